@@ -1,0 +1,122 @@
+#include "stepnet/core/arguments.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stepnet/core/strings.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+bool ArgumentValue::empty() const {
+  return !f && !i && !s && floats.empty() && ints.empty() && strings.empty() && net == nullptr;
+}
+
+std::string ArgumentValue::Description() const {
+  const auto quoted = [](const std::string& text) {
+    return "\"" + (text.size() > 80 ? text.substr(0, 80) + "…" : text) + "\"";
+  };
+  if (net != nullptr) return "a net";
+  if (f) return StrCat(*f);
+  if (i) return StrCat(*i);
+  if (s) return quoted(*s);
+  if (!floats.empty()) return StrCat("[", Join(floats, ", "), "]");
+  if (!ints.empty()) return StrCat("[", Join(ints, ", "), "]");
+  if (!strings.empty()) {
+    std::vector<std::string> items;
+    for (const std::string& item : strings) items.push_back(quoted(item));
+    return StrCat("[", Join(items, ", "), "]");
+  }
+  return "nothing";
+}
+
+ArgumentValue ParseArgument(const Argument& proto) {
+  ArgumentValue value;
+  if (proto.has_f()) value.f = proto.f();
+  if (proto.has_i()) value.i = proto.i();
+  if (proto.has_s()) value.s = proto.s();
+  value.floats.assign(proto.floats().begin(), proto.floats().end());
+  value.ints.assign(proto.ints().begin(), proto.ints().end());
+  value.strings.assign(proto.strings().begin(), proto.strings().end());
+  if (proto.has_n()) value.net = std::make_shared<const NetDef>(proto.n());
+  return value;
+}
+
+const char* ArgumentTypeName(ArgumentType type) {
+  switch (type) {
+    case ArgumentType::kFloat: return "float";
+    case ArgumentType::kInt: return "int";
+    case ArgumentType::kBool: return "bool";
+    case ArgumentType::kString: return "string";
+    case ArgumentType::kFloats: return "floats";
+    case ArgumentType::kInts: return "ints";
+    case ArgumentType::kStrings: return "strings";
+    case ArgumentType::kNet: return "net";
+    case ArgumentType::kNumber: return "number";
+  }
+  return "unknown";
+}
+
+Constraint AtLeast(double low) { return {.at_least = low}; }
+Constraint Between(double low, double high) { return {.at_least = low, .at_most = high}; }
+Constraint OneOf(std::vector<std::string> values) { return {.one_of = std::move(values)}; }
+
+bool ArgumentSpec::Matches(const std::string& argument) const {
+  if (name.empty() || name[0] != '*') return argument == name;
+  return argument.ends_with(std::string_view(name).substr(1));
+}
+
+namespace {
+
+bool HasField(ArgumentType type, const ArgumentValue& value) {
+  switch (type) {
+    case ArgumentType::kFloat:
+    case ArgumentType::kNumber: return value.f || value.i;
+    case ArgumentType::kInt:
+    case ArgumentType::kBool: return value.i.has_value();
+    case ArgumentType::kString: return value.s.has_value();
+    case ArgumentType::kFloats: return !value.floats.empty() || !value.ints.empty() || value.empty();
+    case ArgumentType::kInts: return !value.ints.empty() || value.empty();
+    case ArgumentType::kStrings: return !value.strings.empty() || value.empty();
+    case ArgumentType::kNet: return value.net != nullptr || value.s.has_value();
+  }
+  return false;
+}
+
+std::string NumberProblem(const std::string& argument, double number, const Constraint& constraint) {
+  if (std::isnan(number)) return StrCat(argument, " is NaN");
+  const auto& [low, high, one_of] = constraint;
+  if (low && high && (number < *low || number > *high)) {
+    return StrCat(argument, " is ", number, ", must be between ", *low, " and ", *high);
+  }
+  if (low && number < *low) return StrCat(argument, " is ", number, ", must be at least ", *low);
+  return "";
+}
+
+}  // namespace
+
+std::string ArgumentSpec::Problem(const std::string& argument, const ArgumentValue& value) const {
+  if (!HasField(type, value)) {
+    return StrCat(argument, " is ", value.Description(), ", must be of type ", ArgumentTypeName(type));
+  }
+  if (type == ArgumentType::kBool && *value.i != 0 && *value.i != 1) {
+    return StrCat(argument, " is ", *value.i, ", must be 0 or 1");
+  }
+  std::string problem;
+  const bool is_number = type == ArgumentType::kFloat || type == ArgumentType::kNumber || type == ArgumentType::kInt;
+  if (is_number) {
+    problem = NumberProblem(argument, value.f ? *value.f : static_cast<double>(*value.i), constraint);
+  }
+  if (type == ArgumentType::kInts) {
+    for (const std::int64_t item : value.ints) {
+      if (problem.empty()) problem = NumberProblem(argument, static_cast<double>(item), constraint);
+    }
+  }
+  const std::vector<std::string>& one_of = constraint.one_of;
+  if (type == ArgumentType::kString && !one_of.empty() && std::ranges::find(one_of, *value.s) == one_of.end()) {
+    problem = StrCat(argument, " is ", value.Description(), ", must be one of ", Join(one_of, ", "));
+  }
+  return problem;
+}
+
+}  // namespace stepnet

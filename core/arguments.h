@@ -1,0 +1,65 @@
+// Arguments: the named arguments of one operator or net, parsed once from the file format and checked against what the
+// operator type declares. Kernels and shape rules never see protobuf.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace stepnet {
+
+class Argument;
+class NetDef;
+
+// The value of one argument: what was written in the file. Any of several fields may be set by careless writers; each
+// getter takes the field that it needs.
+struct ArgumentValue {
+  std::optional<float> f = {};
+  std::optional<std::int64_t> i = {};
+  std::optional<std::string> s = {};
+  std::vector<float> floats = {};
+  std::vector<std::int64_t> ints = {};
+  std::vector<std::string> strings = {};
+  std::shared_ptr<const NetDef> net = {};
+
+  // No field set: Python writes an empty list so.
+  bool empty() const;
+  std::string Description() const;  // "0.5", "[1, 2]", "\"abc\"", "a net", "nothing"
+};
+
+ArgumentValue ParseArgument(const Argument& proto);
+
+using ArgumentMap = std::map<std::string, ArgumentValue, std::less<>>;
+
+enum class ArgumentType { kFloat, kInt, kBool, kString, kFloats, kInts, kStrings, kNet, kNumber };
+const char* ArgumentTypeName(ArgumentType type);
+
+// A rule for the value of an argument, used by the checks and shown in the docs.
+struct Constraint {
+  std::optional<double> at_least = {};
+  std::optional<double> at_most = {};
+  std::vector<std::string> one_of = {};
+};
+Constraint AtLeast(double low);
+Constraint Between(double low, double high);
+Constraint OneOf(std::vector<std::string> values);
+
+// An argument as an operator type declares it.
+struct ArgumentSpec {
+  std::string name = {};
+  ArgumentType type = ArgumentType::kInt;
+  ArgumentValue default_value = {};
+  bool required = false;
+  std::string doc = {};
+  Constraint constraint = {};
+  // A declared name that starts with '*' stands for every argument with that ending ("*.rename").
+  bool Matches(const std::string& argument) const;
+
+  // What is wrong with `value`, as "alpha is -1, must be at least 0", or "".
+  std::string Problem(const std::string& argument, const ArgumentValue& value) const;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,123 @@
+#include "stepnet/core/dag_net.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <thread>
+
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+// Which operators must have finished before which start: whoever reads waits for the last writer, whoever writes waits
+// for the last writer and for all who read since.
+struct Dependencies {
+  std::vector<std::vector<int>> successors;
+  std::vector<int> num_predecessors;
+};
+
+Dependencies FindDependencies(const NetDef& net) {
+  Dependencies result;
+  result.successors.resize(net.op_size());
+  result.num_predecessors.assign(net.op_size(), 0);
+  struct Uses {
+    int writer = -1;
+    std::vector<int> readers;
+  };
+  std::map<std::string, Uses> blobs;
+  const auto add = [&](int from, int to) {
+    std::vector<int>& successors = result.successors[from];
+    if (from < 0 || from == to || std::ranges::find(successors, to) != successors.end()) return;
+    successors.push_back(to);
+    ++result.num_predecessors[to];
+  };
+  for (int i = 0; i < net.op_size(); ++i) {
+    const OperatorDef& op = net.op(i);
+    const auto reads = [&](const std::string& blob) {
+      Uses& uses = blobs[blob];
+      if (uses.writer >= 0) add(uses.writer, i);
+      uses.readers.push_back(i);
+    };
+    std::ranges::for_each(op.input(), reads);
+    std::ranges::for_each(op.control_input(), reads);
+    for (const std::string& output : op.output()) {
+      Uses& uses = blobs[output];
+      if (uses.writer >= 0) add(uses.writer, i);
+      for (const int reader : uses.readers) add(reader, i);
+      uses = {.writer = i, .readers = {}};
+    }
+  }
+  return result;
+}
+
+class DagNet : public Net {
+ public:
+  explicit DagNet(const NetDef& def)
+      : dependencies_(FindDependencies(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
+
+ protected:
+  void RunOperators(std::uint64_t run) override {
+    ready_.clear();
+    waiting_for_ = dependencies_.num_predecessors;
+    remaining_ = static_cast<int>(operators_.size());
+    failure_ = nullptr;
+    for (size_t i = 0; i < operators_.size(); ++i) {
+      if (waiting_for_[i] == 0) ready_.push_back(static_cast<int>(i));
+    }
+    for (RunContext& context : contexts_) {
+      context.run = run;
+      context.observers = observers_;
+    }
+    std::vector<std::jthread> helpers;
+    for (size_t k = 1; k < contexts_.size(); ++k) helpers.emplace_back([this, k] { Work(contexts_[k]); });
+    Work(contexts_[0]);
+    helpers.clear();  // joins: nothing runs any more when the caller gets the failure
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  static constexpr int kMaxWorkers = 256;
+
+  void Work(RunContext& context) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return !ready_.empty() || Over(); });
+      if (Over()) return;
+      const int i = ready_.front();
+      ready_.pop_front();
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        RunOperator(i, context);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      --remaining_;
+      if (failure != nullptr && failure_ == nullptr) failure_ = failure;
+      for (const int successor : dependencies_.successors[i]) {
+        if (--waiting_for_[successor] == 0) ready_.push_back(successor);
+      }
+      changed_.notify_all();
+    }
+  }
+  bool Over() const { return remaining_ == 0 || failure_ != nullptr; }
+
+  const Dependencies dependencies_;
+  std::vector<RunContext> contexts_;  // one a thread
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<int> ready_;
+  std::vector<int> waiting_for_;
+  int remaining_ = 0;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Net> MakeDagNet(const NetDef& def) { return std::make_unique<DagNet>(def); }
+
+}  // namespace stepnet

@@ -1,0 +1,73 @@
+#include "stepnet/core/error.h"
+
+#include <new>
+#include <utility>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// Names in untrusted files can be as long as the file; a message must stay readable.
+std::string Shortened(const std::string& text) {
+  constexpr size_t kLongest = 600;
+  if (text.size() <= kLongest) return text;
+  return text.substr(0, kLongest) + "…";
+}
+
+std::string PlaceText(const Place& place) {
+  std::string text;
+  if (place.op_index >= 0 || !place.op_text.empty()) {
+    text += "\n  at op";
+    if (place.op_index >= 0) text += StrCat(" ", place.op_index);
+    if (!place.op_text.empty()) text += StrCat(" `", Shortened(place.op_text), "`");
+    if (!place.blobs.empty()) text += StrCat(" with ", Shortened(place.blobs));
+  }
+  std::vector<std::string> within;
+  if (!place.net.empty()) within.push_back(StrCat("net \"", Shortened(place.net), "\""));
+  if (place.step >= 0) within.push_back(StrCat("step ", place.step));
+  if (!place.file.empty()) within.push_back(StrCat("file ", Shortened(place.file)));
+  if (!within.empty()) text += StrCat("\n  in ", Join(within, ", "));
+  return text;
+}
+
+}  // namespace
+
+const char* ErrorCodeName(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument: return "invalid argument";
+    case ErrorCode::kInvalidNet: return "invalid net";
+    case ErrorCode::kShapeMismatch: return "shape mismatch";
+    case ErrorCode::kTypeMismatch: return "type mismatch";
+    case ErrorCode::kInputOutput: return "input/output error";
+    case ErrorCode::kOutOfMemory: return "out of memory";
+    case ErrorCode::kFailed: return "operator failed";
+    case ErrorCode::kInternal: return "internal error";
+  }
+  return "error";
+}
+
+Error::Error(ErrorCode code, std::string message)
+    : code_(code), message_(std::move(message)), text_(StrCat(ErrorCodeName(code), ": ", message_)) {}
+
+Error& Error::At(Place place) {
+  text_ += PlaceText(place);
+  places_.push_back(std::move(place));
+  return *this;
+}
+
+Error CurrentError() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::kOutOfMemory, "the system has no more memory to give");
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::kFailed, error.what());
+  } catch (...) {
+    return Error(ErrorCode::kFailed, "an exception that is no std::exception");
+  }
+}
+
+}  // namespace stepnet

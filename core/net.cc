@@ -1,0 +1,111 @@
+#include "stepnet/core/net.h"
+
+#include <map>
+
+#include "stepnet/core/dag_net.h"
+#include "stepnet/core/net_check.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+class SimpleNet : public Net {
+ protected:
+  void RunOperators(std::uint64_t run) override {
+    context_.run = run;
+    context_.observers = observers_;
+    for (size_t i = 0; i < operators_.size(); ++i) RunOperator(static_cast<int>(i), context_);
+  }
+
+ private:
+  RunContext context_;
+};
+
+// For each output of operator k, the types of the operators that read it before it is written again.
+std::vector<std::vector<std::string>> Readers(const NetDef& net, int k) {
+  std::vector<std::vector<std::string>> readers;
+  for (const std::string& output : net.op(k).output()) {
+    std::vector<std::string>& of_output = readers.emplace_back();
+    bool rewritten = false;
+    for (int i = k + 1; i < net.op_size() && !rewritten; ++i) {
+      const OperatorDef& op = net.op(i);
+      for (const std::string& input : op.input()) {
+        if (input == output) of_output.push_back(op.type());
+      }
+      for (const std::string& other : op.output()) rewritten = rewritten || other == output;
+    }
+    for (const std::string& external : net.external_output()) {
+      if (external == output && !rewritten) of_output.emplace_back();
+    }
+  }
+  return readers;
+}
+
+}  // namespace
+
+std::string CanonicalNetType(const std::string& type) {
+  static const std::map<std::string, std::string> types = {
+      {"", "simple"},          {"simple", "simple"},        {"async_simple", "simple"},
+      {"rnn", "simple"},       {"singlethread_async", "simple"},
+      {"dag", "dag"},          {"async_dag", "dag"},        {"async_scheduling", "dag"},
+      {"async_polling", "dag"}, {"prof_dag", "dag"},        {"htrace_dag", "dag"},
+      {"htrace_async_dag", "dag"}, {"parallel", "dag"}};
+  const auto found = types.find(type);
+  if (found != types.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, canonical] : types) names.push_back(name);
+  throw Error(ErrorCode::kInvalidNet, StrCat("no net type \"", type, "\"", DidYouMean(type, names)));
+}
+
+std::unique_ptr<Net> Net::Create(const NetDef& def, Workspace& workspace, const RunOptions& options) {
+  try {
+    ThrowIfProblems(CheckNet(def, {.run = options, .blob_exists = [&](const std::string& blob) {
+                                     return workspace.HasBlob(blob);
+                                   }}));
+    std::unique_ptr<Net> net;
+    if (CanonicalNetType(def.type()) == "simple") {
+      net = std::make_unique<SimpleNet>();
+    } else {
+      net = MakeDagNet(def);
+    }
+    net->name_ = def.name();
+    for (int i = 0; i < def.op_size(); ++i) {
+      OperatorDef op = def.op(i);
+      if (!op.has_device_option() && def.has_device_option()) *op.mutable_device_option() = def.device_option();
+      try {
+        OpInit init(op, options);
+        init.SetReaders(Readers(def, i));
+        net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
+      } catch (...) {
+        throw CurrentError().At({.net = def.name(), .op_index = i, .op_text = OperatorText(op)});
+      }
+    }
+    return net;
+  } catch (Error& error) {
+    if (error.places().empty()) error.At({.net = def.name()});
+    throw;
+  }
+}
+
+void Net::Run() {
+  const std::lock_guard lock(mutex_);
+  const ObservedScope scope(observers_, {.net = &name_});
+  RunOperators(run_++);
+}
+
+void Net::RunOperator(int i, RunContext& context) {
+  NetOperator& op = *operators_[i];
+  try {
+    const ObservedScope scope(context.observers, {.net = &name_, .op_index = i, .op_type = &op.init().type()});
+    op.Run(context);
+  } catch (...) {
+    throw CurrentError().At(
+        {.net = name_, .op_index = i, .op_text = op.init().Text(), .blobs = op.InputsText()});
+  }
+}
+
+void RunNetOnce(const NetDef& def, Workspace& workspace, const RunOptions& options) {
+  Net::Create(def, workspace, options)->Run();
+}
+
+}  // namespace stepnet

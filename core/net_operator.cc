@@ -1,0 +1,116 @@
+#include "stepnet/core/net_operator.h"
+
+#include <algorithm>
+
+namespace stepnet {
+
+class NetOperator::Host : public OpHost {
+ public:
+  explicit Host(NetOperator& op) : op_(op) {}
+  const Blob& Input(int i) override { return *op_.inputs_[i]; }
+  Blob& Output(int i) override { return *op_.outputs_[i]; }
+  Workspace& workspace() override { return op_.workspace_; }
+
+ private:
+  NetOperator& op_;
+};
+
+NetOperator::NetOperator(OpInit init, Workspace& workspace) : init_(std::move(init)), workspace_(workspace) {
+  for (const std::string& input : init_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
+  for (const std::string& output : init_.outputs()) {
+    outputs_.push_back(&workspace.CreateBlob(output));
+    const auto same = std::ranges::find(init_.inputs(), output);
+    in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));
+  }
+  input_views_.resize(inputs_.size());
+  if (!init_.schema().manages_outputs) output_views_.resize(outputs_.size());
+  kernel_ = (*init_.schema().FindKernel(Device::kCpu))(init_);
+}
+
+bool NetOperator::InputsChanged() {
+  bool changed = input_infos_.size() != inputs_.size() || !init_.schema().value_inputs.empty();
+  input_infos_.resize(inputs_.size());
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Tensor& tensor = inputs_[i]->GetTensor();
+    TensorInfo& info = input_infos_[i];
+    if (info.dtype == tensor.dtype() && info.shape == tensor.shape()) continue;
+    info = {.dtype = tensor.dtype(), .shape = tensor.shape()};
+    changed = true;
+  }
+  return changed;
+}
+
+void NetOperator::PrepareOutputs() {
+  if (InputsChanged()) {
+    for (const int i : init_.schema().value_inputs) {
+      if (i < static_cast<int>(inputs_.size())) input_infos_[i].value = inputs_[i]->GetTensor();
+    }
+    output_infos_.clear();  // stays so when the rule throws, and the next run infers again
+    std::vector<TensorInfo> inferred;
+    try {
+      inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
+    } catch (...) {
+      input_infos_.clear();
+      throw;
+    }
+    // Not to keep the tensors alive, nor to make their blobs look shared.
+    for (const int i : init_.schema().value_inputs) {
+      if (i < static_cast<int>(inputs_.size())) input_infos_[i].value = Tensor();
+    }
+    if (inferred.size() < outputs_.size()) {
+      throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
+                                               " outputs, the operator has ", outputs_.size()));
+    }
+    output_infos_ = std::move(inferred);
+  }
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const TensorInfo& info = output_infos_[o];
+    const int i = in_place_of_[o];
+    if (i < 0) {
+      output_views_[o] = outputs_[o]->MakeTensor(info.dtype, info.shape).View();
+      continue;
+    }
+    const Tensor& tensor = inputs_[i]->GetTensor();
+    if (!(input_infos_[i] == info)) outputs_[o]->SetTensor(tensor.Reinterpreted(info.dtype, info.shape));
+    output_views_[o] = outputs_[o]->GetTensor().View();
+  }
+}
+
+void NetOperator::Run(RunContext& context) {
+  context.scratch.Reset();
+  if (!init_.schema().manages_outputs) {
+    PrepareOutputs();
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      // In place with another shape: the input keeps the shape that it had.
+      input_views_[i] = {inputs_[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};
+    }
+    kernel_(OpRun(input_views_, output_views_, context));
+    return;
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    input_views_[i] = inputs_[i]->HasTensor() ? inputs_[i]->GetTensor().View() : TensorView{};
+  }
+  Host host(*this);
+  kernel_(OpRun(input_views_, output_views_, context, /*step=*/0, &host));
+}
+
+Cost NetOperator::LastCost() const {
+  const CostRule& rule = init_.schema().cost;
+  if (output_infos_.empty()) return {};
+  Cost cost;
+  if (rule) return rule(ShapeQuery(init_, input_infos_), output_infos_);
+  for (const TensorInfo& info : input_infos_) cost.bytes += info.shape.size() * DTypeBytes(info.dtype);
+  for (const TensorInfo& info : output_infos_) {
+    cost.bytes += info.shape.size() * DTypeBytes(info.dtype);
+    if (init_.schema().elementwise) cost.flops += info.shape.size();
+  }
+  return cost;
+}
+
+std::string NetOperator::InputsText() const {
+  std::vector<std::string> items;
+  for (const Blob* blob : inputs_) items.push_back(StrCat(blob->name(), " ", blob->Description()));
+  return Join(items, ", ");
+}
+
+}  // namespace stepnet

@@ -1,0 +1,169 @@
+#include "stepnet/core/operator.h"
+
+#include <algorithm>
+
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+// Hints that Caffe2's Python layer writes to every operator. They choose among its back ends and change no result.
+bool IsBackEndHint(const std::string& name) {
+  static const std::vector<std::string> hints = {"use_cudnn",     "cudnn_exhaustive_search", "ws_nbytes_limit",
+                                                 "use_grad_hack", "freeze_bias",             "float16_compute",
+                                                 "deterministic", "init_params",             "shared_buffer"};
+  return std::ranges::find(hints, name) != hints.end() || name.starts_with("rnn_dependency.");
+}
+
+// FNV-1a: stable over processes and platforms, as random numbers must be.
+std::uint64_t Hash(std::uint64_t hash, std::string_view text) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return (hash ^ 0xffu) * 0x100000001b3u;
+}
+
+std::vector<std::string> DeclaredNames(const OperatorSchema& schema) {
+  std::vector<std::string> names;
+  for (const ArgumentSpec& spec : schema.arguments) names.push_back(spec.name);
+  return names;
+}
+
+}  // namespace
+
+OpInit::OpInit(const OperatorDef& def, RunOptions options)
+    : schema_(&GetOperator(def.type())),
+      inputs_(def.input().begin(), def.input().end()),
+      outputs_(def.output().begin(), def.output().end()),
+      options_(std::move(options)) {
+  std::map<std::string, std::string> seen;  // name → bytes
+  for (const Argument& proto : def.arg()) {
+    const std::string& name = proto.name();
+    const auto [earlier, is_new] = seen.emplace(name, proto.SerializeAsString());
+    if (!is_new && earlier->second != proto.SerializeAsString()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(def.type(), " has the argument \"", name, "\" twice, with different values"));
+    }
+    const ArgumentSpec* spec = schema_->FindArgument(name);
+    if (spec == nullptr) {
+      if (IsBackEndHint(name) || schema_->arguments_as_in_file) continue;
+      // Image operators alone give a meaning to the layout; Caffe2's Python layer writes it to all.
+      if (name == "order") continue;
+      throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), " has no argument \"", name, "\"",
+                                                      DidYouMean(name, DeclaredNames(*schema_))));
+    }
+    ArgumentValue value = ParseArgument(proto);
+    if (const std::string problem = spec->Problem(name, value); !problem.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), ": ", problem));
+    }
+    arguments_.emplace(name, std::move(value));
+  }
+  for (const ArgumentSpec& spec : schema_->arguments) {
+    if (spec.required && !HasArg(spec.name)) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), " needs the argument \"", spec.name, "\": ", spec.doc));
+    }
+  }
+  random_id_ = Hash(0xcbf29ce484222325u, def.type());
+  for (const std::string& output : outputs_) random_id_ = Hash(random_id_, output);
+  seed_ = def.device_option().has_random_seed() ? def.device_option().random_seed() : options_.seed;
+}
+
+const std::string& OpInit::type() const { return schema_->type; }
+
+const ArgumentValue& OpInit::Value(std::string_view name, ArgumentType type) const {
+  const ArgumentSpec* spec = schema_->FindArgument(name);
+  if (spec == nullptr || spec->type != type) {
+    throw Error(ErrorCode::kInternal,
+                StrCat(schema_->type, " declares no argument \"", name, "\" of type ", ArgumentTypeName(type)));
+  }
+  const auto found = arguments_.find(name);
+  return found != arguments_.end() ? found->second : spec->default_value;
+}
+
+float OpInit::Float(std::string_view name) const {
+  const ArgumentValue& value = Value(name, ArgumentType::kFloat);
+  return value.f ? *value.f : static_cast<float>(value.i.value_or(0));
+}
+double OpInit::Number(std::string_view name) const {
+  const ArgumentValue& value = Value(name, ArgumentType::kNumber);
+  return value.f ? static_cast<double>(*value.f) : static_cast<double>(value.i.value_or(0));
+}
+std::int64_t OpInit::Int(std::string_view name) const { return Value(name, ArgumentType::kInt).i.value_or(0); }
+bool OpInit::Bool(std::string_view name) const { return Value(name, ArgumentType::kBool).i.value_or(0) != 0; }
+const std::string& OpInit::String(std::string_view name) const {
+  static const std::string empty;
+  const std::optional<std::string>& value = Value(name, ArgumentType::kString).s;
+  return value ? *value : empty;
+}
+std::vector<float> OpInit::Floats(std::string_view name) const {
+  const ArgumentValue& value = Value(name, ArgumentType::kFloats);
+  if (!value.floats.empty() || value.ints.empty()) return value.floats;
+  return {value.ints.begin(), value.ints.end()};
+}
+const std::vector<std::int64_t>& OpInit::Ints(std::string_view name) const {
+  return Value(name, ArgumentType::kInts).ints;
+}
+const std::vector<std::string>& OpInit::Strings(std::string_view name) const {
+  return Value(name, ArgumentType::kStrings).strings;
+}
+std::shared_ptr<const NetDef> OpInit::Net(std::string_view name) const { return Value(name, ArgumentType::kNet).net; }
+
+const std::vector<std::string>& OpInit::ReadersOf(int output) const {
+  static const std::vector<std::string> none;
+  return output < static_cast<int>(readers_.size()) ? readers_[output] : none;
+}
+
+std::string OpInit::Text() const {
+  return StrCat(Join(outputs_, ", "), outputs_.empty() ? "" : " = ", type(), "(", Join(inputs_, ", "), ")");
+}
+
+std::vector<std::int64_t> ShapeQuery::IntsOf(int i) const {
+  const Tensor& value = inputs_[i].value;
+  if (!value.defined()) throw ValueUnknown{i};
+  std::vector<std::int64_t> ints;
+  if (value.dtype() == DType::kInt32) {
+    ints.assign(value.data<std::int32_t>(), value.data<std::int32_t>() + value.size());
+  } else if (value.dtype() == DType::kInt64) {
+    ints.assign(value.data<std::int64_t>(), value.data<std::int64_t>() + value.size());
+  } else {
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat(op_.inputs()[i], " is ", value.Description(), " where int32 or int64 is needed"));
+  }
+  return ints;
+}
+
+std::string NetProblem::Text() const {
+  std::string text = StrCat("net \"", net, "\"");
+  if (op_index >= 0) text += StrCat(", op ", op_index);
+  if (!op_text.empty()) text += StrCat(" `", op_text, "`");
+  return StrCat(text, ": ", message);
+}
+
+ShapeRule SameAsInput(int i) {
+  return [i](const ShapeQuery& query) {
+    return std::vector<TensorInfo>{{.dtype = query.In(i).dtype, .shape = query.In(i).shape}};
+  };
+}
+
+GradientBuilder::GradientBuilder(const OpInit& op, std::vector<GradientBlobs> output_gradients)
+    : op_(op), output_gradients_(std::move(output_gradients)), input_gradients_(op.inputs().size()) {}
+
+const std::string& GradientBuilder::GO(int i) const {
+  const std::string& name = output_gradients_.at(i).dense;
+  if (name.empty()) {
+    throw Error(ErrorCode::kInvalidNet, StrCat("the gradient of ", op_.type(), " needs the gradient of its output \"",
+                                               O(i), "\", and nothing gives one"));
+  }
+  return name;
+}
+
+std::string GradientBuilder::GI(int i) {
+  input_gradients_.at(i) = {.dense = I(i) + "_grad"};
+  return input_gradients_[i].dense;
+}
+
+void GradientBuilder::SetDense(int i, std::string name) { input_gradients_.at(i) = {.dense = std::move(name)}; }
+
+void GradientBuilder::SetSparse(int i, std::string indices, std::string values) {
+  input_gradients_.at(i) = {.dense = {}, .indices = std::move(indices), .values = std::move(values)};
+}
+
+}  // namespace stepnet

@@ -1,0 +1,369 @@
+// How an operator type is declared: one `Registration` expression in one file says everything about it.
+//
+//   const Registration elu =
+//       Operator("Elu")
+//           .Doc("Exponential linear unit, element by element.")
+//           .Input("x", "any shape")
+//           .Output("y", "the shape of x")
+//           .Arg("alpha", 1.0f, "y tends to -alpha as x falls", AtLeast(0))
+//           .Shapes(SameAsInput(0))
+//           .InPlace({{0, 0}})
+//           .Elementwise()
+//           .Gradient("EluGradient", {"y", "dy"}, {"dx"})
+//           .Cpu([](const OpInit& op) -> RunFn { … });
+//
+// This header knows no protobuf, and neither do the files that include it to declare operators.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stepnet/core/arguments.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/random.h"
+#include "stepnet/core/run_context.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/tensor.h"
+#include "stepnet/core/workspace.h"
+
+namespace stepnet {
+
+class OperatorDef;
+class NetDef;
+struct OperatorSchema;
+
+enum class Device { kCpu, kCuda };
+const char* DeviceName(Device device);
+
+// Something wrong with a net, found without running it. A check of one operator fills in the message alone.
+struct NetProblem {
+  std::string net = {};
+  int op_index = -1;  // -1: of the net itself
+  std::string op_text = {};
+  std::string message = {};
+
+  std::string Text() const;  // `net "lstm", op 3 `y = FC(x, w, b)`: message`
+};
+
+// How nets made from files are to be run; operators that run nets themselves read it.
+struct RunOptions {
+  std::string executor = "serial";
+  int threads = 0;    // 0: as many as the machine has cores
+  int opt_level = 0;  // 0: every operator as it is written
+  std::uint64_t seed = 0;
+};
+
+// One operator of a net, its arguments parsed and checked: what shape rules and kernel factories ask.
+class OpInit {
+ public:
+  // Throws kInvalidNet for an unknown type (with the nearest name), kInvalidArgument for arguments that the schema
+  // does not allow. Arity and in-place rules are checked by CheckNet.
+  explicit OpInit(const OperatorDef& def, RunOptions options = {});
+
+  const std::string& type() const;
+  const OperatorSchema& schema() const { return *schema_; }
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  const RunOptions& options() const { return options_; }
+
+  bool HasArg(std::string_view name) const { return arguments_.find(name) != arguments_.end(); }
+  // The argument's value or the default that the schema declares. Throw kInternal for a name that it does not declare.
+  float Float(std::string_view name) const;
+  double Number(std::string_view name) const;  // an argument of type kNumber, written as float or int
+  std::int64_t Int(std::string_view name) const;
+  bool Bool(std::string_view name) const;
+  const std::string& String(std::string_view name) const;
+  std::vector<float> Floats(std::string_view name) const;
+  const std::vector<std::int64_t>& Ints(std::string_view name) const;
+  const std::vector<std::string>& Strings(std::string_view name) const;
+  std::shared_ptr<const NetDef> Net(std::string_view name) const;  // null when absent
+  const ArgumentMap& arguments() const { return arguments_; }
+
+  // Identifies the operator for RandomStream: the same for equal operators, also when a backward pass repeats one.
+  std::uint64_t random_id() const { return random_id_; }
+  std::uint64_t seed() const { return seed_; }
+
+  // Types of the operators that read output i later in the same net; "" stands for the net's external output. Known
+  // to kernel factories when a net is created, empty otherwise.
+  const std::vector<std::string>& ReadersOf(int output) const;
+  void SetReaders(std::vector<std::vector<std::string>> readers) { readers_ = std::move(readers); }
+
+  std::string Text() const;  // "y = FC(x, w, b)"
+
+ private:
+  const ArgumentValue& Value(std::string_view name, ArgumentType type) const;
+
+  const OperatorSchema* schema_;
+  std::vector<std::string> inputs_;
+  std::vector<std::string> outputs_;
+  ArgumentMap arguments_;
+  RunOptions options_;
+  std::uint64_t random_id_ = 0;
+  std::uint64_t seed_ = 0;
+  std::vector<std::vector<std::string>> readers_;
+};
+
+// What a shape rule is given: the operator, and dtype and shape of each input.
+class ShapeQuery {
+ public:
+  ShapeQuery(const OpInit& op, std::span<const TensorInfo> inputs) : op_(op), inputs_(inputs) {}
+  const OpInit& op() const { return op_; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  const TensorInfo& In(int i) const { return inputs_[i]; }
+  // The elements of input i, an int32 or int64 tensor whose value decides about shapes. Only for inputs that
+  // ReadsValues names. Throws ValueUnknown when they are not known yet.
+  std::vector<std::int64_t> IntsOf(int i) const;
+  bool ValueKnown(int i) const { return inputs_[i].value.defined(); }
+
+ private:
+  const OpInit& op_;
+  std::span<const TensorInfo> inputs_;
+};
+
+// Thrown by ShapeQuery::IntsOf: the shapes can be inferred only when the operator is about to run.
+struct ValueUnknown {
+  int input;
+};
+
+// Dtype and shape of each output; throws kShapeMismatch or kTypeMismatch, saying what the inputs are and what they
+// should be, when they do not fit. Kernels may rely on what it has checked.
+using ShapeRule = std::function<std::vector<TensorInfo>(const ShapeQuery&)>;
+
+ShapeRule SameAsInput(int i);  // one output like input i
+
+// Access to the blobs themselves, for operators that declare ManagesOutputs.
+class OpHost {
+ public:
+  virtual ~OpHost() = default;
+  virtual const Blob& Input(int i) = 0;
+  virtual Blob& Output(int i) = 0;
+  virtual Workspace& workspace() = 0;
+};
+
+// One run of a kernel.
+class OpRun {
+ public:
+  OpRun(std::span<const TensorView> inputs, std::span<const TensorView> outputs, RunContext& context,
+        std::int64_t step = 0, OpHost* host = nullptr)
+      : inputs_(inputs), outputs_(outputs), context_(context), step_(step), host_(host) {}
+
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  // Inputs that hold no tensor (only ManagesOutputs operators meet them) have a null shape.
+  const TensorView& In(int i) const { return inputs_[i]; }
+  // Of the shape that the shape rule gave, uninitialised; for an in-place pair the memory of the input. Operators that
+  // declare ManagesOutputs have none and set host().Output(i) instead.
+  const TensorView& Out(int i) const { return outputs_[i]; }
+
+  // Memory for n elements, uninitialised, valid until the kernel returns.
+  template <typename T>
+  T* ScratchOf(std::int64_t n) const {
+    return static_cast<T*>(context_.scratch.Get(n * static_cast<std::int64_t>(sizeof(T))));
+  }
+  RandomStream Random(const OpInit& op) const { return Random(op.seed(), op.random_id()); }
+  RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.run, step_}; }
+  std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
+  RunContext& context() const { return context_; }
+  OpHost& host() const { return *host_; }
+
+ private:
+  std::span<const TensorView> inputs_;
+  std::span<const TensorView> outputs_;
+  RunContext& context_;
+  std::int64_t step_;
+  OpHost* host_;
+};
+
+// A kernel: runs many times, from many threads at once. Holds no state that a run changes.
+using RunFn = std::function<void(const OpRun&)>;
+// Makes the kernel of one operator of a net; arguments are read here, once.
+using KernelFactory = std::function<RunFn(const OpInit&)>;
+
+// Work of one run, for given inputs: an estimate for tables and schedules.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  // read and written
+};
+using CostRule = std::function<Cost(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
+
+// An operator of a gradient net, as a gradient rule writes it.
+struct GradientOp {
+  std::string type;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  ArgumentMap arguments = {};      // added to those copied
+  bool copies_arguments = true;    // from the operator that it differentiates
+};
+
+// The gradient of one blob: dense (one name), sparse (rows `indices` of it hold `values`), or absent.
+struct GradientBlobs {
+  std::string dense = {};
+  std::string indices = {};
+  std::string values = {};
+  bool absent() const { return dense.empty() && indices.empty(); }
+};
+
+// What a gradient rule uses to say which operators compute the gradients of one operator's inputs.
+class GradientBuilder {
+ public:
+  // `output_gradients` holds the gradient of each output of op, absent where nothing needs one.
+  GradientBuilder(const OpInit& op, std::vector<GradientBlobs> output_gradients);
+
+  const OpInit& op() const { return op_; }
+  const std::string& I(int i) const { return op_.inputs()[i]; }
+  const std::string& O(int i) const { return op_.outputs()[i]; }
+  bool HasGO(int i) const { return !output_gradients_[i].dense.empty(); }
+  // Name of the dense gradient of output i. Throws kInvalidNet, naming the blob, when there is none.
+  const std::string& GO(int i) const;
+  // Name for the dense gradient of input i, "<input>_grad", which an added operator must write.
+  std::string GI(int i);
+  void SetDense(int i, std::string name);  // the gradient of input i is an existing blob
+  void SetSparse(int i, std::string indices, std::string values);
+  void Add(GradientOp op) { ops_.push_back(std::move(op)); }
+
+  const std::vector<GradientOp>& ops() const { return ops_; }
+  const std::vector<GradientBlobs>& input_gradients() const { return input_gradients_; }
+
+ private:
+  const OpInit& op_;
+  std::vector<GradientBlobs> output_gradients_;
+  std::vector<GradientBlobs> input_gradients_;
+  std::vector<GradientOp> ops_;
+};
+using GradientRule = std::function<void(GradientBuilder&)>;
+
+enum class GradientKind {
+  kRule,            // has a gradient rule
+  kNone,            // not differentiable: an error when a gradient is asked for
+  kStops,           // its inputs get no gradient, by intent (StopGradient, Shape, comparisons)
+};
+
+// One line of a declaration: an input or output.
+struct Formal {
+  std::string name;
+  std::string doc;  // shape in letters, then what it is
+  bool optional = false;
+  bool variadic = false;  // the last one only: one or more (none or more when optional)
+};
+
+// What was declared; made by Operator, read by everybody else.
+struct OperatorSchema {
+  std::string type;
+  std::string doc;
+  std::string file;  // where it was registered
+  std::vector<Formal> inputs;
+  std::vector<Formal> outputs;
+  std::vector<ArgumentSpec> arguments;
+  bool arguments_as_in_file = false;  // accepts any argument (operators kept for other readers)
+  std::vector<std::pair<int, int>> in_place;           // (input, output) may be the same blob; -1, -1: any i with i
+  std::vector<std::pair<int, int>> enforced_in_place;  // must be
+  bool elementwise = false;
+  bool manages_outputs = false;
+  bool has_side_effects = false;
+  bool is_private = false;
+  std::vector<int> value_inputs;  // ReadsValues
+  ShapeRule shapes;
+  CostRule cost;
+  GradientKind gradient_kind = GradientKind::kNone;
+  GradientRule gradient;
+  std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
+  std::vector<std::pair<Device, KernelFactory>> kernels;
+
+  int min_inputs() const;
+  int max_inputs() const;  // INT_MAX when variadic
+  int min_outputs() const;
+  int max_outputs() const;
+  const ArgumentSpec* FindArgument(std::string_view name) const;  // null when not declared
+  const KernelFactory* FindKernel(Device device) const;           // null when there is none
+  bool AllowsInPlace(int input, int output) const;
+};
+
+class Operator {
+ public:
+  explicit Operator(std::string type, const char* file = __builtin_FILE());
+
+  Operator& Doc(std::string text);
+  Operator& Input(std::string name, std::string doc);
+  Operator& OptionalInput(std::string name, std::string doc);
+  Operator& Inputs(std::string name, std::string doc);          // variadic, one or more
+  Operator& OptionalInputs(std::string name, std::string doc);  // variadic, none or more
+  Operator& Output(std::string name, std::string doc);
+  Operator& OptionalOutput(std::string name, std::string doc);
+  Operator& Outputs(std::string name, std::string doc);
+  Operator& OptionalOutputs(std::string name, std::string doc);
+
+  Operator& Arg(std::string name, float value, std::string doc, Constraint constraint = {});
+  Operator& Arg(std::string name, int value, std::string doc, Constraint constraint = {});
+  Operator& Arg(std::string name, std::int64_t value, std::string doc, Constraint constraint = {});
+  Operator& Arg(std::string name, bool value, std::string doc);
+  Operator& Arg(std::string name, const char* value, std::string doc, Constraint constraint = {});
+  Operator& Arg(std::string name, std::vector<std::int64_t> value, std::string doc, Constraint constraint = {});
+  Operator& Arg(std::string name, std::vector<float> value, std::string doc);
+  Operator& Arg(std::string name, std::vector<std::string> value, std::string doc);
+  Operator& NumberArg(std::string name, double value, std::string doc, Constraint constraint = {});
+  Operator& NetArg(std::string name, std::string doc);
+  // Without default: a net that leaves it out is invalid.
+  Operator& RequiredArg(std::string name, ArgumentType type, std::string doc, Constraint constraint = {});
+  // Adds arguments that several operators share.
+  Operator& Args(const std::vector<ArgumentSpec>& specs);
+  Operator& AnyArguments();
+
+  Operator& InPlace(std::vector<std::pair<int, int>> pairs);
+  Operator& OneToOneInPlace() { return InPlace({{-1, -1}}); }
+  Operator& EnforceInPlace(std::vector<std::pair<int, int>> pairs);
+
+  Operator& Elementwise();    // element i of the output depends on element i of the inputs alone
+  Operator& ManagesOutputs(); // the kernel sets host().Output(i) itself: shapes follow from values, or it shares memory
+  Operator& HasSideEffects(); // must run even if nobody reads its outputs
+  Operator& Private();        // for the library's own nets; left out of the docs
+  Operator& ReadsValues(std::vector<int> inputs);  // the shape rule reads the elements of these inputs
+
+  Operator& Shapes(ShapeRule rule);
+  Operator& CostIs(CostRule rule);
+  // Checks beyond arity and arguments; appends what is wrong.
+  Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
+
+  Operator& Gradient(GradientRule rule);
+  // One operator; names are those of Input and Output above, and "d" before one for its gradient.
+  Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
+  Operator& StopsGradient();
+
+  Operator& Kernel(Device device, KernelFactory factory);
+  Operator& Cpu(KernelFactory factory) { return Kernel(Device::kCpu, std::move(factory)); }
+
+ private:
+  friend class Registration;
+  ArgumentSpec& AddArg(std::string name, ArgumentType type, std::string doc, Constraint constraint);
+  OperatorSchema schema_;
+};
+
+// Registers an operator type for the life of the process. A second registration of a type makes every use of it an
+// error that names both files.
+class Registration {
+ public:
+  Registration(const Operator& op);  // NOLINT(google-explicit-constructor): the declaration reads as a table
+};
+
+// Adds a kernel for another device to a type that is registered elsewhere.
+class KernelRegistration {
+ public:
+  KernelRegistration(std::string type, Device device, KernelFactory factory);
+};
+
+// Null when no such type is registered. Throws kInvalidNet for a type that is registered twice.
+const OperatorSchema* FindOperator(const std::string& type);
+// As FindOperator; throws kInvalidNet with the nearest name when there is none.
+const OperatorSchema& GetOperator(const std::string& type);
+std::vector<std::string> OperatorTypes();  // sorted
+
+// Loads a shared library whose registrations add operators. Throws kInputOutput.
+void LoadOperatorLibrary(const std::string& path);
+
+}  // namespace stepnet

@@ -1,0 +1,325 @@
+// The table of operator types, and the declarations that fill it.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <climits>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, OperatorSchema> schemas;
+  std::map<std::string, std::string> duplicates;  // type → message
+  std::vector<std::tuple<std::string, Device, KernelFactory>> early_kernels;  // registered before their type
+};
+
+Registry& TheRegistry() {
+  static Registry registry;
+  return registry;
+}
+
+int Count(const std::vector<Formal>& formals, bool required_only) {
+  return static_cast<int>(std::ranges::count_if(formals, [&](const Formal& f) { return !required_only || !f.optional; }));
+}
+
+}  // namespace
+
+const char* DeviceName(Device device) { return device == Device::kCpu ? "cpu" : "cuda"; }
+
+int OperatorSchema::min_inputs() const { return Count(inputs, true); }
+int OperatorSchema::max_inputs() const {
+  return !inputs.empty() && inputs.back().variadic ? INT_MAX : Count(inputs, false);
+}
+int OperatorSchema::min_outputs() const { return Count(outputs, true); }
+int OperatorSchema::max_outputs() const {
+  return !outputs.empty() && outputs.back().variadic ? INT_MAX : Count(outputs, false);
+}
+
+const ArgumentSpec* OperatorSchema::FindArgument(std::string_view name) const {
+  for (const ArgumentSpec& spec : arguments) {
+    if (spec.Matches(std::string(name))) return &spec;
+  }
+  return nullptr;
+}
+
+const KernelFactory* OperatorSchema::FindKernel(Device device) const {
+  for (const auto& [where, factory] : kernels) {
+    if (where == device) return &factory;
+  }
+  return nullptr;
+}
+
+bool OperatorSchema::AllowsInPlace(int input, int output) const {
+  for (const auto& pairs : {in_place, enforced_in_place}) {
+    for (const auto& [from, to] : pairs) {
+      if ((from == -1 && input == output) || (from == input && to == output)) return true;
+    }
+  }
+  return false;
+}
+
+Registration::Registration(const Operator& op) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  OperatorSchema schema = op.schema_;
+  const auto found = registry.schemas.find(schema.type);
+  if (found != registry.schemas.end()) {
+    registry.duplicates[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
+                                              found->second.file, " and in ", schema.file);
+    return;
+  }
+  for (const auto& [type, device, factory] : registry.early_kernels) {
+    if (type == schema.type) schema.kernels.emplace_back(device, factory);
+  }
+  std::string type = schema.type;
+  registry.schemas.emplace(std::move(type), std::move(schema));
+}
+
+KernelRegistration::KernelRegistration(std::string type, Device device, KernelFactory factory) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.schemas.find(type);
+  if (found == registry.schemas.end()) {
+    registry.early_kernels.emplace_back(std::move(type), device, std::move(factory));
+  } else {
+    found->second.kernels.emplace_back(device, std::move(factory));
+  }
+}
+
+const OperatorSchema* FindOperator(const std::string& type) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto duplicate = registry.duplicates.find(type);
+  if (duplicate != registry.duplicates.end()) throw Error(ErrorCode::kInvalidNet, duplicate->second);
+  const auto found = registry.schemas.find(type);
+  return found == registry.schemas.end() ? nullptr : &found->second;
+}
+
+const OperatorSchema& GetOperator(const std::string& type) {
+  if (const OperatorSchema* schema = FindOperator(type)) return *schema;
+  throw Error(ErrorCode::kInvalidNet, StrCat("no operator type \"", type, "\"", DidYouMean(type, OperatorTypes())));
+}
+
+std::vector<std::string> OperatorTypes() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  std::vector<std::string> types;
+  for (const auto& [type, schema] : registry.schemas) types.push_back(type);
+  return types;
+}
+
+void LoadOperatorLibrary(const std::string& path) {
+  // A name without a slash would be looked for in the system's library folders alone.
+  std::error_code ignored;
+  const std::string absolute = std::filesystem::absolute(path, ignored).string();
+  if (!std::filesystem::exists(absolute, ignored)) {
+    throw Error(ErrorCode::kInputOutput, StrCat("no operator library ", path));
+  }
+  if (dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    const char* reason = dlerror();
+    throw Error(ErrorCode::kInputOutput,
+                StrCat("cannot load the operator library ", path, ": ", reason != nullptr ? reason : "unknown reason"));
+  }
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  if (!registry.duplicates.empty()) throw Error(ErrorCode::kInvalidNet, registry.duplicates.begin()->second);
+}
+
+Operator::Operator(std::string type, const char* file) {
+  schema_.type = std::move(type);
+  schema_.file = file;
+}
+
+Operator& Operator::Doc(std::string text) {
+  schema_.doc = std::move(text);
+  return *this;
+}
+
+Operator& Operator::Input(std::string name, std::string doc) {
+  schema_.inputs.push_back({std::move(name), std::move(doc)});
+  return *this;
+}
+Operator& Operator::OptionalInput(std::string name, std::string doc) {
+  schema_.inputs.push_back({std::move(name), std::move(doc), /*optional=*/true});
+  return *this;
+}
+Operator& Operator::Inputs(std::string name, std::string doc) {
+  schema_.inputs.push_back({std::move(name), std::move(doc), /*optional=*/false, /*variadic=*/true});
+  return *this;
+}
+Operator& Operator::OptionalInputs(std::string name, std::string doc) {
+  schema_.inputs.push_back({std::move(name), std::move(doc), /*optional=*/true, /*variadic=*/true});
+  return *this;
+}
+Operator& Operator::Output(std::string name, std::string doc) {
+  schema_.outputs.push_back({std::move(name), std::move(doc)});
+  return *this;
+}
+Operator& Operator::OptionalOutput(std::string name, std::string doc) {
+  schema_.outputs.push_back({std::move(name), std::move(doc), /*optional=*/true});
+  return *this;
+}
+Operator& Operator::Outputs(std::string name, std::string doc) {
+  schema_.outputs.push_back({std::move(name), std::move(doc), /*optional=*/false, /*variadic=*/true});
+  return *this;
+}
+Operator& Operator::OptionalOutputs(std::string name, std::string doc) {
+  schema_.outputs.push_back({std::move(name), std::move(doc), /*optional=*/true, /*variadic=*/true});
+  return *this;
+}
+
+ArgumentSpec& Operator::AddArg(std::string name, ArgumentType type, std::string doc, Constraint constraint) {
+  schema_.arguments.push_back({.name = std::move(name),
+                               .type = type,
+                               .doc = std::move(doc),
+                               .constraint = std::move(constraint)});
+  return schema_.arguments.back();
+}
+
+Operator& Operator::Arg(std::string name, float value, std::string doc, Constraint constraint) {
+  AddArg(std::move(name), ArgumentType::kFloat, std::move(doc), std::move(constraint)).default_value.f = value;
+  return *this;
+}
+Operator& Operator::Arg(std::string name, int value, std::string doc, Constraint constraint) {
+  return Arg(std::move(name), std::int64_t{value}, std::move(doc), std::move(constraint));
+}
+Operator& Operator::Arg(std::string name, std::int64_t value, std::string doc, Constraint constraint) {
+  AddArg(std::move(name), ArgumentType::kInt, std::move(doc), std::move(constraint)).default_value.i = value;
+  return *this;
+}
+Operator& Operator::Arg(std::string name, bool value, std::string doc) {
+  AddArg(std::move(name), ArgumentType::kBool, std::move(doc), {}).default_value.i = value ? 1 : 0;
+  return *this;
+}
+Operator& Operator::Arg(std::string name, const char* value, std::string doc, Constraint constraint) {
+  AddArg(std::move(name), ArgumentType::kString, std::move(doc), std::move(constraint)).default_value.s = value;
+  return *this;
+}
+Operator& Operator::Arg(std::string name, std::vector<std::int64_t> value, std::string doc, Constraint constraint) {
+  AddArg(std::move(name), ArgumentType::kInts, std::move(doc), std::move(constraint)).default_value.ints =
+      std::move(value);
+  return *this;
+}
+Operator& Operator::Arg(std::string name, std::vector<float> value, std::string doc) {
+  AddArg(std::move(name), ArgumentType::kFloats, std::move(doc), {}).default_value.floats = std::move(value);
+  return *this;
+}
+Operator& Operator::Arg(std::string name, std::vector<std::string> value, std::string doc) {
+  AddArg(std::move(name), ArgumentType::kStrings, std::move(doc), {}).default_value.strings = std::move(value);
+  return *this;
+}
+Operator& Operator::NumberArg(std::string name, double value, std::string doc, Constraint constraint) {
+  AddArg(std::move(name), ArgumentType::kNumber, std::move(doc), std::move(constraint)).default_value.f =
+      static_cast<float>(value);
+  return *this;
+}
+Operator& Operator::NetArg(std::string name, std::string doc) {
+  AddArg(std::move(name), ArgumentType::kNet, std::move(doc), {});
+  return *this;
+}
+Operator& Operator::RequiredArg(std::string name, ArgumentType type, std::string doc, Constraint constraint) {
+  AddArg(std::move(name), type, std::move(doc), std::move(constraint)).required = true;
+  return *this;
+}
+Operator& Operator::Args(const std::vector<ArgumentSpec>& specs) {
+  schema_.arguments.insert(schema_.arguments.end(), specs.begin(), specs.end());
+  return *this;
+}
+Operator& Operator::AnyArguments() {
+  schema_.arguments_as_in_file = true;
+  return *this;
+}
+
+Operator& Operator::InPlace(std::vector<std::pair<int, int>> pairs) {
+  schema_.in_place = std::move(pairs);
+  return *this;
+}
+Operator& Operator::EnforceInPlace(std::vector<std::pair<int, int>> pairs) {
+  schema_.enforced_in_place = std::move(pairs);
+  return *this;
+}
+Operator& Operator::Elementwise() {
+  schema_.elementwise = true;
+  return *this;
+}
+Operator& Operator::ManagesOutputs() {
+  schema_.manages_outputs = true;
+  return *this;
+}
+Operator& Operator::HasSideEffects() {
+  schema_.has_side_effects = true;
+  return *this;
+}
+Operator& Operator::Private() {
+  schema_.is_private = true;
+  return *this;
+}
+Operator& Operator::ReadsValues(std::vector<int> inputs) {
+  schema_.value_inputs = std::move(inputs);
+  return *this;
+}
+Operator& Operator::Shapes(ShapeRule rule) {
+  schema_.shapes = std::move(rule);
+  return *this;
+}
+Operator& Operator::CostIs(CostRule rule) {
+  schema_.cost = std::move(rule);
+  return *this;
+}
+Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
+  schema_.check = std::move(check);
+  return *this;
+}
+Operator& Operator::Gradient(GradientRule rule) {
+  schema_.gradient_kind = GradientKind::kRule;
+  schema_.gradient = std::move(rule);
+  return *this;
+}
+Operator& Operator::StopsGradient() {
+  schema_.gradient_kind = GradientKind::kStops;
+  return *this;
+}
+Operator& Operator::Kernel(Device device, KernelFactory factory) {
+  schema_.kernels.emplace_back(device, std::move(factory));
+  return *this;
+}
+
+Operator& Operator::Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs) {
+  // Positions are looked up here, by formal name, so that a misspelt name shows when the first gradient is made.
+  const auto index = [](const std::vector<Formal>& formals, std::string_view name) {
+    for (size_t i = 0; i < formals.size(); ++i) {
+      if (formals[i].name == name) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  const std::vector<Formal> ins = schema_.inputs;
+  const std::vector<Formal> outs = schema_.outputs;
+  return Gradient([=](GradientBuilder& g) {
+    GradientOp op{.type = type, .inputs = {}, .outputs = {}};
+    for (const std::string& name : inputs) {
+      if (const int i = index(ins, name); i >= 0) {
+        if (i < g.op().num_inputs()) op.inputs.push_back(g.I(i));  // an optional one may be absent
+      } else if (const int o = index(outs, name); o >= 0) {
+        op.inputs.push_back(g.O(o));
+      } else if (const int d = index(outs, std::string_view(name).substr(1)); d >= 0) {
+        op.inputs.push_back(g.GO(d));
+      } else {
+        throw Error(ErrorCode::kInternal, StrCat("the gradient of ", g.op().type(), " names \"", name, "\""));
+      }
+    }
+    for (const std::string& name : outputs) {
+      const int i = index(ins, std::string_view(name).substr(1));
+      if (i < 0) throw Error(ErrorCode::kInternal, StrCat("the gradient of ", g.op().type(), " names \"", name, "\""));
+      if (i < g.op().num_inputs()) op.outputs.push_back(g.GI(i));
+    }
+    g.Add(std::move(op));
+  });
+}
+
+}  // namespace stepnet

@@ -1,0 +1,49 @@
+#include "stepnet/core/run_context.h"
+
+#include <limits>
+#include <new>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+}  // namespace
+
+void Scratch::AlignedDelete::operator()(std::byte* data) const { ::operator delete[](data, kAlignment); }
+
+Scratch::Block Scratch::Allocate(std::int64_t bytes) {
+  void* data = ::operator new[](static_cast<size_t>(bytes), kAlignment, std::nothrow);
+  if (data == nullptr) {
+    throw Error(ErrorCode::kOutOfMemory, StrCat("the system refused ", bytes, " bytes of scratch memory"));
+  }
+  return Block(static_cast<std::byte*>(data));
+}
+
+void* Scratch::Get(std::int64_t bytes) {
+  if (bytes < 0 || bytes > std::numeric_limits<std::int64_t>::max() / 2) {
+    throw Error(ErrorCode::kOutOfMemory, StrCat(bytes, " bytes of scratch memory"));
+  }
+  const std::int64_t rounded = (bytes + 63) / 64 * 64 + 64;
+  const std::int64_t begin = used_;
+  used_ += rounded;
+  if (used_ <= capacity_) return block_.get() + begin;
+  overflow_.push_back(Allocate(rounded));
+  return overflow_.back().get();
+}
+
+void Scratch::Reset() {
+  if (!overflow_.empty()) {
+    overflow_.clear();
+    block_.reset();
+    capacity_ = 0;
+    block_ = Allocate(used_);
+    capacity_ = used_;
+  }
+  used_ = 0;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,78 @@
+#include "stepnet/core/shape.h"
+
+#include <ostream>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+
+Shape::Shape(std::initializer_list<std::int64_t> dims) { Assign({dims.begin(), dims.size()}); }
+Shape::Shape(std::span<const std::int64_t> dims) { Assign(dims); }
+
+void Shape::Assign(std::span<const std::int64_t> dims) {
+  if (dims.size() > static_cast<size_t>(kMaxRank)) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("a tensor of ", dims.size(), " dimensions; at most ", kMaxRank, " are supported"));
+  }
+  rank_ = static_cast<int>(dims.size());
+  bool overflow = false;
+  bool empty = false;
+  for (int i = 0; i < rank_; ++i) {
+    const std::int64_t dim = dims[i];
+    if (dim < 0) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat("dimension ", i, " of [", Join(dims, ", "), "] is negative"));
+    }
+    dims_[i] = dim;
+    if (dim == 0) empty = true;
+    if (dim != 0 && __builtin_mul_overflow(size_, dim, &size_)) overflow = true;
+  }
+  if (empty) size_ = 0;
+  if (overflow) {  // also where another size is 0, so that slices and products stay safe
+    throw Error(ErrorCode::kShapeMismatch, StrCat("the sizes of [", Join(dims, ", "), "] multiply to more than 2^63"));
+  }
+}
+
+std::int64_t Shape::SizeTo(int i) const {
+  std::int64_t size = 1;
+  for (int k = 0; k < i; ++k) size *= dims_[k];
+  return size;
+}
+
+std::int64_t Shape::SizeFrom(int i) const {
+  std::int64_t size = 1;
+  for (int k = i; k < rank_; ++k) size *= dims_[k];
+  return size;
+}
+
+int Shape::CanonicalAxis(std::int64_t axis, const char* what) const {
+  if (axis < -rank_ || axis >= rank_) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(what, " is ", axis, ", but the tensor is ", *this, " and has ", rank_, " dimensions"));
+  }
+  return static_cast<int>(axis < 0 ? axis + rank_ : axis);
+}
+
+Shape Shape::With(int i, std::int64_t dim) const {
+  std::vector<std::int64_t> dims = ToVector();
+  dims[i < 0 ? i + rank_ : i] = dim;
+  return Shape(dims);
+}
+
+Shape Shape::Inserted(int i, std::int64_t dim) const {
+  std::vector<std::int64_t> dims = ToVector();
+  dims.insert(dims.begin() + i, dim);
+  return Shape(dims);
+}
+
+Shape Shape::Without(int i) const {
+  std::vector<std::int64_t> dims = ToVector();
+  dims.erase(dims.begin() + (i < 0 ? i + rank_ : i));
+  return Shape(dims);
+}
+
+std::string Shape::ToString() const { return StrCat("[", Join(dims(), ", "), "]"); }
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.ToString(); }
+
+}  // namespace stepnet

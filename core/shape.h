@@ -1,0 +1,60 @@
+// Shape: the sizes of a tensor, outermost first. A value without heap memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stepnet {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;  // rank 0: a scalar, one element
+  // Throw kShapeMismatch when a size is negative, the rank exceeds kMaxRank or the number of elements exceeds int64.
+  Shape(std::initializer_list<std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims);
+  explicit Shape(const std::vector<std::int64_t>& dims) : Shape(std::span<const std::int64_t>(dims)) {}
+
+  int rank() const { return rank_; }
+  // REQUIRES: -rank() <= i < rank(); negative i counts from the end.
+  std::int64_t operator[](int i) const { return dims_[i < 0 ? i + rank_ : i]; }
+  std::int64_t size() const { return size_; }  // number of elements
+
+  // Products of sizes before and from dimension i; REQUIRES 0 <= i <= rank().
+  std::int64_t SizeTo(int i) const;
+  std::int64_t SizeFrom(int i) const;
+
+  // `axis` with negative values counted from the end. Throws kInvalidArgument, naming `what`, when it lies outside
+  // [-rank, rank).
+  int CanonicalAxis(std::int64_t axis, const char* what = "axis") const;
+
+  // Copies with one size replaced, inserted or removed; with the first size removed.
+  Shape With(int i, std::int64_t dim) const;
+  Shape Inserted(int i, std::int64_t dim) const;
+  Shape Without(int i) const;
+  Shape Tail() const { return Without(0); }
+
+  std::span<const std::int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
+  std::vector<std::int64_t> ToVector() const { return {dims_.begin(), dims_.begin() + rank_}; }
+  std::string ToString() const;  // "[32, 64]"
+
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return a.rank_ == b.rank_ && a.size_ == b.size_ && a.dims_ == b.dims_;
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+ private:
+  void Assign(std::span<const std::int64_t> dims);
+
+  std::array<std::int64_t, kMaxRank> dims_ = {};  // zero beyond rank_
+  int rank_ = 0;
+  std::int64_t size_ = 1;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,54 @@
+#include "stepnet/core/strings.h"
+
+#include <algorithm>
+
+namespace stepnet {
+namespace {
+
+// Optimal string alignment distance, case-insensitive in the last resort (a pure change of case costs nothing).
+int EditDistance(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const int n = static_cast<int>(a.size());
+  const int m = static_cast<int>(b.size());
+  std::vector<int> before(m + 1), previous(m + 1), row(m + 1);
+  for (int j = 0; j <= m; ++j) previous[j] = j;
+  for (int i = 1; i <= n; ++i) {
+    row[0] = i;
+    for (int j = 1; j <= m; ++j) {
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1])) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, previous);
+    std::swap(previous, row);
+  }
+  return previous[m];
+}
+
+}  // namespace
+
+std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
+  // Names come from untrusted files; nobody misspells a name of this length.
+  constexpr size_t kLongestName = 256;
+  if (name.size() > kLongestName) return "";
+  std::string nearest;
+  int best = static_cast<int>(std::max<size_t>(1, name.size() / 3)) + 1;
+  for (const std::string& candidate : candidates) {
+    if (candidate == name || candidate.size() > kLongestName) continue;
+    const int distance = EditDistance(name, candidate);
+    if (distance < best) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates) {
+  const std::string nearest = NearestName(name, candidates);
+  return nearest.empty() ? "" : StrCat("; did you mean \"", nearest, "\"?");
+}
+
+}  // namespace stepnet

@@ -1,0 +1,37 @@
+// Small text helpers used by messages: concatenation, joining and "did you mean".
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepnet {
+
+// The arguments as `operator<<` prints them, one after the other.
+template <typename... Args>
+std::string StrCat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return std::move(out).str();
+}
+
+template <typename Container>
+std::string Join(const Container& items, std::string_view separator) {
+  std::ostringstream out;
+  std::string_view before;
+  for (const auto& item : items) {
+    out << before << item;
+    before = separator;
+  }
+  return std::move(out).str();
+}
+
+// The candidate that is closest to `name` in edits (insert, delete, replace, swap of neighbours), or "" when none is
+// close enough to be a likely misspelling.
+std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
+
+// `; did you mean "X"?` with the nearest candidate, or "".
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace stepnet

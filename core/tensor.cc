@@ -1,0 +1,244 @@
+#include "stepnet/core/tensor.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <ostream>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// Cache line and the widest vector: kernels may use aligned loads at the start of a storage.
+constexpr std::align_val_t kAlignment{64};
+
+std::int64_t PhysicalMemory() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page <= 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(pages) * page;
+}
+
+struct Accounting {
+  std::atomic<std::int64_t> current{0};
+  std::atomic<std::int64_t> peak{0};
+  std::atomic<std::int64_t> limit{PhysicalMemory()};
+};
+
+Accounting& Memory() {
+  static Accounting accounting;
+  return accounting;
+}
+
+void Charge(std::int64_t bytes, DType dtype, const Shape& shape) {
+  Accounting& memory = Memory();
+  const std::int64_t limit = memory.limit.load(std::memory_order_relaxed);
+  std::int64_t before = memory.current.load(std::memory_order_relaxed);
+  do {
+    if (bytes > limit - before) {
+      throw Error(ErrorCode::kOutOfMemory,
+                  StrCat("a tensor ", dtype, " ", shape, " needs ", bytes, " bytes; ", before, " of the allowed ", limit,
+                         " are in use (raise the limit with --max_memory)"));
+    }
+  } while (!memory.current.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+  const std::int64_t now = before + bytes;
+  std::int64_t peak = memory.peak.load(std::memory_order_relaxed);
+  while (now > peak && !memory.peak.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+class Storage {
+ public:
+  Storage(DType dtype, const Shape& shape) : dtype_(dtype), count_(shape.size()) {
+    if (__builtin_mul_overflow(count_, DTypeBytes(dtype), &bytes_)) {
+      throw Error(ErrorCode::kOutOfMemory, StrCat("a tensor ", dtype, " ", shape, " needs more than 2^63 bytes"));
+    }
+    Charge(bytes_, dtype, shape);
+    // Never null, so that views of no elements have an address like any other.
+    data_ = ::operator new(static_cast<size_t>(bytes_ > 0 ? bytes_ : 1), kAlignment, std::nothrow);
+    if (data_ == nullptr) {
+      Memory().current -= bytes_;
+      throw Error(ErrorCode::kOutOfMemory,
+                  StrCat("the system refused ", bytes_, " bytes for a tensor ", dtype, " ", shape));
+    }
+    if (dtype_ == DType::kString) {
+      for (std::int64_t i = 0; i < count_; ++i) new (static_cast<std::string*>(data_) + i) std::string();
+    }
+  }
+  ~Storage() {
+    if (dtype_ == DType::kString) {
+      for (std::int64_t i = 0; i < count_; ++i) std::destroy_at(static_cast<std::string*>(data_) + i);
+    }
+    ::operator delete(data_, kAlignment);
+    Memory().current -= bytes_;
+  }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return data_; }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  DType dtype_;
+  std::int64_t count_;
+  std::int64_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
+const char* DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat: return "float";
+    case DType::kDouble: return "double";
+    case DType::kFloat16: return "float16";
+    case DType::kBFloat16: return "bfloat16";
+    case DType::kInt8: return "int8";
+    case DType::kInt16: return "int16";
+    case DType::kInt32: return "int32";
+    case DType::kInt64: return "int64";
+    case DType::kUInt8: return "uint8";
+    case DType::kUInt16: return "uint16";
+    case DType::kBool: return "bool";
+    case DType::kString: return "string";
+  }
+  return "unknown";
+}
+
+std::int64_t DTypeBytes(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat:
+    case DType::kInt32: return 4;
+    case DType::kDouble:
+    case DType::kInt64: return 8;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kInt16:
+    case DType::kUInt16: return 2;
+    case DType::kInt8:
+    case DType::kUInt8:
+    case DType::kBool: return 1;
+    case DType::kString: return sizeof(std::string);
+  }
+  return 0;
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << DTypeName(dtype); }
+
+float ToFloat(Float16 value) {
+  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
+  const std::uint32_t exponent = (value.bits >> 10) & 0x1fu;
+  const std::uint32_t fraction = value.bits & 0x3ffu;
+  if (exponent == 0) {  // zero and subnormal: fraction * 2^-24
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const std::uint32_t wide = exponent == 0x1f ? 0xffu : exponent + 112;  // 112 = 127 - 15, the biases
+  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+}
+
+float ToFloat(BFloat16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+
+Float16 ToFloat16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const float magnitude = std::fabs(value);
+  if (std::isnan(value)) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
+  if (magnitude >= 65520.0f) return {static_cast<std::uint16_t>(sign | 0x7c00u)};
+  if (magnitude < 6.103515625e-05f) {  // 2^-14: subnormal, in units of 2^-24
+    const auto units = static_cast<std::uint16_t>(std::nearbyint(std::ldexp(magnitude, 24)));
+    return {static_cast<std::uint16_t>(sign | units)};
+  }
+  std::uint32_t rounded = (bits & 0x7fffffffu) + 0xfffu + ((bits >> 13) & 1u);
+  return {static_cast<std::uint16_t>(sign | ((rounded >> 13) - (112u << 10)))};
+}
+
+BFloat16 ToBFloat16(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+void TensorView::ThrowTypeMismatch(DType wanted) const {
+  throw Error(ErrorCode::kTypeMismatch, StrCat("a tensor is ", dtype, " ", *shape, " where ", wanted, " is needed"));
+}
+
+Tensor::Tensor(DType dtype, const Shape& shape)
+    : dtype_(dtype), shape_(shape), storage_(std::make_shared<Storage>(dtype, shape)), data_(storage_->data()) {}
+
+Tensor Tensor::Zeros(DType dtype, const Shape& shape) {
+  Tensor tensor(dtype, shape);
+  if (dtype != DType::kString) std::memset(tensor.data_, 0, static_cast<size_t>(tensor.size_bytes()));
+  return tensor;
+}
+
+Tensor Tensor::Slice(std::int64_t begin, std::int64_t end) const {
+  if (shape_.rank() == 0 || begin < 0 || end < begin || end > shape_[0]) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat("rows [", begin, ", ", end, ") of a tensor ", Description()));
+  }
+  Tensor slice = *this;
+  slice.shape_ = shape_.With(0, end - begin);
+  slice.data_ = static_cast<std::byte*>(data_) + begin * shape_.SizeFrom(1) * DTypeBytes(dtype_);
+  return slice;
+}
+
+Tensor Tensor::Reshaped(const Shape& shape) const {
+  if (shape.size() != size()) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("a tensor ", Description(), " has ", size(), " elements and cannot be seen as ", shape, " with ",
+                       shape.size()));
+  }
+  Tensor view = *this;
+  view.shape_ = shape;
+  return view;
+}
+
+Tensor Tensor::Clone() const {
+  Tensor copy(dtype_, shape_);
+  CopyElements(View(), copy.View());
+  return copy;
+}
+
+bool Tensor::OwnsStorageAlone() const { return storage_ != nullptr && storage_.use_count() == 1; }
+
+std::int64_t Tensor::CapacityBytes() const {
+  if (!defined()) return 0;
+  return storage_->bytes() - (static_cast<std::byte*>(data_) - static_cast<std::byte*>(storage_->data()));
+}
+
+Tensor Tensor::Reinterpreted(DType dtype, const Shape& shape) const {
+  const bool strings = dtype == DType::kString || dtype_ == DType::kString;
+  if (strings || shape.size() > CapacityBytes() / DTypeBytes(dtype)) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat("a tensor ", dtype, " ", shape, " does not fit into the ",
+                                                  CapacityBytes(), " bytes of one that is ", Description()));
+  }
+  Tensor view = *this;
+  view.dtype_ = dtype;
+  view.shape_ = shape;
+  return view;
+}
+
+std::string Tensor::Description() const { return defined() ? StrCat(dtype_, " ", shape_) : "nothing"; }
+std::string TensorInfo::Description() const { return StrCat(dtype, " ", shape); }
+
+void CopyElements(const TensorView& from, const TensorView& to) {
+  if (from.dtype == DType::kString) {
+    const auto* source = static_cast<const std::string*>(from.data);
+    std::copy(source, source + from.size(), static_cast<std::string*>(to.data));
+  } else if (from.data != to.data) {
+    std::memcpy(to.data, from.data, static_cast<size_t>(from.size_bytes()));
+  }
+}
+
+MemoryUse TensorMemory() { return {Memory().current, Memory().peak, Memory().limit}; }
+void SetTensorMemoryLimit(std::int64_t bytes) { Memory().limit = bytes; }
+void ResetPeakTensorMemory() { Memory().peak = Memory().current.load(); }
+
+}  // namespace stepnet

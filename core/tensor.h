@@ -1,0 +1,160 @@
+// Tensor: dtype, shape and a contiguous, row-major view of ref-counted storage.
+//
+// A tensor is a value: copying one shares its storage. Slices along dimension 0 and reshapes are views, free of cost.
+// A view never reallocates: to change a shape is to make another tensor.
+// Thread safety: tensors may be copied and read from many threads; elements are synchronised by whoever writes them.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/shape.h"
+
+namespace stepnet {
+
+enum class DType : std::uint8_t {
+  kFloat, kDouble, kFloat16, kBFloat16,  // the 16-bit types are storage; operators convert
+  kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kBool, kString,
+};
+
+// IEEE binary16 and bfloat16 as their bits.
+struct Float16 { std::uint16_t bits; };
+struct BFloat16 { std::uint16_t bits; };
+float ToFloat(Float16 value);
+float ToFloat(BFloat16 value);
+Float16 ToFloat16(float value);    // to nearest even; overflow gives infinity
+BFloat16 ToBFloat16(float value);  // to nearest even
+
+template <typename T> struct DTypeOfT;
+template <> struct DTypeOfT<float> { static constexpr DType value = DType::kFloat; };
+template <> struct DTypeOfT<double> { static constexpr DType value = DType::kDouble; };
+template <> struct DTypeOfT<Float16> { static constexpr DType value = DType::kFloat16; };
+template <> struct DTypeOfT<BFloat16> { static constexpr DType value = DType::kBFloat16; };
+template <> struct DTypeOfT<std::int8_t> { static constexpr DType value = DType::kInt8; };
+template <> struct DTypeOfT<std::int16_t> { static constexpr DType value = DType::kInt16; };
+template <> struct DTypeOfT<std::int32_t> { static constexpr DType value = DType::kInt32; };
+template <> struct DTypeOfT<std::int64_t> { static constexpr DType value = DType::kInt64; };
+template <> struct DTypeOfT<std::uint8_t> { static constexpr DType value = DType::kUInt8; };
+template <> struct DTypeOfT<std::uint16_t> { static constexpr DType value = DType::kUInt16; };
+template <> struct DTypeOfT<bool> { static constexpr DType value = DType::kBool; };
+template <> struct DTypeOfT<std::string> { static constexpr DType value = DType::kString; };
+template <typename T> inline constexpr DType kDTypeOf = DTypeOfT<T>::value;
+
+const char* DTypeName(DType dtype);  // "float", "int32", …
+std::int64_t DTypeBytes(DType dtype);  // of one element
+std::ostream& operator<<(std::ostream& out, DType dtype);
+
+// The memory of one or more tensors.
+class Storage;
+
+// A tensor without ownership, as kernels see it: valid while the kernel runs.
+struct TensorView {
+  void* data = nullptr;
+  const Shape* shape = nullptr;
+  DType dtype = DType::kFloat;
+
+  std::int64_t size() const { return shape->size(); }
+  std::int64_t size_bytes() const { return shape->size() * DTypeBytes(dtype); }
+  std::int64_t dim(int i) const { return (*shape)[i]; }
+  int rank() const { return shape->rank(); }
+  // Throws kTypeMismatch when the elements are no T.
+  template <typename T>
+  T* As() const {
+    if (dtype != kDTypeOf<T>) ThrowTypeMismatch(kDTypeOf<T>);
+    return static_cast<T*>(data);
+  }
+
+ private:
+  [[noreturn]] void ThrowTypeMismatch(DType wanted) const;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // holds nothing; defined() is false
+  // Uninitialised elements (empty strings for kString). Throws kOutOfMemory.
+  Tensor(DType dtype, const Shape& shape);
+  // Elements in row-major order. Throws kShapeMismatch when there are not shape.size() of them.
+  template <typename T>
+  static Tensor Of(const Shape& shape, const std::vector<T>& values);
+  template <typename T>
+  static Tensor Of(const Shape& shape, std::initializer_list<T> values) {
+    return Of<T>(shape, std::vector<T>(values));
+  }
+  static Tensor Zeros(DType dtype, const Shape& shape);
+
+  bool defined() const { return storage_ != nullptr; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size() const { return shape_.size(); }
+  std::int64_t size_bytes() const { return shape_.size() * DTypeBytes(dtype_); }
+  std::int64_t dim(int i) const { return shape_[i]; }
+
+  void* raw() const { return data_; }
+  // The first element. A tensor is a view: constness is of the view, not of the elements. Throws kTypeMismatch.
+  template <typename T>
+  T* data() const { return View().As<T>(); }
+  TensorView View() const { return {data_, &shape_, dtype_}; }  // valid while *this lives unchanged
+
+  // Rows [begin, end) along dimension 0, sharing storage. Throws kShapeMismatch when out of range.
+  Tensor Slice(std::int64_t begin, std::int64_t end) const;
+  // The same elements under another shape of as many elements, sharing storage. Throws kShapeMismatch.
+  Tensor Reshaped(const Shape& shape) const;
+  Tensor Clone() const;  // a copy with storage of its own
+
+  // True when no other tensor shares the storage, so that overwriting it surprises nobody.
+  bool OwnsStorageAlone() const;
+  bool SharesStorageWith(const Tensor& other) const { return defined() && storage_ == other.storage_; }
+  // Number of bytes from the first element to the end of the storage.
+  std::int64_t CapacityBytes() const;
+  // A tensor over the start of this one's memory with another dtype and shape. Throws kShapeMismatch when it does not
+  // fit. Not for kString.
+  Tensor Reinterpreted(DType dtype, const Shape& shape) const;
+
+  std::string Description() const;  // "float [32, 64]"
+
+ private:
+  DType dtype_ = DType::kFloat;
+  Shape shape_;
+  std::shared_ptr<Storage> storage_;
+  void* data_ = nullptr;
+};
+
+// Dtype and shape of a tensor that need not exist yet, with its value where that is known already: sizes that one
+// operator computes (Shape, the split info of Concat) and another needs to infer its own shapes.
+struct TensorInfo {
+  DType dtype = DType::kFloat;
+  Shape shape = {};
+  Tensor value = {};  // undefined when unknown
+
+  std::string Description() const;
+  friend bool operator==(const TensorInfo& a, const TensorInfo& b) {
+    return a.dtype == b.dtype && a.shape == b.shape;
+  }
+};
+
+// Copies elements (memcpy, or string by string). REQUIRES the same dtype and number of elements.
+void CopyElements(const TensorView& from, const TensorView& to);
+
+// Memory held by tensors, in bytes, in this process.
+struct MemoryUse {
+  std::int64_t current = 0;
+  std::int64_t peak = 0;
+  std::int64_t limit = 0;
+};
+MemoryUse TensorMemory();
+// Allocations beyond `bytes` in all throw kOutOfMemory. The default is the machine's physical memory.
+void SetTensorMemoryLimit(std::int64_t bytes);
+void ResetPeakTensorMemory();
+
+template <typename T>
+Tensor Tensor::Of(const Shape& shape, const std::vector<T>& values) {
+  Tensor source(kDTypeOf<T>, Shape({static_cast<std::int64_t>(values.size())}));
+  T* data = source.data<T>();
+  for (size_t i = 0; i < values.size(); ++i) data[i] = values[i];
+  return source.Reshaped(shape);
+}
+
+}  // namespace stepnet

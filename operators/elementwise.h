@@ -1,0 +1,46 @@
+// Map: kernels of operators that work element by element.
+#pragma once
+
+#include <cstdint>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// Calls `fn` with a value of the C++ type of `dtype`, float or double, whose value says nothing. Throws kTypeMismatch,
+// naming the operator, for other dtypes.
+template <typename Fn>
+void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
+  if (dtype == DType::kFloat) {
+    fn(float{});
+  } else if (dtype == DType::kDouble) {
+    fn(double{});
+  } else {
+    throw Error(ErrorCode::kTypeMismatch, StrCat(op, " works on float and double, not on ", dtype));
+  }
+}
+
+// Shape rule: all inputs are float or all are double, of one shape; one output of that dtype and shape.
+ShapeRule SameFloats();
+
+// Kernel that calls fn(x[i]) or fn(x[i], y[i]) for each element, where fn takes float or double (a generic lambda).
+// The shape rule has seen to it that all inputs have the dtype and size of the output.
+template <typename Fn>
+RunFn Map(const OpInit& op, Fn fn) {
+  return [fn, type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+      using T = decltype(zero);
+      const std::int64_t n = run.Out(0).size();
+      T* out = run.Out(0).As<T>();
+      const T* x = run.In(0).As<T>();
+      if constexpr (requires { fn(zero, zero); }) {
+        const T* y = run.In(1).As<T>();
+        for (std::int64_t i = 0; i < n; ++i) out[i] = fn(x[i], y[i]);
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) out[i] = fn(x[i]);
+      }
+    });
+  };
+}
+
+}  // namespace stepnet
