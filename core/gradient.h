@@ -9,7 +9,7 @@
 namespace stepnet {
 
 struct OperatorGradient {
-  std::vector<OperatorDef> ops;            // in program order, is_gradient_op set
+  std::vector<OperatorDef> ops;                // in program order, is_gradient_op set
   std::vector<GradientBlobs> input_gradients;  // one an input of the operator
 };
 

@@ -44,12 +44,19 @@ std::vector<std::vector<std::string>> Readers(const NetDef& net, int k) {
 }  // namespace
 
 std::string CanonicalNetType(const std::string& type) {
-  static const std::map<std::string, std::string> types = {
-      {"", "simple"},          {"simple", "simple"},        {"async_simple", "simple"},
-      {"rnn", "simple"},       {"singlethread_async", "simple"},
-      {"dag", "dag"},          {"async_dag", "dag"},        {"async_scheduling", "dag"},
-      {"async_polling", "dag"}, {"prof_dag", "dag"},        {"htrace_dag", "dag"},
-      {"htrace_async_dag", "dag"}, {"parallel", "dag"}};
+  static const std::map<std::string, std::string> types = {{"", "simple"},
+                                                           {"simple", "simple"},
+                                                           {"async_simple", "simple"},
+                                                           {"rnn", "simple"},
+                                                           {"singlethread_async", "simple"},
+                                                           {"dag", "dag"},
+                                                           {"async_dag", "dag"},
+                                                           {"async_scheduling", "dag"},
+                                                           {"async_polling", "dag"},
+                                                           {"prof_dag", "dag"},
+                                                           {"htrace_dag", "dag"},
+                                                           {"htrace_async_dag", "dag"},
+                                                           {"parallel", "dag"}};
   const auto found = types.find(type);
   if (found != types.end()) return found->second;
   std::vector<std::string> names;
@@ -59,9 +66,8 @@ std::string CanonicalNetType(const std::string& type) {
 
 std::unique_ptr<Net> Net::Create(const NetDef& def, Workspace& workspace, const RunOptions& options) {
   try {
-    ThrowIfProblems(CheckNet(def, {.run = options, .blob_exists = [&](const std::string& blob) {
-                                     return workspace.HasBlob(blob);
-                                   }}));
+    ThrowIfProblems(CheckNet(
+        def, {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }}));
     std::unique_ptr<Net> net;
     if (CanonicalNetType(def.type()) == "simple") {
       net = std::make_unique<SimpleNet>();
@@ -99,8 +105,7 @@ void Net::RunOperator(int i, RunContext& context) {
     const ObservedScope scope(context.observers, {.net = &name_, .op_index = i, .op_type = &op.init().type()});
     op.Run(context);
   } catch (...) {
-    throw CurrentError().At(
-        {.net = name_, .op_index = i, .op_text = op.init().Text(), .blobs = op.InputsText()});
+    throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.init().Text(), .blobs = op.InputsText()});
   }
 }
 

@@ -35,7 +35,8 @@ void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, std::vect
     }
     // Operators that manage their outputs replace a blob's tensor and never write into it.
     if (shares && !allowed && !schema.manages_outputs) {
-      messages->push_back(StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
+      messages->push_back(
+          StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
     }
     for (int other = 0; other < o; ++other) {
       if (op.output(other) == op.output(o) && !schema.manages_outputs) {

@@ -9,9 +9,9 @@ namespace {
 
 // Hints that Caffe2's Python layer writes to every operator. They choose among its back ends and change no result.
 bool IsBackEndHint(const std::string& name) {
-  static const std::vector<std::string> hints = {"use_cudnn",     "cudnn_exhaustive_search", "ws_nbytes_limit",
-                                                 "use_grad_hack", "freeze_bias",             "float16_compute",
-                                                 "deterministic", "init_params",             "shared_buffer"};
+  static const std::vector<std::string> hints = {
+      "use_cudnn",       "cudnn_exhaustive_search", "ws_nbytes_limit", "use_grad_hack", "freeze_bias",
+      "float16_compute", "deterministic",           "init_params",     "shared_buffer"};
   return std::ranges::find(hints, name) != hints.end() || name.starts_with("rnn_dependency.");
 }
 
@@ -47,8 +47,8 @@ OpInit::OpInit(const OperatorDef& def, RunOptions options)
       if (IsBackEndHint(name) || schema_->arguments_as_in_file) continue;
       // Image operators alone give a meaning to the layout; Caffe2's Python layer writes it to all.
       if (name == "order") continue;
-      throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), " has no argument \"", name, "\"",
-                                                      DidYouMean(name, DeclaredNames(*schema_))));
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(def.type(), " has no argument \"", name, "\"", DidYouMean(name, DeclaredNames(*schema_))));
     }
     ArgumentValue value = ParseArgument(proto);
     if (const std::string problem = spec->Problem(name, value); !problem.empty()) {
@@ -58,7 +58,8 @@ OpInit::OpInit(const OperatorDef& def, RunOptions options)
   }
   for (const ArgumentSpec& spec : schema_->arguments) {
     if (spec.required && !HasArg(spec.name)) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), " needs the argument \"", spec.name, "\": ", spec.doc));
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(def.type(), " needs the argument \"", spec.name, "\": ", spec.doc));
     }
   }
   random_id_ = Hash(0xcbf29ce484222325u, def.type());

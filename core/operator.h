@@ -198,8 +198,8 @@ struct GradientOp {
   std::string type;
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
-  ArgumentMap arguments = {};      // added to those copied
-  bool copies_arguments = true;    // from the operator that it differentiates
+  ArgumentMap arguments = {};    // added to those copied
+  bool copies_arguments = true;  // from the operator that it differentiates
 };
 
 // The gradient of one blob: dense (one name), sparse (rows `indices` of it hold `values`), or absent.
@@ -240,9 +240,9 @@ class GradientBuilder {
 using GradientRule = std::function<void(GradientBuilder&)>;
 
 enum class GradientKind {
-  kRule,            // has a gradient rule
-  kNone,            // not differentiable: an error when a gradient is asked for
-  kStops,           // its inputs get no gradient, by intent (StopGradient, Shape, comparisons)
+  kRule,   // has a gradient rule
+  kNone,   // not differentiable: an error when a gradient is asked for
+  kStops,  // its inputs get no gradient, by intent (StopGradient, Shape, comparisons)
 };
 
 // One line of a declaration: an input or output.
@@ -261,7 +261,7 @@ struct OperatorSchema {
   std::vector<Formal> inputs;
   std::vector<Formal> outputs;
   std::vector<ArgumentSpec> arguments;
-  bool arguments_as_in_file = false;  // accepts any argument (operators kept for other readers)
+  bool arguments_as_in_file = false;                   // accepts any argument (operators kept for other readers)
   std::vector<std::pair<int, int>> in_place;           // (input, output) may be the same blob; -1, -1: any i with i
   std::vector<std::pair<int, int>> enforced_in_place;  // must be
   bool elementwise = false;
@@ -319,10 +319,11 @@ class Operator {
   Operator& OneToOneInPlace() { return InPlace({{-1, -1}}); }
   Operator& EnforceInPlace(std::vector<std::pair<int, int>> pairs);
 
-  Operator& Elementwise();    // element i of the output depends on element i of the inputs alone
-  Operator& ManagesOutputs(); // the kernel sets host().Output(i) itself: shapes follow from values, or it shares memory
-  Operator& HasSideEffects(); // must run even if nobody reads its outputs
-  Operator& Private();        // for the library's own nets; left out of the docs
+  Operator& Elementwise();  // element i of the output depends on element i of the inputs alone
+  Operator&
+  ManagesOutputs();  // the kernel sets host().Output(i) itself: shapes follow from values, or it shares memory
+  Operator& HasSideEffects();                      // must run even if nobody reads its outputs
+  Operator& Private();                             // for the library's own nets; left out of the docs
   Operator& ReadsValues(std::vector<int> inputs);  // the shape rule reads the elements of these inputs
 
   Operator& Shapes(ShapeRule rule);

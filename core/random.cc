@@ -36,9 +36,8 @@ RandomStream::RandomStream(std::uint64_t seed, std::uint64_t op, std::uint64_t r
 }
 
 std::array<std::uint32_t, 4> RandomStream::Block(std::uint64_t i) const {
-  return Philox({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), counter_high_[0],
-                 counter_high_[1]},
-                key_);
+  return Philox(
+      {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), counter_high_[0], counter_high_[1]}, key_);
 }
 
 }  // namespace stepnet

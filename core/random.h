@@ -22,9 +22,7 @@ class RandomStream {
   // Word `element` of the stream.
   std::uint32_t Word(std::uint64_t element) const { return Block(element / 4)[element % 4]; }
   // Uniform in [0, 1), from the upper 24 bits of Word(element).
-  float Uniform(std::uint64_t element) const {
-    return static_cast<float>(Word(element) >> 8) * 0x1p-24f;
-  }
+  float Uniform(std::uint64_t element) const { return static_cast<float>(Word(element) >> 8) * 0x1p-24f; }
 
  private:
   std::uint64_t key_;

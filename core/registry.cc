@@ -15,7 +15,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, OperatorSchema> schemas;
-  std::map<std::string, std::string> duplicates;  // type → message
+  std::map<std::string, std::string> duplicates;                              // type → message
   std::vector<std::tuple<std::string, Device, KernelFactory>> early_kernels;  // registered before their type
 };
 
@@ -25,7 +25,8 @@ Registry& TheRegistry() {
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
-  return static_cast<int>(std::ranges::count_if(formals, [&](const Formal& f) { return !required_only || !f.optional; }));
+  return static_cast<int>(
+      std::ranges::count_if(formals, [&](const Formal& f) { return !required_only || !f.optional; }));
 }
 
 }  // namespace
@@ -175,10 +176,8 @@ Operator& Operator::OptionalOutputs(std::string name, std::string doc) {
 }
 
 ArgumentSpec& Operator::AddArg(std::string name, ArgumentType type, std::string doc, Constraint constraint) {
-  schema_.arguments.push_back({.name = std::move(name),
-                               .type = type,
-                               .doc = std::move(doc),
-                               .constraint = std::move(constraint)});
+  schema_.arguments.push_back(
+      {.name = std::move(name), .type = type, .doc = std::move(doc), .constraint = std::move(constraint)});
   return schema_.arguments.back();
 }
 

@@ -44,8 +44,8 @@ void Charge(std::int64_t bytes, DType dtype, const Shape& shape) {
   do {
     if (bytes > limit - before) {
       throw Error(ErrorCode::kOutOfMemory,
-                  StrCat("a tensor ", dtype, " ", shape, " needs ", bytes, " bytes; ", before, " of the allowed ", limit,
-                         " are in use (raise the limit with --max_memory)"));
+                  StrCat("a tensor ", dtype, " ", shape, " needs ", bytes, " bytes; ", before, " of the allowed ",
+                         limit, " are in use (raise the limit with --max_memory)"));
     }
   } while (!memory.current.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
   const std::int64_t now = before + bytes;
@@ -191,9 +191,8 @@ Tensor Tensor::Slice(std::int64_t begin, std::int64_t end) const {
 
 Tensor Tensor::Reshaped(const Shape& shape) const {
   if (shape.size() != size()) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat("a tensor ", Description(), " has ", size(), " elements and cannot be seen as ", shape, " with ",
-                       shape.size()));
+    throw Error(ErrorCode::kShapeMismatch, StrCat("a tensor ", Description(), " has ", size(),
+                                                  " elements and cannot be seen as ", shape, " with ", shape.size()));
   }
   Tensor view = *this;
   view.shape_ = shape;

@@ -16,34 +16,86 @@
 namespace stepnet {
 
 enum class DType : std::uint8_t {
-  kFloat, kDouble, kFloat16, kBFloat16,  // the 16-bit types are storage; operators convert
-  kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kBool, kString,
+  kFloat,
+  kDouble,
+  kFloat16,
+  kBFloat16,  // the 16-bit types are storage; operators convert
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kBool,
+  kString,
 };
 
 // IEEE binary16 and bfloat16 as their bits.
-struct Float16 { std::uint16_t bits; };
-struct BFloat16 { std::uint16_t bits; };
+struct Float16 {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
 float ToFloat(Float16 value);
 float ToFloat(BFloat16 value);
 Float16 ToFloat16(float value);    // to nearest even; overflow gives infinity
 BFloat16 ToBFloat16(float value);  // to nearest even
 
-template <typename T> struct DTypeOfT;
-template <> struct DTypeOfT<float> { static constexpr DType value = DType::kFloat; };
-template <> struct DTypeOfT<double> { static constexpr DType value = DType::kDouble; };
-template <> struct DTypeOfT<Float16> { static constexpr DType value = DType::kFloat16; };
-template <> struct DTypeOfT<BFloat16> { static constexpr DType value = DType::kBFloat16; };
-template <> struct DTypeOfT<std::int8_t> { static constexpr DType value = DType::kInt8; };
-template <> struct DTypeOfT<std::int16_t> { static constexpr DType value = DType::kInt16; };
-template <> struct DTypeOfT<std::int32_t> { static constexpr DType value = DType::kInt32; };
-template <> struct DTypeOfT<std::int64_t> { static constexpr DType value = DType::kInt64; };
-template <> struct DTypeOfT<std::uint8_t> { static constexpr DType value = DType::kUInt8; };
-template <> struct DTypeOfT<std::uint16_t> { static constexpr DType value = DType::kUInt16; };
-template <> struct DTypeOfT<bool> { static constexpr DType value = DType::kBool; };
-template <> struct DTypeOfT<std::string> { static constexpr DType value = DType::kString; };
-template <typename T> inline constexpr DType kDTypeOf = DTypeOfT<T>::value;
+template <typename T>
+struct DTypeOfT;
+template <>
+struct DTypeOfT<float> {
+  static constexpr DType value = DType::kFloat;
+};
+template <>
+struct DTypeOfT<double> {
+  static constexpr DType value = DType::kDouble;
+};
+template <>
+struct DTypeOfT<Float16> {
+  static constexpr DType value = DType::kFloat16;
+};
+template <>
+struct DTypeOfT<BFloat16> {
+  static constexpr DType value = DType::kBFloat16;
+};
+template <>
+struct DTypeOfT<std::int8_t> {
+  static constexpr DType value = DType::kInt8;
+};
+template <>
+struct DTypeOfT<std::int16_t> {
+  static constexpr DType value = DType::kInt16;
+};
+template <>
+struct DTypeOfT<std::int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
+template <>
+struct DTypeOfT<std::int64_t> {
+  static constexpr DType value = DType::kInt64;
+};
+template <>
+struct DTypeOfT<std::uint8_t> {
+  static constexpr DType value = DType::kUInt8;
+};
+template <>
+struct DTypeOfT<std::uint16_t> {
+  static constexpr DType value = DType::kUInt16;
+};
+template <>
+struct DTypeOfT<bool> {
+  static constexpr DType value = DType::kBool;
+};
+template <>
+struct DTypeOfT<std::string> {
+  static constexpr DType value = DType::kString;
+};
+template <typename T>
+inline constexpr DType kDTypeOf = DTypeOfT<T>::value;
 
-const char* DTypeName(DType dtype);  // "float", "int32", …
+const char* DTypeName(DType dtype);    // "float", "int32", …
 std::int64_t DTypeBytes(DType dtype);  // of one element
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
@@ -95,7 +147,9 @@ class Tensor {
   void* raw() const { return data_; }
   // The first element. A tensor is a view: constness is of the view, not of the elements. Throws kTypeMismatch.
   template <typename T>
-  T* data() const { return View().As<T>(); }
+  T* data() const {
+    return View().As<T>();
+  }
   TensorView View() const { return {data_, &shape_, dtype_}; }  // valid while *this lives unchanged
 
   // Rows [begin, end) along dimension 0, sharing storage. Throws kShapeMismatch when out of range.
@@ -130,9 +184,7 @@ struct TensorInfo {
   Tensor value = {};  // undefined when unknown
 
   std::string Description() const;
-  friend bool operator==(const TensorInfo& a, const TensorInfo& b) {
-    return a.dtype == b.dtype && a.shape == b.shape;
-  }
+  friend bool operator==(const TensorInfo& a, const TensorInfo& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 };
 
 // Copies elements (memcpy, or string by string). REQUIRES the same dtype and number of elements.

@@ -10,8 +10,7 @@ namespace stepnet {
 
 const Tensor& Blob::GetTensor() const {
   if (!tensor_.defined()) {
-    throw Error(ErrorCode::kTypeMismatch,
-                StrCat("blob \"", name_, "\" holds ", Description(), ", a tensor is needed"));
+    throw Error(ErrorCode::kTypeMismatch, StrCat("blob \"", name_, "\" holds ", Description(), ", a tensor is needed"));
   }
   return tensor_;
 }

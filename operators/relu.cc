@@ -4,15 +4,16 @@
 namespace stepnet {
 namespace {
 
-const Registration relu = Operator("Relu")
-                              .Doc("Rectified linear unit: y = max(x, 0), element by element.")
-                              .Input("x", "any shape")
-                              .Output("y", "the shape of x")
-                              .Shapes(SameFloats())
-                              .InPlace({{0, 0}})
-                              .Elementwise()
-                              .Gradient("ReluGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return x <= 0 ? decltype(x){0} : x; }); });
+const Registration relu =
+    Operator("Relu")
+        .Doc("Rectified linear unit: y = max(x, 0), element by element.")
+        .Input("x", "any shape")
+        .Output("y", "the shape of x")
+        .Shapes(SameFloats())
+        .InPlace({{0, 0}})
+        .Elementwise()
+        .Gradient("ReluGradient", {"y", "dy"}, {"dx"})
+        .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return x <= 0 ? decltype(x){0} : x; }); });
 
 // Takes y, not x, so that the forward pass may overwrite x.
 const Registration relu_gradient =

@@ -122,8 +122,8 @@ OpTest& OpTest::InPlace(int input, int output) {
 
 void OpTest::Feed(Workspace& workspace, DType dtype) const {
   for (const Value& input : inputs_) {
-    workspace.SetTensor(input.name, input.fixed.defined() ? input.fixed.Clone()
-                                                          : FromDoubles(dtype, input.shape, input.values));
+    workspace.SetTensor(input.name,
+                        input.fixed.defined() ? input.fixed.Clone() : FromDoubles(dtype, input.shape, input.values));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -48,8 +49,8 @@ class OpTest {
   // As Gives for values of other types, exactly.
   void GivesExactly(const Tensor& expected, int output = 0) const;
   // Compares the result with that of a function of the inputs, in double: for random shapes.
-  void Follows(const std::function<std::vector<double>(const std::vector<std::vector<double>>&)>& formula, int output = 0,
-               double tolerance = 1e-5) const;
+  void Follows(const std::function<std::vector<double>(const std::vector<std::vector<double>>&)>& formula,
+               int output = 0, double tolerance = 1e-5) const;
   // `outputs` lists the outputs that get a gradient; all when empty. `inputs` those whose gradient is compared.
   void GradientMatches(std::vector<int> outputs = {}, std::vector<int> inputs = {}, double tolerance = 1e-6) const;
 

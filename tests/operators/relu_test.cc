@@ -12,10 +12,13 @@ TEST(Relu, AcceptsNoElements) { OpTest("Relu").Input("x", {0, 5}, {}).Gives({0, 
 TEST(Relu, KeepsNaN) { OpTest("Relu").Input("x", {2}, {std::nan(""), -1}).Gives({2}, {std::nan(""), 0}); }
 
 TEST(Relu, RefusesIntegers) {
-  ExpectError([] { OpTest("Relu").Input("x", Tensor::Of<std::int32_t>({2}, {1, 2})).Run(); },
-              "type mismatch: Relu works on float and double; x is int32 [2]\n"
-              "  at op 0 `output0 = Relu(x)` with x int32 [2]\n"
-              "  in net \"test\"");
+  ExpectError(
+      [] {
+        OpTest("Relu").Input("x", Tensor::Of<std::int32_t>({2}, {1, 2})).Run();
+      },
+      "type mismatch: Relu works on float and double; x is int32 [2]\n"
+      "  at op 0 `output0 = Relu(x)` with x int32 [2]\n"
+      "  in net \"test\"");
 }
 
 }  // namespace
