@@ -1,0 +1,195 @@
+// Exp, log, tanh and sigmoid of one vector: for kernels that are written with Highway and compiled once a target.
+//
+// To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE. Everything is
+// correct for every lane by itself, so that kernels may compute lanes whose results they drop.
+//
+// exp: x = n ln 2 + r with |r| <= ln(2)/2, then exp(x) = 2^n (1 + p), p = expm1(r) by a polynomial.
+// tanh: |tanh x| = -t / (2 + t) with t = expm1(-2|x|) = 2^n p + (2^n - 1), which is exact where it matters: small x.
+// sigmoid: with e = exp(-|x|), 1 / (1 + e) for x >= 0 and e / (1 + e) below, so that nothing overflows.
+// log: x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), s = f / (2 + f); log(1 + f) = f - s (f - s^2 R(s^2)).
+// The polynomials interpolate at the Chebyshev points of their ranges; the errors in
+// tests/operators/vector_math_test.cc are those measured over the whole range.
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+
+#if defined(STEPNET_OPERATORS_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEPNET_OPERATORS_VECTOR_MATH_INL_H_
+#undef STEPNET_OPERATORS_VECTOR_MATH_INL_H_
+#else
+#define STEPNET_OPERATORS_VECTOR_MATH_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+struct MathConstants;
+
+template <>
+struct MathConstants<float> {
+  using Bits = std::uint32_t;
+  static constexpr int kMantissaBits = 23;
+  static constexpr Bits kBias = 127;
+  static constexpr float kRound = 0x1.8p23f;      // added to and taken from x, rounds x to an integer
+  static constexpr Bits kRoundBits = 0x4b400000;  // kRound as bits
+  static constexpr float kLn2High = 0x1.63p-1f;   // products with exponents are exact
+  static constexpr float kLn2Low = -0x1.bd0106p-13f;
+  static constexpr float kExpMin = -104, kExpMax = 89;  // beyond, exp is 0 and infinity
+  static constexpr float kTanhMax = 10;                 // beyond, tanh is 1
+  static constexpr Bits kSqrtHalfBits = 0x3f3504f3;
+  static constexpr float kMinNormal = 0x1p-126f;
+  static constexpr float kLogScale = 0x1p24f;  // makes denormals normal
+  static constexpr float kLogScaleExponent = 24;
+  static constexpr float kExpm1[] = {0.5f, 0x1.5554dcp-3f, 0x1.55551ap-5f, 0x1.120ba2p-7f, 0x1.6d113cp-10f};
+  static constexpr float kLog[] = {0x1.555556p-1f, 0x1.9999ecp-2f, 0x1.245c28p-2f, 0x1.ddd4dap-3f};
+};
+
+template <>
+struct MathConstants<double> {
+  using Bits = std::uint64_t;
+  static constexpr int kMantissaBits = 52;
+  static constexpr Bits kBias = 1023;
+  static constexpr double kRound = 0x1.8p52;
+  static constexpr Bits kRoundBits = 0x4338000000000000;
+  static constexpr double kLn2High = 0x1.62e42feep-1;
+  static constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
+  static constexpr double kExpMin = -746, kExpMax = 710;
+  static constexpr double kTanhMax = 20;
+  static constexpr Bits kSqrtHalfBits = 0x3fe6a09e667f3bcd;
+  static constexpr double kMinNormal = 0x1p-1022;
+  static constexpr double kLogScale = 0x1p53;
+  static constexpr double kLogScaleExponent = 53;
+  static constexpr double kExpm1[] = {0.5,
+                                      0x1.5555555555556p-3,
+                                      0x1.5555555553d4fp-5,
+                                      0x1.11111111109adp-7,
+                                      0x1.6c16c17893833p-10,
+                                      0x1.a01a01a7c8d47p-13,
+                                      0x1.a019b8ef67c6cp-16,
+                                      0x1.71de0d9c145d0p-19,
+                                      0x1.2891a8c1d838dp-22,
+                                      0x1.af38d53857513p-26};
+  static constexpr double kLog[] = {0x1.5555555555555p-1, 0x1.9999999999a39p-2, 0x1.2492492476a1ap-2,
+                                    0x1.c71c7201a55d7p-3, 0x1.745cf8e4bba1bp-3, 0x1.3b1c3c1c81c92p-3,
+                                    0x1.0fbde0f4ad143p-3, 0x1.0c0aff044ab65p-3};
+};
+
+template <class D, typename T, int N>
+HWY_INLINE hn::Vec<D> Polynomial(D d, hn::Vec<D> x, const T (&coefficients)[N]) {
+  auto sum = hn::Set(d, coefficients[N - 1]);
+  for (int i = N - 2; i >= 0; --i) sum = hn::MulAdd(sum, x, hn::Set(d, coefficients[i]));
+  return sum;
+}
+
+// x = n ln 2 + r: returns expm1(r), and n + kRound (whose low bits are n) by `rounded`. REQUIRES: n is small enough to
+// be an exponent.
+template <class D>
+HWY_INLINE hn::Vec<D> ReducedExpm1(D d, hn::Vec<D> x, hn::Vec<D>* rounded) {
+  using T = hn::TFromD<D>;
+  using C = MathConstants<T>;
+  const auto round = hn::Set(d, C::kRound);
+  *rounded = hn::MulAdd(x, hn::Set(d, static_cast<T>(1.4426950408889634)), round);
+  const auto n = hn::Sub(*rounded, round);
+  auto r = hn::NegMulAdd(n, hn::Set(d, C::kLn2High), x);
+  r = hn::NegMulAdd(n, hn::Set(d, C::kLn2Low), r);
+  return hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, C::kExpm1), r);
+}
+
+// exp(x) for kExpMin <= x <= kExpMax.
+template <class D>
+HWY_INLINE hn::Vec<D> ExpInRange(D d, hn::Vec<D> x) {
+  using C = MathConstants<hn::TFromD<D>>;
+  const hn::RebindToUnsigned<D> du;
+  hn::Vec<D> rounded;
+  const auto p = ReducedExpm1(d, x, &rounded);
+  const auto y = hn::Add(p, hn::Set(d, hn::TFromD<D>{1}));
+  // 2^n as a product of two: n may exceed the exponents of normal numbers by some.
+  const auto biased = hn::Sub(hn::BitCast(du, rounded), hn::Set(du, C::kRoundBits - 2 * C::kBias));
+  const auto half = hn::ShiftRight<1>(biased);
+  const auto scale1 = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(half));
+  const auto scale2 = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::Sub(biased, half)));
+  return hn::Mul(hn::Mul(y, scale1), scale2);
+}
+
+struct ExpFn {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
+    using C = MathConstants<hn::TFromD<D>>;
+    const auto clamped = hn::Min(hn::Max(x, hn::Set(d, C::kExpMin)), hn::Set(d, C::kExpMax));
+    return hn::IfThenElse(hn::Eq(x, x), ExpInRange(d, clamped), x);
+  }
+};
+
+struct SigmoidFn {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
+    using T = hn::TFromD<D>;
+    const auto one = hn::Set(d, T{1});
+    const auto lowest = hn::Set(d, MathConstants<T>::kExpMin);
+    const auto e = ExpInRange(d, hn::Max(hn::Neg(hn::Abs(x)), lowest));
+    const auto y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
+    return hn::IfThenElse(hn::Eq(x, x), y, x);
+  }
+};
+
+struct TanhFn {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
+    using T = hn::TFromD<D>;
+    using C = MathConstants<T>;
+    const hn::RebindToUnsigned<D> du;
+    const auto magnitude = hn::Min(hn::Abs(x), hn::Set(d, C::kTanhMax));
+    hn::Vec<D> rounded;
+    const auto p = ReducedExpm1(d, hn::Mul(magnitude, hn::Set(d, T{-2})), &rounded);
+    const auto biased = hn::Sub(hn::BitCast(du, rounded), hn::Set(du, C::kRoundBits - C::kBias));
+    const auto scale = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(biased));
+    const auto t = hn::MulAdd(scale, p, hn::Sub(scale, hn::Set(d, T{1})));
+    const auto y = hn::Div(hn::Neg(t), hn::Add(t, hn::Set(d, T{2})));
+    return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(y, x), x);
+  }
+};
+
+struct LogFn {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
+    using T = hn::TFromD<D>;
+    using C = MathConstants<T>;
+    const hn::RebindToUnsigned<D> du;
+    const auto zero = hn::Zero(d);
+    const auto infinity = hn::Set(d, std::numeric_limits<T>::infinity());
+    const auto is_small = hn::Lt(x, hn::Set(d, C::kMinNormal));
+    const auto normal = hn::IfThenElse(is_small, hn::Mul(x, hn::Set(d, C::kLogScale)), x);
+    // Taking the bits of sqrt(1/2) off first moves the cut between exponents there; the bias keeps k + kBias positive.
+    const auto shifted = hn::Add(hn::Sub(hn::BitCast(du, normal), hn::Set(du, C::kSqrtHalfBits)),
+                                 hn::Set(du, C::kBias << C::kMantissaBits));
+    const auto biased = hn::ShiftRight<C::kMantissaBits>(shifted);
+    // An integer below 2^kMantissaBits in the low bits of 2^kMantissaBits is that many.
+    const auto unit_bits = hn::Set(du, (C::kBias + C::kMantissaBits) << C::kMantissaBits);
+    auto k = hn::Sub(hn::BitCast(d, hn::Or(biased, unit_bits)),
+                     hn::Set(d, static_cast<T>((typename C::Bits{1} << C::kMantissaBits) + C::kBias)));
+    const auto mantissa_mask = hn::Set(du, (typename C::Bits{1} << C::kMantissaBits) - 1);
+    const auto m = hn::BitCast(d, hn::Add(hn::And(shifted, mantissa_mask), hn::Set(du, C::kSqrtHalfBits)));
+    k = hn::Sub(k, hn::IfThenElseZero(is_small, hn::Set(d, C::kLogScaleExponent)));
+
+    const auto f = hn::Sub(m, hn::Set(d, T{1}));
+    const auto s = hn::Div(f, hn::Add(f, hn::Set(d, T{2})));
+    const auto z = hn::Mul(s, s);
+    const auto inner = hn::NegMulAdd(z, Polynomial(d, z, C::kLog), f);
+    const auto low = hn::MulSub(s, inner, hn::Mul(k, hn::Set(d, C::kLn2Low)));
+    auto y = hn::MulAdd(k, hn::Set(d, C::kLn2High), hn::Sub(f, low));
+    y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), y);
+    y = hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<T>::quiet_NaN()), y);
+    return hn::IfThenElse(hn::And(hn::Eq(x, x), hn::Lt(x, infinity)), y, x);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#endif  // STEPNET_OPERATORS_VECTOR_MATH_INL_H_

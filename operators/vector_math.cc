@@ -1,0 +1,67 @@
+// The formulas are in vector_math-inl.h. Lengths that are no multiple of a vector end in one more vector, copied to and
+// from the stack: the last values go through the same instructions as all others.
+#include "stepnet/operators/vector_math.h"
+
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/vector_math.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "stepnet/operators/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+template <class Fn, typename T>
+void MapVectors(const T* in, T* out, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Fn fn;
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(fn(d, hn::LoadU(d, in + i)), d, out + i);
+  if (i == n) return;
+  HWY_ALIGN T last[hn::MaxLanes(d)] = {};
+  const size_t bytes = static_cast<size_t>(n - i) * sizeof(T);
+  std::memcpy(last, in + i, bytes);
+  hn::Store(fn(d, hn::Load(d, last)), d, last);
+  std::memcpy(out + i, last, bytes);
+}
+
+void ExpFloat(const float* in, float* out, std::int64_t n) { MapVectors<ExpFn>(in, out, n); }
+void ExpDouble(const double* in, double* out, std::int64_t n) { MapVectors<ExpFn>(in, out, n); }
+void LogFloat(const float* in, float* out, std::int64_t n) { MapVectors<LogFn>(in, out, n); }
+void LogDouble(const double* in, double* out, std::int64_t n) { MapVectors<LogFn>(in, out, n); }
+void TanhFloat(const float* in, float* out, std::int64_t n) { MapVectors<TanhFn>(in, out, n); }
+void TanhDouble(const double* in, double* out, std::int64_t n) { MapVectors<TanhFn>(in, out, n); }
+void SigmoidFloat(const float* in, float* out, std::int64_t n) { MapVectors<SigmoidFn>(in, out, n); }
+void SigmoidDouble(const double* in, double* out, std::int64_t n) { MapVectors<SigmoidFn>(in, out, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+
+HWY_EXPORT(ExpFloat);
+HWY_EXPORT(ExpDouble);
+HWY_EXPORT(LogFloat);
+HWY_EXPORT(LogDouble);
+HWY_EXPORT(TanhFloat);
+HWY_EXPORT(TanhDouble);
+HWY_EXPORT(SigmoidFloat);
+HWY_EXPORT(SigmoidDouble);
+
+void VectorExp(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ExpFloat)(in, out, n); }
+void VectorExp(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ExpDouble)(in, out, n); }
+void VectorLog(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(LogFloat)(in, out, n); }
+void VectorLog(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(LogDouble)(in, out, n); }
+void VectorTanh(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(TanhFloat)(in, out, n); }
+void VectorTanh(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(TanhDouble)(in, out, n); }
+void VectorSigmoid(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(SigmoidFloat)(in, out, n); }
+void VectorSigmoid(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(SigmoidDouble)(in, out, n); }
+
+}  // namespace stepnet
+#endif  // HWY_ONCE
