@@ -1,9 +1,12 @@
 // Reading and writing messages of the file format: binary or text, whichever the file is.
 //
-// Files are untrusted. Nesting deeper than 100 messages, truncated data and files larger than 2 GiB are errors.
+// Files are untrusted. What a file holds decides how it is read, not its name. Nesting deeper than 100 messages,
+// truncated data, files of 2 GiB or more, and messages that would take more memory than tensors may are errors.
 #pragma once
 
 #include <string>
+
+#include "stepnet/core/file.h"
 
 namespace google::protobuf {
 class Message;
@@ -11,24 +14,29 @@ class Message;
 
 namespace stepnet {
 
-class NetDef;
-
-// Reads `path` into `*message`, which keeps its value on failure. Throws kInputOutput: for text with line, column and,
-// for unknown field names, the nearest one.
+// Reads `path` into `*message`, which keeps its value on failure. Throws kInputOutput when the file cannot be read or
+// does not hold such a message: for text as "FILE:LINE:COLUMN: …", for unknown names with the nearest one, for a file
+// of another kind with that kind. A file without any field of the message is an error. Throws kOutOfMemory.
 void ReadMessage(const std::string& path, google::protobuf::Message* message);
 
-// Text when the name ends in .pbtxt, .prototxt or .txt, otherwise binary. Writes a temporary file beside `path` and
-// renames it, so that `path` holds the old or the new content, never a part. Throws kInputOutput.
+// Text when the name ends in .pbtxt, .prototxt or .txt, otherwise binary. Replaces `path` at once (FileWriter). Throws
+// kInputOutput.
 void WriteMessage(const google::protobuf::Message& message, const std::string& path);
 
-// Parses text; `what` names it in errors ("step_net of op 3"). Throws kInputOutput.
+// Parses text; `what` names it in errors ("step_net of op 3"). Text without any field gives an empty message. Throws as
+// ReadMessage does.
 void ParseMessageText(const std::string& text, const std::string& what, google::protobuf::Message* message);
+// Parses binary bytes; `what` names them in errors. No bytes give an empty message. Throws as ReadMessage does.
+void ParseMessageBytes(const std::string& bytes, const std::string& what, google::protobuf::Message* message);
 std::string PrintMessageText(const google::protobuf::Message& message);
 
 bool IsTextFileName(const std::string& path);
 
-// Writes `content` to `path` by way of a temporary file, as WriteMessage does. Throws kInputOutput.
-void WriteFile(const std::string& path, const std::string& content);
-std::string ReadFile(const std::string& path);
+// What a file is.
+enum class MessageKind { kUnknown, kNetDef, kMetaNetDef, kPlanDef, kTensorProtos, kTensorProto, kBlobProto, kMiniDb };
+const char* MessageKindName(MessageKind kind);  // "NetDef", …, "minidb"
+
+// Tells from the content; kUnknown when nothing fits. Throws kInputOutput when the file cannot be read.
+MessageKind DetectKind(const std::string& path);
 
 }  // namespace stepnet

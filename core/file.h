@@ -1,0 +1,57 @@
+// Files: whole reads, and writes that leave the old or the new content, never a part.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace stepnet {
+
+// Everything in `path`. Throws kInputOutput when it cannot be read or holds 2 GiB or more (what one message may hold),
+// kOutOfMemory when it is larger than the limit of tensor memory.
+std::string ReadFile(const std::string& path);
+
+// Replaces `path`, as FileWriter does. Throws kInputOutput.
+void WriteFile(const std::string& path, std::string_view content);
+
+// A regular file that is read from front to back.
+class FileReader {
+ public:
+  explicit FileReader(const std::string& path);  // throws kInputOutput
+  const std::string& path() const { return path_; }
+  std::int64_t size() const { return size_; }
+  std::int64_t left() const { return size_ - position_; }
+
+  // Fills `data`. Throws kInputOutput when fewer than `bytes` are left; `what` says of what ("the header").
+  void Read(void* data, std::int64_t bytes, std::string_view what);
+
+ private:
+  std::string path_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  std::int64_t size_ = 0;
+  std::int64_t position_ = 0;
+};
+
+// Writes under a temporary name beside `path`; Commit flushes to the disk and renames. A device or pipe is written
+// directly, a symbolic link to a file stays one.
+class FileWriter {
+ public:
+  explicit FileWriter(const std::string& path);  // throws kInputOutput
+  ~FileWriter();                                 // without Commit: `path` is as it was
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void Write(const void* data, std::int64_t bytes);  // throws kInputOutput
+  void Write(std::string_view bytes) { Write(bytes.data(), static_cast<std::int64_t>(bytes.size())); }
+  void Commit();  // throws kInputOutput
+
+ private:
+  std::string path_;       // as given, for messages
+  std::string target_;     // where links lead
+  std::string temporary_;  // "" when written directly or committed
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+};
+
+}  // namespace stepnet
