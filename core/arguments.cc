@@ -90,6 +90,7 @@ std::string NumberProblem(const std::string& argument, double number, const Cons
     return StrCat(argument, " is ", number, ", must be between ", *low, " and ", *high);
   }
   if (low && number < *low) return StrCat(argument, " is ", number, ", must be at least ", *low);
+  if (high && number > *high) return StrCat(argument, " is ", number, ", must be at most ", *high);
   return "";
 }
 

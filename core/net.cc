@@ -21,26 +21,6 @@ class SimpleNet : public Net {
   RunContext context_;
 };
 
-// For each output of operator k, the types of the operators that read it before it is written again.
-std::vector<std::vector<std::string>> Readers(const NetDef& net, int k) {
-  std::vector<std::vector<std::string>> readers;
-  for (const std::string& output : net.op(k).output()) {
-    std::vector<std::string>& of_output = readers.emplace_back();
-    bool rewritten = false;
-    for (int i = k + 1; i < net.op_size() && !rewritten; ++i) {
-      const OperatorDef& op = net.op(i);
-      for (const std::string& input : op.input()) {
-        if (input == output) of_output.push_back(op.type());
-      }
-      for (const std::string& other : op.output()) rewritten = rewritten || other == output;
-    }
-    for (const std::string& external : net.external_output()) {
-      if (external == output && !rewritten) of_output.emplace_back();
-    }
-  }
-  return readers;
-}
-
 }  // namespace
 
 std::string CanonicalNetType(const std::string& type) {
@@ -75,12 +55,13 @@ std::unique_ptr<Net> Net::Create(const NetDef& def, Workspace& workspace, const 
       net = MakeDagNet(def);
     }
     net->name_ = def.name();
+    std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(def);
     for (int i = 0; i < def.op_size(); ++i) {
       OperatorDef op = def.op(i);
       if (!op.has_device_option() && def.has_device_option()) *op.mutable_device_option() = def.device_option();
       try {
         OpInit init(op, options);
-        init.SetReaders(Readers(def, i));
+        init.SetReaders(std::move(readers[i]));
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
       } catch (...) {
         throw CurrentError().At({.net = def.name(), .op_index = i, .op_text = OperatorText(op)});

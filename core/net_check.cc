@@ -1,6 +1,7 @@
 #include "stepnet/core/net_check.h"
 
 #include <climits>
+#include <map>
 #include <set>
 
 #include "stepnet/proto/net.pb.h"
@@ -68,8 +69,7 @@ class Checker {
  private:
   void CheckOp(int i) {
     const OperatorDef& op = net_.op(i);
-    // A net that lists no inputs reads whatever the workspace holds when it runs.
-    if (net_.external_input_size() > 0) {
+    if (net_.external_input_size() > 0 || options_.all_inputs_known) {
       for (const std::string& input : op.input()) {
         if (!Exists(input)) Report(i, StrCat("\"", input, "\" is read before anything writes it", Nearest(input)));
       }
@@ -117,7 +117,11 @@ class Checker {
     return known_.contains(blob) || (options_.blob_exists && options_.blob_exists(blob));
   }
 
-  std::string Nearest(const std::string& blob) const { return DidYouMean(blob, {known_.begin(), known_.end()}); }
+  // For the first few problems only: a hostile net may have a million, each with a million names to compare.
+  std::string Nearest(const std::string& blob) const {
+    constexpr size_t kMostSuggestions = 20;
+    return problems_.size() < kMostSuggestions ? DidYouMean(blob, {known_.begin(), known_.end()}) : "";
+  }
 
   void Report(int i, std::string message) {
     problems_.push_back({.net = net_.name(),
@@ -150,6 +154,23 @@ void ThrowIfProblems(const std::vector<NetProblem>& problems) {
   for (size_t i = 0; i < problems.size() && i < kShown; ++i) text += "\n  " + problems[i].Text();
   if (problems.size() > kShown) text += StrCat("\n  … and ", problems.size() - kShown, " more");
   throw Error(ErrorCode::kInvalidNet, text);
+}
+
+std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net) {
+  std::vector<std::vector<std::vector<std::string>>> readers(net.op_size());
+  std::map<std::string, std::pair<int, int>> writer;  // blob → operator and output that wrote it last
+  const auto read = [&](const std::string& blob, const std::string& type) {
+    const auto found = writer.find(blob);
+    if (found != writer.end()) readers[found->second.first][found->second.second].push_back(type);
+  };
+  for (int i = 0; i < net.op_size(); ++i) {
+    const OperatorDef& op = net.op(i);
+    for (const std::string& input : op.input()) read(input, op.type());
+    readers[i].resize(op.output_size());
+    for (int o = 0; o < op.output_size(); ++o) writer[op.output(o)] = {i, o};
+  }
+  for (const std::string& output : net.external_output()) read(output, "");
+  return readers;
 }
 
 std::string OperatorText(const OperatorDef& op) {

@@ -14,6 +14,8 @@ struct NetCheckOptions {
   Device device = Device::kCpu;
   // Blobs that exist before the net runs although it does not list them in external_input.
   std::function<bool(const std::string&)> blob_exists = {};
+  // Otherwise a net without external_input reads whatever the workspace holds when it runs.
+  bool all_inputs_known = false;
 };
 
 // All problems of a net and of the step nets within it, in program order: unknown operator types, operators without a
@@ -23,6 +25,10 @@ std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& optio
 
 // Throws kInvalidNet with all problems in its message when there are any.
 void ThrowIfProblems(const std::vector<NetProblem>& problems);
+
+// For each operator and each of its outputs the types of the operators that read that value, before the blob is written
+// again; "" stands for the net's external output.
+std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net);
 
 // "y = FC(x, w, b)", for messages about operators that need not be registered.
 std::string OperatorText(const OperatorDef& op);

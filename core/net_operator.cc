@@ -4,34 +4,47 @@
 
 namespace stepnet {
 
-class NetOperator::Host : public OpHost {
+namespace {
+
+class BlobHost : public OpHost {
  public:
-  explicit Host(NetOperator& op) : op_(op) {}
-  const Blob& Input(int i) override { return *op_.inputs_[i]; }
-  Blob& Output(int i) override { return *op_.outputs_[i]; }
-  Workspace& workspace() override { return op_.workspace_; }
+  BlobHost(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace)
+      : inputs_(inputs), outputs_(outputs), workspace_(workspace) {}
+  const Blob& Input(int i) override { return *inputs_[i]; }
+  Blob& Output(int i) override { return *outputs_[i]; }
+  Workspace& workspace() override { return workspace_; }
 
  private:
-  NetOperator& op_;
+  std::span<Blob* const> inputs_;
+  std::span<Blob* const> outputs_;
+  Workspace& workspace_;
 };
 
-NetOperator::NetOperator(OpInit init, Workspace& workspace) : init_(std::move(init)), workspace_(workspace) {
-  for (const std::string& input : init_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
+}  // namespace
+
+NetOperator::NetOperator(OpInit init) : init_(std::move(init)) {
   for (const std::string& output : init_.outputs()) {
-    outputs_.push_back(&workspace.CreateBlob(output));
     const auto same = std::ranges::find(init_.inputs(), output);
     in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));
   }
-  input_views_.resize(inputs_.size());
-  if (!init_.schema().manages_outputs) output_views_.resize(outputs_.size());
-  kernel_ = (*init_.schema().FindKernel(Device::kCpu))(init_);
+  input_views_.resize(init_.inputs().size());
+  if (!init_.schema().manages_outputs) output_views_.resize(init_.outputs().size());
+  const KernelFactory* factory = init_.schema().FindKernel(Device::kCpu);
+  if (factory == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
+  kernel_ = (*factory)(init_);
 }
 
-bool NetOperator::InputsChanged() {
-  bool changed = input_infos_.size() != inputs_.size() || !init_.schema().value_inputs.empty();
-  input_infos_.resize(inputs_.size());
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const Tensor& tensor = inputs_[i]->GetTensor();
+NetOperator::NetOperator(OpInit init, Workspace& workspace) : NetOperator(std::move(init)) {
+  workspace_ = &workspace;
+  for (const std::string& input : init_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
+  for (const std::string& output : init_.outputs()) outputs_.push_back(&workspace.CreateBlob(output));
+}
+
+bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
+  bool changed = input_infos_.size() != inputs.size() || !init_.schema().value_inputs.empty();
+  input_infos_.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& tensor = inputs[i]->GetTensor();
     TensorInfo& info = input_infos_[i];
     if (info.dtype == tensor.dtype() && info.shape == tensor.shape()) continue;
     info = {.dtype = tensor.dtype(), .shape = tensor.shape()};
@@ -40,10 +53,10 @@ bool NetOperator::InputsChanged() {
   return changed;
 }
 
-void NetOperator::PrepareOutputs() {
-  if (InputsChanged()) {
+void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs) {
+  if (InputsChanged(inputs)) {
     for (const int i : init_.schema().value_inputs) {
-      if (i < static_cast<int>(inputs_.size())) input_infos_[i].value = inputs_[i]->GetTensor();
+      if (i < static_cast<int>(inputs.size())) input_infos_[i].value = inputs[i]->GetTensor();
     }
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
     std::vector<TensorInfo> inferred;
@@ -55,43 +68,44 @@ void NetOperator::PrepareOutputs() {
     }
     // Not to keep the tensors alive, nor to make their blobs look shared.
     for (const int i : init_.schema().value_inputs) {
-      if (i < static_cast<int>(inputs_.size())) input_infos_[i].value = Tensor();
+      if (i < static_cast<int>(inputs.size())) input_infos_[i].value = Tensor();
     }
-    if (inferred.size() < outputs_.size()) {
+    if (inferred.size() < outputs.size()) {
       throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
-                                               " outputs, the operator has ", outputs_.size()));
+                                               " outputs, the operator has ", outputs.size()));
     }
     output_infos_ = std::move(inferred);
   }
-  for (size_t o = 0; o < outputs_.size(); ++o) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
     const TensorInfo& info = output_infos_[o];
     const int i = in_place_of_[o];
     if (i < 0) {
-      output_views_[o] = outputs_[o]->MakeTensor(info.dtype, info.shape).View();
+      output_views_[o] = outputs[o]->MakeTensor(info.dtype, info.shape).View();
       continue;
     }
-    const Tensor& tensor = inputs_[i]->GetTensor();
-    if (!(input_infos_[i] == info)) outputs_[o]->SetTensor(tensor.Reinterpreted(info.dtype, info.shape));
-    output_views_[o] = outputs_[o]->GetTensor().View();
+    const Tensor& tensor = inputs[i]->GetTensor();
+    if (!(input_infos_[i] == info)) outputs[o]->SetTensor(tensor.Reinterpreted(info.dtype, info.shape));
+    output_views_[o] = outputs[o]->GetTensor().View();
   }
 }
 
-void NetOperator::Run(RunContext& context) {
+void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace,
+                        RunContext& context, std::int64_t step) {
   context.scratch.Reset();
   if (!init_.schema().manages_outputs) {
-    PrepareOutputs();
-    for (size_t i = 0; i < inputs_.size(); ++i) {
+    PrepareOutputs(inputs, outputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
       // In place with another shape: the input keeps the shape that it had.
-      input_views_[i] = {inputs_[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};
+      input_views_[i] = {inputs[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};
     }
-    kernel_(OpRun(input_views_, output_views_, context));
+    kernel_(OpRun(input_views_, output_views_, context, step));
     return;
   }
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    input_views_[i] = inputs_[i]->HasTensor() ? inputs_[i]->GetTensor().View() : TensorView{};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    input_views_[i] = inputs[i]->HasTensor() ? inputs[i]->GetTensor().View() : TensorView{};
   }
-  Host host(*this);
-  kernel_(OpRun(input_views_, output_views_, context, /*step=*/0, &host));
+  BlobHost host(inputs, outputs, workspace);
+  kernel_(OpRun(input_views_, output_views_, context, step, &host));
 }
 
 Cost NetOperator::LastCost() const {

@@ -1,8 +1,8 @@
-// NetOperator: one operator of a net, bound to blobs. Infers shapes when the inputs' shapes change, provides outputs,
-// runs the kernel.
+// NetOperator: one operator that runs on blobs. Infers shapes when the inputs' shapes change, provides outputs, runs
+// the kernel. Not thread-safe: it remembers the shapes of its last run.
 #pragma once
 
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,11 +12,17 @@ namespace stepnet {
 
 class NetOperator {
  public:
-  // Throws as OpInit and the kernel factory do.
+  // Blobs are given to each run. Throws what the kernel factory throws.
+  explicit NetOperator(OpInit init);
+  // Bound to the blobs of its names; creates outputs that do not exist.
   NetOperator(OpInit init, Workspace& workspace);
 
-  // Throws kTypeMismatch when an input holds no tensor, what the shape rule throws, and what the kernel throws.
-  void Run(RunContext& context);
+  // Runs on the blobs that it is bound to. Throws kTypeMismatch when an input holds no tensor, what the shape rule
+  // throws, and what the kernel throws.
+  void Run(RunContext& context) { RunOn(inputs_, outputs_, *workspace_, context, /*step=*/0); }
+  // Runs on these blobs, in the order of the operator's inputs and outputs.
+  void RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace, RunContext& context,
+             std::int64_t step);
 
   const OpInit& init() const { return init_; }
   // Estimate for the shapes of the last run; zero where the type declares no cost.
@@ -24,13 +30,12 @@ class NetOperator {
   std::string InputsText() const;  // "x float [32, 64], w float [256, 128]", for messages
 
  private:
-  class Host;
-  void PrepareOutputs();
-  bool InputsChanged();
+  void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs);
+  bool InputsChanged(std::span<Blob* const> inputs);
 
   OpInit init_;
-  Workspace& workspace_;
   RunFn kernel_;
+  Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;
   std::vector<int> in_place_of_;  // for each output the input that is the same blob, or -1

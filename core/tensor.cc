@@ -212,15 +212,18 @@ std::int64_t Tensor::CapacityBytes() const {
   return storage_->bytes() - (static_cast<std::byte*>(data_) - static_cast<std::byte*>(storage_->data()));
 }
 
-Tensor Tensor::Reinterpreted(DType dtype, const Shape& shape) const {
-  const bool strings = dtype == DType::kString || dtype_ == DType::kString;
-  if (strings || shape.size() > CapacityBytes() / DTypeBytes(dtype)) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat("a tensor ", dtype, " ", shape, " does not fit into the ",
-                                                  CapacityBytes(), " bytes of one that is ", Description()));
+Tensor Tensor::At(std::int64_t byte_offset, DType dtype, const Shape& shape) const {
+  const std::int64_t room = CapacityBytes() - byte_offset;
+  const bool strings_differ = (dtype == DType::kString) != (dtype_ == DType::kString);
+  if (strings_differ || byte_offset < 0 || room < 0 || shape.size() > room / DTypeBytes(dtype)) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("a tensor ", dtype, " ", shape, " does not fit, ", byte_offset, " bytes in, into the ",
+                       CapacityBytes(), " bytes of one that is ", Description()));
   }
   Tensor view = *this;
   view.dtype_ = dtype;
   view.shape_ = shape;
+  view.data_ = static_cast<std::byte*>(data_) + byte_offset;
   return view;
 }
 

@@ -164,8 +164,12 @@ class Tensor {
   // Number of bytes from the first element to the end of the storage.
   std::int64_t CapacityBytes() const;
   // A tensor over the start of this one's memory with another dtype and shape. Throws kShapeMismatch when it does not
-  // fit. Not for kString.
-  Tensor Reinterpreted(DType dtype, const Shape& shape) const;
+  // fit. kString only as kString.
+  Tensor Reinterpreted(DType dtype, const Shape& shape) const { return At(0, dtype, shape); }
+
+  // A tensor over memory that starts `byte_offset` bytes after this one's first element, sharing storage. Throws
+  // kShapeMismatch when it does not fit. kString only over kString.
+  Tensor At(std::int64_t byte_offset, DType dtype, const Shape& shape) const;
 
   std::string Description() const;  // "float [32, 64]"
 

@@ -1,0 +1,46 @@
+// Making the plan of a RecurrentNetworkGradient operator.
+//
+// Gradients of states live in one tensor a state, [T + L, B, …]: row r is the sum of what the loss, through the
+// outputs, and every later step contribute to row r of the state. Rows start as the outputs' gradients, zero elsewhere.
+// Step t reads the rows that it gave in the forward pass, r >= t + L, where all contributions have arrived, and adds to
+// the rows that it read. So any offset and window is right, overlapping ones too.
+#pragma once
+
+#include <memory>
+
+#include "stepnet/executor/recurrent_record.h"
+
+namespace stepnet {
+
+// The forward operator's inputs and outputs as the gradient operator lists them.
+struct GradientInputs {
+  int num_output_gradients = 0;
+  int num_inputs = 0;  // of the forward operator; they follow the outputs' gradients
+};
+
+// A tensor that receives gradients: an output of the operator.
+struct GradientTarget {
+  int output = 0;          // of the gradient operator; the first one with this name
+  int input = 0;           // of the forward operator
+  int base = -1;           // -1: only initial states or nothing add to it
+  bool zero_first = true;  // otherwise every element is written
+};
+
+struct BackwardPlan {
+  std::shared_ptr<const StepPlan> steps;
+  std::shared_ptr<const ForwardPlan> forward;  // whose records it reads
+  // Base i is the gradient of state i, base states + i the value of state i.
+  std::vector<std::pair<int, int>> inputs;  // (forward input, base)
+  int timestep_base = -1;
+  std::vector<GradientTarget> targets;
+  std::vector<std::pair<int, int>> stacked;       // (base of the forward plan, base)
+  std::vector<std::pair<int, int>> dynamic;       // (dynamic list of the forward plan, list)
+  std::vector<std::pair<int, int>> step_outputs;  // (index of the forward plan's, base)
+};
+
+// `op` is the gradient operator. Throws kInvalidNet when the forward run did not keep a blob that the backward step net
+// reads, and when a backward link names nothing that has a gradient.
+std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OpInit& op, const RecurrentSpec& spec,
+                                                     const GradientInputs& layout, const RecurrentRecord& record);
+
+}  // namespace stepnet

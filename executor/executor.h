@@ -1,0 +1,26 @@
+// Executor: what carries out a StepPlan for a number of steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/executor/run_state.h"
+
+namespace stepnet {
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  // Runs every instruction of every step of state.plan(), with the effect of program order; a backward plan from the
+  // last step to the first. Throws what the first failing instruction threw; nothing is running any more then, and the
+  // executor and the state can be used again. Safe to call from several threads with different states.
+  virtual void Run(RunState& state, RunContext& context) const = 0;
+};
+
+// "serial": steps in order, operators in order; the reference for every other executor. Throws kInvalidArgument for
+// other names.
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
+std::vector<std::string> ExecutorNames();
+
+}  // namespace stepnet

@@ -1,0 +1,243 @@
+// RecurrentNetwork: runs a net of one step over a sequence.
+//
+// Inputs, outputs and arguments are those of Caffe2's operator: [sequence, initial states…, captured tensors…] in any
+// order after the first; aliases of states and, last, the record of the run.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "stepnet/executor/executor.h"
+#include "stepnet/executor/forward_plan.h"
+#include "stepnet/executor/plan_cache.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+// Makes the outputs' tensors the operator's alone again, so that their memory can be used once more; what users still
+// hold keeps its values.
+void ReleaseOutputs(const OpRun& run) {
+  for (int i = 0; i < run.num_outputs(); ++i) run.host().Output(i).Reset();
+}
+
+// Copies the initial value into rows [0, L) of the state, a batch of one for every row of the batch.
+void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Tensor& state) {
+  const std::int64_t steps = layout.num_initial;
+  const std::int64_t row_bytes = layout.row.size() * DTypeBytes(layout.dtype);
+  if (initial.size_bytes() == steps * row_bytes) {
+    std::memcpy(state.raw(), initial.raw(), static_cast<size_t>(initial.size_bytes()));
+    return;
+  }
+  const std::int64_t batch = layout.row[0];
+  const std::int64_t item_bytes = batch == 0 ? 0 : row_bytes / batch;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::int64_t b = 0; b < batch; ++b) {
+      std::memcpy(static_cast<std::byte*>(state.raw()) + step * row_bytes + b * item_bytes,
+                  static_cast<const std::byte*>(initial.raw()) + step * item_bytes, static_cast<size_t>(item_bytes));
+    }
+  }
+}
+
+class RecurrentNetwork {
+ public:
+  explicit RecurrentNetwork(const OpInit& op)
+      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(op.options())) {}
+
+  void Run(const OpRun& run) {
+    const std::vector<TensorInfo> inputs = Inputs(run);
+    if (inputs[0].shape.rank() == 0) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat("the first input \"", op_.inputs()[0], "\" is ",
+                                                    inputs[0].Description(), "; it must be the sequence, [T, B, …]"));
+    }
+    const std::int64_t num_steps = inputs[0].shape[0];
+    const std::shared_ptr<const ForwardPlan> plan =
+        plans_.Get(ForwardPlanKey(op_, spec_, inputs), [&] { return MakeForwardPlan(op_, spec_, inputs); });
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
+    }
+    CheckAliases(*plan, num_steps);
+    ReleaseOutputs(run);
+    for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
+    const std::shared_ptr<RecurrentRecord> record = AcquireRecord(plan);
+    record->inputs = inputs;
+    record->num_steps = num_steps;
+    record->run = run.context().run;
+    Bind(*record, run);
+    RunContext context = StepContext(run);
+    executor_->Run(*record->steps, context);
+    if (!plan->keeps_all) record->steps->ReleaseBases();
+    Publish(record, run);
+    GiveBack(std::move(context));
+  }
+
+ private:
+  std::vector<TensorInfo> Inputs(const OpRun& run) const {
+    std::vector<TensorInfo> infos;
+    for (int i = 0; i < run.num_inputs(); ++i) {
+      const Tensor& tensor = run.host().Input(i).GetTensor();
+      infos.push_back({.dtype = tensor.dtype(), .shape = tensor.shape()});
+    }
+    return infos;
+  }
+
+  // First and past-the-last row of an alias.
+  static std::pair<std::int64_t, std::int64_t> RowsOf(const OffsetAlias& alias, const StateLayout& state,
+                                                      std::int64_t num_steps) {
+    const std::int64_t rows = num_steps + state.num_initial;
+    return {alias.offset >= 0 ? alias.offset : rows + alias.offset, rows};
+  }
+
+  const StateLayout& StateOf(const ForwardPlan& plan, const std::string& name) const {
+    const auto found = std::ranges::find(spec_.states, name, &RecurrentState::name);
+    return plan.states[found - spec_.states.begin()];  // CheckRecurrent knows that it is there
+  }
+
+  void CheckAliases(const ForwardPlan& plan, std::int64_t num_steps) const {
+    for (const OffsetAlias& alias : spec_.aliases) {
+      const auto [begin, end] = RowsOf(alias, StateOf(plan, alias.source), num_steps);
+      if (begin >= 0 && begin <= end) continue;
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("alias \"", alias.destination, "\" starts at row ", begin, " of \"", alias.source,
+                         "\" (offset ", alias.offset, "), which has ", end, " rows for T = ", num_steps));
+    }
+  }
+
+  // A record that nobody else holds, or a new one.
+  std::shared_ptr<RecurrentRecord> AcquireRecord(const std::shared_ptr<const ForwardPlan>& plan) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(records_, [&](const auto& record) { return record.use_count() == 1 && record->plan != plan; });
+    for (const auto& record : records_) {
+      if (record.use_count() == 1) return record;
+    }
+    auto record = std::make_shared<RecurrentRecord>();
+    record->plan = plan;
+    record->outputs = op_.outputs();
+    for (const RecurrentState& state : spec_.states) record->states.push_back(std::make_unique<Blob>(state.name));
+    for (const StepOutput& output : spec_.step_outputs) {
+      record->step_outputs.push_back(std::make_unique<Blob>(output.destination));
+    }
+    record->steps = std::make_unique<RunState>(plan->steps);
+    // Records that others hold on to are forgotten here, and freed when they let go.
+    constexpr size_t kMostRecords = 4;
+    if (records_.size() >= kMostRecords) records_.erase(records_.begin());
+    records_.push_back(record);
+    return record;
+  }
+
+  void Bind(RecurrentRecord& record, const OpRun& run) const {
+    const ForwardPlan& plan = *record.plan;
+    RunState& steps = *record.steps;
+    steps.ReleaseBases();
+    for (size_t i = 0; i < plan.states.size(); ++i) {
+      const StateLayout& layout = plan.states[i];
+      const Shape shape = layout.row.Inserted(0, record.num_steps + layout.num_initial);
+      const Tensor& state = record.states[i]->MakeTensor(layout.dtype, shape);
+      CopyInitialState(run.host().Input(layout.initial).GetTensor(), layout, state);
+      steps.SetBase(static_cast<int>(i), state);
+    }
+    for (const auto& [input, base] : plan.inputs) steps.SetBase(base, run.host().Input(input).GetTensor());
+    if (plan.timestep_base >= 0) {
+      record.timesteps = TimestepNumbers(record.num_steps, record.timesteps);
+      steps.SetBase(plan.timestep_base, record.timesteps);
+    }
+    for (size_t i = 0; i < plan.step_outputs.size(); ++i) {
+      const auto& [base, info] = plan.step_outputs[i];
+      // [1, B, H] a step becomes [T, B, H]; any other shape gets a dimension in front.
+      const bool has_step = info.shape.rank() > 0 && info.shape[0] == 1;
+      const Shape shape = has_step ? info.shape.With(0, record.num_steps) : info.shape.Inserted(0, record.num_steps);
+      steps.SetBase(base, record.step_outputs[i]->MakeTensor(info.dtype, shape));
+    }
+    steps.Prepare(record.num_steps, run.host().workspace());
+  }
+
+  RunContext StepContext(const OpRun& run) {
+    const std::lock_guard lock(mutex_);
+    RunContext context;
+    if (!contexts_.empty()) {
+      context = std::move(contexts_.back());
+      contexts_.pop_back();
+    }
+    context.observers = run.context().observers;
+    context.run = run.context().run;
+    return context;
+  }
+  void GiveBack(RunContext context) {
+    const std::lock_guard lock(mutex_);
+    contexts_.push_back(std::move(context));
+  }
+
+  void Publish(const std::shared_ptr<RecurrentRecord>& record, const OpRun& run) const {
+    const ForwardPlan& plan = *record->plan;
+    Workspace& workspace = run.host().workspace();
+    const auto output = [&](const std::string& name) -> Blob& {
+      const auto found = std::ranges::find(op_.outputs(), name);
+      if (found == op_.outputs().end()) return workspace.CreateBlob(name);
+      return run.host().Output(static_cast<int>(found - op_.outputs().begin()));
+    };
+    for (size_t i = 0; i < spec_.states.size(); ++i)
+      output(spec_.states[i].name).SetTensor(record->states[i]->GetTensor());
+    for (const OffsetAlias& alias : spec_.aliases) {
+      const StateLayout& layout = StateOf(plan, alias.source);
+      const auto [begin, end] = RowsOf(alias, layout, record->num_steps);
+      const size_t i = static_cast<size_t>(&layout - plan.states.data());
+      output(alias.destination).SetTensor(record->states[i]->GetTensor().Slice(begin, end));
+    }
+    for (size_t i = 0; i < spec_.step_outputs.size(); ++i) {
+      output(spec_.step_outputs[i].destination).SetTensor(record->step_outputs[i]->GetTensor());
+    }
+    run.host().Output(run.num_outputs() - 1).SetObject<RecurrentRecord>(record);
+  }
+
+  const OpInit op_;
+  const RecurrentSpec spec_;
+  const std::shared_ptr<const Executor> executor_;
+  PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<RecurrentRecord>> records_;
+  std::vector<RunContext> contexts_;
+};
+
+// Caffe2's order: [gradients of outputs_with_grads…, inputs…, outputs…] → [gradient of input 0, of each param, of each
+// initial state].
+void MakeRecurrentGradient(GradientBuilder& g) {
+  const OpInit& op = g.op();
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  GradientOp gradient{.type = "RecurrentNetworkGradient", .inputs = {}, .outputs = {}};
+  std::vector<std::int64_t> with_gradient(spec.outputs_with_grads.begin(), spec.outputs_with_grads.end());
+  if (with_gradient.empty()) {
+    for (int i = 0; i + 1 < op.num_outputs(); ++i) {
+      if (g.HasGO(i)) with_gradient.push_back(i);
+    }
+  }
+  for (const std::int64_t output : with_gradient) gradient.inputs.push_back(g.GO(static_cast<int>(output)));
+  gradient.inputs.insert(gradient.inputs.end(), op.inputs().begin(), op.inputs().end());
+  gradient.inputs.insert(gradient.inputs.end(), op.outputs().begin(), op.outputs().end());
+  gradient.outputs.push_back(g.GI(0));
+  for (const int param : spec.params) gradient.outputs.push_back(g.GI(param));
+  for (const RecurrentState& state : spec.states) gradient.outputs.push_back(g.GI(state.initial));
+  gradient.arguments["outputs_with_grads"] = {.ints = with_gradient};
+  g.Add(std::move(gradient));
+}
+
+const Registration recurrent_network =
+    Operator("RecurrentNetwork")
+        .Doc(
+            "Runs step_net once for each step of a sequence. Blobs of the step net that links name are rows of states "
+            "and sequences; what else the step net reads must be an input. States are readable under their names after "
+            "the run. See docs/authoring.md.")
+        .Input("sequence", "[T, B, …]: gives the number of steps and the batch")
+        .OptionalInputs("inputs", "initial states [D], [B, D] or [L, B, …]; further sequences [T, …]; captured tensors")
+        .Outputs("outputs",
+                 "aliases of states and step outputs, in any order; last the record of the run, which "
+                 "RecurrentNetworkGradient and RecurrentNetworkBlobFetcher read")
+        .Args(RecurrentArguments())
+        .ManagesOutputs()
+        .Check([](const OpInit& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, false, problems); })
+        .Gradient(MakeRecurrentGradient)
+        .Cpu([](const OpInit& op) -> RunFn {
+          auto network = std::make_shared<RecurrentNetwork>(op);
+          return [network](const OpRun& run) { network->Run(run); };
+        });
+
+}  // namespace
+}  // namespace stepnet

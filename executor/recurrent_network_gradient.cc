@@ -1,0 +1,307 @@
+// RecurrentNetworkGradient: runs the backward step net from the last step to the first.
+//
+// Inputs: [gradients of outputs_with_grads…, the forward operator's inputs…, its outputs…]. Outputs: the gradient of
+// input 0, of each param, of each initial state.
+#include <algorithm>
+#include <cstring>
+
+#include "stepnet/executor/backward_plan.h"
+#include "stepnet/executor/executor.h"
+#include "stepnet/executor/plan_cache.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+template <typename T>
+void Accumulate(const T* from, T* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+void Accumulate(const TensorView& from, void* to) {
+  if (from.dtype == DType::kFloat) {
+    Accumulate(from.As<float>(), static_cast<float*>(to), from.size());
+  } else {
+    Accumulate(from.As<double>(), static_cast<double*>(to), from.size());
+  }
+}
+
+// gradient += the sum over the batch of one step, [B, …] to [1, …].
+template <typename T>
+void AccumulateOverBatch(const T* row, std::int64_t batch, std::int64_t item, T* gradient) {
+  for (std::int64_t b = 0; b < batch; ++b) Accumulate(row + b * item, gradient, item);
+}
+
+// Memory of a backward run, kept for the next one.
+struct BackwardRun {
+  std::shared_ptr<const BackwardPlan> plan;
+  std::vector<std::unique_ptr<Blob>> state_gradients;
+  Tensor timesteps;
+  std::unique_ptr<RunState> steps;
+  RunContext context;
+};
+
+class RecurrentNetworkGradient {
+ public:
+  explicit RecurrentNetworkGradient(const OpInit& op)
+      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(op.options())) {}
+
+  void Run(const OpRun& run) {
+    const std::shared_ptr<const RecurrentRecord> record = Record(run);
+    const GradientInputs layout = Layout(*record);
+    CheckInputs(run, layout, *record);
+    const std::shared_ptr<const BackwardPlan> plan =
+        plans_.Get(record->plan, [&] { return MakeBackwardPlan(op_, spec_, layout, *record); });
+    for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
+    BackwardRun backward = Acquire(plan);
+    SeedStateGradients(run, layout, *record, backward);
+    const std::vector<Tensor> targets = MakeTargets(run, *record, *plan);
+    Bind(run, layout, *record, targets, backward);
+    backward.context.observers = run.context().observers;
+    backward.context.run = record->run;  // the masks of the forward run, where operators are computed again
+    executor_->Run(*backward.steps, backward.context);
+    backward.steps->ReleaseBases();
+    AddInitialStateGradients(*record, backward, *plan, targets);
+    for (size_t k = 0; k < targets.size(); ++k) run.host().Output(plan->targets[k].output).SetTensor(targets[k]);
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      StateGradientBlob(run, spec_.states[i]).SetTensor(backward.state_gradients[i]->GetTensor());
+    }
+    GiveBack(std::move(backward));
+  }
+
+ private:
+  std::shared_ptr<const RecurrentRecord> Record(const OpRun& run) const {
+    const Blob& blob = run.host().Input(run.num_inputs() - 1);
+    if (auto record = blob.GetObject<RecurrentRecord>()) return record;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("\"", blob.name(), "\" holds ", blob.Description(),
+               "; it must be the last output of the RecurrentNetwork whose gradient this is, which must have run "
+               "before"));
+  }
+
+  GradientInputs Layout(const RecurrentRecord& record) const {
+    const GradientInputs layout{.num_output_gradients = static_cast<int>(spec_.outputs_with_grads.size()),
+                                .num_inputs = static_cast<int>(record.inputs.size())};
+    const int expected = layout.num_output_gradients + layout.num_inputs + static_cast<int>(record.outputs.size());
+    if (op_.num_inputs() == expected) return layout;
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat("RecurrentNetworkGradient has ", op_.num_inputs(), " inputs; with ", layout.num_output_gradients,
+                       " outputs_with_grads, the ", layout.num_inputs, " inputs and the ", record.outputs.size(),
+                       " outputs of the forward operator they should be ", expected));
+  }
+
+  void CheckInputs(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record) const {
+    for (int i = 0; i < layout.num_inputs; ++i) {
+      const Tensor& tensor = ForwardInput(run, layout, i);
+      const TensorInfo info{.dtype = tensor.dtype(), .shape = tensor.shape()};
+      if (info == record.inputs[i]) continue;
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("\"", op_.inputs()[layout.num_output_gradients + i], "\" is ", tensor.Description(),
+                         "; in the forward run it was ", record.inputs[i].Description()));
+    }
+  }
+
+  static const Tensor& ForwardInput(const OpRun& run, const GradientInputs& layout, int i) {
+    return run.host().Input(layout.num_output_gradients + i).GetTensor();
+  }
+
+  Blob& StateGradientBlob(const OpRun& run, const RecurrentState& state) const {
+    return run.host().workspace().CreateBlob(spec_.Renamed(state.name + "_grad"));
+  }
+
+  BackwardRun Acquire(const std::shared_ptr<const BackwardPlan>& plan) {
+    const std::lock_guard lock(mutex_);
+    while (!runs_.empty()) {
+      BackwardRun run = std::move(runs_.back());
+      runs_.pop_back();
+      if (run.plan == plan) return run;
+    }
+    BackwardRun run{.plan = plan};
+    for (const RecurrentState& state : spec_.states) {
+      run.state_gradients.push_back(std::make_unique<Blob>(state.name + "_grad"));
+    }
+    run.steps = std::make_unique<RunState>(plan->steps);
+    return run;
+  }
+  void GiveBack(BackwardRun run) {
+    const std::lock_guard lock(mutex_);
+    runs_.push_back(std::move(run));
+  }
+
+  // The state that an output of the forward operator shows, and its first row; -1 when it shows none.
+  std::pair<int, std::int64_t> StateOfOutput(const RecurrentRecord& record, const std::string& output) const {
+    for (const OffsetAlias& alias : spec_.aliases) {
+      if (alias.destination != output) continue;
+      for (size_t i = 0; i < spec_.states.size(); ++i) {
+        if (spec_.states[i].name != alias.source) continue;
+        const std::int64_t rows = record.num_steps + record.plan->states[i].num_initial;
+        return {static_cast<int>(i), alias.offset >= 0 ? alias.offset : rows + alias.offset};
+      }
+    }
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      if (spec_.states[i].name == output) return {static_cast<int>(i), 0};
+    }
+    return {-1, 0};
+  }
+
+  // Rows of states start with the gradients of the outputs that show them.
+  void SeedStateGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
+                          BackwardRun& backward) const {
+    std::vector<bool> seeded(spec_.states.size(), false);
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      const StateLayout& state = record.plan->states[i];
+      if (state.dtype != DType::kFloat && state.dtype != DType::kDouble) {
+        throw Error(ErrorCode::kTypeMismatch, StrCat("state \"", spec_.states[i].name, "\" is ", state.dtype,
+                                                     "; gradients are for float and double"));
+      }
+      backward.state_gradients[i]->MakeTensor(state.dtype, state.row.Inserted(0, record.num_steps + state.num_initial));
+    }
+    for (int k = 0; k < layout.num_output_gradients; ++k) {
+      const int index = spec_.outputs_with_grads[k];
+      if (index < 0 || index >= static_cast<int>(record.outputs.size())) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("outputs_with_grads names output ", index,
+                                                   "; the forward operator has ", record.outputs.size()));
+      }
+      const std::string& output = op_.inputs()[layout.num_output_gradients + layout.num_inputs + index];
+      const auto [i, begin] = StateOfOutput(record, output);
+      if (i < 0) {
+        throw Error(ErrorCode::kInvalidNet,
+                    StrCat("output ", index, " \"", output,
+                           "\" of the forward operator is no alias of a state; its gradient cannot be "
+                           "computed"));
+      }
+      const Tensor& gradient = backward.state_gradients[i]->GetTensor();
+      const Tensor& given = run.host().Input(k).GetTensor();
+      const Shape expected = gradient.shape().With(0, gradient.dim(0) - begin);
+      if (given.dtype() != gradient.dtype() || given.shape() != expected) {
+        throw Error(ErrorCode::kShapeMismatch,
+                    StrCat("\"", op_.inputs()[k], "\", the gradient of \"", output, "\", is ", given.Description(),
+                           "; it must be ", gradient.dtype(), " ", expected));
+      }
+      Seed(given, gradient, seeded[i]);
+      seeded[i] = true;
+    }
+    for (size_t i = 0; i < seeded.size(); ++i) {
+      const Tensor& gradient = backward.state_gradients[i]->GetTensor();
+      if (!seeded[i]) std::memset(gradient.raw(), 0, static_cast<size_t>(gradient.size_bytes()));
+    }
+  }
+
+  // An output shows its state's last rows.
+  static void Seed(const Tensor& given, const Tensor& gradient, bool add) {
+    const std::int64_t before = gradient.size_bytes() - given.size_bytes();
+    std::byte* rows = static_cast<std::byte*>(gradient.raw()) + before;
+    if (add) {
+      Accumulate(given.View(), rows);
+    } else {
+      std::memset(gradient.raw(), 0, static_cast<size_t>(before));
+      std::memcpy(rows, given.raw(), static_cast<size_t>(given.size_bytes()));
+    }
+  }
+
+  // The outputs' tensors, with zeros where gradients are summed.
+  std::vector<Tensor> MakeTargets(const OpRun& run, const RecurrentRecord& record, const BackwardPlan& plan) const {
+    std::vector<Tensor> targets;
+    for (const GradientTarget& target : plan.targets) {
+      const TensorInfo& info = record.inputs[target.input];
+      Blob& output = run.host().Output(target.output);
+      const bool adds = !spec_.requests.empty() && spec_.requests[target.output] == GradientRequest::kAdd;
+      if (adds) {
+        if (!output.HasTensor() || output.GetTensor().dtype() != info.dtype ||
+            output.GetTensor().shape() != info.shape) {
+          throw Error(ErrorCode::kShapeMismatch,
+                      StrCat("gradient_requests says add for \"", output.name(), "\", which holds ",
+                             output.Description(), " and must hold ", info.Description()));
+        }
+        // What others hold keeps its values.
+        if (!output.GetTensor().OwnsStorageAlone()) output.SetTensor(output.GetTensor().Clone());
+        targets.push_back(output.GetTensor());
+        continue;
+      }
+      const Tensor& tensor = output.MakeTensor(info.dtype, info.shape);
+      if (target.zero_first) std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));
+      targets.push_back(tensor);
+    }
+    return targets;
+  }
+
+  void Bind(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
+            const std::vector<Tensor>& targets, BackwardRun& backward) const {
+    const BackwardPlan& plan = *backward.plan;
+    RunState& steps = *backward.steps;
+    const int num_states = static_cast<int>(spec_.states.size());
+    for (int i = 0; i < num_states; ++i) {
+      steps.SetBase(i, backward.state_gradients[i]->GetTensor());
+      steps.SetBase(num_states + i, record.states[i]->GetTensor());
+    }
+    for (const auto& [input, base] : plan.inputs) steps.SetBase(base, ForwardInput(run, layout, input));
+    if (plan.timestep_base >= 0) {
+      backward.timesteps = TimestepNumbers(record.num_steps, backward.timesteps);
+      steps.SetBase(plan.timestep_base, backward.timesteps);
+    }
+    for (size_t k = 0; k < targets.size(); ++k) {
+      if (plan.targets[k].base >= 0) steps.SetBase(plan.targets[k].base, targets[k]);
+    }
+    for (const auto& [from, base] : plan.stacked) steps.SetBase(base, record.steps->ArenaTensor(from));
+    for (const auto& [from, list] : plan.dynamic) steps.SetDynamicList(list, &record.steps->DynamicList(from));
+    steps.Prepare(record.num_steps, run.host().workspace());
+  }
+
+  // The first rows of a state's gradient belong to its initial value.
+  void AddInitialStateGradients(const RecurrentRecord& record, const BackwardRun& backward, const BackwardPlan& plan,
+                                const std::vector<Tensor>& targets) const {
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      const int output = 1 + static_cast<int>(spec_.params.size() + i);
+      const auto target = std::ranges::find_if(plan.targets, [&](const GradientTarget& candidate) {
+        return op_.outputs()[candidate.output] == op_.outputs()[output];
+      });
+      if (target == plan.targets.end()) continue;
+      const StateLayout& layout = record.plan->states[i];
+      const Tensor rows = backward.state_gradients[i]->GetTensor().Slice(0, layout.num_initial);
+      AddInitialGradient(layout, rows, targets[target - plan.targets.begin()]);
+    }
+  }
+
+  static void AddInitialGradient(const StateLayout& layout, const Tensor& rows, const Tensor& target) {
+    if (rows.size() == target.size() || rows.size() == 0) {
+      if (rows.size() > 0) Accumulate(rows.View(), target.raw());
+      return;
+    }
+    const std::int64_t batch = layout.row[0];
+    const std::int64_t item = layout.row.SizeFrom(1);
+    for (std::int64_t step = 0; step < layout.num_initial; ++step) {
+      if (layout.dtype == DType::kFloat) {
+        AccumulateOverBatch(rows.data<float>() + step * batch * item, batch, item, target.data<float>() + step * item);
+      } else {
+        AccumulateOverBatch(rows.data<double>() + step * batch * item, batch, item,
+                            target.data<double>() + step * item);
+      }
+    }
+  }
+
+  const OpInit op_;
+  const RecurrentSpec spec_;
+  const std::shared_ptr<const Executor> executor_;
+  PlanCache<std::shared_ptr<const ForwardPlan>, BackwardPlan> plans_;
+  std::mutex mutex_;
+  std::vector<BackwardRun> runs_;
+};
+
+const Registration recurrent_network_gradient =
+    Operator("RecurrentNetworkGradient")
+        .Doc(
+            "The gradient of RecurrentNetwork: runs backward_step_net from the last step to the first. Gradients of "
+            "states, [T + L, B, …], are readable as \"<state>_grad\" after the run.")
+        .Inputs("inputs", "gradients of outputs_with_grads; the inputs and the outputs of the forward operator")
+        .Outputs("gradients", "of input 0, of each param, of each initial state, shaped like these")
+        .Args(RecurrentArguments())
+        .ManagesOutputs()
+        .Check([](const OpInit& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
+        .Cpu([](const OpInit& op) -> RunFn {
+          auto gradient = std::make_shared<RecurrentNetworkGradient>(op);
+          return [gradient](const OpRun& run) { gradient->Run(run); };
+        });
+
+}  // namespace
+}  // namespace stepnet

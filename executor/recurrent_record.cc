@@ -1,0 +1,50 @@
+#include "stepnet/executor/recurrent_record.h"
+
+namespace stepnet {
+
+Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old) {
+  if (old.defined() && old.size() >= num_steps) return old;
+  Tensor numbers(DType::kInt32, Shape({num_steps}));
+  std::int32_t* data = numbers.data<std::int32_t>();
+  for (std::int64_t t = 0; t < num_steps; ++t) data[t] = static_cast<std::int32_t>(t);
+  return numbers;
+}
+
+BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row) {
+  const std::int64_t row_bytes = row.size() * DTypeBytes(dtype);
+  return {.slot = {.blob = link.internal,
+                   .storage_class = StorageClass::kLinked,
+                   .base = base,
+                   .offset = link.offset,
+                   .row_bytes = row_bytes,
+                   .bytes = row_bytes * link.window,
+                   .dtype = dtype},
+          .info = {.dtype = dtype, .shape = row.Inserted(0, link.window)}};
+}
+
+void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps) {
+  if (num_steps == 0 || num_steps - 1 + link.offset + link.window <= num_rows) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("step ", num_steps - 1, " of ", num_steps, " would see rows [", num_steps - 1 + link.offset, ", ",
+                     num_steps - 1 + link.offset + link.window, ") of \"", link.external, "\" as \"", link.internal,
+                     "\" (link offset ", link.offset, ", window ", link.window, "), which has ", num_rows, " rows"));
+}
+
+void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
+                   std::int64_t num_steps) {
+  for (const Link& link : links) {
+    if (link.external != name) continue;
+    if (tensor.shape().rank() == 0) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("\"", name, "\" is linked as a sequence and is ", tensor.Description()));
+    }
+    if (link.offset == 0 && link.window == 1 && tensor.dim(0) != num_steps) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("the sequence \"", name, "\" is ", tensor.Description(), " and has ", tensor.dim(0),
+                         " steps where the first input has ", num_steps));
+    }
+    CheckLinkInBounds(link, tensor.dim(0), num_steps);
+  }
+}
+
+}  // namespace stepnet

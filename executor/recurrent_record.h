@@ -1,0 +1,58 @@
+// RecurrentRecord: what a run of RecurrentNetwork leaves for its gradient and for those who fetch blobs of the step
+// net. It is the object in the blob that Caffe2 calls step_workspaces.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/executor/recurrent_spec.h"
+#include "stepnet/executor/run_state.h"
+
+namespace stepnet {
+
+// A state for given shapes of the inputs.
+struct StateLayout {
+  int initial = 0;  // index of the input with the initial value
+  DType dtype = DType::kFloat;
+  Shape row;                     // of one step: [B, …]
+  std::int64_t num_initial = 1;  // L
+};
+
+// The plan of one step with the meaning of its bases: states, inputs that links see row by row, the step's number,
+// captured inputs, outputs [T, …].
+struct ForwardPlan {
+  std::shared_ptr<const StepPlan> steps;
+  std::vector<StateLayout> states;                       // base i is state i
+  std::vector<std::pair<int, int>> inputs;               // (input, base)
+  int timestep_base = -1;                                // -1: the step net does not read it
+  std::vector<std::pair<int, TensorInfo>> step_outputs;  // (base, one step's value), as in RecurrentSpec
+  bool keeps_all = false;                                // every blob of every step can be fetched
+};
+
+struct RecurrentRecord {
+  std::shared_ptr<const ForwardPlan> plan;
+  std::vector<std::string> outputs;  // names of the forward operator's
+  std::vector<TensorInfo> inputs;    // as they were in the forward run
+  std::int64_t num_steps = 0;
+  std::uint64_t run = 0;                            // for random numbers that the backward pass draws again
+  std::vector<std::unique_ptr<Blob>> states;        // [T + L, B, …]
+  std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
+  Tensor timesteps;                                 // 0 … T-1, int32 [T]
+  std::unique_ptr<RunState> steps;
+};
+
+// int32 [num_steps] holding 0, 1, 2, …; `old` when that is long enough already.
+Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old);
+
+// A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.
+BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row);
+
+// Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
+void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);
+
+// Checks that input `i` of a recurrent operator, named `name`, fits the links that see it and gives num_steps steps.
+void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
+                   std::int64_t num_steps);
+
+}  // namespace stepnet

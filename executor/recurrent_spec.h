@@ -1,0 +1,77 @@
+// RecurrentSpec: the arguments of RecurrentNetwork and RecurrentNetworkGradient, parsed once into types.
+//
+// Caffe2 writes them as parallel lists of strings (link_internal, link_external, …); nobody looks at those again.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// A blob of the step net is rows [t + offset, t + offset + window) of a blob outside, at step t.
+struct Link {
+  std::string internal;
+  std::string external;
+  std::int64_t offset = 0;
+  std::int64_t window = 1;
+};
+
+// A state: rows 0 … L-1 hold initial values, row t + L what step t gives. [T + L, B, …]
+struct RecurrentState {
+  std::string name;
+  int initial = 0;  // index of the initial value in the operator's inputs
+};
+
+// After the run `destination` is rows [offset, end) of `source`; a negative offset counts from the end.
+struct OffsetAlias {
+  std::string source;
+  std::string destination;
+  std::int64_t offset = 0;
+};
+
+// An output of the operator that holds a blob of the step net for all steps: [T, …].
+struct StepOutput {
+  std::string blob;
+  std::string destination;
+};
+
+enum class GradientRequest { kWrite, kAdd, kNone };
+
+struct RecurrentSpec {
+  std::shared_ptr<const NetDef> step_net;
+  std::shared_ptr<const NetDef>
+      backward_step_net;  // null when absent: an operator without gradient, or with an empty one
+  std::vector<RecurrentState> states;
+  std::vector<Link> links;
+  std::vector<Link> backward_links;  // beside `links`, in the backward step net
+  std::vector<OffsetAlias> aliases;
+  std::vector<StepOutput> step_outputs;
+  std::string timestep;
+  std::vector<int> params;                // inputs whose gradient the gradient operator gives, after that of input 0
+  std::vector<std::string> param_grads;   // their gradients' names in the backward step net
+  std::vector<int> outputs_with_grads;    // forward outputs that have a gradient
+  std::vector<std::string> recompute;     // blobs that the backward step net computes again
+  std::vector<GradientRequest> requests;  // one an output of the gradient operator; empty: all kWrite
+  std::map<std::string, std::string> renames;
+  int num_threads = 0;
+  int num_workspaces = 0;
+
+  const std::string& Renamed(const std::string& blob) const;
+};
+
+// Throws kInvalidArgument for lists of different lengths, indices out of range, negative windows; kInputOutput for a
+// step net in text that does not parse.
+RecurrentSpec ParseRecurrentSpec(const OpInit& op);
+
+// The arguments of both operators, for their declarations.
+std::vector<ArgumentSpec> RecurrentArguments();
+
+// Appends what can be known to be wrong before shapes are known: problems within the step nets, links of blobs that
+// nobody has, aliases of blobs that are no state. `gradient` tells which of the two operators `op` is.
+void CheckRecurrent(const OpInit& op, bool gradient, std::vector<NetProblem>* problems);
+
+}  // namespace stepnet

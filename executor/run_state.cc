@@ -1,0 +1,160 @@
+#include "stepnet/executor/run_state.h"
+
+namespace stepnet {
+
+RunState::RunState(std::shared_ptr<const StepPlan> plan)
+    : plan_(std::move(plan)),
+      bases_(plan_->num_bases),
+      owned_lists_(plan_->dynamic_lists.size()),
+      lists_(plan_->dynamic_lists.size(), nullptr),
+      regions_(plan_->arena.size()),
+      instructions_(plan_->instructions.size()) {
+  for (size_t i = 0; i < instructions_.size(); ++i) {
+    const Instruction& instruction = plan_->instructions[i];
+    BoundInstruction& bound = instructions_[i];
+    for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+      for (const Operand& operand : *operands) {
+        bound.operands.emplace_back();
+        bound.views.push_back({nullptr, &operand.info.shape, operand.info.dtype});
+      }
+    }
+    if (instruction.dynamic) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
+  }
+}
+
+void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
+  num_steps_ = num_steps;
+  workspace_ = &workspace;
+  arena_.MakeTensor(DType::kUInt8, Shape({plan_->ArenaBytes(num_steps)}));
+  std::int64_t offset = 0;
+  for (size_t k = 0; k < regions_.size(); ++k) {
+    const ArenaSlot& slot = plan_->arena[k];
+    regions_[k] = {.offset = offset, .bytes = slot.stacked ? slot.row_bytes * num_steps : slot.row_bytes};
+    bases_[slot.base] = ArenaTensor(slot.base);
+    offset += StepPlan::AlignedBytes(regions_[k].bytes);
+  }
+  for (size_t list = 0; list < lists_.size(); ++list) {
+    if (lists_[list] != nullptr && lists_[list] != &owned_lists_[list]) continue;  // given by the caller
+    lists_[list] = &owned_lists_[list];
+    const std::int64_t wanted = plan_->dynamic_lists[list] ? num_steps : 1;
+    while (static_cast<std::int64_t>(owned_lists_[list].size()) < wanted) {
+      owned_lists_[list].push_back(std::make_unique<Blob>("dynamic"));
+    }
+  }
+  for (size_t i = 0; i < instructions_.size(); ++i) {
+    const Instruction& instruction = plan_->instructions[i];
+    size_t k = 0;
+    for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+      for (const Operand& operand : *operands) {
+        const Slot& slot = plan_->slots[operand.slot];
+        BoundOperand& bound = instructions_[i].operands[k++];
+        if (slot.storage_class == StorageClass::kDynamic) continue;
+        bound.row_bytes = slot.row_bytes;
+        bound.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes;
+      }
+    }
+  }
+}
+
+void RunState::ReleaseBases() {
+  for (Tensor& base : bases_) base = Tensor();
+}
+
+Tensor RunState::ArenaTensor(int base) const {
+  const ArenaRegion& region = regions_.at(base - (plan_->num_bases - static_cast<int>(regions_.size())));
+  return arena_.GetTensor().At(region.offset, DType::kUInt8, Shape({region.bytes}));
+}
+
+void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
+  const Instruction& instruction = plan_->instructions[i];
+  BoundInstruction& bound = instructions_[i];
+  try {
+    static const ObserverList kNobody;
+    const bool is_operator = instruction.op_index >= 0;
+    const ObservedScope scope(is_operator ? context.observers : kNobody, {.net = &plan_->name,
+                                                                          .op_index = instruction.op_index,
+                                                                          .op_type = &instruction.type,
+                                                                          .step = t,
+                                                                          .backward = plan_->backward});
+    if (instruction.dynamic) {
+      RunDynamic(instruction, bound, t, context);
+      return;
+    }
+    for (size_t k = 0; k < bound.operands.size(); ++k) {
+      bound.views[k].data = bound.operands[k].address + t * bound.operands[k].row_bytes;
+    }
+    context.scratch.Reset();
+    const std::span<const TensorView> views(bound.views);
+    instruction.kernel(
+        OpRun(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t));
+  } catch (...) {
+    std::vector<std::string> blobs;
+    for (const Operand& input : instruction.inputs) {
+      const Slot& slot = plan_->slots[input.slot];
+      const bool dynamic = slot.storage_class == StorageClass::kDynamic;
+      blobs.push_back(StrCat(slot.blob, " ", dynamic ? DynamicBlob(slot, t)->Description() : input.info.Description()));
+    }
+    throw CurrentError().At({.net = plan_->name,
+                             .op_index = instruction.op_index,
+                             .op_text = instruction.text,
+                             .blobs = Join(blobs, ", "),
+                             .step = t});
+  }
+}
+
+Tensor RunState::TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const {
+  return bases_[slot.base].At((t + slot.offset) * slot.row_bytes, info.dtype, info.shape);
+}
+
+Blob* RunState::DynamicBlob(const Slot& slot, std::int64_t t) const {
+  const auto& list = *lists_[slot.base];
+  return list[plan_->dynamic_lists[slot.base] ? t : 0].get();
+}
+
+// Operators whose shapes are known only now, or that are given blobs: values of the arenas are lent to them as blobs.
+void RunState::RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
+                          RunContext& context) {
+  std::vector<std::unique_ptr<Blob>> lent;
+  std::vector<Blob*> blobs;
+  std::map<int, Blob*> of_slot;  // an operator that works in place is given one blob twice
+  for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+    for (const Operand& operand : *operands) {
+      const Slot& slot = plan_->slots[operand.slot];
+      if (slot.storage_class == StorageClass::kDynamic) {
+        blobs.push_back(DynamicBlob(slot, t));
+        continue;
+      }
+      Blob*& blob = of_slot[operand.slot];
+      if (blob == nullptr) {
+        blob = lent.emplace_back(std::make_unique<Blob>(slot.blob)).get();
+        if (operands == &instruction.inputs) blob->SetTensor(TensorAt(slot, operand.info, t));
+      }
+      blobs.push_back(blob);
+    }
+  }
+  const std::span<Blob* const> all(blobs);
+  const size_t num_inputs = instruction.inputs.size();
+  bound.dynamic->RunOn(all.first(num_inputs), all.subspan(num_inputs), *workspace_, context, t);
+  for (size_t o = 0; o < instruction.outputs.size(); ++o) {
+    const Slot& slot = plan_->slots[instruction.outputs[o].slot];
+    if (slot.storage_class == StorageClass::kDynamic) continue;
+    const Tensor& made = all[num_inputs + o]->GetTensor();
+    const bool outside = slot.storage_class == StorageClass::kLinked || slot.storage_class == StorageClass::kShared;
+    if (made.size_bytes() != slot.bytes || (outside && made.dtype() != slot.dtype)) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" has ", slot.bytes, " bytes of ", slot.dtype,
+                                                    " a step, and ", instruction.type, " gives ", made.Description()));
+    }
+    std::byte* to = bound.operands[num_inputs + o].address + t * bound.operands[num_inputs + o].row_bytes;
+    CopyElements(made.View(), {to, &made.shape(), made.dtype()});
+  }
+}
+
+Tensor RunState::Final(const std::string& blob, std::int64_t t) const {
+  const StepPlan::Final& final = plan_->finals.at(blob);
+  const Slot& slot = plan_->slots[final.slot];
+  if (slot.storage_class != StorageClass::kDynamic) return TensorAt(slot, final.info, t);
+  const Blob* dynamic = DynamicBlob(slot, t);
+  return dynamic->HasTensor() ? dynamic->GetTensor() : Tensor();
+}
+
+}  // namespace stepnet

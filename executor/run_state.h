@@ -1,0 +1,70 @@
+// RunState: the memory of one run of a StepPlan, kept for the next run of the same plan.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "stepnet/core/net_operator.h"
+#include "stepnet/executor/step_plan.h"
+
+namespace stepnet {
+
+class RunState {
+ public:
+  explicit RunState(std::shared_ptr<const StepPlan> plan);
+  RunState(const RunState&) = delete;
+  RunState& operator=(const RunState&) = delete;
+
+  const StepPlan& plan() const { return *plan_; }
+  std::int64_t num_steps() const { return num_steps_; }
+
+  // Tensors of the bases that the plan's bound blobs use, and dynamic blobs that exist before the loop (one a step); to
+  // be set before Prepare. Arenas are made by Prepare.
+  void SetBase(int base, Tensor tensor) { bases_[base] = std::move(tensor); }
+  void SetDynamicList(int list, const std::vector<std::unique_ptr<Blob>>* blobs) { lists_[list] = blobs; }
+  // Allocates what `num_steps` steps need (nothing when the last run's memory suffices) and resolves every address.
+  void Prepare(std::int64_t num_steps, Workspace& workspace);
+  // Lets go of the tensors outside, so that their blobs no longer look shared.
+  void ReleaseBases();
+
+  // Runs instruction i of step t. Adds operator, net and step to what it throws.
+  void RunInstruction(int i, std::int64_t t, RunContext& context);
+
+  // The blob of the step net as it was after step t: a view. Undefined for dynamic blobs that hold no tensor.
+  Tensor Final(const std::string& blob, std::int64_t t) const;
+  // The arena region of a stacked blob, uint8 [bytes], by its base.
+  Tensor ArenaTensor(int base) const;
+  // Of a stacked dynamic blob, one blob a step.
+  const std::vector<std::unique_ptr<Blob>>& DynamicList(int list) const { return *lists_[list]; }
+
+ private:
+  struct BoundOperand {
+    std::byte* address = nullptr;  // in step 0
+    std::int64_t row_bytes = 0;
+  };
+  struct BoundInstruction {
+    std::vector<BoundOperand> operands;  // inputs, then outputs
+    std::vector<TensorView> views;       // of the step that runs
+    std::unique_ptr<NetOperator> dynamic;
+  };
+  struct ArenaRegion {
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+  };
+  Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;
+  Blob* DynamicBlob(const Slot& slot, std::int64_t t) const;
+  void RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
+
+  std::shared_ptr<const StepPlan> plan_;
+  std::int64_t num_steps_ = 0;
+  Workspace* workspace_ = nullptr;
+  std::vector<Tensor> bases_;
+  Blob arena_{"arena"};
+  std::vector<std::vector<std::unique_ptr<Blob>>> owned_lists_;
+  std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
+  std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
+  std::vector<BoundInstruction> instructions_;
+};
+
+}  // namespace stepnet

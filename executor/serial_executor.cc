@@ -1,0 +1,29 @@
+#include "stepnet/executor/executor.h"
+
+namespace stepnet {
+namespace {
+
+class SerialExecutor : public Executor {
+ public:
+  void Run(RunState& state, RunContext& context) const override {
+    const StepPlan& plan = state.plan();
+    const std::int64_t num_steps = state.num_steps();
+    const int num_instructions = static_cast<int>(plan.instructions.size());
+    for (std::int64_t k = 0; k < num_steps; ++k) {
+      const std::int64_t t = plan.backward ? num_steps - 1 - k : k;
+      for (int i = 0; i < num_instructions; ++i) state.RunInstruction(i, t, context);
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<std::string> ExecutorNames() { return {"serial"}; }
+
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
+  if (options.executor == "serial") return std::make_shared<SerialExecutor>();
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("no executor \"", options.executor, "\"; there is ", Join(ExecutorNames(), ", ")));
+}
+
+}  // namespace stepnet

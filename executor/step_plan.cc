@@ -1,0 +1,280 @@
+#include "stepnet/executor/step_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "stepnet/core/net_check.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+std::int64_t Bytes(const TensorInfo& info) { return info.shape.size() * DTypeBytes(info.dtype); }
+
+// [1, B, H] and [B, H] hold the same values; Caffe2's cells use both for a row of a state.
+Shape WithoutLeadingOnes(const Shape& shape) {
+  Shape result = shape;
+  while (result.rank() > 0 && result[0] == 1) result = result.Tail();
+  return result;
+}
+
+RunFn CopyKernel() {
+  return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+}
+
+template <typename T>
+void AddElements(const TensorView& from, const TensorView& to) {
+  const T* x = from.As<T>();
+  T* y = to.As<T>();
+  const std::int64_t n = from.size();
+  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
+  if (info.dtype == DType::kFloat) return [](const OpRun& run) { AddElements<float>(run.In(0), run.Out(0)); };
+  if (info.dtype == DType::kDouble) return [](const OpRun& run) { AddElements<double>(run.In(0), run.Out(0)); };
+  throw Error(ErrorCode::kTypeMismatch,
+              StrCat("gradients are summed in float and double; \"", blob, "\" is ", info.Description()));
+}
+
+class PlanMaker {
+ public:
+  explicit PlanMaker(const StepPlanRequest& request) : request_(request) {
+    plan_.name = request.net->name();
+    plan_.backward = request.backward;
+    plan_.num_bases = request.num_bases;
+    plan_.dynamic_lists.assign(request.num_dynamic_lists, true);
+  }
+
+  StepPlan Make() {
+    std::map<std::string, StepInput> inputs;
+    for (const BoundBlob& bound : request_.bound) {
+      if (bound.readable) inputs[bound.slot.blob] = {.info = bound.info, .dynamic = false};
+    }
+    for (const auto& [blob, list] : request_.bound_dynamic) inputs[blob] = {.info = {}, .dynamic = true};
+    for (const Transfer& transfer : request_.transfers) {
+      const bool gives = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
+      if (gives) inputs.try_emplace(transfer.blob, StepInput{.info = transfer.info, .dynamic = false});
+    }
+    graph_ = ImportStepNet(*request_.net, inputs, request_.options);
+    PlaceBlobs();
+    AddTransfers(/*op_index=*/-1);
+    for (const StepNode& node : graph_.nodes) {
+      AddOperator(node);
+      AddTransfers(node.op_index);
+    }
+    for (const auto& [blob, value] : graph_.last) {
+      plan_.finals[blob] = {.slot = slot_of_.at(blob), .info = graph_.values[value].info};
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // One slot for each blob, large enough for every value that it takes: a later value overwrites an earlier one, as the
+  // net says.
+  void PlaceBlobs() {
+    std::map<std::string, const BoundBlob*> bound;
+    for (const BoundBlob& blob : request_.bound) bound[blob.slot.blob] = &blob;
+    std::map<std::string, std::int64_t> bytes;
+    std::map<std::string, bool> dynamic;
+    for (const StepValue& value : graph_.values) {
+      std::int64_t& most = bytes[value.blob];
+      most = std::max(most, Bytes(value.info));
+      dynamic[value.blob] = dynamic[value.blob] || value.dynamic;
+    }
+    for (const auto& [blob, most] : bytes) {
+      if (const auto found = bound.find(blob); found != bound.end()) {
+        CheckFits(*found->second);
+        AddSlot(found->second->slot);
+      } else if (const auto list = request_.bound_dynamic.find(blob); list != request_.bound_dynamic.end()) {
+        AddSlot({.blob = blob, .storage_class = StorageClass::kDynamic, .base = list->second});
+      } else if (dynamic[blob]) {
+        AddDynamicSlot(blob);
+      } else {
+        AddArenaSlot(blob, most);
+      }
+    }
+  }
+
+  // Values of a linked blob must have the link's shape: memory outside does not move.
+  void CheckFits(const BoundBlob& bound) const {
+    for (const StepValue& value : graph_.values) {
+      if (value.blob != bound.slot.blob || value.dynamic || value.producer < 0) continue;
+      const bool fits = value.info.dtype == bound.info.dtype &&
+                        WithoutLeadingOnes(value.info.shape) == WithoutLeadingOnes(bound.info.shape);
+      if (fits) continue;
+      const StepNode& node = graph_.nodes[value.producer];
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("\"", value.blob, "\" is linked to memory for ", bound.info.Description(), " a step, and ",
+                         node.init.type(), " gives ", value.info.Description()))
+          .At({.net = graph_.name, .op_index = node.op_index, .op_text = node.init.Text()});
+    }
+  }
+
+  int AddSlot(Slot slot) {
+    const int index = static_cast<int>(plan_.slots.size());
+    if (!slot.blob.empty()) slot_of_.emplace(slot.blob, index);
+    plan_.slots.push_back(std::move(slot));
+    return index;
+  }
+
+  void AddDynamicSlot(const std::string& blob) {
+    const bool kept = request_.keep && request_.keep(blob);
+    AddSlot({.blob = blob,
+             .storage_class = StorageClass::kDynamic,
+             .base = static_cast<int>(plan_.dynamic_lists.size()),
+             .row_bytes = kept ? 1 : 0});
+    plan_.dynamic_lists.push_back(kept);
+  }
+
+  void AddArenaSlot(const std::string& blob, std::int64_t bytes) {
+    const bool stacked = request_.keep && request_.keep(blob);
+    const int base = plan_.num_bases++;
+    plan_.arena.push_back({.base = base, .row_bytes = bytes, .stacked = stacked});
+    AddSlot({.blob = blob,
+             .storage_class = stacked ? StorageClass::kStacked : StorageClass::kRing,
+             .base = base,
+             .row_bytes = stacked ? bytes : 0,
+             .bytes = bytes});
+  }
+
+  Operand OperandOf(int value) const {
+    const StepValue& v = graph_.values[value];
+    return {.slot = slot_of_.at(v.blob), .info = v.info};
+  }
+
+  void AddOperator(const StepNode& node) {
+    Instruction instruction{.text = node.init.Text(), .type = node.init.type(), .op_index = node.op_index};
+    const KernelFactory* factory = node.init.schema().FindKernel(Device::kCpu);
+    try {
+      if (factory == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(node.init.type(), " has no kernel for cpu"));
+      instruction.kernel = (*factory)(node.init);
+    } catch (...) {
+      throw CurrentError().At({.net = graph_.name, .op_index = node.op_index, .op_text = node.init.Text()});
+    }
+    for (const int value : node.inputs) instruction.inputs.push_back(OperandOf(value));
+    for (const int value : node.outputs) instruction.outputs.push_back(OperandOf(value));
+    instruction.dynamic = node.dynamic;
+    for (const Operand& output : instruction.outputs) {
+      if (plan_.slots[output.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
+    }
+    for (const Operand& input : instruction.inputs) {
+      if (plan_.slots[input.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
+    }
+    if (instruction.dynamic) instruction.node = node;
+    plan_.instructions.push_back(std::move(instruction));
+  }
+
+  // The operator that last writes the blob; -1 when none does.
+  int LastWriter(const std::string& blob) const {
+    const auto found = graph_.last.find(blob);
+    if (found == graph_.last.end()) return -1;
+    const int producer = graph_.values[found->second].producer;
+    return producer < 0 ? -1 : graph_.nodes[producer].op_index;
+  }
+
+  // Transfers due after this operator; with -1 those due before the first.
+  void AddTransfers(int op_index) {
+    for (const Transfer& transfer : request_.transfers) {
+      const bool in = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
+      if (in ? op_index == -1 : op_index == LastWriter(transfer.blob)) AddTransfer(transfer);
+    }
+  }
+
+  void AddTransfer(const Transfer& transfer) {
+    const auto found = slot_of_.find(transfer.blob);
+    if (found == slot_of_.end()) {
+      if (!transfer.required) return;
+      throw Error(ErrorCode::kInvalidNet,
+                  StrCat("nothing in the ", request_.backward ? "backward step net" : "step net", " writes \"",
+                         transfer.blob, "\"", DidYouMean(transfer.blob, WrittenBlobs())))
+          .At({.net = graph_.name});
+    }
+    const bool in = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
+    const StepValue& value = graph_.values[in ? graph_.first.at(transfer.blob) : graph_.last.at(transfer.blob)];
+    if (value.dynamic) {
+      throw Error(ErrorCode::kInvalidNet,
+                  StrCat("\"", transfer.blob,
+                         "\" has a shape that is known only at each step; it "
+                         "cannot be linked to several blobs, nor be the gradient of a parameter"))
+          .At({.net = graph_.name});
+    }
+    if (value.info.dtype != transfer.info.dtype || value.info.shape.size() != transfer.info.shape.size()) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("\"", transfer.blob, "\" is ", value.info.Description(), " in the step net; it belongs to \"",
+                         transfer.outside.blob, "\", where a step has room for ", transfer.info.Description()))
+          .At({.net = graph_.name});
+    }
+    Slot outside = transfer.outside;
+    const std::string outside_name = std::exchange(outside.blob, "");
+    const Operand blob{.slot = found->second, .info = value.info};
+    const Operand external{.slot = AddSlot(std::move(outside)), .info = transfer.info};
+    plan_.slots.back().blob = outside_name;
+    const bool adds = transfer.kind == Transfer::Kind::kAddIn || transfer.kind == Transfer::Kind::kAddOut;
+    const std::string& to = in ? transfer.blob : outside_name;
+    const std::string& from = in ? outside_name : transfer.blob;
+    plan_.instructions.push_back({.text = StrCat(to, adds ? " += " : " = ", from),
+                                  .type = adds ? "add" : "copy",
+                                  .op_index = -1,
+                                  .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
+                                  .inputs = {in ? external : blob},
+                                  .outputs = {in ? blob : external},
+                                  .dynamic = false,
+                                  .node = {}});
+  }
+
+  std::vector<std::string> WrittenBlobs() const {
+    std::vector<std::string> blobs;
+    for (const auto& [blob, slot] : slot_of_) blobs.push_back(blob);
+    return blobs;
+  }
+
+  const StepPlanRequest& request_;
+  StepGraph graph_;
+  StepPlan plan_;
+  std::map<std::string, int> slot_of_;
+};
+
+}  // namespace
+
+const char* StorageClassName(StorageClass storage_class) {
+  switch (storage_class) {
+    case StorageClass::kShared: return "shared";
+    case StorageClass::kLinked: return "linked";
+    case StorageClass::kStacked: return "stacked";
+    case StorageClass::kRing: return "ring";
+    case StorageClass::kDynamic: return "dynamic";
+  }
+  return "unknown";
+}
+
+StepPlan MakeStepPlan(const StepPlanRequest& request) { return PlanMaker(request).Make(); }
+
+std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
+  std::int64_t total = 0;
+  for (const ArenaSlot& slot : arena) {
+    std::int64_t bytes = slot.row_bytes;
+    const bool overflow = (slot.stacked && __builtin_mul_overflow(bytes, num_steps, &bytes)) ||
+                          bytes > std::numeric_limits<std::int64_t>::max() - 63 ||
+                          __builtin_add_overflow(total, AlignedBytes(bytes), &total);
+    if (overflow) {
+      throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"))
+          .At({.net = name});
+    }
+  }
+  return total;
+}
+
+std::string StepPlan::ToString() const {
+  std::string text = StrCat(backward ? "backward " : "", "plan ", name, " {\n");
+  for (const Slot& slot : slots) {
+    text += StrCat("  ", slot.blob, ": ", StorageClassName(slot.storage_class));
+    if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
+    if (slot.storage_class != StorageClass::kDynamic) text += StrCat(", ", slot.bytes, " bytes");
+    text += "\n";
+  }
+  for (const Instruction& instruction : instructions) text += StrCat("  ", instruction.text, "\n");
+  return text + "}\n";
+}
+
+}  // namespace stepnet

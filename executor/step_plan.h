@@ -1,0 +1,127 @@
+// StepPlan: what one timestep does and where its values live.
+//
+// A plan is immutable and knows no threads, no tensors and no number of steps: it is made once for given shapes,
+// printed, tested, and shared by every run. A run gives it memory (RunState); an executor carries it out.
+//
+// Memory is addressed as bases[base] + (t + offset) * row_bytes, so that a link costs nothing at run time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepnet/compiler/step_graph.h"
+
+namespace stepnet {
+
+enum class StorageClass {
+  kShared,   // one tensor, the same in all steps: weights, captured tensors
+  kLinked,   // rows [t + offset, t + offset + window) of a tensor outside
+  kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
+  kRing,     // one row of an arena, overwritten by the next step
+  kDynamic,  // a tensor (or object) a step, of a shape known only then
+};
+const char* StorageClassName(StorageClass storage_class);
+
+// Where a blob of the step net lives.
+struct Slot {
+  std::string blob;
+  StorageClass storage_class = StorageClass::kRing;
+  int base = -1;                // index of a base address, or for kDynamic of a list of blobs
+  std::int64_t offset = 0;      // rows added to t
+  std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
+  std::int64_t bytes = 0;       // that one step may touch
+  DType dtype = DType::kFloat;  // of memory outside
+};
+
+// A blob that lives outside of the plan's arenas, as the caller describes it.
+struct BoundBlob {
+  Slot slot;
+  TensorInfo info;       // of what one step sees
+  bool readable = true;  // has a value before the first operator of the step
+};
+
+// Moves a blob's value between its slot and memory outside, once a step.
+struct Transfer {
+  enum class Kind {
+    kCopyIn,   // before the first operator: blob = outside
+    kAddIn,    // before the first operator: blob += outside
+    kCopyOut,  // after the last operator that writes the blob: outside = blob
+    kAddOut,   // after the last operator that writes the blob: outside += blob
+  };
+  Kind kind = Kind::kCopyOut;
+  std::string blob;
+  Slot outside;
+  TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
+  bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
+};
+
+struct Operand {
+  int slot = 0;
+  TensorInfo info;  // meaningless in kDynamic slots
+};
+
+// One operator or transfer of the step.
+struct Instruction {
+  std::string text;  // "y = FC(x, w, b)"
+  std::string type;
+  int op_index = -1;  // in the step net; -1 for transfers
+  RunFn kernel;
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;
+  bool dynamic = false;          // goes through blobs
+  std::optional<StepNode> node;  // of a dynamic instruction, to infer its shapes at each step
+};
+
+// A region of the arena.
+struct ArenaSlot {
+  int base = -1;
+  std::int64_t row_bytes = 0;
+  bool stacked = false;  // T rows, otherwise one
+};
+
+struct StepPlan {
+  std::string name;  // of the step net
+  bool backward = false;
+  std::vector<Slot> slots;
+  std::vector<Instruction> instructions;
+  std::vector<ArenaSlot> arena;
+  int num_bases = 0;
+  // Dynamic blobs: for each list whether it has one blob a step or one in all.
+  std::vector<bool> dynamic_lists;
+  // Where each blob of the step net is found after the last operator, and what it holds.
+  struct Final {
+    int slot = 0;
+    TensorInfo info;
+  };
+  std::map<std::string, Final> finals;
+
+  // Each region of the arena starts on a cache line.
+  static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.
+  std::int64_t ArenaBytes(std::int64_t num_steps) const;
+  std::string ToString() const;
+};
+
+struct StepPlanRequest {
+  const NetDef* net = nullptr;
+  bool backward = false;
+  RunOptions options = {};
+  int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
+  std::vector<BoundBlob> bound = {};
+  // Dynamic blobs that exist before the first operator, with the index of their list.
+  std::map<std::string, int> bound_dynamic = {};
+  int num_dynamic_lists = 0;
+  std::vector<Transfer> transfers = {};
+  // Whether the values that this blob takes in all steps are read after the loop.
+  std::function<bool(const std::string&)> keep = {};
+};
+
+// Throws what ImportStepNet throws; kShapeMismatch when an operator gives a linked blob another shape than the link
+// has, or when a transfer's sizes differ.
+StepPlan MakeStepPlan(const StepPlanRequest& request);
+
+}  // namespace stepnet
