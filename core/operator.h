@@ -319,7 +319,9 @@ class Operator {
   Operator& OneToOneInPlace() { return InPlace({{-1, -1}}); }
   Operator& EnforceInPlace(std::vector<std::pair<int, int>> pairs);
 
-  Operator& Elementwise();  // element i of the output depends on element i of the inputs alone
+  // Element i of the output depends on element i of the inputs alone. Inputs of another shape than the output's are
+  // repeated over it (broadcast=1), and then this holds of the other inputs.
+  Operator& Elementwise();
   Operator&
   ManagesOutputs();  // the kernel sets host().Output(i) itself: shapes follow from values, or it shares memory
   Operator& HasSideEffects();                      // must run even if nobody reads its outputs

@@ -1,0 +1,261 @@
+// The plan collapses both shapes to at most three dimensions, so that every case is a loop over contiguous elements:
+// rows that meet the whole of b (after = 1), or stretches that meet one element of b (after > 1).
+#include "stepnet/operators/broadcast.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/broadcast.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/vector_loops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+struct AddFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+struct SubtractFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Sub(a, b);
+  }
+};
+struct MultiplyFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Mul(a, b);
+  }
+};
+struct DivideFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Div(a, b);
+  }
+};
+// Comparisons with NaN are false: a NaN in a is kept by the first choice, one in b by the second.
+struct MaxFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Gt(a, b), a, b), a);
+  }
+};
+struct MinFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Lt(a, b), a, b), a);
+  }
+};
+
+template <class Fn, typename T>
+HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastPlan& plan) {
+  const Fn fn;
+  if (plan.after == 1) {
+    for (std::int64_t i = 0; i < plan.before; ++i, a += plan.run, out += plan.run) {
+      ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
+        hn::StoreU(fn(d, hn::LoadU(d, a + j), hn::LoadU(d, b + j)), d, out + j);
+      });
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < plan.before; ++i) {
+    for (std::int64_t j = 0; j < plan.run; ++j, a += plan.after, out += plan.after) {
+      const T repeated = b[j];
+      ForVectors<T>(plan.after, [&](auto d, std::int64_t k) HWY_ATTR {
+        hn::StoreU(fn(d, hn::LoadU(d, a + k), hn::Set(d, repeated)), d, out + k);
+      });
+    }
+  }
+}
+
+template <typename T>
+HWY_INLINE void ArithmeticOf(Arithmetic op, const T* a, const T* b, T* out, const BroadcastPlan& plan) {
+  switch (op) {
+    case Arithmetic::kAdd: return Loops<AddFn>(a, b, out, plan);
+    case Arithmetic::kSubtract: return Loops<SubtractFn>(a, b, out, plan);
+    case Arithmetic::kMultiply: return Loops<MultiplyFn>(a, b, out, plan);
+    case Arithmetic::kDivide: return Loops<DivideFn>(a, b, out, plan);
+    case Arithmetic::kMax: return Loops<MaxFn>(a, b, out, plan);
+    case Arithmetic::kMin: return Loops<MinFn>(a, b, out, plan);
+  }
+}
+
+template <typename T>
+HWY_INLINE T SumOf(const T* a, std::int64_t n) {
+  return SumVectors<T>(n, [&](auto d, std::int64_t k) HWY_ATTR { return hn::LoadU(d, a + k); });
+}
+
+template <typename T>
+HWY_INLINE void SumOfPlan(const T* a, T* out, const BroadcastPlan& plan) {
+  if (plan.before == 1 && plan.after == 1) {
+    if (out != a) std::copy_n(a, plan.run, out);
+    return;
+  }
+  std::fill_n(out, plan.run, T{0});
+  if (plan.after != 1) {
+    for (std::int64_t i = 0; i < plan.before; ++i) {
+      for (std::int64_t j = 0; j < plan.run; ++j, a += plan.after) out[j] += SumOf(a, plan.after);
+    }
+    return;
+  }
+  // Four rows at a time: a quarter of the loads and stores of `out`.
+  std::int64_t i = 0;
+  for (; i + 4 <= plan.before; i += 4, a += 4 * plan.run) {
+    ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
+      const auto rows01 = hn::Add(hn::LoadU(d, a + j), hn::LoadU(d, a + plan.run + j));
+      const auto rows23 = hn::Add(hn::LoadU(d, a + 2 * plan.run + j), hn::LoadU(d, a + 3 * plan.run + j));
+      hn::StoreU(hn::Add(hn::LoadU(d, out + j), hn::Add(rows01, rows23)), d, out + j);
+    });
+  }
+  for (; i < plan.before; ++i, a += plan.run) {
+    ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
+      hn::StoreU(hn::Add(hn::LoadU(d, out + j), hn::LoadU(d, a + j)), d, out + j);
+    });
+  }
+}
+
+void ArithmeticFloat(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan) {
+  ArithmeticOf(op, a, b, out, plan);
+}
+void ArithmeticDouble(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan) {
+  ArithmeticOf(op, a, b, out, plan);
+}
+void SumFloat(const float* a, float* out, const BroadcastPlan& plan) { SumOfPlan(a, out, plan); }
+void SumDouble(const double* a, double* out, const BroadcastPlan& plan) { SumOfPlan(a, out, plan); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+
+HWY_EXPORT(ArithmeticFloat);
+HWY_EXPORT(ArithmeticDouble);
+HWY_EXPORT(SumFloat);
+HWY_EXPORT(SumDouble);
+
+void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan) {
+  HWY_DYNAMIC_DISPATCH(ArithmeticFloat)(op, a, b, out, plan);
+}
+void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan) {
+  HWY_DYNAMIC_DISPATCH(ArithmeticDouble)(op, a, b, out, plan);
+}
+void BroadcastSum(const float* a, float* out, const BroadcastPlan& plan) {
+  HWY_DYNAMIC_DISPATCH(SumFloat)(a, out, plan);
+}
+void BroadcastSum(const double* a, double* out, const BroadcastPlan& plan) {
+  HWY_DYNAMIC_DISPATCH(SumDouble)(a, out, plan);
+}
+
+namespace {
+
+// The dimensions [begin, end) of b that count: without the sizes of 1 at either end.
+std::pair<int, int> CountingDims(const Shape& b) {
+  int begin = 0;
+  while (begin < b.rank() && b[begin] == 1) ++begin;
+  int end = b.rank();
+  while (end > begin && b[end - 1] == 1) --end;
+  return {begin, end};
+}
+
+}  // namespace
+
+std::vector<ArgumentSpec> BroadcastArguments() {
+  return {
+      {.name = "broadcast",
+       .type = ArgumentType::kBool,
+       .default_value = {.i = 0},
+       .doc = "1: b is repeated over a; 0: both have one shape"},
+      {.name = "axis",
+       .type = ArgumentType::kInt,
+       .default_value = {.i = -1},
+       .doc = "the dimension of a that the first of b stands for; -1: b's dimensions are the last of a",
+       .constraint = Between(-1, Shape::kMaxRank)},
+      {.name = "axis_str",
+       .type = ArgumentType::kString,
+       .default_value = {.s = ""},
+       .doc = "in place of axis: a letter of order"},
+      {.name = "order",
+       .type = ArgumentType::kString,
+       .default_value = {.s = "NCHW"},
+       .doc = "names a's dimensions, a letter each, for axis_str"},
+  };
+}
+
+BroadcastRule ReadBroadcastRule(const OpInit& op, bool always) {
+  BroadcastRule rule{.enabled = always || op.Bool("broadcast"), .axis = static_cast<int>(op.Int("axis"))};
+  const std::string& letter = op.String("axis_str");
+  if (!rule.enabled && (rule.axis != -1 || !letter.empty())) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), ": axis and axis_str mean nothing without broadcast=1"));
+  }
+  if (letter.empty()) return rule;
+  if (rule.axis != -1) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has both axis and axis_str; one of them is needed"));
+  }
+  const size_t found = op.String("order").find(letter);
+  if (letter.size() != 1 || found == std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), ": axis_str is \"", letter,
+                                                    "\", must be a letter of order \"", op.String("order"), "\""));
+  }
+  rule.axis = static_cast<int>(found);
+  return rule;
+}
+
+BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b) {
+  if (!rule.enabled) return {.run = a.size()};
+  if (b.size() == 1) return {.after = a.size()};
+  const int axis = rule.axis == -1 ? a.rank() - b.rank() : rule.axis;
+  const auto [begin, end] = CountingDims(b);
+  BroadcastPlan plan{.before = a.SizeTo(axis + begin), .after = a.SizeFrom(axis + end)};
+  for (int i = begin; i < end; ++i) plan.run *= b[i];
+  return plan;
+}
+
+void CheckBroadcast(const ShapeQuery& query, const BroadcastRule& rule, int a_input, int b_input) {
+  const Shape& a = query.In(a_input).shape;
+  const Shape& b = query.In(b_input).shape;
+  const std::string& type = query.op().type();
+  const std::string& a_name = query.op().inputs()[a_input];
+  const std::string& b_name = query.op().inputs()[b_input];
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat(type, what, "; ", a_name, " is ", a, " and ", b_name, " is ", b));
+  };
+  if (!rule.enabled) {
+    if (a != b) fail(" needs inputs of one shape unless broadcast=1");
+    return;
+  }
+  if (b.size() == 1) return;
+  if (b.rank() > a.rank()) fail(StrCat(" repeats ", b_name, " over ", a_name, ", which has fewer dimensions"));
+  const int axis = rule.axis == -1 ? a.rank() - b.rank() : rule.axis;
+  if (axis > a.rank() - b.rank()) {
+    fail(StrCat(": axis is ", axis, ", from where ", a_name, " has fewer dimensions than ", b_name));
+  }
+  const auto [begin, end] = CountingDims(b);
+  for (int i = begin; i < end; ++i) {
+    if (a[axis + i] != b[i]) {
+      fail(StrCat(" needs ", b_name, " to have the sizes of ", a_name, " from dimension ", axis, " on"));
+    }
+  }
+}
+
+ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output) {
+  return [dtypes = std::move(dtypes), output](const ShapeQuery& query) {
+    ExpectType(query, 0, dtypes);
+    ExpectSameType(query, 0, 1);
+    CheckBroadcast(query, ReadBroadcastRule(query.op()));
+    return std::vector<TensorInfo>{{.dtype = output.value_or(query.In(0).dtype), .shape = query.In(0).shape}};
+  };
+}
+
+}  // namespace stepnet
+#endif  // HWY_ONCE

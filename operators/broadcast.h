@@ -1,0 +1,71 @@
+// Caffe2's legacy broadcasting: operators of two inputs whose second, b, is repeated over the first, a.
+//
+// With broadcast=1 the sizes of b are those of a contiguous run of a's dimensions, which starts at `axis` (by default
+// the last that fit); sizes of 1 at either end of b do not count, and a b of one element meets every element of a.
+// Without broadcast the shapes are equal.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// a is [before, run, after] and b is [run]: element (i, j, k) of a meets element j of b.
+struct BroadcastPlan {
+  std::int64_t before = 1;
+  std::int64_t run = 1;
+  std::int64_t after = 1;
+};
+
+// Calls fn(x, y) for every element x of a and the element y of b that it meets.
+template <typename Fn>
+void ForBroadcast(const BroadcastPlan& plan, const Fn& fn) {
+  if (plan.after == 1) {
+    for (std::int64_t i = 0; i < plan.before; ++i) {
+      for (std::int64_t j = 0; j < plan.run; ++j) fn(i * plan.run + j, j);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < plan.before; ++i) {
+    for (std::int64_t j = 0; j < plan.run; ++j) {
+      const std::int64_t first = (i * plan.run + j) * plan.after;
+      for (std::int64_t k = 0; k < plan.after; ++k) fn(first + k, j);
+    }
+  }
+}
+
+// The arguments broadcast, axis, axis_str and order.
+std::vector<ArgumentSpec> BroadcastArguments();
+
+// What these arguments of one operator say.
+struct BroadcastRule {
+  bool enabled = false;
+  int axis = -1;  // -1: b's dimensions are the last of a
+};
+
+// Throws kInvalidArgument when they contradict each other. `always`: of SumReduceLike, whose inputs are those of an
+// operator that did broadcast, whether it says so or not.
+BroadcastRule ReadBroadcastRule(const OpInit& op, bool always = false);
+
+// Throws kShapeMismatch, naming both blobs, when input b does not fit input a.
+void CheckBroadcast(const ShapeQuery& query, const BroadcastRule& rule, int a = 0, int b = 1);
+// REQUIRES: shapes that CheckBroadcast has accepted.
+BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b);
+
+// Shape rule: two inputs of one dtype, one of `dtypes`; the output has the shape of a, and its dtype or `output`.
+ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output = {});
+
+enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide, kMax, kMin };
+
+// out[i, j, k] = a[i, j, k] op b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
+// a, b; otherwise it overlaps neither. Max and min of a number and NaN are NaN.
+void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan);
+void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan);
+
+// out[j] = sum over i, k of a[i, j, k]. `out` does not overlap a, unless they are the same and a has `run` elements.
+void BroadcastSum(const float* a, float* out, const BroadcastPlan& plan);
+void BroadcastSum(const double* a, double* out, const BroadcastPlan& plan);
+
+}  // namespace stepnet

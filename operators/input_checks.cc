@@ -1,0 +1,57 @@
+#include "stepnet/operators/input_checks.h"
+
+#include <algorithm>
+
+namespace stepnet {
+
+std::string InputText(const ShapeQuery& query, int i) {
+  return StrCat(query.op().inputs()[i], " is ", query.In(i).Description());
+}
+
+void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes) {
+  if (std::ranges::find(dtypes, query.In(i).dtype) != dtypes.end()) return;
+  std::string names;
+  for (size_t k = 0; k < dtypes.size(); ++k) {
+    names += StrCat(k == 0 ? "" : k + 1 == dtypes.size() ? " and " : ", ", dtypes[k]);
+  }
+  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " works on ", names, "; ", InputText(query, i)));
+}
+
+void ExpectFloat(const ShapeQuery& query, int i) { ExpectType(query, i, {DType::kFloat, DType::kDouble}); }
+
+void ExpectFloats(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
+  for (int i = 1; i < query.num_inputs(); ++i) ExpectSameType(query, 0, i);
+}
+
+void ExpectSameType(const ShapeQuery& query, int i, int j) {
+  if (query.In(i).dtype == query.In(j).dtype) return;
+  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " needs inputs of one type; ", InputText(query, i),
+                                               " and ", InputText(query, j)));
+}
+
+void ExpectAlike(const ShapeQuery& query, int i, int j) {
+  ExpectSameType(query, i, j);
+  if (query.In(i).shape == query.In(j).shape) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs inputs of one shape; ", InputText(query, i),
+                                                " and ", InputText(query, j)));
+}
+
+void ExpectInputsKept(const GradientBuilder& g) {
+  for (const std::string& output : g.op().outputs()) {
+    for (const std::string& input : g.op().inputs()) {
+      if (input != output) continue;
+      throw Error(ErrorCode::kInvalidNet, StrCat("the gradient of ", g.op().type(), " needs its input \"", input,
+                                                 "\", and the operator overwrites it"));
+    }
+  }
+}
+
+GradientRule GradientFromInput(std::string type) {
+  return [type = std::move(type)](GradientBuilder& g) {
+    ExpectInputsKept(g);
+    g.Add({.type = type, .inputs = {g.I(0), g.GO(0)}, .outputs = {g.GI(0)}});
+  };
+}
+
+}  // namespace stepnet

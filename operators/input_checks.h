@@ -1,0 +1,30 @@
+// Checks that shape rules and gradient rules share. Their messages name the operator and its blobs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// "x is float [32, 64]": input i by the name of its blob.
+std::string InputText(const ShapeQuery& query, int i);
+
+// Throws kTypeMismatch unless input i is one of `dtypes`.
+void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes);
+// Throws kTypeMismatch unless input i is float or double.
+void ExpectFloat(const ShapeQuery& query, int i);
+// Throws kTypeMismatch unless all inputs are float or all are double.
+void ExpectFloats(const ShapeQuery& query);
+// Throws kTypeMismatch unless inputs i and j are of one type.
+void ExpectSameType(const ShapeQuery& query, int i, int j);
+// Throws kTypeMismatch or kShapeMismatch unless input j is of the type and shape of input i.
+void ExpectAlike(const ShapeQuery& query, int i, int j);
+
+// For gradient rules that read the operator's inputs: throws kInvalidNet when its output overwrites one.
+void ExpectInputsKept(const GradientBuilder& g);
+// Gradient rule of operators of one input: `type` computes dx from x and dy.
+GradientRule GradientFromInput(std::string type);
+
+}  // namespace stepnet
