@@ -23,6 +23,16 @@ void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
 // Shape rule: all inputs are float or all are double, of one shape; one output of that dtype and shape.
 ShapeRule SameFloats();
 
+// The loop that follows may run in any order. Compilers cannot see that arrays which overlap are the same array, and
+// would leave operators that work in place without vectors.
+#if defined(__clang__)
+#define STEPNET_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define STEPNET_ANY_ORDER _Pragma("GCC ivdep")
+#else
+#define STEPNET_ANY_ORDER
+#endif
+
 // Kernel that calls fn(x[i]) or fn(x[i], y[i]) for each element, where fn takes float or double (a generic lambda).
 // The shape rule has seen to it that all inputs have the dtype and size of the output.
 template <typename Fn>
@@ -35,8 +45,10 @@ RunFn Map(const OpInit& op, Fn fn) {
       const T* x = run.In(0).As<T>();
       if constexpr (requires { fn(zero, zero); }) {
         const T* y = run.In(1).As<T>();
+        STEPNET_ANY_ORDER
         for (std::int64_t i = 0; i < n; ++i) out[i] = fn(x[i], y[i]);
       } else {
+        STEPNET_ANY_ORDER
         for (std::int64_t i = 0; i < n; ++i) out[i] = fn(x[i]);
       }
     });

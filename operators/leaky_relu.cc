@@ -1,0 +1,38 @@
+// LeakyRelu: y = x where x >= 0, alpha * x elsewhere.
+#include "stepnet/operators/elementwise.h"
+
+namespace stepnet {
+namespace {
+
+const Registration leaky_relu =
+    Operator("LeakyRelu")
+        .Doc("y = x where x >= 0, alpha * x elsewhere.")
+        .Input("x", "any shape")
+        .Output("y", "the shape of x")
+        .Arg("alpha", 0.01f, "slope below 0", AtLeast(0))
+        .Shapes(SameFloats())
+        .InPlace({{0, 0}})
+        .Elementwise()
+        .Gradient("LeakyReluGradient", {"y", "dy"}, {"dx"})
+        .Cpu([](const OpInit& op) {
+          return Map(op, [alpha = op.Float("alpha")](auto x) { return x >= 0 ? x : decltype(x){alpha} * x; });
+        });
+
+// Takes y, whose sign is that of x, so that the forward pass may overwrite x.
+const Registration leaky_relu_gradient = Operator("LeakyReluGradient")
+                                             .Doc("dx = dy where y >= 0, alpha * dy elsewhere.")
+                                             .Input("y", "output of LeakyRelu, any shape")
+                                             .Input("dy", "the shape of y")
+                                             .Output("dx", "the shape of y")
+                                             .Arg("alpha", 0.01f, "as in LeakyRelu", AtLeast(0))
+                                             .Shapes(SameFloats())
+                                             .InPlace({{0, 0}, {1, 0}})
+                                             .Elementwise()
+                                             .Cpu([](const OpInit& op) {
+                                               return Map(op, [alpha = op.Float("alpha")](auto y, auto dy) {
+                                                 return y >= 0 ? dy : decltype(y){alpha} * dy;
+                                               });
+                                             });
+
+}  // namespace
+}  // namespace stepnet
