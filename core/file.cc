@@ -37,7 +37,7 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> OpenForReading(const std::string
 
 void CheckSize(const std::string& path, std::int64_t size) {
   if (size >= kMaxMessageBytes) {
-    throw Error(ErrorCode::kInputOutput, StrCat(path, " has more than 2 GiB, which is more than one message can hold"));
+    throw Error(ErrorCode::kInputOutput, StrCat(path, " has ", size, " bytes; one message holds less than 2 GiB"));
   }
   const std::int64_t limit = TensorMemory().limit;
   if (size > limit) {

@@ -201,17 +201,11 @@ MessageKind DetectTextKind(const std::string& content) {
   return places.size() > 1 ? best : MessageKind::kUnknown;
 }
 
-MessageKind KindOf(const std::string& content) {
-  if (content.empty()) return MessageKind::kUnknown;
-  if (!LooksLikeText(content)) return DetectBinaryKind(content);
-  const MessageKind kind = DetectTextKind(content);
-  return kind != MessageKind::kUnknown ? kind : DetectBinaryKind(content);
-}
-
-[[noreturn]] void ThrowOtherKind(const std::string& path, const Message& message, const std::string& why) {
+[[noreturn]] void ThrowOtherKind(const std::string& content, const std::string& what, const Message& message,
+                                 const std::string& why) {
   const std::string& wanted = message.GetDescriptor()->name();
-  const MessageKind kind = DetectKind(path);
-  std::string text = StrCat(path, " does not hold a ", wanted);
+  const MessageKind kind = DetectKindOf(content);
+  std::string text = StrCat(what, " does not hold a ", wanted);
   if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
     text += StrCat(", it looks like a ", MessageKindName(kind));
   } else if (!why.empty()) {
@@ -240,10 +234,11 @@ void ParseMessageBytes(const std::string& bytes, const std::string& what, Messag
   message->GetReflection()->Swap(message, fresh.get());
 }
 
-void ReadMessage(const std::string& path, Message* message) {
-  const std::string content = ReadFile(path);
+void ReadMessage(const std::string& path, Message* message) { ParseMessage(ReadFile(path), path, message); }
+
+void ParseMessage(const std::string& content, const std::string& what, Message* message) {
   const Descriptor& type = *message->GetDescriptor();
-  if (content.empty()) throw Error(ErrorCode::kInputOutput, StrCat(path, " is empty, a ", type.name(), " is needed"));
+  if (content.empty()) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a ", type.name(), " is needed"));
   const std::unique_ptr<Message> fresh(message->New());
   const WireScan scan = ScanWire(type, content);
   const bool fits_binary = scan.ok() && scan.known > 0;
@@ -251,11 +246,11 @@ void ReadMessage(const std::string& path, Message* message) {
   // the text parser's message about them.
   const bool looks_like_text = LooksLikeText(content);
   bool read = false;
-  if (looks_like_text || (!fits_binary && IsTextFileName(path))) {
-    FirstError error(path, type);
-    read = ParseText(content, path, &error, fresh.get());
+  if (looks_like_text || (!fits_binary && IsTextFileName(what))) {
+    FirstError error(what, type);
+    read = ParseText(content, what, &error, fresh.get());
     if (!read && !fits_binary) {
-      const MessageKind kind = KindOf(content);
+      const MessageKind kind = DetectKindOf(content);
       const bool other = kind != MessageKind::kUnknown && type.name() != MessageKindName(kind);
       throw Error(ErrorCode::kInputOutput,
                   StrCat(error.text(), other ? StrCat(" (the file looks like a ", MessageKindName(kind), ")") : ""));
@@ -263,10 +258,10 @@ void ReadMessage(const std::string& path, Message* message) {
     if (!read) fresh->Clear();
   }
   if (!read) {
-    if (!fits_binary) ThrowOtherKind(path, *message, scan.problem);
-    ParseScanned(scan, content, path, fresh.get());
+    if (!fits_binary) ThrowOtherKind(content, what, *message, scan.problem);
+    ParseScanned(scan, content, what, fresh.get());
   }
-  if (!HasAnyField(*fresh)) ThrowOtherKind(path, *message, "it sets no field");
+  if (!HasAnyField(*fresh)) ThrowOtherKind(content, what, *message, "it sets no field");
   message->GetReflection()->Swap(message, fresh.get());
 }
 
@@ -310,7 +305,14 @@ const char* MessageKindName(MessageKind kind) {
 
 MessageKind DetectKind(const std::string& path) {
   if (LooksLikeMiniDb(path)) return MessageKind::kMiniDb;
-  return KindOf(ReadFile(path));
+  return DetectKindOf(ReadFile(path));
+}
+
+MessageKind DetectKindOf(const std::string& content) {
+  if (content.empty()) return MessageKind::kUnknown;
+  if (!LooksLikeText(content)) return DetectBinaryKind(content);
+  const MessageKind kind = DetectTextKind(content);
+  return kind != MessageKind::kUnknown ? kind : DetectBinaryKind(content);
 }
 
 }  // namespace stepnet

@@ -19,6 +19,9 @@ namespace stepnet {
 // of another kind with that kind. A file without any field of the message is an error. Throws kOutOfMemory.
 void ReadMessage(const std::string& path, google::protobuf::Message* message);
 
+// As ReadMessage, from what ReadFile gave; `what` names it in errors.
+void ParseMessage(const std::string& content, const std::string& what, google::protobuf::Message* message);
+
 // Text when the name ends in .pbtxt, .prototxt or .txt, otherwise binary. Replaces `path` at once (FileWriter). Throws
 // kInputOutput.
 void WriteMessage(const google::protobuf::Message& message, const std::string& path);
@@ -38,5 +41,6 @@ const char* MessageKindName(MessageKind kind);  // "NetDef", …, "minidb"
 
 // Tells from the content; kUnknown when nothing fits. Throws kInputOutput when the file cannot be read.
 MessageKind DetectKind(const std::string& path);
+MessageKind DetectKindOf(const std::string& content);  // of a file that is no minidb
 
 }  // namespace stepnet

@@ -1,0 +1,180 @@
+#include "stepnet/core/file.h"
+
+#include <sys/stat.h>
+
+#include <cstring>
+
+#include "stepnet/core/minidb.h"
+#include "stepnet/core/tensor.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+std::string Record(std::int32_t key_bytes, std::int32_t value_bytes, const std::string& rest) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &key_bytes, 4);
+  std::memcpy(bytes.data() + 4, &value_bytes, 4);
+  return bytes + rest;
+}
+
+TEST(File, ReadsAndReplaces) {
+  const TempDir dir;
+  WriteFile(dir.Path("a"), "one");
+  EXPECT_EQ(ReadFile(dir.Path("a")), "one");
+  WriteFile(dir.Path("a"), std::string("t\0o", 3));
+  EXPECT_EQ(ReadFile(dir.Path("a")), std::string("t\0o", 3));
+  WriteFile(dir.Path("a"), "");
+  EXPECT_EQ(ReadFile(dir.Path("a")), "");
+  const std::string large(1000000, 'x');
+  WriteFile(dir.Path("a"), large);
+  EXPECT_EQ(ReadFile(dir.Path("a")), large);
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{"a"});
+}
+
+TEST(File, WithoutCommitNothingChanges) {
+  const TempDir dir;
+  WriteFile(dir.Path("a"), "old");
+  {
+    FileWriter writer(dir.Path("a"));
+    writer.Write("new");
+    EXPECT_EQ(dir.Get("a"), "old");
+    EXPECT_EQ(dir.Names().size(), 2u);
+  }
+  EXPECT_EQ(dir.Get("a"), "old");
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{"a"});
+}
+
+TEST(File, TwoWritersOfOneFileDoNotMix) {
+  const TempDir dir;
+  FileWriter first(dir.Path("a"));
+  FileWriter second(dir.Path("a"));
+  first.Write("first");
+  second.Write("second");
+  second.Commit();
+  first.Commit();
+  EXPECT_EQ(dir.Get("a"), "first");
+}
+
+TEST(File, KeepsLinksAndModes) {
+  const TempDir dir;
+  WriteFile(dir.Path("target"), "old");
+  chmod(dir.Path("target").c_str(), 0640);
+  std::filesystem::create_symlink("target", dir.Path("link"));
+  WriteFile(dir.Path("link"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.Path("link")));
+  EXPECT_EQ(dir.Get("target"), "new");
+  struct stat status = {};
+  ASSERT_EQ(stat(dir.Path("target").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0640u);
+}
+
+TEST(File, WritesDevicesDirectly) {
+  WriteFile("/dev/null", "nothing");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST(File, SaysWhatIsWrong) {
+  const TempDir dir;
+  ExpectError([&] { WriteFile(dir.Path("no/such/folder"), ""); },
+              "input/output error: cannot write " + dir.Path("no/such/folder") + ": No such file or directory");
+  ExpectError([&] { WriteFile(dir.path(), ""); },
+              "input/output error: cannot write " + dir.path() + ": Is a directory");
+  ExpectError([&] { ReadFile(dir.Path("none")); },
+              "input/output error: cannot read " + dir.Path("none") + ": No such file or directory");
+  ExpectError([&] { FileReader reader("/dev/null"); }, "input/output error: cannot read /dev/null: not a regular file");
+  FileReader reader(dir.Put("short", "abc"));
+  char data[4];
+  ExpectError(
+      [&] { reader.Read(data, 4, "the header"); },
+      "input/output error: " + dir.Path("short") + " ends early: the header at byte 0 needs 4 bytes, 3 are left");
+  if (std::filesystem::exists("/dev/full")) {
+    ExpectError([] { WriteFile("/dev/full", "x"); },
+                "input/output error: cannot write /dev/full: No space left on device");
+  }
+}
+
+TEST(File, RefusesFilesOfTwoGigabytes) {
+  const TempDir dir;
+  dir.Put("huge", "");
+  std::filesystem::resize_file(dir.Path("huge"), std::uintmax_t{1} << 31);  // takes no room on the disk
+  ExpectError([&] { ReadFile(dir.Path("huge")); },
+              "input/output error: " + dir.Path("huge") + " has 2147483648 bytes; one message holds less than 2 GiB");
+}
+
+TEST(MiniDb, KeepsOrderAndBytes) {
+  const TempDir dir;
+  MiniDbWriter writer(dir.Path("db"));
+  writer.Add("b", std::string("\0\1\2", 3));
+  writer.Add("a", "");
+  writer.Add("b", std::string(100000, 'v'));
+  EXPECT_FALSE(std::filesystem::exists(dir.Path("db")));
+  writer.Commit();
+  EXPECT_TRUE(LooksLikeMiniDb(dir.Path("db")));
+  MiniDbReader reader(dir.Path("db"));
+  std::string key, value;
+  std::vector<std::pair<std::string, std::string>> records;
+  while (reader.Next(&key, &value)) records.emplace_back(key, value);
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"b", std::string("\0\1\2", 3)}, {"a", ""}, {"b", std::string(100000, 'v')}};
+  EXPECT_EQ(records, expected);
+  EXPECT_FALSE(reader.Next(&key, &value));
+}
+
+TEST(MiniDb, HasCaffe2sLayout) {
+  const TempDir dir;
+  MiniDbWriter writer(dir.Path("db"));
+  writer.Add("key", "value");
+  writer.Commit();
+  EXPECT_EQ(dir.Get("db"), Record(3, 5, "keyvalue"));
+}
+
+TEST(MiniDb, RefusesHostileLengths) {
+  const TempDir dir;
+  const auto read = [&](const std::string& content) {
+    MiniDbReader reader(dir.Put("db", content));
+    std::string key, value;
+    while (reader.Next(&key, &value)) {
+    }
+  };
+  const std::string start = "input/output error: " + dir.Path("db");
+  ExpectError([&] { read(Record(3, 2147483647, "key")); },
+              start +
+                  " is no minidb or is cut off: the record at byte 0 has a key of 3 and a value of 2147483647 "
+                  "bytes, 3 are left");
+  ExpectError([&] { read(Record(1, 1, "kv") + Record(-1, 5, "value")); },
+              start +
+                  " is no minidb or is cut off: the record at byte 10 has a key of -1 and a value of 5 bytes, 5 "
+                  "are left");
+  ExpectError([&] { read(Record(2, -2, "key")); },
+              start +
+                  " is no minidb or is cut off: the record at byte 0 has a key of 2 and a value of -2 bytes, 3 "
+                  "are left");
+  ExpectError([&] { read("abc"); },
+              start + " ends early: the header of a minidb record at byte 0 needs 8 bytes, 3 are left");
+  const std::int64_t limit = TensorMemory().limit;
+  SetTensorMemoryLimit(10);
+  ExpectError([&] { read(Record(3, 20, "key" + std::string(20, 'v'))); },
+              "out of memory: the record at byte 0 of " + dir.Path("db") + " has 23 bytes; 10 are allowed");
+  SetTensorMemoryLimit(limit);
+}
+
+TEST(MiniDb, IsToldFromOtherFiles) {
+  const TempDir dir;
+  EXPECT_FALSE(LooksLikeMiniDb(dir.Path("none")));
+  EXPECT_FALSE(LooksLikeMiniDb(dir.Put("a", "")));
+  EXPECT_FALSE(LooksLikeMiniDb(dir.Put("a", "name: \"net\"")));
+  EXPECT_FALSE(LooksLikeMiniDb(STEPNET_SOURCE_DIR "/tests/golden/att_lstm_dot/net.pb"));
+  EXPECT_TRUE(LooksLikeMiniDb(dir.Put("a", Record(3, 5, "key"))));  // cut off, and its reader will say so
+}
+
+TEST(MiniDb, RefusesKeysThatCannotBeRead) {
+  const TempDir dir;
+  MiniDbWriter writer(dir.Path("db"));
+  ExpectError([&] { writer.Add("", "value"); }, "input/output error: cannot write " + dir.Path("db") +
+                                                    ": a minidb record of a key of 0 and a value of 5 bytes");
+}
+
+}  // namespace
+}  // namespace stepnet
