@@ -1,0 +1,174 @@
+// FC: y = x w^T + b, where x is a matrix [M, K] of its sizes before and from `axis`, and w one [N, K].
+// FCTransposed keeps its weights the other way around, w [K, N]: y = x w + b.
+#include <algorithm>
+
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/gemm.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+struct Sizes {
+  std::int64_t m, k, n;
+};
+
+// Where the sizes of x and w divide, and which way round w is.
+struct Layout {
+  std::int64_t axis, axis_w;
+  bool transposed;
+
+  Layout(const OpInit& op, bool transposed) : axis(op.Int("axis")), axis_w(op.Int("axis_w")), transposed(transposed) {}
+
+  // The k of w; that of x is the same once shapes have been checked.
+  Sizes SizesOf(const Shape& x, const Shape& w) const {
+    const int i = x.CanonicalAxis(axis);
+    const int j = w.CanonicalAxis(axis_w, "axis_w");
+    const std::int64_t rows = w.SizeTo(j), columns = w.SizeFrom(j);
+    return {.m = x.SizeTo(i), .k = transposed ? rows : columns, .n = transposed ? columns : rows};
+  }
+};
+
+// [sizes of x before axis, N]. Throws unless x and w, inputs 0 and 1, fit together.
+Shape ProductShape(const ShapeQuery& query, bool transposed) {
+  ExpectFloats(query);
+  const Shape& x = query.In(0).shape;
+  const Shape& w = query.In(1).shape;
+  const Layout layout(query.op(), transposed);
+  const Sizes sizes = layout.SizesOf(x, w);
+  const int axis = x.CanonicalAxis(layout.axis);
+  if (x.SizeFrom(axis) != sizes.k) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(query.op().type(), " needs x [M, K] and w ", transposed ? "[K, N]" : "[N, K]",
+                       ", where K are the sizes of x from axis ", axis, " on; ", InputText(query, 0), " and ",
+                       InputText(query, 1)));
+  }
+  std::vector<std::int64_t> dims = x.ToVector();
+  dims.resize(axis);
+  dims.push_back(sizes.n);
+  return Shape(dims);
+}
+
+ShapeRule FcShapes(bool transposed) {
+  return [transposed](const ShapeQuery& query) {
+    const Shape y = ProductShape(query, transposed);
+    if (query.In(2).shape != Shape({y[-1]})) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a bias of ", y[-1],
+                                                    " elements, one an output; ", InputText(query, 2)));
+    }
+    return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = y}};
+  };
+}
+
+ShapeRule FcGradientShapes(bool transposed) {
+  return [transposed](const ShapeQuery& query) {
+    const Shape y = ProductShape(query, transposed);
+    if (query.In(2).shape != y) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(query.op().type(), " needs a gradient of the shape of y, ", y, "; ", InputText(query, 2)));
+    }
+    const DType dtype = query.In(0).dtype;
+    std::vector<TensorInfo> outputs = {{.dtype = dtype, .shape = query.In(1).shape},
+                                       {.dtype = dtype, .shape = Shape({y[-1]})}};
+    if (query.op().num_outputs() == 3) outputs.push_back({.dtype = dtype, .shape = query.In(0).shape});
+    return outputs;
+  };
+}
+
+double Bytes(const TensorInfo& info) { return static_cast<double>(info.shape.size() * DTypeBytes(info.dtype)); }
+
+CostRule FcCost(bool transposed, bool is_gradient) {
+  return [transposed, is_gradient](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+    const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+    const int products = is_gradient ? static_cast<int>(outputs.size()) - 1 : 1;
+    Cost cost = {.flops = 2.0 * products * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)};
+    for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += Bytes(query.In(i));
+    for (const TensorInfo& output : outputs) cost.bytes += Bytes(output);
+    return cost;
+  };
+}
+
+RunFn FcKernel(const OpInit& op, bool transposed) {
+  return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+      using T = decltype(zero);
+      const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const bool transposed = layout.transposed;
+      const MatrixView<T> w = {run.In(1).As<T>(), transposed ? n : k, !transposed};
+      Gemm<T>(m, n, k, {run.In(0).As<T>(), k}, w, run.Out(0).As<T>(), n, false, run.In(2).As<T>());
+    });
+  };
+}
+
+template <typename T>
+void SumRows(const T* rows, std::int64_t m, std::int64_t n, T* sum) {
+  std::fill_n(sum, n, T{0});
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) sum[j] += rows[i * n + j];
+  }
+}
+
+RunFn FcGradientKernel(const OpInit& op, bool transposed) {
+  return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+      using T = decltype(zero);
+      const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const bool transposed = layout.transposed;
+      const T* x = run.In(0).As<T>();
+      const T* w = run.In(1).As<T>();
+      const T* dy = run.In(2).As<T>();
+      T* dw = run.Out(0).As<T>();
+      if (transposed) {
+        Gemm<T>(k, n, m, {x, k, true}, {dy, n}, dw, n);
+      } else {
+        Gemm<T>(n, k, m, {dy, n, true}, {x, k}, dw, k);
+      }
+      SumRows(dy, m, n, run.Out(1).As<T>());
+      if (run.num_outputs() == 3) Gemm<T>(m, k, n, {dy, n}, {w, transposed ? n : k, transposed}, run.Out(2).As<T>(), k);
+    });
+  };
+}
+
+Operator WithAxes(Operator op) {
+  return std::move(
+      op.Arg("axis", 1, "sizes of x from here on make K, those before make M; negative counts from the end")
+          .Arg("axis_w", 1, "where the sizes of w divide in the same way"));
+}
+
+Operator Fc(const char* type, bool transposed, const char* doc) {
+  return std::move(WithAxes(Operator(type))
+                       .Doc(doc)
+                       .Input("x", "[M, K], each of them any number of sizes")
+                       .Input("w", transposed ? "[K, N], weights" : "[N, K], weights")
+                       .Input("b", "[N], bias")
+                       .Output("y", "[M, N], with the sizes of x that make M")
+                       .Shapes(FcShapes(transposed))
+                       .CostIs(FcCost(transposed, false))
+                       .Gradient(std::string(type) + "Gradient", {"x", "w", "dy"}, {"dw", "db", "dx"})
+                       .Cpu([transposed](const OpInit& op) { return FcKernel(op, transposed); }));
+}
+
+Operator FcGradient(const char* type, bool transposed, const char* doc) {
+  return std::move(WithAxes(Operator(type))
+                       .Doc(doc)
+                       .Input("x", "[M, K]")
+                       .Input("w", transposed ? "[K, N]" : "[N, K]")
+                       .Input("dy", "[M, N]")
+                       .Output("dw", "the shape of w")
+                       .Output("db", "[N]")
+                       .OptionalOutput("dx", "the shape of x")
+                       .Shapes(FcGradientShapes(transposed))
+                       .CostIs(FcCost(transposed, true))
+                       .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
+}
+
+const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b.");
+const Registration fc_gradient =
+    FcGradient("FCGradient", false, "dw = dy^T x, db = the sum of the rows of dy, dx = dy w.");
+const Registration fc_transposed =
+    Fc("FCTransposed", true, "Fully connected layer with weights kept as [K, N]: y = x w + b.");
+const Registration fc_transposed_gradient =
+    FcGradient("FCTransposedGradient", true, "dw = x^T dy, db = the sum of the rows of dy, dx = dy w^T.");
+
+}  // namespace
+}  // namespace stepnet
