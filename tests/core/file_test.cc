@@ -6,6 +6,7 @@
 
 #include "stepnet/core/minidb.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -153,11 +154,9 @@ TEST(MiniDb, RefusesHostileLengths) {
                   "are left");
   ExpectError([&] { read("abc"); },
               start + " ends early: the header of a minidb record at byte 0 needs 8 bytes, 3 are left");
-  const std::int64_t limit = TensorMemory().limit;
-  SetTensorMemoryLimit(10);
+  const LimitedMemory limited(10);
   ExpectError([&] { read(Record(3, 20, "key" + std::string(20, 'v'))); },
               "out of memory: the record at byte 0 of " + dir.Path("db") + " has 23 bytes; 10 are allowed");
-  SetTensorMemoryLimit(limit);
 }
 
 TEST(MiniDb, IsToldFromOtherFiles) {

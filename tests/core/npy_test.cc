@@ -4,6 +4,7 @@
 #include <random>
 
 #include "stepnet/core/file.h"
+#include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -221,11 +222,9 @@ TEST(Npy, KeepsTheMemoryLimit) {
   const TempDir dir;
   const std::string path =
       dir.Put("a.npy", Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }", std::string(4000, '\0')));
-  const std::int64_t limit = TensorMemory().limit;
-  SetTensorMemoryLimit(TensorMemory().current + 3999);
-  EXPECT_THROW(ReadNpy(path), Error);
-  SetTensorMemoryLimit(limit);
   EXPECT_EQ(ReadNpy(path).size(), 1000);
+  const LimitedMemory limited(TensorMemory().current + 3999);
+  ExpectError([&] { ReadNpy(path); }, "…out of memory: " + path + ": a tensor float [1000] needs 4000 bytes; ");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "stepnet/core/wire_scan.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -179,7 +180,6 @@ TEST(ProtoIo, HostileNestingEndsEarly) {
 
 TEST(ProtoIo, RefusesMessagesLargerThanTheMemoryLimit) {
   const TempDir dir;
-  const std::int64_t limit = TensorMemory().limit;
   std::string bytes;
   for (int i = 0; i < 10000; ++i) bytes += std::string("\x12\x00", 2);  // an operator without fields
   std::string text;
@@ -188,12 +188,13 @@ TEST(ProtoIo, RefusesMessagesLargerThanTheMemoryLimit) {
   const std::string text_path = dir.Put("many.pbtxt", text);
   EXPECT_EQ(Read(binary_path).op_size(), 10000);
   EXPECT_EQ(Read(text_path).op_size(), 10000);
-  SetTensorMemoryLimit(1000000);
-  ExpectError([&] { Read(binary_path); }, "…many.pb may take 3840320 bytes of memory once it is read; 1000000 are");
-  ExpectError([&] { Read(text_path); }, "…many.pbtxt may take ");
-  SetTensorMemoryLimit(10000);
+  {
+    const LimitedMemory limited(1000000);
+    ExpectError([&] { Read(binary_path); }, "…many.pb may take 3840320 bytes of memory once it is read; 1000000 are");
+    ExpectError([&] { Read(text_path); }, "…many.pbtxt may take ");
+  }
+  const LimitedMemory limited(10000);
   ExpectError([&] { Read(binary_path); }, "out of memory: " + binary_path + " has 20000 bytes; 10000 are allowed");
-  SetTensorMemoryLimit(limit);
 }
 
 TEST(ProtoIo, ScanBoundsTheMemoryOfAMessage) {
