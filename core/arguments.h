@@ -55,6 +55,7 @@ struct ArgumentSpec {
   bool required = false;
   std::string doc = {};
   Constraint constraint = {};
+  bool names_blobs = false;  // its strings are blobs (RenameBlobs)
   // A declared name that starts with '*' stands for every argument with that ending ("*.rename").
   bool Matches(const std::string& argument) const;
 

@@ -1,7 +1,5 @@
 #include "stepnet/core/net.h"
 
-#include <map>
-
 #include "stepnet/core/dag_net.h"
 #include "stepnet/core/net_check.h"
 #include "stepnet/proto/net.pb.h"
@@ -22,27 +20,6 @@ class SimpleNet : public Net {
 };
 
 }  // namespace
-
-std::string CanonicalNetType(const std::string& type) {
-  static const std::map<std::string, std::string> types = {{"", "simple"},
-                                                           {"simple", "simple"},
-                                                           {"async_simple", "simple"},
-                                                           {"rnn", "simple"},
-                                                           {"singlethread_async", "simple"},
-                                                           {"dag", "dag"},
-                                                           {"async_dag", "dag"},
-                                                           {"async_scheduling", "dag"},
-                                                           {"async_polling", "dag"},
-                                                           {"prof_dag", "dag"},
-                                                           {"htrace_dag", "dag"},
-                                                           {"htrace_async_dag", "dag"},
-                                                           {"parallel", "dag"}};
-  const auto found = types.find(type);
-  if (found != types.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [name, canonical] : types) names.push_back(name);
-  throw Error(ErrorCode::kInvalidNet, StrCat("no net type \"", type, "\"", DidYouMean(type, names)));
-}
 
 std::unique_ptr<Net> Net::Create(const NetDef& def, Workspace& workspace, const RunOptions& options) {
   try {

@@ -53,8 +53,4 @@ class Net {
 // Creates a net, runs it once.
 void RunNetOnce(const NetDef& def, Workspace& workspace, const RunOptions& options = {});
 
-// The type that a net of Caffe2's type `type` runs as: "simple" or "dag". Throws kInvalidNet for types that have no
-// meaning here.
-std::string CanonicalNetType(const std::string& type);
-
 }  // namespace stepnet

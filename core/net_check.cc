@@ -59,6 +59,7 @@ class Checker {
 
   std::vector<NetProblem> Run() {
     known_.insert(net_.external_input().begin(), net_.external_input().end());
+    CheckType();
     for (int i = 0; i < net_.op_size(); ++i) CheckOp(i);
     for (const std::string& output : net_.external_output()) {
       if (!Exists(output)) Report(-1, StrCat("nothing produces the external output \"", output, "\"", Nearest(output)));
@@ -67,6 +68,15 @@ class Checker {
   }
 
  private:
+  void CheckType() {
+    try {
+      CanonicalNetType(net_.type());
+    } catch (const Error& error) {
+      Report(-1, error.message());
+    }
+    if (net_.num_workers() < 0) Report(-1, StrCat("num_workers is ", net_.num_workers(), ", must be at least 0"));
+  }
+
   void CheckOp(int i) {
     const OperatorDef& op = net_.op(i);
     if (net_.external_input_size() > 0 || options_.all_inputs_known) {
@@ -171,6 +181,27 @@ std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef
   }
   for (const std::string& output : net.external_output()) read(output, "");
   return readers;
+}
+
+std::string CanonicalNetType(const std::string& type) {
+  static const std::map<std::string, std::string> types = {{"", "simple"},
+                                                           {"simple", "simple"},
+                                                           {"async_simple", "simple"},
+                                                           {"rnn", "simple"},
+                                                           {"singlethread_async", "simple"},
+                                                           {"dag", "dag"},
+                                                           {"async_dag", "dag"},
+                                                           {"async_scheduling", "dag"},
+                                                           {"async_polling", "dag"},
+                                                           {"prof_dag", "dag"},
+                                                           {"htrace_dag", "dag"},
+                                                           {"htrace_async_dag", "dag"},
+                                                           {"parallel", "dag"}};
+  const auto found = types.find(type);
+  if (found != types.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, canonical] : types) names.push_back(name);
+  throw Error(ErrorCode::kInvalidNet, StrCat("no net type \"", type, "\"", DidYouMean(type, names)));
 }
 
 std::string OperatorText(const OperatorDef& op) {

@@ -30,6 +30,10 @@ void ThrowIfProblems(const std::vector<NetProblem>& problems);
 // again; "" stands for the net's external output.
 std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net);
 
+// The type that a net of Caffe2's type `type` runs as: "simple" or "dag". Throws kInvalidNet for types that have no
+// meaning here.
+std::string CanonicalNetType(const std::string& type);
+
 // "y = FC(x, w, b)", for messages about operators that need not be registered.
 std::string OperatorText(const OperatorDef& op);
 

@@ -71,7 +71,6 @@ class RecurrentChecker {
     // What a step net declares to be its inputs is not what it is given: that is what `known` lists.
     NetDef body = net;
     body.clear_external_input();
-    body.clear_external_output();
     NetCheckOptions options{.run = op_.options(),
                             .blob_exists = [&](const std::string& blob) { return known.contains(blob); }};
     options.all_inputs_known = true;

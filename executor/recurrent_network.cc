@@ -3,8 +3,8 @@
 // Inputs, outputs and arguments are those of Caffe2's operator: [sequence, initial states…, captured tensors…] in any
 // order after the first; aliases of states and, last, the record of the run.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <set>
 
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/forward_plan.h"
@@ -197,6 +197,31 @@ class RecurrentNetwork {
   std::vector<RunContext> contexts_;
 };
 
+// The params that are listed, and every other captured input whose gradient the backward step net writes: a tensor
+// that is left out of the list by accident would silently not be trained.
+std::vector<std::pair<int, std::string>> ParamsWithGradients(const OpInit& op, const RecurrentSpec& spec) {
+  std::vector<std::pair<int, std::string>> params;
+  std::set<std::string> taken = {op.inputs()[0]};
+  for (size_t k = 0; k < spec.params.size(); ++k) {
+    const std::string& input = op.inputs()[spec.params[k]];
+    params.emplace_back(spec.params[k], spec.param_grads.empty() ? input + "_grad" : spec.param_grads[k]);
+    taken.insert(input);
+  }
+  for (const RecurrentState& state : spec.states) taken.insert(op.inputs()[state.initial]);
+  for (const Link& link : spec.links) taken.insert(link.external);
+  std::set<std::string> written;
+  if (spec.backward_step_net != nullptr) {
+    for (const OperatorDef& def : spec.backward_step_net->op())
+      written.insert(def.output().begin(), def.output().end());
+  }
+  for (const std::string& blob : BlobsReadFirst(*spec.step_net)) {
+    const auto found = std::ranges::find(op.inputs(), blob);
+    if (found == op.inputs().end() || taken.contains(blob) || !written.contains(blob + "_grad")) continue;
+    params.emplace_back(static_cast<int>(found - op.inputs().begin()), blob + "_grad");
+  }
+  return params;
+}
+
 // Caffe2's order: [gradients of outputs_with_grads…, inputs…, outputs…] → [gradient of input 0, of each param, of each
 // initial state].
 void MakeRecurrentGradient(GradientBuilder& g) {
@@ -212,10 +237,19 @@ void MakeRecurrentGradient(GradientBuilder& g) {
   for (const std::int64_t output : with_gradient) gradient.inputs.push_back(g.GO(static_cast<int>(output)));
   gradient.inputs.insert(gradient.inputs.end(), op.inputs().begin(), op.inputs().end());
   gradient.inputs.insert(gradient.inputs.end(), op.outputs().begin(), op.outputs().end());
+  const std::vector<std::pair<int, std::string>> params = ParamsWithGradients(op, spec);
   gradient.outputs.push_back(g.GI(0));
-  for (const int param : spec.params) gradient.outputs.push_back(g.GI(param));
+  ArgumentValue param;
+  ArgumentValue param_grads;
+  for (const auto& [input, name] : params) {
+    gradient.outputs.push_back(g.GI(input));
+    param.ints.push_back(input);
+    param_grads.strings.push_back(name);
+  }
   for (const RecurrentState& state : spec.states) gradient.outputs.push_back(g.GI(state.initial));
   gradient.arguments["outputs_with_grads"] = {.ints = with_gradient};
+  gradient.arguments["param"] = param;
+  gradient.arguments["param_grads"] = param_grads;
   g.Add(std::move(gradient));
 }
 

@@ -139,7 +139,8 @@ RecurrentSpec ParseRecurrentSpec(const OpInit& op) {
 
 std::vector<ArgumentSpec> RecurrentArguments() {
   const auto list = [](const char* name, ArgumentType type, const char* doc) {
-    return ArgumentSpec{.name = name, .type = type, .doc = doc};
+    const bool names_blobs = type == ArgumentType::kStrings && std::string_view(name) != "gradient_requests";
+    return ArgumentSpec{.name = name, .type = type, .doc = doc, .names_blobs = names_blobs};
   };
   const auto number = [](const char* name, std::int64_t value, const char* doc, Constraint constraint) {
     return ArgumentSpec{.name = name,
@@ -173,7 +174,8 @@ std::vector<ArgumentSpec> RecurrentArguments() {
       {.name = "timestep",
        .type = kString,
        .default_value = {.s = "timestep"},
-       .doc = "blob of the step net that holds the number of the step, int32 [1]"},
+       .doc = "blob of the step net that holds the number of the step, int32 [1]",
+       .names_blobs = true},
       list("param", kInts, "indices of the inputs that get a gradient summed over the steps"),
       list("param_grads", kStrings, "for each param its gradient's name in the backward step net"),
       list("outputs_with_grads", kInts, "indices of the outputs that have a gradient"),
@@ -190,7 +192,10 @@ std::vector<ArgumentSpec> RecurrentArguments() {
       number("rnn_executor_debug", 0, "read for compatibility", {}),
       number("num_workspaces", 0, "steps that a parallel executor may have under way; 0: automatic",
              Between(0, kMaxThreads)),
-      list("*.rename", kString, "the name that Caffe2's memory optimiser gave to the gradient of this blob"),
+      {.name = "*.rename",
+       .type = kString,
+       .doc = "the name that Caffe2's memory optimiser gave to the gradient of this blob",
+       .names_blobs = true},
   };
 }
 
