@@ -53,6 +53,7 @@ const char* ArgumentTypeName(ArgumentType type) {
     case ArgumentType::kStrings: return "strings";
     case ArgumentType::kNet: return "net";
     case ArgumentType::kNumber: return "number";
+    case ArgumentType::kAny: return "any";
   }
   return "unknown";
 }
@@ -79,6 +80,7 @@ bool HasField(ArgumentType type, const ArgumentValue& value) {
     case ArgumentType::kInts: return !value.ints.empty() || value.empty();
     case ArgumentType::kStrings: return !value.strings.empty() || value.empty();
     case ArgumentType::kNet: return value.net != nullptr || value.s.has_value();
+    case ArgumentType::kAny: return value.net == nullptr;
   }
   return false;
 }

@@ -34,7 +34,8 @@ ArgumentValue ParseArgument(const Argument& proto);
 
 using ArgumentMap = std::map<std::string, ArgumentValue, std::less<>>;
 
-enum class ArgumentType { kFloat, kInt, kBool, kString, kFloats, kInts, kStrings, kNet, kNumber };
+// kNumber is a float or an int, kAny whatever an operator makes of it by other arguments (a number, a string, a list).
+enum class ArgumentType { kFloat, kInt, kBool, kString, kFloats, kInts, kStrings, kNet, kNumber, kAny };
 const char* ArgumentTypeName(ArgumentType type);
 
 // A rule for the value of an argument, used by the checks and shown in the docs.

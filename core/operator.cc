@@ -105,6 +105,7 @@ const std::vector<std::int64_t>& OpInit::Ints(std::string_view name) const {
 const std::vector<std::string>& OpInit::Strings(std::string_view name) const {
   return Value(name, ArgumentType::kStrings).strings;
 }
+const ArgumentValue& OpInit::Any(std::string_view name) const { return Value(name, ArgumentType::kAny); }
 std::shared_ptr<const NetDef> OpInit::Net(std::string_view name) const { return Value(name, ArgumentType::kNet).net; }
 
 const std::vector<std::string>& OpInit::ReadersOf(int output) const {

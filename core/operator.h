@@ -84,6 +84,7 @@ class OpInit {
   const std::vector<std::int64_t>& Ints(std::string_view name) const;
   const std::vector<std::string>& Strings(std::string_view name) const;
   std::shared_ptr<const NetDef> Net(std::string_view name) const;  // null when absent
+  const ArgumentValue& Any(std::string_view name) const;           // an argument of type kAny
   const ArgumentMap& arguments() const { return arguments_; }
 
   // Identifies the operator for RandomStream: the same for equal operators, also when a backward pass repeats one.

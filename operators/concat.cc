@@ -1,0 +1,217 @@
+// Concat joins tensors along one dimension, Split cuts one up; each is the other's gradient.
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/known_value.h"
+
+namespace stepnet {
+namespace {
+
+constexpr const char* kAxisDoc = "dimension; negative counts from the end. Default: 1, or 3 where order is NHWC";
+constexpr const char* kOrderDoc = "where axis is not given: NCHW stands for axis 1, NHWC for axis 3";
+
+std::int64_t AxisArgument(const OpInit& op) {
+  if (op.HasArg("axis")) return op.Int("axis");
+  return op.String("order") == "NHWC" ? 3 : 1;
+}
+
+// Everything in front of the axis, along it, and behind it.
+struct Extents {
+  std::int64_t before;
+  std::int64_t size;
+  std::int64_t after;
+};
+
+Extents ExtentsAt(const Shape& shape, int axis) { return {shape.SizeTo(axis), shape[axis], shape.SizeFrom(axis + 1)}; }
+
+void CheckConcatInput(const ShapeQuery& query, int i, int axis, bool adds_axis) {
+  const TensorInfo& first = query.In(0);
+  const TensorInfo& other = query.In(i);
+  const auto describe = [&](const char* rule) {
+    return StrCat(query.op().inputs()[0], " is ", first.Description(), " and ", query.op().inputs()[i], " is ",
+                  other.Description(), "; Concat needs inputs of one dtype", rule);
+  };
+  if (other.dtype != first.dtype) throw Error(ErrorCode::kTypeMismatch, describe(""));
+  if (adds_axis) {
+    if (other.shape != first.shape) throw Error(ErrorCode::kShapeMismatch, describe(" and, with add_axis, one shape"));
+    return;
+  }
+  if (other.shape.rank() != first.shape.rank() || other.shape.With(axis, first.shape[axis]) != first.shape) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(describe(" that differ in size along one dimension only"), ", here dimension ", axis));
+  }
+}
+
+// Where the shapes of the inputs themselves are concatenated (a target for Reshape, say), the result is known too.
+Tensor KnownConcat(const ShapeQuery& query, const TensorInfo& result) {
+  if (result.shape.rank() != 1 || result.shape.size() > kMaxKnownElements) return {};
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    if (!HasKnownValue(query, i)) return {};
+  }
+  Tensor value(result.dtype, result.shape);
+  std::int64_t at = 0;
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    const Tensor& part = query.In(i).value;
+    CopyElements(part.View(), value.Slice(at, at + part.size()).Reshaped(part.shape()).View());
+    at += part.size();
+  }
+  return value;
+}
+
+std::vector<TensorInfo> ConcatShapes(const ShapeQuery& query) {
+  const TensorInfo& first = query.In(0);
+  const bool adds_axis = query.op().Bool("add_axis");
+  const Shape with_axis = adds_axis ? first.shape.Inserted(0, 1) : first.shape;  // for its rank
+  const int axis = with_axis.CanonicalAxis(AxisArgument(query.op()));
+  std::vector<std::int64_t> sizes;
+  std::int64_t total = 0;
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    CheckConcatInput(query, i, axis, adds_axis);
+    sizes.push_back(adds_axis ? 1 : query.In(i).shape[axis]);
+    if (__builtin_add_overflow(total, sizes.back(), &total)) {
+      throw Error(ErrorCode::kShapeMismatch, "the sizes that Concat adds up exceed 2^63");
+    }
+  }
+  TensorInfo result{.dtype = first.dtype,
+                    .shape = adds_axis ? first.shape.Inserted(axis, total) : first.shape.With(axis, total)};
+  result.value = KnownConcat(query, result);
+  return {std::move(result), KnownInts(DType::kInt32, sizes)};
+}
+
+void RunConcat(const OpRun& run, std::int64_t axis_argument, bool adds_axis) {
+  const TensorView& out = run.Out(0);
+  const int axis = out.shape->CanonicalAxis(axis_argument);
+  const Extents extents = ExtentsAt(*out.shape, axis);
+  std::int64_t at = 0;
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    const std::int64_t size = adds_axis ? 1 : run.In(i).dim(axis);
+    const std::int64_t length = size * extents.after;
+    CopyRuns(out.dtype, At(run.In(i), 0), length, At(out, at * extents.after), extents.size * extents.after, length,
+             extents.before);
+    at += size;
+    run.Out(1).As<std::int32_t>()[i] = static_cast<std::int32_t>(size);
+  }
+}
+
+const Registration concat =
+    Operator("Concat")
+        .Doc("Joins tensors along a dimension: y[:, offset_i + j, :] = x_i[:, j, :].")
+        .Inputs("x", "[…, A_i, …] of one dtype; with add_axis all of one shape")
+        .Output("y", "[…, sum of A_i, …]; with add_axis [..., number of inputs, …]")
+        .Output("split_info", "int32 [number of inputs]: the A_i, as Split takes them")
+        .Arg("axis", 1, kAxisDoc)
+        .Arg("order", "NCHW", kOrderDoc, OneOf({"NCHW", "NHWC"}))
+        .Arg("add_axis", false, "join along a new dimension, which becomes dimension `axis` of y")
+        .Arg("split", std::vector<std::int64_t>{}, "copied from Split to its gradient, where it is not needed")
+        .Shapes(ConcatShapes)
+        .Gradient([](GradientBuilder& g) {
+          GradientOp split{.type = "Split", .inputs = {g.GO(0), g.O(1)}, .outputs = {}};
+          for (int i = 0; i < g.op().num_inputs(); ++i) split.outputs.push_back(g.GI(i));
+          g.Add(std::move(split));
+        })
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [axis = AxisArgument(op), adds_axis = op.Bool("add_axis")](const OpRun& run) {
+            RunConcat(run, axis, adds_axis);
+          };
+        });
+
+// The sizes of the parts: given by an input, by the argument, or equal.
+std::vector<std::int64_t> PartSizes(const ShapeQuery& query, int axis) {
+  const OpInit& op = query.op();
+  const TensorInfo& x = query.In(0);
+  const std::vector<std::int64_t>& argument = op.Ints("split");
+  if (query.num_inputs() > 1) {
+    if (!argument.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "Split has its sizes both as an input and as the argument split");
+    }
+    return query.IntsOf(1);
+  }
+  if (!argument.empty()) return argument;
+  const std::int64_t parts = op.num_outputs();
+  if (x.shape[axis] % parts != 0) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(), "; dimension ", axis,
+                                                  " cannot be split into ", parts, " equal parts"));
+  }
+  return std::vector<std::int64_t>(static_cast<size_t>(parts), x.shape[axis] / parts);
+}
+
+std::vector<TensorInfo> SplitShapes(const ShapeQuery& query) {
+  const OpInit& op = query.op();
+  const TensorInfo& x = query.In(0);
+  const int axis = x.shape.CanonicalAxis(AxisArgument(op));
+  const bool drops_axis = op.Bool("add_axis");
+  const std::vector<std::int64_t> sizes = PartSizes(query, axis);
+  std::int64_t rest = x.shape[axis];
+  bool fits = static_cast<int>(sizes.size()) == op.num_outputs();
+  for (const std::int64_t size : sizes) {
+    fits = fits && size >= 0 && size <= rest && (!drops_axis || size == 1);
+    if (fits) rest -= size;
+  }
+  if (!fits || rest != 0) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("the sizes of the parts are [", Join(sizes, ", "), "]; Split needs ", op.num_outputs(), " sizes",
+                       drops_axis ? " of 1" : "", " that add up to dimension ", axis, " of ", op.inputs()[0],
+                       ", which is ", x.Description()));
+  }
+  std::vector<TensorInfo> parts;
+  for (const std::int64_t size : sizes) {
+    parts.push_back({.dtype = x.dtype, .shape = drops_axis ? x.shape.Without(axis) : x.shape.With(axis, size)});
+  }
+  return parts;
+}
+
+void RunSplit(const OpRun& run, std::int64_t axis_argument, bool drops_axis) {
+  const TensorView& x = run.In(0);
+  const int axis = x.shape->CanonicalAxis(axis_argument);
+  const Extents extents = ExtentsAt(*x.shape, axis);
+  std::int64_t at = 0;
+  for (int o = 0; o < run.num_outputs(); ++o) {
+    const std::int64_t size = drops_axis ? 1 : run.Out(o).dim(axis);
+    const std::int64_t length = size * extents.after;
+    CopyRuns(x.dtype, At(x, at * extents.after), extents.size * extents.after, At(run.Out(o), 0), length, length,
+             extents.before);
+    at += size;
+  }
+}
+
+// A part that nothing differentiates has a gradient of zeros; leaving it out would shift the parts behind it.
+void SplitGradient(GradientBuilder& g) {
+  GradientOp concat{.type = "Concat", .inputs = {}, .outputs = {}};
+  for (int o = 0; o < g.op().num_outputs(); ++o) {
+    if (g.HasGO(o)) {
+      concat.inputs.push_back(g.GO(o));
+      continue;
+    }
+    const std::string zeros = "_" + g.O(o) + "_zero_grad";
+    g.Add({.type = "ConstantFill",
+           .inputs = {g.O(o)},
+           .outputs = {zeros},
+           .arguments = {{"value", {.f = 0.0f}}},
+           .copies_arguments = false});
+    concat.inputs.push_back(zeros);
+  }
+  const std::string dx = g.GI(0);
+  concat.outputs = {dx, "_" + dx + "_dims"};
+  g.Add(std::move(concat));
+}
+
+const Registration split =
+    Operator("Split")
+        .Doc("Cuts a tensor into parts along a dimension: y_i[:, j, :] = x[:, offset_i + j, :].")
+        .Input("x", "[…, A, …]")
+        .OptionalInput("sizes", "int32 or int64 [number of outputs]: sizes of the parts, as Concat writes them")
+        .Outputs("y", "[…, A_i, …]; the A_i are `sizes` or `split` or equal, and add up to A")
+        .Arg("axis", 1, kAxisDoc)
+        .Arg("order", "NCHW", kOrderDoc, OneOf({"NCHW", "NHWC"}))
+        .Arg("add_axis", false, "the parts are of size 1 and have no dimension `axis`")
+        .Arg("split", std::vector<std::int64_t>{}, "sizes of the parts", AtLeast(0))
+        .ReadsValues({1})
+        .Shapes(SplitShapes)
+        .Gradient(SplitGradient)
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [axis = AxisArgument(op), drops_axis = op.Bool("add_axis")](const OpRun& run) {
+            RunSplit(run, axis, drops_axis);
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,64 @@
+#include "stepnet/operators/fill.h"
+
+#include "stepnet/operators/dtypes.h"
+
+namespace stepnet {
+
+Operator FillOperator(std::string type, const char* file) {
+  return Operator(std::move(type), file)
+      .OptionalInput("like", "gives the shape: its own or, with input_as_shape, its elements (int32 or int64 [rank])")
+      .Output("y", "[shape…], or the shape that like gives and then [extra_shape…]")
+      .Arg("shape", std::vector<std::int64_t>{}, "the shape, where there is no input; none: a scalar", AtLeast(0))
+      .Arg("extra_shape", std::vector<std::int64_t>{}, "sizes to come after those of the input", AtLeast(0))
+      .Arg("input_as_shape", false, "the elements of the input are the shape")
+      .Arg("run_once", true, "written by old files; the operator runs whenever its net does")
+      .ReadsValues({0})
+      .StopsGradient();
+}
+
+Operator& DTypeArg(Operator& op, const char* doc) { return op.Arg("dtype", 0, doc, AtLeast(1)); }
+
+Shape FillShape(const ShapeQuery& query) {
+  const OpInit& op = query.op();
+  const auto check = [&](bool right, const char* rule) {
+    if (!right) throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), rule));
+  };
+  if (query.num_inputs() == 0) {
+    check(op.Ints("extra_shape").empty(), " has extra_shape, which needs an input");
+    check(!op.Bool("input_as_shape"), " has input_as_shape, which needs an input");
+    return Shape(op.Ints("shape"));
+  }
+  check(op.Ints("shape").empty(), " has its shape both as an argument and as an input");
+  std::vector<std::int64_t> sizes;
+  if (!op.Bool("input_as_shape")) {
+    sizes = query.In(0).shape.ToVector();
+  } else {
+    if (query.In(0).shape.rank() != 1) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", query.In(0).Description(), "; ", op.type(),
+                                                    " with input_as_shape needs sizes [rank]"));
+    }
+    sizes = query.IntsOf(0);
+  }
+  const std::vector<std::int64_t>& extra = op.Ints("extra_shape");
+  sizes.insert(sizes.end(), extra.begin(), extra.end());
+  return Shape(sizes);
+}
+
+DType FillDType(const ShapeQuery& query, DType otherwise) {
+  const OpInit& op = query.op();
+  if (op.HasArg("dtype")) return DTypeOfCode(op.Int("dtype"), "dtype");
+  if (query.num_inputs() == 0 || op.Bool("input_as_shape")) return otherwise;
+  const DType dtype = query.In(0).dtype;
+  return dtype == DType::kFloat || dtype == DType::kDouble ? dtype : otherwise;
+}
+
+void CheckFill(const OpInit& op, std::vector<NetProblem>* problems) {
+  if (op.num_inputs() > 0) return;
+  try {
+    op.schema().shapes(ShapeQuery(op, {}));
+  } catch (const Error& error) {
+    problems->push_back({.message = error.message()});
+  }
+}
+
+}  // namespace stepnet

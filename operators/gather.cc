@@ -1,0 +1,144 @@
+// Gather takes rows of a table by index; SparseToDense, its gradient in dense form, adds rows up by index.
+#include <algorithm>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/elementwise.h"
+
+namespace stepnet {
+namespace {
+
+// Throws when an index names no row.
+template <typename Index>
+std::int64_t CheckedRow(const Index* indices, std::int64_t i, std::int64_t rows, const std::string& op) {
+  const std::int64_t row = indices[i];
+  if (row < 0 || row >= rows) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(op, ": element ", i, " of the indices is ", row, "; the data have ", rows, " rows"));
+  }
+  return row;
+}
+
+void CheckIndices(const ShapeQuery& query, int i) {
+  const TensorInfo& indices = query.In(i);
+  if (indices.dtype != DType::kInt32 && indices.dtype != DType::kInt64) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().inputs()[i], " is ", indices.Description(), "; ",
+                                                 query.op().type(), " needs indices of int32 or int64"));
+  }
+}
+
+std::vector<TensorInfo> GatherShapes(const ShapeQuery& query) {
+  const TensorInfo& data = query.In(0);
+  CheckIndices(query, 1);
+  if (data.shape.rank() == 0) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(query.op().inputs()[0], " is ", data.Description(), "; Gather needs data [N, …]"));
+  }
+  std::vector<std::int64_t> sizes = query.In(1).shape.ToVector();
+  for (int i = 1; i < data.shape.rank(); ++i) sizes.push_back(data.shape[i]);
+  return {{.dtype = data.dtype, .shape = Shape(sizes)}};
+}
+
+void RunGather(const OpRun& run) {
+  const TensorView& data = run.In(0);
+  const TensorView& indices = run.In(1);
+  const TensorView& out = run.Out(0);
+  const std::int64_t row_size = data.shape->SizeFrom(1);
+  ForIndexType(indices.dtype, "the indices of Gather", [&](auto zero) {
+    const auto* index = indices.As<decltype(zero)>();
+    for (std::int64_t i = 0; i < indices.size(); ++i) {
+      const std::int64_t row = CheckedRow(index, i, data.dim(0), "Gather");
+      CopyRuns(data.dtype, At(data, row * row_size), row_size, At(out, i * row_size), row_size, row_size, 1);
+    }
+  });
+}
+
+const Registration gather =
+    Operator("Gather")
+        .Doc("Rows of a table: y[i, …] = data[indices[i], …]. An index that names no row is an error.")
+        .Input("data", "[N, …], any dtype")
+        .Input("indices", "int32 or int64, any shape, from 0 to N-1")
+        .Output("y", "the shape of indices, then that of a row")
+        .Arg("dense_gradient", false, "the gradient of data is a tensor of the shape of data, and not sparse")
+        .Shapes(GatherShapes)
+        .Gradient([](GradientBuilder& g) {
+          if (!g.op().Bool("dense_gradient")) return g.SetSparse(0, g.I(1), g.GO(0));
+          g.Add({.type = "SparseToDense", .inputs = {g.I(1), g.GO(0), g.I(0)}, .outputs = {g.GI(0)}});
+        })
+        .Cpu([](const OpInit&) -> RunFn { return RunGather; });
+
+// One more than the largest index, which names the last row.
+std::int64_t RowsNeeded(const std::vector<std::int64_t>& indices) {
+  std::int64_t rows = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    CheckedRow(indices.data(), static_cast<std::int64_t>(i), INT64_MAX, "SparseToDense");
+    rows = std::max(rows, indices[i] + 1);
+  }
+  return rows;
+}
+
+std::vector<TensorInfo> SparseToDenseShapes(const ShapeQuery& query) {
+  CheckIndices(query, 0);
+  const TensorInfo& indices = query.In(0);
+  const TensorInfo& values = query.In(1);
+  if (values.dtype != DType::kFloat && values.dtype != DType::kDouble) {
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat("SparseToDense adds float or double; ", query.op().inputs()[1], " is ", values.Description()));
+  }
+  bool fits = values.shape.rank() >= indices.shape.rank();
+  for (int i = 0; fits && i < indices.shape.rank(); ++i) fits = values.shape[i] == indices.shape[i];
+  std::vector<std::int64_t> sizes = {0};
+  for (int i = indices.shape.rank(); fits && i < values.shape.rank(); ++i) sizes.push_back(values.shape[i]);
+  const bool has_like = query.num_inputs() > 2;
+  if (fits && has_like) {
+    const Shape& like = query.In(2).shape;
+    fits = like.rank() > 0 && like.Tail() == Shape(sizes).Tail();
+    if (fits) sizes[0] = like[0];
+  }
+  if (!fits) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("indices are ", indices.Description(), " and values ", values.Description(),
+                       has_like ? StrCat(", like is ", query.In(2).Description()) : "",
+                       "; SparseToDense needs indices [I…], values [I…, R…] and like [N, R…]"));
+  }
+  if (!has_like) sizes[0] = RowsNeeded(query.IntsOf(0));
+  return {{.dtype = values.dtype, .shape = Shape(sizes)}};
+}
+
+template <typename T>
+void AddRows(const TensorView& indices, const TensorView& values, const TensorView& out) {
+  const std::int64_t row_size = out.shape->SizeFrom(1);
+  ForIndexType(indices.dtype, "the indices of SparseToDense", [&](auto zero) {
+    const auto* index = indices.As<decltype(zero)>();
+    for (std::int64_t i = 0; i < indices.size(); ++i) {
+      const T* from = values.As<T>() + i * row_size;
+      T* to = out.As<T>() + CheckedRow(index, i, out.dim(0), "SparseToDense") * row_size;
+      for (std::int64_t k = 0; k < row_size; ++k) to[k] += from[k];
+    }
+  });
+}
+
+const Registration sparse_to_dense =
+    Operator("SparseToDense")
+        .Doc("Adds up rows by index: y[indices[i], …] += values[i, …], starting from 0.")
+        .Input("indices", "int32 or int64 [I…], at least 0")
+        .Input("values", "[I…, R…], float or double")
+        .OptionalInput("like", "[N, R…]: its shape is that of y. Without it, N is one more than the largest index")
+        .Output("y", "[N, R…]")
+        .Arg("dense_gradient", false, "copied from Gather to its gradient, where it says nothing")
+        .ReadsValues({0})
+        .Shapes(SparseToDenseShapes)
+        .Gradient([](GradientBuilder& g) {
+          g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});
+        })
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) {
+            const TensorView& out = run.Out(0);
+            ClearElements(out.dtype, At(out, 0), out.size());
+            ForFloatType(out.dtype, "SparseToDense",
+                         [&](auto zero) { AddRows<decltype(zero)>(run.In(0), run.In(1), out); });
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet

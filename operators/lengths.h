@@ -1,0 +1,34 @@
+// Lengths: the int tensors that say how long each sequence of a batch is. Their values are not to be trusted.
+#pragma once
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+enum class LengthsType { kInt32, kInt32OrInt64 };
+
+// For shape rules: throws unless input i is [count] (or [any] where count is negative) and of the dtype.
+void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, LengthsType type = LengthsType::kInt32);
+
+// The lengths of one run.
+class Lengths {
+ public:
+  // Throws kInvalidArgument, naming the element, unless each is from 0 to `limit`. `name` is that of the blob.
+  Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit);
+  Lengths(const Lengths&) = delete;
+  Lengths& operator=(const Lengths&) = delete;
+
+  std::int64_t count() const { return count_; }
+  std::int64_t operator[](std::int64_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  std::int64_t sum() const { return sum_; }
+  std::int64_t max() const { return max_; }
+
+ private:
+  const std::int32_t* narrow_ = nullptr;  // one of the two
+  const std::int64_t* wide_ = nullptr;
+  std::int64_t count_;
+  std::int64_t sum_ = 0;
+  std::int64_t max_ = 0;
+};
+
+}  // namespace stepnet

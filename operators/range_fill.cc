@@ -1,0 +1,64 @@
+// Fills that count: RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths.
+#include <limits>
+
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/fill.h"
+#include "stepnet/operators/lengths.h"
+
+namespace stepnet {
+namespace {
+
+Operator RangeFillOperator() {
+  Operator op = FillOperator("RangeFill");
+  op.Doc("The numbers 0, 1, 2, … in row-major order.")
+      .Check(CheckFill)
+      .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+        TensorInfo y{.dtype = FillDType(query, DType::kFloat), .shape = FillShape(query)};
+        if (y.dtype != DType::kFloat && y.dtype != DType::kDouble) {
+          throw Error(ErrorCode::kTypeMismatch, StrCat("RangeFill makes float or double, not ", y.dtype));
+        }
+        return {std::move(y)};
+      })
+      .Cpu([](const OpInit&) -> RunFn {
+        return [](const OpRun& run) {
+          ForFloatType(run.Out(0).dtype, "RangeFill", [&](auto zero) {
+            using T = decltype(zero);
+            for (std::int64_t i = 0; i < run.Out(0).size(); ++i) run.Out(0).As<T>()[i] = static_cast<T>(i);
+          });
+        };
+      });
+  return DTypeArg(op, "1 float, 13 double. Default: that of an input of float or double whose shape y takes, or float");
+}
+
+const Registration range_fill = RangeFillOperator();
+
+constexpr std::int64_t kMaxLength = std::numeric_limits<std::int32_t>::max();
+
+const Registration lengths_range_fill =
+    Operator("LengthsRangeFill")
+        .Doc("For lengths [3, 1, 2]: 0, 1, 2, 0, 0, 1.")
+        .Input("lengths", "int32 [number of sequences], each at least 0")
+        .Output("y", "int32 [sum of the lengths]")
+        .ReadsValues({0})
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          CheckLengthsInfo(query, 0, -1);
+          if (!query.ValueKnown(0)) throw ValueUnknown{0};
+          const Lengths lengths(query.In(0).value.View(), query.op().inputs()[0], kMaxLength);
+          return {{.dtype = DType::kInt32, .shape = Shape({lengths.sum()})}};
+        })
+        .StopsGradient()
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [name = op.inputs()[0]](const OpRun& run) {
+            const Lengths lengths(run.In(0), name, kMaxLength);
+            if (lengths.sum() != run.Out(0).size()) {
+              throw Error(ErrorCode::kInternal, StrCat(name, " changed after the shape of its range was inferred"));
+            }
+            auto* out = run.Out(0).As<std::int32_t>();
+            for (std::int64_t i = 0; i < lengths.count(); ++i) {
+              for (std::int64_t k = 0; k < lengths[i]; ++k) *out++ = static_cast<std::int32_t>(k);
+            }
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,223 @@
+// Operators that give the elements of a tensor another shape: Reshape, Squeeze, ExpandDims, Flatten, FlattenToVec,
+// ResizeLike.
+#include <algorithm>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/known_value.h"
+
+namespace stepnet {
+namespace {
+
+RunFn CopyFirstInput(const OpInit&) {
+  return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+}
+
+Error CannotReshape(const OpInit& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes, const char* why) {
+  return Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(),
+                                                 " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
+}
+
+// The shape that `sizes` asks for: 0 is the size that x has in this place, one -1 is whatever is left.
+Shape Resolve(const OpInit& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes) {
+  // Sizes kept by a 0 cancel out, so that -1 has a meaning in tensors without elements too.
+  std::vector<std::int64_t> resolved = sizes;
+  std::vector<std::int64_t> left_of_x = x.shape.ToVector();
+  std::vector<std::int64_t> left_of_y;
+  int unknown = -1;
+  for (int i = 0; i < static_cast<int>(sizes.size()); ++i) {
+    if (sizes[i] == -1) {
+      if (unknown >= 0) throw CannotReshape(op, x, sizes, "more than one size is -1");
+      unknown = i;
+    } else if (sizes[i] < 0) {
+      throw CannotReshape(op, x, sizes, "a size is negative");
+    } else if (sizes[i] > 0) {
+      left_of_y.push_back(sizes[i]);
+    } else if (i >= x.shape.rank()) {
+      throw CannotReshape(op, x, sizes, "a size of 0 keeps a dimension, and there is none in this place");
+    } else {
+      resolved[i] = x.shape[i];
+      left_of_x[i] = 1;
+    }
+  }
+  const std::int64_t from = Shape(left_of_x).size();
+  const std::int64_t to = Shape(left_of_y).size();
+  if (unknown >= 0) {
+    if (from % to != 0) throw CannotReshape(op, x, sizes, "the number of elements is no multiple of the sizes given");
+    resolved[unknown] = from / to;
+  }
+  const Shape shape(resolved);
+  if (shape.size() != x.shape.size()) throw CannotReshape(op, x, sizes, "the numbers of elements differ");
+  return shape;
+}
+
+std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
+  const OpInit& op = query.op();
+  const TensorInfo& x = query.In(0);
+  if (op.HasArg("shape") == (query.num_inputs() > 1)) {
+    throw Error(ErrorCode::kInvalidArgument, "Reshape needs the new shape either as an argument or as an input");
+  }
+  if (query.num_inputs() == 1) {
+    return {{.dtype = x.dtype, .shape = Resolve(op, x, op.Ints("shape"))},
+            KnownInts(DType::kInt64, x.shape.ToVector())};
+  }
+  const std::vector<std::int64_t> sizes = query.IntsOf(1);
+  // A shape that another operator recorded may hold sizes that are 0; without elements, a 0 is taken for what it says.
+  const bool literal =
+      x.shape.size() == 0 && std::ranges::find(sizes, -1) == sizes.end() && std::ranges::find(sizes, 0) != sizes.end();
+  return {{.dtype = x.dtype, .shape = literal ? Shape(sizes) : Resolve(op, x, sizes)},
+          KnownInts(query.In(1).dtype, x.shape.ToVector())};
+}
+
+// In place, the input keeps the shape that it had before while the kernel runs.
+void RunReshape(const OpRun& run) {
+  CopyElements(run.In(0), run.Out(0));
+  const Shape& old_shape = *run.In(0).shape;
+  ForIndexType(run.Out(1).dtype, "old_shape of Reshape", [&](auto zero) {
+    using T = decltype(zero);
+    for (int i = 0; i < old_shape.rank(); ++i) run.Out(1).As<T>()[i] = static_cast<T>(old_shape[i]);
+  });
+}
+
+const Registration reshape =
+    Operator("Reshape")
+        .Doc(
+            "The elements of x under another shape. In the new shape 0 keeps the size that x has in this place, and "
+            "one size may be -1: whatever is left.")
+        .Input("x", "any shape and dtype")
+        .OptionalInput("new_shape", "int32 or int64 [rank of y], instead of the argument shape")
+        .Output("y", "the new shape")
+        .Output("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
+        .Arg("shape", std::vector<std::int64_t>{}, "the new shape", AtLeast(-1))
+        .ReadsValues({1})
+        .Shapes(ReshapeShapes)
+        .InPlace({{0, 0}})
+        .Gradient([](GradientBuilder& g) {
+          const std::string dx = g.GI(0);
+          g.Add({.type = "Reshape",
+                 .inputs = {g.GO(0), g.O(1)},
+                 .outputs = {dx, "_" + dx + "_dims"},
+                 .copies_arguments = false});
+        })
+        .Cpu([](const OpInit&) -> RunFn { return RunReshape; });
+
+// The argument dims, ascending and without repetition.
+std::vector<std::int64_t> DimsArgument(const OpInit& op) {
+  std::vector<std::int64_t> dims = op.Ints("dims");
+  std::ranges::sort(dims);
+  dims.erase(std::ranges::unique(dims).begin(), dims.end());
+  return dims;
+}
+
+void CheckDimsGiven(const OpInit& op, std::vector<NetProblem>* problems) {
+  if (op.Ints("dims").empty()) problems->push_back({.message = op.type() + " needs at least one dimension in dims"});
+}
+
+std::vector<TensorInfo> SqueezeShapes(const ShapeQuery& query) {
+  const TensorInfo& x = query.In(0);
+  const std::vector<std::int64_t> dims = DimsArgument(query.op());
+  std::vector<std::int64_t> sizes = x.shape.ToVector();
+  for (auto dim = dims.rbegin(); dim != dims.rend(); ++dim) {
+    if (*dim >= x.shape.rank() || x.shape[static_cast<int>(*dim)] != 1) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
+                                                    "; Squeeze needs a dimension ", *dim, " of size 1"));
+    }
+    sizes.erase(sizes.begin() + *dim);
+  }
+  return {{.dtype = x.dtype, .shape = Shape(sizes)}};
+}
+
+std::vector<TensorInfo> ExpandDimsShapes(const ShapeQuery& query) {
+  const TensorInfo& x = query.In(0);
+  std::vector<std::int64_t> sizes = x.shape.ToVector();
+  for (const std::int64_t dim : DimsArgument(query.op())) {
+    if (dim > static_cast<std::int64_t>(sizes.size())) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
+                                                    "; ExpandDims cannot add a dimension ", dim, " to ", sizes.size()));
+    }
+    sizes.insert(sizes.begin() + dim, 1);
+  }
+  return {{.dtype = x.dtype, .shape = Shape(sizes)}};
+}
+
+const Registration squeeze = Operator("Squeeze")
+                                 .Doc("Removes dimensions of size 1.")
+                                 .Input("x", "any shape and dtype, of size 1 in dims")
+                                 .Output("y", "the shape of x without dims")
+                                 .RequiredArg("dims", ArgumentType::kInts, "dimensions of x to remove", AtLeast(0))
+                                 .Check(CheckDimsGiven)
+                                 .Shapes(SqueezeShapes)
+                                 .InPlace({{0, 0}})
+                                 .Gradient("ExpandDims", {"dy"}, {"dx"})
+                                 .Cpu(CopyFirstInput);
+
+const Registration expand_dims =
+    Operator("ExpandDims")
+        .Doc("Adds dimensions of size 1.")
+        .Input("x", "any shape and dtype")
+        .Output("y", "the shape of x with a 1 at each of dims")
+        .RequiredArg("dims", ArgumentType::kInts, "dimensions of y that are new", AtLeast(0))
+        .Check(CheckDimsGiven)
+        .Shapes(ExpandDimsShapes)
+        .InPlace({{0, 0}})
+        .Gradient("Squeeze", {"dy"}, {"dx"})
+        .Cpu(CopyFirstInput);
+
+void AddResizeLikeGradient(GradientBuilder& g) {
+  g.Add({.type = "ResizeLike", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
+}
+
+const Registration flatten =
+    Operator("Flatten")
+        .Doc("A matrix of the elements of x: dimensions before `axis` become rows, the others columns.")
+        .Input("x", "[A_0, …, A_n], any dtype")
+        .Output("y", "[A_0 * … * A_(axis-1), A_axis * … * A_n]")
+        .Arg("axis", 1, "0 to the rank of x", AtLeast(0))
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          const TensorInfo& x = query.In(0);
+          const std::int64_t axis = query.op().Int("axis");
+          if (axis > x.shape.rank()) {
+            throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().inputs()[0], " is ", x.Description(),
+                                                          "; Flatten with axis ", axis, " needs that many dimensions"));
+          }
+          const int split = static_cast<int>(axis);
+          return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
+        })
+        .InPlace({{0, 0}})
+        .Gradient(AddResizeLikeGradient)
+        .Cpu(CopyFirstInput);
+
+const Registration flatten_to_vec =
+    Operator("FlattenToVec")
+        .Doc("The elements of x in one dimension.")
+        .Input("x", "any shape and dtype")
+        .Output("y", "[number of elements]")
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          return {{.dtype = query.In(0).dtype, .shape = Shape({query.In(0).shape.size()})}};
+        })
+        .InPlace({{0, 0}})
+        .Gradient(AddResizeLikeGradient)
+        .Cpu(CopyFirstInput);
+
+const Registration resize_like =
+    Operator("ResizeLike")
+        .Doc("The elements of x under the shape of another tensor.")
+        .Input("x", "any shape and dtype")
+        .Input("like", "as many elements as x; only its shape matters")
+        .Output("y", "the shape of like")
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          const TensorInfo& x = query.In(0);
+          const TensorInfo& like = query.In(1);
+          if (x.shape.size() != like.shape.size()) {
+            throw Error(ErrorCode::kShapeMismatch,
+                        StrCat(query.op().inputs()[0], " is ", x.Description(), " and ", query.op().inputs()[1], " is ",
+                               like.Description(), "; ResizeLike needs as many elements in both"));
+          }
+          return {{.dtype = x.dtype, .shape = like.shape}};
+        })
+        .InPlace({{0, 0}})
+        .Gradient(AddResizeLikeGradient)
+        .Cpu(CopyFirstInput);
+
+}  // namespace
+}  // namespace stepnet
