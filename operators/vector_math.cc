@@ -1,13 +1,11 @@
-// The formulas are in vector_math-inl.h. Lengths that are no multiple of a vector end in one more vector, copied to and
-// from the stack: the last values go through the same instructions as all others.
+// The formulas are in vector_math-inl.h.
 #include "stepnet/operators/vector_math.h"
-
-#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/vector_math.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "stepnet/operators/partial_vectors-inl.h"
 #include "stepnet/operators/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,16 +15,9 @@ namespace HWY_NAMESPACE {
 template <class Fn, typename T>
 void MapVectors(const T* in, T* out, std::int64_t n) {
   const hn::ScalableTag<T> d;
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const Fn fn;
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(fn(d, hn::LoadU(d, in + i)), d, out + i);
-  if (i == n) return;
-  HWY_ALIGN T last[hn::MaxLanes(d)] = {};
-  const size_t bytes = static_cast<size_t>(n - i) * sizeof(T);
-  std::memcpy(last, in + i, bytes);
-  hn::Store(fn(d, hn::Load(d, last)), d, last);
-  std::memcpy(out + i, last, bytes);
+  ForEachVector(d, n,
+                [=](auto access, std::int64_t i) HWY_ATTR { access.Store(d, fn(d, access.Load(d, in + i)), out + i); });
 }
 
 void ExpFloat(const float* in, float* out, std::int64_t n) { MapVectors<ExpFn>(in, out, n); }

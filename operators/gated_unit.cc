@@ -1,0 +1,72 @@
+#include "stepnet/operators/gated_unit.h"
+
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+// [N, D] of [1, N, D] or [N, D].
+Shape Matrix(const Shape& shape) { return shape.rank() == 3 && shape[0] == 1 ? shape.Tail() : shape; }
+
+void ExpectShape(const ShapeQuery& query, int i, const Shape& wanted, const char* what) {
+  if (Matrix(query.In(i).shape) == wanted) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(query.op().type(), " needs ", what, " ", wanted, "; ", InputText(query, i)));
+}
+
+}  // namespace
+
+GatedUnit::GatedUnit(const OpInit& op, int num_states, int num_gates, int num_like_state)
+    : num_states(num_states),
+      num_gates(num_gates),
+      has_lengths(op.Bool("sequence_lengths")),
+      drops_states(op.Bool("drop_states")),
+      num_like_state(num_like_state) {}
+
+std::vector<ArgumentSpec> GatedUnitArguments() {
+  return {{.name = "sequence_lengths",
+           .type = ArgumentType::kBool,
+           .default_value = {.i = 1},
+           .doc = "the lengths of the sequences are an input; without it all rows are valid at every step"},
+          {.name = "drop_states",
+           .type = ArgumentType::kBool,
+           .default_value = {.i = 0},
+           .doc = "rows whose sequence has ended become 0; otherwise they keep their state"}};
+}
+
+void CheckArity(const OpInit& op, const GatedUnit& unit, std::vector<NetProblem>* problems) {
+  if (op.num_inputs() == unit.num_inputs()) return;
+  problems->push_back({.message = StrCat(op.type(), " with sequence_lengths = ", unit.has_lengths ? 1 : 0, " has ",
+                                         unit.num_inputs(), " inputs; here are ", op.num_inputs())});
+}
+
+void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
+  ExpectFloat(query, 0);
+  const Shape state = Matrix(query.In(0).shape);
+  if (state.rank() != 2) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(query.op().type(), " needs states [1, N, D] or [N, D]; ", InputText(query, 0)));
+  }
+  for (int i = 1; i < unit.num_states; ++i) ExpectAlike(query, 0, i);
+  ExpectSameType(query, 0, unit.gates());
+  ExpectShape(query, unit.gates(), state.With(1, unit.num_gates * state[1]), "gates");
+  if (unit.has_lengths) {
+    ExpectType(query, unit.lengths(), {DType::kInt32});
+    if (query.In(unit.lengths()).shape != Shape({state[0]})) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs ", state[0], " lengths, one a row; ",
+                                                    InputText(query, unit.lengths())));
+    }
+  }
+  ExpectType(query, unit.timestep(), {DType::kInt32});
+  if (query.In(unit.timestep()).shape.size() != 1) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(query.op().type(), " needs a timestep of one element; ", InputText(query, unit.timestep())));
+  }
+  for (int i = 0; i < unit.num_like_state; ++i) ExpectAlike(query, 0, unit.like_state(i));
+}
+
+ValidRows::ValidRows(const OpRun& run, const GatedUnit& unit)
+    : lengths(unit.has_lengths ? run.In(unit.lengths()).As<std::int32_t>() : nullptr),
+      timestep(*run.In(unit.timestep()).As<std::int32_t>()) {}
+
+}  // namespace stepnet

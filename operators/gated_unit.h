@@ -1,0 +1,48 @@
+// What LSTMUnit and GRUUnit share: arguments, the checks of their inputs, and the rows that a step changes.
+//
+// States are [1, N, D] or [N, D]; gates are [1, N, G D] or [N, G D], G gates of D values one after another.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// Where a unit, or the gradient of one, has its inputs: states, gates, lengths (if any), timestep, then what is like a
+// state.
+struct GatedUnit {
+  int num_states;
+  int num_gates;       // of one unit
+  bool has_lengths;    // argument sequence_lengths
+  bool drops_states;   // argument drop_states
+  int num_like_state;  // outputs and their gradients that a gradient operator reads
+
+  GatedUnit(const OpInit& op, int num_states, int num_gates, int num_like_state = 0);
+  int gates() const { return num_states; }
+  int lengths() const { return num_states + 1; }
+  int timestep() const { return num_states + 1 + has_lengths; }
+  int like_state(int i) const { return timestep() + 1 + i; }
+  int num_inputs() const { return timestep() + 1 + num_like_state; }
+};
+
+// The arguments sequence_lengths and drop_states.
+std::vector<ArgumentSpec> GatedUnitArguments();
+
+// Adds a problem unless there are as many inputs as sequence_lengths asks for.
+void CheckArity(const OpInit& op, const GatedUnit& unit, std::vector<NetProblem>* problems);
+
+// Throws kTypeMismatch or kShapeMismatch unless the inputs fit together.
+void CheckInputs(const ShapeQuery& query, const GatedUnit& unit);
+
+// Which rows a step changes: those whose sequence has not ended. Any lengths and any timestep are safe.
+struct ValidRows {
+  const std::int32_t* lengths;  // [N]; null: all rows
+  std::int32_t timestep;
+
+  ValidRows(const OpRun& run, const GatedUnit& unit);
+  bool operator[](std::int64_t row) const { return lengths == nullptr || timestep < lengths[row]; }
+};
+
+}  // namespace stepnet
