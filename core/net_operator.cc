@@ -41,7 +41,10 @@ NetOperator::NetOperator(OpInit init, Workspace& workspace) : NetOperator(std::m
 }
 
 bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
-  bool changed = input_infos_.size() != inputs.size() || !init_.schema().value_inputs.empty();
+  // Throws for a blob without tensor before anything is noted: outputs never keep shapes of other inputs.
+  for (const Blob* input : inputs) static_cast<void>(input->GetTensor());
+  // No outputs: there are no inputs to compare, or the rule has thrown.
+  bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || !init_.schema().value_inputs.empty();
   input_infos_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& tensor = inputs[i]->GetTensor();
@@ -59,13 +62,7 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
       if (i < static_cast<int>(inputs.size())) input_infos_[i].value = inputs[i]->GetTensor();
     }
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
-    std::vector<TensorInfo> inferred;
-    try {
-      inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
-    } catch (...) {
-      input_infos_.clear();
-      throw;
-    }
+    std::vector<TensorInfo> inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
     // Not to keep the tensors alive, nor to make their blobs look shared.
     for (const int i : init_.schema().value_inputs) {
       if (i < static_cast<int>(inputs.size())) input_infos_[i].value = Tensor();
