@@ -1,0 +1,38 @@
+// StopGradient and ZeroGradient: what says where gradients end.
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+const Registration stop_gradient =
+    Operator("StopGradient")
+        .Doc("y = x; no gradient passes from y to x.")
+        .Input("x", "any shape and type")
+        .Output("y", "the shape and type of x")
+        .Shapes([](const ShapeQuery& query) { return std::vector<TensorInfo>{query.In(0)}; })
+        .InPlace({{0, 0}})
+        .StopsGradient()
+        .Cpu([](const OpInit&) -> RunFn { return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); }; });
+
+ArgumentValue Zero() {
+  ArgumentValue zero;
+  zero.f = 0;
+  return zero;
+}
+
+const Registration zero_gradient =
+    Operator("ZeroGradient")
+        .Doc("Does nothing; gives x a gradient of zeros, for nets that need one where nothing else gives it.")
+        .Input("x", "any shape, float or double")
+        .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{}; })
+        .Gradient([](GradientBuilder& g) {
+          g.Add({.type = "ConstantFill",
+                 .inputs = {g.I(0)},
+                 .outputs = {g.GI(0)},
+                 .arguments = {{"value", Zero()}},
+                 .copies_arguments = false});
+        })
+        .Cpu([](const OpInit&) -> RunFn { return [](const OpRun&) {}; });
+
+}  // namespace
+}  // namespace stepnet
