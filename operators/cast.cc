@@ -1,0 +1,141 @@
+// Cast: y = x as another type.
+//
+// Numbers out of the range of an integer type become the nearest in it, and NaN becomes 0; integers go to narrower ones
+// by their low bits; what is not 0 is true.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+const std::vector<DType> kNumeric = {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16,
+                                     DType::kInt8,  DType::kInt16,  DType::kInt32,   DType::kInt64,
+                                     DType::kUInt8, DType::kUInt16, DType::kBool};
+
+bool IsFloating(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+
+std::string InCapitals(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
+
+// The dtype that an argument names, by the number or the name of a TensorProto.DataType.
+DType DTypeArgument(const OpInit& op, const std::string& name) {
+  const ArgumentValue& value = op.arguments().find(name)->second;
+  DType dtype = DType::kString;
+  if (value.i) {
+    dtype = DTypeOfCode(*value.i, name);
+  } else if (value.s) {
+    const std::string wanted = InCapitals(*value.s);
+    for (const DType candidate : kNumeric) {
+      if (wanted == InCapitals(DTypeName(candidate))) dtype = candidate;
+    }
+    if (wanted == "BYTE") dtype = DType::kUInt8;
+  }
+  if (dtype != DType::kString) return dtype;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(op.type(), ": ", name, " is ", value.Description(), ", must name one of ", Join(kNumeric, ", ")));
+}
+
+float Widened(Float16 x) { return ToFloat(x); }
+float Widened(BFloat16 x) { return ToFloat(x); }
+template <typename T>
+T Widened(T x) {
+  return x;
+}
+
+template <typename To, typename From>
+To Convert(From value) {
+  const auto x = Widened(value);
+  using X = std::remove_const_t<decltype(x)>;
+  if constexpr (std::is_same_v<To, Float16>) {
+    return ToFloat16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return ToBFloat16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != 0;
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) {
+    // The bounds as floating-point numbers: 2^n above, exactly, and the lowest.
+    constexpr auto kLow = static_cast<X>(std::numeric_limits<To>::min());
+    constexpr auto kAbove = static_cast<X>(std::numeric_limits<To>::max() / 2 + 1) * 2;
+    if (std::isnan(x)) return 0;
+    if (x < kLow) return std::numeric_limits<To>::min();
+    return x >= kAbove ? std::numeric_limits<To>::max() : static_cast<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+// Calls fn with a value of the C++ type of `dtype`, which is no string.
+template <typename Fn>
+void ForNumericType(DType dtype, Fn&& fn) {
+  ForDType(dtype, [&](auto zero) {
+    if constexpr (!std::is_same_v<decltype(zero), std::string>) fn(zero);
+  });
+}
+
+void CastKernel(const OpRun& run) {
+  if (run.In(0).dtype == run.Out(0).dtype) {
+    CopyElements(run.In(0), run.Out(0));
+    return;
+  }
+  ForNumericType(run.In(0).dtype, [&](auto from) {
+    ForNumericType(run.Out(0).dtype, [&](auto to) {
+      const auto* x = run.In(0).As<decltype(from)>();
+      auto* y = run.Out(0).As<decltype(to)>();
+      for (std::int64_t i = 0; i < run.Out(0).size(); ++i) y[i] = Convert<decltype(to)>(x[i]);
+    });
+  });
+}
+
+const Registration cast =
+    Operator("Cast")
+        .Doc(
+            "y = x as another type. Numbers out of the range of an integer type become the nearest in it, NaN becomes "
+            "0; integers go to narrower ones by their low bits; what is not 0 is true.")
+        .Input("x", "any shape and type but string")
+        .Output("y", "the shape of x")
+        .RequiredArg("to", ArgumentType::kAny, "the type: its name, as \"float\", or number in TensorProto.DataType")
+        .Args({{.name = "from_type",
+                .type = ArgumentType::kAny,
+                .default_value = {.s = ""},
+                .doc = "the type of x, as in `to`: an integer type says that x needs no gradient"}})
+        .Elementwise()
+        .Shapes([](const ShapeQuery& query) {
+          ExpectType(query, 0, kNumeric);
+          return std::vector<TensorInfo>{{.dtype = DTypeArgument(query.op(), "to"), .shape = query.In(0).shape}};
+        })
+        .Gradient([](GradientBuilder& g) {
+          if (!IsFloating(DTypeArgument(g.op(), "to"))) return;
+          if (g.op().HasArg("from_type") && !IsFloating(DTypeArgument(g.op(), "from_type"))) return;
+          g.Add({.type = "CastGradient", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
+        })
+        .Cpu([](const OpInit& op) -> RunFn {
+          DTypeArgument(op, "to");  // refuses what names no type when the net is created
+          return CastKernel;
+        });
+
+const Registration cast_gradient =
+    Operator("CastGradient")
+        .Doc("dx = dy as the type of x.")
+        .Input("dy", "any shape and type but string")
+        .Input("x", "input of Cast; its elements are not read")
+        .Output("dx", "the shape of dy, the type of x")
+        .Elementwise()
+        .Shapes([](const ShapeQuery& query) {
+          ExpectType(query, 0, kNumeric);
+          ExpectType(query, 1, kNumeric);
+          return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(0).shape}};
+        })
+        .Cpu([](const OpInit&) -> RunFn { return CastKernel; });
+
+}  // namespace
+}  // namespace stepnet

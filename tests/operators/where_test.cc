@@ -1,0 +1,107 @@
+#include <cmath>
+
+#include "op_test.h"
+
+namespace stepnet {
+namespace {
+
+Tensor Condition(const Shape& shape, const std::vector<bool>& values) { return Tensor::Of<bool>(shape, values); }
+
+TEST(Where, ChoosesElements) {
+  OpTest("Where")
+      .Input("condition", Condition({2, 2}, {true, false, false, true}))
+      .Input("x", {2, 2}, {1, 2, 3, 4})
+      .Input("y", {2, 2}, {5, 6, 7, 8})
+      .Gives({2, 2}, {1, 6, 7, 4});
+}
+
+TEST(Where, ChoosesRows) {
+  OpTest("Where")
+      .Arg("broadcast_on_rows", 1)
+      .Input("condition", Condition({2}, {true, false}))
+      .Input("x", {2, 3}, {1, 2, 3, 4, 5, 6})
+      .Input("y", {2, 3}, {-1, -2, -3, -4, -5, -6})
+      .Gives({2, 3}, {1, 2, 3, -4, -5, -6});
+}
+
+TEST(Where, LetsNoNaNThrough) {
+  OpTest("Where")
+      .Input("condition", Condition({2}, {true, false}))
+      .Input("x", {2}, {1, std::nan("")})
+      .Input("y", {2}, {std::nan(""), 2})
+      .Gives({2}, {1, 2});
+}
+
+TEST(Where, WorksInPlaceAndOnText) {
+  const auto test = [] {
+    return OpTest("Where")
+        .Input("condition", Condition({2}, {true, false}))
+        .Input("x", Tensor::Of<std::string>({2}, {"a", "b"}))
+        .Input("y", Tensor::Of<std::string>({2}, {"c", "d"}));
+  };
+  const Tensor expected = Tensor::Of<std::string>({2}, {"a", "d"});
+  test().GivesExactly(expected);
+  test().InPlace(1, 0).GivesExactly(expected);
+  test().InPlace(2, 0).GivesExactly(expected);
+}
+
+TEST(Where, GradientMatchesDifferences) {
+  OpTest("Where")
+      .Input("condition", Condition({2, 2}, {true, false, false, true}))
+      .Random("x", {2, 2}, 1)
+      .Random("y", {2, 2}, 2)
+      .GradientMatches();
+  OpTest("Where")
+      .Arg("broadcast_on_rows", 1)
+      .Input("condition", Condition({3}, {true, false, true}))
+      .Random("x", {3, 2}, 1)
+      .Random("y", {3, 2}, 2)
+      .GradientMatches();
+}
+
+TEST(Where, AcceptsNoElements) {
+  OpTest("Where")
+      .Input("condition", Condition({0, 2}, {}))
+      .Input("x", {0, 2}, {})
+      .Input("y", {0, 2}, {})
+      .GradientMatches();
+  OpTest("Where")
+      .Arg("broadcast_on_rows", 1)
+      .Input("condition", Condition({2}, {true, false}))
+      .Input("x", {2, 0}, {})
+      .Input("y", {2, 0}, {})
+      .Gives({2, 0}, {});
+}
+
+TEST(Where, RefusesBadInput) {
+  const auto run = [](const Tensor& condition, int rows) {
+    OpTest("Where")
+        .Arg("broadcast_on_rows", rows)
+        .Input("condition", condition)
+        .Random("x", {2, 3}, 1)
+        .Random("y", {2, 3}, 2)
+        .Run();
+  };
+  ExpectError(
+      [&] {
+        run(Condition({2}, {true, false}), 0);
+      },
+      "shape mismatch: Where needs a condition of one shape with its other inputs; condition is bool [2] and x "
+      "is float [2, 3]\n"
+      "  at op 0 `output0 = Where(condition, x, y)` with condition bool [2], x float [2, 3], y float [2, 3]\n"
+      "  in net \"test\"");
+  ExpectError(
+      [&] {
+        run(Condition({3}, {true, false, true}), 1);
+      },
+      "…shape mismatch: Where needs a condition [N] where its other inputs are [N, …]; condition is bool [3] and "
+      "x is float [2, 3]\n");
+  ExpectError(
+      [&] {
+        run(Tensor::Of<std::int32_t>({2}, {1, 0}), 1);
+      },
+      "…type mismatch: Where needs a condition of type bool; condition is int32 [2]\n");
+}
+
+}  // namespace
+}  // namespace stepnet
