@@ -53,6 +53,11 @@ struct WholeVectors {
   HWY_INLINE void Store(D d, hn::Vec<D> vector, T* to) const {
     hn::StoreU(vector, d, to);
   }
+  // The vector, with `other` in lanes beyond the array: for sums and the like.
+  template <class D>
+  HWY_INLINE hn::Vec<D> KeepOr(D, hn::Vec<D> vector, hn::Vec<D> /*other*/) const {
+    return vector;
+  }
 };
 struct PartOfVector {
   std::int64_t count;
@@ -63,6 +68,10 @@ struct PartOfVector {
   template <class D, typename T = hn::TFromD<D>>
   HWY_INLINE void Store(D d, hn::Vec<D> vector, T* to) const {
     StorePart(d, vector, to, count);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> KeepOr(D d, hn::Vec<D> vector, hn::Vec<D> other) const {
+    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), vector, other);
   }
 };
 

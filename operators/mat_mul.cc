@@ -1,0 +1,272 @@
+// MatMul: y = a b of two matrices. BatchMatMul: the same for every pair of the last two dimensions of two tensors.
+#include <algorithm>
+#include <array>
+
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/gemm.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+// A matrix of a product, as it lies in memory, and whether the product reads its transpose.
+struct Operand {
+  std::int64_t rows, columns;
+  bool transposed;
+
+  std::int64_t outer_as_left() const { return transposed ? columns : rows; }   // M
+  std::int64_t inner_as_left() const { return transposed ? rows : columns; }   // K
+  std::int64_t inner_as_right() const { return transposed ? columns : rows; }  // K
+  std::int64_t outer_as_right() const { return transposed ? rows : columns; }  // N
+};
+
+template <typename T>
+MatrixView<T> View(const Operand& operand, const T* data) {
+  return {data, std::max<std::int64_t>(operand.columns, 1), operand.transposed};
+}
+
+[[noreturn]] void ThrowMismatch(const ShapeQuery& query, const char* needs) {
+  const bool trans_a = query.op().Bool("trans_a"), trans_b = query.op().Bool("trans_b");
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(query.op().type(), " needs ", needs, "; ", InputText(query, 0), trans_a ? " (transposed)" : "",
+                     " and ", InputText(query, 1), trans_b ? " (transposed)" : ""));
+}
+
+double Bytes(const TensorInfo& info) { return static_cast<double>(info.shape.size() * DTypeBytes(info.dtype)); }
+
+Cost ProductCost(const ShapeQuery& query, const TensorInfo& y, std::int64_t k) {
+  return {.flops = 2.0 * static_cast<double>(y.shape.size()) * static_cast<double>(k),
+          .bytes = Bytes(query.In(0)) + Bytes(query.In(1)) + Bytes(y)};
+}
+
+// The gradients of y = a b as products of the same type: da = dy b^T, db = a^T dy, and the like for transposes.
+void AddProductGradients(GradientBuilder& g) {
+  const bool trans_a = g.op().Bool("trans_a"), trans_b = g.op().Bool("trans_b");
+  const auto add = [&](std::string left, bool trans_left, std::string right, bool trans_right, std::string output) {
+    ArgumentMap arguments;
+    if (trans_left) arguments["trans_a"].i = 1;
+    if (trans_right) arguments["trans_b"].i = 1;
+    g.Add({.type = g.op().type(),
+           .inputs = {std::move(left), std::move(right)},
+           .outputs = {std::move(output)},
+           .arguments = std::move(arguments),
+           .copies_arguments = false});
+  };
+  if (trans_a) {
+    add(g.I(1), trans_b, g.GO(0), true, g.GI(0));
+  } else {
+    add(g.GO(0), false, g.I(1), !trans_b, g.GI(0));
+  }
+  if (trans_b) {
+    add(g.GO(0), true, g.I(0), trans_a, g.GI(1));
+  } else {
+    add(g.I(0), !trans_a, g.GO(0), false, g.GI(1));
+  }
+}
+
+// MatMul.
+
+Operand MatrixOf(const Shape& shape, std::int64_t axis, const char* what, bool transposed) {
+  const int cut = shape.CanonicalAxis(axis, what);
+  return {.rows = shape.SizeTo(cut), .columns = shape.SizeFrom(cut), .transposed = transposed};
+}
+
+struct MatMulArguments {
+  std::int64_t axis_a, axis_b;
+  bool trans_a, trans_b;
+
+  explicit MatMulArguments(const OpInit& op)
+      : axis_a(op.Int("axis_a")), axis_b(op.Int("axis_b")), trans_a(op.Bool("trans_a")), trans_b(op.Bool("trans_b")) {}
+  Operand A(const Shape& a) const { return MatrixOf(a, axis_a, "axis_a", trans_a); }
+  Operand B(const Shape& b) const { return MatrixOf(b, axis_b, "axis_b", trans_b); }
+};
+
+std::vector<TensorInfo> MatMulShapes(const ShapeQuery& query) {
+  ExpectFloats(query);
+  const MatMulArguments arguments(query.op());
+  const Operand a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
+  if (a.inner_as_left() != b.inner_as_right()) ThrowMismatch(query, "a [M, K] and b [K, N]");
+  return {{.dtype = query.In(0).dtype, .shape = {a.outer_as_left(), b.outer_as_right()}}};
+}
+
+void MatMulGradient(GradientBuilder& g) {
+  // The products below are matrices; without shapes at hand, only rank 2 is sure to be the shape of the inputs.
+  if (g.op().Int("axis_a") != 1 || g.op().Int("axis_b") != 1) {
+    throw Error(ErrorCode::kInvalidNet, "MatMul has a gradient for axis_a = 1 and axis_b = 1 only");
+  }
+  AddProductGradients(g);
+}
+
+RunFn MatMulKernel(const OpInit& op) {
+  return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+      using T = decltype(zero);
+      const Operand a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
+      const std::int64_t n = b.outer_as_right();
+      Gemm<T>(a.outer_as_left(), n, a.inner_as_left(), View<T>(a, run.In(0).As<T>()), View<T>(b, run.In(1).As<T>()),
+              run.Out(0).As<T>(), n);
+    });
+  };
+}
+
+// BatchMatMul.
+
+// Sizes and strides of a batch of products: outer dimensions with, for each, how far the operands move.
+struct Batch {
+  int rank = 0;
+  std::array<std::int64_t, Shape::kMaxRank> sizes = {};
+  std::array<std::int64_t, Shape::kMaxRank> a_steps = {};  // in matrices; 0 where a is repeated
+  std::array<std::int64_t, Shape::kMaxRank> b_steps = {};
+};
+
+struct BatchOperands {
+  Operand a, b;
+};
+
+// The last two dimensions of both; a vector is a row of a or a column of b.
+BatchOperands OperandsOf(const Shape& a, const Shape& b, bool trans_a, bool trans_b) {
+  BatchOperands operands;
+  operands.a = {.rows = a.rank() == 1 ? 1 : a[-2], .columns = a[-1], .transposed = trans_a};
+  operands.b = {.rows = b.rank() == 1 ? b[-1] : b[-2], .columns = b.rank() == 1 ? 1 : b[-1], .transposed = trans_b};
+  return operands;
+}
+
+int OuterRank(const Shape& shape) { return std::max(shape.rank() - 2, 0); }
+
+// False when the outer dimensions cannot be broadcast together.
+bool MakeBatch(const Shape& a, const Shape& b, Batch* batch) {
+  batch->rank = std::max(OuterRank(a), OuterRank(b));
+  std::int64_t a_step = 1, b_step = 1;
+  for (int i = batch->rank - 1; i >= 0; --i) {
+    const int in_a = i - batch->rank + OuterRank(a), in_b = i - batch->rank + OuterRank(b);
+    const std::int64_t a_size = in_a < 0 ? 1 : a[in_a], b_size = in_b < 0 ? 1 : b[in_b];
+    if (a_size != b_size && a_size != 1 && b_size != 1) return false;
+    batch->sizes[i] = a_size == 1 ? b_size : a_size;
+    batch->a_steps[i] = a_size == 1 ? 0 : a_step;
+    batch->b_steps[i] = b_size == 1 ? 0 : b_step;
+    a_step *= a_size;
+    b_step *= b_size;
+  }
+  return true;
+}
+
+std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
+  ExpectFloats(query);
+  const OpInit& op = query.op();
+  const bool broadcasts = op.Bool("broadcast"), trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b");
+  const Shape& a = query.In(0).shape;
+  const Shape& b = query.In(1).shape;
+  if (!broadcasts && (a.rank() != b.rank() || a.rank() < 2)) {
+    ThrowMismatch(query, "a [..., M, K] and b [..., K, N] of one rank, or broadcast = 1");
+  }
+  if (a.rank() == 0 || b.rank() == 0 || (a.rank() == 1 && trans_a) || (b.rank() == 1 && trans_b)) {
+    ThrowMismatch(query, "matrices, or vectors that are not transposed");
+  }
+  const auto [left, right] = OperandsOf(a, b, trans_a, trans_b);
+  if (left.inner_as_left() != right.inner_as_right()) ThrowMismatch(query, "a [..., M, K] and b [..., K, N]");
+  Batch batch;
+  if (!MakeBatch(a, b, &batch)) ThrowMismatch(query, "outer dimensions that are equal or 1");
+  std::vector<std::int64_t> dims(batch.sizes.begin(), batch.sizes.begin() + batch.rank);
+  for (int i = 0; i < batch.rank; ++i) {
+    if (!broadcasts && a[i] != b[i]) ThrowMismatch(query, "equal outer dimensions, or broadcast = 1");
+  }
+  if (a.rank() > 1) dims.push_back(left.outer_as_left());
+  if (b.rank() > 1) dims.push_back(right.outer_as_right());
+  if (a.rank() == 1 && b.rank() == 1) dims.push_back(1);
+  return {{.dtype = query.In(0).dtype, .shape = Shape(dims)}};
+}
+
+template <typename T>
+void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchOperands& operands, const T* a, const T* b,
+                   T* y) {
+  const Operand& left = operands.a;
+  const Operand& right = operands.b;
+  const std::int64_t m = left.outer_as_left(), n = right.outer_as_right(), k = left.inner_as_left();
+  Batch batch;
+  MakeBatch(a_shape, b_shape, &batch);
+  std::int64_t count = 1, b_count = 1;
+  for (int i = 0; i < batch.rank; ++i) count *= batch.sizes[i];
+  for (int i = 0; i < OuterRank(b_shape); ++i) b_count *= b_shape[i];
+  if (b_count == 1 && !left.transposed && a_shape.SizeTo(OuterRank(a_shape)) == count) {
+    Gemm<T>(count * m, n, k, View<T>(left, a), View<T>(right, b), y, n);  // the rows of all a's are one matrix
+    return;
+  }
+  std::array<std::int64_t, Shape::kMaxRank> index = {};
+  std::int64_t a_at = 0, b_at = 0;
+  for (std::int64_t at = 0; at < count; ++at) {
+    Gemm<T>(m, n, k, View<T>(left, a + a_at * m * k), View<T>(right, b + b_at * k * n), y + at * m * n, n);
+    for (int i = batch.rank - 1; i >= 0; --i) {
+      a_at += batch.a_steps[i];
+      b_at += batch.b_steps[i];
+      if (++index[i] < batch.sizes[i]) break;
+      index[i] = 0;
+      a_at -= batch.a_steps[i] * batch.sizes[i];
+      b_at -= batch.b_steps[i] * batch.sizes[i];
+    }
+  }
+}
+
+RunFn BatchMatMulKernel(const OpInit& op) {
+  return [trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b"), type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+      using T = decltype(zero);
+      const Shape& a = *run.In(0).shape;
+      const Shape& b = *run.In(1).shape;
+      MultiplyBatch<T>(a, b, OperandsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(),
+                       run.Out(0).As<T>());
+    });
+  };
+}
+
+Cost MatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  return ProductCost(query, outputs[0], MatMulArguments(query.op()).A(query.In(0).shape).inner_as_left());
+}
+
+Cost BatchMatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  const OpInit& op = query.op();
+  const BatchOperands operands =
+      OperandsOf(query.In(0).shape, query.In(1).shape, op.Bool("trans_a"), op.Bool("trans_b"));
+  return ProductCost(query, outputs[0], operands.a.inner_as_left());
+}
+
+const Registration mat_mul =
+    Operator("MatMul")
+        .Doc(
+            "Product of two matrices. Tensors of other ranks are read as matrices of their sizes before and from an "
+            "axis.")
+        .Input("a", "[M, K], or [K, M] with trans_a")
+        .Input("b", "[K, N], or [N, K] with trans_b")
+        .Output("y", "[M, N]")
+        .Arg("trans_a", false, "a is the transpose of what is multiplied")
+        .Arg("trans_b", false, "b is the transpose of what is multiplied")
+        .Arg("axis_a", 1, "where the sizes of a divide; negative counts from the end")
+        .Arg("axis_b", 1, "where the sizes of b divide; negative counts from the end")
+        .Shapes(MatMulShapes)
+        .CostIs(MatMulCost)
+        .Gradient(MatMulGradient)
+        .Cpu(MatMulKernel);
+
+const Registration batch_mat_mul =
+    Operator("BatchMatMul")
+        .Doc(
+            "Products of the matrices that the last two dimensions of both inputs hold. With broadcast, outer "
+            "dimensions of 1 or that one input lacks are repeated, and a vector is one row of a or one column of b, "
+            "whose dimension y then lacks.")
+        .Input("a", "[..., M, K], or [..., K, M] with trans_a")
+        .Input("b", "[..., K, N], or [..., N, K] with trans_b")
+        .Output("y", "[..., M, N]")
+        .Arg("trans_a", false, "a holds the transposes of what is multiplied")
+        .Arg("trans_b", false, "b holds the transposes of what is multiplied")
+        .Arg("broadcast", false, "outer dimensions may differ; there is no gradient then")
+        .Shapes(BatchMatMulShapes)
+        .CostIs(BatchMatMulCost)
+        .Gradient([](GradientBuilder& g) {
+          if (g.op().Bool("broadcast")) {
+            throw Error(ErrorCode::kInvalidNet, "BatchMatMul has no gradient with broadcast = 1");
+          }
+          AddProductGradients(g);
+        })
+        .Cpu(BatchMatMulKernel);
+
+}  // namespace
+}  // namespace stepnet
