@@ -28,7 +28,7 @@ NetOperator::NetOperator(OpInit init) : init_(std::move(init)) {
     in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));
   }
   input_views_.resize(init_.inputs().size());
-  if (!init_.schema().manages_outputs) output_views_.resize(init_.outputs().size());
+  output_views_.resize(init_.outputs().size());  // null for operators that manage their outputs
   const KernelFactory* factory = init_.schema().FindKernel(Device::kCpu);
   if (factory == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
   kernel_ = (*factory)(init_);
