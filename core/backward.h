@@ -1,0 +1,29 @@
+// The reverse pass: appends to a net the operators that compute its gradients.
+//
+// Works on any net whose operators have gradients in their registrations: blobs that several operators read (the parts
+// are added by Sum), operators that work in place, nets that write a name several times. A net that overwrites a value
+// which a gradient needs is refused.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+struct NetWithGradients {
+  NetDef net;                                      // the operators of the net, then those of the gradients
+  std::map<std::string, GradientBlobs> gradients;  // of those of `inputs` that the losses depend on
+};
+
+// Gradients of the sum of all elements of all `losses` with respect to `inputs`, values that the net reads before it
+// writes them. The gradient of a loss L starts as L_autogen_grad, ones of its dtype and shape. The gradient of x is
+// called x_grad unless that name is taken or the gradient of another blob is the same value. Throws kInvalidNet, with
+// the operator, for operators that are not differentiable and for values that are overwritten before they are needed.
+NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>& losses,
+                              const std::vector<std::string>& inputs);
+
+}  // namespace stepnet
