@@ -1,0 +1,173 @@
+// rnn_runner bench: how long a net takes, and which of its operators.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "stepnet/core/tensor.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/op_times.h"
+#include "stepnet/tools/rnn_runner/session.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_int32(warmup, 2, "runs before those that are timed");
+DEFINE_int32(repetitions, 20, "runs that are timed");
+DEFINE_int32(rows, 30, "operators in the table, the longest first; 0: all");
+DEFINE_bool(json, false, "print JSON, all operators included");
+
+namespace stepnet::runner {
+namespace {
+
+struct Times {
+  std::vector<double> seconds;  // sorted
+  double min() const { return seconds.front(); }
+  double median() const {
+    const size_t n = seconds.size();
+    return n % 2 == 1 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
+  }
+  // The smallest time that at least 95 of 100 runs do not exceed.
+  double p95() const {
+    const auto rank = static_cast<size_t>(std::ceil(0.95 * static_cast<double>(seconds.size())));
+    return seconds[std::max<size_t>(rank, 1) - 1];
+  }
+};
+
+struct Measured {
+  Times times;
+  int observed_runs = 0;
+  std::vector<OpTime> operators;  // over the observed runs
+  std::int64_t peak_bytes = 0;
+};
+
+Measured Measure(Net& net) {
+  Measured measured;
+  Progress progress("bench");
+  ResetPeakTensorMemory();
+  for (int i = 0; i < FLAGS_warmup; ++i) net.Run();
+  for (int i = 0; i < FLAGS_repetitions; ++i) {
+    progress.Show(i, FLAGS_repetitions);
+    const double start = Now();
+    net.Run();
+    measured.times.seconds.push_back(Now() - start);
+  }
+  std::ranges::sort(measured.times.seconds);
+  measured.peak_bytes = TensorMemory().peak;
+  // On their own, because looking at every operator costs time.
+  OpTimes times;
+  net.AttachObserver(&times);
+  measured.observed_runs = std::clamp(FLAGS_repetitions / 4, 1, 10);
+  for (int i = 0; i < measured.observed_runs; ++i) net.Run();
+  net.DetachObserver(&times);
+  measured.operators = times.Sorted();
+  return measured;
+}
+
+// "lstm 3", "rnn 2, each step", "rnn 0, backward": where an operator is.
+std::string PlaceOf(const OpTime& time) {
+  const char* step = !time.in_step_net ? "" : time.backward ? ", backward steps" : ", steps";
+  return StrCat(NameText(time.net), " ", time.op_index, step);
+}
+
+// Of an operator of the net itself; 0 where it is not known.
+double FlopsOf(const OpTime& time, const Net& net) {
+  if (time.in_step_net || time.op_index >= static_cast<int>(net.operators().size())) return 0;
+  return net.operators()[time.op_index]->LastCost().flops;
+}
+
+void PrintText(const Measured& measured, const Net& net, const RunOptions& options) {
+  const Times& times = measured.times;
+  std::cout << Printable(StrCat("net ", NameText(net.name()), ": ",
+                                Count(static_cast<std::int64_t>(net.operators().size()), "operator"), ", executor ",
+                                options.executor))
+            << "\n"
+            << Count(FLAGS_repetitions, "run") << " after " << FLAGS_warmup << ": min " << Milliseconds(times.min())
+            << " ms, median " << Milliseconds(times.median()) << " ms, p95 " << Milliseconds(times.p95())
+            << " ms\ntensors took " << Bytes(static_cast<double>(measured.peak_bytes)) << " at most\n\n";
+  Table table({"operator", "where", "calls", "ms a run", "share", "GFLOP/s"});
+  double total = 0;
+  for (const OpTime& time : measured.operators) total += time.in_step_net ? 0 : time.seconds;
+  const size_t rows = FLAGS_rows == 0 ? measured.operators.size() : static_cast<size_t>(FLAGS_rows);
+  for (size_t i = 0; i < measured.operators.size() && i < rows; ++i) {
+    const OpTime& time = measured.operators[i];
+    const double a_run = time.seconds / measured.observed_runs;
+    const double flops = FlopsOf(time, net);
+    table.Add({time.type, PlaceOf(time), StrCat(time.calls / measured.observed_runs), Milliseconds(a_run),
+               StrCat(Number(total > 0 ? 100 * time.seconds / total : 0, 3), "%"),
+               flops > 0 && a_run > 0 ? Number(flops / a_run / 1e9, 3) : ""});
+  }
+  std::cout << Printable(table.Text());
+  if (measured.operators.size() > rows) {
+    std::cerr << Count(static_cast<std::int64_t>(measured.operators.size() - rows), "more operator")
+              << " not shown; --rows=0 shows all\n";
+  }
+}
+
+void PrintJson(const Measured& measured, const Net& net, const RunOptions& options) {
+  const Times& times = measured.times;
+  nlohmann::ordered_json json = {{"net", net.name()},
+                                 {"executor", options.executor},
+                                 {"threads", options.threads},
+                                 {"opt_level", options.opt_level},
+                                 {"warmup", FLAGS_warmup},
+                                 {"repetitions", FLAGS_repetitions},
+                                 {"min_ms", times.min() * 1e3},
+                                 {"median_ms", times.median() * 1e3},
+                                 {"p95_ms", times.p95() * 1e3},
+                                 {"peak_tensor_bytes", measured.peak_bytes},
+                                 {"operators", nlohmann::ordered_json::array()}};
+  for (const OpTime& time : measured.operators) {
+    nlohmann::ordered_json item = {{"type", time.type},
+                                   {"net", time.net},
+                                   {"op_index", time.op_index},
+                                   {"in_step_net", time.in_step_net},
+                                   {"backward", time.backward},
+                                   {"calls", time.calls / measured.observed_runs},
+                                   {"ms", time.seconds / measured.observed_runs * 1e3}};
+    if (const double flops = FlopsOf(time, net); flops > 0) item["flops"] = flops;
+    json["operators"].push_back(std::move(item));
+  }
+  std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+int Bench(const std::vector<std::string>&) {
+  if (FLAGS_warmup < 0) throw UsageError("--warmup is negative");
+  if (FLAGS_repetitions < 1) throw UsageError("--repetitions must be at least 1");
+  if (FLAGS_rows < 0) throw UsageError("--rows is negative");
+  const RunOptions options = RunOptionsFromFlags();
+  Session session = OpenSession(options);
+  RemarkUnread(session.def, session.fed);
+  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  const Measured measured = Measure(*net);
+  (FLAGS_json ? PrintJson : PrintText)(measured, *net, options);
+  return kOk;
+}
+
+std::vector<FlagUse> BenchFlags() {
+  std::vector<FlagUse> flags = {{.name = "warmup", .value = "N"},
+                                {.name = "repetitions", .value = "N"},
+                                {.name = "json"},
+                                {.name = "rows", .value = "N"}};
+  std::vector<FlagUse> session = SessionFlags();
+  session.insert(session.end(), flags.begin(), flags.end());
+  return WithCommonFlags(std::move(session));
+}
+
+}  // namespace
+
+const Command kBench = {
+    .name = "bench",
+    .operands = "",
+    .doc = "times a net and its operators",
+    .details =
+        "Wall-clock time of whole runs, then, from further runs, the time of each operator; an operator with step\n"
+        "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.",
+    .example = "rnn_runner bench --net=net.pb --shape=x=100x32x256,lengths=32:int32=100 --repetitions=50 --json",
+    .flags = BenchFlags(),
+    .min_operands = 0,
+    .max_operands = 0,
+    .run = Bench,
+};
+
+}  // namespace stepnet::runner

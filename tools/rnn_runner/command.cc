@@ -1,0 +1,170 @@
+#include "stepnet/tools/rnn_runner/command.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <map>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet::runner {
+namespace {
+
+const FlagUse* FindFlag(const Command& command, std::string_view name) {
+  for (const FlagUse& flag : command.flags) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+bool IsBool(const FlagUse& flag) { return flag.value.empty(); }
+
+// `--name` as it was written.
+[[noreturn]] void ThrowUnknown(const Command& command, const std::string& name) {
+  std::vector<std::string> names = {"help"};
+  for (const FlagUse& flag : command.flags) names.push_back(flag.name);
+  const std::string nearest = NearestName(name, names);
+  throw UsageError(StrCat("no flag --", name, nearest.empty() ? "" : StrCat("; did you mean --", nearest, "?")));
+}
+
+// "name=value", "name" or "noname" taken apart. `has_value` tells "name=" from "name".
+struct Written {
+  std::string name;
+  std::string value;
+  bool has_value = false;
+};
+
+Written TakeApart(const std::string& argument) {
+  const size_t start = argument.starts_with("--") ? 2 : 1;
+  const size_t equals = argument.find('=', start);
+  if (equals == std::string::npos) return {.name = argument.substr(start), .value = {}, .has_value = false};
+  return {.name = argument.substr(start, equals - start), .value = argument.substr(equals + 1), .has_value = true};
+}
+
+bool IsFlag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
+
+void SetFlag(const FlagUse& flag, const std::string& value) {
+  if (gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
+    const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
+    const std::string kind = info.type == "bool"     ? "true or false"
+                             : info.type == "double" ? "a number"
+                             : info.type == "uint64" ? "a whole number from 0"
+                                                     : "a whole number";
+    throw UsageError(StrCat("--", flag.name, " is \"", value, "\", must be ", kind));
+  }
+}
+
+void CheckRequired(const Command& command, const std::map<std::string, std::string>& values) {
+  std::vector<std::string> missing;
+  for (const FlagUse& flag : command.flags) {
+    if (flag.required && !values.contains(flag.name)) missing.push_back(StrCat("--", flag.name, "=", flag.value));
+  }
+  if (!missing.empty()) throw UsageError(StrCat("needs ", Join(missing, " and ")));
+}
+
+void CheckOperands(const Command& command, const std::vector<std::string>& operands) {
+  const int count = static_cast<int>(operands.size());
+  if (count > command.max_operands) {
+    throw UsageError(StrCat("does not know what to do with \"", operands[command.max_operands], "\""));
+  }
+  if (count < command.min_operands) throw UsageError(StrCat("needs ", command.operands));
+}
+
+// Lines of `text`, each with `indent` before it.
+std::string Indented(const std::string& text, const std::string& indent) {
+  std::string result;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    result += indent + text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string FlagHelp(const FlagUse& flag) {
+  const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
+  std::string text = StrCat("  --", flag.name, IsBool(flag) ? "" : "=" + flag.value);
+  if (flag.required) {
+    text += "  (required)";
+  } else if (!info.default_value.empty()) {
+    text += StrCat("  (default ", info.default_value, ")");
+  }
+  return text + "\n" + Indented(flag.doc.empty() ? info.description : flag.doc, "      ");
+}
+
+}  // namespace
+
+bool AsksForHelp(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return false;
+    if (argument == "--help" || argument == "-help" || argument == "-h") return true;
+  }
+  return false;
+}
+
+std::vector<std::string> ParseArguments(const Command& command, const std::vector<std::string>& arguments) {
+  std::vector<std::string> operands;
+  std::map<std::string, std::string> values;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--") {
+      operands.insert(operands.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end());
+      break;
+    }
+    if (!IsFlag(arguments[i])) {
+      operands.push_back(arguments[i]);
+      continue;
+    }
+    Written written = TakeApart(arguments[i]);
+    const FlagUse* flag = FindFlag(command, written.name);
+    if (flag == nullptr && !written.has_value && written.name.starts_with("no")) {
+      flag = FindFlag(command, std::string_view(written.name).substr(2));
+      if (flag != nullptr && !IsBool(*flag)) flag = nullptr;
+      written = {.name = written.name, .value = "false", .has_value = true};
+    }
+    if (flag == nullptr) ThrowUnknown(command, written.name);
+    if (!written.has_value) {
+      if (IsBool(*flag)) {
+        written.value = "true";
+      } else if (++i < arguments.size()) {
+        written.value = arguments[i];
+      } else {
+        throw UsageError(StrCat("--", flag->name, " needs a value: --", flag->name, "=", flag->value));
+      }
+    }
+    std::string& value = values[flag->name];
+    value = flag->is_list && !value.empty() ? value + "," + written.value : written.value;
+    SetFlag(*flag, value);
+  }
+  CheckRequired(command, values);
+  CheckOperands(command, operands);
+  return operands;
+}
+
+std::string HelpText(const Command& command) {
+  std::string usage = "usage: rnn_runner " + command.name;
+  for (const FlagUse& flag : command.flags) {
+    if (flag.required) usage += StrCat(" --", flag.name, "=", flag.value);
+  }
+  usage += " [--flag=value …]";
+  if (!command.operands.empty()) usage += " " + command.operands;
+  std::string text = StrCat(usage, "\n\n", command.doc, "\n");
+  if (!command.details.empty()) text += "\n" + command.details + "\n";
+  text += "\nflags:\n";
+  for (const FlagUse& flag : command.flags) text += FlagHelp(flag);
+  return StrCat(text, "\nexample:\n", Indented(command.example, "  "));
+}
+
+std::string HelpText(const std::vector<const Command*>& commands) {
+  std::string text =
+      "rnn_runner runs recurrent networks whose cells are step nets, and looks into them.\n\n"
+      "usage: rnn_runner COMMAND [--flag=value …] [operand …]\n\ncommands:\n";
+  for (const Command* command : commands) {
+    text += StrCat("  ", command->name, std::string(11 - command->name.size(), ' '), command->doc, "\n");
+  }
+  return text +
+         "\nrnn_runner COMMAND --help tells more about a command.\n"
+         "Exit status: 0 ok, 1 a fault in the input or the run, 2 wrong usage.\n";
+}
+
+}  // namespace stepnet::runner

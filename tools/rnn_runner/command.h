@@ -1,0 +1,69 @@
+// A subcommand of rnn_runner: what it is called, which flags and operands it takes, what it does.
+//
+// Flags are gflags' (DEFINE_…, FLAGS_…), but each command accepts those that it lists and no other, and nothing here
+// lets gflags exit: wrong use throws UsageError. Results go to standard output, remarks and logs to standard error.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stepnet::runner {
+
+// Exit statuses.
+inline constexpr int kOk = 0;
+inline constexpr int kFault = 1;  // in the input or the run
+inline constexpr int kUsage = 2;
+
+// The command line makes no sense.
+class UsageError : public std::exception {
+ public:
+  explicit UsageError(std::string message) : message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+};
+
+// A flag that a command accepts.
+struct FlagUse {
+  std::string name;        // of the gflags flag
+  std::string value = {};  // what help shows after `=`; empty for flags that are true or false
+  std::string doc = {};    // in place of the flag's own
+  bool required = false;
+  bool is_list = false;  // given several times, the values are joined by commas
+};
+
+struct Command {
+  std::string name;
+  std::string operands;  // as help shows them: "IN OUT"
+  std::string doc;       // one line
+  std::string details;   // lines that help shows below it
+  std::string example;   // lines
+  std::vector<FlagUse> flags;
+  int min_operands = 0;
+  int max_operands = 0;
+  int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status
+};
+
+// Sets the flags of `command` from `arguments` (without program and command names) and returns the operands. Throws
+// UsageError, naming what is nearest for an unknown flag.
+std::vector<std::string> ParseArguments(const Command& command, const std::vector<std::string>& arguments);
+
+// Whether one of the arguments asks for help.
+bool AsksForHelp(const std::vector<std::string>& arguments);
+
+std::string HelpText(const Command& command);
+std::string HelpText(const std::vector<const Command*>& commands);
+
+extern const Command kRun;
+extern const Command kVerify;
+extern const Command kCheck;
+extern const Command kShow;
+extern const Command kConvert;
+extern const Command kOps;
+extern const Command kGradcheck;
+extern const Command kBench;
+
+}  // namespace stepnet::runner

@@ -1,0 +1,105 @@
+#include "stepnet/tools/rnn_runner/common_flags.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "stepnet/executor/executor.h"
+
+DEFINE_string(net, "", "file of the net to run: a NetDef, a MetaNetDef or a minidb model, binary or text");
+DEFINE_string(init_net, "", "file of a net to run once before, which fills parameters");
+DEFINE_string(output, "", "blobs, separated by commas");
+DEFINE_string(format, "text", "how to print");
+DEFINE_string(executor, "serial", "what runs the step nets");
+DEFINE_int32(threads, 0, "threads to use; 0: as many as the machine has cores");
+DEFINE_int32(opt_level, 0, "how far nets are rewritten before they run; 0: not at all");
+DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
+DEFINE_string(max_memory, "",
+              "most memory that tensors may take, with K, M or G behind it;\nwithout the flag, the physical memory");
+DEFINE_string(op_library, "", "shared libraries with operators of your own, separated by commas");
+DEFINE_int32(verbose, 0, "log to standard error: 0 errors, 1 what is being done, 2 and above more");
+
+namespace stepnet::runner {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+}  // namespace
+
+std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
+  own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true});
+  own.push_back({.name = "max_memory", .value = "BYTES"});
+  own.push_back({.name = "verbose", .value = "LEVEL"});
+  return own;
+}
+
+std::vector<FlagUse> ExecutorFlags() {
+  return {
+      {.name = "executor", .value = "NAME"}, {.name = "threads", .value = "N"}, {.name = "opt_level", .value = "N"}};
+}
+
+void ApplyCommonFlags() {
+  FLAGS_logtostderr = true;
+  FLAGS_minloglevel = FLAGS_verbose > 0 ? google::GLOG_INFO : google::GLOG_ERROR;
+  FLAGS_v = std::max(0, FLAGS_verbose - 1);
+  if (!FLAGS_max_memory.empty()) SetTensorMemoryLimit(ParseBytes("max_memory", FLAGS_max_memory));
+  for (const std::string& path : SplitList(FLAGS_op_library)) {
+    const size_t before = OperatorTypes().size();
+    LoadOperatorLibrary(path);
+    LOG(INFO) << path << " adds " << OperatorTypes().size() - before << " operators";
+  }
+}
+
+RunOptions RunOptionsFromFlags() {
+  const std::vector<std::string> executors = ExecutorNames();
+  if (std::ranges::find(executors, FLAGS_executor) == executors.end()) {
+    throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
+                            DidYouMean(FLAGS_executor, executors)));
+  }
+  if (FLAGS_threads < 0 || FLAGS_threads > kMostThreads) {
+    throw UsageError(StrCat("--threads is ", FLAGS_threads, ", must be between 0 and ", kMostThreads));
+  }
+  if (FLAGS_opt_level != 0) throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be 0"));
+  return {.executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
+}
+
+std::vector<std::string> SplitList(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::int64_t ParseBytes(const std::string& flag, const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, number);
+  const std::string suffix(rest, end);
+  const std::string_view units = "KMG";
+  double unit = 1;
+  if (suffix.size() == 1) {
+    const size_t power = units.find(static_cast<char>(suffix[0] & ~0x20));
+    unit = power == std::string_view::npos ? 0 : 1024.0 * (power > 0 ? 1024 : 1) * (power > 1 ? 1024 : 1);
+  } else if (!suffix.empty()) {
+    unit = 0;
+  }
+  const double bytes = number * unit;
+  if (fault != std::errc() || !(bytes >= 1) || bytes > 9e18) {
+    throw UsageError(StrCat("--", flag, " is \"", text, "\", must be a number of bytes, as 500M or 2G"));
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
+void CheckFormat(const std::vector<std::string>& formats) {
+  if (std::ranges::find(formats, FLAGS_format) == formats.end()) {
+    throw UsageError(
+        StrCat("no format \"", FLAGS_format, "\", must be ", Join(formats, " or "), DidYouMean(FLAGS_format, formats)));
+  }
+}
+
+}  // namespace stepnet::runner

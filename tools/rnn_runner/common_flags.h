@@ -1,0 +1,42 @@
+// Flags that several commands share, and what they mean.
+#pragma once
+
+#include <gflags/gflags.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/tools/rnn_runner/command.h"
+
+DECLARE_string(net);
+DECLARE_string(init_net);
+DECLARE_string(output);
+DECLARE_string(format);
+DECLARE_uint64(seed);
+
+namespace stepnet::runner {
+
+// `own` with the flags of every command after them.
+std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own);
+// --executor, --threads, --opt_level.
+std::vector<FlagUse> ExecutorFlags();
+
+// Does what the flags of every command say: memory limit, operator libraries, log level. Throws UsageError, and Error
+// where a library cannot be loaded.
+void ApplyCommonFlags();
+
+// From the executor flags and --seed. Throws UsageError for values that mean nothing.
+RunOptions RunOptionsFromFlags();
+
+// The parts of `text` between commas, none of them empty.
+std::vector<std::string> SplitList(const std::string& text, char separator = ',');
+
+// "64", "64K", "64M", "1.5G" in bytes (powers of 1024). Throws UsageError that names `flag`.
+std::int64_t ParseBytes(const std::string& flag, const std::string& text);
+
+// Throws UsageError unless FLAGS_format is one of `formats`.
+void CheckFormat(const std::vector<std::string>& formats);
+
+}  // namespace stepnet::runner

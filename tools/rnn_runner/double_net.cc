@@ -1,0 +1,65 @@
+#include "stepnet/tools/rnn_runner/double_net.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "stepnet/tools/rnn_runner/net_text.h"
+
+namespace stepnet::runner {
+namespace {
+
+// Fills that give float unless their argument dtype says otherwise.
+const std::set<std::string> kFloatFills = {"ConstantFill", "GivenTensorFill", "XavierFill", "MSRAFill",
+                                           "UniformFill",  "GaussianFill",    "RangeFill"};
+
+const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
+  const auto found = std::ranges::find(op.arg(), name, &Argument::name);
+  return found == op.arg().end() ? nullptr : &*found;
+}
+
+void SetDouble(OperatorDef* op, const std::string& name) {
+  const auto found = std::ranges::find(*op->mutable_arg(), name, &Argument::name);
+  Argument& argument = found == op->mutable_arg()->end() ? *op->add_arg() : *found;
+  argument.Clear();
+  argument.set_name(name);
+  argument.set_i(TensorProto::DOUBLE);
+}
+
+// Whether the argument, a number or a name, says float.
+bool SaysFloat(const Argument& argument) {
+  std::string text = argument.s();
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+  return text == "float" || (argument.has_i() && argument.i() == TensorProto::FLOAT);
+}
+
+bool FillsFloat(const OperatorDef& op) {
+  if (!kFloatFills.contains(op.type())) return false;
+  if (const Argument* dtype = FindArgument(op, "dtype")) return SaysFloat(*dtype);
+  const Argument* value = FindArgument(op, "value");  // of ConstantFill: an int or a string makes its own dtype
+  return value == nullptr || value->has_f() || !(value->has_i() || value->has_s());
+}
+
+void Rewrite(OperatorDef* op) {
+  if (FillsFloat(*op)) SetDouble(op, "dtype");
+  const Argument* to = FindArgument(*op, "to");
+  if (op->type() == "Cast" && to != nullptr && SaysFloat(*to)) SetDouble(op, "to");
+  for (Argument& argument : *op->mutable_arg()) {
+    NetDef inner;
+    if (!NetOfArgument(argument, &inner)) continue;
+    const std::string name = argument.name();
+    argument.Clear();
+    argument.set_name(name);
+    *argument.mutable_n() = InDouble(inner);
+  }
+}
+
+}  // namespace
+
+NetDef InDouble(const NetDef& net) {
+  NetDef result = net;
+  for (OperatorDef& op : *result.mutable_op()) Rewrite(&op);
+  return result;
+}
+
+}  // namespace stepnet::runner

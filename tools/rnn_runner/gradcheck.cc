@@ -1,0 +1,343 @@
+// rnn_runner gradcheck: the gradients that a net computes against differences of its loss, in double.
+//
+// The loss is L = sum of the elements of the blobs whose gradients the net starts with. For element x_i of an input,
+// (L(x_i + h) - L(x_i - h)) / 2h must be what the net gives as gradient.
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "stepnet/core/backward.h"
+#include "stepnet/core/random.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/double_net.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/losses.h"
+#include "stepnet/tools/rnn_runner/session.h"
+#include "stepnet/tools/rnn_runner/tensor_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_string(loss, "",
+              "blobs whose elements are summed, when the net itself does not say of what its gradients are;\n"
+              "BLOB:WEIGHTS multiplies with the elements of another blob");
+DEFINE_int32(samples, 64, "elements of each input to check, chosen at random; 0: all");
+DEFINE_double(tolerance, 1e-5, "largest error, as a part of the largest gradient of the input");
+
+namespace stepnet::runner {
+namespace {
+
+using TensorMap = std::map<std::string, Tensor>;
+
+// A net with gradients, in double, and what it is a gradient of.
+struct Problem {
+  NetDef net;      // with gradient operators
+  NetDef forward;  // what the loss needs
+  std::vector<Loss> losses;
+  std::map<std::string, GradientBlobs> gradients;  // of inputs
+};
+
+struct Result {
+  std::string input;
+  std::int64_t checked = 0;
+  double worst = 0;  // largest |analytic - numeric|
+  double scale = 0;  // largest |gradient| among those checked
+  std::string problem = {};
+};
+
+// All tensors that a run starts from, float ones in double.
+TensorMap StartingTensors(const Workspace& workspace) {
+  TensorMap tensors;
+  for (const std::string& name : workspace.LocalBlobs()) {
+    const Blob& blob = *workspace.FindBlob(name);
+    if (blob.HasTensor()) tensors[name] = Converted(blob.GetTensor(), DType::kFloat, DType::kDouble);
+  }
+  return tensors;
+}
+
+// Operators may overwrite their inputs, so every run gets copies.
+void Feed(const TensorMap& tensors, Workspace& workspace) {
+  for (const auto& [name, tensor] : tensors) workspace.SetTensor(name, tensor.Clone());
+}
+
+void RunOnce(Net& net, const TensorMap& tensors, Workspace& workspace) {
+  Feed(tensors, workspace);
+  net.SetRunCounter(0);  // the same random numbers in every run
+  net.Run();
+}
+
+std::vector<std::string> DoubleInputs(const NetDef& net, const TensorMap& tensors) {
+  std::vector<std::string> inputs;
+  for (const std::string& blob : ReadFirst(net)) {
+    const auto found = tensors.find(blob);
+    if (found != tensors.end() && found->second.dtype() == DType::kDouble) inputs.push_back(blob);
+  }
+  return inputs;
+}
+
+// Without gradients in the net and without --loss: every output in double.
+std::vector<Loss> OutputLosses(const NetDef& net, const TensorMap& tensors, const RunOptions& options) {
+  Workspace workspace;
+  Feed(tensors, workspace);
+  const std::unique_ptr<Net> forward = CreateNet(net, workspace, options);
+  RunOnce(*forward, tensors, workspace);
+  std::vector<Loss> losses;
+  for (const std::string& blob : DefaultOutputs(net)) {
+    const Blob* found = workspace.FindBlob(blob);
+    if (found != nullptr && found->HasTensor() && found->GetTensor().dtype() == DType::kDouble) {
+      losses.push_back({.blob = blob});
+    }
+  }
+  return losses;
+}
+
+std::map<std::string, GradientBlobs> GradientsByName(const NetDef& net, const std::vector<std::string>& inputs) {
+  std::set<std::string> written;
+  for (const OperatorDef& op : net.op()) written.insert(op.output().begin(), op.output().end());
+  std::map<std::string, GradientBlobs> gradients;
+  for (const std::string& input : inputs) {
+    const std::string name = input + "_grad";
+    if (written.contains(name)) {
+      gradients[input] = {.dense = name};
+    } else if (written.contains(name + "_indices") && written.contains(name + "_values")) {
+      gradients[input] = {.dense = {}, .indices = name + "_indices", .values = name + "_values"};
+    }
+  }
+  return gradients;
+}
+
+Problem MakeProblem(const NetDef& def, const TensorMap& tensors, const RunOptions& options) {
+  Problem problem{.net = InDouble(def), .forward = {}, .losses = ParseLosses(FLAGS_loss), .gradients = {}};
+  const std::vector<std::string> inputs = DoubleInputs(problem.net, tensors);
+  if (HasGradients(problem.net)) {
+    if (problem.losses.empty()) problem.losses = SeededLosses(problem.net);
+    if (problem.losses.empty()) {
+      throw UsageError("the net has gradient operators, and it does not show of what; say --loss=BLOB:GRADIENT");
+    }
+    problem.gradients = GradientsByName(problem.net, inputs);
+  } else {
+    if (problem.losses.empty()) problem.losses = OutputLosses(problem.net, tensors, options);
+    std::vector<std::string> blobs;
+    for (const Loss& loss : problem.losses) {
+      if (!loss.weights.empty()) {
+        throw UsageError("--loss=BLOB:WEIGHTS is for nets with gradient operators, and the net has none");
+      }
+      blobs.push_back(loss.blob);
+    }
+    NetWithGradients made = AddGradients(problem.net, blobs, inputs);
+    problem.net = std::move(made.net);
+    problem.gradients = std::move(made.gradients);
+  }
+  problem.forward = Needed(problem.net, problem.losses);
+  return problem;
+}
+
+// The gradient as one tensor of the input's shape. Throws kShapeMismatch, kTypeMismatch.
+Tensor Dense(const GradientBlobs& gradient, const Tensor& input, const Workspace& workspace) {
+  const Tensor& values = workspace.GetTensor(gradient.dense.empty() ? gradient.values : gradient.dense);
+  if (values.dtype() != DType::kDouble) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat("the gradient is ", values.Description(), ", must be double"));
+  }
+  if (!gradient.dense.empty()) {
+    if (values.size() == input.size()) return values.Clone();
+    throw Error(ErrorCode::kShapeMismatch, StrCat("the gradient is ", values.shape(), ", the input ", input.shape()));
+  }
+  std::vector<std::int64_t> rows;
+  ForEachNumber(workspace.GetTensor(gradient.indices),
+                [&](std::int64_t, double row) { rows.push_back(static_cast<std::int64_t>(row)); });
+  Tensor dense = Tensor::Zeros(DType::kDouble, input.shape());
+  const std::int64_t width = input.shape().rank() > 0 ? input.shape().SizeFrom(1) : 1;
+  if (values.size() != static_cast<std::int64_t>(rows.size()) * width) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat("the gradient has ", rows.size(), " indices and values ",
+                                                  values.shape(), " for ", input.shape()));
+  }
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (rows[r] < 0 || rows[r] >= input.dim(0)) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat("the gradient has row ", rows[r], " of ", input.shape()));
+    }
+    for (std::int64_t i = 0; i < width; ++i) {
+      dense.data<double>()[rows[r] * width + i] += values.data<double>()[static_cast<std::int64_t>(r) * width + i];
+    }
+  }
+  return dense;
+}
+
+// Which elements to look at: all, or --samples of them.
+std::vector<std::int64_t> Chosen(std::int64_t size, std::uint64_t input_number) {
+  std::vector<std::int64_t> chosen;
+  if (FLAGS_samples == 0 || size <= FLAGS_samples) {
+    for (std::int64_t i = 0; i < size; ++i) chosen.push_back(i);
+    return chosen;
+  }
+  // One at random from each of as many stretches of equal length.
+  const RandomStream random(FLAGS_seed, input_number, /*run=*/0, /*step=*/0);
+  const double stretch = static_cast<double>(size) / FLAGS_samples;
+  for (int s = 0; s < FLAGS_samples; ++s) {
+    const auto i = static_cast<std::int64_t>((s + random.Uniform(s)) * stretch);
+    if (chosen.empty() || i > chosen.back()) chosen.push_back(std::min(i, size - 1));
+  }
+  return chosen;
+}
+
+class Checker {
+ public:
+  Checker(const Problem& problem, TensorMap tensors, const RunOptions& options)
+      : problem_(problem), tensors_(std::move(tensors)), options_(options) {}
+
+  std::vector<Result> Run() {
+    const TensorMap analytic = Analytic();
+    Feed(tensors_, workspace_);
+    forward_ = CreateNet(problem_.forward, workspace_, options_);
+    loss_ = Evaluate();
+    Progress progress("gradcheck");
+    for (auto& [input, tensor] : tensors_) {
+      if (!problem_.gradients.contains(input)) continue;
+      progress.Show(static_cast<std::int64_t>(results_.size()), static_cast<std::int64_t>(problem_.gradients.size()),
+                    input);
+      Result& result = Find(input);
+      if (result.problem.empty()) Check(analytic.at(input), &tensor, &result);
+    }
+    return std::move(results_);
+  }
+
+ private:
+  Result& Find(const std::string& input) {
+    const auto found = std::ranges::find(results_, input, &Result::input);
+    return found != results_.end() ? *found : results_.emplace_back(Result{.input = input});
+  }
+
+  TensorMap Analytic() {
+    Workspace workspace;
+    Feed(tensors_, workspace);
+    const std::unique_ptr<Net> net = CreateNet(problem_.net, workspace, options_);
+    RunOnce(*net, tensors_, workspace);
+    TensorMap gradients;
+    for (const auto& [input, blobs] : problem_.gradients) {
+      try {
+        gradients[input] = Dense(blobs, tensors_.at(input), workspace);
+      } catch (const Error& error) {
+        Find(input).problem = error.message();
+      }
+    }
+    return gradients;
+  }
+
+  double Evaluate() {
+    RunOnce(*forward_, tensors_, workspace_);
+    return LossValue(problem_.losses, workspace_);
+  }
+
+  double Numeric(double* element, double step) {
+    const double value = *element;
+    *element = value + step;
+    const double above = Evaluate();
+    *element = value - step;
+    const double below = Evaluate();
+    *element = value;
+    return (above - below) / (2 * step);
+  }
+
+  void Check(const Tensor& analytic, Tensor* input, Result* result) {
+    // The second and third step are for elements beside a kink, or where L is so large that the first drowns.
+    constexpr double kSteps[] = {1e-5, 1e-7, 1e-4};
+    const double noise = 1e-9 * std::max(1.0, std::abs(loss_));
+    struct Compared {
+      std::int64_t element;
+      double numeric;
+      double error;
+    };
+    std::vector<Compared> all;
+    for (const std::int64_t i : Chosen(input->size(), results_.size())) {
+      const double gradient = analytic.data<double>()[i];
+      double* element = input->data<double>() + i;
+      Compared best{.element = i, .numeric = 0, .error = std::numeric_limits<double>::infinity()};
+      for (const double step : kSteps) {
+        const double numeric = Numeric(element, step * std::max(1.0, std::abs(*element)));
+        const double error = std::abs(gradient - numeric);
+        if (step == kSteps[0]) result->scale = std::max({result->scale, std::abs(gradient), std::abs(numeric)});
+        if (error < best.error) best = {.element = i, .numeric = numeric, .error = error};
+        if (best.error <= FLAGS_tolerance * result->scale + noise) break;
+      }
+      all.push_back(best);
+    }
+    result->checked = static_cast<std::int64_t>(all.size());
+    const double allowed = FLAGS_tolerance * result->scale + noise;
+    for (const auto& [i, numeric, error] : all) {
+      if (error > allowed && error >= result->worst) {
+        result->problem = StrCat("element ", i, ": the net gives ", Number(analytic.data<double>()[i], 8),
+                                 ", differences give ", Number(numeric, 8));
+      }
+      result->worst = std::max(result->worst, error);
+    }
+  }
+
+  const Problem& problem_;
+  TensorMap tensors_;
+  const RunOptions& options_;
+  Workspace workspace_;
+  std::unique_ptr<Net> forward_;
+  double loss_ = 0;
+  std::vector<Result> results_;
+};
+
+int Gradcheck(const std::vector<std::string>&) {
+  if (FLAGS_samples < 0) throw UsageError("--samples is negative");
+  if (!(FLAGS_tolerance > 0)) throw UsageError("--tolerance must be above 0");
+  const RunOptions options = RunOptionsFromFlags();
+  const Session session = OpenSession(options);
+  CheckInputs(session.def, *session.workspace);
+  RemarkUnread(session.def, session.fed);
+  TensorMap tensors = StartingTensors(*session.workspace);
+  const Problem problem = MakeProblem(session.def, tensors, options);
+  std::vector<std::string> terms;
+  for (const Loss& loss : problem.losses) terms.push_back(NameText(loss.blob));
+  std::cout << Printable("loss: the sum of " + Join(terms, ", ")) << "\n";
+  for (const std::string& input : DoubleInputs(problem.forward, tensors)) {
+    if (!problem.gradients.contains(input)) {
+      std::cerr << Printable(StrCat("the net computes no gradient of \"", input, "\"")) << "\n";
+    }
+  }
+  const std::vector<Result> results = Checker(problem, tensors, options).Run();
+  Table table({"input", "shape", "checked", "error", "relative", ""});
+  std::int64_t failed = 0;
+  for (const Result& result : results) {
+    const Tensor& input = tensors.at(result.input);
+    failed += result.problem.empty() ? 0 : 1;
+    table.Add({NameText(result.input), input.shape().ToString(), StrCat(result.checked, " of ", input.size()),
+               Number(result.worst, 2), Number(result.scale > 0 ? result.worst / result.scale : 0, 2),
+               result.problem.empty() ? "ok" : "FAILED: " + result.problem});
+  }
+  if (results.empty()) throw Error(ErrorCode::kInvalidNet, "the net computes no gradient of any of its inputs");
+  std::cout << Printable(table.Text()) << Count(static_cast<std::int64_t>(results.size()), "input") << ": "
+            << static_cast<std::int64_t>(results.size()) - failed << " ok, " << failed << " failed\n";
+  return failed == 0 ? kOk : kFault;
+}
+
+std::vector<FlagUse> GradcheckFlags() {
+  std::vector<FlagUse> flags = SessionFlags();
+  flags.push_back({.name = "loss", .value = "BLOB,…", .is_list = true});
+  flags.push_back({.name = "samples", .value = "N"});
+  flags.push_back({.name = "tolerance", .value = "X"});
+  return WithCommonFlags(std::move(flags));
+}
+
+}  // namespace
+
+const Command kGradcheck = {
+    .name = "gradcheck",
+    .operands = "",
+    .doc = "compares a net's gradients with differences, in double",
+    .details =
+        "The net and its inputs are rewritten to double. The loss is the sum of the blobs whose gradients the net\n"
+        "starts with (or --loss, or its outputs); the gradient of an input x is what the net computes as x_grad. A\n"
+        "net without gradient operators gets them. Each input's largest error is printed, as it is and as a part of\n"
+        "the largest gradient; the exit status is 1 when one is beyond --tolerance.",
+    .example = "rnn_runner gradcheck --net=net.pb --input_pb=inputs.pb",
+    .flags = GradcheckFlags(),
+    .min_operands = 0,
+    .max_operands = 0,
+    .run = Gradcheck,
+};
+
+}  // namespace stepnet::runner

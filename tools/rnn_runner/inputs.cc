@@ -1,0 +1,227 @@
+#include "stepnet/tools/rnn_runner/inputs.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <numbers>
+#include <optional>
+#include <set>
+
+#include "stepnet/core/net_check.h"
+#include "stepnet/core/npy.h"
+#include "stepnet/core/random.h"
+#include "stepnet/core/tensor_io.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/tensor_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_string(input, "", "tensors from .npy files, one a blob");
+DEFINE_string(input_pb, "", "tensors from a file of TensorProtos, binary or text (or a BlobProto or a minidb)");
+DEFINE_string(input_fill, "uniform",
+              "what the blobs of --shape hold: zeros, ones, uniform (in [-1, 1)) or normal (mean 0, deviation 1)");
+DEFINE_string(shape, "",
+              "blobs to generate: sizes, a dtype (float when left out) and a value for every element (else\n"
+              "--input_fill), as x=5x3x4, w=4x4:double, lengths=3:int32=5");
+
+namespace stepnet::runner {
+namespace {
+
+const std::vector<std::string> kFills = {"zeros", "ones", "uniform", "normal"};
+
+struct Filled {
+  std::string blob;
+  Shape shape;
+  DType dtype = DType::kFloat;
+  std::optional<double> value;
+};
+
+[[noreturn]] void ThrowBadShape(const std::string& item, const std::string& why) {
+  throw UsageError(
+      StrCat("--shape has \"", item, "\": ", why, "; it takes BLOB=2x3x4, BLOB=2x3:int64 or BLOB=2:int32=7"));
+}
+
+template <typename T>
+T ParseNumber(const std::string& item, const std::string& text) {
+  T number = {};
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, number);
+  if (fault != std::errc() || rest != end) ThrowBadShape(item, StrCat("\"", text, "\" is no number"));
+  return number;
+}
+
+DType ParseDType(const std::string& item, const std::string& name) {
+  std::vector<std::string> names;
+  for (int i = 0; i < static_cast<int>(DType::kString); ++i) {
+    names.emplace_back(DTypeName(static_cast<DType>(i)));
+    if (names.back() == name) return static_cast<DType>(i);
+  }
+  ThrowBadShape(item, StrCat("no dtype \"", name, "\"", DidYouMean(name, names)));
+}
+
+// BLOB=SIZES[:DTYPE][=VALUE]
+Filled ParseFilled(const std::string& item) {
+  const size_t equals = item.find('=');
+  if (equals == std::string::npos || equals == 0) ThrowBadShape(item, "no blob");
+  Filled filled{.blob = item.substr(0, equals), .shape = {}, .dtype = DType::kFloat, .value = {}};
+  std::string rest = item.substr(equals + 1);
+  if (const size_t value = rest.find('='); value != std::string::npos) {
+    filled.value = ParseNumber<double>(item, rest.substr(value + 1));
+    rest.resize(value);
+  }
+  if (const size_t colon = rest.find(':'); colon != std::string::npos) {
+    filled.dtype = ParseDType(item, rest.substr(colon + 1));
+    rest.resize(colon);
+  }
+  std::vector<std::int64_t> sizes;
+  for (const std::string& size : SplitList(rest, 'x')) sizes.push_back(ParseNumber<std::int64_t>(item, size));
+  filled.shape = Shape(sizes);
+  return filled;
+}
+
+bool IsFloating(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+
+// Element i of what --input_fill says.
+double Generated(const std::string& fill, const RandomStream& random, std::int64_t i) {
+  if (fill == "zeros") return 0;
+  if (fill == "ones") return 1;
+  if (fill == "uniform") return 2.0 * random.Uniform(i) - 1;
+  // Box and Muller, one normal number from two uniform ones; 1 - u lies in (0, 1].
+  const double radius = std::sqrt(-2 * std::log(1.0 - random.Uniform(2 * i)));
+  return radius * std::cos(2 * std::numbers::pi * random.Uniform(2 * i + 1));
+}
+
+Tensor Generate(const Filled& filled, std::uint64_t number) {
+  const bool random = FLAGS_input_fill == "uniform" || FLAGS_input_fill == "normal";
+  if (!filled.value && random && !IsFloating(filled.dtype)) {
+    throw UsageError(StrCat("\"", filled.blob, "\" is ", filled.dtype, ", which --input_fill=", FLAGS_input_fill,
+                            " cannot fill; give a value: --shape=", filled.blob, "=…:", filled.dtype, "=1"));
+  }
+  const RandomStream stream(FLAGS_seed, number, /*run=*/0, /*step=*/0);
+  Tensor tensor(filled.dtype, filled.shape);
+  FillFromNumbers(
+      tensor, [&](std::int64_t i) { return filled.value ? *filled.value : Generated(FLAGS_input_fill, stream, i); });
+  return tensor;
+}
+
+void FeedNpyFiles(Workspace& workspace, std::vector<std::string>* fed) {
+  for (const std::string& item : SplitList(FLAGS_input)) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
+      throw UsageError(StrCat("--input has \"", item, "\"; it takes BLOB=FILE.npy"));
+    }
+    fed->push_back(item.substr(0, equals));
+    workspace.SetTensor(fed->back(), ReadNpy(item.substr(equals + 1)));
+  }
+}
+
+// Operator and input that reads a blob, for the message that the blob is missing.
+std::string ReaderText(const NetDef& net, const std::string& blob) {
+  for (int k = 0; k < net.op_size(); ++k) {
+    const OperatorDef& op = net.op(k);
+    for (int i = 0; i < op.input_size(); ++i) {
+      if (op.input(i) != blob) continue;
+      std::string text = StrCat("read by op ", k, " `", OperatorText(op), "`");
+      const OperatorSchema* schema = FindOperator(op.type());
+      if (schema == nullptr || schema->inputs.empty()) return text;
+      const size_t formal = std::min<size_t>(static_cast<size_t>(i), schema->inputs.size() - 1);
+      return StrCat(text, " as ", schema->inputs[formal].name, ": ", schema->inputs[formal].doc);
+    }
+  }
+  return "an external output";
+}
+
+}  // namespace
+
+std::vector<FlagUse> InputFlags() {
+  return {{.name = "input", .value = "BLOB=FILE.npy,…", .is_list = true},
+          {.name = "input_pb", .value = "F,…", .is_list = true},
+          {.name = "shape", .value = "BLOB=SIZES,…", .is_list = true},
+          {.name = "input_fill", .value = "FILL"},
+          {.name = "seed", .value = "N"}};
+}
+
+std::vector<std::string> FeedInputs(Workspace& workspace) {
+  if (std::ranges::find(kFills, FLAGS_input_fill) == kFills.end()) {
+    throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be ", Join(kFills, ", "),
+                            DidYouMean(FLAGS_input_fill, kFills)));
+  }
+  std::vector<std::string> fed;
+  for (const std::string& path : SplitList(FLAGS_input_pb)) {
+    for (auto& [name, tensor] : ReadTensors(path)) {
+      fed.push_back(name);
+      workspace.SetTensor(name, std::move(tensor));
+    }
+  }
+  FeedNpyFiles(workspace, &fed);
+  std::uint64_t number = 0;
+  for (const std::string& item : SplitList(FLAGS_shape)) {
+    const Filled filled = ParseFilled(item);
+    fed.push_back(filled.blob);
+    workspace.SetTensor(filled.blob, Generate(filled, number++));
+  }
+  for (const std::string& blob : fed) LOG(INFO) << blob << " " << workspace.GetTensor(blob).Description();
+  std::set<std::string> once;
+  for (const std::string& blob : fed) {
+    if (!once.insert(blob).second) throw UsageError(StrCat("\"", blob, "\" is fed twice"));
+  }
+  return fed;
+}
+
+std::vector<std::string> ReadFirst(const NetDef& net) {
+  std::vector<std::string> first;
+  std::set<std::string> known;
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& input : op.input()) {
+      if (known.insert(input).second) first.push_back(input);
+    }
+    known.insert(op.output().begin(), op.output().end());
+  }
+  for (const std::string& output : net.external_output()) {
+    if (known.insert(output).second) first.push_back(output);
+  }
+  return first;
+}
+
+void CheckInputs(const NetDef& net, const Workspace& workspace) {
+  std::vector<std::string> missing;
+  for (const std::string& blob : ReadFirst(net)) {
+    const Blob* found = workspace.FindBlob(blob);
+    if (found != nullptr && (found->HasTensor() || found->HasObject())) continue;
+    missing.push_back(StrCat("\n  \"", blob, "\", ", ReaderText(net, blob)));
+  }
+  if (missing.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, StrCat(Count(static_cast<std::int64_t>(missing.size()), "input"),
+                                                  missing.size() == 1 ? " is" : " are", " missing", Join(missing, "")))
+      .At({.net = net.name()});
+}
+
+void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed) {
+  std::set<std::string> known(net.external_input().begin(), net.external_input().end());
+  std::vector<std::string> read;
+  for (const OperatorDef& op : net.op()) read.insert(read.end(), op.input().begin(), op.input().end());
+  known.insert(read.begin(), read.end());
+  for (const std::string& blob : fed) {
+    if (known.contains(blob)) continue;
+    std::cerr << Printable(StrCat("the net does not read \"", blob, "\"", DidYouMean(blob, read))) << "\n";
+  }
+}
+
+std::vector<std::string> DefaultOutputs(const NetDef& net) {
+  if (net.external_output_size() > 0) return {net.external_output().begin(), net.external_output().end()};
+  std::set<std::string> read;
+  for (const OperatorDef& op : net.op()) read.insert(op.input().begin(), op.input().end());
+  std::vector<std::string> outputs;
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& output : op.output()) {
+      if (!read.contains(output) && std::ranges::find(outputs, output) == outputs.end()) outputs.push_back(output);
+    }
+  }
+  return outputs;
+}
+
+}  // namespace stepnet::runner

@@ -1,0 +1,34 @@
+// What a net is given: tensors from files, generated tensors, and what is still missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepnet/core/workspace.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/command.h"
+
+namespace stepnet::runner {
+
+// --input, --input_pb, --input_fill, --shape.
+std::vector<FlagUse> InputFlags();
+
+// Puts into `workspace` what these flags say, and returns the names. Throws UsageError for flags that mean nothing,
+// kInputOutput, kOutOfMemory.
+std::vector<std::string> FeedInputs(Workspace& workspace);
+
+// Throws kInvalidArgument that lists every blob that the net reads before it writes it and that holds nothing in
+// `workspace`, each with the operator that reads it.
+void CheckInputs(const NetDef& net, const Workspace& workspace);
+
+// Says on standard error which of `fed` the net does not read.
+void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed);
+
+// The blobs whose values leave the net: its external outputs or, when it lists none, those that it writes and no
+// operator reads.
+std::vector<std::string> DefaultOutputs(const NetDef& net);
+
+// The blobs that the net reads before it writes them, in the order in which it reads them.
+std::vector<std::string> ReadFirst(const NetDef& net);
+
+}  // namespace stepnet::runner

@@ -1,0 +1,110 @@
+#include "stepnet/tools/rnn_runner/losses.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+
+namespace stepnet::runner {
+namespace {
+
+constexpr std::string_view kGradient = "_grad";
+
+const double* Doubles(const std::string& blob, const Workspace& workspace) {
+  const Tensor& tensor = workspace.GetTensor(blob);
+  if (tensor.dtype() != DType::kDouble) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat("\"", blob, "\" is ", tensor.Description(),
+                                                 "; a loss must be double when the net runs in double"));
+  }
+  return tensor.data<double>();
+}
+
+// The blob whose gradient is called `name`: x for "x_grad" and "x_autogen_grad". "" for other names.
+std::string BlobOfGradient(const std::string& name) {
+  for (const std::string_view ending : {std::string_view("_autogen_grad"), kGradient}) {
+    if (name.size() > ending.size() && name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return "";
+}
+
+}  // namespace
+
+bool HasGradients(const NetDef& net) { return std::ranges::any_of(net.op(), &OperatorDef::is_gradient_op); }
+
+std::vector<Loss> SeededLosses(const NetDef& net) {
+  std::vector<Loss> losses;
+  std::set<std::string> written;
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& input : op.input()) {
+      const std::string blob = BlobOfGradient(input);
+      const bool is_new = std::ranges::none_of(losses, [&](const Loss& loss) { return loss.weights == input; });
+      if (op.is_gradient_op() && !written.contains(input) && written.contains(blob) && is_new) {
+        losses.push_back({.blob = blob, .factor = 1, .weights = input});
+      }
+    }
+    written.insert(op.output().begin(), op.output().end());
+    const bool fills = op.type() == "ConstantFill" && op.input_size() == 1 && op.output_size() == 1;
+    if (!fills || op.is_gradient_op() || !op.output(0).ends_with(kGradient)) continue;
+    double factor = 0;
+    for (const Argument& argument : op.arg()) {
+      if (argument.name() == "value") factor = argument.has_f() ? argument.f() : static_cast<double>(argument.i());
+    }
+    losses.push_back({.blob = op.input(0), .factor = factor});
+  }
+  return losses;
+}
+
+std::vector<Loss> ParseLosses(const std::string& text) {
+  std::vector<Loss> losses;
+  for (const std::string& item : SplitList(text)) {
+    const size_t colon = item.rfind(':');
+    if (colon == std::string::npos) {
+      losses.push_back({.blob = item});
+    } else {
+      losses.push_back({.blob = item.substr(0, colon), .factor = 1, .weights = item.substr(colon + 1)});
+    }
+  }
+  return losses;
+}
+
+NetDef Needed(const NetDef& net, const std::vector<Loss>& losses) {
+  std::set<std::string> wanted;
+  for (const Loss& loss : losses) wanted.insert(loss.blob);
+  std::vector<const OperatorDef*> kept;
+  for (int k = net.op_size() - 1; k >= 0; --k) {
+    const OperatorDef& op = net.op(k);
+    if (op.is_gradient_op()) continue;
+    if (std::ranges::none_of(op.output(), [&](const std::string& blob) { return wanted.contains(blob); })) continue;
+    kept.push_back(&op);
+    wanted.insert(op.input().begin(), op.input().end());
+  }
+  NetDef result = net;
+  result.clear_op();
+  result.clear_external_output();
+  for (auto op = kept.rbegin(); op != kept.rend(); ++op) *result.add_op() = **op;
+  return result;
+}
+
+double LossValue(const std::vector<Loss>& losses, const Workspace& workspace) {
+  double sum = 0;
+  for (const Loss& loss : losses) {
+    const double* values = Doubles(loss.blob, workspace);
+    const std::int64_t n = workspace.GetTensor(loss.blob).size();
+    const double* weights = nullptr;
+    if (!loss.weights.empty()) {
+      weights = Doubles(loss.weights, workspace);
+      if (workspace.GetTensor(loss.weights).size() != n) {
+        throw Error(
+            ErrorCode::kShapeMismatch,
+            StrCat("\"", loss.weights, "\" is ", workspace.GetTensor(loss.weights).shape(),
+                   ", which cannot be the gradient of \"", loss.blob, "\", ", workspace.GetTensor(loss.blob).shape()));
+      }
+    }
+    for (std::int64_t i = 0; i < n; ++i) sum += values[i] * (weights != nullptr ? weights[i] : loss.factor);
+  }
+  return sum;
+}
+
+}  // namespace stepnet::runner

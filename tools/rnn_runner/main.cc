@@ -1,0 +1,97 @@
+// rnn_runner: runs nets, checks them and shows them, on the command line.
+#include <glog/logging.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/command.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+const std::vector<const Command*> kCommands = {&kRun,     &kVerify, &kCheck,     &kShow,
+                                               &kConvert, &kOps,    &kGradcheck, &kBench};
+
+const Command& FindCommand(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command* command : kCommands) {
+    if (command->name == name) return *command;
+    names.push_back(command->name);
+  }
+  throw UsageError(StrCat("no command \"", name, "\"", DidYouMean(name, names)));
+}
+
+int RunCommand(const Command& command, const std::vector<std::string>& arguments) {
+  if (AsksForHelp(arguments)) {
+    std::cout << HelpText(command);
+    return kOk;
+  }
+  const std::vector<std::string> operands = ParseArguments(command, arguments);
+  ApplyCommonFlags();
+  return command.run(operands);
+}
+
+bool IsHelp(const std::string& name) { return name == "help" || name == "--help" || name == "-help" || name == "-h"; }
+
+// `*who` becomes the program with the command, once that is known to exist.
+int Dispatch(const std::string& name, const std::vector<std::string>& arguments, std::string* who) {
+  if (name == "--version") {
+    std::cout << "rnn_runner " STEPNET_VERSION "\n";
+    return kOk;
+  }
+  if (IsHelp(name)) {
+    std::cout << (arguments.empty() ? HelpText(kCommands) : HelpText(FindCommand(arguments.front())));
+    return kOk;
+  }
+  if (name.starts_with("-")) throw UsageError(StrCat("the command comes before its flags, found ", name));
+  const Command& command = FindCommand(name);
+  *who += " " + name;
+  return RunCommand(command, arguments);
+}
+
+// Everything that was printed has reached its destination, or the results are worth nothing.
+void FlushOutput() {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout.good()) return;
+  const int reason = errno;
+  throw Error(ErrorCode::kInputOutput,
+              StrCat("cannot write to standard output", reason != 0 ? StrCat(": ", std::strerror(reason)) : ""));
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  std::string who = "rnn_runner";
+  try {
+    if (arguments.empty()) {
+      std::cerr << HelpText(kCommands);
+      return kUsage;
+    }
+    const int status = Dispatch(arguments.front(), {arguments.begin() + 1, arguments.end()}, &who);
+    FlushOutput();
+    return status;
+  } catch (const UsageError& error) {
+    std::cerr << Printable(StrCat(who, ": ", error.what(), "\n")) << "(" << who << " --help tells more)\n";
+    return kUsage;
+  } catch (...) {
+    std::cout.flush();
+    std::cerr << Printable(StrCat(who, ": ", CurrentError().what(), "\n"));
+    return kFault;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet::runner
+
+int main(int argc, char** argv) {
+  // A reader that goes away is an error of writing, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  return stepnet::runner::Main({argv + 1, argv + argc});
+}

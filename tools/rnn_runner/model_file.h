@@ -1,0 +1,36 @@
+// Files that hold nets, whatever kind they are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/proto_io.h"
+#include "stepnet/proto/metanet.pb.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet::runner {
+
+// A message that was read from a file, with its kind.
+struct AnyMessage {
+  MessageKind kind = MessageKind::kUnknown;
+  std::unique_ptr<google::protobuf::Message> message;
+};
+
+// Reads `path` as what it is. Of a minidb model, the MetaNetDef. A file that fits no kind is read as a NetDef, for the
+// sake of the message about it. Throws kInputOutput, kOutOfMemory.
+AnyMessage ReadAnyMessage(const std::string& path);
+
+struct NamedNet {
+  std::string name;  // what the net is within its file: "PREDICT_NET_TYPE"; "" where the file is the net
+  const NetDef* net;
+};
+
+// The nets of a NetDef, MetaNetDef or PlanDef, which must outlive the result. Throws kInputOutput, naming `path`, for
+// other messages.
+std::vector<NamedNet> NetsOf(const AnyMessage& file, const std::string& path);
+
+// Step nets within the net, at any depth.
+int CountStepNets(const NetDef& net);
+
+}  // namespace stepnet::runner

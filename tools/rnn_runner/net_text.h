@@ -1,0 +1,24 @@
+// Nets as people read them: short text, and pictures for Graphviz.
+#pragma once
+
+#include <string>
+
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet::runner {
+
+// `net name(inputs) -> (outputs) {`, a line an operator, step nets within their operator. Works on any net, checked or
+// not; long lists and texts are shortened.
+std::string NetAsText(const NetDef& net);
+
+// A digraph: operators as boxes, blobs that come from outside or leave as ellipses, step nets as clusters.
+std::string NetAsDot(const NetDef& net);
+
+// The net within an argument, given as a net or, in old files, as its text. False when there is none; throws
+// kInputOutput when there is a text that is no net.
+bool NetOfArgument(const Argument& argument, NetDef* net);
+
+// The argument's value: "2", "[1, 2]", "\"abc\"".
+std::string ArgumentText(const Argument& argument);
+
+}  // namespace stepnet::runner

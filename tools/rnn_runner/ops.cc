@@ -1,0 +1,236 @@
+// rnn_runner ops: what the registrations say about operators.
+#include <iostream>
+
+#include "stepnet/core/gradient.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+std::vector<const OperatorSchema*> PublicOperators() {
+  std::vector<const OperatorSchema*> schemas;
+  for (const std::string& type : OperatorTypes()) {
+    const OperatorSchema* schema = FindOperator(type);
+    if (schema != nullptr && !schema->is_private) schemas.push_back(schema);
+  }
+  return schemas;
+}
+
+std::string FirstSentence(const std::string& doc) {
+  const size_t stop = doc.find(". ");
+  return stop == std::string::npos ? doc : doc.substr(0, stop + 1);
+}
+
+std::string FormalDoc(const Formal& formal) {
+  const char* count = formal.variadic   ? (formal.optional ? "none or more: " : "one or more: ")
+                      : formal.optional ? "optional: "
+                                        : "";
+  return count + formal.doc;
+}
+
+std::string ConstraintText(const Constraint& constraint) {
+  const auto& [low, high, one_of] = constraint;
+  if (low && high) return StrCat("between ", *low, " and ", *high);
+  if (low) return StrCat("at least ", *low);
+  if (high) return StrCat("at most ", *high);
+  if (!one_of.empty()) return StrCat("one of ", Join(one_of, ", "));
+  return "";
+}
+
+// "0.5", "[]", "required": what an argument is when a net leaves it out.
+std::string DefaultText(const ArgumentSpec& spec) {
+  if (spec.required) return "required";
+  switch (spec.type) {
+    case ArgumentType::kBool: return spec.default_value.i.value_or(0) != 0 ? "true" : "false";
+    case ArgumentType::kFloats:
+    case ArgumentType::kInts:
+    case ArgumentType::kStrings: return spec.default_value.empty() ? "[]" : spec.default_value.Description();
+    case ArgumentType::kAny:
+    case ArgumentType::kNet: return "none";
+    default: return spec.default_value.Description();
+  }
+}
+
+std::string FormalName(const std::vector<Formal>& formals, int i) {
+  return i < static_cast<int>(formals.size()) ? formals[i].name : StrCat(i);
+}
+
+std::string InPlaceText(const OperatorSchema& schema) {
+  std::vector<std::string> items;
+  const auto add = [&](const std::vector<std::pair<int, int>>& pairs, const char* verb) {
+    for (const auto& [from, to] : pairs) {
+      items.push_back(from == -1
+                          ? StrCat("each output ", verb, " the input of the same number")
+                          : StrCat(FormalName(schema.outputs, to), " ", verb, " ", FormalName(schema.inputs, from)));
+    }
+  };
+  add(schema.in_place, "may be");
+  add(schema.enforced_in_place, "must be");
+  return Join(items, ", ");
+}
+
+std::string PropertiesText(const OperatorSchema& schema) {
+  std::vector<std::string> items;
+  if (schema.elementwise) items.push_back("elementwise");
+  if (schema.manages_outputs) items.push_back("sets its outputs itself");
+  if (schema.has_side_effects) items.push_back("has side effects");
+  if (schema.arguments_as_in_file) items.push_back("accepts any argument");
+  for (const int i : schema.value_inputs) {
+    items.push_back(StrCat("shapes depend on the value of ", FormalName(schema.inputs, i)));
+  }
+  return Join(items, ", ");
+}
+
+// The types of the operators that compute the gradient, found by asking for it.
+std::string GradientText(const OperatorSchema& schema) {
+  if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
+  if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";
+  OperatorDef op;
+  op.set_type(schema.type);
+  for (const Formal& formal : schema.inputs) op.add_input(formal.name);
+  std::vector<GradientBlobs> gradients;
+  for (const Formal& formal : schema.outputs) {
+    op.add_output(formal.name);
+    gradients.push_back({.dense = "d" + formal.name});
+  }
+  try {
+    std::vector<std::string> types;
+    for (const OperatorDef& made : MakeGradient(op, gradients).ops) types.push_back(made.type());
+    return types.empty() ? "passed on as it is" : Join(types, ", ");
+  } catch (const Error&) {
+    return "depends on the arguments";  // of which this operator has none
+  }
+}
+
+std::string KernelsText(const OperatorSchema& schema) {
+  std::vector<std::string> names;
+  for (const auto& [device, factory] : schema.kernels) names.emplace_back(DeviceName(device));
+  return names.empty() ? "none" : Join(names, ", ");
+}
+
+// The facts that fit a line each, in the order in which both formats show them.
+std::vector<std::pair<std::string, std::string>> Facts(const OperatorSchema& schema) {
+  std::vector<std::pair<std::string, std::string>> facts = {{"in place", InPlaceText(schema)},
+                                                            {"properties", PropertiesText(schema)},
+                                                            {"gradient", GradientText(schema)},
+                                                            {"kernels", KernelsText(schema)}};
+  std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
+  return facts;
+}
+
+std::string FormalsText(const std::vector<Formal>& formals, const std::string& title) {
+  if (formals.empty()) return "";
+  Table table({});
+  for (const Formal& formal : formals) table.Add({formal.name, FormalDoc(formal)});
+  return title + "\n" + table.Text("  ");
+}
+
+std::string OperatorAsText(const OperatorSchema& schema) {
+  std::string text = StrCat(schema.type, "\n  ", schema.doc, "\n", FormalsText(schema.inputs, "inputs"),
+                            FormalsText(schema.outputs, "outputs"));
+  if (!schema.arguments.empty()) {
+    Table table({});
+    for (const ArgumentSpec& spec : schema.arguments) {
+      std::string type = ArgumentTypeName(spec.type);
+      if (const std::string constraint = ConstraintText(spec.constraint); !constraint.empty())
+        type += ", " + constraint;
+      table.Add({spec.name, type, spec.required ? "required" : "default " + DefaultText(spec), spec.doc});
+    }
+    text += "arguments\n" + table.Text("  ");
+  }
+  for (const auto& [name, fact] : Facts(schema)) text += StrCat(name, ": ", fact, "\n");
+  return text;
+}
+
+// A `|` would end the cell of a table.
+std::string Cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) cell += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+  return cell;
+}
+
+std::string FormalsAsMarkdown(const std::vector<Formal>& formals, const std::string& title) {
+  if (formals.empty()) return "";
+  std::string text = StrCat("\n| ", title, " | |\n|---|---|\n");
+  for (const Formal& formal : formals) text += StrCat("| `", formal.name, "` | ", Cell(FormalDoc(formal)), " |\n");
+  return text;
+}
+
+std::string OperatorAsMarkdown(const OperatorSchema& schema) {
+  std::string text = StrCat("## ", schema.type, "\n\n", schema.doc, "\n", FormalsAsMarkdown(schema.inputs, "input"),
+                            FormalsAsMarkdown(schema.outputs, "output"));
+  if (!schema.arguments.empty()) {
+    text += "\n| argument | type | default | |\n|---|---|---|---|\n";
+    for (const ArgumentSpec& spec : schema.arguments) {
+      std::string type = ArgumentTypeName(spec.type);
+      if (const std::string constraint = ConstraintText(spec.constraint); !constraint.empty())
+        type += ", " + constraint;
+      text +=
+          StrCat("| `", spec.name, "` | ", Cell(type), " | ", Cell(DefaultText(spec)), " | ", Cell(spec.doc), " |\n");
+    }
+  }
+  std::vector<std::string> items;
+  for (const auto& [name, fact] : Facts(schema)) items.push_back(StrCat("- ", name, ": ", fact, "\n"));
+  return StrCat(text, "\n", Join(items, ""));
+}
+
+std::string AllAsMarkdown() {
+  const std::vector<const OperatorSchema*> schemas = PublicOperators();
+  std::string text = StrCat(
+      "# Operators\n\nWritten by `rnn_runner ops --format=markdown` from the registrations; not to be edited.\n"
+      "Sizes are letters: `T` steps, `B` or `N` batch, `D` input size, `H` state size.\n"
+      "The gradient of `x` is called `dx` in the declarations and `x_grad` in nets.\n\n",
+      Count(static_cast<std::int64_t>(schemas.size()), "operator"), ":\n");
+  std::string letter;
+  for (const OperatorSchema* schema : schemas) {
+    std::string anchor = schema->type;
+    for (char& c : anchor) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    std::erase(anchor, '.');
+    text += StrCat(letter == schema->type.substr(0, 1) ? ", "
+                   : letter.empty()                    ? "\n"
+                                                       : ",\n",
+                   "[", schema->type, "](#", anchor, ")");
+    letter = schema->type.substr(0, 1);
+  }
+  text += "\n";
+  for (const OperatorSchema* schema : schemas) text += "\n" + OperatorAsMarkdown(*schema);
+  return text;
+}
+
+std::string AllAsText() {
+  Table table({});
+  for (const OperatorSchema* schema : PublicOperators()) table.Add({schema->type, FirstSentence(schema->doc)});
+  return table.Text();
+}
+
+int Ops(const std::vector<std::string>& operands) {
+  CheckFormat({"text", "markdown"});
+  const bool markdown = FLAGS_format == "markdown";
+  if (operands.empty()) {
+    std::cout << (markdown ? AllAsMarkdown() : AllAsText());
+    return kOk;
+  }
+  const OperatorSchema& schema = GetOperator(operands.front());
+  std::cout << (markdown ? OperatorAsMarkdown(schema) : OperatorAsText(schema));
+  return kOk;
+}
+
+}  // namespace
+
+const Command kOps = {
+    .name = "ops",
+    .operands = "[NAME]",
+    .doc = "lists the operators, or tells all about one",
+    .details =
+        "From the registrations, those of --op_library included. Operators that only the library itself uses are\n"
+        "left out of the list.",
+    .example = "rnn_runner ops LSTMUnit",
+    .flags = WithCommonFlags({{.name = "format", .value = "FORMAT", .doc = "text or markdown"}}),
+    .min_operands = 0,
+    .max_operands = 1,
+    .run = Ops,
+};
+
+}  // namespace stepnet::runner

@@ -1,0 +1,116 @@
+// rnn_runner run: a net on given inputs, its outputs on the screen and in files.
+#include <glog/logging.h>
+
+#include <filesystem>
+#include <iostream>
+#include <map>
+
+#include "stepnet/core/npy.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/session.h"
+#include "stepnet/tools/rnn_runner/tensor_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_string(output_dir, "",
+              "folder for the outputs, a file BLOB.npy each (a / in the name becomes __); made when absent");
+
+namespace stepnet::runner {
+namespace {
+
+// Blob → file. Throws kInvalidArgument when two blobs would share a file.
+std::map<std::string, std::filesystem::path> OutputFiles(const std::vector<std::string>& blobs) {
+  std::map<std::string, std::filesystem::path> files;
+  std::map<std::string, std::string> owners;
+  for (const std::string& blob : blobs) {
+    std::string name;
+    for (const char c : blob) name += c == '/' ? "__" : std::string(1, c);
+    name += ".npy";
+    if (name.find('\0') != std::string::npos) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("no file can be named after the blob ", Quoted(blob)));
+    }
+    const auto [owner, is_new] = owners.emplace(name, blob);
+    if (!is_new && owner->second != blob) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("the blobs \"", owner->second, "\" and \"", blob, "\" would both be written to ", name,
+                         "; choose one of them with --output"));
+    }
+    files[blob] = std::filesystem::path(FLAGS_output_dir) / name;
+  }
+  return files;
+}
+
+void MakeFolder(const std::string& path) {
+  std::error_code fault;
+  std::filesystem::create_directories(path, fault);
+  if (fault || !std::filesystem::is_directory(path, fault)) {
+    throw Error(ErrorCode::kInputOutput,
+                StrCat("cannot make the folder ", path, ": ", fault ? fault.message() : "it is a file"));
+  }
+}
+
+void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& blobs) {
+  Table table(kSummaryHeader);
+  for (const std::string& name : blobs) {
+    const Blob& blob = workspace.GetBlob(name);
+    table.Add(blob.HasTensor() ? SummaryRow(name, blob.GetTensor())
+                               : std::vector<std::string>{NameText(name), blob.HasObject() ? "no tensor" : "nothing"});
+  }
+  std::cout << Printable(table.Text());
+}
+
+int Run(const std::vector<std::string>&) {
+  const RunOptions options = RunOptionsFromFlags();
+  Session session = OpenSession(options);
+  RemarkUnread(session.def, session.fed);
+  const std::vector<std::string> asked = SplitList(FLAGS_output);
+  const std::vector<std::string> blobs = asked.empty() ? DefaultOutputs(session.def) : asked;
+  const bool writes = !FLAGS_output_dir.empty();
+  const auto files = writes ? OutputFiles(blobs) : std::map<std::string, std::filesystem::path>();
+  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  if (writes) MakeFolder(FLAGS_output_dir);
+  const double start = Now();
+  net->Run();
+  LOG(INFO) << "ran in " << Milliseconds(Now() - start) << " ms";
+  PrintSummaries(*session.workspace, blobs);
+  for (const auto& [name, path] : files) {
+    const Blob& blob = session.workspace->GetBlob(name);
+    if (asked.empty() && !blob.HasTensor()) {
+      std::cerr << Printable(StrCat("\"", name, "\" holds no tensor and is not written")) << "\n";
+    } else {
+      WriteNpy(blob.GetTensor(), path.string());
+    }
+  }
+  return kOk;
+}
+
+std::vector<FlagUse> RunFlags() {
+  std::vector<FlagUse> flags = SessionFlags();
+  flags.push_back({.name = "output",
+                   .value = "BLOB,…",
+                   .doc = "blobs to print and write; without the flag the net's external outputs or, when it lists\n"
+                          "none, what no operator reads",
+                   .is_list = true});
+  flags.push_back({.name = "output_dir", .value = "D"});
+  return WithCommonFlags(std::move(flags));
+}
+
+}  // namespace
+
+const Command kRun = {
+    .name = "run",
+    .operands = "",
+    .doc = "runs a net once and prints what comes out",
+    .details =
+        "Runs the net that fills parameters (--init_net), feeds the inputs, runs the net, and prints dtype, shape\n"
+        "and a summary of each output: minimum, maximum, mean and standard deviation of the finite elements, and\n"
+        "how many are NaN or infinite. Inputs that are missing are all listed.",
+    .example =
+        "rnn_runner run --net=net.pb --init_net=init_net.pb --input=x=x.npy --output=h_all,h_last --output_dir=out",
+    .flags = RunFlags(),
+    .min_operands = 0,
+    .max_operands = 0,
+    .run = Run,
+};
+
+}  // namespace stepnet::runner

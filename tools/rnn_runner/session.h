@@ -1,0 +1,30 @@
+// A net with its workspace, as --net, --init_net and the input flags say: what `run`, `bench` and `gradcheck` start
+// from.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/net.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/command.h"
+
+namespace stepnet::runner {
+
+// --net, --init_net, inputs, executor.
+std::vector<FlagUse> SessionFlags();
+
+struct Session {
+  NetDef def;
+  std::unique_ptr<Workspace> workspace;  // parameters and inputs are in it
+  std::vector<std::string> fed;          // by the input flags
+};
+
+// Reads the nets, runs what fills parameters, feeds inputs. Throws what reading and running throw, with the file.
+Session OpenSession(const RunOptions& options);
+
+// Checks that no input is missing and creates the net.
+std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options);
+
+}  // namespace stepnet::runner

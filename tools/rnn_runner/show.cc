@@ -1,0 +1,116 @@
+// rnn_runner show: nets as text, as a picture, as JSON.
+#include <google/protobuf/util/json_util.h>
+
+#include <iostream>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/model_file.h"
+#include "stepnet/tools/rnn_runner/net_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+void PrintJson(const google::protobuf::Message& message, const std::string& path) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
+  if (!status.ok()) {
+    throw Error(ErrorCode::kInputOutput, StrCat(path, " cannot be written as JSON: ", std::string(status.message())));
+  }
+  std::cout << json;
+}
+
+// What a bundle says of its nets' blobs.
+void PrintBlobLists(const MetaNetDef& bundle) {
+  for (const BlobsMap& list : bundle.blobs()) {
+    std::vector<std::string> names;
+    for (const std::string& name : list.value()) names.push_back(NameText(name));
+    std::cout << NameText(list.key()) << ": " << Join(names, ", ") << "\n";
+  }
+}
+
+void PrintStep(const ExecutionStep& step, const std::string& indent) {
+  std::vector<std::string> nets;
+  for (const std::string& net : step.network()) nets.push_back(NameText(net));
+  std::cout << indent << "step " << NameText(step.name()) << ": " << Join(nets, ", ");
+  if (step.has_num_iter()) std::cout << " " << Count(step.num_iter(), "time");
+  if (!step.should_stop_blob().empty()) std::cout << " until " << NameText(step.should_stop_blob());
+  std::cout << "\n";
+  for (const ExecutionStep& inner : step.substep()) PrintStep(inner, indent + "  ");
+}
+
+void PrintTensor(const TensorProto& tensor, const std::string& name) {
+  std::cout << NameText(name) << " " << TensorProto::DataType_Name(tensor.data_type()) << " ["
+            << Join(tensor.dims(), ", ") << "]\n";
+}
+
+// True when the message is one that holds tensors, which then are listed.
+bool PrintTensors(const AnyMessage& file) {
+  if (file.kind == MessageKind::kTensorProtos) {
+    for (const TensorProto& tensor : static_cast<const TensorProtos&>(*file.message).protos()) {
+      PrintTensor(tensor, tensor.name());
+    }
+    return true;
+  }
+  if (file.kind == MessageKind::kTensorProto) {
+    const auto& tensor = static_cast<const TensorProto&>(*file.message);
+    PrintTensor(tensor, tensor.name());
+    return true;
+  }
+  if (file.kind == MessageKind::kBlobProto) {
+    const auto& blob = static_cast<const BlobProto&>(*file.message);
+    PrintTensor(blob.tensor(), blob.name());
+    return true;
+  }
+  return false;
+}
+
+void PrintText(const AnyMessage& file, const std::string& path) {
+  if (PrintTensors(file)) return;
+  if (file.kind == MessageKind::kMetaNetDef) PrintBlobLists(static_cast<const MetaNetDef&>(*file.message));
+  for (const NamedNet& named : NetsOf(file, path)) {
+    if (!named.name.empty()) std::cout << NameText(named.name) << ": ";
+    std::cout << NetAsText(*named.net);
+  }
+  if (file.kind == MessageKind::kPlanDef) {
+    for (const ExecutionStep& step : static_cast<const PlanDef&>(*file.message).execution_step()) PrintStep(step, "");
+  }
+}
+
+int Show(const std::vector<std::string>& operands) {
+  CheckFormat({"text", "dot", "json"});
+  const std::string& path = operands.front();
+  const AnyMessage file = ReadAnyMessage(path);
+  if (FLAGS_format == "json") {
+    PrintJson(*file.message, path);
+  } else if (FLAGS_format == "dot") {
+    for (const NamedNet& named : NetsOf(file, path)) std::cout << NetAsDot(*named.net);
+  } else {
+    PrintText(file, path);
+  }
+  return kOk;
+}
+
+}  // namespace
+
+const Command kShow = {
+    .name = "show",
+    .operands = "F",
+    .doc = "prints a net for people, for Graphviz or as JSON",
+    .details =
+        "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text; of files of tensors, names, types\n"
+        "and shapes are listed. The net need not be right: `check` tells what is wrong with it. As text, hints for\n"
+        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out.",
+    .example = "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg",
+    .flags = WithCommonFlags({{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}}),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = Show,
+};
+
+}  // namespace stepnet::runner

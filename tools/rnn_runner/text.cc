@@ -1,0 +1,130 @@
+#include "stepnet/tools/rnn_runner/text.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet::runner {
+namespace {
+
+std::string Hex(char c) {
+  const char* digits = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(c);
+  return StrCat("\\x", digits[byte >> 4], digits[byte & 15]);
+}
+
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+// Columns that UTF-8 text takes, near enough: bytes that start a character.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+bool IsNumber(const std::string& cell) {
+  return cell.empty() || cell.find_first_not_of("0123456789.+-e%") == std::string::npos || cell == "nan" ||
+         cell == "inf" || cell == "-inf";
+}
+
+std::string Printf(const char* format, int digits, double value) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof(buffer), format, digits, value);
+  return buffer;
+}
+
+}  // namespace
+
+std::string Printable(const std::string& text) {
+  std::string result;
+  for (const char c : text) result += IsControl(c) && c != '\n' ? Hex(c) : std::string(1, c);
+  return result;
+}
+
+std::string Quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      result += "\\n";
+    } else if (c == '"' || c == '\\') {
+      result += std::string("\\") + c;
+    } else {
+      result += IsControl(c) ? Hex(c) : std::string(1, c);
+    }
+  }
+  return result + "\"";
+}
+
+std::string NameText(const std::string& name) {
+  const auto usual = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_/.:#@+-").find(c) != std::string_view::npos || (c & 0x80) != 0;
+  };
+  return !name.empty() && std::ranges::all_of(name, usual) ? name : Quoted(name);
+}
+
+std::string Table::Text(const std::string& indent) const {
+  const size_t columns = std::ranges::max(rows_, {}, [](const auto& row) { return row.size(); }).size();
+  std::vector<size_t> widths(columns, 0);
+  std::vector<bool> numbers(columns, true);
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    for (size_t c = 0; c < rows_[r].size(); ++c) {
+      widths[c] = std::max(widths[c], Width(rows_[r][c]));
+      if (r > 0) numbers[c] = numbers[c] && IsNumber(rows_[r][c]);
+    }
+  }
+  std::string text;
+  for (size_t r = rows_.front().empty() ? 1 : 0; r < rows_.size(); ++r) {
+    std::string line = indent;
+    for (size_t c = 0; c < rows_[r].size(); ++c) {
+      const std::string padding(widths[c] - Width(rows_[r][c]), ' ');
+      line += (c > 0 ? "  " : "") + (numbers[c] ? padding + rows_[r][c] : rows_[r][c] + padding);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::string Number(double value, int digits) { return Printf("%.*g", digits, value); }
+
+std::string Milliseconds(double seconds) {
+  const double ms = seconds * 1e3;
+  return Printf("%.*f", ms < 1 ? 4 : ms < 100 ? 3 : 1, ms);
+}
+
+std::string Bytes(double bytes) {
+  const char* units[] = {"B", "KB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (bytes >= 1024 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return StrCat(Printf("%.*f", unit == 0 || bytes >= 100 ? 0 : 1, bytes), " ", units[unit]);
+}
+
+std::string Count(std::int64_t n, const std::string& what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
+
+double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Progress::Progress(std::string what) : what_(std::move(what)), on_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() { Clear(); }
+
+void Progress::Show(std::int64_t done, std::int64_t of, const std::string& name) {
+  constexpr double kInterval = 0.1;  // a terminal that scrolls no faster can be read
+  constexpr size_t kLongestName = 48;
+  if (!on_ || (last_ >= 0 && Now() - last_ < kInterval)) return;
+  last_ = Now();
+  std::cerr << "\r\033[K" << what_ << " " << done << "/" << of << " " << Printable(name.substr(0, kLongestName))
+            << std::flush;
+}
+
+void Progress::Clear() {
+  if (on_ && last_ >= 0) std::cerr << "\r\033[K" << std::flush;
+  last_ = -1;
+}
+
+}  // namespace stepnet::runner

@@ -1,0 +1,241 @@
+// rnn_runner verify: golden folders, nets with inputs and the outputs that they must give.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "stepnet/core/file.h"
+#include "stepnet/core/net.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/core/tensor_io.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/tensor_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_bool(details, false, "a line for every blob, not for the worst of a case alone");
+
+namespace stepnet::runner {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kAbsolute = 1e-5;
+constexpr double kRelative = 1e-4;
+
+struct ManifestRun {
+  std::string inputs;
+  std::string expected;
+  std::vector<std::string> blobs;  // outputs, then gradients
+};
+
+struct Manifest {
+  std::string net;
+  std::string init_net;  // "" when there is none
+  std::vector<ManifestRun> runs;
+};
+
+// How one blob of one run compares.
+struct Comparison {
+  std::string blob;
+  std::string problem;  // "" when it can be compared element by element
+  double error = 0;     // largest |a - b|
+  double excess = 0;    // largest |a - b| / (1e-5 + 1e-4 |b|); above 1 fails
+  bool ok() const { return problem.empty() && excess <= 1; }
+};
+
+Manifest ReadManifest(const fs::path& folder) {
+  const fs::path path = folder / "manifest.json";
+  try {
+    const nlohmann::json json = nlohmann::json::parse(ReadFile(path.string()));
+    const auto in_folder = [&](const nlohmann::json& name) { return (folder / name.get<std::string>()).string(); };
+    Manifest manifest{.net = in_folder(json.at("net")), .init_net = {}, .runs = {}};
+    if (json.contains("init_net")) manifest.init_net = in_folder(json.at("init_net"));
+    for (const nlohmann::json& item : json.at("runs")) {
+      ManifestRun& run = manifest.runs.emplace_back();
+      run.inputs = in_folder(item.at("inputs"));
+      run.expected = in_folder(item.at("expected"));
+      for (const char* list : {"outputs", "gradients"}) {
+        if (!item.contains(list)) continue;
+        for (const nlohmann::json& blob : item.at(list)) run.blobs.push_back(blob.get<std::string>());
+      }
+    }
+    if (manifest.runs.empty()) throw Error(ErrorCode::kInputOutput, StrCat(path.string(), " lists no runs"));
+    return manifest;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kInputOutput, StrCat(path.string(), " is no manifest: ", error.what()));
+  }
+}
+
+// NaN equals NaN, infinity itself, and neither equals anything else.
+void CompareNumbers(const Tensor& found, const Tensor& expected, Comparison* comparison) {
+  std::vector<double> wanted;
+  ForEachNumber(expected, [&](std::int64_t, double value) { wanted.push_back(value); });
+  ForEachNumber(found, [&](std::int64_t i, double a) {
+    const double b = wanted[i];
+    if (a == b || (std::isnan(a) && std::isnan(b))) return;
+    if (!std::isfinite(a) || !std::isfinite(b)) {
+      if (comparison->problem.empty()) comparison->problem = StrCat("element ", i, " is ", a, ", must be ", b);
+      return;
+    }
+    const double error = std::abs(a - b);
+    comparison->error = std::max(comparison->error, error);
+    comparison->excess = std::max(comparison->excess, error / (kAbsolute + kRelative * std::abs(b)));
+  });
+}
+
+Comparison Compare(const std::string& blob, const Workspace& workspace, const NamedTensors& expected) {
+  Comparison comparison{.blob = blob, .problem = {}};
+  const auto wanted = std::ranges::find(expected, blob, [](const auto& item) { return item.first; });
+  const Blob* found = workspace.FindBlob(blob);
+  if (wanted == expected.end()) {
+    comparison.problem = "the case gives no expected value";
+  } else if (found == nullptr || !found->HasTensor()) {
+    comparison.problem = "the net gives no such tensor";
+  } else if (found->GetTensor().dtype() != wanted->second.dtype() ||
+             found->GetTensor().shape() != wanted->second.shape()) {
+    comparison.problem = StrCat("is ", found->Description(), ", must be ", wanted->second.Description());
+  } else if (wanted->second.dtype() == DType::kString) {
+    const std::string* a = found->GetTensor().data<std::string>();
+    if (!std::equal(a, a + wanted->second.size(), wanted->second.data<std::string>())) comparison.problem = "differs";
+  } else {
+    CompareNumbers(found->GetTensor(), wanted->second, &comparison);
+  }
+  return comparison;
+}
+
+// Runs a case: one net in one workspace, its runs in order. The worst comparison of each blob over the runs.
+std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& options) {
+  const Manifest manifest = ReadManifest(folder);
+  Workspace workspace;
+  if (!manifest.init_net.empty()) {
+    NetDef init_net;
+    ReadMessage(manifest.init_net, &init_net);
+    RunNetOnce(init_net, workspace, options);
+  }
+  NetDef def;
+  ReadMessage(manifest.net, &def);
+  std::unique_ptr<Net> net;
+  std::vector<Comparison> comparisons;
+  for (size_t r = 0; r < manifest.runs.size(); ++r) {
+    const ManifestRun& run = manifest.runs[r];
+    for (auto& [name, tensor] : ReadTensors(run.inputs)) workspace.SetTensor(name, std::move(tensor));
+    if (net == nullptr) net = Net::Create(def, workspace, options);
+    net->Run();
+    const NamedTensors expected = ReadTensors(run.expected);
+    for (const std::string& blob : run.blobs) {
+      Comparison now = Compare(blob, workspace, expected);
+      if (!now.problem.empty() && manifest.runs.size() > 1) now.problem = StrCat("run ", r, ": ", now.problem);
+      const auto before = std::ranges::find(comparisons, blob, &Comparison::blob);
+      if (before == comparisons.end()) {
+        comparisons.push_back(std::move(now));
+      } else if (before->problem.empty() && (!now.problem.empty() || now.excess > before->excess)) {
+        *before = std::move(now);
+      }
+    }
+  }
+  return comparisons;
+}
+
+// The folders with a manifest: each operand itself, or the folders within it.
+std::vector<fs::path> FindCases(const std::vector<std::string>& operands) {
+  std::vector<fs::path> cases;
+  for (const std::string& operand : operands) {
+    const fs::path folder(operand);
+    std::error_code fault;
+    if (fs::exists(folder / "manifest.json", fault)) {
+      cases.push_back(folder);
+      continue;
+    }
+    std::vector<fs::path> within;
+    for (fs::directory_iterator it(folder, fault), end; !fault && it != end; it.increment(fault)) {
+      std::error_code ignored;
+      if (fs::exists(it->path() / "manifest.json", ignored)) within.push_back(it->path());
+    }
+    if (fault) throw Error(ErrorCode::kInputOutput, StrCat("cannot read the folder ", operand, ": ", fault.message()));
+    if (within.empty()) {
+      throw Error(ErrorCode::kInputOutput, StrCat(operand, " has no manifest.json, nor has any folder in it"));
+    }
+    std::ranges::sort(within);
+    cases.insert(cases.end(), within.begin(), within.end());
+  }
+  return cases;
+}
+
+std::vector<std::string> Row(const std::string& name, size_t blobs, const Comparison& comparison) {
+  std::vector<std::string> row = {name, StrCat(blobs), NameText(comparison.blob)};
+  if (comparison.problem.empty()) {
+    row.insert(row.end(),
+               {Number(comparison.error, 2), Number(comparison.excess, 2), comparison.ok() ? "ok" : "DIFFERS"});
+  } else {
+    row.insert(row.end(), {"", "", "DIFFERS: " + comparison.problem});
+  }
+  return row;
+}
+
+bool IsWorse(const Comparison& a, const Comparison& b) {
+  return std::pair(!a.problem.empty(), a.excess) > std::pair(!b.problem.empty(), b.excess);
+}
+
+int Verify(const std::vector<std::string>& operands) {
+  const RunOptions options = RunOptionsFromFlags();
+  const std::vector<fs::path> cases = FindCases(operands);
+  Table table({"case", "blobs", FLAGS_details ? "blob" : "worst blob", "error", "of allowed", ""});
+  std::vector<std::string> faults;
+  int failed = 0;
+  {
+    Progress progress("verify");
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const std::string name = cases[i].lexically_normal().filename().empty()
+                                   ? cases[i].lexically_normal().parent_path().filename().string()
+                                   : cases[i].lexically_normal().filename().string();
+      progress.Show(static_cast<std::int64_t>(i), static_cast<std::int64_t>(cases.size()), name);
+      try {
+        const std::vector<Comparison> comparisons = VerifyCase(cases[i], options);
+        if (comparisons.empty()) throw Error(ErrorCode::kInputOutput, "the case lists nothing to compare");
+        failed += std::ranges::all_of(comparisons, &Comparison::ok) ? 0 : 1;
+        const auto worst = std::ranges::min_element(comparisons, IsWorse);
+        for (auto it = comparisons.begin(); it != comparisons.end(); ++it) {
+          if (FLAGS_details || it == worst) table.Add(Row(name, comparisons.size(), *it));
+        }
+      } catch (...) {
+        ++failed;
+        table.Add({name, "", "", "", "", "FAILED"});
+        faults.push_back(StrCat(name, ": ", CurrentError().what()));
+      }
+    }
+  }
+  std::cout << Printable(table.Text());
+  for (const std::string& fault : faults) std::cout << "\n" << Printable(fault) << "\n";
+  std::cout << (faults.empty() ? "" : "\n") << Count(static_cast<std::int64_t>(cases.size()), "case") << ": "
+            << cases.size() - failed << " verified, " << failed << " failed\n";
+  return failed == 0 ? kOk : kFault;
+}
+
+std::vector<FlagUse> VerifyFlags() {
+  std::vector<FlagUse> flags = {{.name = "details"}};
+  for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  return WithCommonFlags(std::move(flags));
+}
+
+}  // namespace
+
+const Command kVerify = {
+    .name = "verify",
+    .operands = "DIR…",
+    .doc = "runs golden folders and compares every output and gradient",
+    .details =
+        "DIR is a case, a folder with manifest.json, or a folder of cases. A blob is right when every element a is\n"
+        "within 1e-5 + 1e-4 |b| of the expected b, with the same dtype and shape; \"of allowed\" is the part of that\n"
+        "which the worst element uses up. The exit status is 1 when a case differs or cannot be run.",
+    .example = "rnn_runner verify tests/golden --details",
+    .flags = VerifyFlags(),
+    .min_operands = 1,
+    .max_operands = 1 << 20,
+    .run = Verify,
+};
+
+}  // namespace stepnet::runner
