@@ -1,0 +1,32 @@
+// Model: what a model file gives: a net, the net that fills its parameters, and parameters kept beside it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/core/tensor.h"
+#include "stepnet/core/workspace.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+struct Model {
+  NetDef init_net;  // to be run once, before the net; without operators when there is none
+  NetDef net;
+  std::map<std::string, Tensor> parameters;  // to be put into the workspace before either net runs
+  std::vector<std::string> inputs;           // blobs that the user feeds
+  std::vector<std::string> outputs;          // blobs that the model gives
+
+  // Puts the parameters into `workspace`, which shares their memory, and runs init_net there.
+  void Initialize(Workspace& workspace, const RunOptions& options = {}) const;
+};
+
+// `net_path` is a NetDef, a MetaNetDef, or a minidb with the MetaNetDef and the parameters (Caffe2's
+// predictor_exporter); NetDef and MetaNetDef as binary or text. `init_path`, where not "", is a NetDef that fills
+// parameters (init_net.pb), or a file of tensors (TensorProtos or minidb) that are the parameters.
+// Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
+Model LoadModel(const std::string& net_path, const std::string& init_path = "");
+
+}  // namespace stepnet
