@@ -61,7 +61,7 @@ TEST(Arithmetic, FollowsItsFormula) {
   for (const auto& [type, formula] : kFormulas) {
     for (const Case& c : kCases) {
       SCOPED_TRACE(StrCat(type, " of ", c.a, " and ", c.b));
-      TestOf(type, c).Random("a", c.a, 1).RandomIn("b", c.b, 2, 0.5, 2).Follows([&](const auto& in) {
+      TestOf(type, c).Random("a", c.a, 1).RandomIn("b", c.b, 2, 0.5, 2).Follows([&, formula = formula](const auto& in) {
         std::vector<double> result(in[0].size());
         ForPairs(c, [&](size_t x, size_t y) { result[x] = formula(in[0][x], in[1][y]); });
         return result;

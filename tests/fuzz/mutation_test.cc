@@ -1,0 +1,160 @@
+// Nets that Caffe2 wrote, damaged: bits flipped, bytes cut off, overwritten or doubled. Each must run or be refused
+// with an Error. The same damage in every run of the test; the fuzz targets beside this file look further.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harmless_net.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/file.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/core/tensor_io.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kGolden[] = STEPNET_SOURCE_DIR "/tests/golden";
+
+// Every case with one run whose net is small, in a fixed order.
+std::vector<std::string> SmallCases() {
+  constexpr std::uintmax_t kLargestNet = 12'000;
+  std::vector<std::string> cases;
+  for (const auto& entry : std::filesystem::directory_iterator(kGolden)) {
+    const std::filesystem::path net = entry.path() / "net.pb";
+    if (!exists(net) || !exists(entry.path() / "inputs.pb")) continue;
+    if (file_size(net) <= kLargestNet) cases.push_back(entry.path().string());
+  }
+  std::ranges::sort(cases);
+  return cases;
+}
+
+std::string Damaged(std::string bytes, std::mt19937& random) {
+  const auto position = [&] { return random() % bytes.size(); };
+  switch (random() % 4) {
+    case 0:  // cut off
+      return bytes.substr(0, position());
+    case 1: {  // bits
+      const int flips = 1 + static_cast<int>(random() % 8);
+      for (int k = 0; k < flips; ++k) bytes[position()] ^= static_cast<char>(1 << random() % 8);
+      return bytes;
+    }
+    case 2: {  // a small number becomes a large one
+      const size_t at = position();
+      return bytes.replace(at, 1, "\xff\xff\xff\xff\x0f");
+    }
+    default: {  // a piece twice
+      const size_t at = position();
+      return bytes.insert(at, bytes.substr(at, 1 + random() % 64));
+    }
+  }
+}
+
+// Damage to names alone: the file stays well formed, so that this reaches checks and kernels more often.
+void DamageNames(NetDef* net, std::mt19937& random) {
+  if (net->op_size() == 0) return;
+  OperatorDef& op = *net->mutable_op(static_cast<int>(random() % net->op_size()));
+  switch (random() % 5) {
+    case 0:
+      if (op.input_size() > 0) op.mutable_input()->RemoveLast();
+      break;
+    case 1:
+      if (op.input_size() > 1) op.mutable_input()->SwapElements(0, op.input_size() - 1);
+      break;
+    case 2:
+      if (op.output_size() > 0 && op.input_size() > 0) op.set_output(0, op.input(op.input_size() - 1));
+      break;
+    case 3:
+      if (op.arg_size() > 0) {
+        Argument& arg = *op.mutable_arg(static_cast<int>(random() % op.arg_size()));
+        if (arg.has_n()) return DamageNames(arg.mutable_n(), random);
+        if (arg.has_i()) arg.set_i(static_cast<std::int64_t>(random()) - (1 << 30));
+        if (arg.ints_size() > 0) arg.set_ints(0, static_cast<std::int64_t>(random() % 9) - 4);
+        if (arg.strings_size() > 1) arg.mutable_strings()->SwapElements(0, arg.strings_size() - 1);
+      }
+      break;
+    default: net->mutable_op()->SwapElements(0, net->op_size() - 1);
+  }
+}
+
+class DamagedNets : public testing::Test {
+ protected:
+  // Files ask for more than they are worth.
+  void SetUp() override { SetTensorMemoryLimit(64 << 20); }
+  void TearDown() override { SetTensorMemoryLimit(limit_); }
+
+  static void RunWithInputs(const NetDef& net, const NamedTensors& inputs) {
+    Workspace workspace;
+    for (const auto& [name, tensor] : inputs) workspace.SetTensor(name, tensor.Clone());
+    CheckAndRun(net, workspace);
+  }
+
+ private:
+  const std::int64_t limit_ = TensorMemory().limit;
+};
+
+TEST_F(DamagedNets, RunOrAreRefusedWhenBytesAreDamaged) {
+  int parsed = 0;
+  for (const std::string& folder : SmallCases()) {
+    const std::string bytes = ReadFile(folder + "/net.pb");
+    const NamedTensors inputs = ReadTensors(folder + "/inputs.pb");
+    std::mt19937 random(static_cast<unsigned>(bytes.size()));
+    for (int k = 0; k < 6; ++k) {
+      SCOPED_TRACE(folder + ", damage " + std::to_string(k));
+      NetDef net;
+      try {
+        ParseMessageBytes(Damaged(bytes, random), "net", &net);
+      } catch (const Error&) {
+        continue;
+      }
+      ++parsed;
+      RunWithInputs(net, inputs);
+    }
+  }
+  EXPECT_GT(parsed, 100) << "the damage hardly ever left a file that parses";
+}
+
+TEST_F(DamagedNets, RunOrAreRefusedWhenNamesAndNumbersAreWrong) {
+  for (const std::string& folder : SmallCases()) {
+    NetDef whole;
+    ReadMessage(folder + "/net.pb", &whole);
+    const NamedTensors inputs = ReadTensors(folder + "/inputs.pb");
+    std::mt19937 random(static_cast<unsigned>(whole.ByteSizeLong()));
+    for (int k = 0; k < 6; ++k) {
+      SCOPED_TRACE(folder + ", damage " + std::to_string(k));
+      NetDef net = whole;
+      DamageNames(&net, random);
+      RunWithInputs(net, inputs);
+    }
+  }
+}
+
+TEST_F(DamagedNets, RunOrAreRefusedWhenInputsHaveOtherShapes) {
+  for (const std::string& folder : SmallCases()) {
+    NetDef net;
+    ReadMessage(folder + "/net.pb", &net);
+    NamedTensors inputs = ReadTensors(folder + "/inputs.pb");
+    std::mt19937 random(static_cast<unsigned>(net.ByteSizeLong()));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      SCOPED_TRACE(folder + ", input " + inputs[i].first);
+      const Tensor whole = inputs[i].second;
+      const std::int64_t rows = whole.shape().rank() > 0 ? whole.dim(0) : 0;
+      for (const Tensor& other : {whole.Reshaped({whole.size()}), rows > 0 ? whole.Slice(0, rows - 1) : whole,
+                                  Tensor(DType::kInt64, whole.shape()), Tensor(DType::kDouble, Shape({0}))}) {
+        // Not initialised by the tensor: any values at all.
+        inputs[i].second = other.Clone();
+        if (other.dtype() == DType::kInt64) {
+          std::fill_n(inputs[i].second.data<std::int64_t>(), other.size(), static_cast<std::int64_t>(random()) << 20);
+        }
+        RunWithInputs(net, inputs);
+      }
+      inputs[i].second = whole;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
