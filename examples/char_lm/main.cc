@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
+#include <span>
 
 #include "char_model.h"
 #include "shading.h"
@@ -47,10 +48,10 @@ std::vector<std::pair<char, float>> Guesses(const CharModel& model, const float*
   return guesses;
 }
 
-// Every character of the text but the first, which nothing precedes.
+// Every character of the text as the model saw it. Nothing precedes the first, which is taken for granted.
 std::vector<SeenCharacter> ReadText(CharModel& model, const std::string& text) {
   const std::vector<float> probabilities = model.Read(text.substr(0, text.size() - 1));
-  std::vector<SeenCharacter> seen;
+  std::vector<SeenCharacter> seen = {{text[0], 1.0f, {}}};
   for (size_t t = 1; t < text.size(); ++t) {
     const float* expected = &probabilities[(t - 1) * model.num_characters()];
     seen.push_back({text[t], expected[model.IndexOf(text[t])], Guesses(model, expected)});
@@ -58,20 +59,21 @@ std::vector<SeenCharacter> ReadText(CharModel& model, const std::string& text) {
   return seen;
 }
 
-double BitsPerCharacter(const std::vector<SeenCharacter>& text) {
+// Of characters that were predicted: all but the first.
+double BitsPerCharacter(std::span<const SeenCharacter> text) {
   double bits = 0;
   for (const SeenCharacter& seen : text) bits -= std::log2(static_cast<double>(seen.probability));
   return bits / static_cast<double>(text.size());
 }
 
-double Accuracy(const std::vector<SeenCharacter>& text) {
+double Accuracy(std::span<const SeenCharacter> text) {
   const auto right =
       std::ranges::count_if(text, [](const SeenCharacter& s) { return s.guesses[0].first == s.character; });
   return static_cast<double>(right) / static_cast<double>(text.size());
 }
 
 // Prints the figures; with `recorded`, beside those that Caffe2 reached on the same text. False when they differ.
-bool PrintFigures(const std::vector<SeenCharacter>& text, const nlohmann::json* recorded) {
+bool PrintFigures(std::span<const SeenCharacter> text, const nlohmann::json* recorded) {
   const double bits = BitsPerCharacter(text);
   std::printf("%.4f bits per character", bits);
   bool agrees = true;
@@ -138,7 +140,7 @@ bool ShowReading(CharModel& model, const std::string& text_file, const std::stri
   const std::vector<SeenCharacter> seen = ReadText(model, text);
   nlohmann::json figures;
   if (is_recorded) figures = nlohmann::json::parse(stepnet::ReadFile(FLAGS_model + "/figures.json"));
-  const bool agrees = PrintFigures(seen, is_recorded ? &figures : nullptr);
+  const bool agrees = PrintFigures(std::span(seen).subspan(1), is_recorded ? &figures : nullptr);
 
   std::printf("How probable it found each character: %s\n\n%s\n", ShadingLegend(colors).c_str(),
               ShadedText(seen, colors).c_str());
@@ -161,15 +163,15 @@ bool Run() {
   CharModel model(FLAGS_model);
   const bool agrees = ShowReading(model, text_file, text, FLAGS_text.empty());
 
-  std::string given = text.substr(text.size() - 1);
+  std::string given = text.substr(text.rfind('\n') + 1);
   if (!FLAGS_prompt.empty()) {
+    given = FLAGS_prompt;
     model.Forget();
-    model.Read(FLAGS_prompt.substr(0, FLAGS_prompt.size() - 1));
-    given = FLAGS_prompt.substr(FLAGS_prompt.size() - 1);
+    model.Read(given.substr(0, given.size() - 1));
   }
-  std::printf("The model writes on (temperature %g, seed %d):\n\n%s", FLAGS_temperature, FLAGS_seed,
-              FLAGS_prompt.c_str());
-  Write(model, given.front());
+  std::printf("The model writes on from there (temperature %g, seed %d):\n\n%s", FLAGS_temperature, FLAGS_seed,
+              given.c_str());
+  Write(model, given.empty() ? text.back() : given.back());
   return agrees;
 }
 
