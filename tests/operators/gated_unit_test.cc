@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "for_each_target.h"
 #include "op_test.h"
 
 namespace stepnet {
@@ -64,15 +65,17 @@ std::vector<double> Gru(const Values& in, int d, bool has_lengths, bool drops) {
 }
 
 TEST(LSTMUnit, FollowsItsFormula) {
-  for (const int d : {1, 16, 37}) {
-    for (const bool has_lengths : {false, true}) {
-      for (const bool drops : {false, true}) {
-        OpTest test = LstmUnit(d, has_lengths).Arg("drop_states", drops ? 1 : 0);
-        test.Follows([&](const Values& in) { return Lstm(in, d, has_lengths, drops, false); }, 0, 2e-6);
-        test.Follows([&](const Values& in) { return Lstm(in, d, has_lengths, drops, true); }, 1, 2e-6);
+  ForEachTarget([] {
+    for (const int d : {1, 16, 37}) {
+      for (const bool has_lengths : {false, true}) {
+        for (const bool drops : {false, true}) {
+          OpTest test = LstmUnit(d, has_lengths).Arg("drop_states", drops ? 1 : 0);
+          test.Follows([&](const Values& in) { return Lstm(in, d, has_lengths, drops, false); }, 0, 2e-6);
+          test.Follows([&](const Values& in) { return Lstm(in, d, has_lengths, drops, true); }, 1, 2e-6);
+        }
       }
     }
-  }
+  });
 }
 
 TEST(GRUUnit, FollowsItsFormula) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "hwy/targets.h"
+#include "for_each_target.h"
 
 namespace stepnet {
 namespace {
@@ -31,19 +31,6 @@ const Function<T> kFunctions[] = {{"exp", VectorExp, ExactExp},
                                   {"log", VectorLog, ExactLog},
                                   {"tanh", VectorTanh, ExactTanh},
                                   {"sigmoid", VectorSigmoid, ExactSigmoid}};
-
-// Calls fn once for every instruction set of this machine that the library has code for.
-template <typename Fn>
-void ForEachTarget(Fn fn) {
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    fn();
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 // |got - want| in units of the last place of want as a T.
 template <typename T>
