@@ -1,0 +1,111 @@
+// SumElements: y = sum(x), one number. SumSqrElements: y = sum(x^2). With average=1 divided by the number of elements.
+#include <algorithm>
+
+#include "stepnet/operators/broadcast.h"
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kAverageDoc[] = "1: divides by the number of elements (0 where there are none)";
+
+// What sums are multiplied by.
+template <typename T>
+T FactorOf(bool average, std::int64_t elements) {
+  return average && elements > 0 ? T{1} / static_cast<T>(elements) : T{1};
+}
+
+Operator Total(const std::string& type, const std::string& doc) {
+  Operator op(type);
+  op.Doc(doc)
+      .Input("x", "any shape, float or double")
+      .Output("y", "[], one element")
+      .Arg("average", false, kAverageDoc)
+      .Shapes([](const ShapeQuery& query) {
+        ExpectFloat(query, 0);
+        return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = {}}};
+      })
+      .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
+        const auto elements = static_cast<double>(query.In(0).shape.size());
+        return {.flops = elements, .bytes = elements * static_cast<double>(DTypeBytes(outputs[0].dtype))};
+      });
+  return op;
+}
+
+// Declares the operator that computes dx from x and dy.
+Operator TotalGradient(const std::string& type, const std::string& doc) {
+  Operator op(type + "Gradient");
+  op.Doc(doc)
+      .Input("x", "input of " + type)
+      .Input("dy", "one element")
+      .Output("dx", "the shape of x")
+      .Arg("average", false, kAverageDoc)
+      .Shapes([](const ShapeQuery& query) {
+        ExpectFloats(query);
+        if (query.In(1).shape.size() != 1) {
+          throw Error(ErrorCode::kShapeMismatch,
+                      StrCat(query.op().type(), " needs the gradient of one number; ", InputText(query, 1)));
+        }
+        return SameAsInput(0)(query);
+      });
+  return op;
+}
+
+const Registration sum_elements = Total("SumElements", "The sum of all elements.")
+                                      .Gradient("SumElementsGradient", {"x", "dy"}, {"dx"})
+                                      .Cpu([](const OpInit& op) -> RunFn {
+                                        return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+                                          ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+                                            using T = decltype(zero);
+                                            const std::int64_t n = run.In(0).size();
+                                            T* y = run.Out(0).As<T>();
+                                            BroadcastSum(run.In(0).As<T>(), y, {.after = n});
+                                            *y *= FactorOf<T>(average, n);
+                                          });
+                                        };
+                                      });
+
+const Registration sum_elements_gradient =
+    TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.")
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.Out(0).size();
+              std::fill_n(run.Out(0).As<T>(), n, *run.In(1).As<T>() * FactorOf<T>(average, n));
+            });
+          };
+        });
+
+const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the squares of all elements.")
+                                          .Gradient("SumSqrElementsGradient", {"x", "dy"}, {"dx"})
+                                          .Cpu([](const OpInit& op) -> RunFn {
+                                            return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+                                              ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+                                                using T = decltype(zero);
+                                                const std::int64_t n = run.In(0).size();
+                                                const T* x = run.In(0).As<T>();
+                                                T* squares = run.ScratchOf<T>(n);
+                                                T* y = run.Out(0).As<T>();
+                                                BroadcastArithmetic(Arithmetic::kMultiply, x, x, squares, {.run = n});
+                                                BroadcastSum(squares, y, {.after = n});
+                                                *y *= FactorOf<T>(average, n);
+                                              });
+                                            };
+                                          });
+
+const Registration sum_sqr_elements_gradient =
+    TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.").Cpu([](const OpInit& op) -> RunFn {
+      return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+        ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+          using T = decltype(zero);
+          const std::int64_t n = run.Out(0).size();
+          const T factor = 2 * *run.In(1).As<T>() * FactorOf<T>(average, n);
+          BroadcastArithmetic(Arithmetic::kMultiply, run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
+        });
+      };
+    });
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,94 @@
+#include <algorithm>
+
+#include "op_test.h"
+
+namespace stepnet {
+namespace {
+
+struct Case {
+  Shape x;
+  std::vector<std::int64_t> axes;
+  Shape kept;      // with keepdims
+  Shape squeezed;  // without
+};
+
+const std::vector<Case> kCases = {
+    {{2, 3}, {}, {1, 1}, {}},
+    {{2, 3}, {0}, {1, 3}, {3}},
+    {{2, 3}, {1}, {2, 1}, {2}},
+    {{2, 3}, {-1}, {2, 1}, {2}},
+    {{2, 3, 4}, {1}, {2, 1, 4}, {2, 4}},
+    {{2, 3, 4}, {0, 2}, {1, 3, 1}, {3}},
+    {{2, 3, 4}, {1, 2}, {2, 1, 1}, {2}},
+    {{2, 3, 2, 3}, {1, 3}, {2, 1, 2, 1}, {2, 2}},
+    {{2, 3, 2, 3}, {2, 0}, {1, 3, 1, 3}, {3, 3}},
+    {{}, {}, {}, {}},
+    {{4}, {0}, {1}, {}},
+};
+
+// Sums element by element, by their indices.
+std::vector<double> ReferenceSum(const Case& c, const std::vector<double>& x, bool average) {
+  std::vector<double> y(static_cast<size_t>(c.kept.size()));
+  for (size_t i = 0; i < x.size(); ++i) {
+    std::int64_t rest = static_cast<std::int64_t>(i);
+    std::int64_t index = 0;
+    std::int64_t stride = 1;
+    for (int d = c.x.rank() - 1; d >= 0; --d) {
+      const std::int64_t at = rest % c.x[d];
+      rest /= c.x[d];
+      if (c.kept[d] == 1) continue;
+      index += at * stride;
+      stride *= c.kept[d];
+    }
+    y[static_cast<size_t>(index)] += x[i];
+  }
+  if (average) {
+    for (double& sum : y) sum /= static_cast<double>(x.size() / y.size());
+  }
+  return y;
+}
+
+TEST(Reduce, FollowsItsFormula) {
+  for (const Case& c : kCases) {
+    for (const bool average : {false, true}) {
+      for (const int keep : {0, 1}) {
+        SCOPED_TRACE(StrCat(c.x, " over ", Join(c.axes, ", ")));
+        const OpTest test =
+            OpTest(average ? "ReduceMean" : "ReduceSum").Ints("axes", c.axes).Arg("keepdims", keep).Random("x", c.x, 1);
+        test.Follows([&](const auto& in) { return ReferenceSum(c, in[0], average); });
+        EXPECT_EQ(test.Run()[0].shape(), keep != 0 ? c.kept : c.squeezed);
+        test.GradientMatches();
+      }
+    }
+  }
+}
+
+TEST(Reduce, AcceptsNoElements) {
+  for (const char* type : {"ReduceSum", "ReduceMean"}) {
+    OpTest(type).Ints("axes", {0}).Input("x", {0, 2}, {}).Gives({1, 2}, {0, 0});
+    OpTest(type).Ints("axes", {1}).Input("x", {2, 0}, {}).Gives({2, 1}, {0, 0});
+    OpTest(type).Ints("axes", {1}).Input("x", {0, 2}, {}).Gives({0, 1}, {});
+    OpTest(type).Ints("axes", {1}).Input("x", {0, 2}, {}).GradientMatches();
+    OpTest(type).Ints("axes", {1}).Input("x", {2, 0}, {}).GradientMatches();
+  }
+}
+
+TEST(Reduce, RefusesBadInput) {
+  ExpectError(
+      [] {
+        OpTest("ReduceSum").Ints("axes", {2}).Random("x", {2, 3}, 1).Run();
+      },
+      "…invalid argument: axes is 2, but the tensor is [2, 3] and has 2 dimensions");
+  ExpectError([] { OpTest("ReduceMean").Input("x", Tensor::Of<std::int32_t>({1}, {1})).Run(); },
+              "type mismatch: ReduceMean works on float and double; x is int32 [1]\n"
+              "  at op 0 `output0 = ReduceMean(x)` with x int32 [1]\n"
+              "  in net \"test\"");
+  ExpectError(
+      [] {
+        OpTest("ReduceSumGradient").Random("dy", {2}, 1).Random("x", {2, 3}, 1).Random("y", {1}, 1).Run();
+      },
+      "…shape mismatch: ReduceSumGradient needs a dy of 1 elements; dy is float [2] and x is float [2, 3]\n");
+}
+
+}  // namespace
+}  // namespace stepnet
