@@ -1,5 +1,6 @@
 #include "stepnet/core/rename.h"
 
+#include <algorithm>
 #include <set>
 
 #include "stepnet/core/operator.h"
@@ -21,6 +22,7 @@ class Renamer {
       RenameAll(op.mutable_output());
       RenameAll(op.mutable_control_input());
       const OperatorSchema* schema = FindOperator(op.type());
+      if (schema != nullptr) WriteDefaults(*schema, &op);
       for (Argument& argument : *op.mutable_arg()) RenameIn(schema, &argument);
     }
     RenameAll(net->mutable_external_input());
@@ -35,6 +37,19 @@ class Renamer {
     if (found != names_.end()) return found->second;
     kept_.insert(blob);
     return blob;
+  }
+
+  // An argument that is left out names a blob too, when its default does.
+  void WriteDefaults(const OperatorSchema& schema, OperatorDef* op) const {
+    for (const ArgumentSpec& spec : schema.arguments) {
+      const std::optional<std::string>& name = spec.default_value.s;
+      const bool is_written =
+          std::ranges::any_of(op->arg(), [&](const Argument& argument) { return argument.name() == spec.name; });
+      if (!spec.names_blobs || !name || is_written || !names_.contains(*name)) continue;
+      Argument* argument = op->add_arg();
+      argument->set_name(spec.name);
+      argument->set_s(*name);
+    }
   }
 
   template <typename Strings>

@@ -1,6 +1,4 @@
 // RecurrentNetworkBlobFetcher: copies the step net's blobs of every step into the workspace.
-#include <set>
-
 #include "stepnet/executor/recurrent_record.h"
 
 namespace stepnet {
@@ -20,15 +18,19 @@ void Fetch(const OpRun& run, const std::string& prefix) {
                                                     "must be in the same net as its RecurrentNetwork, after it"));
   }
   std::vector<std::string> names;
-  for (const auto& [blob, final] : record->plan->steps->finals) {
-    const StorageClass storage_class = record->plan->steps->slots[final.slot].storage_class;
-    if (storage_class == StorageClass::kShared) continue;  // captured: the workspace has it
-    for (std::int64_t t = 0; t < record->num_steps; ++t) {
+  const auto publish = [&](const std::string& blob, std::int64_t t, Tensor value) {
+    names.push_back(StrCat(prefix, "_", blob, t));
+    run.host().workspace().CreateBlob(names.back()).SetTensor(std::move(value));
+  };
+  for (std::int64_t t = 0; t < record->num_steps; ++t) {
+    for (const auto& [blob, final] : record->plan->steps->finals) {
+      const StorageClass storage_class = record->plan->steps->slots[final.slot].storage_class;
+      // Captured tensors are in the workspace already.
+      if (storage_class == StorageClass::kShared || blob == record->timestep) continue;
       const Tensor value = record->steps->Final(blob, t);
-      if (!value.defined()) continue;  // an object of a nested operator
-      names.push_back(StrCat(prefix, "_", blob, t));
-      run.host().workspace().CreateBlob(names.back()).SetTensor(value.Clone());
+      if (value.defined()) publish(blob, t, value.Clone());  // others are objects of nested operators
     }
+    publish(record->timestep, t, Tensor::Of<std::int32_t>({1}, {static_cast<std::int32_t>(t)}));
   }
   run.host().Output(0).SetTensor(Tensor::Of<std::string>(Shape({static_cast<std::int64_t>(names.size())}), names));
 }

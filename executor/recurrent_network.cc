@@ -111,6 +111,7 @@ class RecurrentNetwork {
     }
     auto record = std::make_shared<RecurrentRecord>();
     record->plan = plan;
+    record->timestep = spec_.timestep;
     record->outputs = op_.outputs();
     for (const RecurrentState& state : spec_.states) record->states.push_back(std::make_unique<Blob>(state.name));
     for (const StepOutput& output : spec_.step_outputs) {

@@ -32,6 +32,7 @@ struct ForwardPlan {
 
 struct RecurrentRecord {
   std::shared_ptr<const ForwardPlan> plan;
+  std::string timestep;              // the step net's name for the number of the step
   std::vector<std::string> outputs;  // names of the forward operator's
   std::vector<TensorInfo> inputs;    // as they were in the forward run
   std::int64_t num_steps = 0;

@@ -1,0 +1,166 @@
+// What happens when an operator of a step net fails: rules F1-F5 of docs/caffe2_compatibility.md.
+#include <atomic>
+#include <new>
+#include <stdexcept>
+
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+
+namespace stepnet {
+namespace {
+
+enum class Failure { kNone, kError, kRuntimeError, kBadAlloc, kInt };
+Failure failure = Failure::kNone;
+std::int64_t failing_step = 0;
+
+const Registration failing = Operator("test.MayFail")
+                                 .Input("x", "any shape")
+                                 .Output("y", "the shape of x")
+                                 .Shapes(SameAsInput(0))
+                                 .Cpu([](const OpInit&) -> RunFn {
+                                   return [](const OpRun& run) {
+                                     if (run.step() == failing_step) {
+                                       if (failure == Failure::kError) {
+                                         throw Error(ErrorCode::kInvalidArgument, "made to fail");
+                                       }
+                                       if (failure == Failure::kRuntimeError) throw std::runtime_error("made to fail");
+                                       if (failure == Failure::kBadAlloc) throw std::bad_alloc();
+                                       if (failure == Failure::kInt) throw 42;  // NOLINT: users throw anything
+                                     }
+                                     CopyElements(run.In(0), run.Out(0));
+                                   };
+                                 });
+
+RecurrentCase FailingCase() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("s = Sum(x_t, h_prev)").Step("f = test.MayFail(s)").Step("h_next = Mul(f, x_t)").Output("h_all", "h", 1);
+  net.BackwardStep("df = Mul(h_next_grad, x_t)").BackwardStep("s_grad = test.MayFail(df)");
+  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("s_grad", "h_grad", 0).BackwardLink("s_grad", "x_grad", 0);
+  net.OutputGradient("h_all").WithGradient();
+  net.Feed("x", Random({4, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("h_all_grad", Random({4, 2, 3}, 3));
+  return net;
+}
+
+class Failures : public testing::Test {
+ protected:
+  void TearDown() override { failure = Failure::kNone; }
+};
+
+TEST_F(Failures, F1F2AnythingThatIsThrownFailsTheRun) {
+  RecurrentCase net = FailingCase();
+  for (const auto& [kind, code, text] : std::vector<std::tuple<Failure, ErrorCode, std::string>>{
+           {Failure::kError, ErrorCode::kInvalidArgument, "made to fail"},
+           {Failure::kRuntimeError, ErrorCode::kFailed, "made to fail"},
+           {Failure::kBadAlloc, ErrorCode::kOutOfMemory, "the system has no more memory to give"},
+           {Failure::kInt, ErrorCode::kFailed, "an exception that is no std::exception"}}) {
+    failure = kind;
+    failing_step = 2;
+    try {
+      net.Run();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code);
+      EXPECT_EQ(error.message(), text);
+    }
+  }
+}
+
+TEST_F(Failures, F3TheNextRunGivesWhatAFreshNetGives) {
+  RecurrentCase net = FailingCase();
+  for (std::int64_t step = 0; step < 4; ++step) {
+    failing_step = step;
+    failure = Failure::kRuntimeError;
+    EXPECT_THROW(net.Run(), Error);
+    failure = Failure::kNone;
+    RecurrentCase fresh = FailingCase();
+    fresh.Run();
+    net.Run();
+    for (const char* blob : {"h_all", "x_grad", "h0_grad"}) ExpectSame(net.Get(blob), fresh.Get(blob), blob);
+  }
+}
+
+TEST_F(Failures, F4TheErrorNamesOperatorStepShapesAndCause) {
+  RecurrentCase net = FailingCase();
+  failure = Failure::kRuntimeError;
+  failing_step = 2;
+  ExpectError([&] { net.Run(); },
+              "operator failed: made to fail\n"
+              "  at op 1 `f = test.MayFail(s)` with s double [1, 2, 3]\n"
+              "  in net \"step\", step 2\n"
+              "  at op 0 `h_all, record = RecurrentNetwork(x, h0)` with x double [4, 2, 3], h0 double [2, 3]\n"
+              "  in net \"case\"");
+}
+
+TEST_F(Failures, F4TheErrorNamesTheBackwardStep) {
+  RecurrentCase net = FailingCase();
+  NetDef def = net.Build();
+  for (Argument& argument : *def.mutable_op(0)->mutable_arg()) {  // fail in the backward pass alone
+    if (argument.name() == "step_net") argument.mutable_n()->mutable_op(1)->set_type("Copy");
+  }
+  failure = Failure::kRuntimeError;
+  failing_step = 1;
+  ExpectError([&] { RunNetOnce(def, net.workspace()); },
+              "…operator failed: made to fail\n"
+              "  at op 1 `s_grad = test.MayFail(df)` with df double [1, 2, 3]\n"
+              "  in net \"backward_step\", step 1\n"
+              "  at op 1 `x_grad, h0_grad = RecurrentNetworkGradient(");
+}
+
+TEST_F(Failures, F5ObserversAreBalancedAfterAFailure) {
+  struct Balance : Observer {
+    void Start(const RunEvent&) override { ++started; }
+    void Stop(const RunEvent&) override { ++stopped; }
+    int started = 0;
+    int stopped = 0;
+  } balance;
+  RecurrentCase net = FailingCase();
+  net.net().AttachObserver(&balance);
+  failure = Failure::kError;
+  failing_step = 1;
+  EXPECT_THROW(net.Run(), Error);
+  EXPECT_EQ(balance.started, balance.stopped);
+  // The net, RecurrentNetwork, three operators of step 0 and two of step 1.
+  EXPECT_EQ(balance.started, 1 + 1 + 3 + 2);
+  failure = Failure::kNone;
+  balance = {};
+  net.net().AttachObserver(&balance);
+  net.net().DetachObserver(&balance);
+  net.Run();
+  EXPECT_EQ(balance.started, 0);
+}
+
+TEST_F(Failures, UnknownOperatorsOfStepNetsAreFoundWhenTheNetIsMade) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("h_next = Tahn(x_t)").Step("z = Mul(h_next, nowhere)").Output("h_all", "hh", 1);
+  ExpectError([&] { net.net(); },
+              "…net \"step\", op 0 `h_next = Tahn(x_t)`: no operator type \"Tahn\"; did you mean \"Tanh\"?");
+  ExpectError([&] { net.net(); },
+              "…net \"step\", op 1 `z = Mul(h_next, nowhere)`: \"nowhere\" is read before anything writes it");
+  ExpectError([&] { net.net(); }, "…alias_src names \"hh\", which is no state; did you mean \"h\"?");
+}
+
+TEST_F(Failures, M11StepNetsAreCheckedLikeOtherNets) {
+  RecurrentCase net = FailingCase();
+  net.step_net().set_type("async_quick");
+  net.step_net().add_external_output("nobody");
+  ExpectError([&] { net.net(); }, "…no net type \"async_quick\"");
+  ExpectError([&] { net.net(); }, "…nothing produces the external output \"nobody\"");
+}
+
+TEST_F(Failures, M12OperatorsOnOtherDevicesAreRefused) {
+  RecurrentCase net = FailingCase();
+  net.step_net().mutable_device_option()->set_device_type(1);
+  ExpectError([&] { net.net(); }, "…the net places Sum on device type 1; this run is on cpu");
+}
+
+TEST_F(Failures, TheTimestepCannotBeWritten) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("timestep = Copy(x_t)").Step("h_next = Copy(x_t)");
+  net.Output("h_all", "h", 1);
+  ExpectError([&] { net.net(); }, "…operator Copy of the step net writes \"timestep\", the number of the step");
+}
+
+}  // namespace
+}  // namespace stepnet

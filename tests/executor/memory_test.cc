@@ -1,0 +1,397 @@
+// Memory and sharing: rules M1, M4-M6, M10, R1, R5 and G16 of docs/caffe2_compatibility.md.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+#include "stepnet/core/rename.h"
+#include "stepnet/executor/recurrent_record.h"
+
+namespace {
+
+std::atomic<std::int64_t> num_allocations{0};
+
+void* Counted(std::size_t size, std::size_t alignment) {
+  ++num_allocations;
+  void* data = nullptr;
+  if (posix_memalign(&data, alignment < sizeof(void*) ? sizeof(void*) : alignment, size == 0 ? 1 : size) != 0) {
+    throw std::bad_alloc();
+  }
+  return data;
+}
+
+}  // namespace
+
+// Every allocation of the test program is counted. Sanitizers bring their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define STEPNET_COUNTS_ALLOCATIONS
+void* operator new(std::size_t size) { return Counted(size, alignof(std::max_align_t)); }
+void* operator new[](std::size_t size) { return Counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return Counted(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return Counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete[](void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+void operator delete[](void* data, std::size_t) noexcept { std::free(data); }
+void operator delete(void* data, std::align_val_t) noexcept { std::free(data); }
+void operator delete[](void* data, std::align_val_t) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t, std::align_val_t) noexcept { std::free(data); }
+void operator delete[](void* data, std::size_t, std::align_val_t) noexcept { std::free(data); }
+#endif
+
+namespace stepnet {
+namespace {
+
+// An LSTM cell with its projection inside the step, forward and, when asked for, backward.
+RecurrentCase LstmCase(bool with_gradient) {
+  RecurrentCase net;
+  const auto fc = [](const std::string& text) {
+    OperatorDef op = ParseOp(text);
+    AddInt(&op, "axis", 2);
+    return op;
+  };
+  const auto unit = [](const std::string& text) {
+    OperatorDef op = ParseOp(text);
+    AddInt(&op, "sequence_lengths", 1);
+    return op;
+  };
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next");
+  net.Captured("w").Captured("b").Captured("lengths");
+  net.Step(fc("gates = FC(h_prev, w, b)")).Step("gates = Sum(gates, x_t)");
+  net.Step(unit("h_next, c_next = LSTMUnit(h_prev, c_prev, gates, lengths, timestep)"));
+  net.Output("h_all", "h", 1).Output("c_last", "c", -1);
+  if (!with_gradient) return net;
+  net.BackwardStep(
+      unit("dh, c_prev_grad, gates_grad = LSTMUnitGradient(h_prev, c_prev, gates, lengths, timestep, h_next, "
+           "c_next, h_next_grad, c_next_grad)"));
+  net.BackwardStep(fc("w_grad, b_grad, dh2 = FCGradient(h_prev, w, gates_grad)"))
+      .BackwardStep("h_prev_grad = Sum(dh, dh2)");
+  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("h_prev_grad", "h_grad", 0);
+  net.BackwardLink("c_next_grad", "c_grad", 1).BackwardLink("c_prev_grad", "c_grad", 0);
+  net.BackwardLink("gates_grad", "x_grad", 0).Param("w", "w_grad").Param("b", "b_grad");
+  net.OutputGradient("h_all").WithGradient();
+  return net;
+}
+
+void FeedLstm(RecurrentCase& net, std::int64_t steps, std::int64_t batch, std::int64_t size, unsigned seed = 1) {
+  net.Feed("x", Random({steps, batch, 4 * size}, seed, DType::kFloat))
+      .Feed("h0", Random({batch, size}, 2, DType::kFloat));
+  net.Feed("c0", Random({batch, size}, 3, DType::kFloat)).Feed("w", Random({4 * size, size}, 4, DType::kFloat));
+  net.Feed("b", Random({4 * size}, 5, DType::kFloat))
+      .Feed("h_all_grad", Random({steps, batch, size}, 6, DType::kFloat));
+  net.Feed("lengths",
+           Tensor::Of<std::int32_t>(Shape({batch}), std::vector<std::int32_t>(batch, static_cast<int>(steps))));
+}
+
+#ifdef STEPNET_COUNTS_ALLOCATIONS
+std::int64_t AllocationsOfARun(RecurrentCase& net, std::int64_t steps) {
+  FeedLstm(net, steps, 2, 8);
+  net.Run();
+  net.Run();
+  const std::int64_t before = num_allocations;
+  net.Run();
+  return num_allocations - before;
+}
+
+TEST(Memory, NothingIsAllocatedInAStep) {
+  for (const bool with_gradient : {false, true}) {
+    RecurrentCase net = LstmCase(with_gradient);
+    const std::int64_t few = AllocationsOfARun(net, 3);
+    const std::int64_t many = AllocationsOfARun(net, 300);
+    EXPECT_EQ(few, many) << "a run of 3 steps allocates as often as one of 300";
+  }
+}
+
+TEST(Memory, BuildingAPlanCostsTheSameForAnyT) {
+  const auto allocations = [](std::int64_t steps) {
+    RecurrentCase net = LstmCase(true);
+    FeedLstm(net, steps, 2, 8);
+    const std::int64_t before = num_allocations;
+    net.Run();
+    return num_allocations - before;
+  };
+  allocations(10);  // what is made once in a process
+  EXPECT_EQ(allocations(10), allocations(10000));
+}
+#endif
+
+std::int64_t PeakOfARun(bool with_gradient, std::int64_t steps) {
+  RecurrentCase net = LstmCase(with_gradient);
+  FeedLstm(net, steps, 2, 64);
+  ResetPeakTensorMemory();
+  const std::int64_t before = TensorMemory().current;
+  net.Run();
+  return TensorMemory().peak - before;
+}
+
+TEST(Memory, M1ForwardOnlyKeepsNoTemporaries) {
+  constexpr std::int64_t kBatch = 2, kSize = 64, kFloat = 4;
+  const std::int64_t states = 2 * kBatch * kSize * kFloat;  // h and c, of one step
+  const std::int64_t timestep = 4;
+  const std::int64_t grows = PeakOfARun(false, 200) - PeakOfARun(false, 100);
+  EXPECT_EQ(grows, 100 * (states + timestep));
+}
+
+TEST(Memory, M1TrainingKeepsWhatTheBackwardPassReads) {
+  constexpr std::int64_t kBatch = 2, kSize = 64, kFloat = 4;
+  const std::int64_t row = kBatch * kSize * kFloat;
+  const std::int64_t timesteps = 2 * 4;
+  // States and their gradients, the gates, the gradient of x.
+  const std::int64_t grows = PeakOfARun(true, 200) - PeakOfARun(true, 100);
+  EXPECT_EQ(grows, 100 * (4 * row + 4 * row + 4 * row + timesteps));
+}
+
+TEST(Memory, StaysFlatOverManyRunsOfAnyLength) {
+  RecurrentCase net = LstmCase(true);
+  std::mt19937 rng(7);
+  std::int64_t peak_early = 0;
+  for (int run = 0; run < 10000; ++run) {
+    FeedLstm(net, static_cast<std::int64_t>(rng() % 40), 2, 4);
+    net.Run();
+    if (run == 200) {
+      ResetPeakTensorMemory();
+      peak_early = TensorMemory().current;
+    }
+  }
+  // Feeding and running the longest sequence takes a few hundred KB at most; leaking a run would take far more.
+  EXPECT_LT(TensorMemory().peak, peak_early + 400'000);
+}
+
+TEST(Memory, M4NetsInSeveralThreadsShareParametersSafely) {
+  Workspace shared;
+  RecurrentCase reference = LstmCase(true);
+  FeedLstm(reference, 5, 2, 8);
+  reference.Run();
+  for (const char* blob : {"x", "h0", "c0", "w", "b", "lengths", "h_all_grad"}) {
+    shared.SetTensor(blob, reference.Get(blob));
+  }
+  const NetDef def = LstmCase(true).Build();
+  std::vector<std::thread> threads;
+  std::atomic<int> equal{0};
+  for (int k = 0; k < 4; ++k) {
+    threads.emplace_back([&] {
+      Workspace own(&shared);
+      const std::unique_ptr<Net> net = Net::Create(def, own);
+      for (int run = 0; run < 20; ++run) {
+        net->Run();
+        if (Values(own.GetTensor("w_grad")) == Values(reference.Get("w_grad"))) ++equal;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(equal, 80);
+}
+
+TEST(Memory, M5OperatorsThatNameTheSameStateAreKeptApart) {
+  RecurrentCase first = LstmCase(true);
+  FeedLstm(first, 5, 2, 8);
+  NetDef def = first.Build();
+  NetDef both;
+  both.set_name("both");
+  *both.add_op() = def.op(0);
+  *both.add_op() = def.op(0);  // states h and c again, from another input
+  both.mutable_op(1)->set_input(0, "other_x");
+  for (std::string& output : *both.mutable_op(1)->mutable_output()) output = "other_" + output;
+  for (Argument& argument : *both.mutable_op(1)->mutable_arg()) {
+    if (argument.name() == "alias_dst") {
+      for (std::string& name : *argument.mutable_strings()) name = "other_" + name;
+    }
+    if (argument.name() == "link_external") argument.set_strings(0, "other_x");
+  }
+  *both.add_op() = def.op(1);  // the gradient of the first
+  first.Feed("other_x", Random({7, 2, 32}, 77, DType::kFloat));
+  RunNetOnce(both, first.workspace());
+  RecurrentCase alone = LstmCase(true);
+  FeedLstm(alone, 5, 2, 8);
+  alone.Run();
+  for (const char* blob : {"h_all", "x_grad", "w_grad"}) ExpectSame(first.Get(blob), alone.Get(blob), blob);
+}
+
+TEST(Memory, M6TheRecordOutlivesWhatMadeIt) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 5, 2, 8);
+  const NetDef def = net.Build();
+  NetDef forward = def, backward = def;
+  forward.mutable_op()->DeleteSubrange(1, 1);
+  backward.mutable_op()->DeleteSubrange(0, 1);
+  RunNetOnce(forward, net.workspace());  // the operator is gone after this
+  RunNetOnce(backward, net.workspace());
+  RecurrentCase alone = LstmCase(true);
+  FeedLstm(alone, 5, 2, 8);
+  alone.Run();
+  ExpectSame(net.Get("w_grad"), alone.Get("w_grad"), "w_grad");
+}
+
+TEST(Memory, M6ARecordThatIsHeldIsNotOverwritten) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 5, 2, 8);
+  NetDef forward = net.Build(), backward = net.Build();
+  forward.mutable_op()->DeleteSubrange(1, 1);
+  backward.mutable_op()->DeleteSubrange(0, 1);
+  const std::unique_ptr<Net> forward_net = Net::Create(forward, net.workspace());
+  forward_net->Run();
+  const auto held = net.workspace().GetBlob("record").GetObject<RecurrentRecord>();
+  const Tensor h_all = net.Get("h_all"), c_last = net.Get("c_last"), x = net.Get("x");
+  net.Feed("x", Random({5, 2, 32}, 99, DType::kFloat));
+  forward_net->Run();
+  // The gradient of the first run, from its record.
+  net.workspace().GetBlob("record").SetObject<RecurrentRecord>(held);
+  net.Feed("x", x).Feed("h_all", h_all).Feed("c_last", c_last);
+  RunNetOnce(backward, net.workspace());
+  RecurrentCase alone = LstmCase(true);
+  FeedLstm(alone, 5, 2, 8);
+  alone.Run();
+  ExpectSame(net.Get("w_grad"), alone.Get("w_grad"), "w_grad");
+}
+
+TEST(Memory, RefusesAnInputThatChangedSinceTheForwardRun) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 5, 2, 8);
+  NetDef forward = net.Build(), backward = net.Build();
+  forward.mutable_op()->DeleteSubrange(1, 1);
+  backward.mutable_op()->DeleteSubrange(0, 1);
+  RunNetOnce(forward, net.workspace());
+  net.Feed("x", Random({4, 2, 32}, 99, DType::kFloat));
+  ExpectError([&] { RunNetOnce(backward, net.workspace()); },
+              "…shape mismatch: \"x\" is float [4, 2, 32]; in the forward run it was float [5, 2, 32]");
+}
+
+TEST(Memory, M10TheFetcherCopiesWhatEachStepHad) {
+  RecurrentCase net = LstmCase(false);
+  NetDef def = net.Build();
+  *def.add_op() = ParseOp("names = RecurrentNetworkBlobFetcher(record)");
+  const std::unique_ptr<Net> made = Net::Create(def, net.workspace());
+  for (const std::int64_t steps : {5, 1, 3}) {
+    FeedLstm(net, steps, 2, 8);
+    made->Run();
+    const Tensor h_all = net.Get("h_all");
+    for (std::int64_t t = 0; t < steps; ++t) {
+      ExpectSame(net.Get(StrCat("rnn_h_next", t)), h_all.Slice(t, t + 1).Clone(), "h_next");
+      EXPECT_EQ(net.Get(StrCat("rnn_gates", t)).shape(), Shape({1, 2, 32}));
+    }
+    EXPECT_EQ(net.Get("names").size(), steps * 7);  // x_t, h_prev, h_next, c_prev, c_next, gates, timestep
+  }
+}
+
+TEST(Memory, M10TheFetcherNeedsItsOperatorInTheSameNet) {
+  RecurrentCase net = LstmCase(false);
+  FeedLstm(net, 3, 2, 8);
+  net.Run();
+  NetDef def;
+  *def.add_op() = ParseOp("names = RecurrentNetworkBlobFetcher(record)");
+  ExpectError([&] { RunNetOnce(def, net.workspace()); }, "…did not keep the step net's blobs");
+}
+
+TEST(Memory, TheLimitIsAnErrorThatNamesTheOperator) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 100, 2, 64);
+  const std::int64_t limit = TensorMemory().limit;
+  SetTensorMemoryLimit(TensorMemory().current + 10'000);
+  ExpectError([&] { net.Run(); }, "…out of memory: a tensor float");
+  SetTensorMemoryLimit(limit);
+  net.Run();
+}
+
+TEST(Determinism, R5RunsAreEqualBitForBit) {
+  RecurrentCase first = LstmCase(true), second = LstmCase(true);
+  for (RecurrentCase* net : {&first, &second}) {
+    FeedLstm(*net, 6, 3, 16);
+    net->Run();
+  }
+  second.Run();
+  for (const char* blob : {"h_all", "x_grad", "w_grad", "b_grad", "h0_grad"}) {
+    ExpectSame(first.Get(blob), second.Get(blob), blob);
+  }
+}
+
+// y[t] = dropout(x[t]); the mask shows as zeros.
+RecurrentCase DropoutCase(bool same_each_step) {
+  RecurrentCase net;
+  OperatorDef dropout = ParseOp("y_t, mask = Dropout(x_t)");
+  Argument* ratio = dropout.add_arg();
+  ratio->set_name("ratio");
+  ratio->set_f(0.5f);
+  dropout.mutable_device_option()->set_random_seed(5);
+  if (same_each_step) AddInt(&dropout, "same_mask_each_step", 1);
+  net.Sequence("x", "x_t").State("y", "y0", "", "y_t").Step(dropout).Output("y_all", "y", 1);
+  net.Feed("x", Tensor::Of<double>({4, 1, 64}, std::vector<double>(256, 1.0)))
+      .Feed("y0", Tensor::Zeros(DType::kDouble, {1, 64}));
+  return net;
+}
+
+std::vector<std::vector<double>> MasksOfSteps(const Tensor& y_all) {
+  std::vector<std::vector<double>> masks;
+  for (std::int64_t t = 0; t < y_all.dim(0); ++t) masks.push_back(Values(y_all.Slice(t, t + 1)));
+  return masks;
+}
+
+TEST(Determinism, R1MasksDifferBetweenStepsAndRunsAndRepeatWithTheCounter) {
+  RecurrentCase net = DropoutCase(false);
+  net.net().SetRunCounter(3);
+  const auto masks = MasksOfSteps(net.Run().Get("y_all").Clone());
+  for (int t = 1; t < 4; ++t) EXPECT_NE(masks[t], masks[t - 1]);
+  EXPECT_NE(MasksOfSteps(net.Run().Get("y_all")), masks);
+  net.net().SetRunCounter(3);
+  EXPECT_EQ(MasksOfSteps(net.Run().Get("y_all")), masks);
+}
+
+TEST(Determinism, R1AMaskCanBeTheSameInAllSteps) {
+  RecurrentCase net = DropoutCase(true);
+  const auto masks = MasksOfSteps(net.Run().Get("y_all").Clone());
+  for (int t = 1; t < 4; ++t) EXPECT_EQ(masks[t], masks[0]);
+}
+
+TEST(Rename, G16ReachesEveryReference) {
+  RecurrentCase net = LstmCase(true);
+  AddString(&net.gradient(), "h_grad.rename", "__m0");
+  NetDef def = net.Build();
+  AddString(def.mutable_op(0), "timestep", "timestep");
+  AddString(def.mutable_op(1), "timestep", "timestep");
+  std::map<std::string, std::string> names;
+  for (const char* blob : {"x", "h", "h_prev", "gates", "timestep", "w_grad", "h_grad", "__m0", "h_all", "lengths"}) {
+    names[blob] = std::string("copy/") + blob;
+  }
+  const std::string before = def.ShortDebugString();
+  RenameBlobs(names, &def);
+  const std::string text = def.ShortDebugString();
+  for (const auto& [old_name, new_name] : names) {
+    if (old_name != "timestep") {  // which is the name of an argument too
+      EXPECT_EQ(text.find("\"" + old_name + "\""), std::string::npos) << old_name;
+    }
+    EXPECT_NE(text.find("\"" + new_name + "\""), std::string::npos) << new_name;
+  }
+  EXPECT_NE(text.find("\"copy/h_grad.rename\""), std::string::npos);
+  std::map<std::string, std::string> back;
+  for (const auto& [old_name, new_name] : names) back[new_name] = old_name;
+  RenameBlobs(back, &def);
+  EXPECT_EQ(def.ShortDebugString(), before);
+}
+
+TEST(Rename, G16ARenamedNetGivesTheSameValues) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 5, 2, 8);
+  NetDef def = net.Build();
+  RenameBlobs({{"h", "copy/h"}, {"h_grad", "copy/h_grad"}, {"gates", "g"}, {"w_grad", "dw"}, {"timestep", "t"}}, &def);
+  net.Run();
+  RunNetOnce(def, net.workspace());
+  ExpectSame(net.Get("dw"), net.Get("w_grad"), "w_grad");
+}
+
+TEST(Rename, RefusesToMergeTwoBlobs) {
+  NetDef def = LstmCase(false).Build();
+  ExpectError(
+      [&] {
+        RenameBlobs({{"h", "c"}}, &def);
+      },
+      "invalid net: cannot rename \"h\" to \"c\": another blob has that name\n  in net \"case\"");
+}
+
+}  // namespace
+}  // namespace stepnet
