@@ -30,7 +30,8 @@ Dependencies FindDependencies(const NetDef& net) {
   std::map<std::string, Uses> blobs;
   const auto add = [&](int from, int to) {
     std::vector<int>& successors = result.successors[from];
-    if (from < 0 || from == to || std::ranges::find(successors, to) != successors.end()) return;
+    // Edges are added by ascending `to`: one that exists is the last.
+    if (from == to || (!successors.empty() && successors.back() == to)) return;
     successors.push_back(to);
     ++result.num_predecessors[to];
   };

@@ -1,5 +1,6 @@
 #include "stepnet/core/net_check.h"
 
+#include <algorithm>
 #include <climits>
 #include <map>
 #include <set>
@@ -26,24 +27,21 @@ void CheckArity(const OperatorDef& op, const OperatorSchema& schema, std::vector
 }
 
 void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, std::vector<std::string>* messages) {
+  std::multimap<std::string_view, int> inputs;
+  for (int i = 0; i < op.input_size(); ++i) inputs.emplace(op.input(i), i);
+  std::map<std::string_view, int> outputs;
   for (int o = 0; o < op.output_size(); ++o) {
-    bool shares = false;
-    bool allowed = false;
-    for (int i = 0; i < op.input_size(); ++i) {
-      if (op.input(i) != op.output(o)) continue;
-      shares = true;
-      allowed = allowed || schema.AllowsInPlace(i, o);
-    }
+    const auto [first, last] = inputs.equal_range(op.output(o));
+    const bool allowed =
+        std::any_of(first, last, [&](const auto& input) { return schema.AllowsInPlace(input.second, o); });
     // Operators that manage their outputs replace a blob's tensor and never write into it.
-    if (shares && !allowed && !schema.manages_outputs) {
+    if (schema.manages_outputs) continue;
+    if (first != last && !allowed) {
       messages->push_back(
           StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
     }
-    for (int other = 0; other < o; ++other) {
-      if (op.output(other) == op.output(o) && !schema.manages_outputs) {
-        messages->push_back(StrCat("\"", op.output(o), "\" is output ", other, " and output ", o));
-      }
-    }
+    const auto [other, is_new] = outputs.emplace(op.output(o), o);
+    if (!is_new) messages->push_back(StrCat("\"", op.output(o), "\" is output ", other->second, " and output ", o));
   }
   for (const auto& [i, o] : schema.enforced_in_place) {
     if (i < op.input_size() && o < op.output_size() && op.input(i) != op.output(o)) {
@@ -60,7 +58,10 @@ class Checker {
   std::vector<NetProblem> Run() {
     known_.insert(net_.external_input().begin(), net_.external_input().end());
     CheckType();
-    for (int i = 0; i < net_.op_size(); ++i) CheckOp(i);
+    // A hostile net may have a million faults; nobody reads so many.
+    constexpr size_t kMostProblems = 1000;
+    for (int i = 0; i < net_.op_size() && problems_.size() < kMostProblems; ++i) CheckOp(i);
+    if (problems_.size() >= kMostProblems) Report(-1, "too many problems; the rest of the net is not checked");
     for (const std::string& output : net_.external_output()) {
       if (!Exists(output)) Report(-1, StrCat("nothing produces the external output \"", output, "\"", Nearest(output)));
     }
@@ -205,8 +206,21 @@ std::string CanonicalNetType(const std::string& type) {
 }
 
 std::string OperatorText(const OperatorDef& op) {
-  return StrCat(Join(op.output(), ", "), op.output_size() == 0 ? "" : " = ", op.type(), "(", Join(op.input(), ", "),
-                ")");
+  constexpr size_t kLongest = 600;
+  std::string text;
+  const auto add = [&](const auto& names) {
+    const char* before = "";
+    for (const std::string& name : names) {
+      if (text.size() > kLongest) return;
+      text += before + (name.size() > kLongest ? name.substr(0, kLongest) + "…" : name);
+      before = ", ";
+    }
+  };
+  add(op.output());
+  if (op.output_size() > 0) text += " = ";
+  text += op.type() + "(";
+  add(op.input());
+  return text.size() > kLongest ? text.substr(0, kLongest) + "…" : text + ")";
 }
 
 }  // namespace stepnet

@@ -1,6 +1,8 @@
 #include "stepnet/core/strings.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 
 namespace stepnet {
 namespace {
@@ -30,13 +32,16 @@ int EditDistance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
-  // Names come from untrusted files; nobody misspells a name of this length.
-  constexpr size_t kLongestName = 256;
-  if (name.size() > kLongestName) return "";
+  // Names come from untrusted files: nobody misspells a name of this length, or among so many.
+  constexpr size_t kLongestName = 100;
+  constexpr size_t kMostCandidates = 10000;
+  if (name.empty() || name.size() > kLongestName || candidates.size() > kMostCandidates) return "";
   std::string nearest;
-  int best = static_cast<int>(std::max<size_t>(1, name.size() / 3)) + 1;
+  // At most a third of the name, and never all of it.
+  int best = static_cast<int>(std::min(std::max<size_t>(1, name.size() / 3), name.size() - 1)) + 1;
   for (const std::string& candidate : candidates) {
-    if (candidate == name || candidate.size() > kLongestName) continue;
+    const auto difference = static_cast<std::int64_t>(candidate.size()) - static_cast<std::int64_t>(name.size());
+    if (candidate == name || std::abs(difference) >= best) continue;
     const int distance = EditDistance(name, candidate);
     if (distance < best) {
       best = distance;
