@@ -228,6 +228,11 @@ std::vector<std::pair<int, std::string>> ParamsWithGradients(const OpInit& op, c
 void MakeRecurrentGradient(GradientBuilder& g) {
   const OpInit& op = g.op();
   const RecurrentSpec spec = ParseRecurrentSpec(op);
+  // Files lose a backward step net without operators; its links remain.
+  if (spec.backward_step_net == nullptr && spec.backward_links.empty()) {
+    throw Error(ErrorCode::kInvalidNet,
+                "RecurrentNetwork has no backward_step_net, without which there is no gradient: it only runs forward");
+  }
   GradientOp gradient{.type = "RecurrentNetworkGradient", .inputs = {}, .outputs = {}};
   std::vector<std::int64_t> with_gradient(spec.outputs_with_grads.begin(), spec.outputs_with_grads.end());
   if (with_gradient.empty()) {

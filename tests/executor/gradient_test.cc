@@ -422,6 +422,19 @@ TEST(RecurrentGradient, G12NeedsAForwardRunThatKeptItsBlobs) {
       "backward_step_net, the same as its gradient has, to train");
 }
 
+TEST(RecurrentGradient, G12ANetThatOnlyRunsForwardHasNoGradient) {
+  NetDef def = FcCase().Build();
+  OperatorDef forward = def.op(0);
+  forward.clear_arg();
+  for (const Argument& argument : def.op(0).arg()) {
+    if (!argument.name().starts_with("backward_")) *forward.add_arg() = argument;
+  }
+  std::vector<GradientBlobs> outputs(3);
+  outputs[0].dense = "h_all_grad";
+  ExpectError([&] { MakeGradient(forward, outputs); },
+              "…RecurrentNetwork has no backward_step_net, without which there is no gradient: it only runs forward");
+}
+
 TEST(RecurrentGradient, G13RunsTwiceAfterOneForwardRun) {
   RecurrentCase net = FcCase();
   net.OutputGradient("h_all").WithGradient();
