@@ -73,21 +73,6 @@ void AddParameters(NamedTensors tensors, Model* model) {
   for (auto& [name, tensor] : tensors) model->parameters[name] = std::move(tensor);
 }
 
-MetaNetDef BundleOfDatabase(const std::string& path) {
-  MiniDbReader reader(path);
-  std::string key, value;
-  while (reader.Next(&key, &value)) {
-    if (BlobOfKey(key) != Keys().meta_net_def()) continue;
-    BlobProto blob;
-    ParseMessageBytes(value, StrCat(path, ": the value of \"", key, "\""), &blob);
-    MetaNetDef bundle;
-    ParseMessage(blob.content(), StrCat(path, ": the content of \"", key, "\""), &bundle);
-    return bundle;
-  }
-  throw Error(ErrorCode::kInputOutput,
-              StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
-}
-
 void TakeInit(const std::string& path, Model* model) {
   if (!LooksLikeMiniDb(path)) {
     const std::string content = ReadFile(path);
@@ -132,7 +117,7 @@ Model LoadModel(const std::string& net_path, const std::string& init_path) {
   if (!init_path.empty()) TakeInit(init_path, &model);
   try {
     if (LooksLikeMiniDb(net_path)) {
-      const MetaNetDef bundle = BundleOfDatabase(net_path);
+      const MetaNetDef bundle = ReadBundle(net_path);
       AddParameters(ReadTensors(net_path, [](const std::string& name) { return name != Keys().meta_net_def(); }),
                     &model);
       TakeBundle(bundle, &model);
@@ -155,6 +140,21 @@ Model LoadModel(const std::string& net_path, const std::string& init_path) {
     model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
   }
   return model;
+}
+
+MetaNetDef ReadBundle(const std::string& path) {
+  MiniDbReader reader(path);
+  std::string key, value;
+  while (reader.Next(&key, &value)) {
+    if (BlobOfKey(key) != Keys().meta_net_def()) continue;
+    BlobProto blob;
+    ParseMessageBytes(value, StrCat(path, ": the value of \"", key, "\""), &blob);
+    MetaNetDef bundle;
+    ParseMessage(blob.content(), StrCat(path, ": the content of \"", key, "\""), &bundle);
+    return bundle;
+  }
+  throw Error(ErrorCode::kInputOutput,
+              StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
 }
 
 }  // namespace stepnet

@@ -12,6 +12,8 @@
 
 namespace stepnet {
 
+class MetaNetDef;
+
 struct Model {
   NetDef init_net;  // to be run once, before the net; without operators when there is none
   NetDef net;
@@ -28,5 +30,8 @@ struct Model {
 // parameters (init_net.pb), or a file of tensors (TensorProtos or minidb) that are the parameters.
 // Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
 Model LoadModel(const std::string& net_path, const std::string& init_path = "");
+
+// The bundle in a minidb model. Throws kInputOutput when there is none.
+MetaNetDef ReadBundle(const std::string& path);
 
 }  // namespace stepnet

@@ -45,11 +45,11 @@ Measured Measure(Net& net) {
   Measured measured;
   Progress progress("bench");
   ResetPeakTensorMemory();
-  for (int i = 0; i < FLAGS_warmup; ++i) net.Run();
+  for (int i = 0; i < FLAGS_warmup; ++i) RunNet(net);
   for (int i = 0; i < FLAGS_repetitions; ++i) {
     progress.Show(i, FLAGS_repetitions);
     const double start = Now();
-    net.Run();
+    RunNet(net);
     measured.times.seconds.push_back(Now() - start);
   }
   std::ranges::sort(measured.times.seconds);
@@ -58,7 +58,7 @@ Measured Measure(Net& net) {
   OpTimes times;
   net.AttachObserver(&times);
   measured.observed_runs = std::clamp(FLAGS_repetitions / 4, 1, 10);
-  for (int i = 0; i < measured.observed_runs; ++i) net.Run();
+  for (int i = 0; i < measured.observed_runs; ++i) RunNet(net);
   net.DetachObserver(&times);
   measured.operators = times.Sorted();
   return measured;

@@ -1,8 +1,8 @@
 // rnn_runner check: what can be known to be wrong with a net without running it.
 #include <iostream>
 
-#include "stepnet/core/net.h"
 #include "stepnet/core/net_check.h"
+#include "stepnet/core/plan.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -10,27 +10,22 @@
 namespace stepnet::runner {
 namespace {
 
-std::vector<NetProblem> Problems(const NetDef& net) {
-  std::vector<NetProblem> problems;
-  try {
-    CanonicalNetType(net.type());
-  } catch (const Error& error) {
-    problems.push_back({.net = net.name(), .message = error.message()});
-  }
-  const std::vector<NetProblem> found = CheckNet(net);
-  problems.insert(problems.end(), found.begin(), found.end());
-  return problems;
-}
-
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const AnyMessage file = ReadAnyMessage(path);
   std::int64_t problems = 0;
   int operators = 0;
   int step_nets = 0;
+  if (file.kind == MessageKind::kPlanDef) {
+    const auto& plan = static_cast<const PlanDef&>(*file.message);
+    for (const std::string& problem : CheckPlan(plan)) {
+      std::cout << Printable(StrCat("plan \"", plan.name(), "\", ", problem)) << "\n";
+      ++problems;
+    }
+  }
   for (const NamedNet& named : NetsOf(file, path)) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
-    const std::vector<NetProblem> found = Problems(*named.net);
+    const std::vector<NetProblem> found = CheckNet(*named.net);
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();

@@ -67,7 +67,7 @@ void CheckOperands(const Command& command, const std::vector<std::string>& opera
   if (count > command.max_operands) {
     throw UsageError(StrCat("does not know what to do with \"", operands[command.max_operands], "\""));
   }
-  if (count < command.min_operands) throw UsageError(StrCat("needs ", command.operands));
+  if (count < command.min_operands) throw UsageError(StrCat("needs operands: ", command.operands));
 }
 
 // Lines of `text`, each with `indent` before it.

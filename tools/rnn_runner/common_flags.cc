@@ -7,8 +7,9 @@
 
 #include "stepnet/executor/executor.h"
 
-DEFINE_string(net, "", "file of the net to run: a NetDef, a MetaNetDef or a minidb model, binary or text");
-DEFINE_string(init_net, "", "file of a net to run once before, which fills parameters");
+DEFINE_string(net, "", "file of the net: a NetDef, a MetaNetDef or a minidb model, binary or text");
+DEFINE_string(init_net, "",
+              "file of a net to run once before, which fills parameters, or of the parameters themselves");
 DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "serial", "what runs the step nets");

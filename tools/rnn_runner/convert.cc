@@ -17,7 +17,7 @@ int Convert(const std::vector<std::string>& operands) {
   }
   const AnyMessage file = ReadAnyMessage(from);
   WriteMessage(*file.message, to);
-  std::cerr << "wrote a " << MessageKindName(file.kind) << " to " << to << "\n";
+  std::cerr << "wrote " << to << " (" << MessageKindName(file.kind) << ")\n";
   return kOk;
 }
 

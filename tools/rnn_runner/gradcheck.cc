@@ -64,7 +64,7 @@ void Feed(const TensorMap& tensors, Workspace& workspace) {
 void RunOnce(Net& net, const TensorMap& tensors, Workspace& workspace) {
   Feed(tensors, workspace);
   net.SetRunCounter(0);  // the same random numbers in every run
-  net.Run();
+  RunNet(net);
 }
 
 std::vector<std::string> DoubleInputs(const NetDef& net, const TensorMap& tensors) {
@@ -77,13 +77,14 @@ std::vector<std::string> DoubleInputs(const NetDef& net, const TensorMap& tensor
 }
 
 // Without gradients in the net and without --loss: every output in double.
-std::vector<Loss> OutputLosses(const NetDef& net, const TensorMap& tensors, const RunOptions& options) {
+std::vector<Loss> OutputLosses(const NetDef& net, const std::vector<std::string>& outputs, const TensorMap& tensors,
+                               const RunOptions& options) {
   Workspace workspace;
   Feed(tensors, workspace);
   const std::unique_ptr<Net> forward = CreateNet(net, workspace, options);
   RunOnce(*forward, tensors, workspace);
   std::vector<Loss> losses;
-  for (const std::string& blob : DefaultOutputs(net)) {
+  for (const std::string& blob : outputs) {
     const Blob* found = workspace.FindBlob(blob);
     if (found != nullptr && found->HasTensor() && found->GetTensor().dtype() == DType::kDouble) {
       losses.push_back({.blob = blob});
@@ -107,8 +108,8 @@ std::map<std::string, GradientBlobs> GradientsByName(const NetDef& net, const st
   return gradients;
 }
 
-Problem MakeProblem(const NetDef& def, const TensorMap& tensors, const RunOptions& options) {
-  Problem problem{.net = InDouble(def), .forward = {}, .losses = ParseLosses(FLAGS_loss), .gradients = {}};
+Problem MakeProblem(const Session& session, const TensorMap& tensors, const RunOptions& options) {
+  Problem problem{.net = InDouble(session.def), .forward = {}, .losses = ParseLosses(FLAGS_loss), .gradients = {}};
   const std::vector<std::string> inputs = DoubleInputs(problem.net, tensors);
   if (HasGradients(problem.net)) {
     if (problem.losses.empty()) problem.losses = SeededLosses(problem.net);
@@ -117,7 +118,7 @@ Problem MakeProblem(const NetDef& def, const TensorMap& tensors, const RunOption
     }
     problem.gradients = GradientsByName(problem.net, inputs);
   } else {
-    if (problem.losses.empty()) problem.losses = OutputLosses(problem.net, tensors, options);
+    if (problem.losses.empty()) problem.losses = OutputLosses(problem.net, session.outputs, tensors, options);
     std::vector<std::string> blobs;
     for (const Loss& loss : problem.losses) {
       if (!loss.weights.empty()) {
@@ -289,7 +290,7 @@ int Gradcheck(const std::vector<std::string>&) {
   CheckInputs(session.def, *session.workspace);
   RemarkUnread(session.def, session.fed);
   TensorMap tensors = StartingTensors(*session.workspace);
-  const Problem problem = MakeProblem(session.def, tensors, options);
+  const Problem problem = MakeProblem(session, tensors, options);
   std::vector<std::string> terms;
   for (const Loss& loss : problem.losses) terms.push_back(NameText(loss.blob));
   std::cout << Printable("loss: the sum of " + Join(terms, ", ")) << "\n";

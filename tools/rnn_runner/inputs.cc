@@ -58,13 +58,13 @@ DType ParseDType(const std::string& item, const std::string& name) {
     names.emplace_back(DTypeName(static_cast<DType>(i)));
     if (names.back() == name) return static_cast<DType>(i);
   }
-  ThrowBadShape(item, StrCat("no dtype \"", name, "\"", DidYouMean(name, names)));
+  throw UsageError(StrCat("--shape has \"", item, "\": no dtype \"", name, "\"", DidYouMean(name, names)));
 }
 
 // BLOB=SIZES[:DTYPE][=VALUE]
 Filled ParseFilled(const std::string& item) {
   const size_t equals = item.find('=');
-  if (equals == std::string::npos || equals == 0) ThrowBadShape(item, "no blob");
+  if (equals == std::string::npos || equals == 0) ThrowBadShape(item, "it lacks blob or sizes");
   Filled filled{.blob = item.substr(0, equals), .shape = {}, .dtype = DType::kFloat, .value = {}};
   std::string rest = item.substr(equals + 1);
   if (const size_t value = rest.find('='); value != std::string::npos) {
@@ -77,7 +77,11 @@ Filled ParseFilled(const std::string& item) {
   }
   std::vector<std::int64_t> sizes;
   for (const std::string& size : SplitList(rest, 'x')) sizes.push_back(ParseNumber<std::int64_t>(item, size));
-  filled.shape = Shape(sizes);
+  try {
+    filled.shape = Shape(sizes);
+  } catch (const Error& error) {
+    ThrowBadShape(item, error.message());
+  }
   return filled;
 }
 
@@ -147,7 +151,7 @@ std::vector<FlagUse> InputFlags() {
 
 std::vector<std::string> FeedInputs(Workspace& workspace) {
   if (std::ranges::find(kFills, FLAGS_input_fill) == kFills.end()) {
-    throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be ", Join(kFills, ", "),
+    throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be one of ", Join(kFills, ", "),
                             DidYouMean(FLAGS_input_fill, kFills)));
   }
   std::vector<std::string> fed;
@@ -211,8 +215,7 @@ void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed) {
   }
 }
 
-std::vector<std::string> DefaultOutputs(const NetDef& net) {
-  if (net.external_output_size() > 0) return {net.external_output().begin(), net.external_output().end()};
+std::vector<std::string> UnreadBlobs(const NetDef& net) {
   std::set<std::string> read;
   for (const OperatorDef& op : net.op()) read.insert(op.input().begin(), op.input().end());
   std::vector<std::string> outputs;

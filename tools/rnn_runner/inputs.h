@@ -24,9 +24,8 @@ void CheckInputs(const NetDef& net, const Workspace& workspace);
 // Says on standard error which of `fed` the net does not read.
 void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed);
 
-// The blobs whose values leave the net: its external outputs or, when it lists none, those that it writes and no
-// operator reads.
-std::vector<std::string> DefaultOutputs(const NetDef& net);
+// The blobs that the net writes and no operator reads.
+std::vector<std::string> UnreadBlobs(const NetDef& net);
 
 // The blobs that the net reads before it writes them, in the order in which it reads them.
 std::vector<std::string> ReadFirst(const NetDef& net);

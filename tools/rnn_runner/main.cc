@@ -1,15 +1,14 @@
 // rnn_runner: runs nets, checks them and shows them, on the command line.
 #include <glog/logging.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <iostream>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/standard_output.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
@@ -55,17 +54,8 @@ int Dispatch(const std::string& name, const std::vector<std::string>& arguments,
   return RunCommand(command, arguments);
 }
 
-// Everything that was printed has reached its destination, or the results are worth nothing.
-void FlushOutput() {
-  errno = 0;
-  std::cout.flush();
-  if (std::cout.good()) return;
-  const int reason = errno;
-  throw Error(ErrorCode::kInputOutput,
-              StrCat("cannot write to standard output", reason != 0 ? StrCat(": ", std::strerror(reason)) : ""));
-}
-
 int Main(const std::vector<std::string>& arguments) {
+  StandardOutput output;
   std::string who = "rnn_runner";
   try {
     if (arguments.empty()) {
@@ -73,13 +63,13 @@ int Main(const std::vector<std::string>& arguments) {
       return kUsage;
     }
     const int status = Dispatch(arguments.front(), {arguments.begin() + 1, arguments.end()}, &who);
-    FlushOutput();
+    output.Flush();  // results that do not reach their reader are a fault
     return status;
   } catch (const UsageError& error) {
     std::cerr << Printable(StrCat(who, ": ", error.what(), "\n")) << "(" << who << " --help tells more)\n";
     return kUsage;
   } catch (...) {
-    std::cout.flush();
+    std::cout.flush();  // in the order in which it was said
     std::cerr << Printable(StrCat(who, ": ", CurrentError().what(), "\n"));
     return kFault;
   }

@@ -2,6 +2,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/minidb.h"
+#include "stepnet/core/model.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 
@@ -10,32 +11,16 @@ namespace {
 
 std::unique_ptr<google::protobuf::Message> NewMessage(MessageKind kind) {
   switch (kind) {
-    case MessageKind::kMetaNetDef:
-    case MessageKind::kMiniDb: return std::make_unique<MetaNetDef>();
+    case MessageKind::kMetaNetDef: return std::make_unique<MetaNetDef>();
     case MessageKind::kPlanDef: return std::make_unique<PlanDef>();
     case MessageKind::kTensorProtos: return std::make_unique<TensorProtos>();
     case MessageKind::kTensorProto: return std::make_unique<TensorProto>();
     case MessageKind::kBlobProto: return std::make_unique<BlobProto>();
     case MessageKind::kNetDef:
+    case MessageKind::kMiniDb:
     case MessageKind::kUnknown: break;
   }
   return std::make_unique<NetDef>();
-}
-
-// Predictor databases keep the bundle of nets beside the parameters, as a BlobProto or as it is.
-void ReadBundle(const std::string& path, MetaNetDef* bundle) {
-  MiniDbReader reader(path);
-  std::string key;
-  std::string value;
-  while (reader.Next(&key, &value)) {
-    if (key != PredictorConsts::default_instance().meta_net_def()) continue;
-    BlobProto blob;
-    if (blob.ParseFromString(value) && blob.has_content()) value = blob.content();
-    ParseMessageBytes(value, StrCat("\"", key, "\" of ", path), bundle);
-    return;
-  }
-  throw Error(ErrorCode::kInputOutput,
-              StrCat(path, " is a minidb without \"", PredictorConsts::default_instance().meta_net_def(), "\""));
 }
 
 void AddNets(const PlanDef& plan, std::vector<NamedNet>* nets) {
@@ -45,15 +30,14 @@ void AddNets(const PlanDef& plan, std::vector<NamedNet>* nets) {
 }  // namespace
 
 AnyMessage ReadAnyMessage(const std::string& path) {
-  AnyMessage file{.kind = DetectKind(path), .message = nullptr};
-  file.message = NewMessage(file.kind);
-  if (file.kind == MessageKind::kMiniDb) {
-    file.kind = MessageKind::kMetaNetDef;
-    ReadBundle(path, static_cast<MetaNetDef*>(file.message.get()));
-    return file;
+  if (LooksLikeMiniDb(path)) {
+    return {.kind = MessageKind::kMetaNetDef, .message = std::make_unique<MetaNetDef>(ReadBundle(path))};
   }
-  ReadMessage(path, file.message.get());
+  const std::string content = ReadFile(path);
+  AnyMessage file{.kind = DetectKindOf(content), .message = nullptr};
   if (file.kind == MessageKind::kUnknown) file.kind = MessageKind::kNetDef;
+  file.message = NewMessage(file.kind);
+  ParseMessage(content, path, file.message.get());
   return file;
 }
 

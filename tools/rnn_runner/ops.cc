@@ -212,8 +212,13 @@ int Ops(const std::vector<std::string>& operands) {
     std::cout << (markdown ? AllAsMarkdown() : AllAsText());
     return kOk;
   }
-  const OperatorSchema& schema = GetOperator(operands.front());
-  std::cout << (markdown ? OperatorAsMarkdown(schema) : OperatorAsText(schema));
+  const std::string& type = operands.front();
+  const OperatorSchema* schema = FindOperator(type);
+  if (schema == nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("no operator type \"", type, "\"", DidYouMean(type, OperatorTypes())));
+  }
+  std::cout << (markdown ? OperatorAsMarkdown(*schema) : OperatorAsText(*schema));
   return kOk;
 }
 

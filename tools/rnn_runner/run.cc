@@ -2,10 +2,14 @@
 #include <glog/logging.h>
 
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <map>
 
+#include "stepnet/core/model.h"
 #include "stepnet/core/npy.h"
+#include "stepnet/core/plan.h"
+#include "stepnet/core/proto_io.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/session.h"
@@ -18,9 +22,11 @@ DEFINE_string(output_dir, "",
 namespace stepnet::runner {
 namespace {
 
-// Blob → file. Throws kInvalidArgument when two blobs would share a file.
-std::map<std::string, std::filesystem::path> OutputFiles(const std::vector<std::string>& blobs) {
-  std::map<std::string, std::filesystem::path> files;
+using Files = std::map<std::string, std::filesystem::path>;  // blob → file
+
+// Throws kInvalidArgument when two blobs would share a file.
+Files OutputFiles(const std::vector<std::string>& blobs) {
+  Files files;
   std::map<std::string, std::string> owners;
   for (const std::string& blob : blobs) {
     std::string name;
@@ -59,28 +65,61 @@ void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& 
   std::cout << Printable(table.Text());
 }
 
-int Run(const std::vector<std::string>&) {
-  const RunOptions options = RunOptionsFromFlags();
-  Session session = OpenSession(options);
-  RemarkUnread(session.def, session.fed);
+// Runs --net by `run` and shows and writes what it leaves in the workspace: what --output asks for, otherwise
+// `outputs`.
+void RunAndReport(const Workspace& workspace, const std::vector<std::string>& outputs,
+                  const std::function<void()>& run) {
   const std::vector<std::string> asked = SplitList(FLAGS_output);
-  const std::vector<std::string> blobs = asked.empty() ? DefaultOutputs(session.def) : asked;
-  const bool writes = !FLAGS_output_dir.empty();
-  const auto files = writes ? OutputFiles(blobs) : std::map<std::string, std::filesystem::path>();
-  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
-  if (writes) MakeFolder(FLAGS_output_dir);
+  const std::vector<std::string>& blobs = asked.empty() ? outputs : asked;
+  Files files;
+  if (!FLAGS_output_dir.empty()) {
+    files = OutputFiles(blobs);
+    MakeFolder(FLAGS_output_dir);
+  }
   const double start = Now();
-  net->Run();
+  run();
   LOG(INFO) << "ran in " << Milliseconds(Now() - start) << " ms";
-  PrintSummaries(*session.workspace, blobs);
+  PrintSummaries(workspace, blobs);
   for (const auto& [name, path] : files) {
-    const Blob& blob = session.workspace->GetBlob(name);
+    const Blob& blob = workspace.GetBlob(name);
     if (asked.empty() && !blob.HasTensor()) {
       std::cerr << Printable(StrCat("\"", name, "\" holds no tensor and is not written")) << "\n";
     } else {
       WriteNpy(blob.GetTensor(), path.string());
     }
   }
+}
+
+int RunPlanFile(const RunOptions& options) {
+  PlanDef plan;
+  ReadMessage(FLAGS_net, &plan);
+  Workspace workspace;
+  if (!FLAGS_init_net.empty()) RunNetOnce(LoadModel(FLAGS_init_net).net, workspace, options);
+  FeedInputs(workspace);
+  NetDef all;  // the nets of the plan as one, to see what goes in and out
+  for (const NetDef& net : plan.network()) {
+    all.mutable_op()->MergeFrom(net.op());
+    all.mutable_external_output()->MergeFrom(net.external_output());
+  }
+  const std::vector<std::string> listed(all.external_output().begin(), all.external_output().end());
+  RunAndReport(workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
+    try {
+      CheckInputs(all, workspace);
+      RunPlan(plan, workspace, {.run = options});
+    } catch (...) {
+      throw CurrentError().At({.file = FLAGS_net});
+    }
+  });
+  return kOk;
+}
+
+int Run(const std::vector<std::string>&) {
+  const RunOptions options = RunOptionsFromFlags();
+  if (DetectKind(FLAGS_net) == MessageKind::kPlanDef) return RunPlanFile(options);
+  Session session = OpenSession(options);
+  RemarkUnread(session.def, session.fed);
+  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
   return kOk;
 }
 
@@ -88,8 +127,8 @@ std::vector<FlagUse> RunFlags() {
   std::vector<FlagUse> flags = SessionFlags();
   flags.push_back({.name = "output",
                    .value = "BLOB,…",
-                   .doc = "blobs to print and write; without the flag the net's external outputs or, when it lists\n"
-                          "none, what no operator reads",
+                   .doc = "blobs to print and write; without the flag the outputs that the net lists or, when it\n"
+                          "lists none, what no operator reads",
                    .is_list = true});
   flags.push_back({.name = "output_dir", .value = "D"});
   return WithCommonFlags(std::move(flags));
@@ -100,7 +139,7 @@ std::vector<FlagUse> RunFlags() {
 const Command kRun = {
     .name = "run",
     .operands = "",
-    .doc = "runs a net once and prints what comes out",
+    .doc = "runs a net once, or a plan, and prints what comes out",
     .details =
         "Runs the net that fills parameters (--init_net), feeds the inputs, runs the net, and prints dtype, shape\n"
         "and a summary of each output: minimum, maximum, mean and standard deviation of the finite elements, and\n"

@@ -19,12 +19,16 @@ struct Session {
   NetDef def;
   std::unique_ptr<Workspace> workspace;  // parameters and inputs are in it
   std::vector<std::string> fed;          // by the input flags
+  std::vector<std::string> outputs;      // what the file calls outputs, otherwise what no operator reads
 };
 
 // Reads the nets, runs what fills parameters, feeds inputs. Throws what reading and running throw, with the file.
 Session OpenSession(const RunOptions& options);
 
-// Checks that no input is missing and creates the net.
+// Checks that no input is missing and creates the net. What it throws names the file.
 std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options);
+
+// Runs the net once; what it throws names the file.
+void RunNet(Net& net);
 
 }  // namespace stepnet::runner

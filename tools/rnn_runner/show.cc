@@ -5,6 +5,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/tensor_io.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
@@ -44,9 +45,16 @@ void PrintStep(const ExecutionStep& step, const std::string& indent) {
   for (const ExecutionStep& inner : step.substep()) PrintStep(inner, indent + "  ");
 }
 
+std::string DataTypeText(TensorProto::DataType type) {
+  try {
+    return DTypeName(DTypeFromNumber(type));
+  } catch (const Error&) {
+    return TensorProto::DataType_Name(type);  // one that no tensor here can have
+  }
+}
+
 void PrintTensor(const TensorProto& tensor, const std::string& name) {
-  std::cout << NameText(name) << " " << TensorProto::DataType_Name(tensor.data_type()) << " ["
-            << Join(tensor.dims(), ", ") << "]\n";
+  std::cout << NameText(name) << " " << DataTypeText(tensor.data_type()) << " [" << Join(tensor.dims(), ", ") << "]\n";
 }
 
 // True when the message is one that holds tensors, which then are listed.
@@ -74,7 +82,7 @@ void PrintText(const AnyMessage& file, const std::string& path) {
   if (PrintTensors(file)) return;
   if (file.kind == MessageKind::kMetaNetDef) PrintBlobLists(static_cast<const MetaNetDef&>(*file.message));
   for (const NamedNet& named : NetsOf(file, path)) {
-    if (!named.name.empty()) std::cout << NameText(named.name) << ": ";
+    if (!named.name.empty() && named.name != named.net->name()) std::cout << NameText(named.name) << ": ";
     std::cout << NetAsText(*named.net);
   }
   if (file.kind == MessageKind::kPlanDef) {

@@ -165,6 +165,12 @@ std::vector<fs::path> FindCases(const std::vector<std::string>& operands) {
   return cases;
 }
 
+// The folder's own name, also of "." and "case/".
+std::string CaseName(const fs::path& folder) {
+  const fs::path path = fs::absolute(folder).lexically_normal();
+  return (path.filename().empty() ? path.parent_path() : path).filename().string();
+}
+
 std::vector<std::string> Row(const std::string& name, size_t blobs, const Comparison& comparison) {
   std::vector<std::string> row = {name, StrCat(blobs), NameText(comparison.blob)};
   if (comparison.problem.empty()) {
@@ -189,9 +195,7 @@ int Verify(const std::vector<std::string>& operands) {
   {
     Progress progress("verify");
     for (size_t i = 0; i < cases.size(); ++i) {
-      const std::string name = cases[i].lexically_normal().filename().empty()
-                                   ? cases[i].lexically_normal().parent_path().filename().string()
-                                   : cases[i].lexically_normal().filename().string();
+      const std::string name = CaseName(cases[i]);
       progress.Show(static_cast<std::int64_t>(i), static_cast<std::int64_t>(cases.size()), name);
       try {
         const std::vector<Comparison> comparisons = VerifyCase(cases[i], options);

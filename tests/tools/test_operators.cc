@@ -1,0 +1,49 @@
+// A library of operators for --op_library, as users write them.
+#include <stdexcept>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+const Registration half = Operator("test.Half")
+                              .Doc("y = x / 2, element by element.")
+                              .Input("x", "any shape, float")
+                              .Output("y", "the shape of x")
+                              .Shapes(SameAsInput(0))
+                              .InPlace({{0, 0}})
+        .Elementwise()
+                              .Gradient("test.Half", {"dy"}, {"dx"})
+                              .Cpu([](const OpInit&) -> RunFn {
+                                return [](const OpRun& run) {
+                                  if (run.In(0).dtype == DType::kDouble) {
+                                    for (std::int64_t i = 0; i < run.In(0).size(); ++i)
+                                      run.Out(0).As<double>()[i] = run.In(0).As<double>()[i] / 2;
+                                  } else {
+                                    for (std::int64_t i = 0; i < run.In(0).size(); ++i)
+                                      run.Out(0).As<float>()[i] = run.In(0).As<float>()[i] / 2;
+                                  }
+                                };
+                              });
+
+// Its gradient is wrong: twice what it should be.
+const Registration wrong_gradient =
+    Operator("test.WrongGradient")
+        .Doc("y = x / 2 with the gradient of y = x.")
+        .Input("x", "any shape")
+        .Output("y", "the shape of x")
+        .Shapes(SameAsInput(0))
+        .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
+        .Cpu([](const OpInit& op) -> RunFn { return (*FindOperator("test.Half")->FindKernel(Device::kCpu))(op); });
+
+const Registration throws = Operator("test.Throws")
+                                .Doc("Fails whenever it runs, with an exception that is no Error.")
+                                .Input("x", "any shape")
+                                .Output("y", "the shape of x")
+                                .Shapes(SameAsInput(0))
+                                .Cpu([](const OpInit&) -> RunFn {
+                                  return [](const OpRun&) { throw std::runtime_error("the disk is on fire"); };
+                                });
+
+}  // namespace
+}  // namespace stepnet
