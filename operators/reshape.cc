@@ -163,6 +163,7 @@ const Registration expand_dims =
         .Gradient("Squeeze", {"dy"}, {"dx"})
         .Cpu(CopyFirstInput);
 
+// Reads the shape of x, so these do not work in place.
 void AddResizeLikeGradient(GradientBuilder& g) {
   g.Add({.type = "ResizeLike", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
 }
@@ -183,7 +184,6 @@ const Registration flatten =
           const int split = static_cast<int>(axis);
           return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
         })
-        .InPlace({{0, 0}})
         .Gradient(AddResizeLikeGradient)
         .Cpu(CopyFirstInput);
 
@@ -195,7 +195,6 @@ const Registration flatten_to_vec =
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           return {{.dtype = query.In(0).dtype, .shape = Shape({query.In(0).shape.size()})}};
         })
-        .InPlace({{0, 0}})
         .Gradient(AddResizeLikeGradient)
         .Cpu(CopyFirstInput);
 
@@ -215,7 +214,6 @@ const Registration resize_like =
           }
           return {{.dtype = x.dtype, .shape = like.shape}};
         })
-        .InPlace({{0, 0}})
         .Gradient(AddResizeLikeGradient)
         .Cpu(CopyFirstInput);
 

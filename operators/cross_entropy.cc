@@ -1,0 +1,171 @@
+// Cross entropy of probabilities:
+//   LabelCrossEntropy: y_i = -log max(x_{i, label_i}, 1e-20)
+//   CrossEntropy:      y_i = -sum_j label_ij log max(x_ij, 1e-20)
+// The floor keeps a probability of 0 from giving infinity; gradients have it too, as in Caffe2.
+#include <algorithm>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/labels.h"
+#include "stepnet/operators/vector_math.h"
+
+namespace stepnet {
+namespace {
+
+template <typename T>
+constexpr T kFloor = static_cast<T>(1e-20);
+
+// x [N, D…]; a vector is one row.
+Rows RowsOf(const ShapeQuery& query) {
+  const Shape& x = query.In(0).shape;
+  if (x.rank() == 0) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ", query.op().type(), " needs x [N, D]"));
+  }
+  return x.rank() == 1 ? Rows{1, x[0]} : Rows{x[0], x.SizeFrom(1)};
+}
+
+void CheckGradient(const ShapeQuery& query, int i, const Rows& rows) {
+  ExpectSameType(query, 0, i);
+  if (query.In(i).shape == Shape({rows.count})) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(InputText(query, i), "; ", query.op().type(), " needs dy [", rows.count, "]"));
+}
+
+std::vector<TensorInfo> LabelShapes(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
+  const Rows rows = RowsOf(query);
+  CheckLabelsInfo(query, 1, rows);
+  return {{.dtype = query.In(0).dtype, .shape = Shape({rows.count})}};
+}
+
+const Registration label_cross_entropy =
+    Operator("LabelCrossEntropy")
+        .Doc(
+            "Minus the logarithm of the probability that x gives to the label: y[i] = -log max(x[i, label[i]], 1e-20).")
+        .Input("x", "[N, D] probabilities, float or double")
+        .Input("label", "int32 or int64 [N] or [N, 1], from 0 to D-1")
+        .Output("y", "[N]")
+        .Shapes(LabelShapes)
+        .Gradient("LabelCrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, "LabelCrossEntropy", [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t rows = run.Out(0).size();
+              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+              const T* x = run.In(0).As<T>();
+              T* y = run.Out(0).As<T>();
+              for (std::int64_t i = 0; i < rows; ++i) {
+                y[i] = std::max(x[i * classes + LabelAt(run.In(1), i, classes)], kFloor<T>);
+              }
+              VectorLog(y, y, rows);
+              for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
+            });
+          };
+        });
+
+const Registration label_cross_entropy_gradient =
+    Operator("LabelCrossEntropyGradient")
+        .Doc("dx[i, label[i]] = -dy[i] / max(x[i, label[i]], 1e-20), 0 elsewhere.")
+        .Input("x", "[N, D] probabilities, float or double")
+        .Input("label", "int32 or int64 [N] or [N, 1], from 0 to D-1")
+        .Input("dy", "[N]")
+        .Output("dx", "the shape of x")
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          LabelShapes(query);
+          CheckGradient(query, 2, RowsOf(query));
+          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
+        })
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, "LabelCrossEntropyGradient", [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t rows = run.In(2).size();
+              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+              const T* x = run.In(0).As<T>();
+              T* dx = run.Out(0).As<T>();
+              std::fill_n(dx, run.Out(0).size(), T{0});
+              for (std::int64_t i = 0; i < rows; ++i) {
+                const std::int64_t at = i * classes + LabelAt(run.In(1), i, classes);
+                dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kFloor<T>);
+              }
+            });
+          };
+        });
+
+std::vector<TensorInfo> SoftLabelShapes(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
+  ExpectAlike(query, 0, 1);
+  return {{.dtype = query.In(0).dtype, .shape = Shape({RowsOf(query).count})}};
+}
+
+const Registration cross_entropy =
+    Operator("CrossEntropy")
+        .Doc(
+            "Cross entropy of probabilities with labels that are probabilities themselves: "
+            "y[i] = -sum_j label[i, j] log max(x[i, j], 1e-20).")
+        .Input("x", "[N, D] probabilities, float or double")
+        .Input("label", "[N, D], each from 0 to 1")
+        .Output("y", "[N]")
+        .Shapes(SoftLabelShapes)
+        .Gradient("CrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, "CrossEntropy", [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t rows = run.Out(0).size();
+              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+              T* log_x = run.ScratchOf<T>(classes);
+              for (std::int64_t i = 0; i < rows; ++i) {
+                const T* x = run.In(0).As<T>() + i * classes;
+                const T* label = run.In(1).As<T>() + i * classes;
+                for (std::int64_t j = 0; j < classes; ++j) log_x[j] = std::max(x[j], kFloor<T>);
+                VectorLog(log_x, log_x, classes);
+                double sum = 0;
+                for (std::int64_t j = 0; j < classes; ++j) {
+                  if (!(label[j] >= 0 && label[j] <= 1)) {
+                    throw Error(
+                        ErrorCode::kInvalidArgument,
+                        StrCat("label [", i, ", ", j, "] is ", label[j],
+                               "; CrossEntropy needs probabilities (LabelCrossEntropy takes numbers of classes)"));
+                  }
+                  sum -= static_cast<double>(label[j]) * log_x[j];
+                }
+                run.Out(0).As<T>()[i] = static_cast<T>(sum);
+              }
+            });
+          };
+        });
+
+const Registration cross_entropy_gradient =
+    Operator("CrossEntropyGradient")
+        .Doc("dx[i, j] = -dy[i] label[i, j] / max(x[i, j], 1e-20).")
+        .Input("x", "[N, D] probabilities, float or double")
+        .Input("label", "[N, D]")
+        .Input("dy", "[N]")
+        .Output("dx", "the shape of x")
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          SoftLabelShapes(query);
+          CheckGradient(query, 2, RowsOf(query));
+          return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
+        })
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, "CrossEntropyGradient", [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t rows = run.In(2).size();
+              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+              for (std::int64_t i = 0; i < rows; ++i) {
+                const T* x = run.In(0).As<T>() + i * classes;
+                const T* label = run.In(1).As<T>() + i * classes;
+                const T dy = run.In(2).As<T>()[i];
+                T* dx = run.Out(0).As<T>() + i * classes;
+                for (std::int64_t j = 0; j < classes; ++j) dx[j] = -dy * (label[j] / std::max(x[j], kFloor<T>));
+              }
+            });
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet

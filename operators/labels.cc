@@ -1,0 +1,25 @@
+#include "stepnet/operators/labels.h"
+
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+
+void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows) {
+  ExpectType(query, i, {DType::kInt32, DType::kInt64});
+  if (query.In(i).shape.size() == rows.count) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(InputText(query, 0), " and ", InputText(query, i), "; ", query.op().type(), " on ", rows.count,
+                     " rows of ", rows.size, " classes needs one label a row"));
+}
+
+std::int64_t LabelAt(const TensorView& labels, std::int64_t i, std::int64_t num_classes) {
+  const std::int64_t label =
+      labels.dtype == DType::kInt64 ? labels.As<std::int64_t>()[i] : labels.As<std::int32_t>()[i];
+  if (label < 0 || label >= num_classes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("label ", i, " is ", label, "; there are classes 0 to ", num_classes - 1));
+  }
+  return label;
+}
+
+}  // namespace stepnet

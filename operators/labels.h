@@ -1,0 +1,20 @@
+// Labels: which of D classes each of N rows belongs to. Shared by the losses that read them.
+#pragma once
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// x seen as a matrix [N, D].
+struct Rows {
+  std::int64_t count;  // N
+  std::int64_t size;   // D
+};
+
+// Throws kTypeMismatch unless input i is int32 or int64, kShapeMismatch unless it holds one label a row.
+void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows);
+
+// Label i of `labels`. Throws kInvalidArgument, naming the element, unless it is from 0 to num_classes - 1.
+std::int64_t LabelAt(const TensorView& labels, std::int64_t i, std::int64_t num_classes);
+
+}  // namespace stepnet

@@ -1,0 +1,123 @@
+// PackRNNSequence lays sequences that follow one another side by side, padded with zeros; UnpackRNNSequence undoes it.
+// Each is the other's gradient.
+#include <limits>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/lengths.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kAnyLength = std::numeric_limits<std::int32_t>::max();
+
+void CheckRows(std::int64_t rows, const Lengths& lengths, const OpInit& op, const TensorInfo& x) {
+  if (rows == lengths.sum()) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(op.inputs()[0], " is ", x.Description(), " and the lengths in ", op.inputs()[1], " add up to ",
+                     lengths.sum(), "; PackRNNSequence needs x [sum of the lengths, …]"));
+}
+
+Shape WithTail(std::vector<std::int64_t> sizes, const Shape& x, int from) {
+  for (int i = from; i < x.rank(); ++i) sizes.push_back(x[i]);
+  return Shape(sizes);
+}
+
+std::vector<TensorInfo> PackShapes(const ShapeQuery& query) {
+  const OpInit& op = query.op();
+  const TensorInfo& x = query.In(0);
+  if (x.shape.rank() < 1) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(op.inputs()[0], " is ", x.Description(), "; PackRNNSequence needs x [sum of the lengths, …]"));
+  }
+  CheckLengthsInfo(query, 1, -1);
+  const std::int64_t count = query.In(1).shape[0];
+  if (query.num_inputs() > 2) {  // shapes alone decide
+    const Shape& like = query.In(2).shape;
+    const Shape packed = WithTail({like.rank() > 0 ? like[0] : 0, count}, x.shape, 1);
+    if (like != packed) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(op.inputs()[2], " is ", like, "; PackRNNSequence needs a shape [T, ", count,
+                         "] and then that of a row of x, which is ", x.shape));
+    }
+    return {{.dtype = x.dtype, .shape = packed}};
+  }
+  if (!query.ValueKnown(1)) throw ValueUnknown{1};
+  const Lengths lengths(query.In(1).value.View(), op.inputs()[1], kAnyLength);
+  CheckRows(x.shape[0], lengths, op, x);
+  return {{.dtype = x.dtype, .shape = WithTail({lengths.max(), count}, x.shape, 1)}};
+}
+
+std::vector<TensorInfo> UnpackShapes(const ShapeQuery& query) {
+  const OpInit& op = query.op();
+  const TensorInfo& x = query.In(0);
+  if (x.shape.rank() < 2) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(op.inputs()[0], " is ", x.Description(), "; UnpackRNNSequence needs x [T, B, …]"));
+  }
+  CheckLengthsInfo(query, 1, x.shape[1]);
+  if (!query.ValueKnown(1)) throw ValueUnknown{1};
+  const Lengths lengths(query.In(1).value.View(), op.inputs()[1], x.shape[0]);
+  return {{.dtype = x.dtype, .shape = WithTail({lengths.sum()}, x.shape, 2)}};
+}
+
+// Copies sequence after sequence between `packed` [T, B, …] and `flat` [sum of the lengths, …].
+void CopySequences(const TensorView& packed, const TensorView& flat, const Lengths& lengths, bool packs) {
+  if (lengths.sum() != flat.dim(0)) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("the lengths add up to ", lengths.sum(), ", and there are rows for ", flat.dim(0)));
+  }
+  const std::int64_t row = flat.shape->SizeFrom(1);
+  const std::int64_t step = packed.dim(1) * row;
+  std::int64_t at = 0;
+  for (std::int64_t b = 0; b < lengths.count(); ++b) {
+    if (lengths[b] == 0) continue;
+    if (packs) {
+      CopyRuns(flat.dtype, At(flat, at * row), row, At(packed, b * row), step, row, lengths[b]);
+    } else {
+      CopyRuns(flat.dtype, At(packed, b * row), step, At(flat, at * row), row, row, lengths[b]);
+    }
+    at += lengths[b];
+  }
+}
+
+const Registration pack =
+    Operator("PackRNNSequence")
+        .Doc(
+            "Lays sequences that follow one another side by side: y[t, b] is row t of sequence b, and 0 beyond its "
+            "length.")
+        .Input("x", "[sum of the lengths, …], any dtype")
+        .Input("lengths", "int32 [B], at least 0")
+        .OptionalInput("like", "[T, B, …]: its shape is that of y. Without it, T is the greatest length")
+        .Output("y", "[T, B, …]")
+        .ReadsValues({1})
+        .Shapes(PackShapes)
+        .Gradient("UnpackRNNSequence", {"dy", "lengths"}, {"dx"})
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [name = op.inputs()[1]](const OpRun& run) {
+            const TensorView& y = run.Out(0);
+            const Lengths lengths(run.In(1), name, y.dim(0));
+            ClearElements(y.dtype, At(y, 0), y.size());
+            CopySequences(y, run.In(0), lengths, /*packs=*/true);
+          };
+        });
+
+const Registration unpack =
+    Operator("UnpackRNNSequence")
+        .Doc("Puts the sequences of a padded batch one behind the other, without their padding.")
+        .Input("x", "[T, B, …], any dtype")
+        .Input("lengths", "int32 [B], from 0 to T")
+        .Output("y", "[sum of the lengths, …]")
+        .ReadsValues({1})
+        .Shapes(UnpackShapes)
+        // x tells T, which may exceed the greatest length.
+        .Gradient("PackRNNSequence", {"dy", "lengths", "x"}, {"dx"})
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [name = op.inputs()[1]](const OpRun& run) {
+            const Lengths lengths(run.In(1), name, run.In(0).dim(0));
+            CopySequences(run.In(0), run.Out(0), lengths, /*packs=*/false);
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,174 @@
+// SequenceMask: y = x in a part of each row that lengths, windows or the diagonal mark out, fill_val elsewhere.
+#include <algorithm>
+#include <limits>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/lengths.h"
+
+namespace stepnet {
+namespace {
+
+enum class Mode { kSequence, kWindow, kUpper, kLower, kUpperDiag, kLowerDiag };
+
+Mode ModeArgument(const OpInit& op) {
+  const std::string& mode = op.String("mode");
+  if (mode == "sequence") return Mode::kSequence;
+  if (mode == "window") return Mode::kWindow;
+  if (mode == "upper") return Mode::kUpper;
+  if (mode == "lower") return Mode::kLower;
+  return mode == "upperdiag" ? Mode::kUpperDiag : Mode::kLowerDiag;
+}
+
+// What the arguments say about dimensions.
+struct Layout {
+  explicit Layout(const OpInit& op)
+      : axis(op.Int("axis")),
+        batch(op.Int("batch")),
+        repeat_from(op.Int("repeat_from_axis")),
+        has_batch(op.HasArg("batch")),
+        has_repeat(op.HasArg("repeat_from_axis")) {}
+
+  std::int64_t axis;
+  std::int64_t batch;
+  std::int64_t repeat_from;
+  bool has_batch;
+  bool has_repeat;
+};
+
+// x seen as [batches, rows, columns, repeats]; the mask is the same for all batches and repeats.
+struct Extents {
+  std::int64_t batches = 1;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t repeats = 1;
+};
+
+Extents ExtentsOf(const Shape& x, const Layout& layout) {
+  const int axis = x.CanonicalAxis(layout.axis);
+  const int first_row = layout.has_batch ? x.CanonicalAxis(layout.batch, "batch") + 1 : 0;
+  const int repeat = layout.has_repeat ? x.CanonicalAxis(layout.repeat_from, "repeat_from_axis") : x.rank();
+  if (first_row > axis || repeat < axis) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("for a tensor ", x, " axis is ", axis, first_row > axis ? ", batch " : ", repeat_from_axis ",
+               first_row > axis ? first_row - 1 : repeat, "; SequenceMask needs batch < axis <= repeat_from_axis"));
+  }
+  Extents extents;
+  for (int i = 0; i < x.rank(); ++i) {
+    std::int64_t& part = i < first_row ? extents.batches
+                         : i < axis    ? extents.rows
+                         : i < repeat  ? extents.columns
+                                       : extents.repeats;
+    part *= x[i];
+  }
+  return extents;
+}
+
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// The columns of row i that are kept. `position` is the row's length or the centre of its window.
+Range KeptColumns(Mode mode, std::int64_t i, std::int64_t position, std::int64_t radius, std::int64_t columns) {
+  switch (mode) {
+    case Mode::kSequence: return {0, position};
+    case Mode::kWindow: return {position - radius, position + radius + 1};
+    case Mode::kUpper: return {0, i + 1};
+    case Mode::kLower: return {i, columns};
+    case Mode::kUpperDiag: return {0, i};
+    case Mode::kLowerDiag: return {i + 1, columns};
+  }
+  return {0, 0};
+}
+
+std::vector<TensorInfo> SequenceMaskShapes(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
+  const TensorInfo& x = query.In(0);
+  const Mode mode = ModeArgument(query.op());
+  const Extents extents = ExtentsOf(x.shape, Layout(query.op()));
+  if (mode == Mode::kSequence || mode == Mode::kWindow) {
+    if (query.num_inputs() < 2) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("SequenceMask with mode ", query.op().String("mode"),
+                                                      " needs lengths or centres as a second input"));
+    }
+    CheckLengthsInfo(query, 1, extents.rows);
+  }
+  return {{.dtype = x.dtype, .shape = x.shape}};
+}
+
+struct SequenceMask {
+  explicit SequenceMask(const OpInit& op)
+      : mode(ModeArgument(op)),
+        layout(op),
+        radius(op.Int("radius")),
+        fill(op.Bool("grad") ? 0 : op.Float("fill_val")),
+        lengths_name(op.num_inputs() > 1 ? op.inputs()[1] : "") {}
+
+  template <typename T>
+  void Run(const OpRun& run) const {
+    const Extents extents = ExtentsOf(*run.In(0).shape, layout);
+    if (mode == Mode::kSequence) Lengths(run.In(1), lengths_name, extents.columns);  // throws
+    const bool has_positions = mode == Mode::kSequence || mode == Mode::kWindow;
+    const std::int32_t* positions = has_positions ? run.In(1).As<std::int32_t>() : nullptr;
+    const std::int64_t row_size = extents.columns * extents.repeats;
+    const T* x = run.In(0).As<T>();
+    T* y = run.Out(0).As<T>();
+    for (std::int64_t b = 0; b < extents.batches; ++b) {
+      for (std::int64_t i = 0; i < extents.rows; ++i) {
+        const Range kept = KeptColumns(mode, i, has_positions ? positions[i] : 0, radius, extents.columns);
+        const std::int64_t begin = std::clamp<std::int64_t>(kept.begin, 0, extents.columns) * extents.repeats;
+        const std::int64_t end =
+            std::max(begin, std::clamp<std::int64_t>(kept.end, 0, extents.columns) * extents.repeats);
+        std::fill(y, y + begin, static_cast<T>(fill));
+        if (x != y) std::copy(x + begin, x + end, y + begin);
+        std::fill(y + end, y + row_size, static_cast<T>(fill));
+        x += row_size;
+        y += row_size;
+      }
+    }
+  }
+
+  Mode mode;
+  Layout layout;
+  std::int64_t radius;
+  float fill;
+  std::string lengths_name;
+};
+
+const Registration sequence_mask =
+    Operator("SequenceMask")
+        .Doc(
+            "Masks parts of rows, as attention does before its softmax. x is seen as rows (dimensions before axis) of "
+            "columns (the others). Column j of row i keeps its value where, by mode: sequence: j < lengths[i]; window: "
+            "|j - centres[i]| <= radius; upper: j <= i; lower: j >= i; upperdiag: j < i; lowerdiag: j > i. "
+            "Elsewhere y is fill_val.")
+        .Input("x", "[rows…, columns…], or [batches…, rows…, columns…, repeats…]; float or double")
+        .OptionalInput("lengths", "int32 [rows]: lengths, from 0 to the number of columns, or centres of windows")
+        .Output("y", "the shape of x")
+        .RequiredArg("mode", ArgumentType::kString, "which part is kept",
+                     OneOf({"sequence", "window", "upper", "lower", "upperdiag", "lowerdiag"}))
+        .Arg("axis", 1, "first dimension of the columns; negative counts from the end")
+        .Arg("batch", 0, "where given, the last of leading dimensions along which the mask is repeated")
+        .Arg("repeat_from_axis", -1, "where given, the first of trailing dimensions along which the mask is repeated")
+        .Arg("radius", 10, "of windows", Between(0, 0x1p31))
+        .Arg("fill_val", -std::numeric_limits<float>::infinity(), "what is written where x is masked")
+        .Arg("grad", false, "the gradient: 0 takes the place of fill_val")
+        .Shapes(SequenceMaskShapes)
+        .InPlace({{0, 0}})
+        .Gradient([](GradientBuilder& g) {
+          GradientOp op{.type = "SequenceMask", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}};
+          if (g.op().num_inputs() > 1) op.inputs.push_back(g.I(1));
+          op.arguments["grad"] = {.i = 1};
+          g.Add(std::move(op));
+        })
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [mask = SequenceMask(op)](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet
