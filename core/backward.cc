@@ -237,12 +237,10 @@ class ReversePass {
       const auto found = written.find(rules);
       return found == written.end() ? rules : found->second;
     };
-    std::set<std::pair<int, std::string>> added;  // an operator that keeps its names adds up the gradients of a blob
     for (int i = 0; i < op.input_size(); ++i) {
       const GradientBlobs& gradient = made.input_gradients[i];
       Value& value = values_[reads_[k][i]];
       if (gradient.absent() || !value.depends) continue;
-      if (!added.emplace(reads_[k][i], gradient.dense + gradient.indices).second) continue;
       value.parts.push_back(
           {.dense = name(gradient.dense), .indices = name(gradient.indices), .values = name(gradient.values)});
     }

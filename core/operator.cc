@@ -158,7 +158,9 @@ const std::string& GradientBuilder::GO(int i) const {
 }
 
 std::string GradientBuilder::GI(int i) {
-  input_gradients_.at(i) = {.dense = I(i) + "_grad"};
+  // A blob that is several inputs gets a part of its gradient from each.
+  const bool is_first = std::find(op_.inputs().begin(), op_.inputs().begin() + i, I(i)) == op_.inputs().begin() + i;
+  input_gradients_.at(i) = {.dense = is_first ? I(i) + "_grad" : StrCat("_", I(i), "_grad_of_input_", i)};
   return input_gradients_[i].dense;
 }
 

@@ -223,7 +223,8 @@ class GradientBuilder {
   bool HasGO(int i) const { return !output_gradients_[i].dense.empty(); }
   // Name of the dense gradient of output i. Throws kInvalidNet, naming the blob, when there is none.
   const std::string& GO(int i) const;
-  // Name for the dense gradient of input i, "<input>_grad", which an added operator must write.
+  // Name for the dense gradient of input i, which an added operator must write: "<input>_grad", or another name when an
+  // earlier input is the same blob.
   std::string GI(int i);
   void SetDense(int i, std::string name);  // the gradient of input i is an existing blob
   void SetSparse(int i, std::string indices, std::string values);

@@ -114,7 +114,8 @@ class BackwardPlanMaker {
   }
 
   void AddForwardLink(const Link& link) {
-    if (!reads_first_.contains(link.internal)) return;
+    // A blob that the forward step passes on has several links; each of them holds the same value.
+    if (!reads_first_.contains(link.internal) || links_.contains(link.internal)) return;
     if (const int state = StateIndex(link.external); state >= 0) {
       const StateLayout& layout = forward_.states[state];
       ResolvedLink resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
@@ -129,8 +130,7 @@ class BackwardPlanMaker {
     }
     ResolvedLink resolved = Resolve(link, BaseOfInput(input), inputs_[input].dtype, inputs_[input].shape.Tail());
     resolved.is_source = true;
-    // A blob that the forward step passes on has several links; each of them holds the same value.
-    if (links_[link.internal].empty()) links_[link.internal].push_back(std::move(resolved));
+    links_[link.internal].push_back(std::move(resolved));
   }
 
   void AddBackwardLink(const Link& link) {
