@@ -12,10 +12,10 @@ namespace {
 std::int64_t Bytes(const TensorInfo& info) { return info.shape.size() * DTypeBytes(info.dtype); }
 
 // [1, B, H] and [B, H] hold the same values; Caffe2's cells use both for a row of a state.
-Shape WithoutLeadingOnes(const Shape& shape) {
-  Shape result = shape;
-  while (result.rank() > 0 && result[0] == 1) result = result.Tail();
-  return result;
+std::vector<std::int64_t> WithoutOnes(const Shape& shape) {
+  std::vector<std::int64_t> dims = shape.ToVector();
+  std::erase(dims, 1);
+  return dims;
 }
 
 RunFn CopyKernel() {
@@ -96,12 +96,15 @@ class PlanMaker {
     }
   }
 
-  // Values of a linked blob must have the link's shape: memory outside does not move.
+  // The value that a step leaves in a linked blob must have the link's shape, and values on the way there its size:
+  // memory outside does not move.
   void CheckFits(const BoundBlob& bound) const {
-    for (const StepValue& value : graph_.values) {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const StepValue& value = graph_.values[v];
       if (value.blob != bound.slot.blob || value.dynamic || value.producer < 0) continue;
-      const bool fits = value.info.dtype == bound.info.dtype &&
-                        WithoutLeadingOnes(value.info.shape) == WithoutLeadingOnes(bound.info.shape);
+      const bool is_last = graph_.last.at(value.blob) == static_cast<int>(v);
+      const bool fits = value.info.dtype == bound.info.dtype && value.info.shape.size() == bound.info.shape.size() &&
+                        (!is_last || WithoutOnes(value.info.shape) == WithoutOnes(bound.info.shape));
       if (fits) continue;
       const StepNode& node = graph_.nodes[value.producer];
       throw Error(ErrorCode::kShapeMismatch,
