@@ -4,6 +4,7 @@
 // order after the first; aliases of states and, last, the record of the run.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "stepnet/executor/executor.h"
@@ -50,6 +51,10 @@ class RecurrentNetwork {
                                                     inputs[0].Description(), "; it must be the sequence, [T, B, …]"));
     }
     const std::int64_t num_steps = inputs[0].shape[0];
+    if (num_steps > std::numeric_limits<std::int32_t>::max()) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
+    }
     const std::shared_ptr<const ForwardPlan> plan =
         plans_.Get(ForwardPlanKey(op_, spec_, inputs), [&] { return MakeForwardPlan(op_, spec_, inputs); });
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -7,6 +7,7 @@ class SerialExecutor : public Executor {
  public:
   void Run(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
+    if (plan.does_nothing) return;
     const std::int64_t num_steps = state.num_steps();
     const int num_instructions = static_cast<int>(plan.instructions.size());
     for (std::int64_t k = 0; k < num_steps; ++k) {

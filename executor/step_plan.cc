@@ -66,6 +66,10 @@ class PlanMaker {
     for (const auto& [blob, value] : graph_.last) {
       plan_.finals[blob] = {.slot = slot_of_.at(blob), .info = graph_.values[value].info};
     }
+    plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
+      return !instruction.dynamic && !instruction.has_side_effects &&
+             std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
+    });
     return std::move(plan_);
   }
 
@@ -158,6 +162,7 @@ class PlanMaker {
     for (const int value : node.inputs) instruction.inputs.push_back(OperandOf(value));
     for (const int value : node.outputs) instruction.outputs.push_back(OperandOf(value));
     instruction.dynamic = node.dynamic;
+    instruction.has_side_effects = node.init.schema().has_side_effects;
     for (const Operand& output : instruction.outputs) {
       if (plan_.slots[output.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
     }

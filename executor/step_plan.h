@@ -72,7 +72,8 @@ struct Instruction {
   RunFn kernel;
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;
-  bool dynamic = false;          // goes through blobs
+  bool dynamic = false;  // goes through blobs
+  bool has_side_effects = false;
   std::optional<StepNode> node;  // of a dynamic instruction, to infer its shapes at each step
 };
 
@@ -98,6 +99,8 @@ struct StepPlan {
     TensorInfo info;
   };
   std::map<std::string, Final> finals;
+  // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
+  bool does_nothing = false;
 
   // Each region of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -1,0 +1,93 @@
+#include "stepnet/executor/step_plan.h"
+
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+
+namespace stepnet {
+namespace {
+
+BoundBlob Linked(const std::string& blob, int base, std::int64_t offset, bool readable) {
+  const Shape row({1, 4});
+  return {.slot = {.blob = blob,
+                   .storage_class = StorageClass::kLinked,
+                   .base = base,
+                   .offset = offset,
+                   .row_bytes = 16,
+                   .bytes = 16},
+          .info = {.dtype = DType::kFloat, .shape = row},
+          .readable = readable};
+}
+
+TEST(StepPlan, PlacesEveryBlobOnce) {
+  NetDef net;
+  net.set_name("cell");
+  for (const char* op : {"s = Sum(x, prev)", "s = Tanh(s)", "t = Mul(s, s)", "next = Copy(t)"})
+    *net.add_op() = ParseOp(op);
+  const StepPlan plan =
+      MakeStepPlan({.net = &net,
+                    .num_bases = 2,
+                    .bound = {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)},
+                    .keep = [](const std::string& blob) { return blob == "s"; }});
+  EXPECT_EQ(plan.ToString(),
+            "plan cell {\n"
+            "  next: linked t+1, 16 bytes\n"
+            "  prev: linked t+0, 16 bytes\n"
+            "  s: stacked, 16 bytes\n"
+            "  t: ring, 16 bytes\n"
+            "  x: linked t+0, 16 bytes\n"
+            "  s = Sum(x, prev)\n"
+            "  s = Tanh(s)\n"
+            "  t = Mul(s, s)\n"
+            "  next = Copy(t)\n"
+            "}\n");
+  EXPECT_EQ(plan.ArenaBytes(0), 64);
+  EXPECT_EQ(plan.ArenaBytes(100), 1600 + 64);
+}
+
+TEST(StepPlan, TransfersFollowTheLastWriter) {
+  NetDef net;
+  net.set_name("cell");
+  for (const char* op : {"s = Sum(x, x)", "s = Tanh(s)", "z = Copy(s)"}) *net.add_op() = ParseOp(op);
+  const Slot outside{.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 16};
+  const Transfer add{.kind = Transfer::Kind::kAddOut,
+                     .blob = "s",
+                     .outside = outside,
+                     .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
+  const StepPlan plan =
+      MakeStepPlan({.net = &net, .num_bases = 2, .bound = {Linked("x", 0, 0, true)}, .transfers = {add}});
+  std::vector<std::string> texts;
+  for (const Instruction& instruction : plan.instructions) texts.push_back(instruction.text);
+  EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));
+}
+
+TEST(StepPlan, RefusesABlobThatDoesNotFitItsTransfer) {
+  NetDef net;
+  net.set_name("cell");
+  *net.add_op() = ParseOp("s = Sum(x, x)");
+  const Transfer add{.kind = Transfer::Kind::kAddOut,
+                     .blob = "s",
+                     .outside = {.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20},
+                     .info = {.dtype = DType::kFloat, .shape = Shape({5})}};
+  ExpectError(
+      [&] { MakeStepPlan({.net = &net, .num_bases = 2, .bound = {Linked("x", 0, 0, true)}, .transfers = {add}}); },
+      "shape mismatch: \"s\" is float [1, 4] in the step net; it belongs to \"total\", where a step has room for float "
+      "[5]\n"
+      "  in net \"cell\"");
+}
+
+TEST(StepPlan, AnEmptyBatchIsNotRunStepByStep) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t")
+      .State("h", "h0", "h_prev", "h_next")
+      .Step("h_next = Sum(x_t, h_prev)")
+      .Output("h_all", "h", 1);
+  // Two thousand million steps of nothing.
+  const std::int64_t steps = 2'000'000'000;
+  net.Feed("x", Tensor(DType::kFloat, Shape({steps, 0, 4}))).Feed("h0", Tensor(DType::kFloat, Shape({0, 4}))).Run();
+  EXPECT_EQ(net.Get("h_all").shape(), Shape({steps, 0, 4}));
+  net.Feed("x", Tensor(DType::kFloat, Shape({3'000'000'000, 0, 4})));
+  ExpectError([&] { net.Run(); }, "…shape mismatch: \"x\" is float [3000000000, 0, 4]; the number of a step is int32");
+}
+
+}  // namespace
+}  // namespace stepnet
