@@ -18,16 +18,24 @@ BoundBlob Linked(const std::string& blob, int base, std::int64_t offset, bool re
           .readable = readable};
 }
 
+StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::vector<Transfer> transfers = {}) {
+  StepPlanRequest request;
+  request.net = &net;
+  request.num_bases = 2;
+  request.bound = std::move(bound);
+  request.transfers = std::move(transfers);
+  return request;
+}
+
 TEST(StepPlan, PlacesEveryBlobOnce) {
   NetDef net;
   net.set_name("cell");
   for (const char* op : {"s = Sum(x, prev)", "s = Tanh(s)", "t = Mul(s, s)", "next = Copy(t)"})
     *net.add_op() = ParseOp(op);
-  const StepPlan plan =
-      MakeStepPlan({.net = &net,
-                    .num_bases = 2,
-                    .bound = {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)},
-                    .keep = [](const std::string& blob) { return blob == "s"; }});
+  StepPlanRequest request =
+      Request(net, {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)});
+  request.keep = [](const std::string& blob) { return blob == "s"; };
+  const StepPlan plan = MakeStepPlan(request);
   EXPECT_EQ(plan.ToString(),
             "plan cell {\n"
             "  next: linked t+1, 16 bytes\n"
@@ -53,8 +61,7 @@ TEST(StepPlan, TransfersFollowTheLastWriter) {
                      .blob = "s",
                      .outside = outside,
                      .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
-  const StepPlan plan =
-      MakeStepPlan({.net = &net, .num_bases = 2, .bound = {Linked("x", 0, 0, true)}, .transfers = {add}});
+  const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}, {add}));
   std::vector<std::string> texts;
   for (const Instruction& instruction : plan.instructions) texts.push_back(instruction.text);
   EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));
@@ -69,7 +76,7 @@ TEST(StepPlan, RefusesABlobThatDoesNotFitItsTransfer) {
                      .outside = {.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20},
                      .info = {.dtype = DType::kFloat, .shape = Shape({5})}};
   ExpectError(
-      [&] { MakeStepPlan({.net = &net, .num_bases = 2, .bound = {Linked("x", 0, 0, true)}, .transfers = {add}}); },
+      [&] { MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}, {add})); },
       "shape mismatch: \"s\" is float [1, 4] in the step net; it belongs to \"total\", where a step has room for float "
       "[5]\n"
       "  in net \"cell\"");
