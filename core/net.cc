@@ -1,5 +1,6 @@
 #include "stepnet/core/net.h"
 
+#include "stepnet/core/completion.h"
 #include "stepnet/core/dag_net.h"
 #include "stepnet/core/net_check.h"
 #include "stepnet/proto/net.pb.h"
@@ -21,7 +22,8 @@ class SimpleNet : public Net {
 
 }  // namespace
 
-std::unique_ptr<Net> Net::Create(const NetDef& def, Workspace& workspace, const RunOptions& options) {
+std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace, const RunOptions& options) {
+  const NetDef def = Completed(as_written);
   try {
     ThrowIfProblems(CheckNet(
         def, {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }}));

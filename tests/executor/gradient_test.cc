@@ -484,6 +484,25 @@ TEST(RecurrentGradient, OneBlobMayFeedSeveralGradients) {
                        {"h_all"});
 }
 
+TEST(RecurrentGradient, GradientsOfOutputsThatAreNotListedCountToo) {
+  // Two layers, the second starts from the last state of the first; only h_all is listed, as Caffe2's library does.
+  RecurrentCase listed = SumMulCase(), unlisted = SumMulCase();
+  listed.OutputGradient("h_all").OutputGradient("h_last").WithGradient();
+  unlisted.OutputGradient("h_all").WithGradient();
+  NetDef def = unlisted.Build();
+  OperatorDef writes_gradient = ParseOp("h_last_grad = Copy(source)");
+  def.add_op()->Swap(&writes_gradient);
+  def.mutable_op()->SwapElements(1, 2);
+  for (RecurrentCase* net : {&listed, &unlisted}) {
+    for (const auto& [name, tensor] : SumMulFeeds(4)) net->Feed(name, tensor);
+    net->Feed("h_all_grad", Random({4, 2, 3}, 9)).Feed("h_last_grad", Random({1, 2, 3}, 10));
+  }
+  listed.Run();
+  unlisted.Feed("source", Random({1, 2, 3}, 10));
+  RunNetOnce(def, unlisted.workspace());
+  for (const char* blob : {"x_grad", "h0_grad"}) ExpectSame(unlisted.Get(blob), listed.Get(blob), blob);
+}
+
 TEST(RecurrentGradient, RefusesAGradientOfAnotherLength) {
   RecurrentCase net = SumMulCase();
   net.OutputGradient("h_all").WithGradient();

@@ -1,0 +1,23 @@
+// Completions: what is added to nets before they are checked and bound.
+//
+// Nets that other programs wrote can leave out what follows from the net as a whole. Whoever knows how to add it
+// registers a completion.
+#pragma once
+
+#include <functional>
+
+namespace stepnet {
+
+class NetDef;
+
+using Completion = std::function<void(NetDef* net)>;
+
+class CompletionRegistration {
+ public:
+  explicit CompletionRegistration(Completion completion);
+};
+
+// The net after all completions, in the order of their registration.
+NetDef Completed(const NetDef& net);
+
+}  // namespace stepnet
