@@ -128,7 +128,8 @@ class ReversePass {
       op.set_type("Sum");
       const std::string own = value.name + "_grad";
       // The part of that name comes first: Sum may work in place on its first input.
-      std::ranges::stable_partition(value.parts, [&](const GradientBlobs& part) { return part.dense == own; });
+      std::stable_partition(value.parts.begin(), value.parts.end(),
+                            [&](const GradientBlobs& part) { return part.dense == own; });
       for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
       sum.dense = op.input(0) == own ? own : Unused(own);
       op.add_output(sum.dense);

@@ -105,7 +105,7 @@ const Registration reshape =
 std::vector<std::int64_t> DimsArgument(const OpInit& op) {
   std::vector<std::int64_t> dims = op.Ints("dims");
   std::ranges::sort(dims);
-  dims.erase(std::ranges::unique(dims).begin(), dims.end());
+  dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
   return dims;
 }
 
