@@ -174,7 +174,8 @@ Cost ConvCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   const auto bytes = [](const TensorInfo& info) {
     return static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
   };
-  Cost cost = {.flops = products * 2 * static_cast<double>(sizes.OutputShape().size() * sizes.patch())};
+  Cost cost = {.flops =
+                   products * 2 * static_cast<double>(sizes.OutputShape().size()) * static_cast<double>(sizes.patch())};
   for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += bytes(query.In(i));
   for (const TensorInfo& output : outputs) cost.bytes += bytes(output);
   return cost;

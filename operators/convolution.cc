@@ -49,21 +49,22 @@ void CheckRange(const OpInit& op, const char* what, const std::vector<std::int64
   }
 }
 
-// Fills in the sizes. False when the kernel does not fit into the padded image.
-bool SetSizes(std::int64_t in, std::int64_t legacy_pad, Window* window) {
+// Fills in the sizes. Where the kernel does not fit into the padded image, or the image is so large (and empty, in
+// another dimension) that the sums below would overflow, there is no output.
+void SetSizes(std::int64_t in, std::int64_t legacy_pad, Window* window) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 60;
   window->in = in;
+  if (in > kLargest) return;
   const std::int64_t reach = (window->kernel - 1) * window->dilation + 1;
   if (legacy_pad == kLegacyPadSame) {
     window->out = (in + window->stride - 1) / window->stride;
     const std::int64_t pad = std::max<std::int64_t>((window->out - 1) * window->stride + reach - in, 0);
     window->pad_before = pad / 2;
     window->pad_after = pad - pad / 2;
-    return true;
+    return;
   }
   const std::int64_t padded = in + window->pad_before + window->pad_after;
-  if (padded < reach) return false;
-  window->out = (padded - reach) / window->stride + 1;
-  return true;
+  if (padded >= reach) window->out = (padded - reach) / window->stride + 1;
 }
 
 }  // namespace
@@ -162,6 +163,7 @@ ConvSizes::ConvSizes(const ShapeQuery& query, const ConvArguments& arguments)
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat(query.op().type(), " needs a filter ", wanted, " for these images; ", found));
   }
+  Shape{h.out, w.out, h.kernel, w.kernel, channels_of_group()};  // throws when an image has too many patches
   for (const Window* window : {&h, &w}) {
     if (window->out == 0 && window->in > 0) {
       throw Error(ErrorCode::kShapeMismatch,

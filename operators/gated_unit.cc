@@ -8,10 +8,15 @@ namespace {
 // [N, D] of [1, N, D] or [N, D].
 Shape Matrix(const Shape& shape) { return shape.rank() == 3 && shape[0] == 1 ? shape.Tail() : shape; }
 
-void ExpectShape(const ShapeQuery& query, int i, const Shape& wanted, const char* what) {
-  if (Matrix(query.In(i).shape) == wanted) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().type(), " needs ", what, " ", wanted, "; ", InputText(query, i)));
+void ExpectGates(const ShapeQuery& query, const GatedUnit& unit, const Shape& state) {
+  const Shape gates = Matrix(query.In(unit.gates()).shape);
+  // By division: the size of a state without rows may be anything.
+  if (gates.rank() == 2 && gates[0] == state[0] && gates[1] % unit.num_gates == 0 &&
+      gates[1] / unit.num_gates == state[1]) {
+    return;
+  }
+  throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs gates [", state[0], ", ", unit.num_gates,
+                                                " x ", state[1], "]; ", InputText(query, unit.gates())));
 }
 
 }  // namespace
@@ -49,7 +54,7 @@ void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
   }
   for (int i = 1; i < unit.num_states; ++i) ExpectAlike(query, 0, i);
   ExpectSameType(query, 0, unit.gates());
-  ExpectShape(query, unit.gates(), state.With(1, unit.num_gates * state[1]), "gates");
+  ExpectGates(query, unit, state);
   if (unit.has_lengths) {
     ExpectType(query, unit.lengths(), {DType::kInt32});
     if (query.In(unit.lengths()).shape != Shape({state[0]})) {

@@ -225,12 +225,14 @@ TEST(LSTMUnit, RefusesInputsThatDoNotFit) {
   };
   const Tensor lengths = Lengths(), t = Timestep();
   ExpectError(run({1, 4, 2}, {1, 4, 2}, {1, 4, 6}, lengths, t),
-              "shape mismatch: LSTMUnit needs gates [4, 8]; gates is float [1, 4, 6]\n"
+              "shape mismatch: LSTMUnit needs gates [4, 4 x 2]; gates is float [1, 4, 6]\n"
               "  at op 0 `output0, output1 = LSTMUnit(h, c, gates, lengths, t)` with h float [1, 4, 2], "
               "c float [1, 4, 2], gates float [1, 4, 6], lengths int32 [4], t int32 [1]\n"
               "  in net \"test\"");
   ExpectError(run({2, 4, 2}, {2, 4, 2}, {2, 4, 8}, lengths, t),
               "…LSTMUnit needs states [1, N, D] or [N, D]; h is float [2, 4, 2]\n");
+  ExpectError(run({0, std::int64_t{1} << 62}, {0, std::int64_t{1} << 62}, {0, 0}, Lengths(), t),
+              "…LSTMUnit needs gates [0, 4 x 4611686018427387904]; gates is float [0, 0]\n");
   ExpectError(run({4, 2}, {4, 3}, {4, 8}, lengths, t),
               "…LSTMUnit needs inputs of one shape; h is float [4, 2] and c is float [4, 3]\n");
   ExpectError(run({3, 2}, {3, 2}, {3, 8}, lengths, t), "…LSTMUnit needs 3 lengths, one a row; lengths is int32 [4]\n");
@@ -285,7 +287,7 @@ TEST(GRUUnit, RefusesInputsThatDoNotFit) {
             .Input("t", Timestep())
             .Run();
       },
-      "…GRUUnit needs gates [4, 6]; gates is float [4, 8]\n");
+      "…GRUUnit needs gates [4, 3 x 2]; gates is float [4, 8]\n");
 }
 
 }  // namespace
