@@ -3,7 +3,8 @@
 // Selu: y = scale * Elu(x).
 // Source: Klambauer, Unterthiner, Mayr, Hochreiter, "Self-Normalizing Neural Networks", NIPS 2017, eq. 2.
 //
-// e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which keeps its digits near 0.
+// e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which keeps its digits near 0. Of x above 0, t is that of 0: a sum in
+// place of a choice, which compilers do not turn into vectors here.
 #include "stepnet/operators/map_through.h"
 
 namespace stepnet {
@@ -14,7 +15,7 @@ RunFn Elu(const OpInit& op, float alpha, float scale) {
       op, [](auto x) { return (x > 0 ? decltype(x){0} : x) / 2; }, kTanh,
       [alpha, scale](auto x, auto t) {
         using T = decltype(x);
-        return T{scale} * (x > 0 ? x : T{alpha} * (2 * t / (1 - t)));
+        return T{scale} * ((x > 0 ? x : T{0}) + T{alpha} * (2 * t / (1 - t)));
       });
 }
 

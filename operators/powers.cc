@@ -1,11 +1,53 @@
 // Sqr: y = x^2. Sqrt: y = x^(1/2). Rsqrt: y = x^(-1/2). Reciprocal: y = 1 / x. Pow: y = x^exponent.
 #include <cmath>
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/powers.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/vector_loops-inl.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+// std::sqrt in a loop is one at a time, because it may set errno.
+template <typename T>
+HWY_INLINE void Root(const T* x, T* y, std::int64_t n) {
+  ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(hn::Sqrt(hn::LoadU(d, x + i)), d, y + i); });
+}
+
+void RootFloat(const float* x, float* y, std::int64_t n) { Root(x, y, n); }
+void RootDouble(const double* x, double* y, std::int64_t n) { Root(x, y, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace stepnet {
 namespace {
+
+HWY_EXPORT(RootFloat);
+HWY_EXPORT(RootDouble);
+
+void Root(const float* x, float* y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(RootFloat)(x, y, n); }
+void Root(const double* x, double* y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(RootDouble)(x, y, n); }
+
+// Kernel of sqrt(x), or of its reciprocal.
+RunFn MapRoot(const OpInit& op, bool reciprocal) {
+  return [reciprocal, type = op.type()](const OpRun& run) {
+    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+      using T = decltype(zero);
+      T* y = run.Out(0).As<T>();
+      Root(run.In(0).As<T>(), y, run.Out(0).size());
+      for (std::int64_t i = 0; reciprocal && i < run.Out(0).size(); ++i) y[i] = 1 / y[i];
+    });
+  };
+}
 
 // Declares an operator of one input that works in place.
 Operator Power(const std::string& type, const std::string& doc) {
@@ -55,11 +97,11 @@ const Registration sqrt =
           g.Add({.type = "Scale", .inputs = {g.GO(0)}, .outputs = {halved}, .arguments = {{"scale", Factor(0.5f)}}});
           g.Add({.type = "Div", .inputs = {halved, g.O(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return std::sqrt(x); }); });
+        .Cpu([](const OpInit& op) { return MapRoot(op, /*reciprocal=*/false); });
 
 const Registration rsqrt = Power("Rsqrt", "y = 1 / sqrt(x), element by element.")
                                .Gradient("RsqrtGradient", {"y", "dy"}, {"dx"})
-                               .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return 1 / std::sqrt(x); }); });
+                               .Cpu([](const OpInit& op) { return MapRoot(op, /*reciprocal=*/true); });
 
 const Registration rsqrt_gradient = GradientOfPower("Rsqrt", "dx = -dy * y^3 / 2.").Cpu([](const OpInit& op) {
   return Map(op, [](auto y, auto dy) { return dy * (y * y * y) / -2; });
@@ -116,3 +158,4 @@ const Registration pow_gradient = Operator("PowGradient")
 
 }  // namespace
 }  // namespace stepnet
+#endif  // HWY_ONCE

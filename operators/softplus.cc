@@ -1,5 +1,5 @@
 // Softplus: y = log(1 + e^x) = max(x, 0) + log(1 + e), with e = e^-|x|, which does not overflow.
-// With u = 1 + e as rounded, log(1 + e) = log(u) * e / (u - 1) keeps the digits of a small e.
+// With u = 1 + e as rounded, log(1 + e) = log(u) + (e - (u - 1)) / u keeps the digits of a small e.
 #include <algorithm>
 #include <cmath>
 
@@ -21,8 +21,8 @@ void Softplus(const T* x, T* y, std::int64_t n) {
     VectorLog(log, log, size);
     STEPNET_ANY_ORDER
     for (std::int64_t i = 0; i < size; ++i) {
-      const T u_less_1 = (1 + e[i]) - 1;
-      y[i] = (x[i] > 0 ? x[i] : 0) + (u_less_1 == 0 ? e[i] : log[i] * (e[i] / u_less_1));
+      const T u = 1 + e[i];
+      y[i] = (x[i] > 0 ? x[i] : 0) + (log[i] + (e[i] - (u - 1)) / u);
     }
   }
 }
