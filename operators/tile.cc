@@ -1,0 +1,93 @@
+// Tile: x repeated along one dimension.
+#include <algorithm>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+std::vector<ArgumentSpec> TileArgs() {
+  return {{.name = "tiles",
+           .type = ArgumentType::kInt,
+           .default_value = {.i = 1},
+           .doc = "how many times x stands in y",
+           .constraint = AtLeast(0)},
+          {.name = "axis",
+           .type = ArgumentType::kInt,
+           .default_value = {.i = 0},
+           .doc = "dimension; negative counts from the end"}};
+}
+
+const Registration tile =
+    Operator("Tile")
+        .Doc("Repeats x along a dimension: y[:, j, :] = x[:, j mod A, :].")
+        .Input("x", "[…, A, …], any dtype")
+        .Output("y", "[…, tiles * A, …]")
+        .Args(TileArgs())
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          const TensorInfo& x = query.In(0);
+          const int axis = x.shape.CanonicalAxis(query.op().Int("axis"));
+          std::int64_t size = 0;
+          if (__builtin_mul_overflow(x.shape[axis], query.op().Int("tiles"), &size)) {
+            throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; ", query.op().Int("tiles"),
+                                                          " times dimension ", axis, " is more than 2^63"));
+          }
+          return {{.dtype = x.dtype, .shape = x.shape.With(axis, size)}};
+        })
+        .Gradient("TileGradient", {"dy"}, {"dx"})
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
+            const TensorView& x = run.In(0);
+            const std::int64_t block = x.shape->SizeFrom(x.shape->CanonicalAxis(axis));
+            const std::int64_t blocks = block > 0 ? x.size() / block : 0;
+            for (std::int64_t i = 0; i < blocks; ++i) {
+              CopyRuns(x.dtype, At(x, i * block), 0, At(run.Out(0), i * tiles * block), block, block, tiles);
+            }
+          };
+        });
+
+const Registration tile_gradient =
+    Operator("TileGradient")
+        .Doc("Adds up the gradients of all copies of x.")
+        .Input("dy", "[…, tiles * A, …], float or double")
+        .Output("dx", "[…, A, …]")
+        .Args(TileArgs())
+        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+          if (op.Int("tiles") > 0) return;
+          problems->push_back({.message = "TileGradient with 0 tiles: nothing says what shape x has"});
+        })
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          ExpectFloat(query, 0);
+          const TensorInfo& dy = query.In(0);
+          const int axis = dy.shape.CanonicalAxis(query.op().Int("axis"));
+          const std::int64_t tiles = query.op().Int("tiles");
+          if (dy.shape[axis] % tiles != 0) {
+            throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; dimension ", axis, " is no multiple of ",
+                                                          tiles, " tiles"));
+          }
+          return {{.dtype = dy.dtype, .shape = dy.shape.With(axis, dy.shape[axis] / tiles)}};
+        })
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
+            const TensorView& dx = run.Out(0);
+            const std::int64_t block = dx.shape->SizeFrom(dx.shape->CanonicalAxis(axis));
+            const std::int64_t blocks = block > 0 ? dx.size() / block : 0;
+            ForFloatType(dx.dtype, "TileGradient", [&](auto zero) {
+              using T = decltype(zero);
+              const T* from = run.In(0).As<T>();
+              T* to = dx.As<T>();
+              for (std::int64_t i = 0; i < blocks; ++i, to += block) {
+                std::fill_n(to, block, T{0});
+                for (std::int64_t k = 0; k < tiles; ++k, from += block) {
+                  for (std::int64_t j = 0; j < block; ++j) to[j] += from[j];
+                }
+              }
+            });
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet
