@@ -122,14 +122,20 @@ void LoadOperatorLibrary(const std::string& path) {
   if (!std::filesystem::exists(absolute, ignored)) {
     throw Error(ErrorCode::kInputOutput, StrCat("no operator library ", path));
   }
+  Registry& registry = TheRegistry();
+  const auto duplicates = [&] {
+    const std::lock_guard lock(registry.mutex);
+    return registry.duplicates;
+  };
+  const std::map<std::string, std::string> before = duplicates();
   if (dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* reason = dlerror();
     throw Error(ErrorCode::kInputOutput,
                 StrCat("cannot load the operator library ", path, ": ", reason != nullptr ? reason : "unknown reason"));
   }
-  Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
-  if (!registry.duplicates.empty()) throw Error(ErrorCode::kInvalidNet, registry.duplicates.begin()->second);
+  for (const auto& [type, message] : duplicates()) {
+    if (!before.contains(type)) throw Error(ErrorCode::kInvalidNet, message);
+  }
 }
 
 Operator::Operator(std::string type, const char* file) {

@@ -200,6 +200,7 @@ Tensor Tensor::Reshaped(const Shape& shape) const {
 }
 
 Tensor Tensor::Clone() const {
+  if (!defined()) return {};
   Tensor copy(dtype_, shape_);
   CopyElements(View(), copy.View());
   return copy;
@@ -213,9 +214,10 @@ std::int64_t Tensor::CapacityBytes() const {
 }
 
 Tensor Tensor::At(std::int64_t byte_offset, DType dtype, const Shape& shape) const {
-  const std::int64_t room = CapacityBytes() - byte_offset;
+  const std::int64_t room = byte_offset < 0 ? -1 : CapacityBytes() - byte_offset;
   const bool strings_differ = (dtype == DType::kString) != (dtype_ == DType::kString);
-  if (strings_differ || byte_offset < 0 || room < 0 || shape.size() > room / DTypeBytes(dtype)) {
+  const bool within_a_string = dtype == DType::kString && byte_offset % DTypeBytes(dtype) != 0;
+  if (strings_differ || within_a_string || room < 0 || shape.size() > room / DTypeBytes(dtype)) {
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat("a tensor ", dtype, " ", shape, " does not fit, ", byte_offset, " bytes in, into the ",
                        CapacityBytes(), " bytes of one that is ", Description()));

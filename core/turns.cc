@@ -34,9 +34,12 @@ Touches TouchesOf(const Net& net, const Workspace& workspace) {
     touches.everything = touches.everything || init.schema().has_side_effects;
     for (const std::string& input : init.inputs()) add(input, false);
     for (const std::string& output : init.outputs()) add(output, true);
-    // Operators may keep blobs that only their arguments name, as the states of a recurrent network.
+    // Blobs that only arguments name, as the states of a recurrent network.
     for (const auto& [name, value] : init.arguments()) {
+      const ArgumentSpec* spec = init.schema().FindArgument(name);
+      if (spec == nullptr || !spec->names_blobs) continue;
       for (const std::string& blob : value.strings) add(blob, true);
+      if (value.s) add(*value.s, true);
     }
   }
   touches.blobs.assign(blobs.begin(), blobs.end());

@@ -31,10 +31,10 @@ const Tensor& Blob::MakeTensor(DType dtype, const Shape& shape) {
     if (tensor_.dtype() == dtype && tensor_.shape() == shape) return tensor_;
     const bool strings = dtype == DType::kString || tensor_.dtype() == DType::kString;
     const std::int64_t capacity = tensor_.CapacityBytes();
-    const std::int64_t wanted = shape.size() * DTypeBytes(dtype);
+    const bool fits = shape.size() <= capacity / DTypeBytes(dtype);
     // Memory that is far too large is given back: a blob that was once huge does not stay so.
     constexpr std::int64_t kMaxWaste = 8;
-    if (!strings && wanted <= capacity && capacity <= kMaxWaste * wanted + 4096) {
+    if (!strings && fits && capacity <= kMaxWaste * shape.size() * DTypeBytes(dtype) + 4096) {
       tensor_ = tensor_.Reinterpreted(dtype, shape);
       return tensor_;
     }

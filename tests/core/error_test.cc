@@ -1,0 +1,76 @@
+#include "stepnet/core/error.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+
+namespace stepnet {
+namespace {
+
+TEST(Error, ShowsCodeAndMessage) {
+  const Error error(ErrorCode::kShapeMismatch, "x is [32, 64]");
+  EXPECT_STREQ(error.what(), "shape mismatch: x is [32, 64]");
+  EXPECT_EQ(error.code(), ErrorCode::kShapeMismatch);
+  EXPECT_EQ(error.message(), "x is [32, 64]");
+  EXPECT_TRUE(error.places().empty());
+}
+
+TEST(Error, EveryCodeHasAName) {
+  const std::vector<std::pair<ErrorCode, const char*>> names = {
+      {ErrorCode::kInvalidArgument, "invalid argument"}, {ErrorCode::kInvalidNet, "invalid net"},
+      {ErrorCode::kShapeMismatch, "shape mismatch"},     {ErrorCode::kTypeMismatch, "type mismatch"},
+      {ErrorCode::kInputOutput, "input/output error"},   {ErrorCode::kOutOfMemory, "out of memory"},
+      {ErrorCode::kFailed, "operator failed"},           {ErrorCode::kInternal, "internal error"}};
+  for (const auto& [code, name] : names) EXPECT_STREQ(ErrorCodeName(code), name);
+}
+
+TEST(Error, AddsPlacesFromTheInsideOut) {
+  Error error(ErrorCode::kShapeMismatch, "no fit");
+  error.At({.net = "cell", .op_index = 0, .op_text = "y = FC(x, w)", .blobs = "x float [2], w float [3]", .step = 7});
+  error.At({.file = "model.pb", .net = "outer", .op_index = 4});
+  EXPECT_STREQ(error.what(),
+               "shape mismatch: no fit\n"
+               "  at op 0 `y = FC(x, w)` with x float [2], w float [3]\n"
+               "  in net \"cell\", step 7\n"
+               "  at op 4\n"
+               "  in net \"outer\", file model.pb");
+  ASSERT_EQ(error.places().size(), 2u);
+  EXPECT_EQ(error.places()[0].step, 7);
+  EXPECT_EQ(error.places()[1].file, "model.pb");
+}
+
+TEST(Error, EmptyPlacesSayNothing) {
+  EXPECT_STREQ(Error(ErrorCode::kFailed, "x").At({}).what(), "operator failed: x");
+  EXPECT_STREQ(Error(ErrorCode::kFailed, "x").At({.op_text = "y = F()"}).what(),
+               "operator failed: x\n  at op `y = F()`");
+}
+
+TEST(Error, ShortensHugePlaces) {
+  const std::string huge(100000, 'a');
+  Error error(ErrorCode::kInvalidNet, "x");
+  error.At({.file = huge, .net = huge, .op_index = 1, .op_text = huge, .blobs = huge});
+  EXPECT_LT(std::string(error.what()).size(), 3000u);
+}
+
+template <typename Throw>
+Error Caught(Throw&& action) {
+  try {
+    action();
+  } catch (...) {
+    return CurrentError();
+  }
+  ADD_FAILURE();
+  return Error(ErrorCode::kInternal, "");
+}
+
+TEST(Error, AnyExceptionBecomesOne) {
+  EXPECT_STREQ(Caught([] { throw Error(ErrorCode::kInvalidNet, "x").At({.net = "n"}); }).what(),
+               "invalid net: x\n  in net \"n\"");
+  EXPECT_STREQ(Caught([] { throw std::runtime_error("made to fail"); }).what(), "operator failed: made to fail");
+  EXPECT_STREQ(Caught([] { throw std::bad_alloc(); }).what(), "out of memory: the system has no more memory to give");
+  EXPECT_STREQ(Caught([] { throw 3; }).what(), "operator failed: an exception that is no std::exception");
+}
+
+}  // namespace
+}  // namespace stepnet
