@@ -12,7 +12,7 @@ class BackwardPlanMaker {
  public:
   BackwardPlanMaker(const OpInit& op, const RecurrentSpec& spec, const GradientInputs& layout,
                     const RecurrentRecord& record)
-      : op_(op), spec_(spec), layout_(layout), forward_(*record.plan), inputs_(record.inputs), record_(record) {
+      : op_(op), spec_(spec), layout_(layout), forward_(*record.plan), inputs_(record.inputs) {
     plan_->forward = record.plan;
   }
 
@@ -299,7 +299,6 @@ class BackwardPlanMaker {
   const GradientInputs& layout_;
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
-  const RecurrentRecord& record_;
   StepPlanRequest request_;
   std::set<std::string> reads_first_;
   std::set<std::string> written_;

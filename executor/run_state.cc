@@ -18,7 +18,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
         bound.views.push_back({nullptr, &operand.info.shape, operand.info.dtype});
       }
     }
-    if (instruction.dynamic) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
+    if (instruction.node) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
   }
 }
 
@@ -77,7 +77,11 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
                                                                           .step = t,
                                                                           .backward = plan_->backward});
     if (instruction.dynamic) {
-      RunDynamic(instruction, bound, t, context);
+      if (bound.dynamic == nullptr) {
+        RunDynamicTransfer(instruction, bound, t, context);
+      } else {
+        RunDynamic(instruction, bound, t, context);
+      }
       return;
     }
     for (size_t k = 0; k < bound.operands.size(); ++k) {
@@ -109,6 +113,28 @@ Tensor RunState::TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t
 Blob* RunState::DynamicBlob(const Slot& slot, std::int64_t t) const {
   const auto& list = *lists_[slot.base];
   return list[plan_->dynamic_lists[slot.base] ? t : 0].get();
+}
+
+// A copy or sum between a dynamic blob and memory outside, which has one dtype and size.
+void RunState::RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
+                                  RunContext& context) {
+  const Slot& from = plan_->slots[instruction.inputs[0].slot];
+  const Slot& to = plan_->slots[instruction.outputs[0].slot];
+  const bool goes_out = from.storage_class == StorageClass::kDynamic;
+  const Operand& outside = goes_out ? instruction.outputs[0] : instruction.inputs[0];
+  Blob* blob = DynamicBlob(goes_out ? from : to, t);
+  const Tensor& tensor = goes_out ? blob->GetTensor() : blob->MakeTensor(outside.info.dtype, outside.info.shape);
+  if (tensor.dtype() != outside.info.dtype || tensor.size() != outside.info.shape.size()) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("\"", from.blob, "\" is ", tensor.Description(), "; it belongs to \"", to.blob,
+                       "\", where a step has room for ", outside.info.Description()));
+  }
+  const BoundOperand& address = bound.operands[goes_out ? 1 : 0];
+  const TensorView inside = {tensor.raw(), &outside.info.shape, outside.info.dtype};
+  const TensorView memory = {address.address + t * address.row_bytes, &outside.info.shape, outside.info.dtype};
+  const std::span<const TensorView> in(goes_out ? &inside : &memory, 1);
+  const std::span<const TensorView> out(goes_out ? &memory : &inside, 1);
+  instruction.kernel(OpRun(in, out, context, t));
 }
 
 // Operators whose shapes are known only now, or that are given blobs: values of the arenas are lent to them as blobs.

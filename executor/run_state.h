@@ -54,6 +54,7 @@ class RunState {
   };
   Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;
   Blob* DynamicBlob(const Slot& slot, std::int64_t t) const;
+  void RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
   void RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
 
   std::shared_ptr<const StepPlan> plan_;

@@ -200,14 +200,10 @@ class PlanMaker {
     }
     const bool in = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
     const StepValue& value = graph_.values[in ? graph_.first.at(transfer.blob) : graph_.last.at(transfer.blob)];
-    if (value.dynamic) {
-      throw Error(ErrorCode::kInvalidNet,
-                  StrCat("\"", transfer.blob,
-                         "\" has a shape that is known only at each step; it "
-                         "cannot be linked to several blobs, nor be the gradient of a parameter"))
-          .At({.net = graph_.name});
-    }
-    if (value.info.dtype != transfer.info.dtype || value.info.shape.size() != transfer.info.shape.size()) {
+    // What is known only at each step is compared then.
+    const bool differs =
+        value.info.dtype != transfer.info.dtype || value.info.shape.size() != transfer.info.shape.size();
+    if (!value.dynamic && differs) {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", transfer.blob, "\" is ", value.info.Description(), " in the step net; it belongs to \"",
                          transfer.outside.blob, "\", where a step has room for ", transfer.info.Description()))
@@ -227,7 +223,7 @@ class PlanMaker {
                                   .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
                                   .inputs = {in ? external : blob},
                                   .outputs = {in ? blob : external},
-                                  .dynamic = false,
+                                  .dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic,
                                   .node = {}});
   }
 

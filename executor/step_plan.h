@@ -74,7 +74,7 @@ struct Instruction {
   std::vector<Operand> outputs;
   bool dynamic = false;  // goes through blobs
   bool has_side_effects = false;
-  std::optional<StepNode> node;  // of a dynamic instruction, to infer its shapes at each step
+  std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
 };
 
 // A region of the arena.

@@ -503,6 +503,31 @@ TEST(RecurrentGradient, GradientsOfOutputsThatAreNotListedCountToo) {
   for (const char* blob : {"x_grad", "h0_grad"}) ExpectSame(unlisted.Get(blob), listed.Get(blob), blob);
 }
 
+TEST(RecurrentGradient, ANestedNetIsDifferentiable) {
+  // Each step runs a net of its own over the rows of its slice: inner n = s (s + p).
+  const auto make = [] {
+    RecurrentCase inner;
+    inner.Sequence("slice", "s_t").State("inner_h", "h_prev", "p", "n");
+    inner.Step("q = Sum(s_t, p)").Step("n = Mul(s_t, q)").Output("h_next", "inner_h", -1);
+    inner.BackwardStep("ds = Mul(n_grad, q)").BackwardStep("q_grad = Mul(n_grad, s_t)");
+    inner.BackwardStep("s_t_grad = Sum(ds, q_grad)").BackwardLink("n_grad", "inner_h_grad", 1);
+    inner.BackwardLink("q_grad", "inner_h_grad", 0).BackwardLink("s_t_grad", "slice_grad", 0);
+    inner.OutputGradient("h_next").WithGradient();
+    const NetDef nested = inner.Build();
+    OperatorDef squeeze = ParseOp("slice = Squeeze(x_t)");
+    AddInts(&squeeze, "dims", {0});
+    OperatorDef expand = ParseOp("x_t_grad = ExpandDims(slice_grad)");
+    AddInts(&expand, "dims", {0});
+    RecurrentCase outer;
+    outer.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step(squeeze).Step(nested.op(0));
+    outer.Output("h_all", "h", 1).BackwardStep(nested.op(1)).BackwardStep(expand);
+    outer.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("h_prev_grad", "h_grad", 0);
+    outer.BackwardLink("x_t_grad", "x_grad", 0).OutputGradient("h_all").WithGradient();
+    return outer;
+  };
+  ExpectGradientsMatch(make, {{"x", Random({3, 2, 2, 2}, 1)}, {"h0", Random({1, 2, 2}, 2)}}, {"h_all"});
+}
+
 TEST(RecurrentGradient, RefusesAGradientOfAnotherLength) {
   RecurrentCase net = SumMulCase();
   net.OutputGradient("h_all").WithGradient();
