@@ -1,0 +1,130 @@
+// The table of operator types.
+#include <algorithm>
+#include <climits>
+
+#include "stepnet/core/net.h"
+#include "stepnet/core/net_check.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+const Registration once = Operator("test.Twice", "first.cc").Doc("the first");
+const Registration twice = Operator("test.Twice", "second.cc").Doc("the second");
+
+RunFn Nothing(const OpInit&) {
+  return [](const OpRun&) {};
+}
+
+// Kernels of other files, registered before and after their type.
+const KernelRegistration early("test.Kernels", Device::kCuda, Nothing);
+const Registration kernels = Operator("test.Kernels").Cpu(Nothing);
+const KernelRegistration late("test.MoreKernels", Device::kCuda, Nothing);
+const Registration more_kernels = Operator("test.MoreKernels");
+
+const Registration formals = Operator("test.Formals")
+                                 .Input("x", "")
+                                 .OptionalInput("lengths", "")
+                                 .OptionalInputs("rest", "")
+                                 .Output("y", "")
+                                 .OptionalOutput("mask", "")
+                                 .InPlace({{0, 0}, {1, 1}})
+                                 .EnforceInPlace({{2, 1}});
+
+const Registration variadic = Operator("test.Variadic").Inputs("xs", "").Outputs("ys", "").OneToOneInPlace();
+
+TEST(Registry, ATypeRegisteredTwiceCannotBeUsed) {
+  const std::string message = "operator type \"test.Twice\" is registered twice: in first.cc and in second.cc";
+  ExpectError([] { FindOperator("test.Twice"); }, "invalid net: " + message);
+  ExpectError([] { GetOperator("test.Twice"); }, "invalid net: " + message);
+  NetDef net;
+  net.add_op()->set_type("test.Twice");
+  ASSERT_EQ(CheckNet(net).size(), 1u);
+  EXPECT_EQ(CheckNet(net)[0].message, message);
+}
+
+TEST(Registry, FindsTypesAndSuggestsThem) {
+  EXPECT_EQ(GetOperator("Relu").type, "Relu");
+  EXPECT_EQ(FindOperator("Rleu"), nullptr);
+  ExpectError([] { GetOperator("Rleu"); }, "invalid net: no operator type \"Rleu\"; did you mean \"Relu\"?");
+  ExpectError([] { GetOperator(""); }, "invalid net: no operator type \"\"");
+  const std::vector<std::string> types = OperatorTypes();
+  EXPECT_TRUE(std::ranges::is_sorted(types));
+  EXPECT_EQ(std::ranges::count(types, "Relu"), 1);
+}
+
+TEST(Registry, KernelsMayComeBeforeOrAfterTheirType) {
+  EXPECT_NE(GetOperator("test.Kernels").FindKernel(Device::kCuda), nullptr);
+  EXPECT_NE(GetOperator("test.Kernels").FindKernel(Device::kCpu), nullptr);
+  EXPECT_EQ(GetOperator("test.MoreKernels").FindKernel(Device::kCpu), nullptr);
+  EXPECT_NE(GetOperator("test.MoreKernels").FindKernel(Device::kCuda), nullptr);
+}
+
+TEST(Registry, KnowsHowManyInputsATypeTakes) {
+  const OperatorSchema& schema = GetOperator("test.Formals");
+  EXPECT_EQ(schema.min_inputs(), 1);
+  EXPECT_EQ(schema.max_inputs(), INT_MAX);
+  EXPECT_EQ(schema.min_outputs(), 1);
+  EXPECT_EQ(schema.max_outputs(), 2);
+  EXPECT_EQ(GetOperator("test.Variadic").min_inputs(), 1);
+  EXPECT_EQ(GetOperator("test.Variadic").max_outputs(), INT_MAX);
+}
+
+TEST(Registry, KnowsWhatMayWorkInPlace) {
+  const OperatorSchema& schema = GetOperator("test.Formals");
+  EXPECT_TRUE(schema.AllowsInPlace(0, 0));
+  EXPECT_FALSE(schema.AllowsInPlace(0, 1));
+  EXPECT_TRUE(schema.AllowsInPlace(2, 1));  // what must be may be
+  EXPECT_TRUE(GetOperator("test.Variadic").AllowsInPlace(7, 7));
+  EXPECT_FALSE(GetOperator("test.Variadic").AllowsInPlace(7, 6));
+}
+
+TEST(Registry, RefusesLibrariesThatAreNone) {
+  const TempDir dir;
+  ExpectError([&] { LoadOperatorLibrary(dir.Path("none.so")); },
+              "input/output error: no operator library " + dir.Path("none.so"));
+  const std::string text = dir.Put("text.so", "not a library");
+  ExpectError([&] { LoadOperatorLibrary(text); },
+              "…input/output error: cannot load the operator library " + text + ": ");
+}
+
+// Every registered type, whoever registered it.
+TEST(Registry, DeclarationsAreComplete) {
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.")) continue;
+    const OperatorSchema& schema = GetOperator(type);
+    SCOPED_TRACE(type);
+    EXPECT_FALSE(schema.doc.empty());
+    const bool is_of_another_device = type == "CopyCPUToGPU" || type == "CopyGPUToCPU";
+    EXPECT_EQ(schema.kernels.empty(), is_of_another_device);
+    EXPECT_TRUE(schema.shapes || schema.manages_outputs) << "neither a shape rule nor ManagesOutputs";
+    for (const auto& list : {schema.inputs, schema.outputs}) {
+      bool optional = false;
+      for (size_t i = 0; i < list.size(); ++i) {
+        EXPECT_FALSE(list[i].name.empty());
+        EXPECT_FALSE(list[i].doc.empty()) << list[i].name;
+        EXPECT_TRUE(!list[i].variadic || i + 1 == list.size()) << list[i].name << " is variadic and not the last";
+        EXPECT_TRUE(list[i].optional || !optional) << list[i].name << " is required after an optional one";
+        optional = list[i].optional;
+      }
+    }
+    for (const ArgumentSpec& argument : schema.arguments) {
+      EXPECT_FALSE(argument.doc.empty()) << "argument " << argument.name;
+      // Without default: the operator asks whether it is there.
+      if (argument.required || argument.default_value.empty()) continue;
+      // 0 may stand for "not given".
+      const bool is_unset = argument.default_value.i == 0;
+      if (!is_unset) {
+        EXPECT_EQ(argument.Problem(argument.name, argument.default_value), "") << "the default of " << argument.name;
+      }
+    }
+    for (const int input : schema.value_inputs) EXPECT_LT(input, schema.max_inputs());
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
