@@ -24,7 +24,10 @@ class ReversePass {
  public:
   explicit ReversePass(const NetDef& net) : net_(net) { result_.net = net; }
 
-  NetWithGradients Run(const std::vector<std::string>& losses, const std::vector<std::string>& inputs) {
+  // An empty name in `losses` asks for ones.
+  NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs) {
+    for (const auto& [loss, gradient] : losses) given_.insert(gradient);
+    used_ = given_;
     NameValues();
     MarkDependent(inputs);
     Seed(losses);
@@ -80,8 +83,8 @@ class ReversePass {
     }
   }
 
-  void Seed(const std::vector<std::string>& losses) {
-    for (const std::string& loss : std::set<std::string>(losses.begin(), losses.end())) {
+  void Seed(const std::map<std::string, std::string>& losses) {
+    for (const auto& [loss, gradient] : losses) {
       const auto found = current_.find(loss);
       if (found == current_.end()) {
         std::vector<std::string> blobs;
@@ -90,6 +93,10 @@ class ReversePass {
       }
       Value& value = values_[found->second];
       if (!value.depends) continue;
+      if (!gradient.empty()) {
+        value.parts.push_back({.dense = gradient});
+        continue;
+      }
       const std::string seed = Unused(loss + "_autogen_grad");
       AddFill(loss, seed, 1);
       value.parts.push_back({.dense = seed});
@@ -127,11 +134,11 @@ class ReversePass {
       OperatorDef& op = *result_.net.add_op();
       op.set_type("Sum");
       const std::string own = value.name + "_grad";
-      // The part of that name comes first: Sum may work in place on its first input.
+      // The part of that name comes first: Sum works in place on its first input, unless that is not ours to change.
       std::stable_partition(value.parts.begin(), value.parts.end(),
                             [&](const GradientBlobs& part) { return part.dense == own; });
       for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
-      sum.dense = op.input(0) == own ? own : Unused(own);
+      sum.dense = op.input(0) == own && !given_.contains(own) ? own : Unused(own);
       op.add_output(sum.dense);
     }
     value.parts = {sum};
@@ -162,20 +169,15 @@ class ReversePass {
   }
 
   // Operator k with a name of its own for each value, so that what its gradient reads and writes is unambiguous even
-  // where it works in place or reads a blob twice. Arguments of operators that hold nets name blobs, so those operators
-  // keep their names.
+  // where it works in place. Arguments of operators that hold nets name blobs, so those operators keep their names.
   OperatorDef InOwnNames(int k) {
     OperatorDef op = net_.op(k);
     originals_.clear();
     const bool has_nets = std::ranges::any_of(GetOperator(op.type()).arguments,
                                               [](const ArgumentSpec& spec) { return spec.type == ArgumentType::kNet; });
-    std::set<std::string> taken;
     const auto rename = [&](int v, std::string* name) {
-      std::string own = has_nets ? *name : values_[v].name;
-      if (!has_nets && !taken.insert(own).second) own = Unused(own + "_again");
-      taken.insert(own);
-      originals_[own] = v;
-      *name = own;
+      if (!has_nets) *name = values_[v].name;
+      originals_[*name] = v;
     };
     for (int i = 0; i < op.input_size(); ++i) rename(reads_[k][i], op.mutable_input(i));
     for (int o = 0; o < op.output_size(); ++o) rename(writes_[k][o], op.mutable_output(o));
@@ -267,13 +269,21 @@ class ReversePass {
   std::map<std::string, int> current_;    // blob → its latest value
   std::map<std::string, int> originals_;  // name in the operator at hand → value
   std::set<std::string> used_;            // names of blobs
+  std::set<std::string> given_;           // gradients that come from outside
 };
 
 }  // namespace
 
 NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>& losses,
                               const std::vector<std::string>& inputs) {
-  return ReversePass(net).Run(losses, inputs);
+  std::map<std::string, std::string> seeds;
+  for (const std::string& loss : losses) seeds[loss] = "";
+  return ReversePass(net).Run(seeds, inputs);
+}
+
+NetWithGradients AddGradientsFrom(const NetDef& net, const std::map<std::string, std::string>& output_gradients,
+                                  const std::vector<std::string>& inputs) {
+  return ReversePass(net).Run(output_gradients, inputs);
 }
 
 }  // namespace stepnet

@@ -11,6 +11,7 @@
 
 #include "stepnet/core/backward.h"
 #include "stepnet/core/random.h"
+#include "stepnet/executor/backward_step.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -21,7 +22,8 @@
 
 DEFINE_string(loss, "",
               "blobs whose elements are summed, when the net itself does not say of what its gradients are;\n"
-              "BLOB:WEIGHTS multiplies with the elements of another blob");
+              "BLOB:GRADIENT multiplies with the elements of another blob");
+DEFINE_bool(rebuild, false, "leave out the gradient operators that the net has, and make new ones");
 DEFINE_int32(samples, 64, "elements of each input to check, chosen at random; 0: all");
 DEFINE_double(tolerance, 1e-5, "largest error, as a part of the largest gradient of the input");
 
@@ -108,28 +110,48 @@ std::map<std::string, GradientBlobs> GradientsByName(const NetDef& net, const st
   return gradients;
 }
 
-Problem MakeProblem(const Session& session, const TensorMap& tensors, const RunOptions& options) {
-  Problem problem{.net = InDouble(session.def), .forward = {}, .losses = ParseLosses(FLAGS_loss), .gradients = {}};
-  const std::vector<std::string> inputs = DoubleInputs(problem.net, tensors);
-  if (HasGradients(problem.net)) {
-    if (problem.losses.empty()) problem.losses = SeededLosses(problem.net);
-    if (problem.losses.empty()) {
-      throw UsageError("the net has gradient operators, and it does not show of what; say --loss=BLOB:GRADIENT");
-    }
-    problem.gradients = GradientsByName(problem.net, inputs);
-  } else {
-    if (problem.losses.empty()) problem.losses = OutputLosses(problem.net, session.outputs, tensors, options);
-    std::vector<std::string> blobs;
-    for (const Loss& loss : problem.losses) {
-      if (!loss.weights.empty()) {
-        throw UsageError("--loss=BLOB:WEIGHTS is for nets with gradient operators, and the net has none");
-      }
-      blobs.push_back(loss.blob);
-    }
-    NetWithGradients made = AddGradients(problem.net, blobs, inputs);
-    problem.net = std::move(made.net);
-    problem.gradients = std::move(made.gradients);
+// The net as it is, with its own gradient operators.
+Problem WithOwnGradients(NetDef net, const TensorMap& tensors) {
+  Problem problem{.net = std::move(net), .forward = {}, .losses = ParseLosses(FLAGS_loss), .gradients = {}};
+  if (problem.losses.empty()) problem.losses = SeededLosses(problem.net);
+  if (problem.losses.empty()) {
+    throw UsageError(
+        "the net has gradient operators, and it does not show of what; say --loss=BLOB or --loss=BLOB:GRADIENT");
   }
+  problem.gradients = GradientsByName(problem.net, DoubleInputs(problem.net, tensors));
+  return problem;
+}
+
+// The net with gradient operators made here.
+Problem WithNewGradients(const NetDef& net, const TensorMap& tensors, std::vector<std::string> outputs,
+                         const RunOptions& options) {
+  Problem problem{.net = WithoutGradients(net), .forward = {}, .losses = ParseLosses(FLAGS_loss), .gradients = {}};
+  if (problem.losses.empty()) problem.losses = SeededLosses(net);
+  if (HasGradients(net)) outputs = UnreadBlobs(problem.net);  // of the whole net they are gradients
+  if (problem.losses.empty()) problem.losses = OutputLosses(problem.net, outputs, tensors, options);
+  std::vector<std::string> blobs;
+  for (Loss& loss : problem.losses) {
+    if (!FLAGS_loss.empty() && !loss.weights.empty()) {
+      throw UsageError("--loss=BLOB:GRADIENT is for gradient operators that the net has; new ones start from ones");
+    }
+    loss = {.blob = loss.blob};
+    blobs.push_back(loss.blob);
+  }
+  AddBackwardStepNets(&problem.net, [&](const std::string& blob) {
+    const auto found = tensors.find(blob);
+    return found == tensors.end() || found->second.dtype() == DType::kDouble;
+  });
+  NetWithGradients made = AddGradients(problem.net, blobs, DoubleInputs(problem.net, tensors));
+  problem.net = std::move(made.net);
+  problem.gradients = std::move(made.gradients);
+  return problem;
+}
+
+Problem MakeProblem(const Session& session, const TensorMap& tensors, const RunOptions& options) {
+  NetDef net = InDouble(session.def);
+  const bool has_own = HasGradients(net) && !FLAGS_rebuild;
+  Problem problem =
+      has_own ? WithOwnGradients(std::move(net), tensors) : WithNewGradients(net, tensors, session.outputs, options);
   problem.forward = Needed(problem.net, problem.losses);
   return problem;
 }
@@ -318,6 +340,7 @@ int Gradcheck(const std::vector<std::string>&) {
 std::vector<FlagUse> GradcheckFlags() {
   std::vector<FlagUse> flags = SessionFlags();
   flags.push_back({.name = "loss", .value = "BLOB,…", .is_list = true});
+  flags.push_back({.name = "rebuild"});
   flags.push_back({.name = "samples", .value = "N"});
   flags.push_back({.name = "tolerance", .value = "X"});
   return WithCommonFlags(std::move(flags));

@@ -179,15 +179,14 @@ std::vector<std::string> FeedInputs(Workspace& workspace) {
 std::vector<std::string> ReadFirst(const NetDef& net) {
   std::vector<std::string> first;
   std::set<std::string> known;
+  const auto read = [&](const std::string& blob) {
+    if (known.insert(blob).second) first.push_back(blob);
+  };
   for (const OperatorDef& op : net.op()) {
-    for (const std::string& input : op.input()) {
-      if (known.insert(input).second) first.push_back(input);
-    }
+    for (const std::string& input : op.input()) read(input);
     known.insert(op.output().begin(), op.output().end());
   }
-  for (const std::string& output : net.external_output()) {
-    if (known.insert(output).second) first.push_back(output);
-  }
+  for (const std::string& output : net.external_output()) read(output);
   return first;
 }
 

@@ -27,7 +27,7 @@ void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed);
 // The blobs that the net writes and no operator reads.
 std::vector<std::string> UnreadBlobs(const NetDef& net);
 
-// The blobs that the net reads before it writes them, in the order in which it reads them.
+// The blobs that the net reads, or gives as they are, and has not written before; in the order of reading.
 std::vector<std::string> ReadFirst(const NetDef& net);
 
 }  // namespace stepnet::runner

@@ -56,6 +56,32 @@ std::vector<Loss> SeededLosses(const NetDef& net) {
   return losses;
 }
 
+NetDef WithoutGradients(const NetDef& net) {
+  // Of RecurrentNetwork: what its backward step net makes necessary.
+  static const std::set<std::string> backward_arguments = {
+      "backward_step_net",    "backward_link_internal", "backward_link_external",
+      "backward_link_offset", "backward_link_window",   "param",
+      "param_grads",          "outputs_with_grads",     "recompute_blobs_on_backward"};
+  NetDef result = net;
+  result.clear_op();
+  std::set<std::string> gone;  // blobs that nothing writes any more
+  for (const OperatorDef& op : net.op()) {
+    const bool reads_gone = std::ranges::any_of(op.input(), [&](const auto& blob) { return gone.contains(blob); });
+    if (op.is_gradient_op() || reads_gone) {
+      gone.insert(op.output().begin(), op.output().end());
+      continue;
+    }
+    OperatorDef& kept = *result.add_op();
+    kept = op;
+    kept.clear_arg();
+    for (const Argument& argument : op.arg()) {
+      const bool is_backward = backward_arguments.contains(argument.name()) || argument.name().ends_with(".rename");
+      if (op.type() != "RecurrentNetwork" || !is_backward) *kept.add_arg() = argument;
+    }
+  }
+  return result;
+}
+
 std::vector<Loss> ParseLosses(const std::string& text) {
   std::vector<Loss> losses;
   for (const std::string& item : SplitList(text)) {

@@ -23,6 +23,10 @@ bool HasGradients(const NetDef& net);
 // operator's, or comes from outside the net.
 std::vector<Loss> SeededLosses(const NetDef& net);
 
+// The net without its gradient operators and whatever depends on them; recurrent operators without their backward step
+// nets.
+NetDef WithoutGradients(const NetDef& net);
+
 // "BLOB" or "BLOB:WEIGHTS", separated by commas.
 std::vector<Loss> ParseLosses(const std::string& text);
 

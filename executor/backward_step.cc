@@ -1,0 +1,181 @@
+#include "stepnet/executor/backward_step.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/core/backward.h"
+#include "stepnet/core/net_check.h"
+#include "stepnet/executor/recurrent_spec.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+class BackwardStepMaker {
+ public:
+  BackwardStepMaker(OperatorDef* op, const RecurrentSpec& spec,
+                    const std::function<bool(const std::string&)>& is_floating)
+      : op_(op), spec_(spec), step_(*spec.step_net), is_floating_(is_floating) {}
+
+  void Make() {
+    for (const OperatorDef& op : step_.op()) written_.insert(op.output().begin(), op.output().end());
+    made_ = AddGradientsFrom(step_, SeedsOfStates(), Wanted());
+    backward_.set_name(step_.name() + "_backward");
+    for (int k = step_.op_size(); k < made_.net.op_size(); ++k) *backward_.add_op() = made_.net.op(k);
+    for (const OperatorDef& op : made_.net.op()) {
+      names_.insert(op.input().begin(), op.input().end());
+      names_.insert(op.output().begin(), op.output().end());
+    }
+    AddLinks();
+    AddParams();
+    ListExternals();
+    Argument& argument = *op_->add_arg();
+    argument.set_name("backward_step_net");
+    *argument.mutable_n() = std::move(backward_);
+  }
+
+ private:
+  bool IsState(const std::string& blob) const {
+    return std::ranges::find(spec_.states, blob, &RecurrentState::name) != spec_.states.end();
+  }
+  bool Gives(const Link& link) const { return IsState(link.external) && written_.contains(link.internal); }
+  bool IsFloating(const std::string& blob) const { return IsState(blob) || !is_floating_ || is_floating_(blob); }
+
+  // What the step gives to states has a gradient before the backward step runs.
+  std::map<std::string, std::string> SeedsOfStates() {
+    std::map<std::string, std::string> seeds;
+    for (const Link& link : spec_.links) {
+      if (Gives(link)) seeds[link.internal] = link.internal + "_grad";
+    }
+    return seeds;
+  }
+
+  // What the step reads of states and sequences, and the inputs that it captures.
+  std::vector<std::string> Wanted() {
+    std::set<std::string> linked;
+    std::vector<std::string> wanted;
+    for (const Link& link : spec_.links) {
+      linked.insert(link.internal);
+      if (!Gives(link) && IsFloating(link.external)) wanted.push_back(link.internal);
+    }
+    for (const std::string& blob : BlobsReadFirst(step_)) {
+      if (InputIndex(blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
+    }
+    wanted.insert(wanted.end(), captured_.begin(), captured_.end());
+    return wanted;
+  }
+
+  // The blob of the backward step net that holds the gradient of `blob` and of nothing else; "" when there is none.
+  std::string OwnGradient(const std::string& blob) {
+    const auto found = made_.gradients.find(blob);
+    if (found == made_.gradients.end()) return "";
+    if (found->second.dense.empty()) {
+      throw Error(ErrorCode::kInvalidNet, StrCat("\"", blob, "\" has a gradient by rows, which a step cannot give"));
+    }
+    std::string name = blob + "_grad";
+    if (found->second.dense == name) return name;
+    while (!names_.insert(name).second) name += "_";
+    // A sum passes one gradient on to all that it adds; each of them is linked to another place.
+    OperatorDef& copy = *backward_.add_op();
+    copy.set_type("Copy");
+    copy.add_input(found->second.dense);
+    copy.add_output(name);
+    copy.set_is_gradient_op(true);
+    found->second.dense = name;
+    return name;
+  }
+
+  Argument* NewArgument(const std::string& name) {
+    for (Argument& argument : *op_->mutable_arg()) {
+      if (argument.name() != name) continue;
+      argument.Clear();
+      argument.set_name(name);
+      return &argument;
+    }
+    Argument* argument = op_->add_arg();
+    argument->set_name(name);
+    return argument;
+  }
+
+  void AddLinks() {
+    std::vector<Link> links;
+    for (const Link& link : spec_.links) {
+      const std::string gradient = Gives(link) ? link.internal + "_grad" : OwnGradient(link.internal);
+      if (gradient.empty()) continue;
+      links.push_back({gradient, link.external + "_grad", link.offset, link.window});
+    }
+    Argument* internal = NewArgument("backward_link_internal");
+    for (const Link& link : links) internal->add_strings(link.internal);
+    Argument* external = NewArgument("backward_link_external");
+    for (const Link& link : links) external->add_strings(link.external);
+    Argument* offset = NewArgument("backward_link_offset");
+    for (const Link& link : links) offset->add_ints(link.offset);
+    Argument* window = NewArgument("backward_link_window");
+    for (const Link& link : links) window->add_ints(link.window);
+  }
+
+  int InputIndex(const std::string& blob) const {
+    const auto found = std::ranges::find(op_->input(), blob);
+    return found == op_->input().end() ? -1 : static_cast<int>(found - op_->input().begin());
+  }
+
+  // Captured inputs, whose gradients are summed over the steps, and sequences beside the first one.
+  void AddParams() {
+    std::vector<std::pair<int, std::string>> params;
+    for (const Link& link : spec_.links) {
+      const int input = InputIndex(link.external);
+      const bool is_known = std::ranges::any_of(params, [&](const auto& param) { return param.first == input; });
+      if (IsState(link.external) || input <= 0 || is_known) continue;
+      if (const std::string gradient = OwnGradient(link.internal); !gradient.empty()) {
+        params.emplace_back(input, gradient);
+      }
+    }
+    for (const std::string& blob : captured_) {
+      const std::string gradient = OwnGradient(blob);
+      if (gradient.empty()) continue;
+      if (std::ranges::any_of(spec_.links, [&](const Link& link) { return link.external == blob; })) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("the step net reads \"", blob,
+                                                   "\" whole and, through a link, by rows; no gradient can be made"));
+      }
+      params.emplace_back(InputIndex(blob), gradient);
+    }
+    Argument* param = NewArgument("param");
+    for (const auto& [input, gradient] : params) param->add_ints(input);
+    Argument* gradients = NewArgument("param_grads");
+    for (const auto& [input, gradient] : params) gradients->add_strings(gradient);
+  }
+
+  void ListExternals() {
+    for (const std::string& blob : BlobsReadFirst(backward_)) backward_.add_external_input(blob);
+  }
+
+  OperatorDef* op_;
+  const RecurrentSpec& spec_;
+  const NetDef& step_;
+  const std::function<bool(const std::string&)>& is_floating_;
+  std::set<std::string> written_;      // by the step net
+  std::vector<std::string> captured_;  // inputs that the step net reads as they are
+  std::set<std::string> names_;        // of blobs of either step net
+  NetWithGradients made_;
+  NetDef backward_;
+};
+
+}  // namespace
+
+void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating) {
+  for (int k = 0; k < net->op_size(); ++k) {
+    OperatorDef* op = net->mutable_op(k);
+    if (op->type() != "RecurrentNetwork") continue;
+    try {
+      const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
+      if (spec.backward_step_net != nullptr || !spec.backward_links.empty()) continue;
+      BackwardStepMaker(op, spec, is_floating).Make();
+    } catch (...) {
+      throw CurrentError().At({.net = net->name(), .op_index = k, .op_text = OperatorText(*op)});
+    }
+  }
+}
+
+}  // namespace stepnet

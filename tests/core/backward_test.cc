@@ -1,0 +1,197 @@
+// Gradients of whole nets, against central differences in double.
+#include "stepnet/core/backward.h"
+
+#include <cmath>
+
+#include "../executor/recurrent_case.h"
+#include "../operators/op_test.h"
+#include "stepnet/core/net_check.h"
+
+namespace stepnet {
+namespace {
+
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+NetDef NetOf(const std::vector<std::string>& lines) {
+  NetDef net;
+  net.set_name("n");
+  for (const std::string& line : lines) *net.add_op() = ParseOp(line);
+  return net;
+}
+
+std::vector<std::string> Lines(const NetDef& net, int first) {
+  std::vector<std::string> lines;
+  for (int k = first; k < net.op_size(); ++k) lines.push_back(OperatorText(net.op(k)));
+  return lines;
+}
+
+void Feed(const Feeds& feeds, Workspace& workspace) {
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+}
+
+// Runs the net with its gradients and compares those of all `feeds` of double with differences of the sum of `losses`.
+void ExpectGradientsOfNet(const NetDef& net, const std::vector<std::string>& losses, const Feeds& feeds) {
+  std::vector<std::string> inputs;
+  for (const auto& [name, tensor] : feeds) {
+    if (tensor.dtype() == DType::kDouble) inputs.push_back(name);
+  }
+  const NetWithGradients made = AddGradients(net, losses, inputs);
+  Workspace workspace;
+  Feed(feeds, workspace);
+  RunNetOnce(made.net, workspace);
+  const auto loss = [&] {
+    Workspace forward;
+    Feed(feeds, forward);
+    RunNetOnce(net, forward);
+    double sum = 0;
+    for (const std::string& blob : losses) {
+      for (const double value : Values(forward.GetTensor(blob))) sum += value;
+    }
+    return sum;
+  };
+  for (const auto& [name, tensor] : feeds) {
+    if (tensor.dtype() != DType::kDouble) continue;
+    ASSERT_TRUE(made.gradients.contains(name)) << name;
+    const std::vector<double> gradient = Values(workspace.GetTensor(made.gradients.at(name).dense));
+    ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      constexpr double kStep = 1e-5;
+      double& element = tensor.data<double>()[i];
+      const double before = element;
+      element = before + kStep;
+      const double above = loss();
+      element = before - kStep;
+      const double below = loss();
+      element = before;
+      EXPECT_NEAR(gradient[static_cast<size_t>(i)], (above - below) / (2 * kStep), 1e-7) << name << " element " << i;
+    }
+  }
+}
+
+TEST(AddGradients, AppendsAGradientOperatorForEachOperator) {
+  const NetDef net = NetOf({"g = FC(x, w, b)", "y = Tanh(g)"});
+  const NetWithGradients made = AddGradients(net, {"y"}, {"x", "w"});
+  EXPECT_EQ(Lines(made.net, net.op_size()),
+            (std::vector<std::string>{"y_autogen_grad = ConstantFill(y)", "g_grad = TanhGradient(y, y_autogen_grad)",
+                                      "w_grad, b_grad, x_grad = FCGradient(x, w, g_grad)"}));
+  EXPECT_EQ(made.gradients.at("x").dense, "x_grad");
+  EXPECT_EQ(made.gradients.at("w").dense, "w_grad");
+  EXPECT_FALSE(made.gradients.contains("b"));
+  ExpectGradientsOfNet(net, {"y"}, {{"x", Random({2, 3}, 1)}, {"w", Random({4, 3}, 2)}, {"b", Random({4}, 3)}});
+}
+
+TEST(AddGradients, SumsThePartsOfWhatSeveralOperatorsRead) {
+  const NetDef net = NetOf({"g = FC(x, w, b)", "a = Tanh(g)", "m = Mul(g, a)", "y = Sum(m, x, g)", "z = Sigmoid(g)"});
+  const NetWithGradients made = AddGradients(net, {"y", "z"}, {"x"});
+  EXPECT_EQ(made.gradients.at("x").dense, "x_grad");
+  ExpectGradientsOfNet(net, {"y", "z"}, {{"x", Random({3, 3}, 1)}, {"w", Random({3, 3}, 2)}, {"b", Random({3}, 3)}});
+}
+
+TEST(AddGradients, CountsABlobThatAnOperatorReadsTwiceTwice) {
+  ExpectGradientsOfNet(NetOf({"y = Mul(x, x)"}), {"y"}, {{"x", Random({5}, 1)}});
+  ExpectGradientsOfNet(NetOf({"y = Sum(x, x, x)"}), {"y"}, {{"x", Random({5}, 1)}});
+  ExpectGradientsOfNet(NetOf({"s = Sum(x, x)", "y = Mul(s, x)"}), {"y", "s"}, {{"x", Random({5}, 1)}});
+}
+
+TEST(AddGradients, KnowsTheValuesOfANameThatIsWrittenTwice) {
+  // Sum and Tanh work in place; the first value of g is gone, and no gradient needs it.
+  ExpectGradientsOfNet(NetOf({"g = FC(x, w, b)", "g = Sum(g, x)", "g = Tanh(g)", "y = Mul(g, x)"}), {"y"},
+                       {{"x", Random({3, 3}, 1)}, {"w", Random({3, 3}, 2)}, {"b", Random({3}, 3)}});
+}
+
+TEST(AddGradients, GivesTheGradientOfAnInputThatIsOverwritten) {
+  const NetDef net = NetOf({"x = Tanh(x)", "y = Mul(x, x)"});
+  const NetWithGradients made = AddGradients(net, {"y"}, {"x"});
+  EXPECT_NE(made.gradients.at("x").dense, "x_grad");  // that is the gradient of what x is in the end
+  ExpectGradientsOfNet(net, {"y"}, {{"x", Random({4}, 1)}});
+}
+
+TEST(AddGradients, RefusesAValueThatIsOverwrittenBeforeItsGradient) {
+  ExpectError(
+      [] {
+        AddGradients(NetOf({"y = Mul(x, w)", "w = Tanh(w)"}), {"y"}, {"x"});
+      },
+      "invalid net: its gradient needs the value of \"w\", which op 1 `w = Tanh(w)` overwrites\n"
+      "  at op 0 `y = Mul(x, w)`\n  in net \"n\"");
+}
+
+TEST(AddGradients, TakesTheLossFromTheMiddleOfTheNet) {
+  ExpectGradientsOfNet(NetOf({"a = Tanh(x)", "b = Mul(a, a)", "c = Sigmoid(b)"}), {"a", "c"}, {{"x", Random({4}, 1)}});
+}
+
+TEST(AddGradients, StopsWhereOperatorsSaySo) {
+  const NetWithGradients made =
+      AddGradients(NetOf({"a = Tanh(x)", "s = StopGradient(a)", "y = Mul(s, w)"}), {"y"}, {"x", "w"});
+  EXPECT_FALSE(made.gradients.contains("x"));
+  EXPECT_EQ(made.gradients.at("w").dense, "w_grad");
+}
+
+TEST(AddGradients, LeavesOperatorsAloneThatNoInputReaches) {
+  // Print has no gradient; what it reads does not depend on x.
+  const NetDef net = NetOf({"c = ConstantFill(x)", "k = GT(c, c)", "f = Cast(k)", "y = Mul(x, x)"});
+  EXPECT_EQ(AddGradients(net, {"y"}, {"x"}).gradients.at("x").dense, "x_grad");
+}
+
+TEST(AddGradients, FillsInZerosWhereAnOutputHasNoGradient) {
+  // Nothing reads the cell state, and the gradient of LSTMUnit needs that of both outputs.
+  NetDef net = NetOf({"h, c = LSTMUnit(h_prev, c_prev, gates, t)"});
+  AddInt(net.mutable_op(0), "sequence_lengths", 0);
+  ExpectGradientsOfNet(net, {"h"},
+                       {{"h_prev", Random({1, 2, 3}, 1)},
+                        {"c_prev", Random({1, 2, 3}, 2)},
+                        {"gates", Random({1, 2, 12}, 3)},
+                        {"t", Tensor::Of<std::int32_t>({1}, {0})}});
+}
+
+TEST(AddGradients, AddsRowsOfSparseGradients) {
+  const NetDef net = NetOf({"a = Gather(w, i)", "b = Gather(w, j)", "y = Mul(a, b)"});
+  const NetWithGradients made = AddGradients(net, {"y"}, {"w"});
+  const GradientBlobs& gradient = made.gradients.at("w");
+  ASSERT_TRUE(gradient.dense.empty());
+  Workspace workspace;
+  workspace.SetTensor("w", Tensor::Of<double>({3, 1}, {2, 3, 5}));
+  workspace.SetTensor("i", Tensor::Of<std::int32_t>({2}, {0, 1}));
+  workspace.SetTensor("j", Tensor::Of<std::int32_t>({2}, {1, 2}));
+  RunNetOnce(made.net, workspace);
+  std::vector<double> sums(3);
+  const std::vector<double> values = Values(workspace.GetTensor(gradient.values));
+  const std::vector<double> rows = ToDoubles(workspace.GetTensor(gradient.indices));
+  ASSERT_EQ(rows.size(), 4u);
+  for (size_t k = 0; k < rows.size(); ++k) sums[static_cast<size_t>(rows[k])] += values[k];
+  EXPECT_EQ(sums, (std::vector<double>{3, 2 + 5, 3}));
+}
+
+TEST(AddGradients, KeepsOffNamesThatTheNetUses) {
+  const NetDef net = NetOf({"x_grad = Tanh(x)", "y = Mul(x_grad, x)", "y_autogen_grad = Tanh(y)"});
+  ExpectGradientsOfNet(net, {"y", "y_autogen_grad"}, {{"x", Random({4}, 1)}});
+}
+
+TEST(AddGradients, RefusesWhatIsNotDifferentiable) {
+  ExpectError(
+      [] {
+        AddGradients(NetOf({"a = Tanh(x)", "y = TanhGradient(a, a)"}), {"y"}, {"x"});
+      },
+      "…TanhGradient is not differentiable\n  at op 1 `y = TanhGradient(a, a)`\n  in net \"n\"");
+  ExpectError([] { AddGradients(NetOf({"sum = Tanh(x)"}), {"smu"}, {"x"}); },
+              "invalid net: the net has no blob \"smu\"; did you mean \"sum\"?");
+}
+
+TEST(AddGradientsFrom, StartsFromGradientsThatExistAndLeavesThemAsTheyAre) {
+  const NetDef net = NetOf({"a = Tanh(x)", "y = Mul(a, x)"});
+  const NetWithGradients made = AddGradientsFrom(net, {{"y", "dy"}, {"a", "a_grad"}}, {"x"});
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Of<double>({2}, {0.5, -1}));
+  workspace.SetTensor("dy", Tensor::Of<double>({2}, {2, 3}));
+  workspace.SetTensor("a_grad", Tensor::Of<double>({2}, {5, 7}));
+  RunNetOnce(made.net, workspace);
+  const std::vector<double> found = Values(workspace.GetTensor(made.gradients.at("x").dense));
+  const double x[] = {0.5, -1}, dy[] = {2, 3}, da[] = {5, 7};
+  for (size_t i = 0; i < 2; ++i) {
+    const double a = std::tanh(x[i]);
+    EXPECT_NEAR(found[i], dy[i] * a + (dy[i] * x[i] + da[i]) * (1 - a * a), 1e-12);
+  }
+  EXPECT_EQ(Values(workspace.GetTensor("a_grad")), (std::vector<double>{5, 7}));
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,169 @@
+// Backward step nets that are made from step nets, against central differences in double.
+#include "stepnet/executor/backward_step.h"
+
+#include <algorithm>
+
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+#include "stepnet/core/backward.h"
+
+namespace stepnet {
+namespace {
+
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+// Makes the gradients of the sum of `outputs` and compares them with differences.
+void ExpectMadeGradientsMatch(const NetDef& forward, const std::vector<std::string>& outputs, const Feeds& feeds) {
+  std::vector<std::string> inputs;
+  for (const auto& [name, tensor] : feeds) {
+    if (tensor.dtype() == DType::kDouble) inputs.push_back(name);
+  }
+  NetDef net = forward;
+  AddBackwardStepNets(&net, [&](const std::string& blob) {
+    const auto fed = std::ranges::find(feeds, blob, &Feeds::value_type::first);
+    return fed == feeds.end() || fed->second.dtype() == DType::kDouble;
+  });
+  const NetWithGradients made = AddGradients(net, outputs, inputs);
+  Workspace workspace;
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+  RunNetOnce(made.net, workspace);
+  const auto loss = [&] {
+    Workspace fresh;
+    for (const auto& [name, tensor] : feeds) fresh.SetTensor(name, tensor.Clone());
+    RunNetOnce(forward, fresh);
+    double sum = 0;
+    for (const std::string& blob : outputs) {
+      for (const double value : Values(fresh.GetTensor(blob))) sum += value;
+    }
+    return sum;
+  };
+  for (const auto& [name, tensor] : feeds) {
+    if (tensor.dtype() != DType::kDouble) continue;
+    ASSERT_TRUE(made.gradients.contains(name)) << name;
+    const std::vector<double> gradient = Values(workspace.GetTensor(made.gradients.at(name).dense));
+    ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      constexpr double kStep = 1e-5;
+      double& element = tensor.data<double>()[i];
+      const double before = element;
+      element = before + kStep;
+      const double above = loss();
+      element = before - kStep;
+      const double below = loss();
+      element = before;
+      EXPECT_NEAR(gradient[static_cast<size_t>(i)], (above - below) / (2 * kStep), 2e-7) << name << " element " << i;
+    }
+  }
+}
+
+TEST(AddBackwardStepNets, DifferentiatesAnElmanCell) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  OperatorDef product = ParseOp("g = FC(h_prev, w, b)");
+  AddInt(&product, "axis", 2);
+  net.Step(product).Step("g = Sum(g, x_t)").Step("h_next = Tanh(g)");
+  net.Output("h_all", "h", 1).Output("h_last", "h", -1);
+  for (const std::int64_t steps : {0, 1, 2, 5}) {
+    ExpectMadeGradientsMatch(
+        net.Build(), {"h_all", "h_last"},
+        {{"x", Random({steps, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}, {"b", Random({3}, 4)}});
+  }
+}
+
+TEST(AddBackwardStepNets, GivesEachBlobThatASumPassesOnAGradientOfItsOwn) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+  net.Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(net.Build(), {"h_all"}, {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
+}
+
+TEST(AddBackwardStepNets, DifferentiatesTwoStatesThatReadEachOther) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("a", "a0", "a_prev", "a_next").State("b", "b0", "b_prev", "b_next");
+  net.Step("s = Mul(x_t, b_prev)").Step("a_next = Tanh(s)").Step("m = Mul(a_next, a_prev)");
+  net.Step("b_next = Sum(m, x_t, b_prev)").Output("a_all", "a", 1).Output("b_last", "b", -1);
+  ExpectMadeGradientsMatch(net.Build(), {"a_all", "b_last"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"a0", Random({2, 3}, 2)}, {"b0", Random({2, 3}, 3)}});
+}
+
+TEST(AddBackwardStepNets, DifferentiatesABlobThatBecomesTwoStates) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("a", "a0", "a_prev", "next").State("b", "b0", "b_prev", "next");
+  net.Step("s = Mul(x_t, b_prev)").Step("t = Sum(s, a_prev)").Step("next = Tanh(t)");
+  net.Output("a_all", "a", 1).Output("b_last", "b", -1);
+  ExpectMadeGradientsMatch(net.Build(), {"a_all", "b_last"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"a0", Random({2, 3}, 2)}, {"b0", Random({2, 3}, 3)}});
+}
+
+TEST(AddBackwardStepNets, DifferentiatesWindowsAndSeveralSequences) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").Sequence("y", "y_t");
+  net.State("h", "h0", "h_prev", "h_next", 2).Link("h_window", "h", 0, 2);
+  OperatorDef sum = ParseOp("m = ReduceSum(h_window)");
+  AddInts(&sum, "axes", {0});
+  net.Step(sum).Step("p = Mul(x_t, y_t)").Step("q = Tanh(p)").Step("r = Mul(m, q)").Step("s = Sum(r, h_prev)");
+  net.Step("h_next = Tanh(s)").Output("h_all", "h", 2);
+  ExpectMadeGradientsMatch(net.Build(), {"h_all"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"y", Random({4, 2, 3}, 2)}, {"h0", Random({2, 2, 3}, 3)}});
+}
+
+TEST(AddBackwardStepNets, RefusesASequenceThatTheStepReadsWholeToo) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("s = MatMul(x, x_t)");
+  net.Step("h_next = Sum(s, h_prev)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  ExpectError([&] { AddBackwardStepNets(&def); },
+              "…invalid net: the step net reads \"x\" whole and, through a link, by rows; no gradient can be made");
+}
+
+TEST(AddBackwardStepNets, DifferentiatesALayerOnALayerAndASequenceThatIsReadTwice) {
+  RecurrentCase lower, upper;
+  lower.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("m = Mul(x_t, h_prev)").Step("h_next = Tanh(m)");
+  lower.Output("h_all", "h", 1).Output("h_last", "h", -1);
+  upper.Sequence("h_all", "x_t").State("k", "h_last", "k_prev", "k_next").Step("m = Mul(x_t, k_prev)");
+  upper.Step("k_next = Sum(m, x_t)").Output("k_all", "k", 1);
+  NetDef net = lower.Build();
+  net.MergeFrom(upper.Build());
+  net.mutable_op(1)->set_output(1, "upper record");
+  net.clear_external_input();
+  *net.add_op() = ParseOp("y = Mul(k_all, h_all)");
+  *net.add_op() = ParseOp("z = Mul(y, x)");
+  ExpectMadeGradientsMatch(net, {"z", "h_last"}, {{"x", Random({3, 2, 2}, 1)}, {"h0", Random({2, 2}, 2)}});
+}
+
+TEST(AddBackwardStepNets, LeavesOutInputsThatHaveNoGradient) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next");
+  net.Captured("lengths").Step("s = Sum(x_t, x_t)");
+  OperatorDef unit = ParseOp("h_next, c_next = LSTMUnit(h_prev, c_prev, s, lengths, timestep)");
+  AddInt(&unit, "drop_states", 0);
+  net.Step(unit).Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(net.Build(), {"h_all"},
+                           {{"x", Random({3, 2, 8}, 1)},
+                            {"h0", Random({1, 2, 2}, 2)},
+                            {"c0", Random({1, 2, 2}, 3)},
+                            {"lengths", Tensor::Of<std::int32_t>({2}, {3, 1})}});
+}
+
+TEST(AddBackwardStepNets, KeepsABackwardStepNetThatIsThere) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Mul(x_t, h_prev)");
+  net.Output("h_all", "h", 1).BackwardStep("x_t_grad = Mul(h_next_grad, h_prev)");
+  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("x_t_grad", "x_grad", 0);
+  const NetDef before = net.Build();
+  NetDef after = before;
+  AddBackwardStepNets(&after);
+  EXPECT_EQ(after.SerializeAsString(), before.SerializeAsString());
+}
+
+TEST(AddBackwardStepNets, NamesTheOperatorThatIsNotDifferentiable) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("s = Sum(x_t, h_prev)").Step("h_next = TanhGradient(s, s)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  ExpectError([&] { AddBackwardStepNets(&def); },
+              "…TanhGradient is not differentiable\n  at op 1 `h_next = TanhGradient(s, s)`\n  in net");
+}
+
+}  // namespace
+}  // namespace stepnet
