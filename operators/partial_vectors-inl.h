@@ -2,10 +2,10 @@
 // the rest, so that an element's result does not depend on its place.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
+#include <hwy/highway.h>
+
 #include <cstdint>
 #include <cstring>
-
-#include "hwy/highway.h"
 
 #if defined(STEPNET_OPERATORS_PARTIAL_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_OPERATORS_PARTIAL_VECTORS_INL_H_

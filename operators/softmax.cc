@@ -9,8 +9,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/softmax.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
 #include "stepnet/operators/partial_vectors-inl.h"
 #include "stepnet/operators/vector_math-inl.h"
 

@@ -9,11 +9,11 @@
 // log: x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), s = f / (2 + f); log(1 + f) = f - s (f - s^2 R(s^2)).
 // The polynomials interpolate at the Chebyshev points of their ranges; the errors in
 // tests/operators/vector_math_test.cc are those measured over the whole range.
+#include <hwy/highway.h>
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
-
-#include "hwy/highway.h"
 
 #if defined(STEPNET_OPERATORS_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_OPERATORS_VECTOR_MATH_INL_H_

@@ -3,8 +3,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/vector_math.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
 #include "stepnet/operators/partial_vectors-inl.h"
 #include "stepnet/operators/vector_math-inl.h"
 

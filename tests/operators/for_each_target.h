@@ -3,10 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <cstdint>
-
-#include "hwy/targets.h"
 
 namespace stepnet {
 
