@@ -46,8 +46,8 @@ class Sequences {
     if (run.num_inputs() < 2) return;
     lengths_.emplace(run.In(1), lengths_name, std::numeric_limits<std::int32_t>::max());
     if (lengths_->sum() != rows) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat("the lengths in ", lengths_name, " add up to ", lengths_->sum(), ", the data have ", rows, " rows"));
+      throw Error(ErrorCode::kShapeMismatch, StrCat("the lengths in ", lengths_name, " add up to ", lengths_->sum(),
+                                                    ", the data have ", rows, " rows"));
     }
   }
   std::int64_t count() const { return lengths_ ? lengths_->count() : 1; }

@@ -65,8 +65,8 @@ const Registration tile_gradient =
           const int axis = dy.shape.CanonicalAxis(query.op().Int("axis"));
           const std::int64_t tiles = query.op().Int("tiles");
           if (dy.shape[axis] % tiles != 0) {
-            throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), "; dimension ", axis, " is no multiple of ",
-                                                          tiles, " tiles"));
+            throw Error(ErrorCode::kShapeMismatch,
+                        StrCat(InputText(query, 0), "; dimension ", axis, " is no multiple of ", tiles, " tiles"));
           }
           return {{.dtype = dy.dtype, .shape = dy.shape.With(axis, dy.shape[axis] / tiles)}};
         })

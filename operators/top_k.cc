@@ -70,8 +70,9 @@ constexpr const char* kAxisDoc = "dimension; negative counts from the end";
 
 const Registration top_k =
     Operator("TopK")
-        .Doc("The k greatest elements along a dimension, greatest first, and where they stand. Where there are fewer "
-             "than k, the rest is 0 at index -1.")
+        .Doc(
+            "The k greatest elements along a dimension, greatest first, and where they stand. Where there are fewer "
+            "than k, the rest is 0 at index -1.")
         .Input("x", "[…, A, …], float or double")
         .Output("values", "[…, k, …]")
         .Output("indices", "int64 [..., k, …], from 0 to A-1")
@@ -94,9 +95,9 @@ std::vector<TensorInfo> TopKGradientShapes(const ShapeQuery& query) {
   const TensorInfo& x = query.In(2);
   const Shape picked = x.shape.With(x.shape.CanonicalAxis(query.op().Int("axis")), query.op().Int("k"));
   if (query.In(1).dtype != DType::kInt64 || query.In(0).shape != picked || query.In(1).shape != picked) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), ", ", InputText(query, 1), " and ",
-                                                  InputText(query, 2), "; TopKGradient needs dvalues and int64 indices ",
-                                                  picked));
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(InputText(query, 0), ", ", InputText(query, 1), " and ", InputText(query, 2),
+                       "; TopKGradient needs dvalues and int64 indices ", picked));
   }
   return {{.dtype = x.dtype, .shape = x.shape}};
 }
@@ -119,22 +120,22 @@ void RunTopKGradient(const OpRun& run, std::int64_t axis, std::int64_t k) {
   }
 }
 
-const Registration top_k_gradient =
-    Operator("TopKGradient")
-        .Doc("dx = dvalues where TopK found its values, 0 elsewhere.")
-        .Input("dvalues", "[…, k, …], float or double")
-        .Input("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
-        .Input("x", "[…, A, …]; only its shape matters")
-        .Output("dx", "[…, A, …]")
-        .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
-        .Arg("axis", -1, kAxisDoc)
-        .Shapes(TopKGradientShapes)
-        .Cpu([](const OpInit& op) -> RunFn {
-          return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "TopKGradient",
-                         [&](auto zero) { RunTopKGradient<decltype(zero)>(run, axis, k); });
-          };
-        });
+const Registration top_k_gradient = Operator("TopKGradient")
+                                        .Doc("dx = dvalues where TopK found its values, 0 elsewhere.")
+                                        .Input("dvalues", "[…, k, …], float or double")
+                                        .Input("indices", "int64 [..., k, …], from 0 to A-1, or -1 for none")
+                                        .Input("x", "[…, A, …]; only its shape matters")
+                                        .Output("dx", "[…, A, …]")
+                                        .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
+                                        .Arg("axis", -1, kAxisDoc)
+                                        .Shapes(TopKGradientShapes)
+                                        .Cpu([](const OpInit& op) -> RunFn {
+                                          return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
+                                            ForFloatType(run.Out(0).dtype, "TopKGradient", [&](auto zero) {
+                                              RunTopKGradient<decltype(zero)>(run, axis, k);
+                                            });
+                                          };
+                                        });
 
 // `comes_first(a, i, b, j)`: element i, which is a, is to be found rather than element j, which is b.
 template <typename ComesFirst>

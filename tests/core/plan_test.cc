@@ -192,7 +192,7 @@ TEST(Plan, InstancesHaveWorkspacesOfTheirOwn) {
   EXPECT_EQ(noted.size(), 4u);
 }
 
-TEST(Plan, TheFirstFailureEndsIt) {
+TEST(Plan, F7TheFirstFailureFailsThePlan) {
   Workspace workspace;
   const std::string error = "operator failed: made to fail\n  at op 0 `f = test.Count()`\n  in net \"fails\"";
   ExpectError([&] { RunPlan(PlanOf("execution_step { network: ['fails', 'a'] num_iter: 10 }"), workspace); }, error);

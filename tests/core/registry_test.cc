@@ -37,7 +37,7 @@ const Registration formals = Operator("test.Formals")
 
 const Registration variadic = Operator("test.Variadic").Inputs("xs", "").Outputs("ys", "").OneToOneInPlace();
 
-TEST(Registry, ATypeRegisteredTwiceCannotBeUsed) {
+TEST(Registry, F6ATypeRegisteredTwiceIsAnErrorNotAnExit) {
   const std::string message = "operator type \"test.Twice\" is registered twice: in first.cc and in second.cc";
   ExpectError([] { FindOperator("test.Twice"); }, "invalid net: " + message);
   ExpectError([] { GetOperator("test.Twice"); }, "invalid net: " + message);

@@ -117,7 +117,7 @@ TEST(GRUUnit, AcceptsMatricesAsStates) {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A row that has ended reads nothing but its state, and one that has not reads no hidden state.
-TEST(LSTMUnit, KeepsNaNOutOfRowsThatDoNotReadIt) {
+TEST(LSTMUnit, R2KeepsNaNOutOfRowsThatDoNotReadIt) {
   const auto run = [](int drops) {
     return OpTest("LSTMUnit", 2)
         .Arg("drop_states", drops)
@@ -133,7 +133,7 @@ TEST(LSTMUnit, KeepsNaNOutOfRowsThatDoNotReadIt) {
   run(1).Gives({2, 1}, {0, 0}, 1);
 }
 
-TEST(LSTMUnit, GradientKeepsNaNOutOfRowsThatDoNotReadIt) {
+TEST(LSTMUnit, R2GradientKeepsNaNOutOfRowsThatDoNotReadIt) {
   const auto run = [](int drops) {
     return OpTest("LSTMUnitGradient", 3)
         .Arg("drop_states", drops)
@@ -154,7 +154,7 @@ TEST(LSTMUnit, GradientKeepsNaNOutOfRowsThatDoNotReadIt) {
   run(1).Gives({2, 1}, {0, 2}, 1);
 }
 
-TEST(GRUUnit, KeepsNaNOutOfRowsThatDoNotReadIt) {
+TEST(GRUUnit, R2KeepsNaNOutOfRowsThatDoNotReadIt) {
   const auto run = [](int drops) {
     return OpTest("GRUUnit")
         .Arg("drop_states", drops)
@@ -244,7 +244,7 @@ TEST(LSTMUnit, RefusesInputsThatDoNotFit) {
               "…LSTMUnit works on int32; t is float [1]\n");
 }
 
-TEST(LSTMUnit, RefusesOtherNumbersOfInputs) {
+TEST(LSTMUnit, R4RefusesLengthsThatAreMissing) {
   ExpectError(
       [] {
         OpTest("LSTMUnit", 2)
@@ -270,7 +270,7 @@ TEST(LSTMUnit, RefusesOtherNumbersOfInputs) {
       "…LSTMUnit with sequence_lengths = 0 has 4 inputs; here are 5");
 }
 
-TEST(GRUUnit, RefusesAForgetBias) {
+TEST(GRUUnit, R3RefusesAForgetBias) {
   OpTest test = GruUnit(2, true);
   test.Arg("forget_bias", 0.0f).Run();
   ExpectError([] { GruUnit(2, true).Arg("forget_bias", 1.5f).Run(); },

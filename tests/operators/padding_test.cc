@@ -55,14 +55,20 @@ TEST(AddPadding, AcceptsNoSequences) {
 
 TEST(AddPadding, RefusesWhatDoesNotFit) {
   const auto pad = [](const Tensor& lengths) { OpTest("AddPadding").Random("x", {3, 2}, 1).Input("n", lengths).Run(); };
-  ExpectError([&] { pad(Int32s({1, 1})); },
-              "shape mismatch: the lengths in n add up to 2, the data have 3 rows\n"
-              "  at op 0 `output0 = AddPadding(x, n)` with x float [3, 2], n int32 [2]\n"
-              "  in net \"test\"");
+  ExpectError(
+      [&] {
+        pad(Int32s({1, 1}));
+      },
+      "shape mismatch: the lengths in n add up to 2, the data have 3 rows\n"
+      "  at op 0 `output0 = AddPadding(x, n)` with x float [3, 2], n int32 [2]\n"
+      "  in net \"test\"");
   ExpectError([&] { pad(Int32s({4, -1})); }, "…element 1 of n is -1");
   ExpectError([&] { pad(Tensor::Of<std::int64_t>({1}, {3})); }, "…n is int64 [1]; AddPadding needs lengths int32");
-  ExpectError([] { OpTest("AddPadding").Random("x", {3, 2}, 1).Input("n", Int32s({3})).Random("p", {3}, 2).Run(); },
-              "…x is float [3, 2] and p is float [3]; AddPadding needs x [N, R…] and padding [R…]");
+  ExpectError(
+      [] {
+        OpTest("AddPadding").Random("x", {3, 2}, 1).Input("n", Int32s({3})).Random("p", {3}, 2).Run();
+      },
+      "…x is float [3, 2] and p is float [3]; AddPadding needs x [N, R…] and padding [R…]");
   ExpectError([] { OpTest("AddPadding").Arg("padding_width", -1).Random("x", {3}, 1).Run(); },
               "…AddPadding: padding_width is -1, must be between 0 and");
   ExpectError([] { OpTest("AddPadding").Random("x", {2}, 1).Input("n", Int32s({2})).GradientMatches(); },
@@ -84,12 +90,21 @@ TEST(RemovePadding, GradientMatchesDifferences) {
 }
 
 TEST(RemovePadding, RefusesSequencesShorterThanTheirPadding) {
-  ExpectError([] { OpTest("RemovePadding").Random("x", {5}, 1).Input("n", Int32s({1, 4})).Run(); },
-              "…sequence 0 has 1 rows, fewer than the 2 of its padding");
-  ExpectError([] { OpTest("RemovePadding").Random("x", {3}, 1).Input("n", Int32s({1, 2})).Run(); },
-              "…x is float [3]; RemovePadding cannot give 2 sequences -2 rows more");
-  ExpectError([] { OpTest("GatherPadding").Random("x", {5}, 1).Input("n", Int32s({1, 4})).Run(); },
-              "…sequence 0 has 1 rows, fewer than the 2 of its padding");
+  ExpectError(
+      [] {
+        OpTest("RemovePadding").Random("x", {5}, 1).Input("n", Int32s({1, 4})).Run();
+      },
+      "…sequence 0 has 1 rows, fewer than the 2 of its padding");
+  ExpectError(
+      [] {
+        OpTest("RemovePadding").Random("x", {3}, 1).Input("n", Int32s({1, 2})).Run();
+      },
+      "…x is float [3]; RemovePadding cannot give 2 sequences -2 rows more");
+  ExpectError(
+      [] {
+        OpTest("GatherPadding").Random("x", {5}, 1).Input("n", Int32s({1, 4})).Run();
+      },
+      "…sequence 0 has 1 rows, fewer than the 2 of its padding");
 }
 
 }  // namespace

@@ -63,8 +63,11 @@ TEST(TopK, RefusesBadInputs) {
   };
   ExpectError([&] { gradient(Int64s({1}, {3})); }, "…element 0 of the indices is 3; the dimension is of size 3");
   ExpectError([&] { gradient(Int64s({1}, {-2})); }, "…element 0 of the indices is -2");
-  ExpectError([&] { gradient(Int64s({2}, {0, 1})); },
-              "…dy is float [1], i is int64 [2] and x is float [3]; TopKGradient needs dvalues and int64 indices [1]");
+  ExpectError(
+      [&] {
+        gradient(Int64s({2}, {0, 1}));
+      },
+      "…dy is float [1], i is int64 [2] and x is float [3]; TopKGradient needs dvalues and int64 indices [1]");
 }
 
 TEST(ArgMax, FindsTheFirstGreatest) {
@@ -76,8 +79,11 @@ TEST(ArgMax, FindsTheFirstGreatest) {
       .GivesExactly(Int64s({3}, {1, 1, 0}));
   OpTest("ArgMax").Input("x", {3}, {1, std::nan(""), 3}).GivesExactly(Int64s({1}, {1}));
   OpTest("ArgMax").Input("x", {0, 3}, {}).GivesExactly(Int64s({0, 1}, {}));
-  ExpectError([] { OpTest("ArgMax").Input("x", {2, 0}, {}).Run(); },
-              "…x is float [2, 0]; ArgMax finds nothing along dimension 1 of size 0");
+  ExpectError(
+      [] {
+        OpTest("ArgMax").Input("x", {2, 0}, {}).Run();
+      },
+      "…x is float [2, 0]; ArgMax finds nothing along dimension 1 of size 0");
 }
 
 TEST(ArgMin, FindsTheFirstLeast) {

@@ -12,7 +12,7 @@ const Registration half = Operator("test.Half")
                               .Output("y", "the shape of x")
                               .Shapes(SameAsInput(0))
                               .InPlace({{0, 0}})
-        .Elementwise()
+                              .Elementwise()
                               .Gradient("test.Half", {"dy"}, {"dx"})
                               .Cpu([](const OpInit&) -> RunFn {
                                 return [](const OpRun& run) {
