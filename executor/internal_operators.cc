@@ -1,6 +1,7 @@
 // rnn_internal_apply_link and rnn_internal_accumulate_gradient_input: what Caffe2 adds to step nets when it runs them.
 // Plans do this without operators; these serve nets that were saved with them.
 #include "stepnet/core/operator.h"
+#include "stepnet/executor/accumulate.h"
 
 namespace stepnet {
 namespace {
@@ -22,11 +23,6 @@ void ApplyLink(const OpRun& run, std::int64_t offset, std::int64_t window) {
   run.host().Output(1).SetTensor(external);
 }
 
-template <typename T>
-void AddRow(const T* from, std::int64_t n, T* to) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
-}
-
 // gradient[t + offset] += output_gradient[t].
 void AccumulateGradient(const OpRun& run, std::int64_t offset) {
   const std::int64_t t = Timestep(run);
@@ -37,11 +33,7 @@ void AccumulateGradient(const OpRun& run, std::int64_t offset) {
     throw Error(ErrorCode::kShapeMismatch, StrCat("a step of the output's gradient is ", from.Description(),
                                                   ", of the state's ", to.Description()));
   }
-  if (from.dtype() == DType::kDouble) {
-    AddRow(from.data<double>(), from.size(), to.data<double>());
-  } else {
-    AddRow(from.data<float>(), from.size(), to.data<float>());
-  }
+  Accumulate(from.View(), to.View());
   run.host().Output(0).SetTensor(gradient);
 }
 

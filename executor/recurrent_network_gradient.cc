@@ -8,6 +8,7 @@
 #include <set>
 
 #include "stepnet/core/completion.h"
+#include "stepnet/executor/accumulate.h"
 #include "stepnet/executor/backward_plan.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/plan_cache.h"
@@ -15,25 +16,6 @@
 
 namespace stepnet {
 namespace {
-
-template <typename T>
-void Accumulate(const T* from, T* to, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
-}
-
-void Accumulate(const TensorView& from, void* to) {
-  if (from.dtype == DType::kFloat) {
-    Accumulate(from.As<float>(), static_cast<float*>(to), from.size());
-  } else {
-    Accumulate(from.As<double>(), static_cast<double*>(to), from.size());
-  }
-}
-
-// gradient += the sum over the batch of one step, [B, …] to [1, …].
-template <typename T>
-void AccumulateOverBatch(const T* row, std::int64_t batch, std::int64_t item, T* gradient) {
-  for (std::int64_t b = 0; b < batch; ++b) Accumulate(row + b * item, gradient, item);
-}
 
 // Memory of a backward run, kept for the next one.
 struct BackwardRun {
@@ -193,13 +175,12 @@ class RecurrentNetworkGradient {
 
   // An output shows its state's last rows.
   static void Seed(const Tensor& given, const Tensor& gradient, bool add) {
-    const std::int64_t before = gradient.size_bytes() - given.size_bytes();
-    std::byte* rows = static_cast<std::byte*>(gradient.raw()) + before;
+    const Tensor rows = gradient.Slice(gradient.dim(0) - given.dim(0), gradient.dim(0));
     if (add) {
-      Accumulate(given.View(), rows);
+      Accumulate(given.View(), rows.View());
     } else {
-      std::memset(gradient.raw(), 0, static_cast<size_t>(before));
-      std::memcpy(rows, given.raw(), static_cast<size_t>(given.size_bytes()));
+      std::memset(gradient.raw(), 0, static_cast<size_t>(gradient.size_bytes() - given.size_bytes()));
+      CopyElements(given.View(), rows.View());
     }
   }
 
@@ -266,20 +247,17 @@ class RecurrentNetworkGradient {
     }
   }
 
+  // An initial state that was repeated over the batch gets the sum over the batch.
   static void AddInitialGradient(const StateLayout& layout, const Tensor& rows, const Tensor& target) {
-    if (rows.size() == target.size() || rows.size() == 0) {
-      if (rows.size() > 0) Accumulate(rows.View(), target.raw());
+    if (rows.size() == target.size()) {
+      Accumulate(rows.View(), target.View());
       return;
     }
-    const std::int64_t batch = layout.row[0];
-    const std::int64_t item = layout.row.SizeFrom(1);
-    for (std::int64_t step = 0; step < layout.num_initial; ++step) {
-      if (layout.dtype == DType::kFloat) {
-        AccumulateOverBatch(rows.data<float>() + step * batch * item, batch, item, target.data<float>() + step * item);
-      } else {
-        AccumulateOverBatch(rows.data<double>() + step * batch * item, batch, item,
-                            target.data<double>() + step * item);
-      }
+    const Tensor items = rows.Reshaped(Shape({layout.num_initial * layout.row[0], layout.row.SizeFrom(1)}));
+    const Tensor sums = target.Reshaped(Shape({layout.num_initial, layout.row.SizeFrom(1)}));
+    for (std::int64_t i = 0; i < items.dim(0); ++i) {
+      const std::int64_t step = i / layout.row[0];
+      Accumulate(items.Slice(i, i + 1).View(), sums.Slice(step, step + 1).View());
     }
   }
 

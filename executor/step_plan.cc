@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stepnet/core/net_check.h"
+#include "stepnet/executor/accumulate.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -22,17 +23,10 @@ RunFn CopyKernel() {
   return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
 }
 
-template <typename T>
-void AddElements(const TensorView& from, const TensorView& to) {
-  const T* x = from.As<T>();
-  T* y = to.As<T>();
-  const std::int64_t n = from.size();
-  for (std::int64_t i = 0; i < n; ++i) y[i] += x[i];
-}
-
 RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
-  if (info.dtype == DType::kFloat) return [](const OpRun& run) { AddElements<float>(run.In(0), run.Out(0)); };
-  if (info.dtype == DType::kDouble) return [](const OpRun& run) { AddElements<double>(run.In(0), run.Out(0)); };
+  if (info.dtype == DType::kFloat || info.dtype == DType::kDouble) {
+    return [](const OpRun& run) { Accumulate(run.In(0), run.Out(0)); };
+  }
   throw Error(ErrorCode::kTypeMismatch,
               StrCat("gradients are summed in float and double; \"", blob, "\" is ", info.Description()));
 }

@@ -1,0 +1,12 @@
+// The sum of gradients, in place.
+#pragma once
+
+#include "stepnet/core/tensor.h"
+
+namespace stepnet {
+
+// to += from, element by element. REQUIRES as many elements of one dtype, float or double. Throws kTypeMismatch for
+// other dtypes.
+void Accumulate(const TensorView& from, const TensorView& to);
+
+}  // namespace stepnet
