@@ -128,7 +128,8 @@ class BackwardPlanMaker {
       throw Error(ErrorCode::kInvalidNet,
                   StrCat("\"", link.external, "\" is linked and is neither a state nor an input"));
     }
-    ResolvedLink resolved = Resolve(link, BaseOfInput(input), inputs_[input].dtype, inputs_[input].shape.Tail());
+    ResolvedLink resolved = Resolve(link, BaseOfInput(input, &plan_->inputs, &request_.num_bases), inputs_[input].dtype,
+                                    inputs_[input].shape.Tail());
     resolved.is_source = true;
     links_[link.internal].push_back(std::move(resolved));
   }
@@ -228,22 +229,10 @@ class BackwardPlanMaker {
       const TensorInfo& info = inputs_[spec_.params[k]];
       request_.transfers.push_back({.kind = Transfer::Kind::kAddOut,
                                     .blob = NameOfParamGradient(k),
-                                    .outside = {.blob = op_.outputs()[output],
-                                                .storage_class = StorageClass::kShared,
-                                                .base = target->base,
-                                                .bytes = info.shape.size() * DTypeBytes(info.dtype),
-                                                .dtype = info.dtype},
+                                    .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
                                     .info = info,
                                     .required = true});
     }
-  }
-
-  int BaseOfInput(int input) {
-    for (const auto& [bound, base] : plan_->inputs) {
-      if (bound == input) return base;
-    }
-    plan_->inputs.emplace_back(input, request_.num_bases);
-    return request_.num_bases++;
   }
 
   void BindWhatIsRead() {
@@ -258,13 +247,8 @@ class BackwardPlanMaker {
       } else if (final != forward_.steps->finals.end() && !IsCaptured(final->second)) {
         BindForwardBlob(blob, final->second);
       } else if (input >= 0) {
-        const TensorInfo& info = inputs_[input];
-        request_.bound.push_back({.slot = {.blob = blob,
-                                           .storage_class = StorageClass::kShared,
-                                           .base = BaseOfInput(input),
-                                           .bytes = info.shape.size() * DTypeBytes(info.dtype),
-                                           .dtype = info.dtype},
-                                  .info = info});
+        const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+        request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
       }  // otherwise the import reports that it is read before anything writes it
     }
   }

@@ -62,15 +62,8 @@ class ForwardPlanMaker {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", name, "\" is linked as a sequence and is ", info.Description()));
     }
-    return {.base = BaseOfInput(input), .dtype = info.dtype, .row = info.shape.Tail()};
-  }
-
-  int BaseOfInput(int input) {
-    for (const auto& [bound, base] : plan_->inputs) {
-      if (bound == input) return base;
-    }
-    plan_->inputs.emplace_back(input, request_.num_bases);
-    return request_.num_bases++;
+    return {
+        .base = BaseOfInput(input, &plan_->inputs, &request_.num_bases), .dtype = info.dtype, .row = info.shape.Tail()};
   }
 
   void BindLinks() {
@@ -130,13 +123,8 @@ class ForwardPlanMaker {
     for (const std::string& blob : BlobsReadFirst(*spec_.step_net)) {
       const int input = InputIndex(op_, blob);
       if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
-      const TensorInfo& info = inputs_[input];
-      request_.bound.push_back({.slot = {.blob = blob,
-                                         .storage_class = StorageClass::kShared,
-                                         .base = BaseOfInput(input),
-                                         .bytes = info.shape.size() * DTypeBytes(info.dtype),
-                                         .dtype = info.dtype},
-                                .info = info});
+      const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+      request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
     }
   }
 

@@ -22,6 +22,23 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row) {
           .info = {.dtype = dtype, .shape = row.Inserted(0, link.window)}};
 }
 
+BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
+  return {.slot = {.blob = blob,
+                   .storage_class = StorageClass::kShared,
+                   .base = base,
+                   .bytes = info.shape.size() * DTypeBytes(info.dtype),
+                   .dtype = info.dtype},
+          .info = info};
+}
+
+int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bases) {
+  for (const auto& [known, base] : *bases) {
+    if (known == input) return base;
+  }
+  bases->emplace_back(input, *num_bases);
+  return (*num_bases)++;
+}
+
 void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps) {
   if (num_steps == 0 || num_steps - 1 + link.offset + link.window <= num_rows) return;
   throw Error(ErrorCode::kShapeMismatch,

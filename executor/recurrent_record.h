@@ -49,6 +49,12 @@ Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old);
 // A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.
 BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row);
 
+// A tensor that all steps see whole: a captured input.
+BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
+
+// The base of an input of the forward operator, given out the first time it is asked for: `bases` holds (input, base).
+int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bases);
+
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
 void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);
 
