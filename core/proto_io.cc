@@ -97,7 +97,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::pair<int, int> place() const { return place_; }
 
  private:
-  const std::string& what_;
+  std::string what_;
   const Descriptor& type_;
   std::string text_;
   std::pair<int, int> place_ = {std::numeric_limits<int>::max(), 0};

@@ -51,7 +51,8 @@ struct Product {
   std::vector<T> Run() const {
     std::vector<T> out = c;
     if (!accumulates) {  // what is not read may be anything
-      for (std::int64_t i = 0; i < m; ++i) std::fill_n(&out[i * c_stride], n, std::numeric_limits<T>::quiet_NaN());
+      for (std::int64_t i = 0; i < m; ++i)
+        std::fill_n(out.data() + i * c_stride, n, std::numeric_limits<T>::quiet_NaN());
     }
     Gemm(m, n, k, a_view, b_view, out.data(), c_stride, accumulates, has_bias ? bias.data() : nullptr);
     return out;
