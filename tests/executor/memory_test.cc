@@ -10,6 +10,14 @@
 #include "stepnet/core/rename.h"
 #include "stepnet/executor/recurrent_record.h"
 
+// Every allocation of the test program is counted. Sanitizers bring their own.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define STEPNET_SANITIZED
+#endif
+#endif
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(STEPNET_SANITIZED)
+#define STEPNET_COUNTS_ALLOCATIONS
 namespace {
 
 std::atomic<std::int64_t> num_allocations{0};
@@ -25,14 +33,6 @@ void* Counted(std::size_t size, std::size_t alignment) {
 
 }  // namespace
 
-// Every allocation of the test program is counted. Sanitizers bring their own.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define STEPNET_SANITIZED
-#endif
-#endif
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(STEPNET_SANITIZED)
-#define STEPNET_COUNTS_ALLOCATIONS
 void* operator new(std::size_t size) { return Counted(size, alignof(std::max_align_t)); }
 void* operator new[](std::size_t size) { return Counted(size, alignof(std::max_align_t)); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
