@@ -59,6 +59,7 @@ struct MinFn {
 template <class Fn, typename T>
 HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastPlan& plan) {
   const Fn fn;
+  if (plan.empty()) return;
   if (plan.after == 1) {
     for (std::int64_t i = 0; i < plan.before; ++i, a += plan.run, out += plan.run) {
       ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
@@ -101,7 +102,8 @@ HWY_INLINE void SumOfPlan(const T* a, T* out, const BroadcastPlan& plan) {
     return;
   }
   std::fill_n(out, plan.run, T{0});
-  if (plan.after != 1) {
+  if (plan.empty()) return;
+  if (plan.after > 1) {
     for (std::int64_t i = 0; i < plan.before; ++i) {
       for (std::int64_t j = 0; j < plan.run; ++j, a += plan.after) out[j] += SumOf(a, plan.after);
     }

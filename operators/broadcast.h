@@ -17,11 +17,15 @@ struct BroadcastPlan {
   std::int64_t before = 1;
   std::int64_t run = 1;
   std::int64_t after = 1;
+
+  // No elements in a. The other sizes may be huge then, and nobody should count to them.
+  bool empty() const { return before == 0 || run == 0 || after == 0; }
 };
 
 // Calls fn(x, y) for every element x of a and the element y of b that it meets.
 template <typename Fn>
 void ForBroadcast(const BroadcastPlan& plan, const Fn& fn) {
+  if (plan.empty()) return;
   if (plan.after == 1) {
     for (std::int64_t i = 0; i < plan.before; ++i) {
       for (std::int64_t j = 0; j < plan.run; ++j) fn(i * plan.run + j, j);

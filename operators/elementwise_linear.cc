@@ -18,6 +18,7 @@ namespace HWY_NAMESPACE {
 
 template <typename T>
 HWY_INLINE void Linear(const T* x, const T* w, const T* b, T* y, std::int64_t rows, std::int64_t n) {
+  if (n == 0) return;  // however many rows there are
   for (std::int64_t r = 0; r < rows; ++r, x += n, y += n) {
     ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
       hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, w + i), hn::LoadU(d, b + i)), d, y + i);
@@ -30,6 +31,7 @@ HWY_INLINE void LinearBackward(const T* dy, const T* x, const T* w, T* dx, T* dw
                                std::int64_t n) {
   std::fill_n(dw, n, T{0});
   std::fill_n(db, n, T{0});
+  if (n == 0) return;
   for (std::int64_t r = 0; r < rows; ++r, dy += n, x += n, dx += n) {
     ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
       const auto gradient = hn::LoadU(d, dy + i);

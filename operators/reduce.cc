@@ -60,6 +60,10 @@ void Reduce(const OpRun& run, Groups groups, bool average) {
   const T* x = run.In(0).As<T>();
   T* out = run.Out(0).As<T>();
   const std::int64_t n = run.Out(0).size();
+  if (run.In(0).size() == 0) {
+    std::fill_n(out, n, T{0});
+    return;
+  }
   const int first = groups.count > 0 && groups.reduced[0] ? 0 : 1;  // reduced groups are this one and each second
   std::int64_t after = 1;
   for (int g = groups.count - 1; g >= 0; --g) {
@@ -74,7 +78,7 @@ void Reduce(const OpRun& run, Groups groups, bool average) {
     x = to;
   }
   if (first >= groups.count && x != out) std::copy_n(x, n, out);
-  if (!average || groups.reduced_size <= 1) return;
+  if (!average) return;
   const T factor = T{1} / static_cast<T>(groups.reduced_size);
   BroadcastArithmetic(Arithmetic::kMultiply, out, &factor, out, {.after = n});
 }

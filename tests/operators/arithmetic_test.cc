@@ -90,6 +90,14 @@ TEST(Arithmetic, AcceptsNoElements) {
   }
 }
 
+// Nothing counts to a huge size that comes with a size of 0.
+TEST(Arithmetic, AcceptsNoElementsOfHugeShapes) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 50;
+  OpTest("Add").Arg("broadcast", 1).Input("a", {kHuge, 0}, {}).Input("b", {0}, {}).Gives({kHuge, 0}, {});
+  OpTest("SumReduceLike").Input("a", {kHuge, 0}, {}).Input("b", {0}, {}).Gives({0}, {});
+  OpTest("SumReduceLike").Arg("axis", 1).Input("a", {kHuge, 2, 0}, {}).Input("b", {2}, {1, 1}).Gives({2}, {0, 0});
+}
+
 TEST(Arithmetic, WorksInPlace) {
   OpTest("Sub").Input("a", {2}, {5, 7}).Input("b", {2}, {1, 2}).InPlace(0, 0).Gives({2}, {4, 5});
   OpTest("Sub").Input("a", {2}, {5, 7}).Input("b", {2}, {1, 2}).InPlace(1, 0).Gives({2}, {4, 5});

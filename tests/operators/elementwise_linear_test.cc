@@ -48,6 +48,9 @@ TEST(ElementwiseLinear, AcceptsNoElements) {
   TestOf({{0, 3}, 1, 3}).GradientMatches();
   TestOf({{3, 0}, 1, 0}).Gives({3, 0}, {});
   TestOf({{3, 0}, 1, 0}).GradientMatches();
+  constexpr std::int64_t kHuge = std::int64_t{1} << 50;
+  TestOf({{kHuge, 0}, 1, 0}).Gives({kHuge, 0}, {});
+  TestOf({{kHuge, 0}, 1, 0}).GradientMatches();
 }
 
 TEST(ElementwiseLinear, RefusesBadInput) {

@@ -70,6 +70,9 @@ TEST(Reduce, AcceptsNoElements) {
     OpTest(type).Ints("axes", {1}).Input("x", {0, 2}, {}).Gives({0, 1}, {});
     OpTest(type).Ints("axes", {1}).Input("x", {0, 2}, {}).GradientMatches();
     OpTest(type).Ints("axes", {1}).Input("x", {2, 0}, {}).GradientMatches();
+    constexpr std::int64_t kHuge = std::int64_t{1} << 50;
+    OpTest(type).Ints("axes", {0, 2}).Input("x", {kHuge, 2, 0}, {}).Gives({1, 2, 1}, {0, 0});
+    OpTest(type).Ints("axes", {1}).Input("x", {kHuge, 2, 0}, {}).Gives({kHuge, 1, 0}, {});
   }
 }
 
