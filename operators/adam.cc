@@ -1,0 +1,154 @@
+// Adam, with AdamW's decoupled weight decay. With p, m, v, g, r parameter, first and second moment, gradient and rate
+// (below 0), t = iter + 1, and b1, b2, e, d the arguments beta1, beta2, epsilon and weight_decay:
+//   m' = b1 m + (1 - b1) g        v' = b2 v + (1 - b2) g²
+//   p' = (1 + r d) p + r c m' / (sqrt(v') + e),  c = sqrt(1 - b2^t) / (1 - b1^t)
+// which is Caffe2's formula. Where epsilon is added to the corrected sqrt(v' / (1 - b2^t)), as torch.optim.Adam does,
+// this is the same with e sqrt(1 - b2^t) in place of e.
+// Sources: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, algorithm 1 and the last paragraph of
+// section 2; Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, algorithm 2.
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/adam.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/training.h"
+#include "stepnet/operators/vector_loops-inl.h"
+
+#ifndef STEPNET_OPERATORS_ADAM_CC_
+#define STEPNET_OPERATORS_ADAM_CC_
+namespace stepnet {
+
+// Arrays of one update, each output the array of its input or another.
+template <typename T>
+struct AdamArrays {
+  const T *parameter, *moment1, *moment2, *gradient;
+  T *next_parameter, *next_moment1, *next_moment2;
+};
+struct AdamFactors {
+  double beta1, beta2;
+  double keep;     // of the parameter: 1 + r d
+  double rate;     // r c
+  double epsilon;  // as it is added to sqrt(v')
+};
+
+}  // namespace stepnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void Update(const AdamArrays<T>& a, const AdamFactors& f, std::int64_t n) {
+  ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
+    const auto gradient = hn::LoadU(d, a.gradient + i);
+    const auto m = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta1)), hn::LoadU(d, a.moment1 + i),
+                              hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta1)), gradient));
+    const auto v = hn::MulAdd(hn::Set(d, static_cast<T>(f.beta2)), hn::LoadU(d, a.moment2 + i),
+                              hn::Mul(hn::Set(d, static_cast<T>(1 - f.beta2)), hn::Mul(gradient, gradient)));
+    const auto direction = hn::Div(m, hn::Add(hn::Sqrt(v), hn::Set(d, static_cast<T>(f.epsilon))));
+    const auto kept = hn::Mul(hn::Set(d, static_cast<T>(f.keep)), hn::LoadU(d, a.parameter + i));
+    hn::StoreU(hn::MulAdd(hn::Set(d, static_cast<T>(f.rate)), direction, kept), d, a.next_parameter + i);
+    hn::StoreU(m, d, a.next_moment1 + i);
+    hn::StoreU(v, d, a.next_moment2 + i);
+  });
+}
+
+void UpdateFloat(const AdamArrays<float>& a, const AdamFactors& f, std::int64_t n) { Update(a, f, n); }
+void UpdateDouble(const AdamArrays<double>& a, const AdamFactors& f, std::int64_t n) { Update(a, f, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+namespace {
+
+HWY_EXPORT(UpdateFloat);
+HWY_EXPORT(UpdateDouble);
+
+struct Adam {
+  explicit Adam(const OpInit& op)
+      : beta1(op.Float("beta1")),
+        beta2(op.Float("beta2")),
+        epsilon(op.Float("epsilon")),
+        weight_decay(op.Float("weight_decay")),
+        corrects_first(op.Bool("bias_corrected_epsilon")),
+        iteration_name(op.inputs()[5]) {}
+
+  AdamFactors FactorsOf(const OpRun& run) const {
+    const double rate = RateOf(run.In(4));
+    const double t = static_cast<double>(IterationOf(run.In(5), iteration_name)) + 1;
+    const double root = std::sqrt(1 - std::pow(beta2, t));
+    return {.beta1 = beta1,
+            .beta2 = beta2,
+            .keep = 1 + rate * weight_decay,
+            .rate = rate * root / (1 - std::pow(beta1, t)),
+            .epsilon = corrects_first ? epsilon * root : epsilon};
+  }
+
+  void Run(const OpRun& run) const {
+    const AdamFactors factors = FactorsOf(run);
+    ForFloatType(run.Out(0).dtype, "Adam", [&](auto zero) {
+      using T = decltype(zero);
+      const AdamArrays<T> a = {run.In(0).As<T>(),  run.In(1).As<T>(),  run.In(2).As<T>(), run.In(3).As<T>(),
+                               run.Out(0).As<T>(), run.Out(1).As<T>(), run.Out(2).As<T>()};
+      if constexpr (std::is_same_v<T, float>) {
+        HWY_DYNAMIC_DISPATCH(UpdateFloat)(a, factors, run.Out(0).size());
+      } else {
+        HWY_DYNAMIC_DISPATCH(UpdateDouble)(a, factors, run.Out(0).size());
+      }
+    });
+  }
+
+  double beta1, beta2, epsilon, weight_decay;
+  bool corrects_first;
+  std::string iteration_name;
+};
+
+std::vector<TensorInfo> AdamShapes(const ShapeQuery& query) {
+  ExpectFloat(query, 0);
+  for (const int i : {1, 2, 3}) ExpectAlike(query, 0, i);
+  ExpectRate(query, 4);
+  ExpectIteration(query, 5);
+  return std::vector<TensorInfo>(3, {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
+}
+
+// Below 1, where the corrections divide by 0.
+constexpr double kMaxBeta = 0.99999994;
+
+const Registration adam =
+    Operator("Adam")
+        .Doc(
+            "A step of Adam: moment1' = beta1 moment1 + (1 - beta1) grad, moment2' = beta2 moment2 + (1 - beta2) "
+            "grad², "
+            "param' = (1 + lr weight_decay) param + lr c moment1' / (sqrt(moment2') + epsilon), where c = "
+            "sqrt(1 - beta2^t) / (1 - beta1^t) and t = iter + 1. lr is added, so base_lr of LearningRate is below 0 "
+            "here. torch.optim.AdamW with a rate of 0.001 is base_lr -0.001, epsilon 1e-8, bias_corrected_epsilon, and "
+            "an Iter at the end of the net.")
+        .Input("param", "any shape, float or double")
+        .Input("moment1", "the shape and type of param; zeros before the first step")
+        .Input("moment2", "the shape and type of param; zeros before the first step")
+        .Input("grad", "the shape and type of param")
+        .Input("lr", "one float or double")
+        .Input("iter", "int64, one element: steps before this one")
+        .Output("new_param", "the shape of param")
+        .Output("new_moment1", "the shape of param")
+        .Output("new_moment2", "the shape of param")
+        .Arg("beta1", 0.9f, "the part of moment1 that stays", Between(0, kMaxBeta))
+        .Arg("beta2", 0.999f, "the part of moment2 that stays", Between(0, kMaxBeta))
+        .Arg("epsilon", 1e-5f, "keeps the division from 0", AtLeast(0))
+        .Arg("bias_corrected_epsilon", false, "epsilon is added to sqrt(moment2' / (1 - beta2^t)), as PyTorch does")
+        .Arg("weight_decay", 0.0f, "the part of param, times the rate, that each step takes away (AdamW)", AtLeast(0))
+        .InPlace({{0, 0}, {1, 1}, {2, 2}})
+        .Shapes(AdamShapes)
+        .Cpu([](const OpInit& op) -> RunFn { return [adam = Adam(op)](const OpRun& run) { adam.Run(run); }; });
+
+}  // namespace
+}  // namespace stepnet
+#endif  // HWY_ONCE

@@ -1,0 +1,39 @@
+#include "stepnet/operators/training.h"
+
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+void ExpectOneElement(const ShapeQuery& query, int i, const char* what) {
+  if (query.In(i).shape.size() == 1) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(query.op().type(), " needs ", what, " of one element; ", InputText(query, i)));
+}
+
+}  // namespace
+
+void ExpectRate(const ShapeQuery& query, int i) {
+  ExpectFloat(query, i);
+  ExpectOneElement(query, i, "a learning rate");
+}
+
+double RateOf(const TensorView& rate) {
+  return rate.dtype == DType::kFloat ? double{*rate.As<float>()} : *rate.As<double>();
+}
+
+void ExpectIteration(const ShapeQuery& query, int i) {
+  if (query.In(i).dtype != DType::kInt64) {
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat(query.op().type(), " counts iterations in int64; ", InputText(query, i)));
+  }
+  ExpectOneElement(query, i, "an iteration number");
+}
+
+std::int64_t IterationOf(const TensorView& iteration, const std::string& name) {
+  const std::int64_t value = *iteration.As<std::int64_t>();
+  if (value >= 0) return value;
+  throw Error(ErrorCode::kInvalidArgument, StrCat("the iteration number ", name, " is ", value, ", below 0"));
+}
+
+}  // namespace stepnet

@@ -1,0 +1,18 @@
+// What operators of training share: the learning rate and the iteration number, which reach them as tensors.
+#pragma once
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// For shape rules: throws kTypeMismatch or kShapeMismatch unless input i is one float or double.
+void ExpectRate(const ShapeQuery& query, int i);
+// The rate of one run.
+double RateOf(const TensorView& rate);
+
+// For shape rules: throws kTypeMismatch or kShapeMismatch unless input i is one int64.
+void ExpectIteration(const ShapeQuery& query, int i);
+// The iteration number of one run. Throws kInvalidArgument, naming the blob, when it is negative.
+std::int64_t IterationOf(const TensorView& iteration, const std::string& name);
+
+}  // namespace stepnet

@@ -1,0 +1,88 @@
+// WeightedSum: y = w0 x0 + w1 x1 + … with weights of one element: gradient descent, and averages of models.
+#include <algorithm>
+
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+std::vector<TensorInfo> WeightedSumShapes(const ShapeQuery& query) {
+  ExpectFloats(query);
+  for (int i = 0; i < query.num_inputs(); i += 2) {
+    ExpectAlike(query, 0, i);
+    if (query.In(i + 1).shape.size() == 1) continue;
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("WeightedSum needs weights of one element; ", InputText(query, i + 1)));
+  }
+  return SameAsInput(0)(query);
+}
+
+// Sums block by block, in memory of its own: in place, x0 may be a later input too.
+template <typename T>
+void SumBlocks(const OpRun& run) {
+  constexpr std::int64_t kBlock = 2048;  // stays in the first-level cache
+  const std::int64_t size = run.Out(0).size();
+  T* sum = run.ScratchOf<T>(std::min(kBlock, size));
+  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, size - begin);
+    std::fill_n(sum, n, T{0});
+    for (int i = 0; i < run.num_inputs(); i += 2) {
+      const T* x = run.In(i).As<T>() + begin;
+      const T weight = *run.In(i + 1).As<T>();
+      STEPNET_ANY_ORDER
+      for (std::int64_t k = 0; k < n; ++k) sum[k] += weight * x[k];
+    }
+    std::copy_n(sum, n, run.Out(0).As<T>() + begin);
+  }
+}
+
+// dx_i = w_i dy; dw_i is the sum of dy x_i.
+void WeightedSumGradient(GradientBuilder& g) {
+  const bool of_weights = g.op().Bool("grad_on_w");
+  if (of_weights) ExpectInputsKept(g);
+  const ArgumentMap broadcast = {{"broadcast", {.i = 1}}};
+  for (int i = 0; i + 1 < g.op().num_inputs(); i += 2) {
+    const std::string& weight = g.I(i + 1);
+    g.Add({.type = "Mul",
+           .inputs = {g.GO(0), weight},
+           .outputs = {g.GI(i)},
+           .arguments = broadcast,
+           .copies_arguments = false});
+    if (!of_weights) continue;
+    const std::string product = g.GI(i + 1) + "_pre_red";
+    g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(i)}, .outputs = {product}, .copies_arguments = false});
+    g.Add({.type = "SumReduceLike",
+           .inputs = {product, weight},
+           .outputs = {g.GI(i + 1)},
+           .arguments = broadcast,
+           .copies_arguments = false});
+  }
+}
+
+const Registration weighted_sum =
+    Operator("WeightedSum")
+        .Doc(
+            "y = w0 x0 + w1 x1 + …: tensors of one shape, each times a number. A step of gradient descent is "
+            "WeightedSum(parameter, one, gradient, minus_rate) -> parameter.")
+        .Input("x0", "any shape, float or double")
+        .Input("w0", "one element, of the type of x0")
+        .OptionalInputs("x_and_w", "x1, w1, x2, w2, …: as x0 and w0")
+        .Output("y", "the shape of x0")
+        .Arg("grad_on_w", false, "the weights have gradients too")
+        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+          if (op.num_inputs() % 2 == 0) return;
+          problems->push_back({.message = StrCat("WeightedSum has ", op.num_inputs(),
+                                                 " inputs, needs pairs of a tensor and a weight")});
+        })
+        .Shapes(WeightedSumShapes)
+        .InPlace({{0, 0}})
+        .Gradient(WeightedSumGradient)
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [type = op.type()](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) { SumBlocks<decltype(zero)>(run); });
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet
