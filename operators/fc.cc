@@ -1,4 +1,4 @@
-// FC: y = x w^T + b, where x is a matrix [M, K] of its sizes before and from `axis`, and w one [N, K].
+// FC: y = x w^T + b, where x is a matrix [M, K] of its sizes before and from `axis`, and w one [N, K]; b may be absent.
 // FCTransposed keeps its weights the other way around, w [K, N]: y = x w + b.
 #include <algorithm>
 
@@ -52,7 +52,7 @@ Shape ProductShape(const ShapeQuery& query, bool transposed) {
 ShapeRule FcShapes(bool transposed) {
   return [transposed](const ShapeQuery& query) {
     const Shape y = ProductShape(query, transposed);
-    if (query.In(2).shape != Shape({y[-1]})) {
+    if (query.num_inputs() == 3 && query.In(2).shape != Shape({y[-1]})) {
       throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a bias of ", y[-1],
                                                     " elements, one an output; ", InputText(query, 2)));
     }
@@ -68,9 +68,10 @@ ShapeRule FcGradientShapes(bool transposed) {
                   StrCat(query.op().type(), " needs a gradient of the shape of y, ", y, "; ", InputText(query, 2)));
     }
     const DType dtype = query.In(0).dtype;
-    std::vector<TensorInfo> outputs = {{.dtype = dtype, .shape = query.In(1).shape},
-                                       {.dtype = dtype, .shape = Shape({y[-1]})}};
-    if (query.op().num_outputs() == 3) outputs.push_back({.dtype = dtype, .shape = query.In(0).shape});
+    std::vector<TensorInfo> outputs = {{.dtype = dtype, .shape = query.In(1).shape}};
+    if (!query.op().Bool("no_bias")) outputs.push_back({.dtype = dtype, .shape = Shape({y[-1]})});
+    outputs.push_back({.dtype = dtype, .shape = query.In(0).shape});
+    outputs.resize(query.op().num_outputs());
     return outputs;
   };
 }
@@ -80,7 +81,7 @@ double Bytes(const TensorInfo& info) { return static_cast<double>(info.shape.siz
 CostRule FcCost(bool transposed, bool is_gradient) {
   return [transposed, is_gradient](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
     const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
-    const int products = is_gradient ? static_cast<int>(outputs.size()) - 1 : 1;
+    const int products = is_gradient ? static_cast<int>(outputs.size()) - (query.op().Bool("no_bias") ? 0 : 1) : 1;
     Cost cost = {.flops = 2.0 * products * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)};
     for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += Bytes(query.In(i));
     for (const TensorInfo& output : outputs) cost.bytes += Bytes(output);
@@ -95,7 +96,8 @@ RunFn FcKernel(const OpInit& op, bool transposed) {
       const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const bool transposed = layout.transposed;
       const MatrixView<T> w = {run.In(1).As<T>(), transposed ? n : k, !transposed};
-      Gemm<T>(m, n, k, {run.In(0).As<T>(), k}, w, run.Out(0).As<T>(), n, false, run.In(2).As<T>());
+      Gemm<T>(m, n, k, {run.In(0).As<T>(), k}, w, run.Out(0).As<T>(), n, false,
+              run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr);
     });
   };
 }
@@ -109,7 +111,8 @@ void SumRows(const T* rows, std::int64_t m, std::int64_t n, T* sum) {
 }
 
 RunFn FcGradientKernel(const OpInit& op, bool transposed) {
-  return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
+  const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
+  return [layout = Layout(op, transposed), dx, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
       const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
@@ -123,8 +126,9 @@ RunFn FcGradientKernel(const OpInit& op, bool transposed) {
       } else {
         Gemm<T>(n, k, m, {dy, n, true}, {x, k}, dw, k);
       }
-      SumRows(dy, m, n, run.Out(1).As<T>());
-      if (run.num_outputs() == 3) Gemm<T>(m, k, n, {dy, n}, {w, transposed ? n : k, transposed}, run.Out(2).As<T>(), k);
+      if (dx == 2) SumRows(dy, m, n, run.Out(1).As<T>());
+      if (run.num_outputs() <= dx) return;
+      Gemm<T>(m, k, n, {dy, n}, {w, transposed ? n : k, transposed}, run.Out(dx).As<T>(), k);
     });
   };
 }
@@ -135,17 +139,36 @@ Operator WithAxes(Operator op) {
           .Arg("axis_w", 1, "where the sizes of w divide in the same way"));
 }
 
+// dw, db and dx; dw and dx where there is no bias.
+void FcGradientRule(GradientBuilder& g) {
+  GradientOp op{.type = g.op().type() + "Gradient", .inputs = {g.I(0), g.I(1), g.GO(0)}, .outputs = {g.GI(1)}};
+  if (g.op().num_inputs() == 3) {
+    op.outputs.push_back(g.GI(2));
+  } else {
+    op.arguments["no_bias"] = {.i = 1};
+  }
+  op.outputs.push_back(g.GI(0));
+  g.Add(std::move(op));
+}
+
 Operator Fc(const char* type, bool transposed, const char* doc) {
   return std::move(WithAxes(Operator(type))
                        .Doc(doc)
                        .Input("x", "[M, K], each of them any number of sizes")
                        .Input("w", transposed ? "[K, N], weights" : "[N, K], weights")
-                       .Input("b", "[N], bias")
+                       .OptionalInput("b", "[N], bias")
                        .Output("y", "[M, N], with the sizes of x that make M")
                        .Shapes(FcShapes(transposed))
                        .CostIs(FcCost(transposed, false))
-                       .Gradient(std::string(type) + "Gradient", {"x", "w", "dy"}, {"dw", "db", "dx"})
+                       .Gradient(FcGradientRule)
                        .Cpu([transposed](const OpInit& op) { return FcKernel(op, transposed); }));
+}
+
+void CheckFcGradient(const OpInit& op, std::vector<NetProblem>* problems) {
+  const int most = op.Bool("no_bias") ? 2 : 3;
+  if (op.num_outputs() == most || op.num_outputs() == most - 1) return;
+  problems->push_back(
+      {.message = StrCat(op.type(), " gives ", most - 1, " or ", most, " gradients here, not ", op.num_outputs())});
 }
 
 Operator FcGradient(const char* type, bool transposed, const char* doc) {
@@ -155,18 +178,20 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
                        .Input("w", transposed ? "[K, N]" : "[N, K]")
                        .Input("dy", "[M, N]")
                        .Output("dw", "the shape of w")
-                       .Output("db", "[N]")
+                       .OptionalOutput("db", "[N]; absent with no_bias")
                        .OptionalOutput("dx", "the shape of x")
+                       .Arg("no_bias", false, "the layer has no bias: the outputs are dw and dx")
+                       .Check(CheckFcGradient)
                        .Shapes(FcGradientShapes(transposed))
                        .CostIs(FcCost(transposed, true))
                        .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
 }
 
-const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b.");
+const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b. Without b, y = x w^T.");
 const Registration fc_gradient =
     FcGradient("FCGradient", false, "dw = dy^T x, db = the sum of the rows of dy, dx = dy w.");
 const Registration fc_transposed =
-    Fc("FCTransposed", true, "Fully connected layer with weights kept as [K, N]: y = x w + b.");
+    Fc("FCTransposed", true, "Fully connected layer with weights kept as [K, N]: y = x w + b. Without b, y = x w.");
 const Registration fc_transposed_gradient =
     FcGradient("FCTransposedGradient", true, "dw = x^T dy, db = the sum of the rows of dy, dx = dy w^T.");
 

@@ -12,15 +12,18 @@ std::vector<TensorInfo> ReverseShapes(const ShapeQuery& query) {
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat(query.op().inputs()[0], " is ", x.Description(), "; ReversePackedSegs needs x [T, B, …]"));
   }
-  CheckLengthsInfo(query, 1, x.shape[1], LengthsType::kInt32OrInt64);
+  if (query.num_inputs() > 1) CheckLengthsInfo(query, 1, x.shape[1], LengthsType::kInt32OrInt64);
   return {{.dtype = x.dtype, .shape = x.shape}};
 }
 
-void RunReverse(const OpRun& run, const std::string& lengths_name) {
-  const TensorView& x = run.In(0);
-  const TensorView& y = run.Out(0);
+// Whole sequences: the rows [B, …] of each step in reverse order.
+void ReverseSteps(const TensorView& x, const TensorView& y) {
+  const std::int64_t step = x.shape->SizeFrom(1);
+  if (x.dim(0) > 0) CopyRuns(x.dtype, At(x, (x.dim(0) - 1) * step), -step, At(y, 0), step, step, x.dim(0));
+}
+
+void ReverseSequences(const TensorView& x, const TensorView& y, const Lengths& lengths) {
   const std::int64_t num_steps = x.dim(0);
-  const Lengths lengths(run.In(1), lengths_name, num_steps);
   const std::int64_t row = x.shape->SizeFrom(2);
   const std::int64_t step = x.dim(1) * row;
   for (std::int64_t b = 0; b < lengths.count(); ++b) {
@@ -39,14 +42,17 @@ const Registration reverse_packed_segs =
     Operator("ReversePackedSegs")
         .Doc(
             "Reverses each sequence: y[t, b] = x[lengths[b] - 1 - t, b] for t < lengths[b]; the padding behind it "
-            "stays as it is.")
+            "stays as it is. Without lengths all sequences are T long: y[t] = x[T - 1 - t].")
         .Input("x", "[T, B, …], any dtype")
-        .Input("lengths", "int32 or int64 [B], from 0 to T")
+        .OptionalInput("lengths", "int32 or int64 [B], from 0 to T")
         .Output("y", "[T, B, …]")
         .Shapes(ReverseShapes)
         .Gradient("ReversePackedSegs", {"dy", "lengths"}, {"dx"})
         .Cpu([](const OpInit& op) -> RunFn {
-          return [name = op.inputs()[1]](const OpRun& run) { RunReverse(run, name); };
+          if (op.num_inputs() == 1) return [](const OpRun& run) { ReverseSteps(run.In(0), run.Out(0)); };
+          return [name = op.inputs()[1]](const OpRun& run) {
+            ReverseSequences(run.In(0), run.Out(0), Lengths(run.In(1), name, run.In(0).dim(0)));
+          };
         });
 
 }  // namespace

@@ -6,6 +6,14 @@
 namespace stepnet {
 namespace {
 
+bool IsPrefix(const Shape& shape, const Shape& of) {
+  if (shape.rank() > of.rank()) return false;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] != of[i]) return false;
+  }
+  return true;
+}
+
 // Throws unless the condition, input 0, fits the elements of input 1, or its rows.
 void CheckCondition(const ShapeQuery& query) {
   if (query.In(0).dtype != DType::kBool) {
@@ -15,10 +23,10 @@ void CheckCondition(const ShapeQuery& query) {
   const Shape& condition = query.In(0).shape;
   const Shape& x = query.In(1).shape;
   const bool rows = query.op().Bool("broadcast_on_rows");
-  if (rows ? condition.rank() == 1 && x.rank() >= 1 && condition[0] == x[0] : condition == x) return;
+  if (rows ? IsPrefix(condition, x) : condition == x) return;
   throw Error(ErrorCode::kShapeMismatch,
               StrCat(query.op().type(), " needs a condition ",
-                     rows ? "[N] where its other inputs are [N, …]" : "of one shape with its other inputs", "; ",
+                     rows ? "of the first dimensions of its other inputs" : "of one shape with its other inputs", "; ",
                      InputText(query, 0), " and ", InputText(query, 1)));
 }
 
@@ -30,7 +38,7 @@ std::int64_t RunLength(const Shape& condition, const Shape& x) {
 const Registration where =
     Operator("Where")
         .Doc("z = x where the condition holds, y elsewhere.")
-        .Input("condition", "bool, the shape of x; with broadcast_on_rows [N]")
+        .Input("condition", "bool, the shape of x; with broadcast_on_rows the first dimensions of it: [N], [T, B]")
         .Input("x", "[N, …], any type")
         .Input("y", "the shape and type of x")
         .Output("z", "the shape and type of x")

@@ -36,6 +36,21 @@ TEST(FC, FollowsItsFormula) {
   }
 }
 
+TEST(FC, NeedsNoBias) {
+  for (const auto& [m, k, n] : {std::tuple{1, 7, 5}, {6, 3, 1}, {9, 20, 33}}) {
+    const std::vector<double> zeros(static_cast<size_t>(n));
+    OpTest("FC").Random("x", {m, k}, 1).Random("w", {n, k}, 2).Follows([&](const Values& in) {
+      return Fc({in[0], in[1], zeros}, m, k, n, false);
+    });
+    OpTest("FCTransposed").Random("x", {m, k}, 1).Random("w", {k, n}, 2).Follows([&](const Values& in) {
+      return Fc({in[0], in[1], zeros}, m, k, n, true);
+    });
+  }
+  OpTest("FC").Arg("axis", 2).Random("x", {2, 3, 4}, 1).Random("w", {5, 4}, 2).GradientMatches();
+  OpTest("FCTransposed").Random("x", {3, 4}, 1).Random("w", {4, 5}, 2).GradientMatches();
+  OpTest("FC").Input("x", {2, 0}, {}).Input("w", {2, 0}, {}).Gives({2, 2}, {0, 0, 0, 0});
+}
+
 TEST(FC, CutsShapesAtItsAxes) {
   const auto formula = [](const Values& in) { return Fc(in, 6, 4, 5, false); };
   const OpTest sequence =
@@ -63,6 +78,9 @@ TEST(FC, GradientLeavesOutWhatNobodyAsksFor) {
   const OpTest with_three =
       OpTest("FCGradient", 3).Random("x", {3, 4}, 1).Random("w", {5, 4}, 2).Random("dy", {3, 5}, 3);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(ToDoubles(with_two.Run()[i]), ToDoubles(with_three.Run()[i]));
+  const OpTest alone =
+      OpTest("FCGradient", 1).Arg("no_bias", 1).Random("x", {3, 4}, 1).Random("w", {5, 4}, 2).Random("dy", {3, 5}, 3);
+  EXPECT_EQ(ToDoubles(alone.Run()[0]), ToDoubles(with_three.Run()[0]));
 }
 
 TEST(FC, AcceptsNoElements) {
@@ -106,6 +124,24 @@ TEST(FC, RefusesShapesThatDoNotFit) {
         OpTest("FC").Arg("axis", 2).Random("x", {2, 3}, 1).Random("w", {5, 4}, 2).Random("b", {5}, 3).Run();
       },
       "…axis");
+}
+
+TEST(FC, RefusesGradientsThatItDoesNotGive) {
+  ExpectError(
+      [] {
+        OpTest("FCGradient", 1).Random("x", {1, 1}, 1).Random("w", {1, 1}, 2).Random("dy", {1, 1}, 3).Run();
+      },
+      "…FCGradient gives 2 or 3 gradients here, not 1");
+  ExpectError(
+      [] {
+        OpTest("FCGradient", 3)
+            .Arg("no_bias", 1)
+            .Random("x", {1, 1}, 1)
+            .Random("w", {1, 1}, 2)
+            .Random("dy", {1, 1}, 3)
+            .Run();
+      },
+      "…FCGradient gives 1 or 2 gradients here, not 3");
 }
 
 TEST(FC, RefusesOtherTypes) {

@@ -35,6 +35,15 @@ TEST(ReversePackedSegs, ReversesEachSequence) {
   }
 }
 
+TEST(ReversePackedSegs, ReversesWholeSequencesWithoutLengths) {
+  OpTest("ReversePackedSegs")
+      .Input("x", {3, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
+      .Gives({3, 2, 2}, {9, 10, 11, 12, 5, 6, 7, 8, 1, 2, 3, 4});
+  OpTest("ReversePackedSegs").Input("x", {0, 2, 2}, {}).Gives({0, 2, 2}, {});
+  OpTest("ReversePackedSegs").Input("x", {2, 0, 2}, {}).Gives({2, 0, 2}, {});
+  OpTest("ReversePackedSegs").Random("x", {4, 3, 2}, 1).GradientMatches();
+}
+
 TEST(ReversePackedSegs, MovesAnyDType) {
   OpTest("ReversePackedSegs")
       .Input("x", Tensor::Of<std::string>({3, 1}, {"a", "b", "c"}))

@@ -24,6 +24,20 @@ TEST(Where, ChoosesRows) {
       .Gives({2, 3}, {1, 2, 3, -4, -5, -6});
 }
 
+TEST(Where, ChoosesByAnyFirstDimensions) {
+  const auto test = [](const Shape& shape, const std::vector<bool>& values) {
+    return OpTest("Where")
+        .Arg("broadcast_on_rows", 1)
+        .Input("condition", Condition(shape, values))
+        .Input("x", {2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8})
+        .Input("y", {2, 2, 2}, {-1, -2, -3, -4, -5, -6, -7, -8});
+  };
+  test({2, 2}, {true, false, false, true}).Gives({2, 2, 2}, {1, 2, -3, -4, -5, -6, 7, 8});
+  test({}, {true}).Gives({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const std::vector<bool> each = {true, false, true, false, false, true, false, true};
+  test({2, 2, 2}, each).Gives({2, 2, 2}, {1, -2, 3, -4, -5, 6, -7, 8});
+}
+
 TEST(Where, LetsNoNaNThrough) {
   OpTest("Where")
       .Input("condition", Condition({2}, {true, false}))
@@ -56,6 +70,12 @@ TEST(Where, GradientMatchesDifferences) {
       .Input("condition", Condition({3}, {true, false, true}))
       .Random("x", {3, 2}, 1)
       .Random("y", {3, 2}, 2)
+      .GradientMatches();
+  OpTest("Where")
+      .Arg("broadcast_on_rows", 1)
+      .Input("condition", Condition({2, 2}, {true, false, false, true}))
+      .Random("x", {2, 2, 3}, 1)
+      .Random("y", {2, 2, 3}, 2)
       .GradientMatches();
 }
 
@@ -94,8 +114,13 @@ TEST(Where, RefusesBadInput) {
       [&] {
         run(Condition({3}, {true, false, true}), 1);
       },
-      "…shape mismatch: Where needs a condition [N] where its other inputs are [N, …]; condition is bool [3] and "
-      "x is float [2, 3]\n");
+      "…shape mismatch: Where needs a condition of the first dimensions of its other inputs; condition is bool [3] "
+      "and x is float [2, 3]\n");
+  ExpectError(
+      [&] {
+        run(Condition({2, 3, 1}, {true, false, true, true, true, true}), 1);
+      },
+      "…condition is bool [2, 3, 1] and x is float [2, 3]\n");
   ExpectError(
       [&] {
         run(Tensor::Of<std::int32_t>({2}, {1, 0}), 1);

@@ -1,0 +1,38 @@
+// StepMask: which steps of a padded batch belong to a sequence, as a condition for Where.
+#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/lengths.h"
+
+namespace stepnet {
+namespace {
+
+const Registration step_mask =
+    Operator("StepMask")
+        .Doc(
+            "Marks the steps of sequences in a padded batch: mask[t, b] is true where t < lengths[b]. With it, Where "
+            "and "
+            "broadcast_on_rows choose between what a step computed and what stands for padding.")
+        .Input("x", "[T, B, …], any dtype; its elements are not read")
+        .Input("lengths", "int32 or int64 [B], from 0 to T")
+        .Output("mask", "bool [T, B]")
+        .Shapes([](const ShapeQuery& query) {
+          const Shape& x = query.In(0).shape;
+          if (x.rank() < 2) {
+            throw Error(ErrorCode::kShapeMismatch, StrCat("StepMask needs x [T, B, …]; ", InputText(query, 0)));
+          }
+          CheckLengthsInfo(query, 1, x[1], LengthsType::kInt32OrInt64);
+          return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape({x[0], x[1]})}};
+        })
+        .StopsGradient()
+        .Cpu([](const OpInit& op) -> RunFn {
+          return [name = op.inputs()[1]](const OpRun& run) {
+            const std::int64_t num_steps = run.Out(0).dim(0);
+            const Lengths lengths(run.In(1), name, num_steps);
+            bool* mask = run.Out(0).As<bool>();
+            for (std::int64_t t = 0; t < num_steps; ++t) {
+              for (std::int64_t b = 0; b < lengths.count(); ++b) *mask++ = t < lengths[b];
+            }
+          };
+        });
+
+}  // namespace
+}  // namespace stepnet
