@@ -15,6 +15,7 @@ struct Value {
   std::string name;         // the blob's own for the value that it holds at the end, otherwise a name of its own
   int overwritten_by = -1;  // index of the operator after which it is gone; -1: it stays
   bool depends = false;     // on one of the inputs, by way of operators that pass gradients
+  int reached_by = -1;      // the operator by whose gradient the first of the parts came; -1: it is a loss
   std::vector<GradientBlobs> parts = {};  // of its gradient
 };
 
@@ -26,6 +27,8 @@ class ReversePass {
 
   // An empty name in `losses` asks for ones.
   NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs) {
+    // Gradient rules rely on what a check finds, but need not know where values come from.
+    ThrowIfProblems(CheckNet(net_, {.blob_exists = [](const std::string&) { return true; }}));
     for (const auto& [loss, gradient] : losses) given_.insert(gradient);
     used_ = given_;
     NameValues();
@@ -35,7 +38,9 @@ class ReversePass {
       try {
         Differentiate(k);
       } catch (...) {
-        throw CurrentError().At({.net = net_.name(), .op_index = k, .op_text = OperatorText(net_.op(k))});
+        const Error error = CurrentError();
+        throw Error(error.code(), error.message() + WayTo(k))
+            .At({.net = net_.name(), .op_index = k, .op_text = OperatorText(net_.op(k))});
       }
     }
     for (const std::string& input : inputs) {
@@ -103,55 +108,82 @@ class ReversePass {
     }
   }
 
-  void AddFill(const std::string& like, const std::string& name, float filler) {
-    OperatorDef& fill = *result_.net.add_op();
-    fill.set_type("ConstantFill");
+  OperatorDef& NewOp(const std::string& type) {
+    OperatorDef& op = *result_.net.add_op();
+    op.set_type(type);
+    return op;
+  }
+
+  OperatorDef& AddFill(const std::string& like, const std::string& name, float filler) {
+    OperatorDef& fill = NewOp("ConstantFill");
     fill.add_input(like);
     fill.add_output(name);
     Argument& argument = *fill.add_arg();
     argument.set_name("value");
     argument.set_f(filler);
+    return fill;
   }
 
   // The gradient of a value whose readers all have been differentiated: its only part, or the sum of its parts.
   GradientBlobs Collect(int v) {
     Value& value = values_[v];
     if (value.parts.size() <= 1) return value.parts.empty() ? GradientBlobs{} : value.parts.front();
-    const bool sparse = value.parts.front().dense.empty();
-    for (const GradientBlobs& part : value.parts) {
-      if (part.dense.empty() != sparse) {
-        throw Error(ErrorCode::kInvalidNet,
-                    StrCat("\"", value.blob, "\" has a gradient by rows from one operator and a ",
-                           "whole one from another, which cannot be added"));
-      }
-    }
+    const auto is_dense = [](const GradientBlobs& part) { return !part.dense.empty(); };
+    const auto dense = std::ranges::find_if(value.parts, is_dense);
     GradientBlobs sum;
-    if (sparse) {
+    if (dense == value.parts.end()) {
       sum = {.dense = {},
              .indices = Joined(value, &GradientBlobs::indices, "_grad_indices"),
              .values = Joined(value, &GradientBlobs::values, "_grad_values")};
     } else {
-      OperatorDef& op = *result_.net.add_op();
-      op.set_type("Sum");
-      const std::string own = value.name + "_grad";
-      // The part of that name comes first: Sum works in place on its first input, unless that is not ours to change.
-      std::stable_partition(value.parts.begin(), value.parts.end(),
-                            [&](const GradientBlobs& part) { return part.dense == own; });
-      for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
-      sum.dense = op.input(0) == own && !given_.contains(own) ? own : Unused(own);
-      op.add_output(sum.dense);
+      const std::string like = dense->dense;  // has the shape of the value, which may be gone
+      for (GradientBlobs& part : value.parts) {
+        if (!is_dense(part)) part = MadeDense(part, value.name + "_grad_dense", like);
+      }
+      sum.dense = Summed(value);
     }
     value.parts = {sum};
     return sum;
   }
 
+  // As Collect, for an operator that wrote the value: their gradients take no rows.
+  GradientBlobs CollectWhole(int v) {
+    GradientBlobs gradient = Collect(v);
+    if (gradient.absent() || !gradient.dense.empty()) return gradient;
+    gradient = MadeDense(gradient, values_[v].name + "_grad", CurrentBlob(v));
+    values_[v].parts = {gradient};
+    return gradient;
+  }
+
+  GradientBlobs MadeDense(const GradientBlobs& rows, const std::string& name, const std::string& like) {
+    OperatorDef& op = NewOp("SparseToDense");
+    op.add_input(rows.indices);
+    op.add_input(rows.values);
+    op.add_input(like);
+    op.add_output(Unused(name));
+    op.set_is_gradient_op(true);
+    return {.dense = op.output(0)};
+  }
+
+  std::string Summed(Value& value) {
+    OperatorDef& op = NewOp("Sum");
+    const std::string own = value.name + "_grad";
+    // The part of that name comes first: Sum works in place on its first input, unless that is not ours to change.
+    std::stable_partition(value.parts.begin(), value.parts.end(),
+                          [&](const GradientBlobs& part) { return part.dense == own; });
+    for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
+    op.add_output(op.input(0) == own && !given_.contains(own) ? own : Unused(own));
+    op.set_is_gradient_op(true);
+    return op.output(0);
+  }
+
   // Rows of several sparse gradients one after the other.
   std::string Joined(const Value& value, std::string GradientBlobs::*field, const std::string& ending) {
-    OperatorDef& op = *result_.net.add_op();
-    op.set_type("Concat");
+    OperatorDef& op = NewOp("Concat");
     for (const GradientBlobs& part : value.parts) op.add_input(part.*field);
     op.add_output(Unused(value.name + ending));
     op.add_output(Unused(op.output(0) + "_sizes"));
+    op.set_is_gradient_op(true);
     Argument& axis = *op.add_arg();
     axis.set_name("axis");
     axis.set_i(0);
@@ -161,11 +193,41 @@ class ReversePass {
   void Differentiate(int k) {
     const auto depends = [&](int v) { return values_[v].depends; };
     if (std::ranges::none_of(reads_[k], depends)) return;
+    if (std::ranges::all_of(writes_[k], [&](int v) { return values_[v].parts.empty(); })) return;
+    RefuseGradientOfGradient(net_.op(k));
     std::vector<GradientBlobs> gradients;
-    for (const int v : writes_[k]) gradients.push_back(Collect(v));
-    if (std::ranges::all_of(gradients, &GradientBlobs::absent)) return;
+    for (const int v : writes_[k]) gradients.push_back(CollectWhole(v));
     const OperatorDef op = InOwnNames(k);
     Append(k, op, MakeGradientOf(op, k, std::move(gradients)));
+  }
+
+  void RefuseGradientOfGradient(const OperatorDef& op) const {
+    const bool has_none = GetOperator(op.type()).gradient_kind == GradientKind::kNone;
+    if (!op.is_gradient_op() && !(has_none && op.type().ends_with("Gradient"))) return;
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat(op.type(), " computes a gradient, and gradients of gradients are not computed"));
+  }
+
+  // How the gradient of a loss comes to operator k, a line an operator; "" where k computes the loss.
+  std::string WayTo(int k) const {
+    std::vector<int> way;
+    const Value* value = nullptr;
+    for (;;) {
+      const auto reached = std::ranges::find_if(writes_[k], [&](int v) { return !values_[v].parts.empty(); });
+      value = &values_[*reached];
+      k = value->reached_by;
+      if (k < 0) break;
+      way.push_back(k);
+    }
+    if (way.empty()) return "";
+    std::string text = StrCat("; the gradient of \"", value->blob, "\" comes to it by");
+    constexpr size_t kMost = 100;  // a hostile net may have a million
+    for (size_t i = 0; i < way.size() && i < kMost; ++i) {
+      const int step = way[way.size() - 1 - i];
+      text += StrCat("\n    op ", step, " `", OperatorText(net_.op(step)), "`");
+    }
+    if (way.size() > kMost) text += StrCat("\n    … and ", way.size() - kMost, " more");
+    return text;
   }
 
   // Operator k with a name of its own for each value, so that what its gradient reads and writes is unambiguous even
@@ -202,7 +264,7 @@ class ReversePass {
       for (const std::string& input : gradient.input()) {
         const auto zero = zeros.find(input);
         if (zero == zeros.end()) continue;
-        AddFill(CurrentBlob(writes_[k][zero->second]), input, 0);
+        AddFill(CurrentBlob(writes_[k][zero->second]), input, 0).set_is_gradient_op(true);
         zeros.erase(zero);
       }
     }
@@ -244,6 +306,7 @@ class ReversePass {
       const GradientBlobs& gradient = made.input_gradients[i];
       Value& value = values_[reads_[k][i]];
       if (gradient.absent() || !value.depends) continue;
+      if (value.parts.empty()) value.reached_by = k;
       value.parts.push_back(
           {.dense = name(gradient.dense), .indices = name(gradient.indices), .values = name(gradient.values)});
     }

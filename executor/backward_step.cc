@@ -67,23 +67,30 @@ class BackwardStepMaker {
     return wanted;
   }
 
-  // The blob of the backward step net that holds the gradient of `blob` and of nothing else; "" when there is none.
+  // The blob of the backward step net that holds the gradient of `blob`, whole, and of nothing else; "" when there is
+  // none.
   std::string OwnGradient(const std::string& blob) {
     const auto found = made_.gradients.find(blob);
     if (found == made_.gradients.end()) return "";
-    if (found->second.dense.empty()) {
-      throw Error(ErrorCode::kInvalidNet, StrCat("\"", blob, "\" has a gradient by rows, which a step cannot give"));
-    }
-    std::string name = blob + "_grad";
-    if (found->second.dense == name) return name;
+    const auto [own, is_new] = own_.emplace(blob, blob + "_grad");
+    std::string& name = own->second;
+    const GradientBlobs& gradient = found->second;
+    if (!is_new || gradient.dense == name) return name;
     while (!names_.insert(name).second) name += "_";
-    // A sum passes one gradient on to all that it adds; each of them is linked to another place.
-    OperatorDef& copy = *backward_.add_op();
-    copy.set_type("Copy");
-    copy.add_input(found->second.dense);
-    copy.add_output(name);
-    copy.set_is_gradient_op(true);
-    found->second.dense = name;
+    OperatorDef& op = *backward_.add_op();
+    if (gradient.dense.empty()) {
+      // What each step adds to a table is summed over the steps as a tensor.
+      op.set_type("SparseToDense");
+      op.add_input(gradient.indices);
+      op.add_input(gradient.values);
+      op.add_input(blob);
+    } else {
+      // A sum passes one gradient on to all that it adds; each of them is linked to another place.
+      op.set_type("Copy");
+      op.add_input(gradient.dense);
+    }
+    op.add_output(name);
+    op.set_is_gradient_op(true);
     return name;
   }
 
@@ -159,6 +166,7 @@ class BackwardStepMaker {
   std::vector<std::string> captured_;  // inputs that the step net reads as they are
   std::set<std::string> names_;        // of blobs of either step net
   NetWithGradients made_;
+  std::map<std::string, std::string> own_;  // OwnGradient of blobs that were asked for
   NetDef backward_;
 };
 

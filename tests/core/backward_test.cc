@@ -128,7 +128,7 @@ TEST(AddGradients, StopsWhereOperatorsSaySo) {
 
 TEST(AddGradients, LeavesOperatorsAloneThatNoInputReaches) {
   // Print has no gradient; what it reads does not depend on x.
-  const NetDef net = NetOf({"c = ConstantFill(x)", "k = GT(c, c)", "f = Cast(k)", "y = Mul(x, x)"});
+  const NetDef net = NetOf({"c = ConstantFill(x)", "k = GT(c, c)", "l = Not(k)", "y = Mul(x, x)"});
   EXPECT_EQ(AddGradients(net, {"y"}, {"x"}).gradients.at("x").dense, "x_grad");
 }
 
@@ -161,6 +161,28 @@ TEST(AddGradients, AddsRowsOfSparseGradients) {
   EXPECT_EQ(sums, (std::vector<double>{3, 2 + 5, 3}));
 }
 
+// An embedding whose table is also the output layer.
+TEST(AddGradients, AddsSparseAndWholeGradientsOfOneBlob) {
+  const Feeds feeds = {{"w", Random({4, 3}, 1)}, {"i", Tensor::Of<std::int32_t>({3}, {2, 0, 2})}};
+  ExpectGradientsOfNet(NetOf({"e = Gather(w, i)", "h = Tanh(e)", "y = FC(h, w)"}), {"y"}, feeds);
+  ExpectGradientsOfNet(NetOf({"s = Tanh(w)", "e = Gather(w, i)", "f = Gather(w, i)", "y = FC(e, s)", "z = FC(f, w)"}),
+                       {"y", "z"}, feeds);
+}
+
+TEST(AddGradients, PassesOnTheGradientOfATableThatTheNetComputes) {
+  const Feeds feeds = {{"v", Random({4, 3}, 1)},
+                       {"i", Tensor::Of<std::int32_t>({2, 2}, {2, 0, 2, 1})},
+                       {"j", Tensor::Of<std::int32_t>({1, 2}, {3, 3})}};
+  ExpectGradientsOfNet(NetOf({"w = Tanh(v)", "y = Gather(w, i)"}), {"y"}, feeds);
+  ExpectGradientsOfNet(NetOf({"w = Tanh(v)", "y = Gather(w, i)", "z = Gather(w, j)"}), {"y", "z"}, feeds);
+  ExpectError(
+      [] {
+        AddGradients(NetOf({"w = Tanh(v)", "y = Gather(w, i)", "w = Sigmoid(y)"}), {"w"}, {"v"});
+      },
+      "…its gradient needs the value of \"w\", which op 2 `w = Sigmoid(y)` overwrites; the gradient of \"w\" "
+      "comes to it by\n    op 2 `w = Sigmoid(y)`\n    op 1 `y = Gather(w, i)`\n  at op 0 `w = Tanh(v)`\n");
+}
+
 TEST(AddGradients, KeepsOffNamesThatTheNetUses) {
   const NetDef net = NetOf({"x_grad = Tanh(x)", "y = Mul(x_grad, x)", "y_autogen_grad = Tanh(y)"});
   ExpectGradientsOfNet(net, {"y", "y_autogen_grad"}, {{"x", Random({4}, 1)}});
@@ -169,11 +191,52 @@ TEST(AddGradients, KeepsOffNamesThatTheNetUses) {
 TEST(AddGradients, RefusesWhatIsNotDifferentiable) {
   ExpectError(
       [] {
-        AddGradients(NetOf({"a = Tanh(x)", "y = TanhGradient(a, a)"}), {"y"}, {"x"});
+        AddGradients(NetOf({"a = Tanh(x)", "y = SumReduceLike(a, a)"}), {"y"}, {"x"});
       },
-      "…TanhGradient is not differentiable\n  at op 1 `y = TanhGradient(a, a)`\n  in net \"n\"");
+      "invalid net: SumReduceLike is not differentiable\n  at op 1 `y = SumReduceLike(a, a)`\n  in net \"n\"");
   ExpectError([] { AddGradients(NetOf({"sum = Tanh(x)"}), {"smu"}, {"x"}); },
               "invalid net: the net has no blob \"smu\"; did you mean \"sum\"?");
+}
+
+TEST(AddGradients, ShowsTheWayFromTheLossToWhatIsNotDifferentiable) {
+  ExpectError(
+      [] {
+        AddGradients(NetOf({"a = Tanh(x)", "b = SumReduceLike(a, a)", "c = Sigmoid(x)", "b = Sum(b, c)",
+                            "d = Sum(b, c)", "loss = SumElements(d)"}),
+                     {"loss"}, {"x"});
+      },
+      "invalid net: SumReduceLike is not differentiable; the gradient of \"loss\" comes to it by\n"
+      "    op 5 `loss = SumElements(d)`\n"
+      "    op 4 `d = Sum(b, c)`\n"
+      "    op 3 `b = Sum(b, c)`\n"
+      "  at op 1 `b = SumReduceLike(a, a)`\n"
+      "  in net \"n\"");
+}
+
+TEST(AddGradients, RefusesGradientsOfGradients) {
+  const NetDef net = NetOf({"a = Tanh(x)", "y = Mul(a, a)"});
+  NetDef with_gradients = AddGradients(net, {"y"}, {"x"}).net;
+  *with_gradients.add_op() = ParseOp("penalty = SumSqrElements(x_grad)");
+  ExpectError(
+      [&] { AddGradients(with_gradients, {"penalty"}, {"x"}); },
+      "…invalid net: TanhGradient computes a gradient, and gradients of gradients are not computed; the gradient "
+      "of \"penalty\" comes to it by\n    op 7 `penalty = SumSqrElements(x_grad)`\n  at op ");
+  // An operator of any type, where a gradient rule made it.
+  ExpectError([&] { AddGradients(with_gradients, {"a_grad"}, {"x"}); },
+              "…invalid net: Sum computes a gradient, and gradients of gradients are not computed\n  at op ");
+  // Gradient operators that are not on the way do not matter: another loss of the same net.
+  const NetWithGradients more = AddGradients(with_gradients, {"a"}, {"x"});
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Of<double>({1}, {0.5}));
+  RunNetOnce(more.net, workspace);
+  const double a = std::tanh(0.5);
+  EXPECT_NEAR(Values(workspace.GetTensor("x_grad"))[0], 2 * a * (1 - a * a), 1e-12);
+  EXPECT_NEAR(Values(workspace.GetTensor(more.gradients.at("x").dense))[0], 1 - a * a, 1e-12);
+}
+
+TEST(AddGradients, RefusesNetsThatAreNone) {
+  ExpectError([] { AddGradients(NetOf({"y = Mul(x)"}), {"y"}, {"x"}); },
+              "invalid net: Mul takes 2 inputs, has 1\n  at op 0 `y = Mul(x)`\n  in net \"n\"");
 }
 
 TEST(AddGradientsFrom, StartsFromGradientsThatExistAndLeavesThemAsTheyAre) {

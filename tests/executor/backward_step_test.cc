@@ -107,6 +107,22 @@ TEST(AddBackwardStepNets, DifferentiatesWindowsAndSeveralSequences) {
                            {{"x", Random({4, 2, 3}, 1)}, {"y", Random({4, 2, 3}, 2)}, {"h0", Random({2, 2, 3}, 3)}});
 }
 
+// A table that each step reads by the indices of its step, and whole.
+TEST(AddBackwardStepNets, SumsTheRowsOfATableOverTheSteps) {
+  for (const bool is_read_whole : {false, true}) {
+    RecurrentCase net;
+    net.Sequence("i", "i_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("e = Gather(w, i_t)");
+    OperatorDef product = ParseOp("s = FC(sum, w)");
+    AddInt(&product, "axis", 2);
+    net.Step("sum = Sum(e, h_prev)").Step(is_read_whole ? product : ParseOp("s = Copy(sum)"));
+    net.Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+    ExpectMadeGradientsMatch(net.Build(), {"h_all"},
+                             {{"i", Tensor::Of<std::int64_t>({3, 2}, {0, 2, 2, 1, 0, 2})},
+                              {"h0", Random({2, 3}, 1)},
+                              {"w", Random({3, 3}, 2)}});
+  }
+}
+
 TEST(AddBackwardStepNets, RefusesASequenceThatTheStepReadsWholeToo) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("s = MatMul(x, x_t)");
@@ -159,10 +175,15 @@ TEST(AddBackwardStepNets, KeepsABackwardStepNetThatIsThere) {
 TEST(AddBackwardStepNets, NamesTheOperatorThatIsNotDifferentiable) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
-  net.Step("s = Sum(x_t, h_prev)").Step("h_next = TanhGradient(s, s)").Output("h_all", "h", 1);
+  net.Step("s = SumReduceLike(x_t, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
   NetDef def = net.Build();
   ExpectError([&] { AddBackwardStepNets(&def); },
-              "…TanhGradient is not differentiable\n  at op 1 `h_next = TanhGradient(s, s)`\n  in net");
+              "…SumReduceLike is not differentiable; the gradient of \"h_next\" comes to it by\n"
+              "    op 1 `h_next = Tanh(s)`\n"
+              "  at op 0 `s = SumReduceLike(x_t, h_prev)`\n"
+              "  in net \"step\"\n"
+              "  at op 0 `h_all, record = RecurrentNetwork(x, h0)`\n"
+              "  in net \"case\"");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ std::vector<Loss> SeededLosses(const NetDef& net) {
       const std::string blob = BlobOfGradient(input);
       const bool is_new = std::ranges::none_of(losses, [&](const Loss& loss) { return loss.weights == input; });
       if (op.is_gradient_op() && !written.contains(input) && written.contains(blob) && is_new) {
-        losses.push_back({.blob = blob, .factor = 1, .weights = input});
+        losses.push_back({.blob = blob, .factor = 1, .weights = input, .gradient = input});
       }
     }
     written.insert(op.output().begin(), op.output().end());
@@ -51,7 +51,7 @@ std::vector<Loss> SeededLosses(const NetDef& net) {
     for (const Argument& argument : op.arg()) {
       if (argument.name() == "value") factor = argument.has_f() ? argument.f() : static_cast<double>(argument.i());
     }
-    losses.push_back({.blob = op.input(0), .factor = factor});
+    losses.push_back({.blob = op.input(0), .factor = factor, .weights = {}, .gradient = op.output(0)});
   }
   return losses;
 }

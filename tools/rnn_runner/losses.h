@@ -15,6 +15,7 @@ struct Loss {
   std::string blob;
   double factor = 1;
   std::string weights = {};
+  std::string gradient = {};  // the blob that holds its gradient, where the net has one
 };
 
 bool HasGradients(const NetDef& net);

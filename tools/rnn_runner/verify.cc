@@ -7,16 +7,21 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "stepnet/core/backward.h"
 #include "stepnet/core/file.h"
 #include "stepnet/core/net.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/tensor_io.h"
+#include "stepnet/executor/backward_step.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_bool(details, false, "a line for every blob, not for the worst of a case alone");
+DECLARE_bool(rebuild);
 
 namespace stepnet::runner {
 namespace {
@@ -29,12 +34,14 @@ constexpr double kRelative = 1e-4;
 struct ManifestRun {
   std::string inputs;
   std::string expected;
-  std::vector<std::string> blobs;  // outputs, then gradients
+  std::vector<std::string> outputs;
+  std::vector<std::string> gradients;
 };
 
 struct Manifest {
   std::string net;
-  std::string init_net;  // "" when there is none
+  std::string init_net;                       // "" when there is none
+  std::map<std::string, std::string> losses;  // blob → its gradient, where the names in the net do not show it
   std::vector<ManifestRun> runs;
 };
 
@@ -52,16 +59,15 @@ Manifest ReadManifest(const fs::path& folder) {
   try {
     const nlohmann::json json = nlohmann::json::parse(ReadFile(path.string()));
     const auto in_folder = [&](const nlohmann::json& name) { return (folder / name.get<std::string>()).string(); };
-    Manifest manifest{.net = in_folder(json.at("net")), .init_net = {}, .runs = {}};
+    Manifest manifest{.net = in_folder(json.at("net")), .init_net = {}, .losses = {}, .runs = {}};
     if (json.contains("init_net")) manifest.init_net = in_folder(json.at("init_net"));
+    if (json.contains("losses")) manifest.losses = json.at("losses").get<std::map<std::string, std::string>>();
     for (const nlohmann::json& item : json.at("runs")) {
       ManifestRun& run = manifest.runs.emplace_back();
       run.inputs = in_folder(item.at("inputs"));
       run.expected = in_folder(item.at("expected"));
-      for (const char* list : {"outputs", "gradients"}) {
-        if (!item.contains(list)) continue;
-        for (const nlohmann::json& blob : item.at(list)) run.blobs.push_back(blob.get<std::string>());
-      }
+      if (item.contains("outputs")) run.outputs = item.at("outputs").get<std::vector<std::string>>();
+      if (item.contains("gradients")) run.gradients = item.at("gradients").get<std::vector<std::string>>();
     }
     if (manifest.runs.empty()) throw Error(ErrorCode::kInputOutput, StrCat(path.string(), " lists no runs"));
     return manifest;
@@ -87,9 +93,11 @@ void CompareNumbers(const Tensor& found, const Tensor& expected, Comparison* com
   });
 }
 
-Comparison Compare(const std::string& blob, const Workspace& workspace, const NamedTensors& expected) {
-  Comparison comparison{.blob = blob, .problem = {}};
-  const auto wanted = std::ranges::find(expected, blob, [](const auto& item) { return item.first; });
+// What a run gives as `blob` against what is expected under `name`.
+Comparison Compare(const std::string& name, const std::string& blob, const Workspace& workspace,
+                   const NamedTensors& expected) {
+  Comparison comparison{.blob = name, .problem = {}};
+  const auto wanted = std::ranges::find(expected, name, [](const auto& item) { return item.first; });
   const Blob* found = workspace.FindBlob(blob);
   if (wanted == expected.end()) {
     comparison.problem = "the case gives no expected value";
@@ -107,6 +115,46 @@ Comparison Compare(const std::string& blob, const Workspace& workspace, const Na
   return comparison;
 }
 
+// A net to run, and the blobs that the runs of a case compare: expected name → name in the net.
+struct Subject {
+  NetDef net;
+  std::vector<std::map<std::string, std::string>> blobs;
+};
+
+Subject AsItIs(NetDef net, const Manifest& manifest) {
+  Subject subject{.net = std::move(net), .blobs = {}};
+  for (const ManifestRun& run : manifest.runs) {
+    auto& blobs = subject.blobs.emplace_back();
+    for (const std::string& blob : run.outputs) blobs[blob] = blob;
+    for (const std::string& blob : run.gradients) blobs[blob] = blob;
+  }
+  return subject;
+}
+
+// The net with gradient operators made here, from the same losses. Compares the gradients of what the net reads.
+Subject WithNewGradients(const NetDef& net, const Manifest& manifest, const Workspace& workspace) {
+  std::map<std::string, std::string> seeds = manifest.losses;
+  if (seeds.empty()) {
+    for (const Loss& loss : SeededLosses(net)) seeds[loss.blob] = loss.gradient;
+  }
+  NetDef forward = WithoutGradients(net);
+  AddBackwardStepNets(&forward, [&](const std::string& name) {
+    const Blob* blob = workspace.FindBlob(name);
+    return blob == nullptr || !blob->HasTensor() || blob->GetTensor().dtype() == DType::kFloat;
+  });
+  const std::vector<std::string> inputs = ReadFirst(forward);
+  NetWithGradients made = AddGradientsFrom(forward, seeds, inputs);
+  Subject subject{.net = std::move(made.net), .blobs = {}};
+  for (const ManifestRun& run : manifest.runs) {
+    auto& blobs = subject.blobs.emplace_back();
+    for (const std::string& input : inputs) {
+      const std::string name = input + "_grad";
+      if (std::ranges::find(run.gradients, name) != run.gradients.end()) blobs[name] = made.gradients[input].dense;
+    }
+  }
+  return subject;
+}
+
 // Runs a case: one net in one workspace, its runs in order. The worst comparison of each blob over the runs.
 std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& options) {
   const Manifest manifest = ReadManifest(folder);
@@ -118,18 +166,22 @@ std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& opt
   }
   NetDef def;
   ReadMessage(manifest.net, &def);
+  Subject subject;
   std::unique_ptr<Net> net;
   std::vector<Comparison> comparisons;
   for (size_t r = 0; r < manifest.runs.size(); ++r) {
     const ManifestRun& run = manifest.runs[r];
     for (auto& [name, tensor] : ReadTensors(run.inputs)) workspace.SetTensor(name, std::move(tensor));
-    if (net == nullptr) net = Net::Create(def, workspace, options);
+    if (net == nullptr) {
+      subject = FLAGS_rebuild ? WithNewGradients(def, manifest, workspace) : AsItIs(def, manifest);
+      net = Net::Create(subject.net, workspace, options);
+    }
     net->Run();
     const NamedTensors expected = ReadTensors(run.expected);
-    for (const std::string& blob : run.blobs) {
-      Comparison now = Compare(blob, workspace, expected);
+    for (const auto& [name, blob] : subject.blobs[r]) {
+      Comparison now = Compare(name, blob, workspace, expected);
       if (!now.problem.empty() && manifest.runs.size() > 1) now.problem = StrCat("run ", r, ": ", now.problem);
-      const auto before = std::ranges::find(comparisons, blob, &Comparison::blob);
+      const auto before = std::ranges::find(comparisons, name, &Comparison::blob);
       if (before == comparisons.end()) {
         comparisons.push_back(std::move(now));
       } else if (before->problem.empty() && (!now.problem.empty() || now.excess > before->excess)) {
@@ -191,7 +243,8 @@ int Verify(const std::vector<std::string>& operands) {
   const std::vector<fs::path> cases = FindCases(operands);
   Table table({"case", "blobs", FLAGS_details ? "blob" : "worst blob", "error", "of allowed", ""});
   std::vector<std::string> faults;
-  int failed = 0;
+  size_t failed = 0;
+  size_t without_gradients = 0;
   {
     Progress progress("verify");
     for (size_t i = 0; i < cases.size(); ++i) {
@@ -199,6 +252,10 @@ int Verify(const std::vector<std::string>& operands) {
       progress.Show(static_cast<std::int64_t>(i), static_cast<std::int64_t>(cases.size()), name);
       try {
         const std::vector<Comparison> comparisons = VerifyCase(cases[i], options);
+        if (comparisons.empty() && FLAGS_rebuild) {
+          ++without_gradients;
+          continue;
+        }
         if (comparisons.empty()) throw Error(ErrorCode::kInputOutput, "the case lists nothing to compare");
         failed += std::ranges::all_of(comparisons, &Comparison::ok) ? 0 : 1;
         const auto worst = std::ranges::min_element(comparisons, IsWorse);
@@ -215,12 +272,17 @@ int Verify(const std::vector<std::string>& operands) {
   std::cout << Printable(table.Text());
   for (const std::string& fault : faults) std::cout << "\n" << Printable(fault) << "\n";
   std::cout << (faults.empty() ? "" : "\n") << Count(static_cast<std::int64_t>(cases.size()), "case") << ": "
-            << cases.size() - failed << " verified, " << failed << " failed\n";
+            << cases.size() - failed - without_gradients << " verified, " << failed << " failed"
+            << (FLAGS_rebuild ? StrCat(", ", without_gradients, " without gradients") : "") << "\n";
   return failed == 0 ? kOk : kFault;
 }
 
 std::vector<FlagUse> VerifyFlags() {
-  std::vector<FlagUse> flags = {{.name = "details"}};
+  std::vector<FlagUse> flags = {
+      {.name = "details"},
+      {.name = "rebuild",
+       .doc = "make new gradient operators in place of those that the nets have, and compare the gradients of what\n"
+              "the nets read"}};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }
