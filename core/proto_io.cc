@@ -18,6 +18,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/core/wire_scan.h"
+#include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -156,14 +157,15 @@ struct Candidate {
 };
 
 // In the order in which they are preferred when a file fits several.
-const std::array<Candidate, 6>& Candidates() {
-  static const std::array<Candidate, 6> candidates = {{
+const std::array<Candidate, 7>& Candidates() {
+  static const std::array<Candidate, 7> candidates = {{
       {MessageKind::kNetDef, &NetDef::default_instance()},
       {MessageKind::kTensorProtos, &TensorProtos::default_instance()},
       {MessageKind::kMetaNetDef, &MetaNetDef::default_instance()},
       {MessageKind::kPlanDef, &PlanDef::default_instance()},
       {MessageKind::kBlobProto, &BlobProto::default_instance()},
       {MessageKind::kTensorProto, &TensorProto::default_instance()},
+      {MessageKind::kCellDef, &CellDef::default_instance()},
   }};
   return candidates;
 }
@@ -299,6 +301,7 @@ const char* MessageKindName(MessageKind kind) {
     case MessageKind::kTensorProto: return "TensorProto";
     case MessageKind::kBlobProto: return "BlobProto";
     case MessageKind::kMiniDb: return "minidb";
+    case MessageKind::kCellDef: return "CellDef";
   }
   return "unknown";
 }

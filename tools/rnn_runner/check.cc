@@ -3,6 +3,7 @@
 
 #include "stepnet/core/net_check.h"
 #include "stepnet/core/plan.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -12,7 +13,7 @@ namespace {
 
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
-  const AnyMessage file = ReadAnyMessage(path);
+  const AnyMessage file = ReadNetFile(path);
   std::int64_t problems = 0;
   int operators = 0;
   int step_nets = 0;
@@ -46,11 +47,12 @@ const Command kCheck = {
     .operands = "F",
     .doc = "lists everything that is wrong with a net and its step nets",
     .details =
-        "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text. Nothing is run: unknown operators\n"
-        "and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit. Each problem is\n"
+        "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. Nothing is run: unknown\n"
+        "operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit. Each "
+        "problem is\n"
         "printed with its net, operator and blob; the exit status is 1 when there are any.",
     .example = "rnn_runner check net.pbtxt",
-    .flags = WithCommonFlags({}),
+    .flags = WithCommonFlags({CellSizeFlag()}),
     .min_operands = 1,
     .max_operands = 1,
     .run = Check,

@@ -65,5 +65,7 @@ extern const Command kConvert;
 extern const Command kOps;
 extern const Command kGradcheck;
 extern const Command kBench;
+extern const Command kExpand;
+extern const Command kGrad;
 
 }  // namespace stepnet::runner

@@ -1,6 +1,8 @@
 // rnn_runner convert: the same message as text or in binary.
 #include <iostream>
 
+#include "stepnet/compiler/cell.h"
+#include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
@@ -11,12 +13,19 @@ namespace {
 int Convert(const std::vector<std::string>& operands) {
   const std::string& from = operands[0];
   const std::string& to = operands[1];
-  if (!IsTextFileName(to) && !to.ends_with(".pb")) {
+  if (!IsTextFileName(to) && !to.ends_with(".pb") && !to.ends_with(".cell")) {
     throw UsageError(
-        StrCat("cannot tell from \"", to, "\" what to write; it must end in .pb, .pbtxt, .prototxt or .txt"));
+        StrCat("cannot tell from \"", to, "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell"));
   }
   const AnyMessage file = ReadAnyMessage(from);
-  WriteMessage(*file.message, to);
+  if (to.ends_with(".cell")) {
+    if (file.kind != MessageKind::kCellDef) {
+      throw Error(ErrorCode::kInputOutput, StrCat(from, " is a ", MessageKindName(file.kind), ", and no cell"));
+    }
+    WriteFile(to, PrintShortCell(static_cast<const CellDef&>(*file.message)));
+  } else {
+    WriteMessage(*file.message, to);
+  }
   std::cerr << "wrote " << to << " (" << MessageKindName(file.kind) << ")\n";
   return kOk;
 }
@@ -26,10 +35,10 @@ int Convert(const std::vector<std::string>& operands) {
 const Command kConvert = {
     .name = "convert",
     .operands = "IN OUT",
-    .doc = "writes a file as text (.pbtxt, .prototxt, .txt) or binary (.pb)",
+    .doc = "writes a file as text (.pbtxt, .prototxt, .txt), binary (.pb) or short cell (.cell)",
     .details =
-        "IN is a NetDef, a MetaNetDef, a PlanDef, TensorProtos, a TensorProto or a BlobProto, binary or text\n"
-        "whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete.",
+        "IN is a NetDef, a MetaNetDef, a PlanDef, a cell, TensorProtos, a TensorProto or a BlobProto, binary or\n"
+        "text whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete.",
     .example = "rnn_runner convert net.pb net.pbtxt",
     .flags = WithCommonFlags({}),
     .min_operands = 2,

@@ -3,19 +3,22 @@
 #include <glog/logging.h>
 
 #include "stepnet/core/model.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 
 namespace stepnet::runner {
 std::vector<FlagUse> SessionFlags() {
   std::vector<FlagUse> flags = {{.name = "net", .value = "F", .required = true}, {.name = "init_net", .value = "F"}};
+  for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return flags;
 }
 
 Session OpenSession(const RunOptions& options) {
-  const Model model = LoadModel(FLAGS_net, FLAGS_init_net);
+  const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net);
+  const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, FLAGS_init_net);
   Session session{.def = model.net, .workspace = std::make_unique<Workspace>(), .fed = {}, .outputs = model.outputs};
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
@@ -25,6 +28,7 @@ Session OpenSession(const RunOptions& options) {
     throw CurrentError().At({.file = FLAGS_init_net.empty() ? FLAGS_net : FLAGS_init_net});
   }
   session.fed = FeedInputs(*session.workspace);
+  if (cell) FeedCellInputs(*cell, *session.workspace);
   return session;
 }
 

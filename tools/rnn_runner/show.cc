@@ -6,6 +6,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor_io.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
@@ -93,7 +94,7 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 int Show(const std::vector<std::string>& operands) {
   CheckFormat({"text", "dot", "json"});
   const std::string& path = operands.front();
-  const AnyMessage file = ReadAnyMessage(path);
+  const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
     PrintJson(*file.message, path);
   } else if (FLAGS_format == "dot") {
@@ -111,11 +112,12 @@ const Command kShow = {
     .operands = "F",
     .doc = "prints a net for people, for Graphviz or as JSON",
     .details =
-        "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text; of files of tensors, names, types\n"
+        "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors, names, "
+        "types\n"
         "and shapes are listed. The net need not be right: `check` tells what is wrong with it. As text, hints for\n"
         "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out.",
     .example = "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg",
-    .flags = WithCommonFlags({{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}}),
+    .flags = WithCommonFlags({{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}, CellSizeFlag()}),
     .min_operands = 1,
     .max_operands = 1,
     .run = Show,

@@ -1,0 +1,62 @@
+// Cells in files: text of the message CellDef, or the short form
+//
+//   # Gated recurrent unit …
+//   cell gru(x[D]; h[H]) {
+//     size D = 32
+//     size H = 64
+//     param w[2*H, D]
+//     param u[2*H, H]
+//     …
+//     r, z = Split(Sigmoid(x @ w + b + h @ u), axis=-1)
+//     …
+//     output h
+//   }
+//
+// Both become the same message. docs/authoring.md has the grammar.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "stepnet/proto/cell.pb.h"
+
+namespace stepnet {
+
+// What of a CellDef something is about; with an index where there are several.
+enum class CellPart { kCell, kSize, kInput, kState, kCapture, kParameter, kOperator, kOutput, kOptions };
+
+// A cell with the places of its parts in the file that it was read from.
+struct CellSource {
+  CellDef def;
+  std::string file;                                                     // "" where there is none
+  std::map<std::pair<CellPart, int>, std::pair<int, int>> places = {};  // line and column, from 1
+
+  // "gru.cell:12:3" as far as it is known.
+  std::string Place(CellPart part, int index = 0) const;
+};
+
+// Reads either form, whichever the file holds. Throws kInputOutput as "FILE:LINE:COLUMN: …" for text that is neither.
+CellSource ReadCell(const std::string& path);
+// As ReadCell, from a file's content; `what` names it in errors.
+CellSource ParseCell(const std::string& content, const std::string& what);
+
+// Whether the content of a file starts as the short form does: `cell NAME(`.
+bool IsShortCell(const std::string& content);
+// Parses the short form. Throws kInputOutput as "WHAT:LINE:COLUMN: …".
+CellSource ParseShortCell(const std::string& text, const std::string& what);
+// The short form, an operator a line. Throws kInvalidArgument for what it cannot say: names that are no identifiers,
+// nets and tensors as arguments, engines.
+std::string PrintShortCell(const CellDef& cell);
+
+// Throws kInvalidNet that lists everything that is wrong with the cell and can be known without sizes: names that are
+// missing, taken or unknown, parameters that nothing reads, states that nothing writes, unknown operators, arity and
+// arguments, values of options.
+void CheckCell(const CellSource& cell);
+
+// The blob that holds a state before the step.
+std::string PreviousOf(const CellState& state);
+// The name that an output has outside.
+std::string NameOf(const CellOutput& output);
+
+}  // namespace stepnet

@@ -1,0 +1,417 @@
+#include "stepnet/compiler/cell_layer.h"
+
+#include <algorithm>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/core/op_builder.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+// Stands for the batch where shapes are inferred; any number would do.
+constexpr std::int64_t kSomeBatch = 3;
+
+bool Contains(const google::protobuf::RepeatedPtrField<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
+  const auto found = std::ranges::find(op.arg(), name, [](const Argument& argument) { return argument.name(); });
+  return found == op.arg().end() ? nullptr : &*found;
+}
+
+template <typename Messages>
+int IndexOf(const Messages& messages, const std::string& name) {
+  for (int i = 0; i < messages.size(); ++i) {
+    if (messages[i].name() == name) return i;
+  }
+  return -1;
+}
+
+std::string OuterName(const CellUse& use, const std::string& input) {
+  const auto found = use.inputs.find(input);
+  return found == use.inputs.end() ? input : found->second;
+}
+
+}  // namespace
+
+CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
+  NameStep();
+  WriteStep();
+  InferShapes();
+  if (!context_.mask.empty()) WriteMaskedOutputs();
+  if (cell().options().project_inputs()) FindProjections();
+}
+
+Shape CellLayer::ShapeOf(const google::protobuf::RepeatedPtrField<std::string>& shape) const {
+  std::vector<std::int64_t> sizes;
+  for (const std::string& text : shape) sizes.push_back(EvaluateSize(text, context_.sizes));
+  return Shape(sizes);
+}
+
+float CellLayer::DropoutOf(int state) const {
+  const CellState& def = cell().state(state);
+  if (!context_.use->training) return 0;
+  return def.has_dropout() || state > 0 ? def.dropout() : cell().options().recurrent_dropout();
+}
+
+float CellLayer::ZoneoutOf(int state) const {
+  const CellState& def = cell().state(state);
+  return def.has_zoneout() ? def.zoneout() : cell().options().zoneout();
+}
+
+// What the cell calls a blob is kept where it can be; names that come from outside go before.
+void CellLayer::NameStep() {
+  names_.Take("timestep");
+  for (const CellParameter& parameter : cell().parameter()) {
+    names_.Take(renamed_[parameter.name()] = context_.prefix + parameter.name());
+  }
+  for (const CellCapture& capture : cell().capture()) {
+    names_.Take(renamed_[capture.name()] = OuterName(*context_.use, capture.name()));
+  }
+  for (const CellInput& input : cell().input()) renamed_[input.name()] = names_.Unused(input.name() + "_t");
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const CellState& state = cell().state(i);
+    const std::string previous = names_.Unused(PreviousOf(state));
+    previous_.push_back(previous);
+    renamed_[PreviousOf(state)] = DropoutOf(i) > 0 ? names_.Unused(previous + "_dropped") : previous;
+    next_.push_back(names_.Unused(state.name() + "_t"));
+    const bool is_updated = ZoneoutOf(i) > 0 || !context_.mask.empty();
+    renamed_[state.name()] = is_updated ? names_.Unused(state.name() + "_new") : next_.back();
+  }
+  for (const OperatorDef& op : cell().op()) {
+    for (const std::string& output : op.output()) {
+      if (!renamed_.contains(output)) renamed_[output] = names_.Unused(output);
+    }
+  }
+  if (!context_.mask.empty()) mask_ = names_.Unused("mask_t");
+}
+
+void CellLayer::WriteStep() {
+  step_.set_name(cell().name() + "_step");
+  for (int i = 0; i < cell().state_size(); ++i) {
+    if (DropoutOf(i) == 0) continue;
+    AddOp(&step_, "Dropout", {previous_[i]}, {renamed_.at(PreviousOf(cell().state(i)))})
+        .Float("ratio", DropoutOf(i))
+        .Int("same_mask_each_step", 1);
+  }
+  first_op_ = step_.op_size();
+  for (int k = 0; k < cell().op_size(); ++k) {
+    try {
+      *step_.add_op() = Resolved(cell().op(k));
+    } catch (const Error& error) {
+      throw Error(error.code(), StrCat(context_.cell->Place(CellPart::kOperator, k), ": ", error.message()));
+    }
+  }
+  for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
+}
+
+// The operator with the names of the step net and integers in place of expressions of sizes.
+OperatorDef CellLayer::Resolved(const OperatorDef& def) const {
+  OperatorDef op = def;
+  const auto rename = [&](std::string* name) {
+    if (const auto found = renamed_.find(*name); found != renamed_.end()) *name = found->second;
+  };
+  for (std::string& input : *op.mutable_input()) rename(&input);
+  for (std::string& output : *op.mutable_output()) rename(&output);
+  const OperatorSchema& schema = GetOperator(op.type());
+  for (Argument& argument : *op.mutable_arg()) {
+    const ArgumentSpec* spec = schema.FindArgument(argument.name());
+    if (spec == nullptr) continue;
+    if (argument.has_s() && spec->type == ArgumentType::kInt) {
+      argument.set_i(EvaluateSize(argument.s(), context_.sizes));
+      argument.clear_s();
+    } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
+      for (const std::string& text : argument.strings()) argument.add_ints(EvaluateSize(text, context_.sizes));
+      argument.clear_strings();
+    }
+  }
+  return op;
+}
+
+// Zoneout, then what holds back where the mask is false. Source: D. Krueger et al., Zoneout, 2016, eq. 2 and 3: an
+// element keeps its value with probability z while training, and moves by 1 - z of its way otherwise. Dropout scales
+// what it keeps by 1 / (1 - z), so that one formula says both.
+void CellLayer::WriteStateUpdate(int i) {
+  const CellState& state = cell().state(i);
+  const std::string& computed = renamed_.at(state.name());
+  if (computed == next_[i]) return;
+  std::string previous = previous_[i];
+  if (state.window() > 1) {
+    previous = names_.Unused(previous_[i] + "_last");
+    std::vector<std::int64_t> begin(2 + state.shape_size(), 0);
+    begin[0] = state.window() - 1;
+    AddOp(&step_, "Slice", {previous_[i]}, {previous})
+        .Ints("starts", begin)
+        .Ints("ends", std::vector<std::int64_t>(begin.size(), -1));
+  }
+  const float zoneout = ZoneoutOf(i);
+  std::string updated = computed;
+  if (zoneout > 0) {
+    std::string change = names_.Unused(state.name() + "_change");
+    AddOp(&step_, "Sub", {computed, previous}, {change});
+    if (context_.use->training) {
+      const std::string drawn = names_.Unused(change + "_drawn");
+      AddOp(&step_, "Dropout", {change}, {drawn}).Float("ratio", zoneout);
+      change = drawn;
+    }
+    const std::string part = names_.Unused(change + "_part");
+    AddOp(&step_, "Scale", {change}, {part}).Float("scale", 1 - zoneout);
+    updated = mask_.empty() ? next_[i] : names_.Unused(state.name() + "_zoned");
+    AddOp(&step_, "Add", {previous, part}, {updated});
+  }
+  if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
+}
+
+std::map<std::string, StepInput> CellLayer::StepInputs() const {
+  std::map<std::string, StepInput> inputs;
+  const auto add = [&](const std::string& name, DType dtype, const Shape& shape) {
+    inputs[name] = {.info = {.dtype = dtype, .shape = shape}};
+  };
+  const auto rows = [](std::int64_t steps, const Shape& item) {
+    return item.Inserted(0, kSomeBatch).Inserted(0, steps);
+  };
+  for (const CellInput& input : cell().input()) {
+    add(renamed_.at(input.name()), DType::kFloat, rows(1, ShapeOf(input.shape())));
+  }
+  for (int i = 0; i < cell().state_size(); ++i) {
+    add(previous_[i], DType::kFloat, rows(cell().state(i).window(), ShapeOf(cell().state(i).shape())));
+  }
+  CellSizes with_batch = context_.sizes;
+  with_batch["B"] = kSomeBatch;
+  for (const CellCapture& capture : cell().capture()) {
+    std::vector<std::int64_t> sizes;
+    for (const std::string& text : capture.shape()) sizes.push_back(EvaluateSize(text, with_batch));
+    add(renamed_.at(capture.name()), DType::kFloat, Shape(sizes));
+  }
+  for (const CellParameter& parameter : cell().parameter()) {
+    add(renamed_.at(parameter.name()), DType::kFloat, ShapeOf(parameter.shape()));
+  }
+  add("timestep", DType::kInt32, {1});
+  if (!mask_.empty()) add(mask_, DType::kBool, {1, kSomeBatch});
+  return inputs;
+}
+
+// Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
+void CellLayer::InferShapes() {
+  const CellSource& source = *context_.cell;
+  StepGraph graph;
+  try {
+    graph = ImportStepNet(step_, StepInputs(), {});
+  } catch (Error& error) {
+    const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
+    const bool is_of_cell = k >= 0 && k < cell().op_size();
+    throw error.At({.file = is_of_cell ? source.Place(CellPart::kOperator, k) : source.Place(CellPart::kCell)});
+  }
+  const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const StepValue& written = value(next_[i]);
+    const Shape wanted = ShapeOf(cell().state(i).shape()).Inserted(0, kSomeBatch).Inserted(0, 1);
+    if (written.dynamic || written.info.shape == wanted) continue;
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(source.Place(CellPart::kState, i), ": the state \"", cell().state(i).name(), "\" is ", wanted,
+                       " in a step of a batch of ", kSomeBatch, ", and the step writes ", written.info.Description()));
+  }
+  for (int k = 0; k < cell().output_size(); ++k) {
+    const std::string& blob = cell().output(k).blob();
+    if (const int state = IndexOf(cell().state(), blob); state >= 0) {
+      output_blobs_.push_back(next_[state]);
+      output_items_.push_back(ShapeOf(cell().state(state).shape()));
+      continue;
+    }
+    output_blobs_.push_back(renamed_.at(blob));
+    const StepValue& written = value(renamed_.at(blob));
+    const Shape& shape = written.info.shape;
+    const bool has_step = shape.rank() >= 2 && shape[0] == 1 && shape[1] == kSomeBatch;
+    if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != kSomeBatch))) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat(source.Place(CellPart::kOutput, k), ": the output \"", blob, "\" is ",
+                         written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
+                         " in a step of a batch of ", kSomeBatch, "; it must be [1, B, …] or [B, …]"));
+    }
+    output_has_step_.resize(k + 1, true);
+    output_has_step_[k] = has_step;
+    output_items_.push_back(has_step ? shape.Tail().Tail() : shape.Tail());
+  }
+  output_has_step_.resize(cell().output_size(), true);
+}
+
+void CellLayer::WriteMaskedOutputs() {
+  for (int k = 0; k < cell().output_size(); ++k) {
+    if (IndexOf(cell().state(), cell().output(k).blob()) >= 0) continue;
+    std::string blob = output_blobs_[k];
+    if (!output_has_step_[k]) {
+      const std::string expanded = names_.Unused(blob + "_t");
+      AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
+      blob = expanded;
+    }
+    const std::string zeros = names_.Unused(blob + "_zeros");
+    AddOp(&step_, "ConstantFill", {blob}, {zeros}).Float("value", 0);
+    output_blobs_[k] = names_.Unused(blob + "_masked");
+    AddOp(&step_, "Where", {mask_, blob, zeros}, {output_blobs_[k]}).Int("broadcast_on_rows", 1);
+  }
+}
+
+// FCs over the last dimension of an input, with parameters: the same for all steps at once.
+void CellLayer::FindProjections() {
+  for (int k = 0; k < cell().op_size(); ++k) {
+    const OperatorDef& op = cell().op(k);
+    if (op.type() != "FC") continue;
+    const int input = IndexOf(cell().input(), op.input(0));
+    if (input < 0) continue;
+    const bool has_parameters = std::all_of(op.input().begin() + 1, op.input().end(), [&](const std::string& name) {
+      return IndexOf(cell().parameter(), name) >= 0;
+    });
+    const Argument* axis = FindArgument(op, "axis");
+    const bool is_of_last = axis != nullptr && (axis->i() == -1 || axis->i() == 1 + cell().input(input).shape_size());
+    const bool is_output =
+        std::ranges::any_of(cell().output(), [&](const CellOutput& output) { return output.blob() == op.output(0); }) ||
+        IndexOf(cell().state(), op.output(0)) >= 0;
+    const auto writes = std::ranges::count_if(
+        cell().op(), [&](const OperatorDef& other) { return Contains(other.output(), op.output(0)); });
+    if (has_parameters && is_of_last && !is_output && writes == 1) projections_.insert(k);
+  }
+}
+
+void CellLayer::WriteProjections(NetDef* net) {
+  NetDef rest = step_;
+  rest.clear_op();
+  for (int k = 0; k < step_.op_size(); ++k) {
+    OperatorDef op = step_.op(k);
+    if (!projections_.contains(k - first_op_)) {
+      *rest.add_op() = op;
+      continue;
+    }
+    const int input = IndexOf(cell().input(), cell().op(k - first_op_).input(0));
+    const std::string internal = op.output(0);
+    op.set_input(0, context_.sequences[input]);
+    op.set_output(0, context_.names->Unused(context_.prefix + cell().op(k - first_op_).output(0) + "_all"));
+    links_.push_back({.internal = internal, .external = op.output(0), .offset = 0, .window = 1});
+    *net->add_op() = std::move(op);
+  }
+  step_ = std::move(rest);
+}
+
+void CellLayer::WriteParameters(CellNet* result) const {
+  for (const CellParameter& parameter : cell().parameter()) {
+    const Shape shape = ShapeOf(parameter.shape());
+    const std::string& name = renamed_.at(parameter.name());
+    OperatorDef& fill = *result->init_net.add_op();
+    if (parameter.has_initializer()) {
+      fill = parameter.initializer();
+    } else {
+      fill.set_type(shape.rank() >= 2 ? "XavierFill" : "ConstantFill");
+    }
+    fill.add_output(name);
+    OpBuilder(&fill).Ints("shape", shape.ToVector());
+    result->parameters.push_back(name);
+  }
+}
+
+std::string CellLayer::WriteInitial(int i, CellNet* result) const {
+  const CellState& state = cell().state(i);
+  const std::string name = context_.names->Unused(context_.prefix + state.name() + "_init");
+  if (context_.use->carry || state.initial() == "given") {
+    result->net.add_external_input(name);
+    std::vector<std::int64_t> dims = {state.window(), CellNetInput::kBatch};
+    for (const std::int64_t size : ShapeOf(state.shape()).dims()) dims.push_back(size);
+    result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims});
+    return name;
+  }
+  const bool is_learned = state.initial() == "learned";
+  // One row, for every item of the batch.
+  AddOp(&result->init_net, "ConstantFill", {}, {name})
+      .Ints("shape", ShapeOf(state.shape()).Inserted(0, 1).Inserted(0, state.window()).ToVector())
+      .Float("value", is_learned ? 0 : std::stof(state.initial()));
+  if (is_learned) result->parameters.push_back(name);
+  return name;
+}
+
+void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
+  WriteParameters(result);
+  WriteProjections(&result->net);
+  const std::vector<std::string> read = BlobsReadFirst(step_);
+  const auto is_read = [&](const std::string& blob) { return std::ranges::find(read, blob) != read.end(); };
+  for (int i = 0; i < cell().input_size(); ++i) {
+    const std::string& internal = renamed_.at(cell().input(i).name());
+    if (is_read(internal)) links_.push_back({internal, context_.sequences[i], 0, 1});
+  }
+  if (!mask_.empty() && is_read(mask_)) links_.push_back({mask_, context_.mask, 0, 1});
+
+  std::vector<std::string> inputs;
+  for (const Link& link : links_) {
+    if (std::ranges::find(inputs, link.external) == inputs.end()) inputs.push_back(link.external);
+  }
+  std::vector<std::string> states;
+  std::vector<std::int64_t> initial;
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const std::int64_t window = cell().state(i).window();
+    states.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_states"));
+    initial.push_back(static_cast<std::int64_t>(inputs.size()));
+    inputs.push_back(WriteInitial(i, result));
+    if (is_read(previous_[i])) links_.push_back({previous_[i], states[i], 0, window});
+    links_.push_back({next_[i], states[i], window, 1});
+  }
+  for (const CellParameter& parameter : cell().parameter()) {
+    if (is_read(renamed_.at(parameter.name()))) inputs.push_back(renamed_.at(parameter.name()));
+  }
+  for (const CellCapture& capture : cell().capture()) {
+    const std::string& blob = renamed_.at(capture.name());
+    if (is_read(blob) && std::ranges::find(inputs, blob) == inputs.end()) inputs.push_back(blob);
+  }
+  WriteOperator(inputs, initial, states, outputs, result);
+}
+
+void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
+                              const std::vector<std::string>& states, const std::vector<std::string>& outputs,
+                              CellNet* result) {
+  struct Alias {
+    std::string source;
+    std::string destination;
+    std::int64_t offset;
+  };
+  std::vector<Alias> aliases;
+  std::vector<std::string> step_sources;
+  std::vector<std::string> step_destinations;
+  std::vector<std::string> all = outputs;
+  for (int k = 0; k < cell().output_size(); ++k) {
+    const int state = IndexOf(cell().state(), cell().output(k).blob());
+    if (state < 0) {
+      step_sources.push_back(output_blobs_[k]);
+      step_destinations.push_back(outputs[k]);
+    } else {
+      aliases.push_back({states[state], outputs[k], cell().output(k).last() ? -1 : cell().state(state).window()});
+    }
+  }
+  for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
+    all.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
+    aliases.push_back({states[i], all.back(), -cell().state(i).window()});
+    result->states.push_back({.initial = inputs[initial[i]],
+                              .last = all.back(),
+                              .rows = cell().state(i).window(),
+                              .item = ShapeOf(cell().state(i).shape())});
+  }
+  all.push_back(context_.names->Unused(context_.prefix + "record"));
+
+  step_.mutable_external_output()->Assign(next_.begin(), next_.end());
+  for (const std::string& blob : step_sources) step_.add_external_output(blob);
+  const std::vector<std::string> read = BlobsReadFirst(step_);
+  step_.mutable_external_input()->Assign(read.begin(), read.end());
+
+  const auto column = [](const auto& rows, auto field) {
+    std::vector<std::decay_t<decltype(rows[0].*field)>> values;
+    for (const auto& row : rows) values.push_back(row.*field);
+    return values;
+  };
+  OpBuilder op = AddOp(&result->net, "RecurrentNetwork", inputs, all);
+  op.Net("step_net", step_).Strings("recurrent_states", states).Ints("initial_recurrent_state_ids", initial);
+  op.Strings("link_internal", column(links_, &Link::internal))
+      .Strings("link_external", column(links_, &Link::external));
+  op.Ints("link_offset", column(links_, &Link::offset)).Ints("link_window", column(links_, &Link::window));
+  op.Strings("alias_src", column(aliases, &Alias::source)).Strings("alias_dst", column(aliases, &Alias::destination));
+  op.Ints("alias_offset", column(aliases, &Alias::offset));
+  if (!step_sources.empty()) op.Strings("step_output_src", step_sources).Strings("step_output_dst", step_destinations);
+}
+
+}  // namespace stepnet

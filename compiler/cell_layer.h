@@ -1,0 +1,93 @@
+// CellLayer: one layer of a cell in one direction, as a RecurrentNetwork operator and what belongs to it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "stepnet/compiler/cell_expand.h"
+#include "stepnet/compiler/step_graph.h"
+
+namespace stepnet {
+
+// Names of blobs that are taken.
+class NameSet {
+ public:
+  void Take(const std::string& name) { names_.insert(name); }
+  // `name`, or with "_" behind it until nobody has it.
+  std::string Unused(std::string name) {
+    while (!names_.insert(name).second) name += '_';
+    return name;
+  }
+
+ private:
+  std::set<std::string> names_;
+};
+
+// What a layer is given.
+struct LayerContext {
+  const CellSource* cell = nullptr;
+  const CellUse* use = nullptr;
+  CellSizes sizes;
+  std::string prefix;                  // of names outside
+  std::vector<std::string> sequences;  // blobs of the cell's inputs, [T, B, …]
+  std::string mask;                    // blob, bool [T, B], or ""
+  NameSet* names = nullptr;            // outside
+};
+
+class CellLayer {
+ public:
+  // Makes the step net and infers its shapes. Throws as ExpandCell does.
+  explicit CellLayer(LayerContext context);
+
+  // Of an item of each output.
+  const std::vector<Shape>& output_items() const { return output_items_; }
+
+  // Adds to result's nets; `outputs` names the blobs that shall hold the cell's outputs.
+  void Write(const std::vector<std::string>& outputs, CellNet* result);
+
+ private:
+  struct Link {
+    std::string internal;
+    std::string external;
+    std::int64_t offset;
+    std::int64_t window;
+  };
+
+  const CellDef& cell() const { return context_.cell->def; }
+  Shape ShapeOf(const google::protobuf::RepeatedPtrField<std::string>& shape) const;
+  float DropoutOf(int state) const;
+  float ZoneoutOf(int state) const;
+
+  void NameStep();
+  void WriteStep();
+  OperatorDef Resolved(const OperatorDef& def) const;
+  void WriteStateUpdate(int state);
+  void WriteMaskedOutputs();
+  std::map<std::string, StepInput> StepInputs() const;
+  void InferShapes();
+  void FindProjections();
+
+  void WriteProjections(NetDef* net);
+  void WriteParameters(CellNet* result) const;
+  std::string WriteInitial(int state, CellNet* result) const;
+  void WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
+                     const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
+
+  LayerContext context_;
+  NameSet names_;                               // in the step net
+  std::map<std::string, std::string> renamed_;  // blob of the cell → blob of the step net
+  std::vector<std::string> previous_;           // of each state, what the step reads
+  std::vector<std::string> next_;               // of each state, what the step gives
+  std::vector<std::string> output_blobs_;       // of each output
+  std::vector<bool> output_has_step_;           // [1, B, …] and not [B, …]
+  std::vector<Shape> output_items_;
+  std::string mask_;  // in the step net
+  NetDef step_;
+  int first_op_ = 0;           // of step_ that comes from the cell
+  std::set<int> projections_;  // operators of the cell that run before the loop
+  std::vector<Link> links_;
+};
+
+}  // namespace stepnet

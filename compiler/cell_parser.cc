@@ -1,0 +1,520 @@
+// The short form of cells: a parser by recursive descent that writes operators as it goes.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+
+#include "stepnet/compiler/cell.h"
+#include "stepnet/compiler/cell_lexer.h"
+#include "stepnet/compiler/cell_step_writer.h"
+#include "stepnet/compiler/size_expression.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+using Place = std::pair<int, int>;
+
+class CellParser {
+ public:
+  CellParser(const std::string& text, const std::string& what) : tokens_(LexCell(text, what)) {
+    source_.file = what;
+    if (!tokens_.doc.empty()) source_.def.set_doc(tokens_.doc);
+  }
+
+  CellSource Run() {
+    Header();
+    SkipNewlines();
+    while (!Next().Is('}')) {
+      Statement();
+      if (!Next().Is('}')) Separator();
+      SkipNewlines();
+    }
+    Take();
+    SkipNewlines();
+    if (Next().kind != CellToken::kEnd) Fail(StrCat(Next().Description(), " behind the end of the cell"));
+    return std::move(source_);
+  }
+
+ private:
+  // --- words
+
+  const CellToken& Next(size_t ahead = 0) const {
+    return tokens_.tokens[std::min(at_ + ahead, tokens_.tokens.size() - 1)];
+  }
+  const CellToken& Take() {
+    const CellToken& token = Next();
+    if (at_ + 1 < tokens_.tokens.size()) ++at_;
+    return token;
+  }
+  [[noreturn]] void Fail(const std::string& why) const { FailAt(Next(), why); }
+  [[noreturn]] void FailAt(const CellToken& token, const std::string& why) const {
+    throw Error(ErrorCode::kInputOutput, StrCat(source_.file, ":", token.line, ":", token.column, ": ", why));
+  }
+  // Calls `body`; what it throws is a fault at `token`.
+  template <typename Body>
+  auto At(const CellToken& token, const Body& body) const {
+    try {
+      return body();
+    } catch (const Error& error) {
+      FailAt(token, error.message());
+    }
+  }
+
+  void Expect(char c) {
+    if (!Next().Is(c)) Fail(StrCat("'", c, "' is expected, not ", Next().Description()));
+    Take();
+  }
+  std::string ExpectName(const char* what) {
+    if (Next().kind != CellToken::kName) Fail(StrCat(what, " is expected, not ", Next().Description()));
+    return Take().text;
+  }
+  bool TakeIf(char c) {
+    if (!Next().Is(c)) return false;
+    Take();
+    return true;
+  }
+  void SkipNewlines() {
+    while (Next().kind == CellToken::kNewline || Next().Is(';')) Take();
+  }
+  void Separator() {
+    if (Next().kind != CellToken::kNewline && !Next().Is(';')) {
+      Fail(StrCat("the end of the statement is expected, not ", Next().Description()));
+    }
+    Take();
+  }
+
+  void Mark(CellPart part, int index, const CellToken& token) {
+    source_.places[{part, index}] = {token.line, token.column};
+  }
+
+  // --- declarations
+
+  void Header() {
+    SkipNewlines();
+    if (!Next().IsName("cell")) Fail(StrCat("\"cell\" is expected, not ", Next().Description()));
+    Mark(CellPart::kCell, 0, Take());
+    source_.def.set_name(ExpectName("the name of the cell"));
+    Expect('(');
+    Declarations(CellPart::kInput, source_.def.mutable_input(), "an input");
+    Expect(';');
+    if (!Next().Is(')') && !Next().Is(';')) Declarations(CellPart::kState, source_.def.mutable_state(), "a state");
+    if (TakeIf(';')) Declarations(CellPart::kCapture, source_.def.mutable_capture(), "a tensor");
+    Expect(')');
+    Expect('{');
+    for (const CellInput& input : source_.def.input()) step_.Declare(input.name(), StepBlob::kInput, 0);
+    for (const CellState& state : source_.def.state()) step_.DeclareState(state.name());
+    for (const CellCapture& capture : source_.def.capture()) {
+      step_.Declare(capture.name(), StepBlob::kShared, capture.shape_size());
+    }
+  }
+
+  // `a, b[H], c[4*H]`: names without a shape have the next one.
+  template <typename Messages>
+  void Declarations(CellPart part, Messages* messages, const char* what) {
+    int first_without = messages->size();
+    do {
+      const CellToken& token = Next();
+      CheckNew(token);
+      Mark(part, messages->size(), token);
+      auto* message = messages->Add();
+      message->set_name(ExpectName(what));
+      if (!Next().Is('[')) continue;
+      const std::vector<std::string> shape = Dimensions();
+      for (; first_without < messages->size(); ++first_without) {
+        messages->Mutable(first_without)->mutable_shape()->Assign(shape.begin(), shape.end());
+      }
+    } while (TakeIf(','));
+    if (first_without < messages->size()) {
+      Fail(StrCat("\"", messages->Get(messages->size() - 1).name(), "\" needs a shape, as in x[D]"));
+    }
+  }
+
+  void CheckNew(const CellToken& token) {
+    if (token.kind == CellToken::kName && !names_.insert(token.text).second) {
+      FailAt(token, StrCat("\"", token.text, "\" is declared twice"));
+    }
+  }
+
+  std::vector<std::string> Dimensions() {
+    std::vector<std::string> dimensions;
+    Expect('[');
+    if (TakeIf(']')) return dimensions;
+    do {
+      dimensions.push_back(SizeText());
+    } while (TakeIf(','));
+    Expect(']');
+    return dimensions;
+  }
+
+  // The words of an expression of sizes, up to a comma or bracket that is not its own.
+  std::string SizeText() {
+    const CellToken& first = Next();
+    std::string text;
+    int depth = 0;
+    while (true) {
+      const CellToken& token = Next();
+      if (token.Is('(')) ++depth;
+      if (token.Is(')') && depth-- == 0) break;
+      if (token.kind == CellToken::kNewline || token.kind == CellToken::kEnd || token.Is(',') || token.Is(']')) break;
+      const bool is_binary = token.kind == CellToken::kPunctuation && !token.Is('(') && !token.Is(')') && !text.empty();
+      text += is_binary && (token.Is('+') || token.Is('-')) ? " " + token.text + " " : token.text;
+      Take();
+    }
+    At(first, [&] { NamesInSize(text); });
+    return text;
+  }
+
+  void Statement() {
+    const bool is_declaration = Next(1).kind == CellToken::kName;
+    if (is_declaration && Next().IsName("size")) return SizeStatement();
+    if (is_declaration && Next().IsName("param")) return ParameterStatement();
+    if (is_declaration && Next().IsName("state")) return StateStatement();
+    if (is_declaration && Next().IsName("output")) return OutputStatement();
+    if (is_declaration && Next().IsName("option")) return OptionStatement();
+    if (is_declaration) {
+      Fail(StrCat("\"", Next().text, "\" is no statement",
+                  DidYouMean(Next().text, {"size", "param", "state", "output", "option"})));
+    }
+    Assignment();
+  }
+
+  void SizeStatement() {
+    Take();
+    Mark(CellPart::kSize, source_.def.size_size(), Next());
+    CheckNew(Next());
+    CellSize& size = *source_.def.add_size();
+    size.set_name(ExpectName("the name of a size"));
+    if (!TakeIf('=')) return;
+    const CellToken& token = Next();
+    const std::string text = SizeText();
+    size.set_value(At(token, [&] { return EvaluateSize(text, {}); }));
+  }
+
+  // `param w[4*H, D] = UniformFill(min=-0.1, max=0.1)`, or a number.
+  void ParameterStatement() {
+    Take();
+    Mark(CellPart::kParameter, source_.def.parameter_size(), Next());
+    CheckNew(Next());
+    CellParameter& parameter = *source_.def.add_parameter();
+    parameter.set_name(ExpectName("the name of a parameter"));
+    const std::vector<std::string> shape = Dimensions();
+    parameter.mutable_shape()->Assign(shape.begin(), shape.end());
+    step_.Declare(parameter.name(), StepBlob::kShared, parameter.shape_size());
+    if (!TakeIf('=')) return;
+    OperatorDef& fill = *parameter.mutable_initializer();
+    if (Next().kind == CellToken::kName) {
+      const CellToken& type = Take();
+      CheckType(type);
+      fill.set_type(type.text);
+      if (TakeIf('(')) ArgumentList(&fill);
+    } else {
+      fill.set_type("ConstantFill");
+      Argument& value = *fill.add_arg();
+      value.set_name("value");
+      value.set_f(static_cast<float>(ExpectNumber()));
+    }
+  }
+
+  // `state c initial=given window=3 dropout=0.2 zoneout=0.1`
+  void StateStatement() {
+    Take();
+    const CellToken& token = Next();
+    const std::string name = ExpectName("the name of a state");
+    auto* states = source_.def.mutable_state();
+    const auto state = std::ranges::find(*states, name, [](const CellState& s) { return s.name(); });
+    if (state == states->end()) {
+      FailAt(token, StrCat("the cell has no state \"", name, "\"", DidYouMean(name, StateNames())));
+    }
+    while (Next().kind == CellToken::kName) {
+      const CellToken& key = Take();
+      Expect('=');
+      if (key.text == "initial") {
+        state->set_initial(Next().kind == CellToken::kName ? Take().text : NumberText());
+      } else if (key.text == "window") {
+        state->set_window(static_cast<std::int64_t>(ExpectNumber()));
+      } else if (key.text == "dropout") {
+        state->set_dropout(static_cast<float>(ExpectNumber()));
+      } else if (key.text == "zoneout") {
+        state->set_zoneout(static_cast<float>(ExpectNumber()));
+      } else {
+        FailAt(key, StrCat("a state has no \"", key.text, "\"",
+                           DidYouMean(key.text, {"initial", "window", "dropout", "zoneout"})));
+      }
+    }
+  }
+
+  std::vector<std::string> StateNames() const {
+    std::vector<std::string> names;
+    for (const CellState& state : source_.def.state()) names.push_back(state.name());
+    return names;
+  }
+
+  // `output c last as c_end`
+  void OutputStatement() {
+    Take();
+    Mark(CellPart::kOutput, source_.def.output_size(), Next());
+    CellOutput& output = *source_.def.add_output();
+    output.set_blob(ExpectName("a blob"));
+    if (Next().IsName("last")) {
+      Take();
+      output.set_last(true);
+    }
+    if (Next().IsName("as")) {
+      Take();
+      output.set_name(ExpectName("a name"));
+    }
+  }
+
+  void OptionStatement() {
+    Take();
+    const CellToken& token = Next();
+    Mark(CellPart::kOptions, 0, token);
+    const std::string name = ExpectName("the name of an option");
+    Expect('=');
+    const google::protobuf::Descriptor& type = *CellOptions::descriptor();
+    const google::protobuf::FieldDescriptor* field = type.FindFieldByName(name);
+    if (field == nullptr) {
+      std::vector<std::string> names;
+      for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+      FailAt(token, StrCat("there is no option \"", name, "\"", DidYouMean(name, names)));
+    }
+    SetOption(*field);
+  }
+
+  void SetOption(const google::protobuf::FieldDescriptor& field) {
+    using Field = google::protobuf::FieldDescriptor;
+    CellOptions* options = source_.def.mutable_options();
+    const google::protobuf::Reflection& set = *options->GetReflection();
+    const CellToken& token = Next();
+    switch (field.cpp_type()) {
+      case Field::CPPTYPE_INT64: {
+        const double value = ExpectNumber();
+        if (value != static_cast<double>(static_cast<std::int64_t>(value))) FailAt(token, "an integer is expected");
+        return set.SetInt64(options, &field, static_cast<std::int64_t>(value));
+      }
+      case Field::CPPTYPE_FLOAT: return set.SetFloat(options, &field, static_cast<float>(ExpectNumber()));
+      case Field::CPPTYPE_STRING: return set.SetString(options, &field, ExpectName("the name of an input"));
+      case Field::CPPTYPE_BOOL: {
+        const std::string value = ExpectName("true or false");
+        if (value != "true" && value != "false") FailAt(token, "true or false is expected");
+        return set.SetBool(options, &field, value == "true");
+      }
+      default: break;
+    }
+    std::string value = ExpectName("a direction");
+    std::ranges::transform(value, value.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
+    const google::protobuf::EnumValueDescriptor* number = field.enum_type()->FindValueByName(value);
+    if (number == nullptr) FailAt(token, "forward, reverse or bidirectional is expected");
+    set.SetEnum(options, &field, number);
+  }
+
+  double ExpectNumber() {
+    const double sign = TakeIf('-') ? -1 : 1;
+    if (Next().kind != CellToken::kNumber) Fail(StrCat("a number is expected, not ", Next().Description()));
+    return sign * ToDouble(Take());
+  }
+  std::string NumberText() {
+    const std::string sign = Next().Is('-') ? "-" : "";
+    ExpectNumber();
+    return sign + tokens_.tokens[at_ - 1].text;
+  }
+  double ToDouble(const CellToken& token) const {
+    double value = 0;
+    const auto [end, fault] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
+    if (fault != std::errc()) FailAt(token, StrCat(token.text, " is beyond what a number can be"));
+    return value;
+  }
+
+  // --- the step
+
+  void CheckType(const CellToken& token) const {
+    At(token, [&] { GetOperator(token.text); });
+  }
+
+  // `i, f = Split(…)` or `h = expression`
+  void Assignment() {
+    const CellToken& first = Next();
+    std::vector<const CellToken*> targets;
+    do {
+      targets.push_back(&Next());
+      ExpectName("a blob");
+    } while (TakeIf(','));
+    Expect('=');
+    SkipNewlinesWithin();
+    step_.Begin(targets.front()->text);
+    const int first_op = step_.num_ops();
+    const StepOperand value = Sum(/*depth=*/0);
+    std::vector<std::string> names;
+    for (const CellToken* target : targets) names.push_back(target->text);
+    At(first, [&] { step_.Assign(value, names); });
+    CopyOps(first_op, first);
+  }
+
+  void CopyOps(int first_op, const CellToken& token) {
+    for (int k = first_op; k < step_.num_ops(); ++k) {
+      Mark(CellPart::kOperator, source_.def.op_size(), token);
+      *source_.def.add_op() = step_.op(k);
+    }
+  }
+
+  // An expression goes on in the next line behind an operator.
+  void SkipNewlinesWithin() {
+    while (Next().kind == CellToken::kNewline) Take();
+  }
+
+  StepOperand Sum(int depth) {
+    StepOperand left = Product(depth);
+    while (Next().Is('+') || Next().Is('-')) {
+      const CellToken& sign = Take();
+      SkipNewlinesWithin();
+      const StepOperand right = Product(depth);
+      left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
+    }
+    return left;
+  }
+
+  StepOperand Product(int depth) {
+    StepOperand left = Factor(depth);
+    while (Next().Is('*') || Next().Is('/') || Next().Is('@')) {
+      const CellToken& sign = Take();
+      SkipNewlinesWithin();
+      const StepOperand right = Factor(depth);
+      left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
+    }
+    return left;
+  }
+
+  StepOperand Factor(int depth) {
+    constexpr int kMostNesting = 200;
+    if (depth > kMostNesting) Fail("the expression nests too deep");
+    const CellToken& token = Next();
+    if (TakeIf('-')) {
+      const StepOperand value = Factor(depth + 1);
+      return At(token, [&] { return step_.Negative(value); });
+    }
+    if (TakeIf('(')) {
+      const StepOperand value = Sum(depth + 1);
+      Expect(')');
+      return value;
+    }
+    if (token.kind == CellToken::kNumber) return StepOperand::Number(ToDouble(Take()));
+    if (token.kind != CellToken::kName) Fail(StrCat("a value is expected, not ", token.Description()));
+    Take();
+    if (Next().Is('(')) return Call(token, depth);
+    return At(token, [&] { return StepOperand::Blob(step_.Read(token.text)); });
+  }
+
+  // `Type(inputs…, argument=value…)`
+  StepOperand Call(const CellToken& type, int depth) {
+    CheckType(type);
+    Take();
+    OperatorDef op;
+    op.set_type(type.text);
+    while (!Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
+      const CellToken& token = Next();
+      const StepOperand input = Sum(depth + 1);
+      op.add_input(At(token, [&] { return step_.AsBlob(input); }));
+      if (!TakeIf(',')) break;
+    }
+    ArgumentList(&op);
+    return At(type, [&] { return step_.Call(std::move(op)); });
+  }
+
+  // `name=value, …)`
+  void ArgumentList(OperatorDef* op) {
+    while (!Next().Is(')')) {
+      const CellToken& token = Next();
+      const std::string name = ExpectName("an argument");
+      Expect('=');
+      for (const Argument& other : op->arg()) {
+        if (other.name() == name) FailAt(token, StrCat("the argument ", name, " is given twice"));
+      }
+      const ArgumentSpec* spec = GetOperator(op->type()).FindArgument(name);
+      Argument& argument = *op->add_arg();
+      argument.set_name(name);
+      if (TakeIf('[')) {
+        ListValue(spec, &argument);
+      } else {
+        Value(spec, &argument);
+      }
+      if (!TakeIf(',')) break;
+    }
+    Expect(')');
+  }
+
+  static bool IsFloat(const ArgumentSpec* spec) {
+    return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
+  }
+  static bool IsInteger(const std::string& text) {
+    return text.find_first_not_of("-0123456789") == std::string::npos && !text.empty();
+  }
+
+  // A literal or an expression of sizes, as it is written.
+  std::string ValueText() {
+    if (Next().Is('-') && Next(1).kind == CellToken::kNumber &&
+        (Next(2).Is(',') || Next(2).Is(')') || Next(2).Is(']'))) {
+      Take();
+      return "-" + Take().text;
+    }
+    if (Next().kind == CellToken::kNumber && (Next(1).Is(',') || Next(1).Is(')') || Next(1).Is(']')))
+      return Take().text;
+    return SizeText();
+  }
+  static std::optional<float> FloatOf(const std::string& text) {
+    float value = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return value;
+  }
+
+  void Value(const ArgumentSpec* spec, Argument* argument) {
+    if (Next().kind == CellToken::kString) return argument->set_s(Take().text);
+    if (Next().IsName("true") || Next().IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
+    const std::string text = ValueText();
+    const std::optional<float> number = FloatOf(text);
+    if (number && (IsFloat(spec) || !IsInteger(text))) {
+      argument->set_f(*number);
+    } else if (IsInteger(text)) {
+      argument->set_i(EvaluateSize(text, {}));
+    } else {
+      argument->set_s(text);
+    }
+  }
+
+  void ListValue(const ArgumentSpec* spec, Argument* argument) {
+    std::vector<std::string> texts;
+    bool all_strings = true;
+    while (!Next().Is(']')) {
+      if (Next().kind == CellToken::kString) {
+        texts.push_back(Take().text);
+      } else {
+        texts.push_back(ValueText());
+        all_strings = false;
+      }
+      if (!TakeIf(',')) break;
+    }
+    Expect(']');
+    const bool numbers =
+        !all_strings && std::ranges::all_of(texts, [](const auto& t) { return FloatOf(t).has_value(); });
+    if (numbers && (IsFloat(spec) || !std::ranges::all_of(texts, IsInteger))) {
+      for (const std::string& text : texts) argument->add_floats(*FloatOf(text));
+    } else if (numbers) {
+      for (const std::string& text : texts) argument->add_ints(EvaluateSize(text, {}));
+    } else {
+      argument->mutable_strings()->Assign(texts.begin(), texts.end());
+    }
+  }
+
+  const CellTokens tokens_;
+  size_t at_ = 0;
+  CellSource source_;
+  StepWriter step_;
+  std::set<std::string> names_;  // declared
+};
+
+}  // namespace
+
+CellSource ParseShortCell(const std::string& text, const std::string& what) { return CellParser(text, what).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,75 @@
+// StepWriter: writes the operators of a step for expressions in the short form of cells.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+// What a name stands for in a step.
+enum class StepBlob { kInput, kState, kShared, kWritten };
+
+// The value of an expression: a blob, a number, or `blob @ weights` that is not written yet, because a bias may follow.
+struct StepOperand {
+  enum Kind { kBlob, kNumber, kProduct };
+  Kind kind = kBlob;
+  std::string blob = {};
+  double number = 0;
+  std::string weights = {};
+
+  static StepOperand Blob(std::string name) { return {.kind = kBlob, .blob = std::move(name)}; }
+  static StepOperand Number(double value) { return {.kind = kNumber, .number = value}; }
+};
+
+// Throws kInvalidArgument for names and operands that make no sense.
+class StepWriter {
+ public:
+  void Declare(const std::string& name, StepBlob kind, int rank);
+  // Reading a state before it is written gives its value before the step, `<name>_prev`, which may be read by that name
+  // at any time.
+  void DeclareState(const std::string& name);
+
+  // Blobs between are called "<target>.1", "<target>.2", …
+  void Begin(const std::string& target) { target_ = target; }
+
+  // The blob that `name` stands for now.
+  std::string Read(const std::string& name) const;
+  // + - * / element by element, where a parameter or captured tensor of fewer dimensions is repeated; @ is a product
+  // with the transposed weights [N, D] over the last dimension, `x @ w + b` one FC.
+  StepOperand Binary(char sign, const StepOperand& left, const StepOperand& right);
+  StepOperand Negative(const StepOperand& value);
+  // Adds the operator; gives it as many outputs as it has at least.
+  StepOperand Call(OperatorDef op);
+  // Writes what is not written yet.
+  std::string AsBlob(const StepOperand& value);
+  // Several names take the outputs of the operator that `value` is the result of.
+  void Assign(const StepOperand& value, const std::vector<std::string>& names);
+
+  int num_ops() const { return static_cast<int>(ops_.size()); }
+  const OperatorDef& op(int k) const { return ops_[k]; }
+
+ private:
+  struct Known {
+    StepBlob kind = StepBlob::kWritten;
+    int rank = 0;  // of shared blobs
+  };
+
+  bool IsShared(const StepOperand& value) const;
+  std::string NewName();
+  StepOperand Add(const char* type, std::vector<std::string> inputs);
+  StepOperand Scaled(const StepOperand& value, double factor);
+  StepOperand Like(const StepOperand& value, double number);  // a tensor of the shape of value
+  StepOperand Elementwise(char sign, const StepOperand& left, const StepOperand& right);
+
+  std::vector<OperatorDef> ops_;
+  std::map<std::string, Known> known_;
+  std::set<std::string> unwritten_states_;
+  std::string target_;
+  int num_names_ = 0;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,62 @@
+// rnn_runner grad: a net with the operators that compute its gradients.
+#include <iostream>
+
+#include "stepnet/core/backward.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/backward_step.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
+
+DEFINE_string(of, "", "blobs to differentiate by; without the flag, all that the net reads");
+DECLARE_string(loss);
+
+namespace stepnet::runner {
+namespace {
+
+int Grad(const std::vector<std::string>& operands) {
+  const std::string& path = operands.front();
+  const std::optional<CellNet> cell = ExpandCellFile(path, {.training = true});
+  NetDef net = cell ? cell->net : LoadModel(path).net;
+  std::vector<std::string> losses = SplitList(FLAGS_loss);
+  if (losses.empty()) losses.assign(net.external_output().begin(), net.external_output().end());
+  if (losses.empty()) losses = UnreadBlobs(net);
+  std::vector<std::string> inputs = SplitList(FLAGS_of);
+  if (inputs.empty()) inputs = ReadFirst(net);
+  NetWithGradients made;
+  try {
+    AddBackwardStepNets(&net);
+    made = AddGradients(net, losses, inputs);
+  } catch (...) {
+    throw CurrentError().At({.file = path});
+  }
+  for (const auto& [input, gradient] : made.gradients) {
+    for (const std::string& blob : {gradient.dense, gradient.indices, gradient.values}) {
+      if (!blob.empty()) made.net.add_external_output(blob);
+    }
+  }
+  std::cout << PrintMessageText(made.net);
+  return kOk;
+}
+
+}  // namespace
+
+const Command kGrad = {
+    .name = "grad",
+    .operands = "F",
+    .doc = "prints a net with the operators that compute its gradients",
+    .details =
+        "F is a net or a cell. RecurrentNetwork operators get backward step nets. The gradient of the loss, the sum\n"
+        "of the elements of all its blobs, by x is called x_grad; gradients are added to the net's outputs.",
+    .example = "rnn_runner grad examples/cells/lstm.cell --loss=h > gradients.prototxt",
+    .flags = WithCommonFlags(
+        {CellSizeFlag(),
+         {.name = "loss", .value = "BLOB,…", .doc = "blobs; default: the net's outputs", .is_list = true},
+         {.name = "of", .value = "BLOB,…", .is_list = true}}),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = Grad,
+};
+
+}  // namespace stepnet::runner
