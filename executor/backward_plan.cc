@@ -144,11 +144,13 @@ class BackwardPlanMaker {
       links_[link.internal].push_back(std::move(resolved));
       return;
     }
+    if (AddStepOutputLink(link)) return;
     const int output = OutputOfExternal(link.external);
     if (output < 0) {
-      throw Error(ErrorCode::kInvalidNet,
-                  StrCat("the backward link of \"", link.internal, "\" names \"", link.external,
-                         "\", which is the gradient of no state, of no param and not of the first input"));
+      throw Error(
+          ErrorCode::kInvalidNet,
+          StrCat("the backward link of \"", link.internal, "\" names \"", link.external,
+                 "\", which is the gradient of no state, of no step output, of no param and not of the first input"));
     }
     GradientTarget* target = TargetOf(output);
     if (target == nullptr) return;
@@ -160,6 +162,27 @@ class BackwardPlanMaker {
     ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail());
     resolved.target = target;
     links_[link.internal].push_back(std::move(resolved));
+  }
+
+  // The gradient of a step output, from outside: row t is what step t reads.
+  bool AddStepOutputLink(const Link& link) {
+    for (size_t i = 0; i < spec_.step_outputs.size(); ++i) {
+      const std::string& output = spec_.step_outputs[i].destination;
+      if (spec_.Renamed(output + "_grad") != spec_.Renamed(link.external)) continue;
+      if (link.offset != 0 || link.window != 1) {
+        throw Error(ErrorCode::kInvalidNet,
+                    StrCat("the backward link of \"", link.internal, "\" has offset ", link.offset, " and window ",
+                           link.window, "; \"", output, "\" is a step output, whose row t belongs to step t"));
+      }
+      const TensorInfo& info = forward_.step_outputs[i].second;
+      ResolvedLink resolved = Resolve(link, request_.num_bases++, info.dtype, info.shape);
+      resolved.view.info = info;
+      resolved.is_source = true;
+      plan_->step_output_gradients.emplace_back(static_cast<int>(i), resolved.view.slot.base);
+      links_[link.internal].push_back(std::move(resolved));
+      return true;
+    }
+    return false;
   }
 
   void BindLinks() {

@@ -33,8 +33,9 @@ struct BackwardPlan {
   std::vector<std::pair<int, int>> inputs;  // (forward input, base)
   int timestep_base = -1;
   std::vector<GradientTarget> targets;
-  std::vector<std::pair<int, int>> stacked;  // (base of the forward plan, base)
-  std::vector<std::pair<int, int>> dynamic;  // (dynamic list of the forward plan, list)
+  std::vector<std::pair<int, int>> step_output_gradients;  // (step output as in RecurrentSpec, base)
+  std::vector<std::pair<int, int>> stacked;                // (base of the forward plan, base)
+  std::vector<std::pair<int, int>> dynamic;                // (dynamic list of the forward plan, list)
 };
 
 // `op` is the gradient operator. Throws kInvalidNet when the forward run did not keep a blob that the backward step net

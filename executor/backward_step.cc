@@ -21,8 +21,9 @@ class BackwardStepMaker {
 
   void Make() {
     for (const OperatorDef& op : step_.op()) written_.insert(op.output().begin(), op.output().end());
-    made_ = AddGradientsFrom(step_, SeedsOfStates(), Wanted());
+    made_ = AddGradientsFrom(step_, Seeds(), Wanted());
     backward_.set_name(step_.name() + "_backward");
+    ComputeAgain();
     for (int k = step_.op_size(); k < made_.net.op_size(); ++k) *backward_.add_op() = made_.net.op(k);
     for (const OperatorDef& op : made_.net.op()) {
       names_.insert(op.input().begin(), op.input().end());
@@ -43,9 +44,10 @@ class BackwardStepMaker {
   bool Gives(const Link& link) const { return IsState(link.external) && written_.contains(link.internal); }
   bool IsFloating(const std::string& blob) const { return IsState(blob) || !is_floating_ || is_floating_(blob); }
 
-  // What the step gives to states has a gradient before the backward step runs.
-  std::map<std::string, std::string> SeedsOfStates() {
+  // What the step gives to states and outputs has a gradient before the backward step runs.
+  std::map<std::string, std::string> Seeds() {
     std::map<std::string, std::string> seeds;
+    for (const StepOutput& output : spec_.step_outputs) seeds[output.blob] = output.blob + "_grad";
     for (const Link& link : spec_.links) {
       if (Gives(link)) seeds[link.internal] = link.internal + "_grad";
     }
@@ -65,6 +67,31 @@ class BackwardStepMaker {
     }
     wanted.insert(wanted.end(), captured_.begin(), captured_.end());
     return wanted;
+  }
+
+  // The operators whose outputs the forward run is not to keep, as they are in the step net.
+  void ComputeAgain() {
+    const std::set<std::string> again(spec_.recompute.begin(), spec_.recompute.end());
+    for (int k = 0; k < step_.op_size(); ++k) {
+      const OperatorDef& op = step_.op(k);
+      const auto is_kept = [&](const std::string& blob) { return !again.contains(blob); };
+      if (std::ranges::all_of(op.output(), is_kept)) continue;
+      const auto kept = std::ranges::find_if(op.output(), is_kept);
+      if (kept != op.output().end()) RefuseToComputeAgain(k, StrCat("\"", *kept, "\", another of its outputs, is not"));
+      for (const std::string& input : op.input()) {
+        for (int later = k + 1; is_kept(input) && later < step_.op_size(); ++later) {
+          const auto& outputs = step_.op(later).output();
+          if (std::ranges::find(outputs, input) == outputs.end()) continue;
+          RefuseToComputeAgain(k, StrCat("its input \"", input, "\" is overwritten by op ", later));
+        }
+      }
+      *backward_.add_op() = op;
+    }
+  }
+
+  [[noreturn]] void RefuseToComputeAgain(int k, const std::string& why) const {
+    throw Error(ErrorCode::kInvalidNet, StrCat("recompute_blobs_on_backward names an output of op ", k, " `",
+                                               OperatorText(step_.op(k)), "`, which cannot be computed again: ", why));
   }
 
   // The blob of the backward step net that holds the gradient of `blob`, whole, and of nothing else; "" when there is
@@ -112,6 +139,9 @@ class BackwardStepMaker {
       const std::string gradient = Gives(link) ? link.internal + "_grad" : OwnGradient(link.internal);
       if (gradient.empty()) continue;
       links.push_back({gradient, link.external + "_grad", link.offset, link.window});
+    }
+    for (const StepOutput& output : spec_.step_outputs) {
+      links.push_back({.internal = output.blob + "_grad", .external = output.destination + "_grad"});
     }
     Argument* internal = NewArgument("backward_link_internal");
     for (const Link& link : links) internal->add_strings(link.internal);

@@ -228,6 +228,19 @@ std::vector<std::pair<int, std::string>> ParamsWithGradients(const OpInit& op, c
   return params;
 }
 
+// Takes back the gradients that the operator's gradient_requests leave out; `inputs` are those whose gradients the
+// gradient operator gives, in the order of its outputs.
+void ApplyRequests(const RecurrentSpec& spec, const std::vector<int>& inputs, GradientBuilder* g) {
+  if (spec.requests.empty()) return;
+  if (spec.requests.size() != inputs.size()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("gradient_requests has ", spec.requests.size(),
+                                                    " entries; the gradient operator has ", inputs.size(), " outputs"));
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (spec.requests[k] == GradientRequest::kNone) g->SetDense(inputs[k], "");
+  }
+}
+
 // Caffe2's order: [gradients of outputs_with_grads…, inputs…, outputs…] → [gradient of input 0, of each param, of each
 // initial state].
 void MakeRecurrentGradient(GradientBuilder& g) {
@@ -245,19 +258,24 @@ void MakeRecurrentGradient(GradientBuilder& g) {
       if (g.HasGO(i)) with_gradient.push_back(i);
     }
   }
-  for (const std::int64_t output : with_gradient) gradient.inputs.push_back(g.GO(static_cast<int>(output)));
+  for (const std::int64_t output : with_gradient) {
+    ExpectGradientTaken(spec, g.O(static_cast<int>(output)));
+    gradient.inputs.push_back(g.GO(static_cast<int>(output)));
+  }
   gradient.inputs.insert(gradient.inputs.end(), op.inputs().begin(), op.inputs().end());
   gradient.inputs.insert(gradient.inputs.end(), op.outputs().begin(), op.outputs().end());
   const std::vector<std::pair<int, std::string>> params = ParamsWithGradients(op, spec);
-  gradient.outputs.push_back(g.GI(0));
+  std::vector<int> differentiated = {0};
   ArgumentValue param;
   ArgumentValue param_grads;
   for (const auto& [input, name] : params) {
-    gradient.outputs.push_back(g.GI(input));
+    differentiated.push_back(input);
     param.ints.push_back(input);
     param_grads.strings.push_back(name);
   }
-  for (const RecurrentState& state : spec.states) gradient.outputs.push_back(g.GI(state.initial));
+  for (const RecurrentState& state : spec.states) differentiated.push_back(state.initial);
+  for (const int input : differentiated) gradient.outputs.push_back(g.GI(input));
+  ApplyRequests(spec, differentiated, &g);
   gradient.arguments["outputs_with_grads"] = {.ints = with_gradient};
   gradient.arguments["param"] = param;
   gradient.arguments["param_grads"] = param_grads;

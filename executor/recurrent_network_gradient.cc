@@ -39,9 +39,10 @@ class RecurrentNetworkGradient {
         plans_.Get(record->plan, [&] { return MakeBackwardPlan(op_, spec_, layout, *record); });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
     BackwardRun backward = Acquire(plan);
+    const std::vector<Tensor> step_outputs = StepOutputGradients(run, layout, *record, *plan);
     SeedStateGradients(run, layout, *record, backward);
     const std::vector<Tensor> targets = MakeTargets(run, *record, *plan);
-    Bind(run, layout, *record, targets, backward);
+    Bind(run, layout, *record, targets, step_outputs, backward);
     backward.context.observers = run.context().observers;
     backward.context.run = record->run;  // the masks of the forward run, where operators are computed again
     executor_->Run(*backward.steps, backward.context);
@@ -66,6 +67,12 @@ class RecurrentNetworkGradient {
   }
 
   GradientInputs Layout(const RecurrentRecord& record) const {
+    // What follows goes through the states and step outputs of both operators together.
+    if (spec_.states.size() != record.states.size() || spec_.step_outputs.size() != record.step_outputs.size()) {
+      throw Error(ErrorCode::kInvalidNet, StrCat("RecurrentNetworkGradient has ", spec_.states.size(), " states and ",
+                                                 spec_.step_outputs.size(), " step outputs; its forward operator has ",
+                                                 record.states.size(), " and ", record.step_outputs.size()));
+    }
     const GradientInputs layout{.num_output_gradients = static_cast<int>(spec_.outputs_with_grads.size()),
                                 .num_inputs = static_cast<int>(record.inputs.size())};
     const int expected = layout.num_output_gradients + layout.num_inputs + static_cast<int>(record.outputs.size());
@@ -130,6 +137,47 @@ class RecurrentNetworkGradient {
     return {-1, 0};
   }
 
+  const std::string& ForwardOutput(const GradientInputs& layout, int index) const {
+    return op_.inputs()[layout.num_output_gradients + layout.num_inputs + index];
+  }
+
+  // For each step output whose gradient the plan takes, the gradient: zeros where the loss does not depend on it.
+  // Throws kInvalidNet for a gradient that nothing takes, kShapeMismatch.
+  std::vector<Tensor> StepOutputGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
+                                          const BackwardPlan& plan) const {
+    std::vector<Tensor> given(spec_.step_outputs.size());
+    for (int k = 0; k < layout.num_output_gradients; ++k) {
+      const std::string& output = ForwardOutput(layout, CheckedOutput(record, k));
+      const int i = spec_.StepOutputIndex(output);
+      if (i < 0) continue;
+      ExpectGradientTaken(spec_, output);
+      const Tensor& value = record.step_outputs[i]->GetTensor();
+      given[i] = run.host().Input(k).GetTensor();
+      ExpectGradient(op_.inputs()[k], output, given[i], {.dtype = value.dtype(), .shape = value.shape()});
+    }
+    std::vector<Tensor> gradients;
+    for (const auto& [i, base] : plan.step_output_gradients) {
+      const Tensor& value = record.step_outputs[i]->GetTensor();
+      gradients.push_back(given[i].defined() ? given[i] : Tensor::Zeros(value.dtype(), value.shape()));
+    }
+    return gradients;
+  }
+
+  // The number of the output whose gradient is input k.
+  int CheckedOutput(const RecurrentRecord& record, int k) const {
+    const int index = spec_.outputs_with_grads[k];
+    if (index >= 0 && index < static_cast<int>(record.outputs.size())) return index;
+    throw Error(ErrorCode::kInvalidNet, StrCat("outputs_with_grads names output ", index, "; the forward operator has ",
+                                               record.outputs.size()));
+  }
+
+  static void ExpectGradient(const std::string& name, const std::string& output, const Tensor& given,
+                             const TensorInfo& expected) {
+    if (given.dtype() == expected.dtype && given.shape() == expected.shape) return;
+    throw Error(ErrorCode::kShapeMismatch, StrCat("\"", name, "\", the gradient of \"", output, "\", is ",
+                                                  given.Description(), "; it must be ", expected.Description()));
+  }
+
   // Rows of states start with the gradients of the outputs that show them.
   void SeedStateGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
                           BackwardRun& backward) const {
@@ -143,12 +191,9 @@ class RecurrentNetworkGradient {
       backward.state_gradients[i]->MakeTensor(state.dtype, state.row.Inserted(0, record.num_steps + state.num_initial));
     }
     for (int k = 0; k < layout.num_output_gradients; ++k) {
-      const int index = spec_.outputs_with_grads[k];
-      if (index < 0 || index >= static_cast<int>(record.outputs.size())) {
-        throw Error(ErrorCode::kInvalidNet, StrCat("outputs_with_grads names output ", index,
-                                                   "; the forward operator has ", record.outputs.size()));
-      }
-      const std::string& output = op_.inputs()[layout.num_output_gradients + layout.num_inputs + index];
+      const int index = CheckedOutput(record, k);
+      const std::string& output = ForwardOutput(layout, index);
+      if (spec_.StepOutputIndex(output) >= 0) continue;
       const auto [i, begin] = StateOfOutput(record, output);
       if (i < 0) {
         throw Error(ErrorCode::kInvalidNet,
@@ -158,12 +203,8 @@ class RecurrentNetworkGradient {
       }
       const Tensor& gradient = backward.state_gradients[i]->GetTensor();
       const Tensor& given = run.host().Input(k).GetTensor();
-      const Shape expected = gradient.shape().With(0, gradient.dim(0) - begin);
-      if (given.dtype() != gradient.dtype() || given.shape() != expected) {
-        throw Error(ErrorCode::kShapeMismatch,
-                    StrCat("\"", op_.inputs()[k], "\", the gradient of \"", output, "\", is ", given.Description(),
-                           "; it must be ", gradient.dtype(), " ", expected));
-      }
+      ExpectGradient(op_.inputs()[k], output, given,
+                     {.dtype = gradient.dtype(), .shape = gradient.shape().With(0, gradient.dim(0) - begin)});
       Seed(given, gradient, seeded[i]);
       seeded[i] = true;
     }
@@ -211,7 +252,7 @@ class RecurrentNetworkGradient {
   }
 
   void Bind(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
-            const std::vector<Tensor>& targets, BackwardRun& backward) const {
+            const std::vector<Tensor>& targets, const std::vector<Tensor>& step_outputs, BackwardRun& backward) const {
     const BackwardPlan& plan = *backward.plan;
     RunState& steps = *backward.steps;
     const int num_states = static_cast<int>(spec_.states.size());
@@ -226,6 +267,9 @@ class RecurrentNetworkGradient {
     }
     for (size_t k = 0; k < targets.size(); ++k) {
       if (plan.targets[k].base >= 0) steps.SetBase(plan.targets[k].base, targets[k]);
+    }
+    for (size_t k = 0; k < step_outputs.size(); ++k) {
+      steps.SetBase(plan.step_output_gradients[k].second, step_outputs[k]);
     }
     for (const auto& [from, base] : plan.stacked) steps.SetBase(base, record.steps->ArenaTensor(from));
     for (const auto& [from, list] : plan.dynamic) steps.SetDynamicList(list, &record.steps->DynamicList(from));

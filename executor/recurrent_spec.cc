@@ -121,6 +121,21 @@ const std::string& RecurrentSpec::Renamed(const std::string& blob) const {
   return found == renames.end() ? blob : found->second;
 }
 
+int RecurrentSpec::StepOutputIndex(const std::string& output) const {
+  const auto found = std::ranges::find(step_outputs, output, &StepOutput::destination);
+  return found == step_outputs.end() ? -1 : static_cast<int>(found - step_outputs.begin());
+}
+
+void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output) {
+  if (spec.StepOutputIndex(output) < 0) return;
+  const std::string& gradient = spec.Renamed(output + "_grad");
+  const auto takes_it = [&](const Link& link) { return spec.Renamed(link.external) == gradient; };
+  if (std::ranges::any_of(spec.backward_links, takes_it)) return;
+  throw Error(ErrorCode::kInvalidNet,
+              StrCat("output \"", output, "\" is a blob of the step net, and no backward link names \"", output,
+                     "_grad\": the backward step net would ignore its gradient"));
+}
+
 RecurrentSpec ParseRecurrentSpec(const OpInit& op) {
   RecurrentSpec spec;
   spec.step_net = StepNet(op, "step_net");

@@ -61,7 +61,12 @@ struct RecurrentSpec {
   int num_workspaces = 0;
 
   const std::string& Renamed(const std::string& blob) const;
+  // Number of the step output of that name; -1 when there is none.
+  int StepOutputIndex(const std::string& output) const;
 };
+
+// Throws kInvalidNet when `output` is a step output whose gradient no backward link takes.
+void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output);
 
 // Throws kInvalidArgument for lists of different lengths, indices out of range, negative windows; kInputOutput for a
 // step net in text that does not parse.

@@ -123,6 +123,146 @@ TEST(AddBackwardStepNets, SumsTheRowsOfATableOverTheSteps) {
   }
 }
 
+// Blobs of the step net that become outputs: one of its own, one that is a state too, one that it only reads, one
+// without the dimension of the step, and one that is no number of which there is a gradient.
+RecurrentCase CaseWithStepOutputs() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("s = Sum(x_t, h_prev)").Step("h_next = Tanh(s)");
+  OperatorDef squeeze = ParseOp("flat = Squeeze(y)");
+  AddInts(&squeeze, "dims", {0});
+  net.Step("y = Mul(h_next, x_t)").Step(squeeze).Step("is_positive = GT(y, s)");
+  AddStrings(&net.forward(), "step_output_src", {"y", "h_next", "h_prev", "flat", "is_positive"});
+  AddStrings(&net.forward(), "step_output_dst", {"y_all", "next_all", "prev_all", "flat_all", "positive_all"});
+  for (const char* output : {"y_all", "next_all", "prev_all", "flat_all", "positive_all"}) {
+    net.forward().add_output(output);
+  }
+  net.Output("h_all", "h", 1);
+  return net;
+}
+
+TEST(AddBackwardStepNets, DifferentiatesStepOutputs) {
+  const NetDef net = CaseWithStepOutputs().Build();
+  const std::vector<std::vector<std::string>> losses = {
+      {"y_all"},    {"next_all"}, {"prev_all"},
+      {"flat_all"}, {"h_all"},    {"y_all", "next_all", "prev_all", "flat_all", "h_all"}};
+  for (const std::vector<std::string>& loss : losses) {
+    SCOPED_TRACE(testing::PrintToString(loss));
+    for (const std::int64_t steps : {0, 1, 4}) {
+      ExpectMadeGradientsMatch(net, loss, {{"x", Random({steps, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
+    }
+  }
+}
+
+TEST(AddBackwardStepNets, RefusesAGradientThatTheBackwardStepNetIgnores) {
+  RecurrentCase net = CaseWithStepOutputs();
+  net.BackwardStep("x_t_grad = Copy(h_next_grad)").BackwardLink("h_next_grad", "h_grad", 1);
+  net.BackwardLink("x_t_grad", "x_grad", 0);
+  ExpectError(
+      [&] { AddGradients(net.Build(), {"y_all"}, {"x"}); },
+      "…invalid net: output \"y_all\" is a blob of the step net, and no backward link names \"y_all_grad\": the "
+      "backward step net would ignore its gradient\n  at op 0 ");
+  const auto run = [](RecurrentCase& wrong) {
+    wrong.Feed("x", Random({2, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("y_all_grad", Random({2, 2, 3}, 3)).Run();
+  };
+  ExpectError([&] { run(net.OutputGradient("y_all").WithGradient()); },
+              "…output \"y_all\" is a blob of the step net, and no backward link names \"y_all_grad\"");
+  RecurrentCase shifted = CaseWithStepOutputs();
+  shifted.BackwardStep("x_t_grad = Copy(y_grad)").BackwardLink("y_grad", "y_all_grad", 1);
+  shifted.BackwardLink("x_t_grad", "x_grad", 0).OutputGradient("y_all").WithGradient();
+  ExpectError([&] { run(shifted); },
+              "…the backward link of \"y_grad\" has offset 1 and window 1; \"y_all\" is a step output, whose row t "
+              "belongs to step t");
+}
+
+TEST(AddBackwardStepNets, G2SumsTheGradientsOfABlobWithSeveralParts) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("a", "h0", "a_prev", "a_next").State("b", "h0", "b_prev", "b_next").Captured("h0");
+  net.Step("s = Mul(x_t, b_prev)").Step("a_next = Sum(s, a_prev)").Step("m = Mul(a_next, x_t)");
+  OperatorDef add = ParseOp("b_next = Add(m, h0)");
+  AddInt(&add, "broadcast", 1);
+  net.Step(add).Output("a_all", "a", 1).Output("b_all", "b", 1);
+  NetDef def = net.Build();
+  const Feeds feeds = {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({3}, 2)}};
+  ExpectMadeGradientsMatch(def, {"a_all", "b_all"}, feeds);
+  // The blob as two inputs of the operator.
+  def.mutable_op(0)->add_input("h0");
+  for (Argument& argument : *def.mutable_op(0)->mutable_arg()) {
+    if (argument.name() == "initial_recurrent_state_ids") argument.set_ints(1, 2);
+  }
+  ExpectMadeGradientsMatch(def, {"a_all", "b_all"}, feeds);
+}
+
+TEST(AddBackwardStepNets, G4SumsTheGradientsOfAliasesOfTheSameRows) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("m = Mul(x_t, h_prev)").Step("h_next = Tanh(m)");
+  net.Output("h_all", "h", 1).Output("h_again", "h", 1).Output("h_last", "h", -1).Output("h_whole", "h", 0);
+  ExpectMadeGradientsMatch(net.Build(), {"h_all", "h_again", "h_last", "h_whole"},
+                           {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
+}
+
+RecurrentCase CaseThatComputesAgain(const std::vector<std::string>& blobs) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
+  OperatorDef product = ParseOp("g = FC(h_prev, w)");
+  AddInt(&product, "axis", 2);
+  net.Step(product).Step("g = Sum(g, x_t)").Step("d, mask = Dropout(g)").Step("h_next = Tanh(d)");
+  net.Output("h_all", "h", 1);
+  AddStrings(&net.forward(), "recompute_blobs_on_backward", blobs);
+  return net;
+}
+
+TEST(AddBackwardStepNets, ComputesAgainWhatTheForwardRunDoesNotKeep) {
+  NetDef net = CaseThatComputesAgain({"g", "d", "mask"}).Build();
+  net.mutable_op(0)->mutable_device_option()->set_random_seed(7);
+  ExpectMadeGradientsMatch(net, {"h_all"},
+                           {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}});
+  AddBackwardStepNets(&net);
+  const auto made = std::ranges::find(net.op(0).arg(), "backward_step_net", &Argument::name);
+  std::vector<std::string> types;
+  for (const OperatorDef& op : made->n().op()) types.push_back(op.type());
+  EXPECT_EQ(types,
+            (std::vector<std::string>{"FC", "Sum", "Dropout", "TanhGradient", "DropoutGrad", "FCGradient", "Copy"}));
+}
+
+TEST(AddBackwardStepNets, RefusesToComputeAgainWhatItCannot) {
+  NetDef half = CaseThatComputesAgain({"d"}).Build();
+  ExpectError(
+      [&] { AddBackwardStepNets(&half); },
+      "…recompute_blobs_on_backward names an output of op 2 `d, mask = Dropout(g)`, which cannot be computed again: "
+      "\"mask\", another of its outputs, is not");
+  RecurrentCase overwritten;
+  overwritten.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("s = Sum(h_prev, x_t)");
+  overwritten.Step("t = Tanh(s)").Step("s = Sum(s, t)").Step("h_next = Mul(t, s)").Output("h_all", "h", 1);
+  AddStrings(&overwritten.forward(), "recompute_blobs_on_backward", {"t"});
+  NetDef def = overwritten.Build();
+  ExpectError([&] { AddBackwardStepNets(&def); },
+              "…recompute_blobs_on_backward names an output of op 1 `t = Tanh(s)`, which cannot be computed again: its "
+              "input \"s\" is overwritten by op 2");
+}
+
+TEST(AddBackwardStepNets, G11LeavesOutWhatIsNotRequested) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
+  net.Step("m = Mul(x_t, h_prev)").Step("h_next = Mul(m, w)").Output("h_all", "h", 1);
+  AddStrings(&net.forward(), "gradient_requests", {"none", "write", "none"});
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  const NetWithGradients made = AddGradients(def, {"h_all"}, {"x", "w", "h0"});
+  EXPECT_EQ(made.gradients.size(), 1u);
+  Workspace workspace;
+  const Tensor one = Tensor::Of<double>({1, 1, 1}, {1}), w = Tensor::Of<double>({1, 1, 1}, {3});
+  for (const auto& [name, tensor] : Feeds{{"x", one}, {"h0", one}, {"w", w}}) workspace.SetTensor(name, tensor);
+  RunNetOnce(made.net, workspace);
+  EXPECT_EQ(Values(workspace.GetTensor(made.gradients.at("w").dense)), std::vector<double>{1});
+  EXPECT_FALSE(workspace.GetBlob("x_grad").HasTensor());
+  AddStrings(def.mutable_op(0), "gradient_requests", {"none", "write", "none"});
+  for (Argument& argument : *def.mutable_op(0)->mutable_arg()) {
+    if (argument.name() == "gradient_requests") argument.mutable_strings()->RemoveLast();
+  }
+  ExpectError([&] { AddGradients(def, {"h_all"}, {"x"}); },
+              "…invalid argument: gradient_requests has 2 entries; the gradient operator has 3 outputs");
+}
+
 TEST(AddBackwardStepNets, RefusesASequenceThatTheStepReadsWholeToo) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("s = MatMul(x, x_t)");

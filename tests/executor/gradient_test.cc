@@ -391,6 +391,20 @@ TEST(RecurrentGradient, G11AddNeedsSomethingToAddTo) {
               "…gradient_requests says add for \"x_grad\", which holds nothing and must hold double [4, 2, 3]");
 }
 
+TEST(RecurrentGradient, G12NeedsTheForwardRunOfItsOwnOperator) {
+  RecurrentCase net = SumMulCase();
+  net.OutputGradient("h_all").WithGradient();
+  NetDef def = net.Build();
+  AddStrings(def.mutable_op(1), "step_output_src", {"h_next"});
+  AddStrings(def.mutable_op(1), "step_output_dst", {"y"});
+  Workspace workspace;
+  for (const auto& [name, tensor] : SumMulFeeds(4)) workspace.SetTensor(name, tensor);
+  workspace.SetTensor("h_all_grad", Random({4, 2, 3}, 9));
+  ExpectError(
+      [&] { RunNetOnce(def, workspace); },
+      "…invalid net: RecurrentNetworkGradient has 1 states and 1 step outputs; its forward operator has 1 and 0");
+}
+
 TEST(RecurrentGradient, G12NeedsAForwardRun) {
   RecurrentCase net = SumMulCase();
   net.OutputGradient("h_all").WithGradient();
