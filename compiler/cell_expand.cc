@@ -209,8 +209,6 @@ class CellExpander {
   void WriteOutput(int k, std::int64_t layer, const Shape& item, const std::string& name,
                    std::vector<std::vector<std::string>>* sources, std::vector<std::function<void()>>* finish) {
     const bool is_last_layer = layer + 1 == options().layers();
-    const bool is_state = std::ranges::any_of(
-        cell_.state(), [&](const CellState& state) { return state.name() == cell_.output(k).blob(); });
     const bool last = cell_.output(k).last();
     std::vector<Stage> joint;
     if (k == 0 && layer > 0 && options().residual()) {
@@ -240,15 +238,7 @@ class CellExpander {
     for (size_t d = 0; d < sources->size(); ++d) {
       const bool reverse = options().direction() == CellOptions::REVERSE || d == 1;
       std::vector<Stage> own;
-      if (last && !is_state) {
-        own.push_back([this, rank = item.rank()](const std::string& from, const std::string& to) {
-          std::vector<std::int64_t> begin(2 + rank, 0);
-          begin[0] = -2;
-          AddOp(&result_.net, "Slice", {from}, {to})
-              .Ints("starts", begin)
-              .Ints("ends", std::vector<std::int64_t>(2 + rank, -1));
-        });
-      } else if (!last && reverse) {
+      if (!last && reverse) {
         own.push_back([this](const std::string& from, const std::string& to) { Reverse(from, to); });
       }
       parts.push_back(has_concat ? names_.Unused(joined + (reverse ? "_reverse" : "_forward")) : joined);

@@ -5,12 +5,18 @@
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/op_builder.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/tensor_io.h"
 
 namespace stepnet {
 namespace {
 
 // Stands for the batch where shapes are inferred; any number would do.
 constexpr std::int64_t kSomeBatch = 3;
+
+// [1, B, …] and not [B, …].
+bool HasStep(const Shape& shape) { return shape.rank() >= 2 && shape[0] == 1 && shape[1] == kSomeBatch; }
+
+bool IsFloating(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
 
 bool Contains(const google::protobuf::RepeatedPtrField<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -29,6 +35,13 @@ int IndexOf(const Messages& messages, const std::string& name) {
   return -1;
 }
 
+// Row `first` of x, of `rank` dimensions, and all behind it.
+void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y, int rank, NetDef* net) {
+  std::vector<std::int64_t> starts(rank, 0);
+  starts[0] = first;
+  AddOp(net, "Slice", {x}, {y}).Ints("starts", starts).Ints("ends", std::vector<std::int64_t>(rank, -1));
+}
+
 std::string OuterName(const CellUse& use, const std::string& input) {
   const auto found = use.inputs.find(input);
   return found == use.inputs.end() ? input : found->second;
@@ -40,7 +53,7 @@ CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
   NameStep();
   WriteStep();
   InferShapes();
-  if (!context_.mask.empty()) WriteMaskedOutputs();
+  WriteOutputs();
   if (cell().options().project_inputs()) FindProjections();
 }
 
@@ -140,11 +153,7 @@ void CellLayer::WriteStateUpdate(int i) {
   std::string previous = previous_[i];
   if (state.window() > 1) {
     previous = names_.Unused(previous_[i] + "_last");
-    std::vector<std::int64_t> begin(2 + state.shape_size(), 0);
-    begin[0] = state.window() - 1;
-    AddOp(&step_, "Slice", {previous_[i]}, {previous})
-        .Ints("starts", begin)
-        .Ints("ends", std::vector<std::int64_t>(begin.size(), -1));
+    AddRowsFrom(state.window() - 1, previous_[i], previous, 2 + state.shape_size(), &step_);
   }
   const float zoneout = ZoneoutOf(i);
   std::string updated = computed;
@@ -217,39 +226,52 @@ void CellLayer::InferShapes() {
     const std::string& blob = cell().output(k).blob();
     if (const int state = IndexOf(cell().state(), blob); state >= 0) {
       output_blobs_.push_back(next_[state]);
+      output_infos_.push_back(value(next_[state]).info);
       output_items_.push_back(ShapeOf(cell().state(state).shape()));
       continue;
     }
-    output_blobs_.push_back(renamed_.at(blob));
     const StepValue& written = value(renamed_.at(blob));
     const Shape& shape = written.info.shape;
-    const bool has_step = shape.rank() >= 2 && shape[0] == 1 && shape[1] == kSomeBatch;
+    const bool has_step = HasStep(shape);
     if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != kSomeBatch))) {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat(source.Place(CellPart::kOutput, k), ": the output \"", blob, "\" is ",
                          written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
                          " in a step of a batch of ", kSomeBatch, "; it must be [1, B, …] or [B, …]"));
     }
-    output_has_step_.resize(k + 1, true);
-    output_has_step_[k] = has_step;
+    output_blobs_.push_back(renamed_.at(blob));
+    output_infos_.push_back(written.info);
     output_items_.push_back(has_step ? shape.Tail().Tail() : shape.Tail());
   }
-  output_has_step_.resize(cell().output_size(), true);
 }
 
-void CellLayer::WriteMaskedOutputs() {
+// Makes outputs that are no states [1, B, …], holds them back where the mask is false, and makes states of them.
+void CellLayer::WriteOutputs() {
   for (int k = 0; k < cell().output_size(); ++k) {
     if (IndexOf(cell().state(), cell().output(k).blob()) >= 0) continue;
-    std::string blob = output_blobs_[k];
-    if (!output_has_step_[k]) {
+    const TensorInfo& info = output_infos_[k];
+    std::string& blob = output_blobs_[k];
+    if (!HasStep(info.shape)) {
       const std::string expanded = names_.Unused(blob + "_t");
       AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
       blob = expanded;
     }
-    const std::string zeros = names_.Unused(blob + "_zeros");
-    AddOp(&step_, "ConstantFill", {blob}, {zeros}).Float("value", 0);
-    output_blobs_[k] = names_.Unused(blob + "_masked");
-    AddOp(&step_, "Where", {mask_, blob, zeros}, {output_blobs_[k]}).Int("broadcast_on_rows", 1);
+    std::string held;
+    if (!mask_.empty()) {
+      const bool is_held = cell().output(k).last() && IsFloating(info.dtype);
+      std::string otherwise = names_.Unused(blob + (is_held ? "_prev" : "_zeros"));
+      if (is_held) {
+        held = otherwise;
+      } else {
+        AddOp(&step_, "ConstantFill", {blob}, {otherwise}).Int("value", 0).Int("dtype", NumberFromDType(info.dtype));
+      }
+      const std::string masked = names_.Unused(blob + "_masked");
+      AddOp(&step_, "Where", {mask_, blob, otherwise}, {masked}).Int("broadcast_on_rows", 1);
+      blob = masked;
+    }
+    const bool is_known = std::ranges::find(shown_, blob, &ShownState::blob) != shown_.end();
+    if (IsFloating(info.dtype) && !is_known)
+      shown_.push_back({.blob = blob, .previous = held, .item = output_items_[k]});
   }
 }
 
@@ -320,11 +342,14 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
     return name;
   }
   const bool is_learned = state.initial() == "learned";
-  // One row, for every item of the batch.
-  AddOp(&result->init_net, "ConstantFill", {}, {name})
-      .Ints("shape", ShapeOf(state.shape()).Inserted(0, 1).Inserted(0, state.window()).ToVector())
-      .Float("value", is_learned ? 0 : std::stof(state.initial()));
   if (is_learned) result->parameters.push_back(name);
+  // One row, for every item of the batch.
+  return WriteFilled(name, ShapeOf(state.shape()).Inserted(0, 1).Inserted(0, state.window()),
+                     is_learned ? 0 : std::stof(state.initial()), result);
+}
+
+std::string CellLayer::WriteFilled(const std::string& name, const Shape& shape, float value, CellNet* result) const {
+  AddOp(&result->init_net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector()).Float("value", value);
   return name;
 }
 
@@ -353,6 +378,15 @@ void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) 
     if (is_read(previous_[i])) links_.push_back({previous_[i], states[i], 0, window});
     links_.push_back({next_[i], states[i], window, 1});
   }
+  for (ShownState& shown : shown_) {
+    shown.name = context_.names->Unused(context_.prefix + shown.blob + "_states");
+    states.push_back(shown.name);
+    initial.push_back(static_cast<std::int64_t>(inputs.size()));
+    inputs.push_back(WriteFilled(context_.names->Unused(context_.prefix + shown.blob + "_init"),
+                                 shown.item.Inserted(0, 1).Inserted(0, 1), 0, result));
+    if (!shown.previous.empty()) links_.push_back({shown.previous, shown.name, 0, 1});
+    links_.push_back({shown.blob, shown.name, 1, 1});
+  }
   for (const CellParameter& parameter : cell().parameter()) {
     if (is_read(renamed_.at(parameter.name()))) inputs.push_back(renamed_.at(parameter.name()));
   }
@@ -376,12 +410,16 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
   std::vector<std::string> step_destinations;
   std::vector<std::string> all = outputs;
   for (int k = 0; k < cell().output_size(); ++k) {
-    const int state = IndexOf(cell().state(), cell().output(k).blob());
-    if (state < 0) {
-      step_sources.push_back(output_blobs_[k]);
-      step_destinations.push_back(outputs[k]);
+    const bool last = cell().output(k).last();
+    const auto shown = std::ranges::find(shown_, output_blobs_[k], &ShownState::blob);
+    if (const int state = IndexOf(cell().state(), cell().output(k).blob()); state >= 0) {
+      aliases.push_back({states[state], outputs[k], last ? -1 : cell().state(state).window()});
+    } else if (shown != shown_.end()) {
+      aliases.push_back({shown->name, outputs[k], last ? -1 : 1});
     } else {
-      aliases.push_back({states[state], outputs[k], cell().output(k).last() ? -1 : cell().state(state).window()});
+      if (last) all[k] = context_.names->Unused(outputs[k] + "_steps");
+      step_sources.push_back(output_blobs_[k]);
+      step_destinations.push_back(all[k]);
     }
   }
   for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
@@ -395,6 +433,7 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
   all.push_back(context_.names->Unused(context_.prefix + "record"));
 
   step_.mutable_external_output()->Assign(next_.begin(), next_.end());
+  for (const ShownState& shown : shown_) step_.add_external_output(shown.blob);
   for (const std::string& blob : step_sources) step_.add_external_output(blob);
   const std::vector<std::string> read = BlobsReadFirst(step_);
   step_.mutable_external_input()->Assign(read.begin(), read.end());
@@ -412,6 +451,9 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
   op.Strings("alias_src", column(aliases, &Alias::source)).Strings("alias_dst", column(aliases, &Alias::destination));
   op.Ints("alias_offset", column(aliases, &Alias::offset));
   if (!step_sources.empty()) op.Strings("step_output_src", step_sources).Strings("step_output_dst", step_destinations);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (all[k] != outputs[k]) AddRowsFrom(-2, all[k], outputs[k], 2 + output_items_[k].rank(), &result->net);
+  }
 }
 
 }  // namespace stepnet

@@ -55,6 +55,15 @@ class CellLayer {
     std::int64_t window;
   };
 
+  // A state that is there for an output alone: what a step gives has a gradient, and Caffe2 can run it, only if it is a
+  // state. Steps write it; they read it only to hold the last value where the mask is false.
+  struct ShownState {
+    std::string blob;      // what the step writes
+    std::string previous;  // "" where the step does not read it
+    Shape item;
+    std::string name = {};  // outside
+  };
+
   const CellDef& cell() const { return context_.cell->def; }
   Shape ShapeOf(const google::protobuf::RepeatedPtrField<std::string>& shape) const;
   float DropoutOf(int state) const;
@@ -64,7 +73,7 @@ class CellLayer {
   void WriteStep();
   OperatorDef Resolved(const OperatorDef& def) const;
   void WriteStateUpdate(int state);
-  void WriteMaskedOutputs();
+  void WriteOutputs();
   std::map<std::string, StepInput> StepInputs() const;
   void InferShapes();
   void FindProjections();
@@ -72,6 +81,7 @@ class CellLayer {
   void WriteProjections(NetDef* net);
   void WriteParameters(CellNet* result) const;
   std::string WriteInitial(int state, CellNet* result) const;
+  std::string WriteFilled(const std::string& name, const Shape& shape, float value, CellNet* result) const;
   void WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
                      const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
 
@@ -81,9 +91,10 @@ class CellLayer {
   std::vector<std::string> previous_;           // of each state, what the step reads
   std::vector<std::string> next_;               // of each state, what the step gives
   std::vector<std::string> output_blobs_;       // of each output
-  std::vector<bool> output_has_step_;           // [1, B, …] and not [B, …]
+  std::vector<TensorInfo> output_infos_;        // of each output, as the cell writes it
   std::vector<Shape> output_items_;
-  std::string mask_;  // in the step net
+  std::vector<ShownState> shown_;  // states that are there for outputs alone
+  std::string mask_;               // in the step net
   NetDef step_;
   int first_op_ = 0;           // of step_ that comes from the cell
   std::set<int> projections_;  // operators of the cell that run before the loop
