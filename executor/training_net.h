@@ -1,0 +1,38 @@
+// Training nets: a net whose one run is one iteration of training, made from a net that computes a loss.
+//
+//   const TrainingNet training = MakeTrainingNet(net, "loss", {"w", "b"}, optimizer);
+//   RunNetOnce(training.init_net, workspace);  // after the parameters are there
+//   Net::Create(training.net, workspace)->Run();
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/proto/train.pb.h"
+
+namespace stepnet {
+
+struct TrainingNet {
+  NetDef init_net;  // reads the parameters; fills `state`
+  NetDef net;       // the forward net, gradients, then what changes parameters and state
+
+  // What the optimizer hands on from one iteration to the next: moments or momentum, of the shape and dtype of their
+  // parameters, and the number of iterations done, int64 [1].
+  std::vector<std::string> state;
+  std::string learning_rate;  // blob, float [1]: that of the last iteration, as the operators of the method take it
+  std::string gradient_norm;  // blob, [1], before clipping; "" without clip_norm
+};
+
+// The iteration that lowers the scalar `loss` by `parameters`, which are inputs of `net`. RecurrentNetwork operators
+// without a backward step net get one. All blobs of the optimizer are called optimizer/….
+// Throws kInvalidArgument for values of `optimizer` that make no sense, naming the field; kInvalidNet for parameters
+// that the loss does not depend on, for blobs of the net that are called optimizer/…, and for what AddGradients and
+// AddBackwardStepNets refuse.
+TrainingNet MakeTrainingNet(const NetDef& net, const std::string& loss, const std::vector<std::string>& parameters,
+                            const OptimizerDef& optimizer);
+
+// Throws kInvalidArgument, naming the field, for values that make no sense.
+void CheckOptimizer(const OptimizerDef& optimizer);
+
+}  // namespace stepnet
