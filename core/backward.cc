@@ -148,11 +148,9 @@ class ReversePass {
 
   // As Collect, for an operator that wrote the value: their gradients take no rows.
   GradientBlobs CollectWhole(int v) {
-    GradientBlobs gradient = Collect(v);
+    const GradientBlobs gradient = Collect(v);
     if (gradient.absent() || !gradient.dense.empty()) return gradient;
-    gradient = MadeDense(gradient, values_[v].name + "_grad", CurrentBlob(v));
-    values_[v].parts = {gradient};
-    return gradient;
+    return MadeDense(gradient, values_[v].name + "_grad", CurrentBlob(v));
   }
 
   GradientBlobs MadeDense(const GradientBlobs& rows, const std::string& name, const std::string& like) {

@@ -20,8 +20,16 @@ class BackwardStepMaker {
       : op_(op), spec_(spec), step_(*spec.step_net), is_floating_(is_floating) {}
 
   void Make() {
-    for (const OperatorDef& op : step_.op()) written_.insert(op.output().begin(), op.output().end());
+    for (const OperatorDef& op : step_.op()) {
+      written_.insert(op.output().begin(), op.output().end());
+      used_.insert(op.input().begin(), op.input().end());
+    }
+    used_.insert(written_.begin(), written_.end());
     made_ = AddGradientsFrom(step_, Seeds(), Wanted());
+    for (const StepOutput& output : spec_.step_outputs) {
+      // What goes from a link to an output, past all operators, has the gradient of the output.
+      if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
+    }
     backward_.set_name(step_.name() + "_backward");
     ComputeAgain();
     for (int k = step_.op_size(); k < made_.net.op_size(); ++k) *backward_.add_op() = made_.net.op(k);
@@ -47,7 +55,9 @@ class BackwardStepMaker {
   // What the step gives to states and outputs has a gradient before the backward step runs.
   std::map<std::string, std::string> Seeds() {
     std::map<std::string, std::string> seeds;
-    for (const StepOutput& output : spec_.step_outputs) seeds[output.blob] = output.blob + "_grad";
+    for (const StepOutput& output : spec_.step_outputs) {
+      if (used_.contains(output.blob)) seeds[output.blob] = output.blob + "_grad";
+    }
     for (const Link& link : spec_.links) {
       if (Gives(link)) seeds[link.internal] = link.internal + "_grad";
     }
@@ -193,6 +203,7 @@ class BackwardStepMaker {
   const NetDef& step_;
   const std::function<bool(const std::string&)>& is_floating_;
   std::set<std::string> written_;      // by the step net
+  std::set<std::string> used_;         // read or written by it
   std::vector<std::string> captured_;  // inputs that the step net reads as they are
   std::set<std::string> names_;        // of blobs of either step net
   NetWithGradients made_;
@@ -207,6 +218,9 @@ void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string
     OperatorDef* op = net->mutable_op(k);
     if (op->type() != "RecurrentNetwork") continue;
     try {
+      for (Argument& argument : *op->mutable_arg()) {
+        if (argument.name() == "step_net" && argument.has_n()) AddBackwardStepNets(argument.mutable_n(), is_floating);
+      }
       const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
       if (spec.backward_step_net != nullptr || !spec.backward_links.empty()) continue;
       BackwardStepMaker(op, spec, is_floating).Make();

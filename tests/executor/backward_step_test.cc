@@ -1,8 +1,6 @@
 // Backward step nets that are made from step nets, against central differences in double.
 #include "stepnet/executor/backward_step.h"
 
-#include <algorithm>
-
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/core/backward.h"
@@ -11,50 +9,6 @@ namespace stepnet {
 namespace {
 
 using Feeds = std::vector<std::pair<std::string, Tensor>>;
-
-// Makes the gradients of the sum of `outputs` and compares them with differences.
-void ExpectMadeGradientsMatch(const NetDef& forward, const std::vector<std::string>& outputs, const Feeds& feeds) {
-  std::vector<std::string> inputs;
-  for (const auto& [name, tensor] : feeds) {
-    if (tensor.dtype() == DType::kDouble) inputs.push_back(name);
-  }
-  NetDef net = forward;
-  AddBackwardStepNets(&net, [&](const std::string& blob) {
-    const auto fed = std::ranges::find(feeds, blob, &Feeds::value_type::first);
-    return fed == feeds.end() || fed->second.dtype() == DType::kDouble;
-  });
-  const NetWithGradients made = AddGradients(net, outputs, inputs);
-  Workspace workspace;
-  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
-  RunNetOnce(made.net, workspace);
-  const auto loss = [&] {
-    Workspace fresh;
-    for (const auto& [name, tensor] : feeds) fresh.SetTensor(name, tensor.Clone());
-    RunNetOnce(forward, fresh);
-    double sum = 0;
-    for (const std::string& blob : outputs) {
-      for (const double value : Values(fresh.GetTensor(blob))) sum += value;
-    }
-    return sum;
-  };
-  for (const auto& [name, tensor] : feeds) {
-    if (tensor.dtype() != DType::kDouble) continue;
-    ASSERT_TRUE(made.gradients.contains(name)) << name;
-    const std::vector<double> gradient = Values(workspace.GetTensor(made.gradients.at(name).dense));
-    ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      constexpr double kStep = 1e-5;
-      double& element = tensor.data<double>()[i];
-      const double before = element;
-      element = before + kStep;
-      const double above = loss();
-      element = before - kStep;
-      const double below = loss();
-      element = before;
-      EXPECT_NEAR(gradient[static_cast<size_t>(i)], (above - below) / (2 * kStep), 2e-7) << name << " element " << i;
-    }
-  }
-}
 
 TEST(AddBackwardStepNets, DifferentiatesAnElmanCell) {
   RecurrentCase net;
@@ -261,6 +215,22 @@ TEST(AddBackwardStepNets, G11LeavesOutWhatIsNotRequested) {
   }
   ExpectError([&] { AddGradients(def, {"h_all"}, {"x"}); },
               "…invalid argument: gradient_requests has 2 entries; the gradient operator has 3 outputs");
+}
+
+// Each step runs a sequence of its own, the rows that its window shows.
+TEST(AddBackwardStepNets, DifferentiatesARecurrentNetworkInAStep) {
+  RecurrentCase inner;
+  inner.Sequence("window", "w_t").State("k", "h_prev", "k_prev", "k_next").Captured("w").Step("m = Mul(w_t, k_prev)");
+  OperatorDef product = ParseOp("p = FC(m, w)");
+  AddInt(&product, "axis", 2);
+  inner.Step(product).Step("k_next = Tanh(p)").Output("k_last", "k", -1);
+  RecurrentCase outer;
+  outer.Sequence("x", "x_t").Sequence("y", "window", 0, 3).State("h", "h0", "h_prev", "h_next").Captured("w");
+  outer.Step(inner.Build().op(0)).Step("h_next = Sum(k_last, x_t)").Output("h_all", "h", 1);
+  NetDef net = outer.Build();
+  ExpectMadeGradientsMatch(
+      net, {"h_all"},
+      {{"x", Random({4, 2, 3}, 1)}, {"y", Random({6, 2, 3}, 4)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}});
 }
 
 TEST(AddBackwardStepNets, RefusesASequenceThatTheStepReadsWholeToo) {

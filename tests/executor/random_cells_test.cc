@@ -202,5 +202,29 @@ TEST(RandomCells, GradientsMatchDifferences) {
   EXPECT_GT(checked, 300);
 }
 
+// The same cells with backward step nets made from them, and with blobs of any kind as outputs: read, written, in
+// place, several times.
+TEST(RandomCells, MadeGradientsMatchDifferences) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    const Cell cell = RandomCell(seed);
+    std::mt19937 rng(seed);
+    std::vector<std::string> blobs = {"x_t", "y_t", "prev0"};
+    for (const OperatorDef& op : cell.ops) blobs.push_back(op.output(0));
+    RecurrentCase net = MakeCase(cell);
+    std::vector<std::string> sources, outputs;
+    for (unsigned i = 0; i < 1 + rng() % 3; ++i) {
+      sources.push_back(blobs[rng() % blobs.size()]);
+      outputs.push_back(StrCat("output", i));
+      net.forward().add_output(outputs.back());
+    }
+    AddStrings(&net.forward(), "step_output_src", sources);
+    AddStrings(&net.forward(), "step_output_dst", outputs);
+    if (rng() % 2 == 0) outputs.push_back("all0");
+    SCOPED_TRACE(StrCat("seed ", seed, " ", net.Build().ShortDebugString()));
+    ExpectMadeGradientsMatch(net.Build(), outputs, FeedsOf(cell, 3, 2));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <random>
 
+#include "stepnet/core/backward.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/executor/backward_step.h"
 
 namespace stepnet {
 namespace {
@@ -291,6 +293,54 @@ void ExpectGradientsMatch(const std::function<RecurrentCase()>& make,
       const double numeric = (above - below) / (2 * kStep);
       ASSERT_NEAR(analytic.data<double>()[k], numeric, 1e-7 * (1 + std::abs(numeric)))
           << gradient << ", element " << k << " of " << analytic.shape();
+    }
+  }
+}
+
+void ExpectMadeGradientsMatch(const NetDef& forward, const std::vector<std::string>& outputs,
+                              const std::vector<std::pair<std::string, Tensor>>& feeds) {
+  std::vector<std::string> inputs;
+  for (const auto& [name, tensor] : feeds) {
+    if (tensor.dtype() == DType::kDouble) inputs.push_back(name);
+  }
+  NetDef net = forward;
+  AddBackwardStepNets(&net, [&](const std::string& blob) {
+    const auto fed = std::ranges::find(feeds, blob, [](const auto& feed) { return feed.first; });
+    return fed == feeds.end() || fed->second.dtype() == DType::kDouble;
+  });
+  const NetWithGradients made = AddGradients(net, outputs, inputs);
+  Workspace workspace;
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+  RunNetOnce(made.net, workspace);
+  const auto loss = [&] {
+    Workspace fresh;
+    for (const auto& [name, tensor] : feeds) fresh.SetTensor(name, tensor.Clone());
+    RunNetOnce(forward, fresh);
+    double sum = 0;
+    for (const std::string& blob : outputs) {
+      for (const double value : Values(fresh.GetTensor(blob))) sum += value;
+    }
+    return sum;
+  };
+  for (const auto& [name, tensor] : feeds) {
+    if (tensor.dtype() != DType::kDouble) continue;
+    std::vector<double> gradient(static_cast<size_t>(tensor.size()));
+    if (const auto found = made.gradients.find(name); found != made.gradients.end()) {
+      gradient = Values(workspace.GetTensor(found->second.dense));
+    }
+    ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      constexpr double kStep = 1e-5;
+      double& element = tensor.data<double>()[i];
+      const double before = element;
+      element = before + kStep;
+      const double above = loss();
+      element = before - kStep;
+      const double below = loss();
+      element = before;
+      const double numeric = (above - below) / (2 * kStep);
+      EXPECT_NEAR(gradient[static_cast<size_t>(i)], numeric, 2e-7 * (1 + std::abs(numeric)))
+          << name << " element " << i;
     }
   }
 }

@@ -108,4 +108,9 @@ void ExpectGradientsMatch(const std::function<RecurrentCase()>& make,
                           const std::vector<std::string>& outputs,
                           std::vector<std::pair<std::string, std::string>> gradients = {});
 
+// Makes backward step nets and gradients of the sum of `outputs`, and compares the gradients of all `feeds` of double,
+// zero where none was made, with differences.
+void ExpectMadeGradientsMatch(const NetDef& forward, const std::vector<std::string>& outputs,
+                              const std::vector<std::pair<std::string, Tensor>>& feeds);
+
 }  // namespace stepnet
