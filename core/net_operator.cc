@@ -1,6 +1,7 @@
 #include "stepnet/core/net_operator.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace stepnet {
 
@@ -19,6 +20,12 @@ class BlobHost : public OpHost {
   std::span<Blob* const> outputs_;
   Workspace& workspace_;
 };
+
+// The inputs whose elements the shape rule reads, as far as the operator has them.
+auto ValueInputs(const OpInit& init) {
+  return init.schema().value_inputs |
+         std::views::filter([n = static_cast<int>(init.inputs().size())](int i) { return i < n; });
+}
 
 }  // namespace
 
@@ -44,7 +51,7 @@ bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
   // Throws for a blob without tensor before anything is noted: outputs never keep shapes of other inputs.
   for (const Blob* input : inputs) static_cast<void>(input->GetTensor());
   // No outputs: there are no inputs to compare, or the rule has thrown.
-  bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || !init_.schema().value_inputs.empty();
+  bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || !ValueInputs(init_).empty();
   input_infos_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& tensor = inputs[i]->GetTensor();
@@ -58,15 +65,11 @@ bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
 
 void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs) {
   if (InputsChanged(inputs)) {
-    for (const int i : init_.schema().value_inputs) {
-      if (i < static_cast<int>(inputs.size())) input_infos_[i].value = inputs[i]->GetTensor();
-    }
+    for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor();
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
     std::vector<TensorInfo> inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
     // Not to keep the tensors alive, nor to make their blobs look shared.
-    for (const int i : init_.schema().value_inputs) {
-      if (i < static_cast<int>(inputs.size())) input_infos_[i].value = Tensor();
-    }
+    for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();
     if (inferred.size() < outputs.size()) {
       throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
                                                " outputs, the operator has ", outputs.size()));

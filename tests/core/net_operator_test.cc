@@ -26,6 +26,24 @@ const Registration constant =
           return [](const OpRun& run) { std::fill_n(run.Out(0).As<float>(), run.Out(0).size(), 7.0f); };
         });
 
+// y has as many elements as its second input says, or one; counts how often the shape rule is asked.
+int shapes_inferred = 0;
+const Registration sized =
+    Operator("test.Sized")
+        .Input("x", "float, any shape")
+        .OptionalInput("size", "int32 [1]")
+        .Output("y", "float [size]")
+        .ReadsValues({1})
+        .Shapes([](const ShapeQuery& query) {
+          ++shapes_inferred;
+          const std::vector<std::int64_t> size =
+              query.num_inputs() > 1 ? query.IntsOf(1) : std::vector<std::int64_t>{1};
+          return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = Shape(size)}};
+        })
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) { std::fill_n(run.Out(0).As<float>(), run.Out(0).size(), 0.0f); };
+        });
+
 OperatorDef Def(const std::string& text) {
   OperatorDef def;
   ParseMessageText(text, "test", &def);
@@ -58,6 +76,28 @@ TEST(NetOperator, FollowsTheShapesOfItsInputs) {
   workspace.SetTensor("x", Tensor::Zeros(DType::kDouble, {7, 2}));
   op.Run(context);
   EXPECT_EQ(workspace.GetTensor("y").Description(), "double [7, 2]");
+}
+
+TEST(NetOperator, FollowsTheElementsOfInputsThatTheShapeRuleReads) {
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Zeros(DType::kFloat, {1}));
+  NetOperator op = Make("type: 'test.Sized' input: 'x' input: 'size' output: 'y'", workspace);
+  RunContext context;
+  for (const std::int32_t size : {3, 2}) {
+    workspace.SetTensor("size", Tensor::Of<std::int32_t>({1}, {size}));
+    op.Run(context);
+    EXPECT_EQ(workspace.GetTensor("y").shape(), Shape({size}));
+  }
+}
+
+TEST(NetOperator, InfersOnceForOneShapeWhereNoElementsAreGiven) {
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Zeros(DType::kFloat, {1}));
+  NetOperator op = Make("type: 'test.Sized' input: 'x' output: 'y'", workspace);
+  RunContext context;
+  shapes_inferred = 0;
+  for (int i = 0; i < 3; ++i) op.Run(context);
+  EXPECT_EQ(shapes_inferred, 1);
 }
 
 TEST(NetOperator, AnInputWithoutTensorLeavesNoOldShapeBehind) {
