@@ -76,6 +76,19 @@ TEST(Concat, GradientMatchesDifferences) {
   OpTest("Concat", 2).Arg("axis", 0).Arg("add_axis", 1).Random("a", {3}, 1).Random("b", {3}, 2).GradientMatches({0});
 }
 
+TEST(Concat, GradientOfOneBlobThatIsJoinedTwiceHasAPartForEach) {
+  OperatorDef def;
+  def.set_type("Concat");
+  for (const char* name : {"x", "y", "x"}) def.add_input(name);
+  for (const char* name : {"joined", "sizes"}) def.add_output(name);
+  const OperatorGradient gradient = MakeGradient(def, {{.dense = "joined_grad"}, {}});
+  ASSERT_EQ(gradient.ops.size(), 1u);
+  const auto& parts = gradient.ops[0].output();
+  EXPECT_EQ(std::vector<std::string>(parts.begin(), parts.end()),
+            (std::vector<std::string>{"x_grad", "y_grad", "_x_grad_of_input_2"}));
+  EXPECT_EQ(gradient.input_gradients[2].dense, "_x_grad_of_input_2");
+}
+
 TEST(Concat, AcceptsNoElements) { OpTest("Concat", 2).Random("a", {0, 3}, 1).Random("b", {0, 4}, 2).Gives({0, 7}, {}); }
 
 TEST(Concat, KnowsItsSizesFromShapesAlone) {
