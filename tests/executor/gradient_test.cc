@@ -2,8 +2,6 @@
 // docs/caffe2_compatibility.md.
 #include "stepnet/core/gradient.h"
 
-#include <cmath>
-
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 
@@ -216,84 +214,6 @@ TEST(RecurrentGradient, G5AnyAliasOffsetIsDifferentiable) {
   ExpectGradientsMatch(make, SumMulFeeds(4), {"from_start", "later", "last_two", "h_last"});
 }
 
-// [W, B, D] → [1, B, D]: the product over the first dimension, and its gradient.
-std::vector<TensorInfo> OneRow(const ShapeQuery& query) {
-  return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape.With(0, 1)}};
-}
-const Registration row_product = Operator("test.RowProduct")
-                                     .Input("x", "[W, B, D]")
-                                     .Output("y", "[1, B, D]")
-                                     .Shapes(OneRow)
-                                     .Cpu([](const OpInit&) -> RunFn {
-                                       return [](const OpRun& run) {
-                                         const std::int64_t n = run.Out(0).size();
-                                         for (std::int64_t i = 0; i < n; ++i) {
-                                           double product = 1;
-                                           for (std::int64_t w = 0; w < run.In(0).dim(0); ++w)
-                                             product *= run.In(0).As<double>()[w * n + i];
-                                           run.Out(0).As<double>()[i] = product;
-                                         }
-                                       };
-                                     });
-const Registration row_product_gradient = Operator("test.RowProductGradient")
-                                              .Input("x", "[W, B, D]")
-                                              .Input("dy", "[1, B, D]")
-                                              .Output("dx", "[W, B, D]")
-                                              .Shapes(SameAsInput(0))
-                                              .Cpu([](const OpInit&) -> RunFn {
-                                                return [](const OpRun& run) {
-                                                  const std::int64_t n = run.In(1).size();
-                                                  const std::int64_t window = run.In(0).dim(0);
-                                                  for (std::int64_t i = 0; i < n; ++i) {
-                                                    for (std::int64_t w = 0; w < window; ++w) {
-                                                      double product = run.In(1).As<double>()[i];
-                                                      for (std::int64_t k = 0; k < window; ++k) {
-                                                        if (k != w) product *= run.In(0).As<double>()[k * n + i];
-                                                      }
-                                                      run.Out(0).As<double>()[w * n + i] = product;
-                                                    }
-                                                  }
-                                                };
-                                              });
-
-TEST(RecurrentGradient, G5WindowsOfStatesAddUpWhereTheyOverlap) {
-  // past holds the inputs, two initial ones before them; y[t] = past[t] past[t+1] past[t+2].
-  const auto make = [] {
-    RecurrentCase net;
-    net.Sequence("x", "x_t")
-        .State("past", "past0", "", "now", 2)
-        .Link("window", "past", 0, 3)
-        .State("y", "y0", "", "y_t");
-    net.Step("now = Mul(x_t, x_t)")
-        .Step("y_t = test.RowProduct(window)")
-        .Output("y_all", "y", 1)
-        .Output("past_all", "past", 2);
-    net.BackwardStep("window_grad = test.RowProductGradient(window, y_t_grad)");
-    net.BackwardStep("half = Mul(now_grad, x_t)").BackwardStep("x_t_grad = Sum(half, half)");
-    net.BackwardLink("y_t_grad", "y_grad", 1).BackwardLink("window_grad", "past_grad", 0, 3);
-    net.BackwardLink("now_grad", "past_grad", 2).BackwardLink("x_t_grad", "x_grad", 0);
-    net.OutputGradient("y_all").OutputGradient("past_all").WithGradient();
-    return net;
-  };
-  ExpectGradientsMatch(make, {{"x", Random({5, 2, 2}, 1)}, {"past0", Random({2, 2, 2}, 2)}, {"y0", Random({2, 2}, 3)}},
-                       {"y_all", "past_all"});
-}
-
-TEST(RecurrentGradient, G5WindowsOfSequencesAddUpWhereTheyOverlap) {
-  // y[t] = x[t+1] x[t+2]: a link with an offset and a window; x has three rows more than y has steps.
-  const auto make = [] {
-    RecurrentCase net;
-    net.Sequence("clock", "clock_t").Sequence("x", "window", 1, 2).State("y", "y0", "", "y_t");
-    net.Step("y_t = test.RowProduct(window)").Output("y_all", "y", 1);
-    net.BackwardStep("window_grad = test.RowProductGradient(window, y_t_grad)");
-    net.BackwardLink("y_t_grad", "y_grad", 1).BackwardLink("window_grad", "x_grad", 1, 2).Param("x", "window_grad");
-    net.OutputGradient("y_all").WithGradient();
-    return net;
-  };
-  ExpectGradientsMatch(make, {{"clock", Random({4, 2, 2}, 1)}, {"x", Random({7, 2, 2}, 2)}, {"y0", Random({2, 2}, 3)}},
-                       {"y_all"});
-}
-
 TEST(RecurrentGradient, G6ACellThatIgnoresItsStateGivesZeroNotGarbage) {
   const auto make = [] {
     RecurrentCase net;
@@ -479,23 +399,6 @@ TEST(RecurrentGradient, AnEmptyBackwardStepNetWorks) {
     };
     ExpectGradientsMatch(make, SumMulFeeds(4), {"h_all", "h_last"});
   }
-}
-
-TEST(RecurrentGradient, OneBlobMayFeedSeveralGradients) {
-  // s_grad goes to the state, to the sequence and to a captured tensor.
-  const auto make = [] {
-    RecurrentCase net;
-    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("e");
-    net.Step("s = Sum(x_t, h_prev, e)").Step("h_next = Mul(s, s)").Output("h_all", "h", 1);
-    net.BackwardStep("half = Mul(h_next_grad, s)").BackwardStep("s_grad = Sum(half, half)");
-    net.BackwardLink("h_next_grad", "h_grad", 1)
-        .BackwardLink("s_grad", "h_grad", 0)
-        .BackwardLink("s_grad", "x_grad", 0);
-    net.Param("e", "s_grad").OutputGradient("h_all").WithGradient();
-    return net;
-  };
-  ExpectGradientsMatch(make, {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"e", Random({1, 2, 3}, 3)}},
-                       {"h_all"});
 }
 
 TEST(RecurrentGradient, GradientsOfOutputsThatAreNotListedCountToo) {
