@@ -22,11 +22,12 @@ struct Level {
   char mark;
   int color256;
   int red, green, blue;
+  const char* page_color;  // pages are black on white, terminals mostly the other way round
 };
 constexpr Level kLevels[] = {
-    {0.5f, "50% and more", ' ', 22, 16, 68, 42}, {0.2f, "20-50%", '.', 58, 74, 84, 24},
-    {0.05f, "5-20%", ':', 94, 120, 84, 10},      {0.01f, "1-5%", 'o', 130, 160, 72, 8},
-    {0.001f, "0.1-1%", 'X', 124, 170, 32, 24},   {0.0f, "less than 0.1%", '#', 197, 230, 0, 60},
+    {0.5f, "50% and more", ' ', 22, 16, 68, 42, "#fff"},  {0.2f, "20-50%", '.', 58, 74, 84, 24, "#fff3c4"},
+    {0.05f, "5-20%", ':', 94, 120, 84, 10, "#ffdd85"},    {0.01f, "1-5%", 'o', 130, 160, 72, 8, "#ffb55e"},
+    {0.001f, "0.1-1%", 'X', 124, 170, 32, 24, "#ff8552"}, {0.0f, "less than 0.1%", '#', 197, 230, 0, 60, "#ff4f6d"},
 };
 
 const Level& LevelOf(float probability) {
@@ -118,24 +119,39 @@ std::string ShadingLegend(ColorMode mode) {
 }
 
 std::string ShadedPage(const std::vector<SeenCharacter>& text, const std::string& title) {
-  std::string page = StrCat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>",
-                            HtmlEscaped(title), "</title>\n<style>\nbody { font: 16px/1.6 monospace; margin: 2em; }\n",
-                            "pre { font: inherit; }\nspan { color: white; white-space: pre-wrap; }\n");
+  std::string page = StrCat(R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>)",
+                            HtmlEscaped(title), R"(</title>
+<style>
+body { font: 16px/1.5 sans-serif; margin: 2em; color: black; background: white; }
+h1 { font-size: 1.4em; overflow-wrap: anywhere; }
+pre { font: 16px/1.6 monospace; white-space: pre-wrap; }
+li { display: inline-block; padding: 0 .5em; border: 1px solid silver; }
+ul { padding: 0; }
+i { font-style: normal; color: gray; }
+)");
   for (const Level& level : kLevels) {
-    page +=
-        StrCat(".l", &level - kLevels, " { background: rgb(", level.red, " ", level.green, " ", level.blue, "); }\n");
+    page += StrCat(".l", &level - kLevels, " { background: ", level.page_color, "; }\n");
   }
-  page += StrCat("</style>\n</head>\n<body>\n<h1>", HtmlEscaped(title), "</h1>\n<p>");
+  page += StrCat(
+      "</style>\n</head>\n<body>\n<h1>", HtmlEscaped(title),
+      "</h1>\n<p>How probable it found each character; rest the mouse on one to see what it expected.</p>\n<ul>\n");
   for (const Level& level : kLevels) {
-    page += StrCat("<span class=\"l", &level - kLevels, "\"> ", level.range, " </span> ");
+    page += StrCat("<li class=\"l", &level - kLevels, "\">", level.range, "</li>\n");
   }
-  page += "</p>\n<pre>";
+  page += "</ul>\n<pre>";
   for (const SeenCharacter& seen : text) {
-    std::string hint = StrCat(Visible(seen.character), " ", Percent(seen.probability), "; expected");
-    for (const auto& [guess, probability] : seen.guesses)
+    std::string hint = StrCat(Visible(seen.character), " ", Percent(seen.probability));
+    if (!seen.guesses.empty()) hint += "; expected";
+    for (const auto& [guess, probability] : seen.guesses) {
       hint += StrCat(" ", Visible(guess), " ", Percent(probability));
+    }
     page += StrCat("<span class=\"l", &LevelOf(seen.probability) - kLevels, "\" title=\"", HtmlEscaped(hint), "\">",
-                   seen.character == '\n' ? "↵" : HtmlEscaped({&seen.character, 1}), "</span>");
+                   seen.character == '\n' ? "<i>↵</i>" : HtmlEscaped({&seen.character, 1}), "</span>");
     if (seen.character == '\n') page += '\n';
   }
   return page + "</pre>\n</body>\n</html>\n";
