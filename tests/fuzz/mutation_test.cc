@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "harmless_net.h"
+#include "stepnet/core/backward.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/file.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/tensor_io.h"
+#include "stepnet/executor/backward_step.h"
 
 namespace stepnet {
 namespace {
@@ -80,6 +82,20 @@ void DamageNames(NetDef* net, std::mt19937& random) {
   }
 }
 
+// The operators before the first gradient operator; with `keeps_backward` with the backward step nets that they have.
+NetDef ForwardPart(const NetDef& net, bool keeps_backward) {
+  NetDef forward;
+  for (const OperatorDef& op : net.op()) {
+    if (op.is_gradient_op()) break;
+    OperatorDef& kept = *forward.add_op() = op;
+    if (keeps_backward) continue;
+    const auto is_backward = [](const Argument& argument) { return argument.name().starts_with("backward_"); };
+    kept.mutable_arg()->erase(std::remove_if(kept.mutable_arg()->begin(), kept.mutable_arg()->end(), is_backward),
+                              kept.mutable_arg()->end());
+  }
+  return forward;
+}
+
 class DamagedNets : public testing::Test {
  protected:
   // Files ask for more than they are worth.
@@ -130,6 +146,33 @@ TEST_F(DamagedNets, RunOrAreRefusedWhenNamesAndNumbersAreWrong) {
       RunWithInputs(net, inputs);
     }
   }
+}
+
+TEST_F(DamagedNets, GetGradientsOrAreRefused) {
+  int made = 0;
+  for (const std::string& folder : SmallCases()) {
+    NetDef whole;
+    ReadMessage(folder + "/net.pb", &whole);
+    const NamedTensors inputs = ReadTensors(folder + "/inputs.pb");
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : inputs) names.push_back(name);
+    std::mt19937 random(static_cast<unsigned>(whole.ByteSizeLong()));
+    for (int k = 0; k < 8; ++k) {
+      SCOPED_TRACE(folder + ", damage " + std::to_string(k));
+      NetDef net = ForwardPart(whole, k % 2 == 0);
+      DamageNames(&net, random);
+      if (net.op_size() == 0 || net.op().rbegin()->output_size() == 0) continue;
+      try {
+        AddBackwardStepNets(&net);
+        net = AddGradients(net, {net.op().rbegin()->output(0)}, names).net;
+        ++made;
+      } catch (const Error&) {
+        continue;
+      }
+      RunWithInputs(net, inputs);
+    }
+  }
+  EXPECT_GT(made, 100) << "the damage hardly ever left a net with gradients";
 }
 
 TEST_F(DamagedNets, RunOrAreRefusedWhenInputsHaveOtherShapes) {
