@@ -35,6 +35,16 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> OpenForReading(const std::string
   return file;
 }
 
+// So that the new name outlives a crash of the machine. Some file systems know no such thing of folders; then the name
+// is as safe as it can be.
+void SyncFolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const int descriptor = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  static_cast<void>(fsync(descriptor));
+  close(descriptor);
+}
+
 void CheckSize(const std::string& path, std::int64_t size) {
   if (size >= kMaxMessageBytes) {
     throw Error(ErrorCode::kInputOutput, StrCat(path, " has ", size, " bytes; one message holds less than 2 GiB"));
@@ -147,6 +157,7 @@ void FileWriter::Commit() {
   if (temporary_.empty()) return;
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) ThrowSystem("write", path_);
   temporary_.clear();
+  SyncFolderOf(target_);
 }
 
 }  // namespace stepnet

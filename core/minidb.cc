@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/core/crc32c.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
@@ -15,6 +16,11 @@ struct RecordHeader {
   std::int32_t value_bytes = 0;
 };
 static_assert(sizeof(RecordHeader) == 8);
+
+std::uint32_t Extended(std::uint32_t crc, const RecordHeader& header, std::string_view key, std::string_view value) {
+  crc = Crc32c({reinterpret_cast<const char*>(&header), sizeof(header)}, crc);
+  return Crc32c(value, Crc32c(key, crc));
+}
 
 bool IsSensible(const RecordHeader& header) { return header.key_bytes > 0 && header.value_bytes >= 0; }
 
@@ -42,6 +48,7 @@ bool MiniDbReader::Next(std::string* key, std::string* value) {
   value->resize(static_cast<size_t>(header.value_bytes));
   file_.Read(key->data(), header.key_bytes, "a key");
   file_.Read(value->data(), header.value_bytes, "a value");
+  checksum_ = Extended(checksum_, header, *key, *value);
   return true;
 }
 
@@ -58,6 +65,7 @@ void MiniDbWriter::Add(std::string_view key, std::string_view value) {
   file_.Write(&header, sizeof(header));
   file_.Write(key);
   file_.Write(value);
+  checksum_ = Extended(checksum_, header, key, value);
 }
 
 void MiniDbWriter::Commit() { file_.Commit(); }

@@ -18,8 +18,11 @@ class MiniDbReader {
   // whose lengths make no sense; kOutOfMemory for a value larger than the limit of tensor memory.
   bool Next(std::string* key, std::string* value);
 
+  std::uint32_t checksum() const { return checksum_; }  // CRC32C of the records so far
+
  private:
   FileReader file_;
+  std::uint32_t checksum_ = 0;
 };
 
 // Replaces the file when Commit is called, not before.
@@ -29,9 +32,12 @@ class MiniDbWriter {
   void Add(std::string_view key, std::string_view value);  // throws kInputOutput
   void Commit();                                           // throws kInputOutput
 
+  std::uint32_t checksum() const { return checksum_; }  // CRC32C of the records so far
+
  private:
   std::string path_;
   FileWriter file_;
+  std::uint32_t checksum_ = 0;
 };
 
 // True when the file starts with a record: a key of printable characters with sensible lengths. False as well for what

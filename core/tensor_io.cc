@@ -404,6 +404,11 @@ void WriteTensors(const NamedTensors& tensors, const std::string& path) {
 
 void WriteMiniDb(const NamedTensors& tensors, const std::string& path, std::int64_t elements_of_chunk) {
   MiniDbWriter writer(path);
+  AddToMiniDb(tensors, &writer, elements_of_chunk);
+  writer.Commit();
+}
+
+void AddToMiniDb(const NamedTensors& tensors, MiniDbWriter* writer, std::int64_t elements_of_chunk) {
   for (const auto& [name, tensor] : tensors) {
     if (name.find(kChunkSeparator) != std::string::npos) {
       Throw(name, " cannot be kept in a minidb: \"#%\" separates names from the numbers of chunks");
@@ -422,11 +427,10 @@ void WriteMiniDb(const NamedTensors& tensors, const std::string& path, std::int6
       if (blob.ByteSizeLong() > static_cast<size_t>(std::numeric_limits<std::int32_t>::max())) {
         Throw(name, " cannot be kept in a minidb: a chunk of it has more than 2 GiB");
       }
-      writer.Add(StrCat(name, kChunkSeparator, chunk++), blob.SerializeAsString());
+      writer->Add(StrCat(name, kChunkSeparator, chunk++), blob.SerializeAsString());
       begin = end;
     } while (begin < tensor.size());
   }
-  writer.Commit();
 }
 
 std::string BlobOfKey(const std::string& key) { return key.substr(0, key.find(kChunkSeparator)); }

@@ -15,6 +15,7 @@
 namespace stepnet {
 
 class BlobProto;
+class MiniDbWriter;
 class TensorProto;
 
 // In the order of the file; no name twice.
@@ -46,6 +47,9 @@ void WriteTensors(const NamedTensors& tensors, const std::string& path);
 inline constexpr std::int64_t kElementsOfChunk = 1'000'000;
 void WriteMiniDb(const NamedTensors& tensors, const std::string& path,
                  std::int64_t elements_of_chunk = kElementsOfChunk);
+
+// As WriteMiniDb, into a minidb that more is written to.
+void AddToMiniDb(const NamedTensors& tensors, MiniDbWriter* writer, std::int64_t elements_of_chunk = kElementsOfChunk);
 
 // The blob that a key of a minidb belongs to: "w" for "w#%3".
 std::string BlobOfKey(const std::string& key);

@@ -67,5 +67,7 @@ extern const Command kGradcheck;
 extern const Command kBench;
 extern const Command kExpand;
 extern const Command kGrad;
+extern const Command kTrain;
+extern const Command kSample;
 
 }  // namespace stepnet::runner

@@ -14,8 +14,8 @@
 namespace stepnet::runner {
 namespace {
 
-const std::vector<const Command*> kCommands = {&kRun, &kVerify,    &kCheck, &kShow,   &kConvert,
-                                               &kOps, &kGradcheck, &kBench, &kExpand, &kGrad};
+const std::vector<const Command*> kCommands = {&kRun,       &kVerify, &kCheck,  &kShow, &kConvert, &kOps,
+                                               &kGradcheck, &kBench,  &kExpand, &kGrad, &kTrain,   &kSample};
 
 const Command& FindCommand(const std::string& name) {
   std::vector<std::string> names;

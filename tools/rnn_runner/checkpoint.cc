@@ -1,0 +1,129 @@
+#include "stepnet/tools/rnn_runner/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/minidb.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+constexpr const char* kState = "train_state";
+constexpr const char* kChecksum = "crc32c";
+constexpr const char* kPrefix = "iteration-";
+constexpr const char* kEnding = ".minidb";
+
+[[noreturn]] void Throw(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::kInputOutput, StrCat(path, " ", why));
+}
+
+void VerifyChecksum(const std::string& path) {
+  if (!LooksLikeMiniDb(path)) Throw(path, "is no checkpoint");
+  MiniDbReader reader(path);
+  std::string key;
+  std::string value;
+  std::uint32_t before = 0;  // of all records but the last
+  for (std::uint32_t all = 0; reader.Next(&key, &value); all = reader.checksum()) before = all;
+  if (BlobOfKey(key) != kChecksum) Throw(path, "is no checkpoint or is cut off: it does not end in a checksum");
+  BlobProto blob;
+  ParseMessageBytes(value, path, &blob);
+  const Tensor stored = TensorFromBlob(blob);
+  if (stored.dtype() != DType::kInt64 || stored.size() != 1 || stored.data<std::int64_t>()[0] != before) {
+    Throw(path, "is damaged: its checksum is not that of what it holds");
+  }
+}
+
+std::int64_t IterationOf(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return std::atoll(name.c_str() + std::string_view(kPrefix).size());
+}
+
+}  // namespace
+
+void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
+  MiniDbWriter writer(path);
+  AddToMiniDb(checkpoint.tensors, &writer);
+  AddToMiniDb({{kState, Tensor::Of<std::string>(Shape(), {checkpoint.state.SerializeAsString()})}}, &writer);
+  AddToMiniDb({{kChecksum, Tensor::Of<std::int64_t>({1}, {writer.checksum()})}}, &writer);
+  writer.Commit();
+}
+
+Checkpoint ReadCheckpoint(const std::string& path) {
+  VerifyChecksum(path);
+  Checkpoint checkpoint;
+  bool has_state = false;
+  for (auto& [name, tensor] : ReadTensors(path)) {
+    if (name == kChecksum) continue;
+    if (name != kState) {
+      checkpoint.tensors.emplace_back(name, tensor);
+    } else if (tensor.dtype() == DType::kString && tensor.size() == 1) {
+      ParseMessageBytes(tensor.data<std::string>()[0], StrCat(kState, " of ", path), &checkpoint.state);
+      has_state = true;
+    }
+  }
+  if (!has_state) Throw(path, StrCat("is no checkpoint: it has no ", kState));
+  return checkpoint;
+}
+
+CheckpointFolder::CheckpointFolder(std::string path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
+  std::error_code fault;
+  std::filesystem::create_directories(path_, fault);
+  if (fault) Throw(path_, StrCat("cannot be made: ", fault.message()));
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(".tmp")) std::filesystem::remove(entry.path(), fault);
+  }
+}
+
+std::vector<std::string> CheckpointFolder::Files() const {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(kEnding)) files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files, std::greater(), IterationOf);
+  return files;
+}
+
+void CheckpointFolder::Write(const Checkpoint& checkpoint) const {
+  WriteCheckpoint(checkpoint, StrCat(path_, "/", kPrefix, checkpoint.state.iteration(), kEnding));
+  std::vector<std::string> files = Files();
+  for (size_t i = static_cast<size_t>(keep_); i < files.size(); ++i) {
+    std::error_code ignored;  // one too many does no harm
+    std::filesystem::remove(files[i], ignored);
+  }
+}
+
+std::optional<Checkpoint> CheckpointFolder::ReadNewest() const {
+  const std::vector<std::string> files = Files();
+  std::vector<std::string> faults;
+  for (const std::string& file : files) {
+    try {
+      Checkpoint checkpoint = ReadCheckpoint(file);
+      for (const std::string& fault : faults) std::cerr << Printable(fault) << "; going on from an older one\n";
+      return checkpoint;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kOutOfMemory) throw;
+      faults.push_back(error.message());
+    }
+  }
+  if (files.empty()) return std::nullopt;
+  throw Error(ErrorCode::kInputOutput,
+              StrCat("no checkpoint in ", path_, " can be read (--fresh starts anew):\n  ", Join(faults, "\n  ")));
+}
+
+void CheckpointFolder::RemoveAll() const {
+  for (const std::string& file : Files()) {
+    std::error_code fault;
+    std::filesystem::remove(file, fault);
+    if (fault) Throw(file, StrCat("cannot be removed: ", fault.message()));
+  }
+}
+
+}  // namespace stepnet::runner

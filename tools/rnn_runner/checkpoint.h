@@ -1,0 +1,47 @@
+// Checkpoints: everything that training needs to go on as if it had never stopped.
+//
+// A checkpoint is a minidb with the tensors, so that `--init_net` takes it; the TrainState, in the blob "train_state";
+// and last, in "crc32c", the checksum of all records before.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/tensor_io.h"
+#include "stepnet/proto/train.pb.h"
+
+namespace stepnet::runner {
+
+struct Checkpoint {
+  TrainState state;
+  NamedTensors tensors;
+};
+
+// Replaces `path` at once. Throws kInputOutput; the file is then as it was.
+void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path);
+// Throws kInputOutput for a file that is damaged, cut off or no checkpoint.
+Checkpoint ReadCheckpoint(const std::string& path);
+
+// The newest checkpoints of a run: iteration-N.minidb in a folder.
+class CheckpointFolder {
+ public:
+  // Makes the folder where there is none and removes what writers that were killed have left. Keeps the newest `keep`.
+  CheckpointFolder(std::string path, std::int64_t keep);
+
+  // Writes a checkpoint; then, not before, removes those that are too old. Throws kInputOutput.
+  void Write(const Checkpoint& checkpoint) const;
+  // The newest that can be read, with a remark on standard error for each newer one; nothing in a folder without
+  // checkpoints. Throws kInputOutput when there are some and none can be read.
+  std::optional<Checkpoint> ReadNewest() const;
+  void RemoveAll() const;
+
+ private:
+  std::vector<std::string> Files() const;  // newest first
+
+  std::string path_;
+  std::int64_t keep_;
+};
+
+}  // namespace stepnet::runner

@@ -1,0 +1,90 @@
+// rnn_runner sample: text by a language model.
+#include <unistd.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "stepnet/core/random.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/sampler.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_double(temperature, 1, "above 1 the text is more daring, below less; 0: always the most probable character");
+DEFINE_int64(top_k, 0, "draw only among so many most probable characters; 0: among all");
+DEFINE_string(prompt, "", "text to write on from; without the flag, from the start of a line");
+DEFINE_int64(length, 500, "characters to write behind the prompt");
+
+namespace stepnet::runner {
+namespace {
+
+void CheckFlags() {
+  if (!(FLAGS_temperature >= 0) || std::isinf(FLAGS_temperature)) {
+    throw UsageError(StrCat("--temperature is ", FLAGS_temperature, ", must be at least 0"));
+  }
+  if (FLAGS_top_k < 0) throw UsageError(StrCat("--top_k is ", FLAGS_top_k, ", must be at least 0"));
+  if (FLAGS_length < 0) throw UsageError(StrCat("--length is ", FLAGS_length, ", must be at least 0"));
+}
+
+// The characters of the prompt; without one, a line feed or, where the model has none, its first character.
+std::vector<std::int32_t> Prompt(const Vocabulary& vocabulary) {
+  std::vector<std::int32_t> numbers;
+  for (const std::string& character : SplitCharacters(FLAGS_prompt, "--prompt")) {
+    numbers.push_back(vocabulary.NumberOf(character));
+  }
+  if (!numbers.empty()) return numbers;
+  for (std::int32_t i = 0; i < vocabulary.size(); ++i) {
+    if (vocabulary.character(i) == "\n") return {i};
+  }
+  return {0};
+}
+
+// Control characters of a strange model must not drive the terminal.
+void Print(const std::string& text) {
+  static const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  std::cout << (is_terminal ? Printable(text) : text) << std::flush;
+}
+
+int Sample(const std::vector<std::string>& operands) {
+  CheckFlags();
+  Sampler sampler(operands.front(), RunOptionsFromFlags());
+  const SamplingOptions options{.temperature = FLAGS_temperature, .top_k = FLAGS_top_k};
+  std::vector<std::int32_t> unread = Prompt(sampler.vocabulary());
+  Print(FLAGS_prompt);
+  for (std::int64_t k = 0; k < FLAGS_length && std::cout; ++k) {
+    const RandomStream random(FLAGS_seed, /*op=*/0, /*run=*/0, /*step=*/k);
+    const auto drawn = Draw(sampler.Read(unread), options, random.Uniform(0));
+    unread = {static_cast<std::int32_t>(drawn)};
+    Print(sampler.vocabulary().character(drawn));
+  }
+  std::cout << "\n";
+  return kOk;
+}
+
+std::vector<FlagUse> SampleFlags() {
+  std::vector<FlagUse> flags = {{.name = "prompt", .value = "TEXT"},
+                                {.name = "length", .value = "N"},
+                                {.name = "temperature", .value = "X"},
+                                {.name = "top_k", .value = "K"},
+                                {.name = "seed", .value = "N", .doc = "another seed, another text"}};
+  for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  return WithCommonFlags(std::move(flags));
+}
+
+}  // namespace
+
+const Command kSample = {
+    .name = "sample",
+    .operands = "MODEL",
+    .doc = "writes text with a language model",
+    .details =
+        "MODEL is a folder with what `rnn_runner train` writes: net.pb, init_net.pb, vocabulary.json. Characters are\n"
+        "printed one by one, as they are drawn; equal flags give equal text.",
+    .example = "rnn_runner sample examples/char_lm/trained --prompt=\"ROMEO:\" --temperature=0.8 --seed=7",
+    .flags = SampleFlags(),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = Sample,
+};
+
+}  // namespace stepnet::runner

@@ -1,0 +1,87 @@
+#include "stepnet/tools/rnn_runner/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/model.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/recurrent_spec.h"
+
+namespace stepnet::runner {
+namespace {
+
+// Of every state, the blob that it starts from and the one that holds it at the end.
+std::vector<std::pair<std::string, std::string>> CarriedStates(const NetDef& net, const RunOptions& options) {
+  std::vector<std::pair<std::string, std::string>> states;
+  for (const OperatorDef& op : net.op()) {
+    if (op.type() != "RecurrentNetwork") continue;
+    const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op, options));
+    for (const RecurrentState& state : spec.states) {
+      const auto last = std::ranges::find_if(
+          spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset < 0; });
+      if (last == spec.aliases.end()) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("the net does not give its state \"", state.name,
+                                                   "\" at the end, so that it cannot be carried on"));
+      }
+      states.emplace_back(op.input(state.initial), last->destination);
+    }
+  }
+  return states;
+}
+
+}  // namespace
+
+std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& options, double uniform) {
+  std::vector<std::int64_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t i) { return probabilities[i]; });
+  if (options.temperature == 0) return order.front();
+  if (options.top_k > 0 && options.top_k < std::ssize(order)) order.resize(options.top_k);
+  // Relative to the greatest, so that low temperatures do not make all of them 0.
+  std::vector<double> weights;
+  for (const std::int64_t i : order) {
+    weights.push_back(
+        std::pow(static_cast<double>(probabilities[i]) / probabilities[order.front()], 1 / options.temperature));
+  }
+  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if ((left -= weights[i]) < 0) return order[i];
+  }
+  return order.front();  // rounding left nothing to fall on
+}
+
+Sampler::Sampler(const std::string& folder, const RunOptions& options)
+    : vocabulary_(Vocabulary::Read(folder + "/vocabulary.json")) {
+  const Model model = LoadModel(folder + "/net.pb", folder + "/init_net.pb");
+  try {
+    const auto& inputs = model.net.external_input();
+    if (std::ranges::find(inputs, "tokens") == inputs.end()) {
+      throw Error(ErrorCode::kInvalidNet, "the net has no input \"tokens\"; `rnn_runner train` writes such models");
+    }
+    states_ = CarriedStates(model.net, options);
+    model.Initialize(workspace_, options);
+    workspace_.CreateBlob("tokens");
+    net_ = Net::Create(model.net, workspace_, options);
+  } catch (...) {
+    throw CurrentError().At({.file = folder + "/net.pb"});
+  }
+}
+
+std::span<const float> Sampler::Read(const std::vector<std::int32_t>& characters) {
+  const Shape shape = {static_cast<std::int64_t>(characters.size()), 1};
+  workspace_.SetTensor("tokens", Tensor::Of<std::int32_t>(shape, characters));
+  net_->Run();
+  // Copies, because the next run writes over what its outputs hold.
+  for (const auto& [initial, last] : states_) workspace_.SetTensor(initial, workspace_.GetTensor(last).Clone());
+  const Tensor& probabilities = workspace_.GetTensor("probabilities");
+  if (probabilities.shape() != Shape({shape[0], 1, vocabulary_.size()})) {
+    throw Error(ErrorCode::kInvalidNet, StrCat("probabilities is ", probabilities.Description(), " for tokens ", shape,
+                                               " and ", vocabulary_.size(), " characters"));
+  }
+  return {probabilities.data<float>() + probabilities.size() - vocabulary_.size(),
+          static_cast<size_t>(vocabulary_.size())};
+}
+
+}  // namespace stepnet::runner

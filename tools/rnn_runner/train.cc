@@ -1,0 +1,215 @@
+// rnn_runner train: a language model, trained on a text.
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <numbers>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/checkpoint.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/learning_curve.h"
+#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/trainer.h"
+#include "stepnet/tools/rnn_runner/training_progress.h"
+
+DEFINE_bool(fresh, false, "start anew where the folder holds a run already, and overwrite it");
+DECLARE_string(output_dir);
+
+namespace stepnet::runner {
+namespace {
+
+constexpr int kInterrupted = 130;  // as shells call the end by SIGINT
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+// The first SIGINT or SIGTERM asks to stop behind the iteration at hand, the second one ends the process.
+void StopOnSignals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+double PeakOfProcess() {
+  struct rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+std::string MemoryText() {
+  return StrCat(Bytes(static_cast<double>(TensorMemory().peak)), " for tensors, ", Bytes(PeakOfProcess()),
+                " for the process");
+}
+
+// Runs all that a run does once, and forgets it: what it took is what the run will take.
+void Rehearse(const TrainJob& job, const Corpus& corpus, const RunOptions& options) {
+  ResetPeakTensorMemory();
+  Trainer trainer(job, corpus, options);
+  trainer.Iterate();
+  trainer.Validate();
+  static_cast<void>(trainer.ModelInitNet().SerializeAsString());
+  std::cerr << Count(trainer.num_parameters(), "parameter") << "; memory: " << MemoryText() << "\n";
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const TrainJob& job, const Corpus& corpus, const RunOptions& options)
+      : job_(job),
+        corpus_(corpus),
+        folder_(FLAGS_output_dir),
+        trainer_(job, corpus, options),
+        checkpoints_(folder_ + "/checkpoints", job.config.keep_checkpoints()) {
+    *state_.mutable_config() = job.config;
+    *state_.mutable_cell() = job.model.cell.def;
+    state_.set_text_crc32c(corpus.crc32c);
+    if (FLAGS_fresh) checkpoints_.RemoveAll();
+    if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
+    saved_ = state_.iteration();
+    metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
+  }
+
+  // The exit status.
+  int Run() {
+    const std::int64_t iterations = job_.config.iterations();
+    TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps());
+    while (trainer_.iteration() < iterations && stop_requested == 0) {
+      IterationMetrics metrics = trainer_.Iterate();
+      progress.Add(metrics.loss, trainer_.iterations_per_epoch());
+      const bool is_end = metrics.iteration == iterations;
+      if (is_end || metrics.iteration % job_.config.validate_every() == 0) Validate(&metrics, &progress);
+      metrics_->Add(metrics);
+      if (is_end || metrics.iteration % job_.config.checkpoint_every() == 0) Save();
+    }
+    if (trainer_.iteration() < iterations) return Interrupt();
+    Report();
+    return kOk;
+  }
+
+ private:
+  void GoOnFrom(const Checkpoint& checkpoint) {
+    const std::string differences = Differences(checkpoint.state, state_);
+    if (!differences.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(folder_, " holds a run with another config (--fresh starts anew): ", differences));
+    }
+    trainer_.Restore(checkpoint.tensors, checkpoint.state.iteration());
+    state_ = checkpoint.state;
+    std::cerr << "going on behind iteration " << state_.iteration() << "\n";
+  }
+
+  void Validate(IterationMetrics* metrics, TrainingProgress* progress) {
+    const double bits = trainer_.Validate();
+    metrics->validation_bits = bits;
+    const bool is_best = !state_.has_best_bits() || bits < state_.best_bits();
+    if (is_best) {
+      state_.set_best_bits(bits);
+      state_.set_best_iteration(metrics->iteration);
+      SaveModel();
+    }
+    progress->ShowValidation(bits, is_best);
+  }
+
+  void SaveModel() const {
+    WriteFile(folder_ + "/vocabulary.json", corpus_.vocabulary.Json());
+    WriteMessage(trainer_.ModelNet(), folder_ + "/net.pb");
+    WriteMessage(trainer_.ModelInitNet(), folder_ + "/init_net.pb");
+  }
+
+  void Save() {
+    if (saved_ == trainer_.iteration()) return;
+    try {
+      metrics_->Sync();
+      state_.set_iteration(trainer_.iteration());
+      state_.set_csv_bytes(metrics_->csv_bytes());
+      state_.set_events_bytes(metrics_->events_bytes());
+      checkpoints_.Write({.state = state_, .tensors = trainer_.Tensors()});
+    } catch (const Error& error) {
+      const std::string kept = saved_ > 0 ? StrCat("; the checkpoint of iteration ", saved_, " is kept") : "";
+      throw Error(error.code(), StrCat(error.message(), kept));
+    }
+    saved_ = trainer_.iteration();
+  }
+
+  int Interrupt() {
+    Save();
+    std::cerr << "stopped behind iteration " << trainer_.iteration() << "; the same command goes on from there\n";
+    return kInterrupted;
+  }
+
+  void Report() const {
+    const std::string curve = folder_ + "/learning_curve.png";
+    const bool is_drawn = DrawLearningCurve(folder_ + "/metrics.csv", curve, job_.config.text());
+    std::cerr << "memory at its peak: " << MemoryText() << "\n";
+    char bits[32];
+    std::snprintf(bits, sizeof(bits), "%.4f", state_.best_bits());
+    std::cout << "best model: " << bits << " bits per character of the validation text, after iteration "
+              << state_.best_iteration() << "\nwritten to " << Printable(folder_) << ": init_net.pb, net.pb, "
+              << "vocabulary.json; metrics.csv, events.out.tfevents.stepnet"
+              << (is_drawn ? ", learning_curve.png\n" : "\n");
+  }
+
+  const TrainJob& job_;
+  const Corpus& corpus_;
+  const std::string folder_;
+  Trainer trainer_;
+  const CheckpointFolder checkpoints_;
+  TrainState state_;
+  std::int64_t saved_ = 0;  // iteration of the newest checkpoint
+  std::unique_ptr<Metrics> metrics_;
+};
+
+int Train(const std::vector<std::string>& operands) {
+  const std::string& path = operands.front();
+  const RunOptions options = RunOptionsFromFlags();
+  TrainJob job = ReadTrainJob(path);
+  const Corpus corpus = ReadCorpus(job.text, job.config.validation());
+  job.model.vocabulary = corpus.vocabulary.size();
+  std::cerr << Printable(job.text) << ": " << Count(static_cast<std::int64_t>(corpus.numbers.size()), "character")
+            << ", " << corpus.vocabulary.size() << " different ones; " << corpus.validation().size()
+            << " for validation\n";
+  if (FLAGS_output_dir.empty()) FLAGS_output_dir = std::filesystem::path(path).replace_extension(".run").string();
+  try {
+    Rehearse(job, corpus, options);
+    StopOnSignals();
+    return TrainingRun(job, corpus, options).Run();
+  } catch (...) {
+    throw CurrentError().At({.file = path});
+  }
+}
+
+std::vector<FlagUse> TrainFlags() {
+  std::vector<FlagUse> flags = {{.name = "output_dir",
+                                 .value = "D",
+                                 .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
+                                {.name = "fresh"}};
+  for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  return WithCommonFlags(std::move(flags));
+}
+
+}  // namespace
+
+const Command kTrain = {
+    .name = "train",
+    .operands = "CONFIG",
+    .doc = "trains a language model on a text",
+    .details =
+        "CONFIG is text of a TrainConfig (docs/training.md): the text, the cell, sizes, the optimizer. Writes metrics\n"
+        "(CSV and TensorBoard), checkpoints, and the model that predicts the validation text best, which `run` and\n"
+        "`sample` take. Stopped by ^C or in any other way, the same command goes on from the last checkpoint, bit for\n"
+        "bit as if it had never stopped. Exit status 130: stopped by ^C.",
+    .example =
+        "rnn_runner train examples/char_lm/train.prototxt --output_dir=/tmp/shakespeare\n"
+        "rnn_runner sample /tmp/shakespeare --prompt=\"ROMEO:\"",
+    .flags = TrainFlags(),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = Train,
+};
+
+}  // namespace stepnet::runner
