@@ -4,8 +4,9 @@
 // are added by Sum), operators that work in place, nets that write a name several times. A net that overwrites a value
 // which a gradient needs is refused.
 //
-// Gather gives the gradient of its table sparse, by rows. Where all of a blob's readers do, it stays so; otherwise
-// SparseToDense makes it whole. Gradients of gradients are refused.
+// Gather gives the gradient of its table sparse, by rows. Where all of a blob's readers do, it stays so, and Concat
+// joins the rows (of indices with one number of dimensions); otherwise SparseToDense makes it whole. Gradients of
+// gradients are refused.
 #pragma once
 
 #include <map>

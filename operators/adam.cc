@@ -119,8 +119,13 @@ std::vector<TensorInfo> AdamShapes(const ShapeQuery& query) {
   return std::vector<TensorInfo>(3, {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
 }
 
-// Below 1, where the corrections divide by 0.
-constexpr double kMaxBeta = 0.99999994;
+// At 1 the corrections divide by 0.
+void CheckBetas(const OpInit& op, std::vector<NetProblem>* problems) {
+  for (const char* beta : {"beta1", "beta2"}) {
+    if (op.Float(beta) < 1) continue;
+    problems->push_back({.message = StrCat("Adam: ", beta, " is ", op.Float(beta), ", must be below 1")});
+  }
+}
 
 const Registration adam =
     Operator("Adam")
@@ -140,11 +145,12 @@ const Registration adam =
         .Output("new_param", "the shape of param")
         .Output("new_moment1", "the shape of param")
         .Output("new_moment2", "the shape of param")
-        .Arg("beta1", 0.9f, "the part of moment1 that stays", Between(0, kMaxBeta))
-        .Arg("beta2", 0.999f, "the part of moment2 that stays", Between(0, kMaxBeta))
+        .Arg("beta1", 0.9f, "the part of moment1 that stays, below 1", AtLeast(0))
+        .Arg("beta2", 0.999f, "the part of moment2 that stays, below 1", AtLeast(0))
         .Arg("epsilon", 1e-5f, "keeps the division from 0", AtLeast(0))
         .Arg("bias_corrected_epsilon", false, "epsilon is added to sqrt(moment2' / (1 - beta2^t)), as PyTorch does")
         .Arg("weight_decay", 0.0f, "the part of param, times the rate, that each step takes away (AdamW)", AtLeast(0))
+        .Check(CheckBetas)
         .InPlace({{0, 0}, {1, 1}, {2, 2}})
         .Shapes(AdamShapes)
         .Cpu([](const OpInit& op) -> RunFn { return [adam = Adam(op)](const OpRun& run) { adam.Run(run); }; });

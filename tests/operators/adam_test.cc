@@ -103,7 +103,13 @@ TEST(Adam, RefusesBadInput) {
   ExpectError([&] { run({2}, zero, zero); }, "…Adam works on float and double; lr is int64 [1]");
   ExpectError([&] { run({2}, rate, rate); }, "…Adam counts iterations in int64; n is float [1]");
   ExpectError([&] { run({2}, rate, Tensor::Of<std::int64_t>({1}, {-1})); }, "…the iteration number n is -1, below 0");
-  ExpectError([] { OpTest("Adam", 3).Arg("beta2", 1.0f).Run(); }, "…beta2 is 1, must be");
+  ExpectError(
+      [] {
+        OpTest test("Adam", 3);
+        for (const char* input : {"p", "m", "v", "g", "lr", "n"}) test.Random(input, {1}, 1);
+        test.Arg("beta2", 1.0f).Run();
+      },
+      "…Adam: beta2 is 1, must be below 1");
 }
 
 }  // namespace
