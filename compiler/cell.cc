@@ -1,6 +1,9 @@
 #include "stepnet/compiler/cell.h"
 
+#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
+
+#include <cctype>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/proto_io.h"
@@ -8,6 +11,10 @@
 
 namespace stepnet {
 namespace {
+
+class NoErrors : public google::protobuf::io::ErrorCollector {
+  void AddError(int, int, const std::string&) override {}
+};
 
 // Where the parts of a message stand in the text that it was parsed from.
 void FindPlaces(const std::string& text, CellSource* source) {
@@ -17,9 +24,11 @@ void FindPlaces(const std::string& text, CellSource* source) {
       {"output", CellPart::kOutput},   {"options", CellPart::kOptions}};
   google::protobuf::TextFormat::Parser parser;
   google::protobuf::TextFormat::ParseInfoTree tree;
+  NoErrors no_errors;  // of a file that is no text
+  parser.RecordErrorsTo(&no_errors);
   parser.WriteLocationsTo(&tree);
   CellDef again;
-  if (!parser.ParseFromString(text, &again)) return;  // of a file that is no text
+  if (!parser.ParseFromString(text, &again)) return;
   for (const auto& [name, part] : kParts) {
     const google::protobuf::FieldDescriptor* field = CellDef::descriptor()->FindFieldByName(name);
     const int count = field->is_repeated() ? again.GetReflection()->FieldSize(again, field) : 1;
@@ -63,7 +72,8 @@ bool IsShortCell(const std::string& content) {
   constexpr std::string_view kWord = "cell";
   if (content.compare(at, kWord.size(), kWord) != 0) return false;
   const size_t behind = at + kWord.size();
-  return behind < content.size() && (content[behind] == ' ' || content[behind] == '\t');
+  return behind == content.size() || (std::isalnum(static_cast<unsigned char>(content[behind])) == 0 &&
+                                      content[behind] != '_' && content[behind] != ':');
 }
 
 std::string PreviousOf(const CellState& state) {

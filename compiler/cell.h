@@ -41,7 +41,7 @@ CellSource ReadCell(const std::string& path);
 // As ReadCell, from a file's content; `what` names it in errors.
 CellSource ParseCell(const std::string& content, const std::string& what);
 
-// Whether the content of a file starts as the short form does: `cell NAME(`.
+// Whether the first word of a file is that of the short form, `cell`.
 bool IsShortCell(const std::string& content);
 // Parses the short form. Throws kInputOutput as "WHAT:LINE:COLUMN: …".
 CellSource ParseShortCell(const std::string& text, const std::string& what);

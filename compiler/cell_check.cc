@@ -1,6 +1,7 @@
 // What can be known to be wrong with a cell before its sizes are known.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "stepnet/compiler/cell.h"
@@ -39,6 +40,9 @@ class CellChecker {
     for (int i = 0; i < cell_.size_size(); ++i) {
       const CellSize& size = cell_.size(i);
       if (size.name().empty()) Report(CellPart::kSize, i, "a size has no name");
+      if (std::ranges::find(sizes_, size.name()) != sizes_.end()) {
+        Report(CellPart::kSize, i, StrCat("the size ", size.name(), " is declared twice"));
+      }
       if (size.name() == "B" || size.name() == "T") {
         Report(CellPart::kSize, i,
                StrCat(size.name(), " stands for the ", size.name() == "B" ? "batch" : "steps",
@@ -57,9 +61,10 @@ class CellChecker {
       try {
         for (const std::string& name : NamesInSize(dimension)) {
           if (std::ranges::find(sizes_, name) != sizes_.end() || (part == CellPart::kCapture && name == "B")) continue;
+          const std::string hint = DidYouMean(name, sizes_);
           Report(part, index,
                  StrCat("the shape of \"", message.name(), "\" has a size ", name, ", which the cell does not declare",
-                        DidYouMean(name, sizes_), sizes_.empty() ? StrCat("; add: size ", name) : ""));
+                        hint.empty() ? StrCat("; add: size ", name) : hint));
         }
       } catch (const Error& error) {
         Report(part, index, error.message());
@@ -101,6 +106,10 @@ class CellChecker {
       const OpInit fill(parameter.initializer());
       if (fill.num_inputs() > 0 || fill.schema().min_inputs() > 0 || fill.schema().FindArgument("shape") == nullptr) {
         Report(CellPart::kParameter, i, StrCat(fill.type(), " cannot fill a parameter: it makes no tensor of a shape"));
+      }
+      if (fill.HasArg("shape")) {
+        Report(CellPart::kParameter, i,
+               StrCat("\"", parameter.name(), "\" has a shape already; its initializer needs none"));
       }
     } catch (const Error& error) {
       Report(CellPart::kParameter, i, error.message());
@@ -161,6 +170,14 @@ class CellChecker {
     return op;
   }
 
+  // Whether the cell's net reads something of this name.
+  bool IsNameOutside(const std::string& name) const {
+    const auto is_name = [&](const auto& message) { return message.name() == name; };
+    return std::ranges::any_of(cell_.input(), is_name) || std::ranges::any_of(cell_.capture(), is_name) ||
+           std::ranges::any_of(cell_.parameter(), is_name) || name == cell_.options().lengths() ||
+           name == cell_.options().mask();
+  }
+
   void CheckOutputs() {
     std::set<std::string> names;
     for (int i = 0; i < cell_.output_size(); ++i) {
@@ -173,6 +190,9 @@ class CellChecker {
       }
       if (!names.insert(NameOf(output)).second) {
         Report(CellPart::kOutput, i, StrCat("two outputs are called \"", NameOf(output), "\""));
+      }
+      if (IsNameOutside(NameOf(output))) {
+        Report(CellPart::kOutput, i, StrCat("the output \"", NameOf(output), "\" has the name of what the net reads"));
       }
       read_.insert(output.blob());
     }
@@ -212,10 +232,10 @@ class CellChecker {
       CheckProbability(CellPart::kState, i, "dropout", state.dropout());
       CheckProbability(CellPart::kState, i, "zoneout", state.zoneout());
       const std::string& initial = state.initial();
-      double number = 0;
+      float number = 0;
       const auto [end, fault] = std::from_chars(initial.data(), initial.data() + initial.size(), number);
       const bool is_number = fault == std::errc() && end == initial.data() + initial.size();
-      if (initial != "given" && initial != "learned" && !is_number) {
+      if (initial != "given" && initial != "learned" && !(is_number && std::isfinite(number))) {
         report(StrCat("has the initial value \"", initial, "\", must be a number, given or learned",
                       DidYouMean(initial, {"given", "learned"})));
       }

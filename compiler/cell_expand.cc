@@ -55,8 +55,10 @@ class CellExpander {
     std::vector<std::string> missing;
     std::ranges::copy_if(names, std::back_inserter(missing), [&](const auto& name) { return !sizes_.contains(name); });
     if (missing.empty()) return;
-    throw Error(ErrorCode::kInvalidArgument, StrCat("cell \"", cell_.name(), "\" needs a value for its ",
-                                                    missing.size() == 1 ? "size " : "sizes ", Join(missing, ", ")));
+    const auto first = static_cast<int>(std::ranges::find(names, missing[0]) - names.begin());
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(source_.Place(CellPart::kSize, first), ": cell \"", cell_.name(), "\" needs a value for its ",
+                       missing.size() == 1 ? "size " : "sizes ", Join(missing, ", ")));
   }
 
   std::string InputBlob(const std::string& name) const {
@@ -70,10 +72,11 @@ class CellExpander {
     result_.inputs.push_back({.blob = InputBlob(name), .dtype = dtype, .dims = std::move(dims)});
   }
 
-  std::vector<std::int64_t> Dims(const google::protobuf::RepeatedPtrField<std::string>& shape,
+  // `first`, then the shape of part `index`.
+  std::vector<std::int64_t> Dims(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
                                  std::vector<std::int64_t> first) const {
     for (const std::string& text : shape) {
-      first.push_back(text == "B" ? CellNetInput::kBatch : EvaluateSize(text, sizes_));
+      first.push_back(text == "B" ? CellNetInput::kBatch : SizeIn(source_, part, index, text, sizes_));
     }
     return first;
   }
@@ -81,9 +84,11 @@ class CellExpander {
   void NameInputs() {
     std::vector<std::int64_t> steps = {CellNetInput::kSteps, CellNetInput::kBatch};
     if (options().batch_major()) std::swap(steps[0], steps[1]);
-    for (const CellInput& input : cell_.input()) AddInput(input.name(), DType::kFloat, Dims(input.shape(), steps));
-    for (const CellCapture& capture : cell_.capture()) {
-      AddInput(capture.name(), DType::kFloat, Dims(capture.shape(), {}));
+    for (int i = 0; i < cell_.input_size(); ++i) {
+      AddInput(cell_.input(i).name(), DType::kFloat, Dims(CellPart::kInput, i, cell_.input(i).shape(), steps));
+    }
+    for (int i = 0; i < cell_.capture_size(); ++i) {
+      AddInput(cell_.capture(i).name(), DType::kFloat, Dims(CellPart::kCapture, i, cell_.capture(i).shape(), {}));
     }
     if (options().has_lengths()) AddInput(options().lengths(), DType::kInt32, {CellNetInput::kBatch});
     if (options().has_mask()) AddInput(options().mask(), DType::kBool, steps);
@@ -223,7 +228,7 @@ class CellExpander {
     }
     if (k == 0 && !is_last_layer && use_.training && options().dropout() > 0) {
       joint.push_back([this](const std::string& from, const std::string& to) {
-        AddOp(&result_.net, "Dropout", {from}, {to}).Float("ratio", options().dropout());
+        AddOp(&result_.net, "Dropout", {from}, {to, names_.Unused(to + "_mask")}).Float("ratio", options().dropout());
       });
     }
     if (options().batch_major() && !last && (is_last_layer || k > 0)) {
@@ -279,7 +284,7 @@ class CellExpander {
       const std::string& dimension = input.shape(i);
       if (sizes_.contains(dimension)) {
         sizes_[dimension] = item[i];
-      } else if (EvaluateSize(dimension, sizes_) != item[i]) {
+      } else if (SizeIn(source_, CellPart::kInput, 0, dimension, sizes_) != item[i]) {
         throw Error(ErrorCode::kShapeMismatch,
                     StrCat(source_.Place(CellPart::kInput, 0), ": layers cannot be put on each other: an item of the ",
                            "first output is ", item, ", and the first input has a size of ", dimension));

@@ -1,6 +1,7 @@
 #include "stepnet/compiler/cell_layer.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/op_builder.h"
@@ -35,6 +36,13 @@ int IndexOf(const Messages& messages, const std::string& name) {
   return -1;
 }
 
+// Of text that CheckCell has seen.
+float NumberOf(const std::string& text) {
+  float value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
 // Row `first` of x, of `rank` dimensions, and all behind it.
 void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y, int rank, NetDef* net) {
   std::vector<std::int64_t> starts(rank, 0);
@@ -49,6 +57,18 @@ std::string OuterName(const CellUse& use, const std::string& input) {
 
 }  // namespace
 
+std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes) {
+  std::int64_t value = 0;
+  try {
+    value = EvaluateSize(text, sizes);
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat(cell.Place(part, index), ": ", error.message()));
+  }
+  if (value > 0) return value;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(cell.Place(part, index), ": the size ", text, " is ", value, ", must be above 0"));
+}
+
 CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
   NameStep();
   WriteStep();
@@ -57,10 +77,30 @@ CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
   if (cell().options().project_inputs()) FindProjections();
 }
 
-Shape CellLayer::ShapeOf(const google::protobuf::RepeatedPtrField<std::string>& shape) const {
-  std::vector<std::int64_t> sizes;
-  for (const std::string& text : shape) sizes.push_back(EvaluateSize(text, context_.sizes));
-  return Shape(sizes);
+Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
+                         const CellSizes& sizes) const {
+  std::vector<std::int64_t> dims;
+  for (const std::string& text : shape) dims.push_back(SizeIn(*context_.cell, part, index, text, sizes));
+  try {
+    return Shape(dims);
+  } catch (const Error& error) {
+    throw Error(error.code(), StrCat(context_.cell->Place(part, index), ": ", error.message()));
+  }
+}
+
+Shape CellLayer::InputShape(int i) const {
+  return ShapeOf(CellPart::kInput, i, cell().input(i).shape(), context_.sizes);
+}
+Shape CellLayer::StateShape(int i) const {
+  return ShapeOf(CellPart::kState, i, cell().state(i).shape(), context_.sizes);
+}
+Shape CellLayer::ParameterShape(int i) const {
+  return ShapeOf(CellPart::kParameter, i, cell().parameter(i).shape(), context_.sizes);
+}
+Shape CellLayer::CaptureShape(int i) const {
+  CellSizes sizes = context_.sizes;
+  sizes["B"] = kSomeBatch;
+  return ShapeOf(CellPart::kCapture, i, cell().capture(i).shape(), sizes);
 }
 
 float CellLayer::DropoutOf(int state) const {
@@ -105,7 +145,8 @@ void CellLayer::WriteStep() {
   step_.set_name(cell().name() + "_step");
   for (int i = 0; i < cell().state_size(); ++i) {
     if (DropoutOf(i) == 0) continue;
-    AddOp(&step_, "Dropout", {previous_[i]}, {renamed_.at(PreviousOf(cell().state(i)))})
+    const std::string& dropped = renamed_.at(PreviousOf(cell().state(i)));
+    AddOp(&step_, "Dropout", {previous_[i]}, {dropped, names_.Unused(dropped + "_mask")})
         .Float("ratio", DropoutOf(i))
         .Int("same_mask_each_step", 1);
   }
@@ -162,7 +203,7 @@ void CellLayer::WriteStateUpdate(int i) {
     AddOp(&step_, "Sub", {computed, previous}, {change});
     if (context_.use->training) {
       const std::string drawn = names_.Unused(change + "_drawn");
-      AddOp(&step_, "Dropout", {change}, {drawn}).Float("ratio", zoneout);
+      AddOp(&step_, "Dropout", {change}, {drawn, names_.Unused(drawn + "_mask")}).Float("ratio", zoneout);
       change = drawn;
     }
     const std::string part = names_.Unused(change + "_part");
@@ -178,24 +219,24 @@ std::map<std::string, StepInput> CellLayer::StepInputs() const {
   const auto add = [&](const std::string& name, DType dtype, const Shape& shape) {
     inputs[name] = {.info = {.dtype = dtype, .shape = shape}};
   };
-  const auto rows = [](std::int64_t steps, const Shape& item) {
-    return item.Inserted(0, kSomeBatch).Inserted(0, steps);
+  const auto add_rows = [&](CellPart part, int i, const std::string& name, std::int64_t rows, const Shape& item) {
+    try {
+      add(name, DType::kFloat, item.Inserted(0, kSomeBatch).Inserted(0, rows));
+    } catch (const Error& error) {
+      throw Error(error.code(), StrCat(context_.cell->Place(part, i), ": ", error.message()));
+    }
   };
-  for (const CellInput& input : cell().input()) {
-    add(renamed_.at(input.name()), DType::kFloat, rows(1, ShapeOf(input.shape())));
+  for (int i = 0; i < cell().input_size(); ++i) {
+    add_rows(CellPart::kInput, i, renamed_.at(cell().input(i).name()), 1, InputShape(i));
   }
   for (int i = 0; i < cell().state_size(); ++i) {
-    add(previous_[i], DType::kFloat, rows(cell().state(i).window(), ShapeOf(cell().state(i).shape())));
+    add_rows(CellPart::kState, i, previous_[i], cell().state(i).window(), StateShape(i));
   }
-  CellSizes with_batch = context_.sizes;
-  with_batch["B"] = kSomeBatch;
-  for (const CellCapture& capture : cell().capture()) {
-    std::vector<std::int64_t> sizes;
-    for (const std::string& text : capture.shape()) sizes.push_back(EvaluateSize(text, with_batch));
-    add(renamed_.at(capture.name()), DType::kFloat, Shape(sizes));
+  for (int i = 0; i < cell().capture_size(); ++i) {
+    add(renamed_.at(cell().capture(i).name()), DType::kFloat, CaptureShape(i));
   }
-  for (const CellParameter& parameter : cell().parameter()) {
-    add(renamed_.at(parameter.name()), DType::kFloat, ShapeOf(parameter.shape()));
+  for (int i = 0; i < cell().parameter_size(); ++i) {
+    add(renamed_.at(cell().parameter(i).name()), DType::kFloat, ParameterShape(i));
   }
   add("timestep", DType::kInt32, {1});
   if (!mask_.empty()) add(mask_, DType::kBool, {1, kSomeBatch});
@@ -205,9 +246,10 @@ std::map<std::string, StepInput> CellLayer::StepInputs() const {
 // Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
 void CellLayer::InferShapes() {
   const CellSource& source = *context_.cell;
+  const std::map<std::string, StepInput> inputs = StepInputs();
   StepGraph graph;
   try {
-    graph = ImportStepNet(step_, StepInputs(), {});
+    graph = ImportStepNet(step_, inputs, {});
   } catch (Error& error) {
     const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
     const bool is_of_cell = k >= 0 && k < cell().op_size();
@@ -216,7 +258,7 @@ void CellLayer::InferShapes() {
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   for (int i = 0; i < cell().state_size(); ++i) {
     const StepValue& written = value(next_[i]);
-    const Shape wanted = ShapeOf(cell().state(i).shape()).Inserted(0, kSomeBatch).Inserted(0, 1);
+    const Shape wanted = StateShape(i).Inserted(0, kSomeBatch).Inserted(0, 1);
     if (written.dynamic || written.info.shape == wanted) continue;
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat(source.Place(CellPart::kState, i), ": the state \"", cell().state(i).name(), "\" is ", wanted,
@@ -227,7 +269,7 @@ void CellLayer::InferShapes() {
     if (const int state = IndexOf(cell().state(), blob); state >= 0) {
       output_blobs_.push_back(next_[state]);
       output_infos_.push_back(value(next_[state]).info);
-      output_items_.push_back(ShapeOf(cell().state(state).shape()));
+      output_items_.push_back(StateShape(state));
       continue;
     }
     const StepValue& written = value(renamed_.at(blob));
@@ -316,8 +358,9 @@ void CellLayer::WriteProjections(NetDef* net) {
 }
 
 void CellLayer::WriteParameters(CellNet* result) const {
-  for (const CellParameter& parameter : cell().parameter()) {
-    const Shape shape = ShapeOf(parameter.shape());
+  for (int i = 0; i < cell().parameter_size(); ++i) {
+    const CellParameter& parameter = cell().parameter(i);
+    const Shape shape = ParameterShape(i);
     const std::string& name = renamed_.at(parameter.name());
     OperatorDef& fill = *result->init_net.add_op();
     if (parameter.has_initializer()) {
@@ -337,15 +380,15 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   if (context_.use->carry || state.initial() == "given") {
     result->net.add_external_input(name);
     std::vector<std::int64_t> dims = {state.window(), CellNetInput::kBatch};
-    for (const std::int64_t size : ShapeOf(state.shape()).dims()) dims.push_back(size);
+    for (const std::int64_t size : StateShape(i).dims()) dims.push_back(size);
     result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims});
     return name;
   }
   const bool is_learned = state.initial() == "learned";
   if (is_learned) result->parameters.push_back(name);
   // One row, for every item of the batch.
-  return WriteFilled(name, ShapeOf(state.shape()).Inserted(0, 1).Inserted(0, state.window()),
-                     is_learned ? 0 : std::stof(state.initial()), result);
+  return WriteFilled(name, StateShape(i).Inserted(0, 1).Inserted(0, state.window()),
+                     is_learned ? 0 : NumberOf(state.initial()), result);
 }
 
 std::string CellLayer::WriteFilled(const std::string& name, const Shape& shape, float value, CellNet* result) const {
@@ -425,10 +468,8 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
   for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
     all.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
     aliases.push_back({states[i], all.back(), -cell().state(i).window()});
-    result->states.push_back({.initial = inputs[initial[i]],
-                              .last = all.back(),
-                              .rows = cell().state(i).window(),
-                              .item = ShapeOf(cell().state(i).shape())});
+    result->states.push_back(
+        {.initial = inputs[initial[i]], .last = all.back(), .rows = cell().state(i).window(), .item = StateShape(i)});
   }
   all.push_back(context_.names->Unused(context_.prefix + "record"));
 

@@ -25,6 +25,9 @@ class NameSet {
   std::set<std::string> names_;
 };
 
+// The value of a size in the shape of a part of the cell: above 0. Throws kInvalidArgument with the part's place.
+std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes);
+
 // What a layer is given.
 struct LayerContext {
   const CellSource* cell = nullptr;
@@ -55,8 +58,8 @@ class CellLayer {
     std::int64_t window;
   };
 
-  // A state that is there for an output alone: what a step gives has a gradient, and Caffe2 can run it, only if it is a
-  // state. Steps write it; they read it only to hold the last value where the mask is false.
+  // A state that is there for an output alone, since Caffe2 knows no other outputs. Steps write it; they read it only
+  // to hold the last value where the mask is false.
   struct ShownState {
     std::string blob;      // what the step writes
     std::string previous;  // "" where the step does not read it
@@ -65,7 +68,12 @@ class CellLayer {
   };
 
   const CellDef& cell() const { return context_.cell->def; }
-  Shape ShapeOf(const google::protobuf::RepeatedPtrField<std::string>& shape) const;
+  Shape ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
+                const CellSizes& sizes) const;
+  Shape InputShape(int i) const;
+  Shape StateShape(int i) const;
+  Shape ParameterShape(int i) const;
+  Shape CaptureShape(int i) const;
   float DropoutOf(int state) const;
   float ZoneoutOf(int state) const;
 

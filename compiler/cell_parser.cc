@@ -1,11 +1,10 @@
 // The short form of cells: a parser by recursive descent that writes operators as it goes.
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <set>
 
 #include "stepnet/compiler/cell.h"
-#include "stepnet/compiler/cell_lexer.h"
+#include "stepnet/compiler/cell_reader.h"
 #include "stepnet/compiler/cell_step_writer.h"
 #include "stepnet/compiler/size_expression.h"
 #include "stepnet/core/operator.h"
@@ -13,13 +12,11 @@
 namespace stepnet {
 namespace {
 
-using Place = std::pair<int, int>;
-
-class CellParser {
+class CellParser : private CellReader {
  public:
-  CellParser(const std::string& text, const std::string& what) : tokens_(LexCell(text, what)) {
+  CellParser(const std::string& text, const std::string& what) : CellReader(text, what) {
     source_.file = what;
-    if (!tokens_.doc.empty()) source_.def.set_doc(tokens_.doc);
+    if (!doc().empty()) source_.def.set_doc(doc());
   }
 
   CellSource Run() {
@@ -27,7 +24,7 @@ class CellParser {
     SkipNewlines();
     while (!Next().Is('}')) {
       Statement();
-      if (!Next().Is('}')) Separator();
+      if (!Next().Is('}')) TakeSeparator();
       SkipNewlines();
     }
     Take();
@@ -37,53 +34,6 @@ class CellParser {
   }
 
  private:
-  // --- words
-
-  const CellToken& Next(size_t ahead = 0) const {
-    return tokens_.tokens[std::min(at_ + ahead, tokens_.tokens.size() - 1)];
-  }
-  const CellToken& Take() {
-    const CellToken& token = Next();
-    if (at_ + 1 < tokens_.tokens.size()) ++at_;
-    return token;
-  }
-  [[noreturn]] void Fail(const std::string& why) const { FailAt(Next(), why); }
-  [[noreturn]] void FailAt(const CellToken& token, const std::string& why) const {
-    throw Error(ErrorCode::kInputOutput, StrCat(source_.file, ":", token.line, ":", token.column, ": ", why));
-  }
-  // Calls `body`; what it throws is a fault at `token`.
-  template <typename Body>
-  auto At(const CellToken& token, const Body& body) const {
-    try {
-      return body();
-    } catch (const Error& error) {
-      FailAt(token, error.message());
-    }
-  }
-
-  void Expect(char c) {
-    if (!Next().Is(c)) Fail(StrCat("'", c, "' is expected, not ", Next().Description()));
-    Take();
-  }
-  std::string ExpectName(const char* what) {
-    if (Next().kind != CellToken::kName) Fail(StrCat(what, " is expected, not ", Next().Description()));
-    return Take().text;
-  }
-  bool TakeIf(char c) {
-    if (!Next().Is(c)) return false;
-    Take();
-    return true;
-  }
-  void SkipNewlines() {
-    while (Next().kind == CellToken::kNewline || Next().Is(';')) Take();
-  }
-  void Separator() {
-    if (Next().kind != CellToken::kNewline && !Next().Is(';')) {
-      Fail(StrCat("the end of the statement is expected, not ", Next().Description()));
-    }
-    Take();
-  }
-
   void Mark(CellPart part, int index, const CellToken& token) {
     source_.places[{part, index}] = {token.line, token.column};
   }
@@ -97,7 +47,8 @@ class CellParser {
     source_.def.set_name(ExpectName("the name of the cell"));
     Expect('(');
     Declarations(CellPart::kInput, source_.def.mutable_input(), "an input");
-    Expect(';');
+    if (!Next().Is(';')) Fail(StrCat("';' is expected between inputs and states, not ", Next().Description()));
+    Take();
     if (!Next().Is(')') && !Next().Is(';')) Declarations(CellPart::kState, source_.def.mutable_state(), "a state");
     if (TakeIf(';')) Declarations(CellPart::kCapture, source_.def.mutable_capture(), "a tensor");
     Expect(')');
@@ -134,35 +85,6 @@ class CellParser {
     if (token.kind == CellToken::kName && !names_.insert(token.text).second) {
       FailAt(token, StrCat("\"", token.text, "\" is declared twice"));
     }
-  }
-
-  std::vector<std::string> Dimensions() {
-    std::vector<std::string> dimensions;
-    Expect('[');
-    if (TakeIf(']')) return dimensions;
-    do {
-      dimensions.push_back(SizeText());
-    } while (TakeIf(','));
-    Expect(']');
-    return dimensions;
-  }
-
-  // The words of an expression of sizes, up to a comma or bracket that is not its own.
-  std::string SizeText() {
-    const CellToken& first = Next();
-    std::string text;
-    int depth = 0;
-    while (true) {
-      const CellToken& token = Next();
-      if (token.Is('(')) ++depth;
-      if (token.Is(')') && depth-- == 0) break;
-      if (token.kind == CellToken::kNewline || token.kind == CellToken::kEnd || token.Is(',') || token.Is(']')) break;
-      const bool is_binary = token.kind == CellToken::kPunctuation && !token.Is('(') && !token.Is(')') && !text.empty();
-      text += is_binary && (token.Is('+') || token.Is('-')) ? " " + token.text + " " : token.text;
-      Take();
-    }
-    At(first, [&] { NamesInSize(text); });
-    return text;
   }
 
   void Statement() {
@@ -212,7 +134,7 @@ class CellParser {
       fill.set_type("ConstantFill");
       Argument& value = *fill.add_arg();
       value.set_name("value");
-      value.set_f(static_cast<float>(ExpectNumber()));
+      value.set_f(ExpectFloat());
     }
   }
 
@@ -229,14 +151,16 @@ class CellParser {
     while (Next().kind == CellToken::kName) {
       const CellToken& key = Take();
       Expect('=');
+      if (!given_.insert(name + " " + key.text).second)
+        FailAt(key, StrCat(key.text, " of \"", name, "\" is given twice"));
       if (key.text == "initial") {
-        state->set_initial(Next().kind == CellToken::kName ? Take().text : NumberText());
+        state->set_initial(Next().kind == CellToken::kName ? Take().text : ExpectNumber());
       } else if (key.text == "window") {
-        state->set_window(static_cast<std::int64_t>(ExpectNumber()));
+        state->set_window(ExpectInteger());
       } else if (key.text == "dropout") {
-        state->set_dropout(static_cast<float>(ExpectNumber()));
+        state->set_dropout(ExpectFloat());
       } else if (key.text == "zoneout") {
-        state->set_zoneout(static_cast<float>(ExpectNumber()));
+        state->set_zoneout(ExpectFloat());
       } else {
         FailAt(key, StrCat("a state has no \"", key.text, "\"",
                            DidYouMean(key.text, {"initial", "window", "dropout", "zoneout"})));
@@ -279,6 +203,7 @@ class CellParser {
       for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
       FailAt(token, StrCat("there is no option \"", name, "\"", DidYouMean(name, names)));
     }
+    if (!given_.insert("option " + name).second) FailAt(token, StrCat("the option ", name, " is given twice"));
     SetOption(*field);
   }
 
@@ -288,12 +213,8 @@ class CellParser {
     const google::protobuf::Reflection& set = *options->GetReflection();
     const CellToken& token = Next();
     switch (field.cpp_type()) {
-      case Field::CPPTYPE_INT64: {
-        const double value = ExpectNumber();
-        if (value != static_cast<double>(static_cast<std::int64_t>(value))) FailAt(token, "an integer is expected");
-        return set.SetInt64(options, &field, static_cast<std::int64_t>(value));
-      }
-      case Field::CPPTYPE_FLOAT: return set.SetFloat(options, &field, static_cast<float>(ExpectNumber()));
+      case Field::CPPTYPE_INT64: return set.SetInt64(options, &field, ExpectInteger());
+      case Field::CPPTYPE_FLOAT: return set.SetFloat(options, &field, ExpectFloat());
       case Field::CPPTYPE_STRING: return set.SetString(options, &field, ExpectName("the name of an input"));
       case Field::CPPTYPE_BOOL: {
         const std::string value = ExpectName("true or false");
@@ -307,23 +228,6 @@ class CellParser {
     const google::protobuf::EnumValueDescriptor* number = field.enum_type()->FindValueByName(value);
     if (number == nullptr) FailAt(token, "forward, reverse or bidirectional is expected");
     set.SetEnum(options, &field, number);
-  }
-
-  double ExpectNumber() {
-    const double sign = TakeIf('-') ? -1 : 1;
-    if (Next().kind != CellToken::kNumber) Fail(StrCat("a number is expected, not ", Next().Description()));
-    return sign * ToDouble(Take());
-  }
-  std::string NumberText() {
-    const std::string sign = Next().Is('-') ? "-" : "";
-    ExpectNumber();
-    return sign + tokens_.tokens[at_ - 1].text;
-  }
-  double ToDouble(const CellToken& token) const {
-    double value = 0;
-    const auto [end, fault] = std::from_chars(token.text.data(), token.text.data() + token.text.size(), value);
-    if (fault != std::errc()) FailAt(token, StrCat(token.text, " is beyond what a number can be"));
-    return value;
   }
 
   // --- the step
@@ -341,7 +245,7 @@ class CellParser {
       ExpectName("a blob");
     } while (TakeIf(','));
     Expect('=');
-    SkipNewlinesWithin();
+    SkipLineBreaks();
     step_.Begin(targets.front()->text);
     const int first_op = step_.num_ops();
     const StepOperand value = Sum(/*depth=*/0);
@@ -358,16 +262,11 @@ class CellParser {
     }
   }
 
-  // An expression goes on in the next line behind an operator.
-  void SkipNewlinesWithin() {
-    while (Next().kind == CellToken::kNewline) Take();
-  }
-
   StepOperand Sum(int depth) {
     StepOperand left = Product(depth);
     while (Next().Is('+') || Next().Is('-')) {
       const CellToken& sign = Take();
-      SkipNewlinesWithin();
+      SkipLineBreaks();
       const StepOperand right = Product(depth);
       left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
     }
@@ -378,7 +277,7 @@ class CellParser {
     StepOperand left = Factor(depth);
     while (Next().Is('*') || Next().Is('/') || Next().Is('@')) {
       const CellToken& sign = Take();
-      SkipNewlinesWithin();
+      SkipLineBreaks();
       const StepOperand right = Factor(depth);
       left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
     }
@@ -411,13 +310,15 @@ class CellParser {
     Take();
     OperatorDef op;
     op.set_type(type.text);
-    while (!Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
+    bool ends = false;
+    while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
       const StepOperand input = Sum(depth + 1);
       op.add_input(At(token, [&] { return step_.AsBlob(input); }));
-      if (!TakeIf(',')) break;
+      ends = !TakeIf(',');
     }
-    ArgumentList(&op);
+    if (ends) Expect(')');
+    if (!ends) ArgumentList(&op);
     return At(type, [&] { return step_.Call(std::move(op)); });
   }
 
@@ -446,37 +347,16 @@ class CellParser {
   static bool IsFloat(const ArgumentSpec* spec) {
     return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
   }
-  static bool IsInteger(const std::string& text) {
-    return text.find_first_not_of("-0123456789") == std::string::npos && !text.empty();
-  }
-
-  // A literal or an expression of sizes, as it is written.
-  std::string ValueText() {
-    if (Next().Is('-') && Next(1).kind == CellToken::kNumber &&
-        (Next(2).Is(',') || Next(2).Is(')') || Next(2).Is(']'))) {
-      Take();
-      return "-" + Take().text;
-    }
-    if (Next().kind == CellToken::kNumber && (Next(1).Is(',') || Next(1).Is(')') || Next(1).Is(']')))
-      return Take().text;
-    return SizeText();
-  }
-  static std::optional<float> FloatOf(const std::string& text) {
-    float value = 0;
-    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (fault != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return value;
-  }
-
   void Value(const ArgumentSpec* spec, Argument* argument) {
     if (Next().kind == CellToken::kString) return argument->set_s(Take().text);
     if (Next().IsName("true") || Next().IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
     const std::string text = ValueText();
     const std::optional<float> number = FloatOf(text);
-    if (number && (IsFloat(spec) || !IsInteger(text))) {
+    const std::optional<std::int64_t> integer = IntegerOf(text);
+    if (number && (IsFloat(spec) || !integer)) {
       argument->set_f(*number);
-    } else if (IsInteger(text)) {
-      argument->set_i(EvaluateSize(text, {}));
+    } else if (integer) {
+      argument->set_i(*integer);
     } else {
       argument->set_s(text);
     }
@@ -497,20 +377,20 @@ class CellParser {
     Expect(']');
     const bool numbers =
         !all_strings && std::ranges::all_of(texts, [](const auto& t) { return FloatOf(t).has_value(); });
-    if (numbers && (IsFloat(spec) || !std::ranges::all_of(texts, IsInteger))) {
+    const bool integers = std::ranges::all_of(texts, [](const auto& t) { return IntegerOf(t).has_value(); });
+    if (numbers && (IsFloat(spec) || !integers)) {
       for (const std::string& text : texts) argument->add_floats(*FloatOf(text));
     } else if (numbers) {
-      for (const std::string& text : texts) argument->add_ints(EvaluateSize(text, {}));
+      for (const std::string& text : texts) argument->add_ints(*IntegerOf(text));
     } else {
       argument->mutable_strings()->Assign(texts.begin(), texts.end());
     }
   }
 
-  const CellTokens tokens_;
-  size_t at_ = 0;
   CellSource source_;
   StepWriter step_;
   std::set<std::string> names_;  // declared
+  std::set<std::string> given_;  // "STATE KEY", "option NAME"
 };
 
 }  // namespace

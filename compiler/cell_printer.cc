@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "stepnet/compiler/cell.h"
+#include "stepnet/compiler/size_expression.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/operator.h"
 
@@ -68,6 +69,7 @@ std::string CallText(const OperatorDef& op) {
 
 template <typename Message>
 std::string Declared(const Message& message) {
+  for (const std::string& dimension : message.shape()) NamesInSize(dimension);  // throws for what is no size
   const std::vector<std::string> shape(message.shape().begin(), message.shape().end());
   return StrCat(Name(message.name()), "[", Join(shape, ", "), "]");
 }
@@ -85,7 +87,12 @@ std::string StateText(const CellState& state) {
                   "_prev"));
   }
   std::string text;
-  if (state.has_initial()) text += " initial=" + state.initial();
+  if (state.has_initial()) {
+    float number = 0;
+    const char* const end = state.initial().data() + state.initial().size();
+    const bool is_number = std::from_chars(state.initial().data(), end, number).ptr == end;
+    text += " initial=" + (is_number ? state.initial() : Name(state.initial()));
+  }
   if (state.has_window()) text += StrCat(" window=", state.window());
   if (state.has_dropout()) text += " dropout=" + FloatText(state.dropout());
   if (state.has_zoneout()) text += " zoneout=" + FloatText(state.zoneout());

@@ -1,5 +1,8 @@
 #include "stepnet/compiler/cell_step_writer.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -12,6 +15,9 @@ void AddInt(const char* name, std::int64_t value, OperatorDef* op) {
 }
 
 void AddFloat(const char* name, double value, OperatorDef* op) {
+  if (!std::isfinite(static_cast<float>(value))) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(value, " is beyond what a float can hold"));
+  }
   Argument& argument = *op->add_arg();
   argument.set_name(name);
   argument.set_f(static_cast<float>(value));
@@ -38,12 +44,12 @@ double Computed(char sign, double left, double right) {
 }  // namespace
 
 void StepWriter::Declare(const std::string& name, StepBlob kind, int rank) {
-  known_[name] = {.kind = kind, .rank = rank};
+  known_[name] = {.kind = kind, .is_shared = kind == StepBlob::kShared, .rank = rank};
 }
 
 void StepWriter::DeclareState(const std::string& name) {
   known_[name] = {.kind = StepBlob::kState};
-  known_[name + "_prev"] = {.kind = StepBlob::kState};
+  known_[name + "_prev"] = {.kind = StepBlob::kInput};
   unwritten_states_.insert(name);
 }
 
@@ -57,9 +63,26 @@ std::string StepWriter::Read(const std::string& name) const {
   return unwritten_states_.contains(name) ? name + "_prev" : name;
 }
 
-bool StepWriter::IsShared(const StepOperand& value) const {
+StepWriter::Known StepWriter::KnownOf(const StepOperand& value) const {
   const auto found = known_.find(value.blob);
-  return value.kind == StepOperand::kBlob && found != known_.end() && found->second.kind == StepBlob::kShared;
+  return value.kind == StepOperand::kBlob && found != known_.end() ? found->second : Known{};
+}
+
+void StepWriter::MarkShared(const OperatorDef& op) {
+  if (op.input_size() == 0 || !(GetOperator(op.type()).elementwise || op.type() == "ConstantFill")) return;
+  int rank = 0;
+  for (const std::string& input : op.input()) {
+    const Known known = KnownOf(StepOperand::Blob(input));
+    if (!known.is_shared) return;
+    rank = std::max(rank, known.rank);
+  }
+  for (const std::string& output : op.output()) known_[output] = {.is_shared = true, .rank = rank};
+}
+
+bool StepWriter::IsRepeated(const StepOperand& a, const StepOperand& b) const {
+  const Known of_a = KnownOf(a);
+  const Known of_b = KnownOf(b);
+  return of_a.is_shared && (!of_b.is_shared || of_a.rank < of_b.rank);
 }
 
 std::string StepWriter::NewName() {
@@ -76,6 +99,7 @@ StepOperand StepWriter::Add(const char* type, std::vector<std::string> inputs) {
   op.set_type(type);
   op.mutable_input()->Assign(inputs.begin(), inputs.end());
   op.add_output(NewName());
+  MarkShared(op);
   return StepOperand::Blob(op.output(0));
 }
 
@@ -101,7 +125,8 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
   if (left.kind == StepOperand::kNumber && right.kind == StepOperand::kNumber) {
     return StepOperand::Number(Computed(sign, left.number, right.number));
   }
-  if (sign == '+' && left.kind == StepOperand::kProduct && IsShared(right) && known_.at(right.blob).rank == 1) {
+  if (sign == '+' && left.kind == StepOperand::kProduct && KnownOf(right).kind == StepBlob::kShared &&
+      KnownOf(right).rank == 1) {
     const StepOperand result = Add("FC", {left.blob, left.weights, right.blob});
     AddInt("axis", -1, &ops_.back());
     return result;
@@ -120,14 +145,15 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
 
 // The second operand may be repeated over the first, not the other way round.
 StepOperand StepWriter::Elementwise(char sign, const StepOperand& left, const StepOperand& right) {
-  if (IsShared(left) && !IsShared(right)) {
+  if (IsRepeated(left, right)) {
     if (sign == '+' || sign == '*') return Elementwise(sign, right, left);
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("\"", left.blob, "\" cannot be repeated over \"", right.blob, "\" on the left of ", sign,
                        sign == '-' ? "; write -a + b for b - a" : "; write b * Reciprocal(a) for b / a"));
   }
+  const bool is_repeated = IsRepeated(right, left);
   const StepOperand result = Add(TypeOf(sign), {left.blob, right.blob});
-  if (IsShared(right) && !IsShared(left)) AddInt("broadcast", 1, &ops_.back());
+  if (is_repeated) AddInt("broadcast", 1, &ops_.back());
   return result;
 }
 
@@ -142,6 +168,7 @@ StepOperand StepWriter::Call(OperatorDef op) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has no output, so it is no value"));
   }
   for (int i = 0; i < std::max(1, schema.min_outputs()); ++i) op.add_output(NewName());
+  MarkShared(op);
   ops_.push_back(std::move(op));
   return StepOperand::Blob(ops_.back().output(0));
 }
@@ -160,38 +187,33 @@ std::string StepWriter::AsBlob(const StepOperand& value) {
 }
 
 void StepWriter::Assign(const StepOperand& value, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    const auto known = known_.find(name);
-    if (unwritten_states_.erase(name) == 0 && known != known_.end()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  known->second.kind == StepBlob::kWritten || known->second.kind == StepBlob::kState
-                      ? StrCat("\"", name, "\" is written twice; give the second value a name of its own")
-                      : StrCat("\"", name, "\" is an input or a parameter, which a step cannot write"));
-    }
-    if (known == known_.end()) known_[name] = {};
-  }
   const std::string blob = AsBlob(value);
   const bool is_new = !ops_.empty() && ops_.back().output(0) == blob && blob.starts_with(target_ + ".");
-  if (is_new) {
-    OperatorDef& op = ops_.back();
-    if (static_cast<int>(names.size()) > GetOperator(op.type()).max_outputs()) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has at most ", GetOperator(op.type()).max_outputs(),
-                                                      " outputs, not ", names.size()));
-    }
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (static_cast<int>(i) < op.output_size()) {
-        op.set_output(static_cast<int>(i), names[i]);
-      } else {
-        op.add_output(names[i]);
-      }
-    }
-    return;
-  }
-  if (names.size() > 1) {
+  if (!is_new && names.size() > 1) {
     throw Error(ErrorCode::kInvalidArgument, StrCat("one value cannot be given to ", names.size(), " names"));
   }
-  Add("Copy", {blob});
-  ops_.back().set_output(0, names[0]);
+  if (!is_new) Add("Copy", {blob});
+  OperatorDef& op = ops_.back();
+  if (static_cast<int>(names.size()) > GetOperator(op.type()).max_outputs()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has at most ", GetOperator(op.type()).max_outputs(),
+                                                    " outputs, not ", names.size()));
+  }
+  // The names between that the operator has so far are free again.
+  const Known written = KnownOf(StepOperand::Blob(op.output(0)));
+  for (int i = 0; i < op.output_size() && i < static_cast<int>(names.size()); ++i) known_.erase(op.output(i));
+  for (size_t i = 0; i < names.size(); ++i) {
+    DeclareWritten(names[i], written);
+    *(static_cast<int>(i) < op.output_size() ? op.mutable_output(static_cast<int>(i)) : op.add_output()) = names[i];
+  }
+}
+
+void StepWriter::DeclareWritten(const std::string& name, Known written) {
+  const auto [known, is_new] = known_.emplace(name, written);
+  if (is_new || unwritten_states_.erase(name) > 0) return;
+  const bool is_given = known->second.kind == StepBlob::kInput || known->second.kind == StepBlob::kShared;
+  throw Error(ErrorCode::kInvalidArgument,
+              is_given ? StrCat("\"", name, "\" is given to the step, which cannot write it")
+                       : StrCat("\"", name, "\" is written twice; give the second value a name of its own"));
 }
 
 }  // namespace stepnet

@@ -34,12 +34,15 @@ class StepWriter {
   void DeclareState(const std::string& name);
 
   // Blobs between are called "<target>.1", "<target>.2", …
-  void Begin(const std::string& target) { target_ = target; }
+  void Begin(const std::string& target) {
+    target_ = target;
+    num_names_ = 0;
+  }
 
   // The blob that `name` stands for now.
   std::string Read(const std::string& name) const;
-  // + - * / element by element, where a parameter or captured tensor of fewer dimensions is repeated; @ is a product
-  // with the transposed weights [N, D] over the last dimension, `x @ w + b` one FC.
+  // + - * / element by element, where what no step changes is repeated over the rest; @ is a product with the
+  // transposed weights [N, D] over the last dimension, `x @ w + b` one FC.
   StepOperand Binary(char sign, const StepOperand& left, const StepOperand& right);
   StepOperand Negative(const StepOperand& value);
   // Adds the operator; gives it as many outputs as it has at least.
@@ -55,10 +58,15 @@ class StepWriter {
  private:
   struct Known {
     StepBlob kind = StepBlob::kWritten;
-    int rank = 0;  // of shared blobs
+    bool is_shared = false;  // no step changes it: what is declared as kShared, and functions of it, element by element
+    int rank = 0;            // of shared blobs
   };
 
-  bool IsShared(const StepOperand& value) const;
+  void DeclareWritten(const std::string& name, Known known);
+  Known KnownOf(const StepOperand& value) const;
+  void MarkShared(const OperatorDef& op);
+  // Whether a is to be repeated over b.
+  bool IsRepeated(const StepOperand& a, const StepOperand& b) const;
   std::string NewName();
   StepOperand Add(const char* type, std::vector<std::string> inputs);
   StepOperand Scaled(const StepOperand& value, double factor);

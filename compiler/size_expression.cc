@@ -31,7 +31,9 @@ class Evaluator {
 
  private:
   [[noreturn]] void Fail(const std::string& why) const {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("\"", text_, "\" is no size: ", why));
+    constexpr size_t kMostShown = 60;
+    const std::string shown = text_.size() <= kMostShown ? text_ : text_.substr(0, kMostShown) + "…";
+    throw Error(ErrorCode::kInvalidArgument, StrCat("\"", shown, "\" is no size: ", why));
   }
 
   void SkipSpace() {
@@ -84,7 +86,11 @@ class Evaluator {
       if (!Take(')')) Fail("a bracket is not closed");
       return value;
     }
-    if (Take('-')) return -Factor(depth + 1);
+    if (Take('-')) {
+      std::int64_t value = 0;
+      if (__builtin_sub_overflow(value, Factor(depth + 1), &value)) Fail("it is too large");
+      return value;
+    }
     if (at_ >= text_.size()) Fail(text_.empty() ? "it is empty" : "it ends too early");
     const size_t begin = at_;
     if (IsNameStart(text_[at_])) {
