@@ -28,6 +28,7 @@ struct CarriedState {
   std::string last;
   std::int64_t rows = 1;
   Shape item = {};
+  float start = 0;  // what the cell says it is before the first step; 0 for one that is learned or given
 };
 
 // A tensor that the net needs from outside.

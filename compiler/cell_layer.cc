@@ -36,7 +36,7 @@ int IndexOf(const Messages& messages, const std::string& name) {
   return -1;
 }
 
-// Of text that CheckCell has seen.
+// What a state starts as: 0 where it is learned or given.
 float NumberOf(const std::string& text) {
   float value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -384,11 +384,9 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
     result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims});
     return name;
   }
-  const bool is_learned = state.initial() == "learned";
-  if (is_learned) result->parameters.push_back(name);
+  if (state.initial() == "learned") result->parameters.push_back(name);
   // One row, for every item of the batch.
-  return WriteFilled(name, StateShape(i).Inserted(0, 1).Inserted(0, state.window()),
-                     is_learned ? 0 : NumberOf(state.initial()), result);
+  return WriteFilled(name, StateShape(i).Inserted(0, 1).Inserted(0, state.window()), NumberOf(state.initial()), result);
 }
 
 std::string CellLayer::WriteFilled(const std::string& name, const Shape& shape, float value, CellNet* result) const {
@@ -468,8 +466,11 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
   for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
     all.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
     aliases.push_back({states[i], all.back(), -cell().state(i).window()});
-    result->states.push_back(
-        {.initial = inputs[initial[i]], .last = all.back(), .rows = cell().state(i).window(), .item = StateShape(i)});
+    result->states.push_back({.initial = inputs[initial[i]],
+                              .last = all.back(),
+                              .rows = cell().state(i).window(),
+                              .item = StateShape(i),
+                              .start = NumberOf(cell().state(i).initial())});
   }
   all.push_back(context_.names->Unused(context_.prefix + "record"));
 
