@@ -1,6 +1,8 @@
 // Backward step nets that are made from step nets, against central differences in double.
 #include "stepnet/executor/backward_step.h"
 
+#include <algorithm>
+
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/core/backward.h"
@@ -29,6 +31,17 @@ TEST(AddBackwardStepNets, GivesEachBlobThatASumPassesOnAGradientOfItsOwn) {
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
   net.Output("h_all", "h", 1);
   ExpectMadeGradientsMatch(net.Build(), {"h_all"}, {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
+}
+
+TEST(AddBackwardStepNets, MakesAnEmptyNetForAStepThatPassesNoGradient) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = ConstantFill(x_t)");
+  net.Output("h_whole", "h", 0);
+  NetDef def = net.Build();
+  ExpectMadeGradientsMatch(def, {"h_whole"}, {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
+  AddBackwardStepNets(&def);
+  const auto made = std::ranges::find(def.op(0).arg(), "backward_step_net", &Argument::name);
+  EXPECT_EQ(made->n().op_size(), 0);
 }
 
 TEST(AddBackwardStepNets, DifferentiatesTwoStatesThatReadEachOther) {
