@@ -23,6 +23,11 @@ constexpr const char* kEnding = ".minidb";
   throw Error(ErrorCode::kInputOutput, StrCat(path, " ", why));
 }
 
+// The last record: its value follows from the others to the byte, so that damage to itself is found too.
+std::string ChecksumValue(std::uint32_t checksum) {
+  return TensorToBlob(kChecksum, Tensor::Of<std::int64_t>({1}, {checksum})).SerializeAsString();
+}
+
 void VerifyChecksum(const std::string& path) {
   if (!LooksLikeMiniDb(path)) Throw(path, "is no checkpoint");
   MiniDbReader reader(path);
@@ -30,13 +35,8 @@ void VerifyChecksum(const std::string& path) {
   std::string value;
   std::uint32_t before = 0;  // of all records but the last
   for (std::uint32_t all = 0; reader.Next(&key, &value); all = reader.checksum()) before = all;
-  if (BlobOfKey(key) != kChecksum) Throw(path, "is no checkpoint or is cut off: it does not end in a checksum");
-  BlobProto blob;
-  ParseMessageBytes(value, path, &blob);
-  const Tensor stored = TensorFromBlob(blob);
-  if (stored.dtype() != DType::kInt64 || stored.size() != 1 || stored.data<std::int64_t>()[0] != before) {
-    Throw(path, "is damaged: its checksum is not that of what it holds");
-  }
+  if (key != kChecksum) Throw(path, "is no checkpoint or is cut off: it does not end in a checksum");
+  if (value != ChecksumValue(before)) Throw(path, "is damaged: its checksum is not that of what it holds");
 }
 
 std::int64_t IterationOf(const std::string& path) {
@@ -50,7 +50,7 @@ void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
   MiniDbWriter writer(path);
   AddToMiniDb(checkpoint.tensors, &writer);
   AddToMiniDb({{kState, Tensor::Of<std::string>(Shape(), {checkpoint.state.SerializeAsString()})}}, &writer);
-  AddToMiniDb({{kChecksum, Tensor::Of<std::int64_t>({1}, {writer.checksum()})}}, &writer);
+  writer.Add(kChecksum, ChecksumValue(writer.checksum()));
   writer.Commit();
 }
 

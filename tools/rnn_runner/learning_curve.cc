@@ -64,11 +64,11 @@ std::string Script(const Curves& curves, const std::string& png, const std::stri
                          "set output ",
                          GnuplotText(png), "\nset title ", GnuplotText(title),
                          "\nset xlabel 'iteration'\nset ylabel 'bits per character'\n"
-                         "set grid lc rgb '#dddddd'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
+                         "set grid lt 1 lw 1 lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
                          "set key top right\nset format x '%.0f'\n"
                          "set xrange [0:",
                          curves.training.size(),
-                         "]\nplot $training with lines lw 2 lc rgb '#9ecae1' title 'training text', "
+                         "]\nplot $training with lines lw 2 lc rgb '#4292c6' title 'training text', "
                          "$validation with linespoints lw 2 pt 7 ps 0.8 lc rgb '#d94801' title 'validation text",
                          label, "'\n");
 }

@@ -1,5 +1,8 @@
 // rnn_runner train: a language model, trained on a text.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <csignal>
@@ -18,6 +21,7 @@
 #include "stepnet/tools/rnn_runner/training_progress.h"
 
 DEFINE_bool(fresh, false, "start anew where the folder holds a run already, and overwrite it");
+DEFINE_int64(stop_after, -1, "stop as ^C does when so many iterations are done in all; -1: when all are");
 DECLARE_string(output_dir);
 
 namespace stepnet::runner {
@@ -57,12 +61,34 @@ void Rehearse(const TrainJob& job, const Corpus& corpus, const RunOptions& optio
   std::cerr << Count(trainer.num_parameters(), "parameter") << "; memory: " << MemoryText() << "\n";
 }
 
+// A folder that is this process's alone until the object or, in whatever way, the process ends.
+class OwnFolder {
+ public:
+  // Makes the folder where there is none. Throws kInputOutput.
+  explicit OwnFolder(const std::string& path) {
+    std::error_code fault;
+    std::filesystem::create_directories(path, fault);
+    descriptor_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor_ < 0) throw Error(ErrorCode::kInputOutput, StrCat("cannot make the folder ", path));
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    close(descriptor_);
+    throw Error(ErrorCode::kInputOutput, StrCat(path, " is in use by another run"));
+  }
+  ~OwnFolder() { close(descriptor_); }
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 class TrainingRun {
  public:
   TrainingRun(const TrainJob& job, const Corpus& corpus, const RunOptions& options)
       : job_(job),
         corpus_(corpus),
         folder_(FLAGS_output_dir),
+        own_folder_(folder_),
         trainer_(job, corpus, options),
         checkpoints_(folder_ + "/checkpoints", job.config.keep_checkpoints()) {
     *state_.mutable_config() = job.config;
@@ -70,7 +96,6 @@ class TrainingRun {
     state_.set_text_crc32c(corpus.crc32c);
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
-    saved_ = state_.iteration();
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
   }
 
@@ -78,7 +103,8 @@ class TrainingRun {
   int Run() {
     const std::int64_t iterations = job_.config.iterations();
     TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps());
-    while (trainer_.iteration() < iterations && stop_requested == 0) {
+    const auto stops = [&] { return stop_requested != 0 || trainer_.iteration() == FLAGS_stop_after; };
+    while (trainer_.iteration() < iterations && !stops()) {
       IterationMetrics metrics = trainer_.Iterate();
       progress.Add(metrics.loss, trainer_.iterations_per_epoch());
       const bool is_end = metrics.iteration == iterations;
@@ -100,6 +126,7 @@ class TrainingRun {
     }
     trainer_.Restore(checkpoint.tensors, checkpoint.state.iteration());
     state_ = checkpoint.state;
+    saved_ = state_.iteration();
     std::cerr << "going on behind iteration " << state_.iteration() << "\n";
   }
 
@@ -130,7 +157,7 @@ class TrainingRun {
       state_.set_events_bytes(metrics_->events_bytes());
       checkpoints_.Write({.state = state_, .tensors = trainer_.Tensors()});
     } catch (const Error& error) {
-      const std::string kept = saved_ > 0 ? StrCat("; the checkpoint of iteration ", saved_, " is kept") : "";
+      const std::string kept = saved_ >= 0 ? StrCat("; the checkpoint of iteration ", saved_, " is kept") : "";
       throw Error(error.code(), StrCat(error.message(), kept));
     }
     saved_ = trainer_.iteration();
@@ -157,10 +184,11 @@ class TrainingRun {
   const TrainJob& job_;
   const Corpus& corpus_;
   const std::string folder_;
+  const OwnFolder own_folder_;
   Trainer trainer_;
   const CheckpointFolder checkpoints_;
   TrainState state_;
-  std::int64_t saved_ = 0;  // iteration of the newest checkpoint
+  std::int64_t saved_ = -1;  // iteration of the newest checkpoint
   std::unique_ptr<Metrics> metrics_;
 };
 
@@ -187,7 +215,8 @@ std::vector<FlagUse> TrainFlags() {
   std::vector<FlagUse> flags = {{.name = "output_dir",
                                  .value = "D",
                                  .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
-                                {.name = "fresh"}};
+                                {.name = "fresh"},
+                                {.name = "stop_after", .value = "N"}};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }
@@ -202,7 +231,7 @@ const Command kTrain = {
         "CONFIG is text of a TrainConfig (docs/training.md): the text, the cell, sizes, the optimizer. Writes metrics\n"
         "(CSV and TensorBoard), checkpoints, and the model that predicts the validation text best, which `run` and\n"
         "`sample` take. Stopped by ^C or in any other way, the same command goes on from the last checkpoint, bit for\n"
-        "bit as if it had never stopped. Exit status 130: stopped by ^C.",
+        "bit as if it had never stopped. Exit status 130: stopped by ^C or --stop_after.",
     .example =
         "rnn_runner train examples/char_lm/train.prototxt --output_dir=/tmp/shakespeare\n"
         "rnn_runner sample /tmp/shakespeare --prompt=\"ROMEO:\"",

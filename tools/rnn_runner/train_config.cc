@@ -50,14 +50,22 @@ class DifferenceList : public google::protobuf::util::MessageDifferencer::Report
   using Message = google::protobuf::Message;
   using Fields = std::vector<google::protobuf::util::MessageDifferencer::SpecificField>;
 
-  void ReportAdded(const Message& old, const Message& now, const Fields& fields) override { Add(old, now, fields); }
-  void ReportDeleted(const Message& old, const Message& now, const Fields& fields) override { Add(old, now, fields); }
-  void ReportModified(const Message& old, const Message& now, const Fields& fields) override { Add(old, now, fields); }
+  void ReportAdded(const Message& old, const Message& now, const Fields& fields) override {
+    Add(old, now, fields, /*is_change=*/false);
+  }
+  void ReportDeleted(const Message& old, const Message& now, const Fields& fields) override {
+    Add(old, now, fields, /*is_change=*/false);
+  }
+  void ReportModified(const Message& old, const Message& now, const Fields& fields) override {
+    Add(old, now, fields, /*is_change=*/true);
+  }
   const std::vector<std::string>& list() const { return list_; }
 
  private:
-  void Add(const Message& old, const Message& now, const Fields& fields) {
+  void Add(const Message& old, const Message& now, const Fields& fields, bool is_change) {
     const auto& last = fields.back();
+    // A message differs because fields of it do, which are reported too.
+    if (is_change && last.field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) return;
     list_.push_back(StrCat(PathOf(fields), ": ", Value(old, last.field, last.index), " → ",
                            Value(now, last.field, last.new_index)));
   }

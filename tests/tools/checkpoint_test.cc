@@ -1,0 +1,163 @@
+#include "stepnet/tools/rnn_runner/checkpoint.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "../core/temp_dir.h"
+#include "../operators/op_test.h"
+#include "stepnet/core/minidb.h"
+
+namespace stepnet::runner {
+namespace {
+
+Checkpoint Example(std::int64_t iteration) {
+  Checkpoint checkpoint;
+  checkpoint.state.set_iteration(iteration);
+  checkpoint.state.set_best_bits(2.5);
+  checkpoint.tensors = {{"w", Tensor::Of<float>({2, 3}, {1, -2, 3, 0.1F, 5, 6})},
+                        {"iteration", Tensor::Of<std::int64_t>({1}, {iteration})},
+                        {"none", Tensor::Zeros(DType::kFloat, {0, 3})}};
+  return checkpoint;
+}
+
+void ExpectExample(const Checkpoint& checkpoint, std::int64_t iteration) {
+  EXPECT_EQ(checkpoint.state.iteration(), iteration);
+  EXPECT_EQ(checkpoint.state.best_bits(), 2.5);
+  ASSERT_EQ(checkpoint.tensors.size(), 3U);
+  EXPECT_EQ(checkpoint.tensors[0].first, "w");
+  EXPECT_EQ(checkpoint.tensors[0].second.shape(), Shape({2, 3}));
+  EXPECT_EQ(checkpoint.tensors[0].second.data<float>()[3], 0.1F);
+  EXPECT_EQ(checkpoint.tensors[1].second.data<std::int64_t>()[0], iteration);
+  EXPECT_EQ(checkpoint.tensors[2].second.shape(), Shape({0, 3}));
+}
+
+TEST(Checkpoint, ComesBackAsItWas) {
+  const TempDir dir;
+  WriteCheckpoint(Example(7), dir.Path("c"));
+  ExpectExample(ReadCheckpoint(dir.Path("c")), 7);
+}
+
+TEST(Checkpoint, IsAFileOfTensors) {
+  const TempDir dir;
+  WriteCheckpoint(Example(7), dir.Path("c"));
+  EXPECT_EQ(ReadTensors(dir.Path("c")).front().second.size(), 6);
+}
+
+TEST(Checkpoint, IsRefusedWithAnyByteChanged) {
+  const TempDir dir;
+  WriteCheckpoint(Example(7), dir.Path("c"));
+  const std::string whole = dir.Get("c");
+  for (size_t i = 0; i < whole.size(); ++i) {
+    for (const int bit : {0, 5, 7}) {
+      std::string damaged = whole;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      dir.Put("c", damaged);
+      EXPECT_THROW(ReadCheckpoint(dir.Path("c")), Error) << "byte " << i << ", bit " << bit;
+    }
+  }
+}
+
+TEST(Checkpoint, IsRefusedCutOffAnywhere) {
+  const TempDir dir;
+  WriteCheckpoint(Example(7), dir.Path("c"));
+  const std::string whole = dir.Get("c");
+  for (size_t size = 0; size < whole.size(); ++size) {
+    dir.Put("c", whole.substr(0, size));
+    EXPECT_THROW(ReadCheckpoint(dir.Path("c")), Error) << size << " bytes";
+  }
+}
+
+TEST(Checkpoint, SaysWhatIsWrong) {
+  const TempDir dir;
+  const std::string path = dir.Path("c");
+  dir.Put("c", "GIF89a, or whatever this is");
+  ExpectError([&] { ReadCheckpoint(path); }, "input/output error: " + path + " is no checkpoint");
+  WriteMiniDb({{"w", Tensor::Of<float>({1}, {1})}}, path);
+  ExpectError([&] { ReadCheckpoint(path); },
+              "input/output error: " + path + " is no checkpoint or is cut off: it does not end in a checksum");
+  WriteCheckpoint(Example(7), path);
+  std::string damaged = dir.Get("c");
+  damaged[60] ^= 1;
+  dir.Put("c", damaged);
+  ExpectError([&] { ReadCheckpoint(path); },
+              "input/output error: " + path + " is damaged: its checksum is not that of what it holds");
+}
+
+TEST(CheckpointFolder, KeepsTheNewest) {
+  const TempDir dir;
+  const CheckpointFolder folder(dir.Path("kept"), 2);
+  EXPECT_FALSE(folder.ReadNewest().has_value());
+  for (const std::int64_t iteration : {90, 100, 1000}) folder.Write(Example(iteration));
+  ExpectExample(*folder.ReadNewest(), 1000);
+  EXPECT_FALSE(std::filesystem::exists(dir.Path("kept/iteration-90.minidb")));
+  EXPECT_TRUE(std::filesystem::exists(dir.Path("kept/iteration-100.minidb")));
+  folder.RemoveAll();
+  EXPECT_FALSE(folder.ReadNewest().has_value());
+}
+
+TEST(CheckpointFolder, TakesAnOlderOneForADamagedOne) {
+  const TempDir dir;
+  const CheckpointFolder folder(dir.path(), 3);
+  folder.Write(Example(1));
+  folder.Write(Example(2));
+  dir.Put("iteration-2.minidb", dir.Get("iteration-2.minidb").substr(0, 100));
+  testing::internal::CaptureStderr();
+  ExpectExample(*folder.ReadNewest(), 1);
+  const std::string remark = testing::internal::GetCapturedStderr();
+  EXPECT_NE(remark.find("iteration-2.minidb"), std::string::npos);
+  EXPECT_NE(remark.find("; going on from an older one\n"), std::string::npos);
+}
+
+TEST(CheckpointFolder, DoesNotStartAnewBehindSomebodysBack) {
+  const TempDir dir;
+  const CheckpointFolder folder(dir.path(), 3);
+  dir.Put("iteration-2.minidb", "");
+  ExpectError([&] { folder.ReadNewest(); }, "input/output error: no checkpoint in " + dir.path() +
+                                                " can be read (--fresh starts anew):\n  " +
+                                                dir.Path("iteration-2.minidb") + " is no checkpoint");
+}
+
+TEST(CheckpointFolder, RemovesWhatKilledWritersLeft) {
+  const TempDir dir;
+  dir.Put("iteration-2.minidb.1234.0.tmp", "half");
+  dir.Put("somebody.tmp", "else's");
+  const CheckpointFolder folder(dir.path(), 1);
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{"somebody.tmp"});
+}
+
+// The disk ends after `bytes` of a file until the scope does.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) : signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const struct rlimit small = {.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, signal_);
+  }
+
+ private:
+  struct rlimit before_ = {};
+  void (*signal_)(int);
+};
+
+TEST(CheckpointFolder, LosesNothingOnAFullDisk) {
+  const TempDir dir;
+  const CheckpointFolder folder(dir.path(), 1);
+  folder.Write(Example(1));
+  const auto size = static_cast<rlim_t>(dir.Get("iteration-1.minidb").size());
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{1}, size / 2, size - 1}) {
+    const SmallDisk disk(bytes);
+    ExpectError([&] { folder.Write(Example(2)); },
+                "input/output error: cannot write " + dir.Path("iteration-2.minidb") + ": File too large");
+    EXPECT_EQ(dir.Names(), std::vector<std::string>{"iteration-1.minidb"});
+  }
+  ExpectExample(*folder.ReadNewest(), 1);
+}
+
+}  // namespace
+}  // namespace stepnet::runner

@@ -1,0 +1,255 @@
+#include "stepnet/tools/rnn_runner/trainer.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "../core/temp_dir.h"
+#include "../operators/op_test.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/tools/rnn_runner/sampler.h"
+
+namespace stepnet::runner {
+namespace {
+
+// The text of a small config, with other values for some fields.
+std::string Config(const std::string& more) {
+  TrainConfig config;
+  ParseMessageText(
+      "text: 'text' cell: 'lstm.cell' embedding: 3 size { name: 'H' value: 5 } batch: 2 steps: 4 validation: 0.25",
+      "config", &config);
+  TrainConfig others;
+  ParseMessageText(more, "other values", &others);
+  config.MergeFrom(others);
+  return PrintMessageText(config);
+}
+
+// A folder with a config, a cell and a text of the characters a, b, c, d.
+class Job {
+ public:
+  explicit Job(const std::string& more = "", const std::string& text = PlainText()) {
+    dir_.Put("lstm.cell", ReadFile(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell"));
+    dir_.Put("text", text);
+    job_ = ReadTrainJob(dir_.Put("train.prototxt", Config(more)));
+    corpus_ = ReadCorpus(job_.text, job_.config.validation());
+    job_.model.vocabulary = corpus_.vocabulary.size();
+  }
+  static std::string PlainText() {
+    std::string text;
+    for (int i = 0; i < 96; ++i) text += "abcdbacd"[(i * i + i / 3) % 8];
+    return text;
+  }
+  Trainer Make() const { return Trainer(job_, corpus_, {}); }
+  const TempDir& dir() const { return dir_; }
+
+ private:
+  TempDir dir_;
+  TrainJob job_;
+  Corpus corpus_;
+};
+
+std::map<std::string, std::string> Bytes(const Trainer& trainer) {
+  std::map<std::string, std::string> bytes;
+  for (const auto& [name, tensor] : trainer.Tensors()) {
+    bytes[name] = std::string(static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.size_bytes()));
+  }
+  return bytes;
+}
+
+NamedTensors Copies(const Trainer& trainer) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : trainer.Tensors()) copies.emplace_back(name, tensor.Clone());
+  return copies;
+}
+
+constexpr const char* kDropout = "options { layers: 2 dropout: 0.25 recurrent_dropout: 0.25 zoneout: 0.1 }";
+
+TEST(Trainer, GoesOnBitForBitFromAnyIteration) {
+  const Job job(kDropout);
+  for (const int cut : {0, 1, 7, 9, 13}) {  // an epoch has 8 iterations
+    Trainer whole = job.Make();
+    NamedTensors kept;
+    std::vector<double> losses;
+    for (int i = 0; i < 20; ++i) {
+      if (i == cut) kept = Copies(whole);
+      if (i % 6 == 5) whole.Validate();  // changes nothing
+      losses.push_back(whole.Iterate().loss);
+    }
+    Trainer second = job.Make();
+    second.Restore(kept, cut);
+    for (int i = cut; i < 20; ++i) EXPECT_EQ(second.Iterate().loss, losses[i]) << i;
+    EXPECT_EQ(Bytes(second), Bytes(whole)) << cut;
+  }
+}
+
+TEST(Trainer, IsDifferentWithAnotherSeed) {
+  const Job first("seed: 1");
+  const Job second("seed: 2");
+  Trainer one = first.Make();
+  Trainer two = second.Make();
+  EXPECT_NE(one.Iterate().loss, two.Iterate().loss);
+}
+
+TEST(Trainer, CarriesStatesWithinAnEpoch) {
+  const Job job("optimizer { learning_rate: 1e-30 }");
+  Trainer trainer = job.Make();
+  ASSERT_EQ(trainer.iterations_per_epoch(), 8);
+  std::vector<double> first;
+  for (int i = 0; i < 8; ++i) first.push_back(trainer.Iterate().loss);
+  // Parameters stay as they are, so every epoch has the same losses where states start from zero with each.
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(trainer.Iterate().loss, first[i]) << i;
+  // From zero, the second batch has another loss than behind the first.
+  Trainer other = job.Make();
+  NamedTensors zero = Copies(other);
+  other.Restore(zero, 1);
+  EXPECT_NE(other.Iterate().loss, first[1]);
+}
+
+TEST(Trainer, AModelThatKnowsNothingTakesTheLogarithmOfTheVocabulary) {
+  const Job job;
+  Trainer trainer = job.Make();
+  NamedTensors zeros;
+  for (const auto& [name, tensor] : trainer.Tensors()) {
+    zeros.emplace_back(name, Tensor::Zeros(tensor.dtype(), tensor.shape()));
+  }
+  trainer.Restore(zeros, 0);
+  EXPECT_NEAR(trainer.Validate(), 2, 1e-6);
+  EXPECT_NEAR(trainer.Iterate().loss, std::log(4), 1e-6);
+}
+
+TEST(Trainer, LearnsWhatIsRegular) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "abcd";
+  const Job job("optimizer { learning_rate: 0.05 }", text);
+  Trainer trainer = job.Make();
+  for (int i = 0; i < 150; ++i) trainer.Iterate();
+  EXPECT_LT(trainer.Validate(), 0.3);
+}
+
+TEST(Trainer, RefusesShortTexts) {
+  const Job job("", "abcdabcdab");
+  ExpectError([&] { job.Make(); }, "input/output error: " + job.dir().Path("text") +
+                                       " has 8 characters to train on; 2 parts of 4 (batch, steps) need 9");
+  const Job other("batch: 1", "abcdabcdab");
+  EXPECT_NO_THROW(other.Make());
+}
+
+TEST(Trainer, RefusesTensorsOfAnother) {
+  const Job job;
+  const Job other_job("embedding: 4");
+  Trainer small = job.Make();
+  const NamedTensors other = Copies(other_job.Make());
+  ExpectError([&] { small.Restore(other, 1); },
+              "input/output error: the checkpoint holds float [4, 4] for embedding, which is float [4, 3]");
+}
+
+// What the trainer writes, read by the sampler: the same bits per character, read in pieces of any length.
+TEST(Trainer, WritesModelsThatReadAsItDoes) {
+  const Job job("batch: 1 validation: 0.5 " + std::string(kDropout));
+  Trainer trainer = job.Make();
+  for (int i = 0; i < 5; ++i) trainer.Iterate();
+  const TempDir dir;
+  WriteMessage(trainer.ModelNet(), dir.Path("net.pb"));
+  WriteMessage(trainer.ModelInitNet(), dir.Path("init_net.pb"));
+  const std::string text = Job::PlainText();
+  dir.Put("vocabulary.json", Vocabulary::Of(SplitCharacters(text, "text")).Json());
+
+  Sampler sampler(dir.path(), {});
+  const std::string validation = text.substr(48);
+  double bits = 0;
+  for (size_t i = 0; i + 1 < validation.size(); ++i) {
+    const auto probabilities = sampler.Read({sampler.vocabulary().NumberOf(validation.substr(i, 1))});
+    bits -= std::log2(probabilities[sampler.vocabulary().NumberOf(validation.substr(i + 1, 1))]);
+  }
+  EXPECT_NEAR(bits / static_cast<double>(validation.size() - 1), trainer.Validate(), 1e-5);
+
+  Sampler whole(dir.path(), {});
+  std::vector<std::int32_t> numbers;
+  for (const char c : validation) numbers.push_back(whole.vocabulary().NumberOf(std::string(1, c)));
+  const auto at_once = whole.Read(numbers);
+  const auto in_steps = sampler.Read({numbers.back()});
+  for (size_t i = 0; i < at_once.size(); ++i) EXPECT_NEAR(at_once[i], in_steps[i], 1e-6);
+}
+
+TEST(TrainJob, NamesTheFieldThatIsWrong) {
+  const TempDir dir;
+  dir.Put("lstm.cell", ReadFile(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell"));
+  const auto read = [&](const std::string& config) { ReadTrainJob(dir.Put("c", config)); };
+  ExpectError([&] { read("cell: 'lstm.cell'"); }, "…text is missing, must be a UTF-8 file");
+  ExpectError([&] { read("text: 'text'"); }, "…cell is missing, must be the file of a cell");
+  ExpectError([&] { read(Config("validation: 1")); }, "…validation is 1, must be above 0 and below 1");
+  ExpectError([&] { read(Config("batch: 0")); }, "…batch is 0, must be above 0");
+  ExpectError([&] { read(Config("optimizer { learning_rate: 0 }")); },
+              "…optimizer.learning_rate is 0, must be above 0");
+  ExpectError([&] { read("bach: 5"); }, "…bach");
+}
+
+TEST(Differences, NameEveryField) {
+  TrainState before;
+  before.mutable_config()->set_batch(50);
+  before.mutable_config()->mutable_optimizer()->set_learning_rate(0.5);
+  before.set_text_crc32c(1);
+  TrainState now = before;
+  EXPECT_EQ(Differences(before, now), "");
+  now.mutable_config()->set_steps(50);  // the default, said
+  EXPECT_EQ(Differences(before, now), "");
+  now.mutable_config()->set_batch(32);
+  now.mutable_config()->mutable_optimizer()->set_learning_rate(0.25);
+  now.mutable_config()->mutable_optimizer()->set_momentum(0.5);
+  now.mutable_cell()->set_name("gru");
+  now.set_text_crc32c(2);
+  EXPECT_EQ(
+      Differences(before, now),
+      "batch: 50 → 32; optimizer.learning_rate: 0.5 → 0.25; optimizer.momentum: 0 → 0.5; of the cell, name: \"\" → "
+      "\"gru\"; the text is another one");
+}
+
+// Pearson's statistic of `draws` draws against `expected` probabilities.
+double ChiSquare(const std::vector<float>& probabilities, const SamplingOptions& options,
+                 const std::vector<double>& expected) {
+  constexpr int kDraws = 100'000;
+  std::vector<int> counts(probabilities.size());
+  for (int k = 0; k < kDraws; ++k) {
+    const RandomStream random(/*seed=*/3, 0, 0, k);
+    ++counts[Draw(probabilities, options, random.Uniform(0))];
+  }
+  double sum = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i] == 0) {
+      EXPECT_EQ(counts[i], 0);
+    } else {
+      sum += std::pow(counts[i] - kDraws * expected[i], 2) / (kDraws * expected[i]);
+    }
+  }
+  return sum;
+}
+
+constexpr double kChiSquare4 = 18.47;  // exceeded by chance once in a thousand times, with 4 degrees of freedom
+constexpr double kChiSquare2 = 13.82;  // with 2
+
+const std::vector<float> kProbabilities = {0.1F, 0.4F, 0.05F, 0.25F, 0.2F};
+
+TEST(Draw, FollowsTheProbabilities) {
+  EXPECT_LT(ChiSquare(kProbabilities, {}, {0.1, 0.4, 0.05, 0.25, 0.2}), kChiSquare4);
+}
+
+TEST(Draw, FollowsTheTemperature) {
+  std::vector<double> squares;
+  double sum = 0;
+  for (const float p : kProbabilities) squares.push_back(double{p} * p);
+  for (const double s : squares) sum += s;
+  for (double& s : squares) s /= sum;
+  EXPECT_LT(ChiSquare(kProbabilities, {.temperature = 0.5}, squares), kChiSquare4);
+}
+
+TEST(Draw, TakesTheMostProbableOnly) {
+  EXPECT_LT(ChiSquare(kProbabilities, {.top_k = 3}, {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85}), kChiSquare2);
+  for (const double uniform : {0.0, 0.5, 0.9999999}) {
+    EXPECT_EQ(Draw(kProbabilities, {.temperature = 0}, uniform), 1);
+    EXPECT_EQ(Draw(kProbabilities, {.top_k = 1}, uniform), 1);
+    EXPECT_EQ(Draw(kProbabilities, {.temperature = 1e-6}, uniform), 1);
+  }
+}
+
+}  // namespace
+}  // namespace stepnet::runner
