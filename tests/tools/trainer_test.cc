@@ -28,7 +28,9 @@ std::string Config(const std::string& more) {
 class Job {
  public:
   explicit Job(const std::string& more = "", const std::string& text = PlainText()) {
-    dir_.Put("lstm.cell", ReadFile(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell"));
+    for (const char* cell : {"lstm.cell", "causal_conv.cell"}) {
+      dir_.Put(cell, ReadFile(std::string(STEPNET_SOURCE_DIR "/examples/cells/") + cell));
+    }
     dir_.Put("text", text);
     job_ = ReadTrainJob(dir_.Put("train.prototxt", Config(more)));
     corpus_ = ReadCorpus(job_.text, job_.config.validation());
@@ -144,8 +146,7 @@ TEST(Trainer, RefusesTensorsOfAnother) {
 }
 
 // What the trainer writes, read by the sampler: the same bits per character, read in pieces of any length.
-TEST(Trainer, WritesModelsThatReadAsItDoes) {
-  const Job job("batch: 1 validation: 0.5 " + std::string(kDropout));
+void ExpectModelReadsAsTrainer(const Job& job) {
   Trainer trainer = job.Make();
   for (int i = 0; i < 5; ++i) trainer.Iterate();
   const TempDir dir;
@@ -169,6 +170,15 @@ TEST(Trainer, WritesModelsThatReadAsItDoes) {
   const auto at_once = whole.Read(numbers);
   const auto in_steps = sampler.Read({numbers.back()});
   for (size_t i = 0; i < at_once.size(); ++i) EXPECT_NEAR(at_once[i], in_steps[i], 1e-6);
+}
+
+TEST(Trainer, WritesModelsThatReadAsItDoes) {
+  ExpectModelReadsAsTrainer(Job("batch: 1 validation: 0.5 " + std::string(kDropout)));
+}
+
+// Its output is no state, and its state is a window of the past.
+TEST(Trainer, WritesModelsOfAnyCell) {
+  ExpectModelReadsAsTrainer(Job("batch: 1 validation: 0.5 cell: 'causal_conv.cell' size { name: 'H' value: 5 }"));
 }
 
 TEST(TrainJob, NamesTheFieldThatIsWrong) {

@@ -21,6 +21,9 @@ std::vector<std::pair<std::string, std::string>> CarriedStates(const NetDef& net
     for (const RecurrentState& state : spec.states) {
       const auto last = std::ranges::find_if(
           spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset < 0; });
+      const bool is_read = std::ranges::any_of(
+          spec.links, [&](const Link& link) { return link.external == state.name && link.offset == 0; });
+      if (!is_read) continue;  // an output that Caffe2's operator gives as a state
       if (last == spec.aliases.end()) {
         throw Error(ErrorCode::kInvalidNet, StrCat("the net does not give its state \"", state.name,
                                                    "\" at the end, so that it cannot be carried on"));

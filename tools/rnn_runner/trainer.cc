@@ -54,6 +54,7 @@ Trainer::Trainer(const TrainJob& job, const Corpus& corpus, RunOptions options)
   net_ = Net::Create(training_.net, workspace_, options);
 
   for (const std::string& parameter : model_.parameters) validation_workspace_.CreateBlob(parameter);
+  for (const std::string& blob : Constants()) validation_workspace_.SetTensor(blob, workspace_.GetTensor(blob));
   for (const char* blob : {"tokens", "targets"}) validation_workspace_.CreateBlob(blob);
   ResetStates(validation_workspace_, validation_text_.batch());
   validation_net_ =
@@ -114,6 +115,16 @@ double Trainer::ValidateSteps(std::int64_t begin, std::int64_t steps) {
   return LastOf(validation_workspace_, "loss");
 }
 
+// What init_net fills beside parameters, and nothing changes.
+std::vector<std::string> Trainer::Constants() const {
+  std::vector<std::string> constants;
+  for (const OperatorDef& op : model_.init_net.op()) {
+    const std::string& blob = op.output(0);
+    if (std::ranges::find(model_.parameters, blob) == model_.parameters.end()) constants.push_back(blob);
+  }
+  return constants;
+}
+
 std::vector<std::string> Trainer::TensorNames() const {
   std::vector<std::string> names = model_.parameters;
   names.insert(names.end(), training_.state.begin(), training_.state.end());
@@ -144,9 +155,11 @@ void Trainer::Restore(const NamedTensors& tensors, std::int64_t iteration) {
 NetDef Trainer::ModelInitNet() const {
   NetDef net;
   net.set_name("language_model_parameters");
-  for (const std::string& parameter : model_.parameters) {
-    const Tensor& tensor = workspace_.GetTensor(parameter);
-    AddOp(&net, "GivenTensorFill", {}, {parameter}).Ints("shape", tensor.shape().ToVector());
+  std::vector<std::string> filled = model_.parameters;
+  for (const std::string& blob : Constants()) filled.push_back(blob);
+  for (const std::string& blob : filled) {
+    const Tensor& tensor = workspace_.GetTensor(blob);
+    AddOp(&net, "GivenTensorFill", {}, {blob}).Ints("shape", tensor.shape().ToVector());
     Argument& values = *net.mutable_op(net.op_size() - 1)->add_arg();
     values.set_name("values");
     values.mutable_floats()->Assign(tensor.data<float>(), tensor.data<float>() + tensor.size());

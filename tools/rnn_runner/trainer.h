@@ -44,6 +44,7 @@ class Trainer {
  private:
   void ResetStates(Workspace& workspace, std::int64_t batch) const;
   std::vector<std::string> TensorNames() const;
+  std::vector<std::string> Constants() const;
   double ValidateSteps(std::int64_t begin, std::int64_t steps);
 
   const TrainJob& job_;
