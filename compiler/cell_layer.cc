@@ -43,6 +43,10 @@ float NumberOf(const std::string& text) {
   return value;
 }
 
+void AddFill(const std::string& name, const Shape& shape, float value, NetDef* net) {
+  AddOp(net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector()).Float("value", value);
+}
+
 // Row `first` of x, of `rank` dimensions, and all behind it.
 void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y, int rank, NetDef* net) {
   std::vector<std::int64_t> starts(rank, 0);
@@ -287,7 +291,7 @@ void CellLayer::InferShapes() {
   }
 }
 
-// Makes outputs that are no states [1, B, …], holds them back where the mask is false, and makes states of them.
+// Makes outputs that are no states [1, B, …], and holds them back where the mask is false.
 void CellLayer::WriteOutputs() {
   for (int k = 0; k < cell().output_size(); ++k) {
     if (IndexOf(cell().state(), cell().output(k).blob()) >= 0) continue;
@@ -298,11 +302,11 @@ void CellLayer::WriteOutputs() {
       AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
       blob = expanded;
     }
+    const bool is_shown = cell().output(k).last() && IsFloating(info.dtype);
     std::string held;
     if (!mask_.empty()) {
-      const bool is_held = cell().output(k).last() && IsFloating(info.dtype);
-      std::string otherwise = names_.Unused(blob + (is_held ? "_prev" : "_zeros"));
-      if (is_held) {
+      const std::string otherwise = names_.Unused(blob + (is_shown ? "_prev" : "_zeros"));
+      if (is_shown) {
         held = otherwise;
       } else {
         AddOp(&step_, "ConstantFill", {blob}, {otherwise}).Int("value", 0).Int("dtype", NumberFromDType(info.dtype));
@@ -311,9 +315,7 @@ void CellLayer::WriteOutputs() {
       AddOp(&step_, "Where", {mask_, blob, otherwise}, {masked}).Int("broadcast_on_rows", 1);
       blob = masked;
     }
-    const bool is_known = std::ranges::find(shown_, blob, &ShownState::blob) != shown_.end();
-    if (IsFloating(info.dtype) && !is_known)
-      shown_.push_back({.blob = blob, .previous = held, .item = output_items_[k]});
+    if (is_shown) shown_.push_back({.blob = blob, .previous = held, .item = output_items_[k]});
   }
 }
 
@@ -386,11 +388,8 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   }
   if (state.initial() == "learned") result->parameters.push_back(name);
   // One row, for every item of the batch.
-  return WriteFilled(name, StateShape(i).Inserted(0, 1).Inserted(0, state.window()), NumberOf(state.initial()), result);
-}
-
-std::string CellLayer::WriteFilled(const std::string& name, const Shape& shape, float value, CellNet* result) const {
-  AddOp(&result->init_net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector()).Float("value", value);
+  const Shape shape = StateShape(i).Inserted(0, 1).Inserted(0, state.window());
+  AddFill(name, shape, NumberOf(state.initial()), &result->init_net);
   return name;
 }
 
@@ -423,8 +422,8 @@ void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) 
     shown.name = context_.names->Unused(context_.prefix + shown.blob + "_states");
     states.push_back(shown.name);
     initial.push_back(static_cast<std::int64_t>(inputs.size()));
-    inputs.push_back(WriteFilled(context_.names->Unused(context_.prefix + shown.blob + "_init"),
-                                 shown.item.Inserted(0, 1).Inserted(0, 1), 0, result));
+    inputs.push_back(context_.names->Unused(context_.prefix + shown.blob + "_init"));
+    AddFill(inputs.back(), shown.item.Inserted(0, 1).Inserted(0, 1), 0, &result->net);
     if (!shown.previous.empty()) links_.push_back({shown.previous, shown.name, 0, 1});
     links_.push_back({shown.blob, shown.name, 1, 1});
   }

@@ -58,8 +58,8 @@ class CellLayer {
     std::int64_t window;
   };
 
-  // A state that is there for an output alone, since Caffe2 knows no other outputs. Steps write it; they read it only
-  // to hold the last value where the mask is false.
+  // A state that is there to show the last value of a blob that is none. Steps read it only where there is a mask, to
+  // hold what they do not count.
   struct ShownState {
     std::string blob;      // what the step writes
     std::string previous;  // "" where the step does not read it
@@ -89,7 +89,6 @@ class CellLayer {
   void WriteProjections(NetDef* net);
   void WriteParameters(CellNet* result) const;
   std::string WriteInitial(int state, CellNet* result) const;
-  std::string WriteFilled(const std::string& name, const Shape& shape, float value, CellNet* result) const;
   void WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
                      const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
 
@@ -101,7 +100,7 @@ class CellLayer {
   std::vector<std::string> output_blobs_;       // of each output
   std::vector<TensorInfo> output_infos_;        // of each output, as the cell writes it
   std::vector<Shape> output_items_;
-  std::vector<ShownState> shown_;  // states that are there for outputs alone
+  std::vector<ShownState> shown_;  // for outputs of the last step
   std::string mask_;               // in the step net
   NetDef step_;
   int first_op_ = 0;           // of step_ that comes from the cell

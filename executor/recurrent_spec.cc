@@ -116,7 +116,7 @@ void ParseGradients(const OpInit& op, RecurrentSpec* spec) {
 
 }  // namespace
 
-const std::string& RecurrentSpec::Renamed(const std::string& blob) const {
+std::string RecurrentSpec::Renamed(const std::string& blob) const {
   const auto found = renames.find(blob);
   return found == renames.end() ? blob : found->second;
 }
@@ -128,7 +128,7 @@ int RecurrentSpec::StepOutputIndex(const std::string& output) const {
 
 void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output) {
   if (spec.StepOutputIndex(output) < 0) return;
-  const std::string& gradient = spec.Renamed(output + "_grad");
+  const std::string gradient = spec.Renamed(output + "_grad");
   const auto takes_it = [&](const Link& link) { return spec.Renamed(link.external) == gradient; };
   if (std::ranges::any_of(spec.backward_links, takes_it)) return;
   throw Error(ErrorCode::kInvalidNet,

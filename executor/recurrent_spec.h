@@ -60,7 +60,7 @@ struct RecurrentSpec {
   int num_threads = 0;
   int num_workspaces = 0;
 
-  const std::string& Renamed(const std::string& blob) const;
+  std::string Renamed(const std::string& blob) const;
   // Number of the step output of that name; -1 when there is none.
   int StepOutputIndex(const std::string& output) const;
 };

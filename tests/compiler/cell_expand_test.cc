@@ -125,13 +125,32 @@ TEST(ExpandCell, ShowsIntegers) {
   }
 }
 
+// Of a blob that is no state, `last` is each sequence's own last value; where there is none, zeros.
+TEST(ExpandCell, ShowsTheLastValueOfAnyBlob) {
+  for (const std::string option : {"", "  option lengths = n\n"}) {
+    for (const std::int64_t num_steps : {2, 0}) {
+      const CellNet net = ExpandCell(Cell(
+          "cell c(x[1]; ) {\n  y = x * 2\n  output y\n  output y last\n  output y last as end\n" + option + "}\n"));
+      Tensors given = {{"x", Tensor(DType::kDouble, Shape({num_steps, 3, 1}))}};
+      for (int i = 0; i < 3 * num_steps; ++i) given.at("x").data<double>()[i] = i + 1;
+      given["n"] = Tensor::Of<std::int32_t>({3}, {0, num_steps > 0 ? 1 : 0, static_cast<int>(num_steps)});
+      const Tensors outputs = RunCell(net, given);
+      std::vector<double> wanted = {0, 0, 0};
+      if (num_steps > 0) wanted = option.empty() ? std::vector<double>{8, 10, 12} : std::vector<double>{0, 4, 12};
+      for (const std::string name : {"y_last", "end"}) {
+        ASSERT_EQ(outputs.at(name).shape(), Shape({1, 3, 1}));
+        for (int b = 0; b < 3; ++b) EXPECT_EQ(outputs.at(name).data<double>()[b], wanted[b]) << name << " " << option;
+      }
+      EXPECT_EQ(outputs.at("y").shape(), Shape({num_steps, 3, 1}));
+    }
+  }
+}
+
 TEST(ExpandCell, TellsTheStepItsNumber) {
   const CellNet net =
       ExpandCell(Cell("cell c(x[1]; ) {\n  t = Cast(timestep, to=\"float\")\n  y = Add(x, t, broadcast=1)\n"
                       "  output y\n}\n"));
-  const Tensors outputs =
-      RunCell(net, {{"x", Tensor::Of<double>({3, 1, 1}, {5, 5, 5})},
-                    {net.init_net.op(0).output(0), Tensor::Zeros(DType::kDouble, Shape({1, 1, 1}))}});
+  const Tensors outputs = RunCell(net, {{"x", Tensor::Of<double>({3, 1, 1}, {5, 5, 5})}});
   for (int t = 0; t < 3; ++t) EXPECT_EQ(outputs.at("y").data<double>()[t], 5 + t);
 }
 
@@ -161,10 +180,7 @@ TEST(ExpandCell, DropoutIsBetweenLayersWhileTraining) {
       Cell("cell c(x[64]; ) {\n  y = x * 1\n  output y\n  option layers = 3\n  option dropout = 0.5\n}\n");
   for (const bool training : {true, false}) {
     const CellNet net = ExpandCell(cell, {.training = training});
-    Tensors given = {{"x", RandomSteps(2, 2, 64)}};
-    for (const OperatorDef& fill : net.init_net.op()) {
-      given[fill.output(0)] = Tensor::Zeros(DType::kDouble, Shape({1, 1, 64}));
-    }
+    const Tensors given = {{"x", RandomSteps(2, 2, 64)}};
     const Tensor y = RunCell(net, given).at("y");
     int kept = 0;
     for (std::int64_t i = 0; i < y.size(); ++i) {
