@@ -2,6 +2,8 @@
 // each other and directions side by side.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "cell_case.h"
 #include "stepnet/core/strings.h"
 
@@ -96,6 +98,35 @@ TEST(CellOptions, HaveTheGradientsOfWhatTheySay) {
       SCOPED_TRACE(StrCat(name, ", ", variant.name));
       ExpectGradientsOfReference(Changed(name, variant, 3, 2), StepOfExample(name));
     }
+  }
+}
+
+// Layers read the output of the one below in place of the first input; further inputs are the same for all.
+TEST(CellOptions, DoWhatTheySayToCellsOfTwoInputs) {
+  const CellSource cell = ParseCell(
+      "cell two(x[D], y[E]; h[H]) {\n  size D = 2; size E = 2; size H = 3\n  param w[H, D]\n  param v[H, E]\n"
+      "  h = Tanh(x @ w + y @ v - h)\n  size_of_h = h * h\n  output size_of_h\n  output h last\n  output size_of_h "
+      "last\n}\n",
+      "two");
+  const ReferenceStep step = [](const Vectors& given) {
+    Vectors next = {{"h", Vector(3)}, {"size_of_h", Vector(3)}};
+    for (size_t row = 0; row < 3; ++row) {
+      double sum = -given.at("h")[row];
+      for (const auto& [input, matrix] : {std::pair("x", "w"), std::pair("y", "v")}) {
+        const Vector& values = given.at(input);
+        for (size_t i = 0; i < values.size(); ++i) sum += given.at(matrix)[row * values.size() + i] * values[i];
+      }
+      next["h"][row] = std::tanh(sum);
+      next["size_of_h"][row] = next["h"][row] * next["h"][row];
+    }
+    return next;
+  };
+  for (const Variant& variant : Variants()) {
+    SCOPED_TRACE(variant.name);
+    CellCase test{.cell = cell, .use = {}, .num_steps = 4, .batch = 3, .seed = 5};
+    variant.change(&test.cell.def);
+    ExpectFollowsReference(test, step);
+    ExpectGradientsOfReference(test, step);
   }
 }
 
