@@ -71,14 +71,19 @@ Checkpoint ReadCheckpoint(const std::string& path) {
   return checkpoint;
 }
 
+void RemoveTemporaries(const std::string& folder, const std::string& prefix) {
+  std::error_code ignored;  // one that is left does no harm
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(".tmp")) std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
 CheckpointFolder::CheckpointFolder(std::string path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
   std::error_code fault;
   std::filesystem::create_directories(path_, fault);
   if (fault) Throw(path_, StrCat("cannot be made: ", fault.message()));
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(".tmp")) std::filesystem::remove(entry.path(), fault);
-  }
+  RemoveTemporaries(path_, kPrefix);
 }
 
 std::vector<std::string> CheckpointFolder::Files() const {

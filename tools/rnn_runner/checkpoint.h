@@ -24,10 +24,13 @@ void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 // Throws kInputOutput for a file that is damaged, cut off or no checkpoint.
 Checkpoint ReadCheckpoint(const std::string& path);
 
+// Removes the temporary files in `folder` whose names start with `prefix`: what writers that were killed have left.
+void RemoveTemporaries(const std::string& folder, const std::string& prefix);
+
 // The newest checkpoints of a run: iteration-N.minidb in a folder.
 class CheckpointFolder {
  public:
-  // Makes the folder where there is none and removes what writers that were killed have left. Keeps the newest `keep`.
+  // Makes the folder where there is none and removes temporary files of checkpoints in it. Keeps the newest `keep`.
   CheckpointFolder(std::string path, std::int64_t keep);
 
   // Writes a checkpoint; then, not before, removes those that are too old. Throws kInputOutput.

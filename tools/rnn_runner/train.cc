@@ -94,6 +94,7 @@ class TrainingRun {
     *state_.mutable_config() = job.config;
     *state_.mutable_cell() = job.model.cell.def;
     state_.set_text_crc32c(corpus.crc32c);
+    for (const char* file : {"init_net.pb", "net.pb", "vocabulary.json"}) RemoveTemporaries(folder_, file);
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
