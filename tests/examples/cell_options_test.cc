@@ -169,6 +169,18 @@ TEST(CellOptions, StatesAreCarriedFromPartToPart) {
   }
 }
 
+// One row, [H], is the same for every sequence.
+TEST(CellOptions, GivenStatesMayBeOneRow) {
+  const CellCase test = Changed("gru", {"", [](CellDef* cell) { SetInitial("given", cell); }}, 3, 2);
+  const CellNet net = test.Expand();
+  Tensors given = test.RandomValues(net);
+  Tensors one_row = given;
+  const double* row = given.at("h_init").data<double>();
+  one_row["h_init"] = Tensor::Of<double>({3}, {row[0], row[1], row[2]});
+  given["h_init"] = Tensor::Of<double>({1, 2, 3}, {row[0], row[1], row[2], row[0], row[1], row[2]});
+  ExpectTensorsNear(RunCell(net, one_row), RunCell(net, given));
+}
+
 TEST(CellOptions, CarriedStatesStartFromInputs) {
   CellCase test = Changed("lstm", {"", [](CellDef*) {}}, 3, 2);
   test.use.carry = true;
