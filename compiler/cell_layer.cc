@@ -165,8 +165,9 @@ void CellLayer::WriteStep() {
   for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
 }
 
-// The operator with the names of the step net and integers in place of expressions of sizes.
-OperatorDef CellLayer::Resolved(const OperatorDef& def) const {
+// The operator with the names of the step net and integers in place of expressions of sizes. Dropout drops while
+// training alone, and keeps its mask for its gradient.
+OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   OperatorDef op = def;
   const auto rename = [&](std::string* name) {
     if (const auto found = renamed_.find(*name); found != renamed_.end()) *name = found->second;
@@ -184,6 +185,10 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) const {
       for (const std::string& text : argument.strings()) argument.add_ints(EvaluateSize(text, context_.sizes));
       argument.clear_strings();
     }
+  }
+  if (op.type() == "Dropout") {
+    if (op.output_size() == 1) op.add_output(names_.Unused(op.output(0) + "_mask"));
+    if (!context_.use->training && FindArgument(op, "is_test") == nullptr) OpBuilder(&op).Int("is_test", 1);
   }
   return op;
 }

@@ -79,7 +79,7 @@ class CellLayer {
 
   void NameStep();
   void WriteStep();
-  OperatorDef Resolved(const OperatorDef& def) const;
+  OperatorDef Resolved(const OperatorDef& def);
   void WriteStateUpdate(int state);
   void WriteOutputs();
   std::map<std::string, StepInput> StepInputs() const;

@@ -192,6 +192,26 @@ TEST(ExpandCell, DropoutIsBetweenLayersWhileTraining) {
   }
 }
 
+// An operator Dropout of the cell drops while training alone; it need not name its mask to have a gradient.
+TEST(ExpandCell, DropoutWithinACellIsForTraining) {
+  const CellSource cell = Cell("cell c(x[64]; h[64]) {\n  h = Dropout(x, ratio=0.5) * 2 + h\n  output h\n}\n");
+  const Tensors given = {{"x", RandomSteps(1, 2, 64)}, {"h_init", Tensor::Zeros(DType::kDouble, Shape({1, 1, 64}))}};
+  const Tensor ones = Tensor::Of<double>({1, 2, 64}, std::vector<double>(128, 1));
+  for (const bool training : {true, false}) {
+    const CellNet net = ExpandCell(cell, {.training = training});
+    const Tensor h = RunCell(net, given).at("h");
+    const Tensor gradient = CellGradients(net, given, {{"h", ones}}).at("x");
+    int kept = 0;
+    for (std::int64_t i = 0; i < h.size(); ++i) {
+      const double factor = h.data<double>()[i] / given.at("x").data<double>()[i];
+      EXPECT_TRUE(training ? factor == 0 || factor == 4 : factor == 2) << factor;
+      EXPECT_EQ(gradient.data<double>()[i], factor);
+      kept += factor == 0 ? 0 : 1;
+    }
+    EXPECT_NEAR(kept, training ? 64 : 128, 20);
+  }
+}
+
 // Each element is its new value, or the one before.
 TEST(ExpandCell, ZoneoutKeepsElementsWhileTraining) {
   const CellSource cell = Cell("cell c(x[64]; h[64]) {\n  h = x\n  output h\n  option zoneout = 0.25\n}\n");
