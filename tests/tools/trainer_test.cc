@@ -84,6 +84,18 @@ TEST(Trainer, GoesOnBitForBitFromAnyIteration) {
   }
 }
 
+TEST(Trainer, StartsAnew) {
+  const Job job(kDropout);
+  Trainer trainer = job.Make();
+  const std::map<std::string, std::string> before = Bytes(trainer);
+  std::vector<double> losses;
+  for (int i = 0; i < 9; ++i) losses.push_back(trainer.Iterate().loss);
+  trainer.Validate();
+  trainer.StartAnew();
+  EXPECT_EQ(Bytes(trainer), before);
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(trainer.Iterate().loss, losses[i]) << i;
+}
+
 TEST(Trainer, IsDifferentWithAnotherSeed) {
   const Job first("seed: 1");
   const Job second("seed: 2");

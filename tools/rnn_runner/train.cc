@@ -4,11 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cmath>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <numbers>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/proto_io.h"
@@ -51,14 +51,14 @@ std::string MemoryText() {
                 " for the process");
 }
 
-// Runs all that a run does once, and forgets it: what it took is what the run will take.
-void Rehearse(const TrainJob& job, const Corpus& corpus, const RunOptions& options) {
-  ResetPeakTensorMemory();
-  Trainer trainer(job, corpus, options);
-  trainer.Iterate();
-  trainer.Validate();
-  static_cast<void>(trainer.ModelInitNet().SerializeAsString());
-  std::cerr << Count(trainer.num_parameters(), "parameter") << "; memory: " << MemoryText() << "\n";
+// Does all that a run does once, and forgets it: what it took is what the run will take.
+void Rehearse(Trainer* trainer) {
+  trainer->Iterate();
+  trainer->Validate();
+  WriteMessage(trainer->ModelInitNet(), "/dev/null");
+  WriteCheckpoint({.state = {}, .tensors = trainer->Tensors()}, "/dev/null");
+  trainer->StartAnew();
+  std::cerr << Count(trainer->num_parameters(), "parameter") << "; memory: " << MemoryText() << "\n";
 }
 
 // A folder that is this process's alone until the object or, in whatever way, the process ends.
@@ -69,7 +69,9 @@ class OwnFolder {
     std::error_code fault;
     std::filesystem::create_directories(path, fault);
     descriptor_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor_ < 0) throw Error(ErrorCode::kInputOutput, StrCat("cannot make the folder ", path));
+    if (descriptor_ < 0) {
+      throw Error(ErrorCode::kInputOutput, StrCat("cannot make the folder ", path, ": ", std::strerror(errno)));
+    }
     if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
     close(descriptor_);
     throw Error(ErrorCode::kInputOutput, StrCat(path, " is in use by another run"));
@@ -94,6 +96,7 @@ class TrainingRun {
     *state_.mutable_config() = job.config;
     *state_.mutable_cell() = job.model.cell.def;
     state_.set_text_crc32c(corpus.crc32c);
+    Rehearse(&trainer_);
     for (const char* file : {"init_net.pb", "net.pb", "vocabulary.json"}) RemoveTemporaries(folder_, file);
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
@@ -204,7 +207,7 @@ int Train(const std::vector<std::string>& operands) {
             << " for validation\n";
   if (FLAGS_output_dir.empty()) FLAGS_output_dir = std::filesystem::path(path).replace_extension(".run").string();
   try {
-    Rehearse(job, corpus, options);
+    ResetPeakTensorMemory();
     StopOnSignals();
     return TrainingRun(job, corpus, options).Run();
   } catch (...) {

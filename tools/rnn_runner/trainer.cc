@@ -38,27 +38,33 @@ double LastOf(const Workspace& workspace, const std::string& blob) {
 
 Trainer::Trainer(const TrainJob& job, const Corpus& corpus, RunOptions options)
     : job_(job),
+      options_(std::move(options)),
       model_(MakeLanguageModel(job.model, ModelUse::kTraining)),
       training_(MakeTrainingNet(model_.net, "loss", model_.parameters, job.config.optimizer())),
       text_(corpus.training(), job.config.batch()),
       validation_text_(corpus.validation(), ValidationBatch(job, corpus)),
       iterations_per_epoch_(text_.length() / job.config.steps()) {
   CheckLength(job, corpus);
-  options.seed = job.config.seed();
-  RunNetOnce(model_.init_net, workspace_, options);
-  RunNetOnce(training_.init_net, workspace_, options);
+  options_.seed = job.config.seed();
   const Shape batch = {job.config.steps(), job.config.batch()};
   for (const char* blob : {"tokens", "targets"}) workspace_.SetTensor(blob, Tensor::Zeros(DType::kInt32, batch));
-  ResetStates(workspace_, text_.batch());
+  StartAnew();
   for (const CarriedState& state : model_.states) AddOp(&training_.net, "Copy", {state.last}, {state.initial});
-  net_ = Net::Create(training_.net, workspace_, options);
+  net_ = Net::Create(training_.net, workspace_, options_);
 
   for (const std::string& parameter : model_.parameters) validation_workspace_.CreateBlob(parameter);
   for (const std::string& blob : Constants()) validation_workspace_.SetTensor(blob, workspace_.GetTensor(blob));
   for (const char* blob : {"tokens", "targets"}) validation_workspace_.CreateBlob(blob);
   ResetStates(validation_workspace_, validation_text_.batch());
   validation_net_ =
-      Net::Create(MakeLanguageModel(job.model, ModelUse::kValidation).net, validation_workspace_, options);
+      Net::Create(MakeLanguageModel(job.model, ModelUse::kValidation).net, validation_workspace_, options_);
+}
+
+void Trainer::StartAnew() {
+  RunNetOnce(model_.init_net, workspace_, options_);
+  RunNetOnce(training_.init_net, workspace_, options_);
+  ResetStates(workspace_, text_.batch());
+  iteration_ = 0;
 }
 
 std::int64_t Trainer::num_parameters() const {

@@ -26,6 +26,9 @@ class Trainer {
   std::int64_t iterations_per_epoch() const { return iterations_per_epoch_; }
   std::int64_t num_parameters() const;  // elements
 
+  // As it was made: no iteration is done, parameters and the optimizer are filled anew.
+  void StartAnew();
+
   // Does one more. States go on from the iteration before, from zero at the start of an epoch.
   IterationMetrics Iterate();
 
@@ -48,6 +51,7 @@ class Trainer {
   double ValidateSteps(std::int64_t begin, std::int64_t steps);
 
   const TrainJob& job_;
+  RunOptions options_;
   LanguageModel model_;
   TrainingNet training_;
   Streams text_;
