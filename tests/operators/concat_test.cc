@@ -1,3 +1,4 @@
+#include <limits>
 #include <random>
 
 #include "op_test.h"
@@ -196,6 +197,12 @@ TEST(Split, RefusesSizesThatDoNotAddUp) {
         OpTest("Split", 2).Ints("split", {-1, 4}).Random("x", {2, 3}, 1).Run();
       },
       "…Split: split is -1, must be at least 0");
+  ExpectError(
+      [] {
+        constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();  // 2^64 more than there are
+        OpTest("Split", 3).Ints("split", {kMost, kMost, 5}).Random("x", {2, 3}, 1).Run();
+      },
+      "…the sizes of the parts are [9223372036854775807, 9223372036854775807, 5]; Split needs 3 sizes that add up");
   ExpectError(
       [] {
         OpTest("Split", 2).Ints("split", {1, 2}).Random("x", {2, 3}, 1).Input("s", Int32s({1, 2})).Run();

@@ -37,6 +37,14 @@ TEST(LabelCrossEntropy, GradientMatchesDifferences) {
   Probabilities("LabelCrossEntropy", {3, 4}).Input("label", Labels({2, 0, 3})).GradientMatches();
 }
 
+TEST(LabelCrossEntropy, GradientHasAFloor) {
+  OpTest("LabelCrossEntropyGradient")
+      .Input("x", {2, 2}, {0, 1, 0.5, 0.5})
+      .Input("label", Labels({0, 1}))
+      .Input("dy", {2}, {3e-20, 2})
+      .Gives({2, 2}, {-3, 0, 0, -4});
+}
+
 TEST(LabelCrossEntropy, AcceptsNoRows) {
   OpTest("LabelCrossEntropy").Input("x", {0, 4}, {}).Input("label", Labels({})).Gives({0}, {});
 }
@@ -86,6 +94,14 @@ TEST(CrossEntropy, FollowsItsFormula) {
 
 TEST(CrossEntropy, GradientMatchesDifferences) {
   Probabilities("CrossEntropy", {3, 4}).RandomIn("label", {3, 4}, 2, 0.1, 0.9).GradientMatches({0}, {0});
+}
+
+TEST(CrossEntropy, GradientHasAFloor) {
+  OpTest("CrossEntropyGradient")
+      .Input("x", {1, 2}, {0, 0.5})
+      .Input("label", {1, 2}, {0.5, 0.5})
+      .Input("dy", {1}, {4e-20})
+      .Gives({1, 2}, {-2, -4e-20});
 }
 
 TEST(CrossEntropy, AcceptsNoRows) {

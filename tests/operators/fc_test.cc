@@ -121,6 +121,11 @@ TEST(FC, RefusesShapesThatDoNotFit) {
       "…FCGradient needs a gradient of the shape of y, [2, 5]; dy is float [2, 4]\n");
   ExpectError(
       [] {
+        OpTest("FCGradient", 3).Random("x", {2, 4}, 1).Random("w", {5, 4}, 2).Random("dy", {5, 2}, 3).Run();
+      },
+      "…FCGradient needs a gradient of the shape of y, [2, 5]; dy is float [5, 2]\n");
+  ExpectError(
+      [] {
         OpTest("FC").Arg("axis", 2).Random("x", {2, 3}, 1).Random("w", {5, 4}, 2).Random("b", {5}, 3).Run();
       },
       "…axis");
