@@ -119,6 +119,31 @@ TEST(RecurrentNetwork, D4RefusesAnotherShapeInALinkedBlob) {
       "[5, 4], b double [5]\n  in net \"case\"");
 }
 
+TEST(RecurrentNetwork, D4RefusesAnotherOrderOfDimensionsInALinkedBlob) {
+  RecurrentCase net;
+  OperatorDef transpose = ParseOp("h_next = Transpose(x_t)");
+  AddInts(&transpose, "axes", {0, 2, 1});
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(transpose).Output("h_all", "h", 1);
+  net.Feed("x", Random({2, 3, 4}, 1)).Feed("h0", Random({3, 4}, 2));
+  ExpectError([&] { net.Run(); },
+              "…\"h_next\" is linked to memory for double [1, 3, 4] a step, and Transpose gives double [1, 4, 3]");
+}
+
+TEST(RecurrentNetwork, D4RefusesAnotherTypeInALinkedBlob) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("h_next = Copy(x_t)").Output("h_all", "h", 1);
+  net.Feed("x", Random({2, 3, 4}, 1, DType::kFloat)).Feed("h0", Random({3, 4}, 2));
+  ExpectError([&] { net.Run(); },
+              "…\"h_next\" is linked to memory for double [1, 3, 4] a step, and Copy gives float [1, 3, 4]");
+}
+
+TEST(RecurrentNetwork, RefusesToReadARowThatTheStepHasNotWritten) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("s = Sum(x_t, h_next)").Step("h_next = Copy(s)");
+  net.Output("h_all", "h", 1).Feed("x", Random({2, 1, 1}, 1)).Feed("h0", Random({1, 1}, 2));
+  ExpectError([&] { net.Run(); }, "…invalid net: \"h_next\" is read before anything writes it");
+}
+
 TEST(RecurrentNetwork, D5RefusesLinksBeyondTheSequence) {
   RecurrentCase net = SumCase();
   net.Sequence("y", "y_t", /*offset=*/1, /*window=*/2);
@@ -307,6 +332,33 @@ TEST(RecurrentNetwork, AStepWithoutOperatorsCopiesItsInput) {
   EXPECT_EQ(Values(net.Get("h_all")), Values(x));
 }
 
+TEST(RecurrentNetwork, AStepWithoutOperatorsCopiesItsInputWhateverTheOrderOfLinks) {
+  RecurrentCase net;
+  net.Sequence("clock", "clock_t").State("h", "h0", "", "v").Sequence("x", "v").Output("h_all", "h", 1);
+  const Tensor x = Random({3, 2, 2}, 1);
+  net.Feed("clock", Random({3, 2, 2}, 2)).Feed("x", x).Feed("h0", Random({2, 2}, 3)).Run();
+  EXPECT_EQ(Values(net.Get("h_all")), Values(x));
+}
+
+TEST(RecurrentNetwork, RefusesABlobThatComesFromTwoSequences) {
+  RecurrentCase net = SumCase();
+  net.Sequence("y", "x_t");
+  net.Feed("x", Random({3, 2, 2}, 1)).Feed("y", Random({3, 2, 2}, 2)).Feed("h0", Random({2, 2}, 3));
+  ExpectError([&] { net.Run(); },
+              "…invalid net: \"x_t\" is linked to 2 blobs that all have a value before the step; it can have one");
+}
+
+TEST(RecurrentNetwork, D3ASequenceThatIsReadWholeTooIsReadAtItsOwnLength) {
+  // h[t] = x[t] Σ_s x[s].
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("sum = test.SumRows(x)").Step("h_next = Mul(x_t, sum)");
+  net.Output("h_all", "h", 1).Feed("h0", Tensor::Of<double>({1, 1}, {0}));
+  net.Feed("x", Tensor::Of<double>({2, 1, 1}, {1, 2})).Run();
+  EXPECT_EQ(Values(net.Get("h_all")), (std::vector<double>{3, 6}));
+  net.Feed("x", Tensor::Of<double>({3, 1, 1}, {1, 2, 3})).Run();
+  EXPECT_EQ(Values(net.Get("h_all")), (std::vector<double>{6, 12, 18}));
+}
+
 TEST(RecurrentNetwork, M10AnyBlobOfTheStepCanBeAnOutput) {
   RecurrentCase net = FcCase();
   net.forward().add_output("f_all");
@@ -328,6 +380,14 @@ TEST(RecurrentNetwork, TheStepNetReadsTheTimestep) {
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step(cast).Step(mul).Output("h_all", "h", 1);
   net.Feed("x", Tensor::Of<double>({3, 1, 1}, {5, 6, 7})).Feed("h0", Tensor::Of<double>({1, 1}, {0})).Run();
   EXPECT_EQ(Values(net.Get("h_all")), (std::vector<double>{0, 6, 14}));
+}
+
+TEST(RecurrentNetwork, TimestepNumbersReachAsFarAsTheRun) {
+  const Tensor three = TimestepNumbers(3, Tensor());
+  const Tensor four = TimestepNumbers(4, three);
+  ASSERT_EQ(four.shape(), Shape({4}));
+  for (int t = 0; t < 4; ++t) EXPECT_EQ(four.data<std::int32_t>()[t], t);
+  EXPECT_TRUE(TimestepNumbers(3, four).SharesStorageWith(four));
 }
 
 TEST(RecurrentNetwork, NestsInItself) {

@@ -1,5 +1,8 @@
 // Gradients by way of links: windows that overlap, one blob that is linked to several places. Names of tests cite the
 // rules of docs/caffe2_compatibility.md.
+#include <limits>
+
+#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/core/operator.h"
 
@@ -99,6 +102,79 @@ TEST(RecurrentGradient, OneBlobMayFeedSeveralGradients) {
   };
   ExpectGradientsMatch(make, {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"e", Random({1, 2, 3}, 3)}},
                        {"h_all"});
+}
+
+// What a gradient's blob holds from before.
+Tensor Stale(const Shape& shape) {
+  return Tensor::Of<double>(
+      shape, std::vector<double>(static_cast<size_t>(shape.size()), std::numeric_limits<double>::quiet_NaN()));
+}
+
+TEST(RecurrentGradient, BlobsOfOneGradientAreSummed) {
+  const auto make = [] {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+    net.Step("s = Sum(x_t, h_prev)").Step("h_next = Mul(x_t, s)").Output("h_all", "h", 1);
+    net.BackwardStep("s_grad = Mul(h_next_grad, x_t)").BackwardStep("dx = Mul(h_next_grad, s)");
+    net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("s_grad", "h_grad", 0);
+    net.BackwardLink("s_grad", "x_grad", 0).BackwardLink("dx", "x_grad", 0);
+    net.OutputGradient("h_all").WithGradient().Feed("x_grad", Stale({3, 2, 3}));
+    return net;
+  };
+  ExpectGradientsMatch(make, {{"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}}, {"h_all"});
+}
+
+TEST(RecurrentGradient, G5RowsThatNoStepSeesHaveAGradientOfZero) {
+  // y[t] = x[t+1]²; x has a row before the first that is seen, and one after the last.
+  const auto make = [] {
+    RecurrentCase net;
+    net.Sequence("clock", "clock_t").Sequence("x", "x_next", 1).State("y", "y0", "", "y_t");
+    net.Step("y_t = Mul(x_next, x_next)").Output("y_all", "y", 1);
+    net.BackwardStep("half = Mul(y_t_grad, x_next)").BackwardStep("dx = Sum(half, half)");
+    net.BackwardLink("y_t_grad", "y_grad", 1).BackwardLink("dx", "x_grad", 1).Param("x", "x_next_grad");
+    net.OutputGradient("y_all").WithGradient().Feed("x_grad", Stale({6, 2, 2}));
+    return net;
+  };
+  ExpectGradientsMatch(make, {{"clock", Random({4, 2, 2}, 1)}, {"x", Random({6, 2, 2}, 2)}, {"y0", Random({2, 2}, 3)}},
+                       {"y_all"});
+}
+
+TEST(RecurrentGradient, G2ASequenceThatIsReadWholeTooGetsTheSum) {
+  // y[t] = x[t] Π_s x[s]; both gradients go to one output.
+  const auto make = [] {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("y", "y0", "", "y_t").Step("p = test.RowProduct(x)").Step("y_t = Mul(x_t, p)");
+    net.Output("y_all", "y", 1).BackwardStep("x_t_grad = Mul(y_t_grad, p)").BackwardStep("dp = Mul(y_t_grad, x_t)");
+    net.BackwardStep("x_whole_grad = test.RowProductGradient(x, dp)").Param("x", "x_whole_grad");
+    net.BackwardLink("y_t_grad", "y_grad", 1).BackwardLink("x_t_grad", "x_grad", 0);
+    net.OutputGradient("y_all").WithGradient({"x_grad", "x_grad", "y0_grad"}).Feed("x_grad", Stale({3, 2, 2}));
+    return net;
+  };
+  ExpectGradientsMatch(make, {{"x", Random({3, 2, 2}, 1)}, {"y0", Random({2, 2}, 2)}}, {"y_all"});
+}
+
+// h[t] = x[t] (x[t] + h[t-2]).
+RecurrentCase TwoStepsBackCase() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next", 2);
+  net.Step("s = Sum(x_t, h_prev)").Step("h_next = Mul(x_t, s)").Output("h_all", "h", 2);
+  net.BackwardStep("dx = Mul(h_next_grad, s)").BackwardStep("s_grad = Mul(h_next_grad, x_t)");
+  net.BackwardStep("x_t_grad = Sum(dx, s_grad)").BackwardLink("h_next_grad", "h_grad", 2);
+  net.BackwardLink("s_grad", "h_grad", 0).BackwardLink("x_t_grad", "x_grad", 0);
+  net.OutputGradient("h_all").WithGradient();
+  return net;
+}
+
+TEST(RecurrentGradient, D9EachInitialRowThatIsRepeatedGetsItsOwnSum) {
+  ExpectGradientsMatch(TwoStepsBackCase, {{"x", Random({5, 2, 3}, 1)}, {"h0", Random({2, 1, 3}, 2)}}, {"h_all"});
+}
+
+TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondTheState) {
+  RecurrentCase net = TwoStepsBackCase();
+  net.BackwardLink("s_grad", "h_grad", 3);
+  net.Feed("x", Random({4, 0, 3}, 1)).Feed("h0", Random({2, 0, 3}, 2)).Feed("h_all_grad", Random({4, 0, 3}, 3));
+  ExpectError([&] { net.Run(); },
+              "…would see rows [3, 4) of \"h_grad\" as \"s_grad\" (link offset 3, window 1), which has 3 rows");
 }
 
 }  // namespace

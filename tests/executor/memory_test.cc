@@ -169,6 +169,27 @@ TEST(Memory, StaysFlatOverManyRunsOfAnyLength) {
   EXPECT_LT(TensorMemory().peak, peak_early + 400'000);
 }
 
+TEST(Memory, ARunLetsGoOfWhatItReadsAndGives) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 5, 2, 8);
+  net.Run();
+  for (const char* blob :
+       {"x", "w", "b", "lengths", "h_all_grad", "x_grad", "w_grad", "b_grad", "h0_grad", "c0_grad"}) {
+    EXPECT_TRUE(net.workspace().GetBlob(blob).GetTensor().OwnsStorageAlone()) << blob;
+  }
+}
+
+TEST(Memory, TheNextRunUsesTheMemoryOfStatesAgain) {
+  RecurrentCase net = LstmCase(true);
+  FeedLstm(net, 5, 2, 8);
+  net.Run();
+  std::vector<const void*> before;
+  const std::vector<std::string> blobs = {"h", "c", "h_grad", "c_grad"};
+  for (const std::string& blob : blobs) before.push_back(net.Get(blob).raw());
+  net.Run();
+  for (size_t i = 0; i < blobs.size(); ++i) EXPECT_EQ(net.Get(blobs[i]).raw(), before[i]) << blobs[i];
+}
+
 TEST(Memory, M4NetsInSeveralThreadsShareParametersSafely) {
   Workspace shared;
   RecurrentCase reference = LstmCase(true);
@@ -256,6 +277,22 @@ TEST(Memory, M6ARecordThatIsHeldIsNotOverwritten) {
   ExpectSame(net.Get("w_grad"), alone.Get("w_grad"), "w_grad");
 }
 
+TEST(Memory, M6RecordsThatWereHeldAreFreed) {
+  RecurrentCase net = LstmCase(false);
+  FeedLstm(net, 100, 2, 64);
+  net.Run();
+  const std::int64_t with_one = TensorMemory().current;
+  std::vector<std::shared_ptr<const RecurrentRecord>> held;
+  for (int run = 0; run < 10; ++run) {
+    held.push_back(net.workspace().GetBlob("record").GetObject<RecurrentRecord>());
+    net.Run();
+  }
+  const std::int64_t record = (TensorMemory().current - with_one) / 10;
+  EXPECT_GE(record, 2 * 100 * 2 * 64 * 4);  // h and c
+  held.clear();
+  EXPECT_LE(TensorMemory().current, with_one + 3 * record) << "the operator keeps four";
+}
+
 TEST(Memory, RefusesAnInputThatChangedSinceTheForwardRun) {
   RecurrentCase net = LstmCase(true);
   FeedLstm(net, 5, 2, 8);
@@ -282,6 +319,19 @@ TEST(Memory, M10TheFetcherCopiesWhatEachStepHad) {
       EXPECT_EQ(net.Get(StrCat("rnn_gates", t)).shape(), Shape({1, 2, 32}));
     }
     EXPECT_EQ(net.Get("names").size(), steps * 7);  // x_t, h_prev, h_next, c_prev, c_next, gates, timestep
+  }
+}
+
+TEST(Memory, M10WhatWasFetchedKeepsItsValues) {
+  RecurrentCase net = LstmCase(false);
+  FeedLstm(net, 3, 2, 8);
+  NetDef def = net.Build();
+  *def.add_op() = ParseOp("names = RecurrentNetworkBlobFetcher(record)");
+  RunNetOnce(def, net.workspace());
+  for (const auto& [fetched, source] : {std::pair{"rnn_x_t0", "x"}, {"rnn_h_prev0", "h"}}) {
+    const std::vector<double> before = Values(net.Get(fetched));
+    net.Get(source).data<float>()[0] += 1;
+    EXPECT_EQ(Values(net.Get(fetched)), before) << fetched;
   }
 }
 

@@ -52,6 +52,29 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
   EXPECT_EQ(plan.ArenaBytes(100), 1600 + 64);
 }
 
+TEST(StepPlan, ABlobHasRoomForItsLargestValue) {
+  NetDef net;
+  net.set_name("cell");
+  OperatorDef shrink = ParseOp("s = ReduceSum(wide)"), grow = ParseOp("t = Sum(x, x)");
+  AddInts(&shrink, "axes", {1});
+  for (const OperatorDef& op :
+       {ParseOp("s = Sum(x, x)"), ParseOp("wide = Copy(s)"), shrink, ParseOp("t = Copy(s)"), grow})
+    *net.add_op() = op;
+  const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}));
+  EXPECT_EQ(plan.ToString(),
+            "plan cell {\n"
+            "  s: ring, 16 bytes\n"
+            "  t: ring, 16 bytes\n"
+            "  wide: ring, 16 bytes\n"
+            "  x: linked t+0, 16 bytes\n"
+            "  s = Sum(x, x)\n"
+            "  wide = Copy(s)\n"
+            "  s = ReduceSum(wide)\n"
+            "  t = Copy(s)\n"
+            "  t = Sum(x, x)\n"
+            "}\n");
+}
+
 TEST(StepPlan, TransfersFollowTheLastWriter) {
   NetDef net;
   net.set_name("cell");
@@ -94,6 +117,30 @@ TEST(StepPlan, AnEmptyBatchIsNotRunStepByStep) {
   EXPECT_EQ(net.Get("h_all").shape(), Shape({steps, 0, 4}));
   net.Feed("x", Tensor(DType::kFloat, Shape({3'000'000'000, 0, 4})));
   ExpectError([&] { net.Run(); }, "…shape mismatch: \"x\" is float [3000000000, 0, 4]; the number of a step is int32");
+}
+
+int num_counted = 0;
+
+// y = x; counts how often it runs.
+const Registration count = Operator("test.CountRuns")
+                               .Input("x", "any shape")
+                               .Output("y", "the shape of x")
+                               .HasSideEffects()
+                               .Shapes(SameAsInput(0))
+                               .Cpu([](const OpInit&) -> RunFn {
+                                 return [](const OpRun& run) {
+                                   ++num_counted;
+                                   CopyElements(run.In(0), run.Out(0));
+                                 };
+                               });
+
+TEST(StepPlan, AnEmptyBatchIsRunForItsSideEffects) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("h_next = test.CountRuns(x_t)").Output("h_all", "h", 1);
+  net.Feed("x", Random({3, 0, 4}, 1)).Feed("h0", Random({0, 4}, 2));
+  num_counted = 0;
+  net.Run();
+  EXPECT_EQ(num_counted, 3);
 }
 
 }  // namespace
