@@ -11,12 +11,6 @@
 namespace stepnet {
 namespace {
 
-// Stands for the batch where shapes are inferred; any number would do.
-constexpr std::int64_t kSomeBatch = 3;
-
-// [1, B, …] and not [B, …].
-bool HasStep(const Shape& shape) { return shape.rank() >= 2 && shape[0] == 1 && shape[1] == kSomeBatch; }
-
 bool IsFloating(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
 
 bool Contains(const google::protobuf::RepeatedPtrField<std::string>& names, const std::string& name) {
@@ -74,6 +68,7 @@ std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std:
 }
 
 CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
+  ChooseBatch();
   NameStep();
   WriteStep();
   InferShapes();
@@ -92,6 +87,20 @@ Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::Repea
   }
 }
 
+void CellLayer::ChooseBatch() {
+  std::set<std::int64_t> sizes;
+  const auto add = [&](const Shape& shape) { sizes.insert(shape.dims().begin(), shape.dims().end()); };
+  for (int i = 0; i < cell().input_size(); ++i) add(InputShape(i));
+  for (int i = 0; i < cell().state_size(); ++i) add(StateShape(i));
+  for (int i = 0; i < cell().parameter_size(); ++i) add(ParameterShape(i));
+  for (int i = 0; i < cell().capture_size(); ++i) add(CaptureShape(i));
+  batch_ = 3;
+  while (sizes.contains(batch_)) ++batch_;
+}
+
+// [1, B, …] and not [B, …].
+bool CellLayer::HasStep(const Shape& shape) const { return shape.rank() >= 2 && shape[0] == 1 && shape[1] == batch_; }
+
 Shape CellLayer::InputShape(int i) const {
   return ShapeOf(CellPart::kInput, i, cell().input(i).shape(), context_.sizes);
 }
@@ -103,7 +112,7 @@ Shape CellLayer::ParameterShape(int i) const {
 }
 Shape CellLayer::CaptureShape(int i) const {
   CellSizes sizes = context_.sizes;
-  sizes["B"] = kSomeBatch;
+  sizes["B"] = batch_;
   return ShapeOf(CellPart::kCapture, i, cell().capture(i).shape(), sizes);
 }
 
@@ -230,7 +239,7 @@ std::map<std::string, StepInput> CellLayer::StepInputs() const {
   };
   const auto add_rows = [&](CellPart part, int i, const std::string& name, std::int64_t rows, const Shape& item) {
     try {
-      add(name, DType::kFloat, item.Inserted(0, kSomeBatch).Inserted(0, rows));
+      add(name, DType::kFloat, item.Inserted(0, batch_).Inserted(0, rows));
     } catch (const Error& error) {
       throw Error(error.code(), StrCat(context_.cell->Place(part, i), ": ", error.message()));
     }
@@ -248,7 +257,7 @@ std::map<std::string, StepInput> CellLayer::StepInputs() const {
     add(renamed_.at(cell().parameter(i).name()), DType::kFloat, ParameterShape(i));
   }
   add("timestep", DType::kInt32, {1});
-  if (!mask_.empty()) add(mask_, DType::kBool, {1, kSomeBatch});
+  if (!mask_.empty()) add(mask_, DType::kBool, {1, batch_});
   return inputs;
 }
 
@@ -267,11 +276,11 @@ void CellLayer::InferShapes() {
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   for (int i = 0; i < cell().state_size(); ++i) {
     const StepValue& written = value(next_[i]);
-    const Shape wanted = StateShape(i).Inserted(0, kSomeBatch).Inserted(0, 1);
+    const Shape wanted = StateShape(i).Inserted(0, batch_).Inserted(0, 1);
     if (written.dynamic || written.info.shape == wanted) continue;
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat(source.Place(CellPart::kState, i), ": the state \"", cell().state(i).name(), "\" is ", wanted,
-                       " in a step of a batch of ", kSomeBatch, ", and the step writes ", written.info.Description()));
+                       " in a step of a batch of ", batch_, ", and the step writes ", written.info.Description()));
   }
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();
@@ -284,11 +293,11 @@ void CellLayer::InferShapes() {
     const StepValue& written = value(renamed_.at(blob));
     const Shape& shape = written.info.shape;
     const bool has_step = HasStep(shape);
-    if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != kSomeBatch))) {
+    if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != batch_))) {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat(source.Place(CellPart::kOutput, k), ": the output \"", blob, "\" is ",
                          written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
-                         " in a step of a batch of ", kSomeBatch, "; it must be [1, B, …] or [B, …]"));
+                         " in a step of a batch of ", batch_, "; it must be [1, B, …] or [B, …]"));
     }
     output_blobs_.push_back(renamed_.at(blob));
     output_infos_.push_back(written.info);

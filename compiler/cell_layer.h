@@ -70,6 +70,8 @@ class CellLayer {
   const CellDef& cell() const { return context_.cell->def; }
   Shape ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
                 const CellSizes& sizes) const;
+  void ChooseBatch();
+  bool HasStep(const Shape& shape) const;
   Shape InputShape(int i) const;
   Shape StateShape(int i) const;
   Shape ParameterShape(int i) const;
@@ -93,6 +95,8 @@ class CellLayer {
                      const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
 
   LayerContext context_;
+  // Stands for B where shapes are inferred: a number that is no other size, so that dimensions are not mistaken for it.
+  std::int64_t batch_ = 1;
   NameSet names_;                               // in the step net
   std::map<std::string, std::string> renamed_;  // blob of the cell → blob of the step net
   std::vector<std::string> previous_;           // of each state, what the step reads

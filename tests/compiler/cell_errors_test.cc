@@ -192,15 +192,21 @@ TEST(CellErrors, OfSizes) {
 TEST(CellErrors, OfShapes) {
   ExpectFault(CellOf("param w[H, D]\nparam u[H, D]\nh = Tanh(x @ w + h @ u)\noutput h"),
               "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 2 on; h_prev is "
-              "float [1, 3, 3] and u is float [3, 2]\n  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, 3, 3], u "
+              "float [1, 4, 3] and u is float [3, 2]\n  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, 4, 3], u "
               "float [3, 2]\n  in net \"c_step\"\n  in file c:6:1");
   ExpectFault(
       CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
-      "shape mismatch: c:1:14: the state \"h\" is [1, 3, 3] in a step of a batch of 3, and the step writes float "
-      "[1, 3, 6]");
-  ExpectFault(CellOf("param w[H, D]\nh = Tanh(x @ w)\noutput h\nk = Reshape(h, shape=[-1])\noutput k"),
-              "shape mismatch: c:8:8: the output \"k\" is float [9] in a step of a batch of 3; it must be [1, B, …] or "
-              "[B, …]");
+      "shape mismatch: c:1:14: the state \"h\" is [1, 4, 3] in a step of a batch of 4, and the step writes float "
+      "[1, 4, 6]");
+  // The batch is no size of the cell, so that dimensions in a wrong order are found.
+  ExpectFault(
+      "cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}",
+      "shape mismatch: c:1:14: the state \"h\" is [1, 4, 3] in a step of a batch of 4, and the step writes float "
+      "[1, 3, 4]");
+  ExpectFault(
+      CellOf("param w[H, D]\nh = Tanh(x @ w)\noutput h\nk = Reshape(h, shape=[-1])\noutput k"),
+      "shape mismatch: c:8:8: the output \"k\" is float [12] in a step of a batch of 4; it must be [1, B, …] or "
+      "[B, …]");
   ExpectFault(
       CellOf(std::string(kStep) +
              "m = ReduceSum(h, axes=[0, 2], keepdims=0)\noutput m\noption direction = bidirectional"),
