@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -107,9 +109,10 @@ class TrainingRun {
   int Run() {
     const std::int64_t iterations = job_.config.iterations();
     TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps());
-    const auto stops = [&] { return stop_requested != 0 || trainer_.iteration() == FLAGS_stop_after; };
-    while (trainer_.iteration() < iterations && !stops()) {
+    const std::int64_t end = FLAGS_stop_after < 0 ? iterations : std::min(iterations, FLAGS_stop_after);
+    while (trainer_.iteration() < end && stop_requested == 0) {
       IterationMetrics metrics = trainer_.Iterate();
+      if (!std::isfinite(metrics.loss)) ThrowDiverged(metrics.iteration);
       progress.Add(metrics.loss, trainer_.iterations_per_epoch());
       const bool is_end = metrics.iteration == iterations;
       if (is_end || metrics.iteration % job_.config.validate_every() == 0) Validate(&metrics, &progress);
@@ -152,6 +155,16 @@ class TrainingRun {
     WriteMessage(trainer_.ModelInitNet(), folder_ + "/init_net.pb");
   }
 
+  [[noreturn]] void ThrowDiverged(std::int64_t iteration) const {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("the loss of iteration ", iteration, " is infinite or no number; a lower ",
+                       "optimizer.learning_rate or an optimizer.clip_norm may help", KeptText()));
+  }
+
+  std::string KeptText() const {
+    return saved_ >= 0 ? StrCat("; the checkpoint of iteration ", saved_, " is kept") : "";
+  }
+
   void Save() {
     if (saved_ == trainer_.iteration()) return;
     try {
@@ -161,8 +174,7 @@ class TrainingRun {
       state_.set_events_bytes(metrics_->events_bytes());
       checkpoints_.Write({.state = state_, .tensors = trainer_.Tensors()});
     } catch (const Error& error) {
-      const std::string kept = saved_ >= 0 ? StrCat("; the checkpoint of iteration ", saved_, " is kept") : "";
-      throw Error(error.code(), StrCat(error.message(), kept));
+      throw Error(error.code(), StrCat(error.message(), KeptText()));
     }
     saved_ = trainer_.iteration();
   }
