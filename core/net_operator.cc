@@ -109,22 +109,24 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
 }
 
 Cost NetOperator::LastCost() const {
-  const CostRule& rule = init_.schema().cost;
-  if (output_infos_.empty()) return {};
-  Cost cost;
-  if (rule) return rule(ShapeQuery(init_, input_infos_), output_infos_);
-  for (const TensorInfo& info : input_infos_) cost.bytes += info.shape.size() * DTypeBytes(info.dtype);
-  for (const TensorInfo& info : output_infos_) {
-    cost.bytes += info.shape.size() * DTypeBytes(info.dtype);
-    if (init_.schema().elementwise) cost.flops += info.shape.size();
-  }
-  return cost;
+  return output_infos_.empty() ? Cost{} : EstimateCost(init_, input_infos_, output_infos_);
 }
 
 std::string NetOperator::InputsText() const {
   std::vector<std::string> items;
   for (const Blob* blob : inputs_) items.push_back(StrCat(blob->name(), " ", blob->Description()));
   return Join(items, ", ");
+}
+
+Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
+  if (const CostRule& rule = op.schema().cost) return rule(ShapeQuery(op, inputs), outputs);
+  Cost cost;
+  for (const TensorInfo& info : inputs) cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
+  for (const TensorInfo& info : outputs) {
+    cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
+    if (op.schema().elementwise) cost.flops += static_cast<double>(info.shape.size());
+  }
+  return cost;
 }
 
 }  // namespace stepnet

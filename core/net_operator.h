@@ -10,6 +10,9 @@
 
 namespace stepnet {
 
+// What one run of `op` costs: as its type declares, otherwise what it reads and writes.
+Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
+
 class NetOperator {
  public:
   // Blobs are given to each run. Throws what the kernel factory throws.

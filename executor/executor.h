@@ -18,9 +18,11 @@ class Executor {
   virtual void Run(RunState& state, RunContext& context) const = 0;
 };
 
-// "serial": steps in order, operators in order; the reference for every other executor. Throws kInvalidArgument for
-// other names.
+// "serial": steps in order, operators in order; the reference for every other executor. "parallel": every instruction
+// of every step as soon as what it depends on is done, on threads of the process (docs/design.md); the same values, bit
+// for bit. Throws kInvalidArgument for other names.
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
 std::vector<std::string> ExecutorNames();
+std::shared_ptr<const Executor> MakeParallelExecutor();
 
 }  // namespace stepnet

@@ -1,5 +1,7 @@
 #include "stepnet/executor/recurrent_record.h"
 
+#include <bit>
+
 namespace stepnet {
 
 Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old) {
@@ -62,6 +64,12 @@ void CheckSequence(const std::vector<Link>& links, const std::string& name, cons
     }
     CheckLinkInBounds(link, tensor.dim(0), num_steps);
   }
+}
+
+std::int64_t RingRows(const RecurrentSpec& spec, const RunOptions& options) {
+  constexpr int kUsual = 4;  // as Caffe2's executor
+  if (options.executor != "parallel") return 1;
+  return std::bit_ceil(static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : kUsual));
 }
 
 }  // namespace stepnet

@@ -1,5 +1,7 @@
 #include "stepnet/executor/run_state.h"
 
+#include <array>
+
 namespace stepnet {
 
 RunState::RunState(std::shared_ptr<const StepPlan> plan)
@@ -29,7 +31,7 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   std::int64_t offset = 0;
   for (size_t k = 0; k < regions_.size(); ++k) {
     const ArenaSlot& slot = plan_->arena[k];
-    regions_[k] = {.offset = offset, .bytes = slot.stacked ? slot.row_bytes * num_steps : slot.row_bytes};
+    regions_[k] = {.offset = offset, .bytes = slot.row_bytes * (slot.rows == 0 ? num_steps : slot.rows)};
     bases_[slot.base] = ArenaTensor(slot.base);
     offset += StepPlan::AlignedBytes(regions_[k].bytes);
   }
@@ -50,6 +52,7 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
         BoundOperand& bound = instructions_[i].operands[k++];
         if (slot.storage_class == StorageClass::kDynamic) continue;
         bound.row_bytes = slot.row_bytes;
+        bound.mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1;
         bound.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes;
       }
     }
@@ -58,6 +61,13 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
 
 void RunState::ReleaseBases() {
   for (Tensor& base : bases_) base = Tensor();
+}
+
+RunContext& RunState::LaneContext(int lane, const RunContext& caller) {
+  RunContext& context = lanes_[lane];
+  context.observers = caller.observers;
+  context.run = caller.run;
+  return context;
 }
 
 Tensor RunState::ArenaTensor(int base) const {
@@ -84,11 +94,17 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
       }
       return;
     }
-    for (size_t k = 0; k < bound.operands.size(); ++k) {
-      bound.views[k].data = bound.operands[k].address + t * bound.operands[k].row_bytes;
+    // Other steps of the instruction may run at the same time.
+    constexpr size_t kFew = 16;
+    const size_t count = bound.operands.size();
+    std::array<TensorView, kFew> few;
+    std::vector<TensorView> many(count > kFew ? count : 0);
+    const std::span<TensorView> views(count > kFew ? many.data() : few.data(), count);
+    for (size_t k = 0; k < count; ++k) {
+      views[k] = bound.views[k];
+      views[k].data = bound.operands[k].At(t);
     }
     context.scratch.Reset();
-    const std::span<const TensorView> views(bound.views);
     instruction.kernel(
         OpRun(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t));
   } catch (...) {
@@ -107,7 +123,8 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
 }
 
 Tensor RunState::TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const {
-  return bases_[slot.base].At((t + slot.offset) * slot.row_bytes, info.dtype, info.shape);
+  const std::int64_t row = slot.ring_rows > 0 ? t % slot.ring_rows : t + slot.offset;
+  return bases_[slot.base].At(row * slot.row_bytes, info.dtype, info.shape);
 }
 
 Blob* RunState::DynamicBlob(const Slot& slot, std::int64_t t) const {
@@ -131,7 +148,7 @@ void RunState::RunDynamicTransfer(const Instruction& instruction, BoundInstructi
   }
   const BoundOperand& address = bound.operands[goes_out ? 1 : 0];
   const TensorView inside = {tensor.raw(), &outside.info.shape, outside.info.dtype};
-  const TensorView memory = {address.address + t * address.row_bytes, &outside.info.shape, outside.info.dtype};
+  const TensorView memory = {address.At(t), &outside.info.shape, outside.info.dtype};
   const std::span<const TensorView> in(goes_out ? &inside : &memory, 1);
   const std::span<const TensorView> out(goes_out ? &memory : &inside, 1);
   instruction.kernel(OpRun(in, out, context, t));
@@ -170,7 +187,7 @@ void RunState::RunDynamic(const Instruction& instruction, BoundInstruction& boun
       throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" has ", slot.bytes, " bytes of ", slot.dtype,
                                                     " a step, and ", instruction.type, " gives ", made.Description()));
     }
-    std::byte* to = bound.operands[num_inputs + o].address + t * bound.operands[num_inputs + o].row_bytes;
+    std::byte* to = bound.operands[num_inputs + o].At(t);
     CopyElements(made.View(), {to, &made.shape(), made.dtype()});
   }
 }

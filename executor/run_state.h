@@ -1,6 +1,7 @@
 // RunState: the memory of one run of a StepPlan, kept for the next run of the same plan.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,8 +29,13 @@ class RunState {
   // Lets go of the tensors outside, so that their blobs no longer look shared.
   void ReleaseBases();
 
-  // Runs instruction i of step t. Adds operator, net and step to what it throws.
+  // Runs instruction i of step t; several at once where FindDependencies allows it. Adds operator, net and step to what
+  // it throws.
   void RunInstruction(int i, std::int64_t t, RunContext& context);
+
+  // What threads beside the caller lend to kernels, kept for the next run; lanes from 1 to num_lanes - 1.
+  void PrepareLanes(int num_lanes) { lanes_.resize(std::max<size_t>(lanes_.size(), num_lanes)); }
+  RunContext& LaneContext(int lane, const RunContext& caller);
 
   // The blob of the step net as it was after step t: a view. Undefined for dynamic blobs that hold no tensor.
   Tensor Final(const std::string& blob, std::int64_t t) const;
@@ -42,10 +48,13 @@ class RunState {
   struct BoundOperand {
     std::byte* address = nullptr;  // in step 0
     std::int64_t row_bytes = 0;
+    std::int64_t mask = -1;  // of the step: rings start again
+
+    std::byte* At(std::int64_t t) const { return address + (t & mask) * row_bytes; }
   };
   struct BoundInstruction {
     std::vector<BoundOperand> operands;  // inputs, then outputs
-    std::vector<TensorView> views;       // of the step that runs
+    std::vector<TensorView> views;       // without addresses
     std::unique_ptr<NetOperator> dynamic;
   };
   struct ArenaRegion {
@@ -66,6 +75,7 @@ class RunState {
   std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
+  std::vector<RunContext> lanes_;
 };
 
 }  // namespace stepnet

@@ -19,10 +19,11 @@ class SerialExecutor : public Executor {
 
 }  // namespace
 
-std::vector<std::string> ExecutorNames() { return {"serial"}; }
+std::vector<std::string> ExecutorNames() { return {"serial", "parallel"}; }
 
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
   if (options.executor == "serial") return std::make_shared<SerialExecutor>();
+  if (options.executor == "parallel") return MakeParallelExecutor();
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("no executor \"", options.executor, "\"; there is ", Join(ExecutorNames(), ", ")));
 }

@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "stepnet/core/net_check.h"
+#include "stepnet/core/net_operator.h"
 #include "stepnet/executor/accumulate.h"
+#include "stepnet/executor/schedule.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -131,11 +133,14 @@ class PlanMaker {
   void AddArenaSlot(const std::string& blob, std::int64_t bytes) {
     const bool stacked = request_.keep && request_.keep(blob);
     const int base = plan_.num_bases++;
-    plan_.arena.push_back({.base = base, .row_bytes = bytes, .stacked = stacked});
+    const bool turns = !stacked && request_.ring_rows > 1;  // otherwise every step uses the one row
+    const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(bytes) : bytes;
+    plan_.arena.push_back({.base = base, .row_bytes = row_bytes, .rows = stacked ? 0 : request_.ring_rows});
     AddSlot({.blob = blob,
              .storage_class = stacked ? StorageClass::kStacked : StorageClass::kRing,
              .base = base,
-             .row_bytes = stacked ? bytes : 0,
+             .row_bytes = stacked || turns ? row_bytes : 0,
+             .ring_rows = turns ? request_.ring_rows : 0,
              .bytes = bytes});
   }
 
@@ -164,7 +169,14 @@ class PlanMaker {
       if (plan_.slots[input.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
     }
     if (instruction.dynamic) instruction.node = node;
+    if (!node.dynamic) instruction.cost = EstimateCost(node.init, InfosOf(node.inputs), InfosOf(node.outputs));
     plan_.instructions.push_back(std::move(instruction));
+  }
+
+  std::vector<TensorInfo> InfosOf(const std::vector<int>& values) const {
+    std::vector<TensorInfo> infos;
+    for (const int value : values) infos.push_back(graph_.values[value].info);
+    return infos;
   }
 
   // The operator that last writes the blob; -1 when none does.
@@ -218,6 +230,7 @@ class PlanMaker {
                                   .inputs = {in ? external : blob},
                                   .outputs = {in ? blob : external},
                                   .dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic,
+                                  .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
                                   .node = {}});
   }
 
@@ -246,13 +259,19 @@ const char* StorageClassName(StorageClass storage_class) {
   return "unknown";
 }
 
-StepPlan MakeStepPlan(const StepPlanRequest& request) { return PlanMaker(request).Make(); }
+StepPlan MakeStepPlan(const StepPlanRequest& request) {
+  StepPlan plan = PlanMaker(request).Make();
+  if (request.options.executor == "parallel") {
+    plan.schedule = std::make_shared<Schedule>(MakeSchedule(plan, request.options.threads));
+  }
+  return plan;
+}
 
 std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
   std::int64_t total = 0;
   for (const ArenaSlot& slot : arena) {
     std::int64_t bytes = slot.row_bytes;
-    const bool overflow = (slot.stacked && __builtin_mul_overflow(bytes, num_steps, &bytes)) ||
+    const bool overflow = __builtin_mul_overflow(bytes, slot.rows == 0 ? num_steps : slot.rows, &bytes) ||
                           bytes > std::numeric_limits<std::int64_t>::max() - 63 ||
                           __builtin_add_overflow(total, AlignedBytes(bytes), &total);
     if (overflow) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,7 @@ enum class StorageClass {
   kShared,   // one tensor, the same in all steps: weights, captured tensors
   kLinked,   // rows [t + offset, t + offset + window) of a tensor outside
   kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
-  kRing,     // one row of an arena, overwritten by the next step
+  kRing,     // one of a few rows of an arena that steps use in turn
   kDynamic,  // a tensor (or object) a step, of a shape known only then
 };
 const char* StorageClassName(StorageClass storage_class);
@@ -33,6 +34,7 @@ struct Slot {
   int base = -1;                // index of a base address, or for kDynamic of a list of blobs
   std::int64_t offset = 0;      // rows added to t
   std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
+  std::int64_t ring_rows = 0;   // a power of two: step t uses row t modulo this; 0: rows go on
   std::int64_t bytes = 0;       // that one step may touch
   DType dtype = DType::kFloat;  // of memory outside
 };
@@ -74,6 +76,7 @@ struct Instruction {
   std::vector<Operand> outputs;
   bool dynamic = false;  // goes through blobs
   bool has_side_effects = false;
+  Cost cost = {};                // estimate
   std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
 };
 
@@ -81,8 +84,10 @@ struct Instruction {
 struct ArenaSlot {
   int base = -1;
   std::int64_t row_bytes = 0;
-  bool stacked = false;  // T rows, otherwise one
+  std::int64_t rows = 1;  // 0: T rows
 };
+
+struct Schedule;
 
 struct StepPlan {
   std::string name;  // of the step net
@@ -101,6 +106,7 @@ struct StepPlan {
   std::map<std::string, Final> finals;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
+  std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
 
   // Each region of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -114,6 +120,8 @@ struct StepPlanRequest {
   bool backward = false;
   RunOptions options = {};
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
+  // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
+  std::int64_t ring_rows = 1;
   std::vector<BoundBlob> bound = {};
   // Dynamic blobs that exist before the first operator, with the index of their list.
   std::map<std::string, int> bound_dynamic = {};

@@ -1,0 +1,123 @@
+// The executors beside each other: layers of LSTM in one step net, forward and forward + backward.
+//
+//   build/release/bench/stepnet_bench --benchmark_filter=Layered
+#include <benchmark/benchmark.h>
+
+#include <random>
+
+#include "stepnet/core/backward.h"
+#include "stepnet/core/net.h"
+#include "stepnet/core/op_builder.h"
+#include "stepnet/executor/backward_step.h"
+
+namespace stepnet {
+namespace {
+
+Tensor Random(const Shape& shape, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
+  Tensor tensor(DType::kFloat, shape);
+  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] = uniform(rng);
+  return tensor;
+}
+
+struct Layers {
+  std::vector<std::string> inputs = {"x"};
+  std::vector<std::string> states, internal, external, aliases;
+  std::vector<std::int64_t> initial, offsets;
+  NetDef step;
+
+  void Link(const std::string& inside, const std::string& outside, std::int64_t offset) {
+    internal.push_back(inside);
+    external.push_back(outside);
+    offsets.push_back(offset);
+  }
+};
+
+// One layer of a step: gates of the layer below and of its own last hidden state, then LSTMUnit.
+void AddLayer(int layer, std::int64_t batch, std::int64_t hidden, Workspace& workspace, Layers* net) {
+  const auto name = [&](const char* blob) { return StrCat("l", layer, "/", blob); };
+  const unsigned seed = static_cast<unsigned>(layer) * 10;
+  const Shape weights({4 * hidden, hidden});
+  workspace.SetTensor(name("w"), Random(weights, seed + 1));
+  workspace.SetTensor(name("u"), Random(weights, seed + 2));
+  workspace.SetTensor(name("b"), Random({4 * hidden}, seed + 3));
+  workspace.SetTensor(name("h0"), Random({1, batch, hidden}, seed + 4));
+  workspace.SetTensor(name("c0"), Random({1, batch, hidden}, seed + 5));
+  for (const char* state : {"h", "c"}) {
+    net->initial.push_back(static_cast<std::int64_t>(net->inputs.size()));
+    net->inputs.push_back(name(state) + "0");
+    net->states.push_back(name(state) + "_states");
+    net->aliases.push_back(name(state) + "_all");
+    net->Link(name(state) + "_prev", name(state) + "_states", 0);
+    net->Link(name(state), name(state) + "_states", 1);
+  }
+  const std::string below = layer == 0 ? "x_t" : StrCat("l", layer - 1, "/h");
+  AddOp(&net->step, "FC", {below, name("w"), name("b")}, {name("from_below")}).Int("axis", 2);
+  AddOp(&net->step, "FC", {name("h_prev"), name("u"), name("b")}, {name("from_past")}).Int("axis", 2);
+  AddOp(&net->step, "Sum", {name("from_below"), name("from_past")}, {name("gates")});
+  AddOp(&net->step, "LSTMUnit", {name("h_prev"), name("c_prev"), name("gates"), "lengths", "timestep"},
+        {name("h"), name("c")});
+}
+
+NetDef LayeredLstm(int layers, std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool with_gradient,
+                   Workspace& workspace) {
+  workspace.SetTensor("x", Random({steps, batch, hidden}, 100));
+  workspace.SetTensor(
+      "lengths", Tensor::Of<std::int32_t>(Shape({batch}), std::vector<std::int32_t>(batch, static_cast<int>(steps))));
+  Layers all;
+  all.Link("x_t", "x", 0);
+  for (int layer = 0; layer < layers; ++layer) AddLayer(layer, batch, hidden, workspace, &all);
+  std::vector<std::string> parameters;
+  for (int layer = 0; layer < layers; ++layer) {
+    for (const char* blob : {"w", "u", "b"}) parameters.push_back(StrCat("l", layer, "/", blob));
+  }
+  all.inputs.insert(all.inputs.end(), parameters.begin(), parameters.end());
+  all.inputs.emplace_back("lengths");
+  std::vector<std::string> outputs = all.aliases;
+  outputs.emplace_back("record");
+  NetDef net;
+  AddOp(&net, "RecurrentNetwork", all.inputs, outputs)
+      .Net("step_net", all.step)
+      .Strings("recurrent_states", all.states)
+      .Ints("initial_recurrent_state_ids", all.initial)
+      .Strings("link_internal", all.internal)
+      .Strings("link_external", all.external)
+      .Ints("link_offset", all.offsets)
+      .Strings("alias_src", all.states)
+      .Strings("alias_dst", all.aliases)
+      .Ints("alias_offset", std::vector<std::int64_t>(all.states.size(), 1));
+  if (!with_gradient) return net;
+  AddBackwardStepNets(&net, [](const std::string& blob) { return blob != "lengths"; });
+  return AddGradients(net, {StrCat("l", layers - 1, "/h_all")}, parameters).net;
+}
+
+void Run(benchmark::State& state, const char* executor, bool with_gradient) {
+  const auto layers = static_cast<int>(state.range(0));
+  Workspace workspace;
+  const NetDef def = LayeredLstm(layers, state.range(1), state.range(2), state.range(3), with_gradient, workspace);
+  const std::unique_ptr<Net> net = Net::Create(def, workspace, {.executor = executor});
+  net->Run();
+  for (auto _ : state) net->Run();
+}
+void LayeredSerial(benchmark::State& state) { Run(state, "serial", false); }
+void LayeredParallel(benchmark::State& state) { Run(state, "parallel", false); }
+void LayeredSerialTraining(benchmark::State& state) { Run(state, "serial", true); }
+void LayeredParallelTraining(benchmark::State& state) { Run(state, "parallel", true); }
+
+void Sizes(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"layers", "T", "B", "H"})->Unit(benchmark::kMillisecond)->UseRealTime();
+  bench->Args({4, 100, 8, 256})->Args({1, 100, 1, 256})->Args({1, 100, 32, 256});
+  for (const std::int64_t layers : {1, 2, 4, 8}) {
+    for (const std::int64_t hidden : {16, 64, 256, 1024}) {
+      for (const std::int64_t batch : {1, 8, 64}) bench->Args({layers, hidden == 1024 ? 8 : 40, batch, hidden});
+    }
+  }
+}
+BENCHMARK(LayeredSerial)->Apply(Sizes);
+BENCHMARK(LayeredParallel)->Apply(Sizes);
+BENCHMARK(LayeredSerialTraining)->Apply(Sizes);
+BENCHMARK(LayeredParallelTraining)->Apply(Sizes);
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,281 @@
+// The parallel executor: tasks of all steps start as soon as what they wait for is done.
+//
+// Counters for a window of steps say what each task still waits for. A thread that finishes a task counts its
+// successors down, goes on with one that became ready and hands on the others. A step is admitted when the oldest
+// unfinished step is near enough, so that counters can be used again: nobody waits by asking again and again.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "stepnet/executor/executor.h"
+#include "stepnet/executor/schedule.h"
+#include "stepnet/executor/thread_pool.h"
+
+namespace stepnet {
+namespace {
+
+// How long a thread without a task looks out for one before it sleeps.
+constexpr std::chrono::microseconds kLookOut{20};
+
+struct Ready {
+  int task = 0;
+  std::int64_t step = 0;  // counted in the direction of the run
+};
+
+class ParallelRun : public SharedWork {
+ public:
+  // `context` is the caller's.
+  ParallelRun(const Schedule& schedule, RunState& state, RunContext& context, std::int64_t under_way)
+      : schedule_(schedule),
+        state_(state),
+        context_(context),
+        num_steps_(state.num_steps()),
+        num_tasks_(static_cast<std::int64_t>(schedule.tasks.size())),
+        under_way_(under_way),
+        window_(static_cast<std::int64_t>(std::bit_ceil(
+            static_cast<std::uint64_t>(std::min(under_way + schedule.dependencies.max_delta, num_steps_ + 1))))),
+        pending_(window_ * num_tasks_),
+        unfinished_(window_) {
+    for (std::int64_t step = 0; step < std::min(window_, num_steps_); ++step) Arm(step);
+    const std::lock_guard lock(steps_mutex_);
+    AdmitSteps(&queue_);
+  }
+
+  void Join(int lane) override {
+    RunContext& context = lane == 0 ? context_ : state_.LaneContext(lane, context_);
+    Ready next;
+    while (Take(&next)) {
+      bool has_next = true;
+      while (has_next && !over_.load(std::memory_order_relaxed)) {
+        if (!RunTask(next, context)) return;
+        has_next = Finish(next, &next);
+      }
+      Rest();
+    }
+  }
+
+  // Throws what the first failing instruction threw.
+  void Check() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::atomic<int>& Pending(int task, std::int64_t step) {
+    return pending_[(step & (window_ - 1)) * num_tasks_ + task];
+  }
+
+  // Prepares the counters of a step that nobody has touched yet.
+  void Arm(std::int64_t step) {
+    for (int task = 0; task < num_tasks_; ++task) {
+      const Task& t = schedule_.tasks[task];
+      const int edges = step >= schedule_.dependencies.max_delta ? static_cast<int>(t.predecessor_deltas.size())
+                                                                 : t.NumPredecessors(step);
+      Pending(task, step).store(edges + (t.starts_step ? 1 : 0), std::memory_order_relaxed);
+    }
+    unfinished_[step & (window_ - 1)].store(num_tasks_, std::memory_order_relaxed);
+  }
+
+  bool CountDown(int task, std::int64_t step) {
+    return Pending(task, step).fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
+
+  // REQUIRES steps_mutex_.
+  template <typename Queue>
+  void AdmitSteps(Queue* ready) {
+    const std::int64_t limit = std::min(oldest_ + under_way_, num_steps_);
+    for (; admitted_ < limit; ++admitted_) {
+      for (int task = 0; task < num_tasks_; ++task) {
+        if (schedule_.tasks[task].starts_step && CountDown(task, admitted_)) ready->push_back({task, admitted_});
+      }
+    }
+  }
+
+  bool RunTask(const Ready& ready, RunContext& context) {
+    const std::int64_t t = state_.plan().backward ? num_steps_ - 1 - ready.step : ready.step;
+    try {
+      for (const int i : schedule_.tasks[ready.task].instructions) state_.RunInstruction(i, t, context);
+      return true;
+    } catch (...) {
+      const std::lock_guard lock(queue_mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      --active_;
+      End();
+      return false;
+    }
+  }
+
+  // Counts down what waited for the task. True when `next` is what this thread goes on with.
+  bool Finish(const Ready& done, Ready* next) {
+    std::vector<Ready>& ready = ReadyOfThread();
+    ready.clear();
+    for (const Task::Successor& successor : schedule_.tasks[done.task].successors) {
+      const std::int64_t step = done.step + successor.delta;
+      if (step < num_steps_ && CountDown(successor.task, step)) ready.push_back({successor.task, step});
+    }
+    if (unfinished_[done.step & (window_ - 1)].fetch_sub(1, std::memory_order_acq_rel) == 1) FinishStep(&ready);
+    if (ready.empty()) return false;
+    // The oldest step first: others wait for it soonest.
+    const auto oldest = std::ranges::min_element(ready, {}, [](const Ready& r) { return std::pair(r.step, r.task); });
+    *next = *oldest;
+    *oldest = ready.back();
+    ready.pop_back();
+    if (!ready.empty()) Give(ready);
+    return true;
+  }
+
+  void FinishStep(std::vector<Ready>* ready) {
+    const std::lock_guard lock(steps_mutex_);
+    while (oldest_ < num_steps_ && unfinished_[oldest_ & (window_ - 1)].load(std::memory_order_acquire) == 0) {
+      if (oldest_ + window_ < num_steps_) {
+        Arm(oldest_ + window_);
+      } else {
+        unfinished_[oldest_ & (window_ - 1)].store(-1, std::memory_order_relaxed);
+      }
+      ++oldest_;
+    }
+    AdmitSteps(ready);
+    if (oldest_ < num_steps_) return;
+    const std::lock_guard queue_lock(queue_mutex_);
+    End();
+  }
+
+  // REQUIRES queue_mutex_.
+  void End() {
+    over_.store(true, std::memory_order_release);
+    Wake(/*all=*/true);
+  }
+
+  void Give(const std::vector<Ready>& ready) {
+    const std::lock_guard lock(queue_mutex_);
+    queue_.insert(queue_.end(), ready.begin(), ready.end());
+    Wake(ready.size() > 1);
+  }
+
+  // REQUIRES queue_mutex_.
+  void Wake(bool all) {
+    signal_.fetch_add(1, std::memory_order_release);
+    if (sleepers_ == 0) return;
+    if (all) {
+      signal_.notify_all();
+    } else {
+      signal_.notify_one();
+    }
+  }
+
+  // The thread has nothing to go on with.
+  void Rest() {
+    const std::lock_guard lock(queue_mutex_);
+    --active_;
+  }
+
+  // Waits for a task; false when the run is over.
+  bool Take(Ready* next) {
+    auto end = std::chrono::steady_clock::now() + kLookOut;
+    for (;;) {
+      if (over_.load(std::memory_order_acquire)) return false;
+      std::uint32_t seen = 0;
+      {
+        const std::lock_guard lock(queue_mutex_);
+        if (over_) return false;
+        if (!queue_.empty()) {
+          const auto oldest =
+              std::ranges::min_element(queue_, {}, [](const Ready& r) { return std::pair(r.step, r.task); });
+          *next = *oldest;
+          *oldest = queue_.back();
+          queue_.pop_back();
+          ++active_;
+          return true;
+        }
+        if (active_ == 0) {
+          failure_ = std::make_exception_ptr(Stuck());
+          End();
+          return false;
+        }
+        seen = signal_.load(std::memory_order_relaxed);
+      }
+      // Looks out without the lock, then sleeps.
+      bool looks_out = true;
+      while (looks_out && signal_.load(std::memory_order_acquire) == seen) {
+        RelaxProcessor();
+        looks_out = std::chrono::steady_clock::now() < end;
+      }
+      if (looks_out) continue;
+      {
+        const std::lock_guard lock(queue_mutex_);
+        if (signal_.load(std::memory_order_relaxed) != seen) continue;
+        ++sleepers_;
+      }
+      signal_.wait(seen, std::memory_order_acquire);
+      {
+        const std::lock_guard lock(queue_mutex_);
+        --sleepers_;
+      }
+      end = std::chrono::steady_clock::now() + kLookOut;
+    }
+  }
+
+  // What is left of the oldest step when nothing can start.
+  Error Stuck() {
+    std::string text = StrCat("the run cannot go on: of step ", oldest_, " of ", num_steps_, ", ");
+    std::vector<std::string> blocked;
+    for (int task = 0; task < num_tasks_; ++task) {
+      const int left = Pending(task, oldest_).load();
+      if (left <= 0) continue;
+      const int i = schedule_.tasks[task].instructions.front();
+      blocked.push_back(StrCat("`", state_.plan().instructions[i].text, "` waits for ", left));
+    }
+    return Error(ErrorCode::kInternal, StrCat(text, stepnet::Join(blocked, ", "))).At({.net = state_.plan().name});
+  }
+
+  static std::vector<Ready>& ReadyOfThread() {
+    thread_local std::vector<Ready> ready;
+    return ready;
+  }
+
+  const Schedule& schedule_;
+  RunState& state_;
+  RunContext& context_;
+  const std::int64_t num_steps_;
+  const std::int64_t num_tasks_;
+  const std::int64_t under_way_;
+  const std::int64_t window_;  // a power of two
+  std::vector<std::atomic<int>> pending_;
+  std::vector<std::atomic<std::int64_t>> unfinished_;
+
+  std::mutex steps_mutex_;     // before queue_mutex_
+  std::int64_t oldest_ = 0;    // unfinished step
+  std::int64_t admitted_ = 0;  // steps
+
+  std::mutex queue_mutex_;
+  std::vector<Ready> queue_;
+  int active_ = 0;  // threads that run tasks
+  int sleepers_ = 0;
+  std::exception_ptr failure_;
+  std::atomic<bool> over_ = false;
+  std::atomic<std::uint32_t> signal_ = 0;  // changes when a sleeper has something to look at
+};
+
+class ParallelExecutor : public Executor {
+ public:
+  void Run(RunState& state, RunContext& context) const override {
+    const StepPlan& plan = state.plan();
+    const Schedule& schedule = *plan.schedule;
+    if (schedule.threads < 2 || state.num_steps() < 2 || plan.does_nothing) return serial_->Run(state, context);
+    state.PrepareLanes(schedule.threads);
+    ParallelRun run(schedule, state, context, StepsUnderWay(schedule.threads));
+    ThreadPool::Process().Run(run, schedule.threads - 1);
+    run.Check();
+  }
+
+ private:
+  const std::shared_ptr<const Executor> serial_ = MakeExecutor({.executor = "serial"});
+};
+
+}  // namespace
+
+std::shared_ptr<const Executor> MakeParallelExecutor() { return std::make_shared<ParallelExecutor>(); }
+
+}  // namespace stepnet

@@ -1,0 +1,163 @@
+#include "stepnet/executor/schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <thread>
+#include <tuple>
+
+namespace stepnet {
+namespace {
+
+// Rough speeds of one core, for estimates that choose between schedules.
+constexpr double kFlopsPerMicrosecond = 40e3;
+constexpr double kBytesPerMicrosecond = 20e3;
+constexpr double kMicrosecondsOfCall = 0.1;
+
+double MicrosecondsOf(const Instruction& instruction) {
+  return kMicrosecondsOfCall +
+         std::max(instruction.cost.flops / kFlopsPerMicrosecond, instruction.cost.bytes / kBytesPerMicrosecond);
+}
+
+// The smallest number of threads that is nearly as fast as any other, by simulation.
+int ThreadsWorthHaving(const Schedule& schedule) {
+  constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
+  constexpr std::int64_t kSteps = 16;
+  constexpr int kMostSimulated = 64;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  int best = 1;
+  double fastest = schedule.step_microseconds * kSteps;
+  for (int threads = 2; threads <= std::min(cores, kMostSimulated); ++threads) {
+    const double time = Simulate(schedule, threads, kSteps, StepsUnderWay(threads)).microseconds;
+    if (time * kLeastGain > fastest) continue;
+    best = threads;
+    fastest = time;
+  }
+  return best;
+}
+
+}  // namespace
+
+int Task::NumPredecessors(std::int64_t step) const {
+  return static_cast<int>(std::ranges::count_if(predecessor_deltas, [&](int delta) { return delta <= step; }));
+}
+
+std::int64_t StepsUnderWay(int threads) { return std::max<std::int64_t>(4, 2 * threads); }
+
+Schedule MakeSchedule(const StepPlan& plan, int threads) {
+  Schedule schedule{.dependencies = FindDependencies(AccessesOf(plan))};
+  const int n = static_cast<int>(plan.instructions.size());
+  std::vector<std::vector<const Dependency*>> in(n);
+  for (const Dependency& edge : schedule.dependencies.edges) in[edge.to].push_back(&edge);
+  std::vector<int> task_of(n);
+  for (int i = 0; i < n; ++i) {
+    const bool waits_for_one = in[i].size() == 1 && in[i][0]->delta == 0;
+    const int before = waits_for_one ? task_of[in[i][0]->from] : -1;
+    if (before >= 0 && schedule.tasks[before].instructions.back() == in[i][0]->from) {
+      task_of[i] = before;
+    } else {
+      task_of[i] = static_cast<int>(schedule.tasks.size());
+      schedule.tasks.emplace_back();
+    }
+    Task& task = schedule.tasks[task_of[i]];
+    task.instructions.push_back(i);
+    task.microseconds += MicrosecondsOf(plan.instructions[i]);
+  }
+  for (const Dependency& edge : schedule.dependencies.edges) {
+    const int from = task_of[edge.from];
+    const int to = task_of[edge.to];
+    if (from == to && edge.delta == 0) continue;
+    Task& task = schedule.tasks[from];
+    const bool known = std::ranges::any_of(
+        task.successors, [&](const Task::Successor& s) { return s.task == to && s.delta == edge.delta; });
+    if (known) continue;
+    task.successors.push_back({.task = to, .delta = edge.delta});
+    schedule.tasks[to].predecessor_deltas.push_back(edge.delta);
+  }
+  for (Task& task : schedule.tasks) {
+    task.starts_step = std::ranges::find(task.predecessor_deltas, 0) == task.predecessor_deltas.end();
+    schedule.step_microseconds += task.microseconds;
+  }
+  schedule.threads = threads > 0 ? threads : ThreadsWorthHaving(schedule);
+  return schedule;
+}
+
+Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
+                    const SchedulingCosts& costs) {
+  const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
+  if (num_tasks == 0 || steps <= 0) return {};
+  struct Ready {
+    std::int64_t step;
+    int task;
+    int from;  // thread that made it ready
+    bool operator>(const Ready& other) const { return std::tie(step, task) > std::tie(other.step, other.task); }
+  };
+  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  std::vector<int> pending(num_tasks * steps);
+  std::vector<std::int64_t> unfinished(steps, num_tasks);
+  for (std::int64_t k = 0; k < steps; ++k) {
+    for (std::int64_t i = 0; i < num_tasks; ++i) {
+      const Task& task = schedule.tasks[i];
+      pending[k * num_tasks + i] = task.NumPredecessors(k) + (task.starts_step ? 1 : 0);
+    }
+  }
+  const auto release = [&](int task, std::int64_t k, int thread) {
+    if (--pending[k * num_tasks + task] == 0) ready.push({.step = k, .task = task, .from = thread});
+  };
+  std::int64_t admitted = 0;
+  const auto admit = [&](std::int64_t limit, int thread) {
+    for (; admitted < std::min(limit, steps); ++admitted) {
+      for (std::int64_t i = 0; i < num_tasks; ++i) {
+        if (schedule.tasks[i].starts_step) release(static_cast<int>(i), admitted, thread);
+      }
+    }
+  };
+  admit(steps_under_way, 0);
+  struct Running {
+    double until;
+    int thread;
+    int task;
+    std::int64_t step;
+    bool operator>(const Running& other) const { return std::tie(until, thread) > std::tie(other.until, other.thread); }
+  };
+  std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
+  std::vector<int> idle;
+  for (int thread = threads - 1; thread >= 0; --thread) idle.push_back(thread);
+  double now = 0;
+  double busy = 0;
+  std::int64_t oldest = 0;
+  while (!ready.empty() || !running.empty()) {
+    while (!ready.empty() && !idle.empty()) {
+      const Ready next = ready.top();
+      ready.pop();
+      // The thread that made it ready, if it is free.
+      const auto same = std::ranges::find(idle, next.from);
+      const int thread = same != idle.end() ? *same : idle.back();
+      std::erase(idle, thread);
+      const double cost = schedule.tasks[next.task].microseconds;
+      busy += cost;
+      const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
+      running.push({.until = now + cost + overhead, .thread = thread, .task = next.task, .step = next.step});
+    }
+    const Running done = running.top();
+    running.pop();
+    now = done.until;
+    idle.push_back(done.thread);
+    for (const Task::Successor& next : schedule.tasks[done.task].successors) {
+      if (done.step + next.delta < steps) release(next.task, done.step + next.delta, done.thread);
+    }
+    --unfinished[done.step];
+    while (oldest < steps && unfinished[oldest] == 0) ++oldest;
+    admit(oldest + steps_under_way, done.thread);
+  }
+  return {.microseconds = now, .busy = now > 0 ? busy / (threads * now) : 0};
+}
+
+double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way) {
+  const int threads = static_cast<int>(schedule.tasks.size() * static_cast<size_t>(steps_under_way));
+  const std::int64_t steps = 4 * steps_under_way;
+  const SchedulingCosts free{.inline_task = 0, .handed_task = 0};
+  return threads == 0 ? 0 : Simulate(schedule, threads, steps, steps_under_way, free).microseconds / steps;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,62 @@
+// Schedule: a StepPlan made ready for several threads: chains of instructions as tasks, who waits for whom, and what
+// each is likely to cost. Made once with the plan, for any number of steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/executor/dependencies.h"
+
+namespace stepnet {
+
+// Instructions that run one after the other on one thread.
+struct Task {
+  struct Successor {
+    int task = 0;
+    int delta = 0;
+  };
+  std::vector<int> instructions;
+  double microseconds = 0;  // estimate
+  std::vector<Successor> successors = {};
+  std::vector<int> predecessor_deltas = {};  // of each edge that ends here
+  bool starts_step = false;                  // waits for nothing of its own step
+
+  // What a step must wait for that has `step` steps before it.
+  int NumPredecessors(std::int64_t step) const;
+};
+
+struct Schedule {
+  Dependencies dependencies;
+  std::vector<Task> tasks;
+  double step_microseconds = 0;  // of all tasks
+  int threads = 1;               // that a run uses; 1: it is serial
+};
+
+// Steps that a run on `threads` threads has under way at once, at most.
+std::int64_t StepsUnderWay(int threads);
+
+// An instruction that waits for nothing but another of its step joins the task of that one. With 0 `threads` the
+// schedule has as many as are worth having, by simulation, and at most one a core.
+Schedule MakeSchedule(const StepPlan& plan, int threads);
+
+// What moving work between threads costs, in microseconds; used where schedules are compared.
+struct SchedulingCosts {
+  double inline_task = 0.2;  // to go on with a task on the same thread
+  double handed_task = 1.0;  // to give a task to another thread
+};
+
+struct Simulation {
+  double microseconds = 0;  // from the first task to the last
+  double busy = 0;          // of all threads, as a part of threads * microseconds
+};
+
+// A run of `steps` steps on `threads` threads that always take the oldest ready task, at most `steps_under_way` steps
+// at once.
+Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
+                    const SchedulingCosts& costs = {});
+
+// Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.
+double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way);
+
+}  // namespace stepnet

@@ -1,0 +1,63 @@
+// ThreadPool: the threads of the process that help with runs. There is one pool, whoever asks; an operator owns none.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace stepnet {
+
+// Work that several threads may share.
+class SharedWork {
+ public:
+  virtual ~SharedWork() = default;
+  // Takes part in the work until nothing is left to do for this thread. Must not throw. `lane` tells the threads of a
+  // run apart: 0 the caller, then 1, 2, …
+  virtual void Join(int lane) = 0;
+};
+
+class ThreadPool {
+ public:
+  static ThreadPool& Process();
+
+  // Calls work.Join on the calling thread and on up to `helpers` threads of the pool, those that are free. Returns when
+  // all have left it. Helpers may come late or not at all, so the caller's Join must be able to do everything.
+  void Run(SharedWork& work, int helpers);
+
+  // Threads that there are; they are made when they are first asked for.
+  int num_threads() const;
+
+ private:
+  struct Offer {
+    SharedWork* work = nullptr;
+    int wanted = 0;
+    int inside = 0;
+    int next_lane = 1;
+  };
+
+  ThreadPool() = default;
+  ~ThreadPool();
+  void Help();
+
+  mutable std::mutex mutex_;
+  std::condition_variable offered_;
+  std::condition_variable left_;
+  std::list<Offer> offers_;
+  std::atomic<int> wanted_ = 0;  // of all offers, for those who look without the lock
+  bool stops_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Tells the processor that this is a loop that waits.
+inline void RelaxProcessor() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace stepnet
