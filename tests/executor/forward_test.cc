@@ -251,7 +251,7 @@ TEST(RecurrentNetwork, D12CountsBeyond32Bits) {
   EXPECT_EQ(Values(net.Run().Get("h_last")), std::vector<double>{70000});
   // What does not fit into memory is still counted, not wrapped.
   StepPlan plan;
-  plan.arena = {{.base = 0, .row_bytes = std::int64_t{1} << 20, .stacked = true}};
+  plan.arena = {{.base = 0, .row_bytes = std::int64_t{1} << 20, .rows = 0}};
   EXPECT_EQ(plan.ArenaBytes(std::int64_t{1} << 32), std::int64_t{1} << 52);
   ExpectError([&] { plan.ArenaBytes(std::int64_t{1} << 45); }, "…out of memory");
 }
