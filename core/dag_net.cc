@@ -69,8 +69,7 @@ class DagNet : public Net {
       if (waiting_for_[i] == 0) ready_.push_back(static_cast<int>(i));
     }
     for (RunContext& context : contexts_) {
-      context.run = run;
-      context.observers = observers_;
+      Lend(run, &context);
     }
     std::vector<std::jthread> helpers;
     for (size_t k = 1; k < contexts_.size(); ++k) helpers.emplace_back([this, k] { Work(contexts_[k]); });

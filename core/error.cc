@@ -41,6 +41,7 @@ const char* ErrorCodeName(ErrorCode code) {
     case ErrorCode::kTypeMismatch: return "type mismatch";
     case ErrorCode::kInputOutput: return "input/output error";
     case ErrorCode::kOutOfMemory: return "out of memory";
+    case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kFailed: return "operator failed";
     case ErrorCode::kInternal: return "internal error";
   }

@@ -18,6 +18,7 @@ enum class ErrorCode {
   kTypeMismatch,     // a tensor of a dtype that is not supported here, or a blob that holds something else
   kInputOutput,      // a file cannot be read, written or parsed
   kOutOfMemory,      // an allocation beyond the limit (SetMemoryLimit) or beyond what the system gives
+  kCancelled,        // somebody asked the run to stop, or its time was over
   kFailed,           // an operator threw an exception that is not an Error
   kInternal,         // a bug in StepNet
 };

@@ -11,8 +11,7 @@ namespace {
 class SimpleNet : public Net {
  protected:
   void RunOperators(std::uint64_t run) override {
-    context_.run = run;
-    context_.observers = observers_;
+    Lend(run, &context_);
     for (size_t i = 0; i < operators_.size(); ++i) RunOperator(static_cast<int>(i), context_);
   }
 
@@ -53,19 +52,28 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
   }
 }
 
-void Net::Run() {
+void Net::Run(const Cancellation* cancellation) {
   const std::lock_guard lock(mutex_);
+  cancellation_ = cancellation;
   const ObservedScope scope(observers_, {.net = &name_});
   RunOperators(run_++);
+}
+
+void Net::Lend(std::uint64_t run, RunContext* context) const {
+  context->run = run;
+  context->observers = observers_;
+  context->cancellation = cancellation_;
 }
 
 void Net::RunOperator(int i, RunContext& context) {
   NetOperator& op = *operators_[i];
   try {
-    const ObservedScope scope(context.observers, {.net = &name_, .op_index = i, .op_type = &op.init().type()});
+    if (context.cancellation != nullptr) context.cancellation->Check();
+    const ObservedScope scope(context.observers,
+                              {.net = &name_, .op_index = i, .op_type = &op.init().type(), .op_text = &op.text()});
     op.Run(context);
   } catch (...) {
-    throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.init().Text(), .blobs = op.InputsText()});
+    throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.text(), .blobs = op.InputsText()});
   }
 }
 

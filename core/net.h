@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/net_operator.h"
 #include "stepnet/core/operator.h"
 
@@ -23,7 +24,8 @@ class Net {
 
   // Runs every operator once. Throws what the first failing operator threw, with its place; later operators have then
   // not run, nothing is running any more, and the net can be run again. Calls from several threads run one by one.
-  void Run();
+  // Throws kCancelled when `cancellation`, where given, asks for it.
+  void Run(const Cancellation* cancellation = nullptr);
 
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }
@@ -38,6 +40,8 @@ class Net {
  protected:
   Net() = default;
   virtual void RunOperators(std::uint64_t run) = 0;
+  // What the run that is under way lends to its operators.
+  void Lend(std::uint64_t run, RunContext* context) const;
   // Runs operator i and adds its place to what it throws.
   void RunOperator(int i, RunContext& context);
 
@@ -48,6 +52,7 @@ class Net {
  private:
   std::mutex mutex_;
   std::uint64_t run_ = 0;
+  const Cancellation* cancellation_ = nullptr;  // of the run that is under way
 };
 
 // Creates a net, runs it once.

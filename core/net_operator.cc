@@ -29,7 +29,7 @@ auto ValueInputs(const OpInit& init) {
 
 }  // namespace
 
-NetOperator::NetOperator(OpInit init) : init_(std::move(init)) {
+NetOperator::NetOperator(OpInit init) : init_(std::move(init)), text_(init_.Text()) {
   for (const std::string& output : init_.outputs()) {
     const auto same = std::ranges::find(init_.inputs(), output);
     in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));

@@ -28,6 +28,7 @@ class NetOperator {
              std::int64_t step);
 
   const OpInit& init() const { return init_; }
+  const std::string& text() const { return text_; }  // "y = FC(x, w, b)"
   // Estimate for the shapes of the last run; zero where the type declares no cost.
   Cost LastCost() const;
   std::string InputsText() const;  // "x float [32, 64], w float [256, 128]", for messages
@@ -37,6 +38,7 @@ class NetOperator {
   bool InputsChanged(std::span<Blob* const> inputs);
 
   OpInit init_;
+  std::string text_;
   RunFn kernel_;
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;

@@ -12,6 +12,7 @@ struct RunEvent {
   const std::string* net = nullptr;
   int op_index = -1;
   const std::string* op_type = nullptr;  // null for a net
+  const std::string* op_text = nullptr;  // "y = FC(x, w, b)"; null for a net
   std::int64_t step = -1;                // timestep in a step net; -1 outside
   bool backward = false;                 // in a backward step net
 };

@@ -36,6 +36,7 @@ namespace stepnet {
 class OperatorDef;
 class NetDef;
 struct OperatorSchema;
+struct StepPlan;
 
 enum class Device { kCpu, kCuda };
 const char* DeviceName(Device device);
@@ -52,10 +53,12 @@ struct NetProblem {
 
 // How nets made from files are to be run; operators that run nets themselves read it.
 struct RunOptions {
-  std::string executor = "serial";
+  std::string executor = "parallel";
   int threads = 0;    // 0: as many as the machine has cores
   int opt_level = 0;  // 0: every operator as it is written
   std::uint64_t seed = 0;
+  // Told of every plan of a step net when it is made (executor/step_plan.h).
+  std::function<void(const StepPlan& plan)> on_plan = {};
 };
 
 // One operator of a net, its arguments parsed and checked: what shape rules and kernel factories ask.
@@ -171,6 +174,18 @@ class OpRun {
   RandomStream Random(const OpInit& op) const { return Random(op.seed(), op.random_id()); }
   RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.run, step_}; }
   std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
+  // Of types that declare Splits: the kernel is called once for each part in [0, parts()), by several threads at once,
+  // and does its share of the work.
+  int part() const { return part_; }
+  int parts() const { return parts_; }
+  // Of n items the first and past-the-last of this part.
+  std::pair<std::int64_t, std::int64_t> Share(std::int64_t n) const {
+    return {n * part_ / parts_, n * (part_ + 1) / parts_};
+  }
+  void SetPart(int part, int parts) {
+    part_ = part;
+    parts_ = parts;
+  }
   RunContext& context() const { return context_; }
   OpHost& host() const { return *host_; }
 
@@ -180,6 +195,8 @@ class OpRun {
   RunContext& context_;
   std::int64_t step_;
   OpHost* host_;
+  int part_ = 0;
+  int parts_ = 1;
 };
 
 // A kernel: runs many times, from many threads at once. Holds no state that a run changes.
@@ -192,6 +209,8 @@ struct Cost {
   double flops = 0;
   double bytes = 0;  // read and written
 };
+// Into how many parts a run may be cut at most.
+using PartsRule = std::function<int(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
 using CostRule = std::function<Cost(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
 
 // An operator of a gradient net, as a gradient rule writes it.
@@ -273,6 +292,7 @@ struct OperatorSchema {
   std::vector<int> value_inputs;  // ReadsValues
   ShapeRule shapes;
   CostRule cost;
+  PartsRule most_parts;  // null: one
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
@@ -332,6 +352,9 @@ class Operator {
 
   Operator& Shapes(ShapeRule rule);
   Operator& CostIs(CostRule rule);
+  // The kernel can run in parts (OpRun::part): in any number up to what the rule gives, with the same values bit for
+  // bit.
+  Operator& Splits(PartsRule most_parts);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
 

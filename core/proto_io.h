@@ -36,7 +36,17 @@ std::string PrintMessageText(const google::protobuf::Message& message);
 bool IsTextFileName(const std::string& path);
 
 // What a file is.
-enum class MessageKind { kUnknown, kNetDef, kMetaNetDef, kPlanDef, kTensorProtos, kTensorProto, kBlobProto, kMiniDb, kCellDef };
+enum class MessageKind {
+  kUnknown,
+  kNetDef,
+  kMetaNetDef,
+  kPlanDef,
+  kTensorProtos,
+  kTensorProto,
+  kBlobProto,
+  kMiniDb,
+  kCellDef
+};
 const char* MessageKindName(MessageKind kind);  // "NetDef", …, "minidb"
 
 // Tells from the content; kUnknown when nothing fits. Throws kInputOutput when the file cannot be read.

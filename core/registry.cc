@@ -277,6 +277,11 @@ Operator& Operator::CostIs(CostRule rule) {
   schema_.cost = std::move(rule);
   return *this;
 }
+
+Operator& Operator::Splits(PartsRule most_parts) {
+  schema_.most_parts = std::move(most_parts);
+  return *this;
+}
 Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
   return *this;

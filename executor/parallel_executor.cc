@@ -8,8 +8,9 @@
 #include <bit>
 #include <chrono>
 #include <mutex>
-#include <thread>
+#include <tuple>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/schedule.h"
 #include "stepnet/executor/thread_pool.h"
@@ -23,6 +24,7 @@ constexpr std::chrono::microseconds kLookOut{20};
 struct Ready {
   int task = 0;
   std::int64_t step = 0;  // counted in the direction of the run
+  int part = 0;
 };
 
 class ParallelRun : public SharedWork {
@@ -38,7 +40,8 @@ class ParallelRun : public SharedWork {
         window_(static_cast<std::int64_t>(std::bit_ceil(
             static_cast<std::uint64_t>(std::min(under_way + schedule.dependencies.max_delta, num_steps_ + 1))))),
         pending_(window_ * num_tasks_),
-        unfinished_(window_) {
+        unfinished_(window_),
+        parts_left_(window_ * num_tasks_) {
     for (std::int64_t step = 0; step < std::min(window_, num_steps_); ++step) Arm(step);
     const std::lock_guard lock(steps_mutex_);
     AdmitSteps(&queue_);
@@ -47,11 +50,11 @@ class ParallelRun : public SharedWork {
   void Join(int lane) override {
     RunContext& context = lane == 0 ? context_ : state_.LaneContext(lane, context_);
     Ready next;
-    while (Take(&next)) {
+    while (Take(lane, &next)) {
       bool has_next = true;
       while (has_next && !over_.load(std::memory_order_relaxed)) {
         if (!RunTask(next, context)) return;
-        has_next = Finish(next, &next);
+        has_next = Finish(lane, next, &next);
       }
       Rest();
     }
@@ -65,6 +68,10 @@ class ParallelRun : public SharedWork {
  private:
   std::atomic<int>& Pending(int task, std::int64_t step) {
     return pending_[(step & (window_ - 1)) * num_tasks_ + task];
+  }
+
+  std::atomic<int>& PartsLeft(int task, std::int64_t step) {
+    return parts_left_[(step & (window_ - 1)) * num_tasks_ + task];
   }
 
   // Prepares the counters of a step that nobody has touched yet.
@@ -82,13 +89,18 @@ class ParallelRun : public SharedWork {
     return Pending(task, step).fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
+  void AddReady(int task, std::int64_t step, std::vector<Ready>* ready) {
+    const int parts = schedule_.tasks[task].parts;
+    if (parts > 1) PartsLeft(task, step).store(parts, std::memory_order_relaxed);
+    for (int part = 0; part < parts; ++part) ready->push_back({task, step, part});
+  }
+
   // REQUIRES steps_mutex_.
-  template <typename Queue>
-  void AdmitSteps(Queue* ready) {
+  void AdmitSteps(std::vector<Ready>* ready) {
     const std::int64_t limit = std::min(oldest_ + under_way_, num_steps_);
     for (; admitted_ < limit; ++admitted_) {
       for (int task = 0; task < num_tasks_; ++task) {
-        if (schedule_.tasks[task].starts_step && CountDown(task, admitted_)) ready->push_back({task, admitted_});
+        if (schedule_.tasks[task].starts_step && CountDown(task, admitted_)) AddReady(task, admitted_, ready);
       }
     }
   }
@@ -96,7 +108,9 @@ class ParallelRun : public SharedWork {
   bool RunTask(const Ready& ready, RunContext& context) {
     const std::int64_t t = state_.plan().backward ? num_steps_ - 1 - ready.step : ready.step;
     try {
-      for (const int i : schedule_.tasks[ready.task].instructions) state_.RunInstruction(i, t, context);
+      const Task& task = schedule_.tasks[ready.task];
+      if (context.cancellation != nullptr) context.cancellation->Check();
+      for (const int i : task.instructions) state_.RunInstruction(i, t, context, ready.part, task.parts);
       return true;
     } catch (...) {
       const std::lock_guard lock(queue_mutex_);
@@ -108,22 +122,30 @@ class ParallelRun : public SharedWork {
   }
 
   // Counts down what waited for the task. True when `next` is what this thread goes on with.
-  bool Finish(const Ready& done, Ready* next) {
+  bool Finish(int lane, const Ready& done, Ready* next) {
     std::vector<Ready>& ready = ReadyOfThread();
     ready.clear();
+    const bool is_part = schedule_.tasks[done.task].parts > 1;
+    if (is_part && PartsLeft(done.task, done.step).fetch_sub(1, std::memory_order_acq_rel) > 1) return false;
     for (const Task::Successor& successor : schedule_.tasks[done.task].successors) {
       const std::int64_t step = done.step + successor.delta;
-      if (step < num_steps_ && CountDown(successor.task, step)) ready.push_back({successor.task, step});
+      if (step < num_steps_ && CountDown(successor.task, step)) AddReady(successor.task, step, &ready);
     }
     if (unfinished_[done.step & (window_ - 1)].fetch_sub(1, std::memory_order_acq_rel) == 1) FinishStep(&ready);
     if (ready.empty()) return false;
-    // The oldest step first: others wait for it soonest.
-    const auto oldest = std::ranges::min_element(ready, {}, [](const Ready& r) { return std::pair(r.step, r.task); });
-    *next = *oldest;
-    *oldest = ready.back();
-    ready.pop_back();
+    TakeBest(lane, &ready, next);
     if (!ready.empty()) Give(ready);
     return true;
+  }
+
+  // The oldest step first, for others wait for it soonest; of the parts of a task the one that this thread always has,
+  // so that its share of the weights stays in its cache.
+  static void TakeBest(int lane, std::vector<Ready>* ready, Ready* next) {
+    const auto best = std::ranges::min_element(
+        *ready, {}, [&](const Ready& r) { return std::tuple(r.step, r.task, r.part != lane, r.part); });
+    *next = *best;
+    *best = ready->back();
+    ready->pop_back();
   }
 
   void FinishStep(std::vector<Ready>* ready) {
@@ -172,7 +194,7 @@ class ParallelRun : public SharedWork {
   }
 
   // Waits for a task; false when the run is over.
-  bool Take(Ready* next) {
+  bool Take(int lane, Ready* next) {
     auto end = std::chrono::steady_clock::now() + kLookOut;
     for (;;) {
       if (over_.load(std::memory_order_acquire)) return false;
@@ -181,11 +203,7 @@ class ParallelRun : public SharedWork {
         const std::lock_guard lock(queue_mutex_);
         if (over_) return false;
         if (!queue_.empty()) {
-          const auto oldest =
-              std::ranges::min_element(queue_, {}, [](const Ready& r) { return std::pair(r.step, r.task); });
-          *next = *oldest;
-          *oldest = queue_.back();
-          queue_.pop_back();
+          TakeBest(lane, &queue_, next);
           ++active_;
           return true;
         }
@@ -244,6 +262,7 @@ class ParallelRun : public SharedWork {
   const std::int64_t window_;  // a power of two
   std::vector<std::atomic<int>> pending_;
   std::vector<std::atomic<std::int64_t>> unfinished_;
+  std::vector<std::atomic<int>> parts_left_;
 
   std::mutex steps_mutex_;     // before queue_mutex_
   std::int64_t oldest_ = 0;    // unfinished step

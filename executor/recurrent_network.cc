@@ -165,6 +165,7 @@ class RecurrentNetwork {
     }
     context.observers = run.context().observers;
     context.run = run.context().run;
+    context.cancellation = run.context().cancellation;
     return context;
   }
   void GiveBack(RunContext context) {

@@ -67,6 +67,7 @@ RunContext& RunState::LaneContext(int lane, const RunContext& caller) {
   RunContext& context = lanes_[lane];
   context.observers = caller.observers;
   context.run = caller.run;
+  context.cancellation = caller.cancellation;
   return context;
 }
 
@@ -75,7 +76,7 @@ Tensor RunState::ArenaTensor(int base) const {
   return arena_.GetTensor().At(region.offset, DType::kUInt8, Shape({region.bytes}));
 }
 
-void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
+void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int part, int parts) {
   const Instruction& instruction = plan_->instructions[i];
   BoundInstruction& bound = instructions_[i];
   try {
@@ -84,6 +85,7 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
     const ObservedScope scope(is_operator ? context.observers : kNobody, {.net = &plan_->name,
                                                                           .op_index = instruction.op_index,
                                                                           .op_type = &instruction.type,
+                                                                          .op_text = &instruction.text,
                                                                           .step = t,
                                                                           .backward = plan_->backward});
     if (instruction.dynamic) {
@@ -105,8 +107,9 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context) {
       views[k].data = bound.operands[k].At(t);
     }
     context.scratch.Reset();
-    instruction.kernel(
-        OpRun(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t));
+    OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
+    run.SetPart(part, parts);
+    instruction.kernel(run);
   } catch (...) {
     std::vector<std::string> blobs;
     for (const Operand& input : instruction.inputs) {

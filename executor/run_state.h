@@ -31,7 +31,8 @@ class RunState {
 
   // Runs instruction i of step t; several at once where FindDependencies allows it. Adds operator, net and step to what
   // it throws.
-  void RunInstruction(int i, std::int64_t t, RunContext& context);
+  // `part` of `parts` of instructions that run in parts.
+  void RunInstruction(int i, std::int64_t t, RunContext& context, int part = 0, int parts = 1);
 
   // What threads beside the caller lend to kernels, kept for the next run; lanes from 1 to num_lanes - 1.
   void PrepareLanes(int num_lanes) { lanes_.resize(std::max<size_t>(lanes_.size(), num_lanes)); }

@@ -15,25 +15,30 @@ constexpr double kBytesPerMicrosecond = 20e3;
 constexpr double kMicrosecondsOfCall = 0.1;
 
 double MicrosecondsOf(const Instruction& instruction) {
+  if (instruction.microseconds > 0) return instruction.microseconds;
   return kMicrosecondsOfCall +
          std::max(instruction.cost.flops / kFlopsPerMicrosecond, instruction.cost.bytes / kBytesPerMicrosecond);
 }
 
-// The smallest number of threads that is nearly as fast as any other, by simulation.
-int ThreadsWorthHaving(const Schedule& schedule) {
-  constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
-  constexpr std::int64_t kSteps = 16;
-  constexpr int kMostSimulated = 64;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  int best = 1;
-  double fastest = schedule.step_microseconds * kSteps;
-  for (int threads = 2; threads <= std::min(cores, kMostSimulated); ++threads) {
-    const double time = Simulate(schedule, threads, kSteps, StepsUnderWay(threads)).microseconds;
-    if (time * kLeastGain > fastest) continue;
-    best = threads;
-    fastest = time;
+constexpr std::int64_t kSimulatedSteps = 16;
+
+double SimulatedMicroseconds(const Schedule& schedule, int threads) {
+  return Simulate(schedule, threads, kSimulatedSteps, StepsUnderWay(threads)).microseconds;
+}
+
+// Cuts up instructions that take long enough for what it costs to bring threads together.
+void Split(const StepPlan& plan, int threads, Schedule* schedule) {
+  constexpr double kLeastMicrosecondsOfPart = 3;
+  for (Task& task : schedule->tasks) {
+    const int most = plan.instructions[task.instructions.front()].most_parts;
+    if (task.instructions.size() > 1 || most < 2) continue;
+    task.parts = std::clamp(static_cast<int>(task.microseconds / kLeastMicrosecondsOfPart), 1, std::min(most, threads));
   }
-  return best;
+}
+
+// Chains end where an instruction may be cut up: whether that is done is decided later.
+bool MayJoin(const StepPlan& plan, int before, int i) {
+  return plan.instructions[before].most_parts < 2 && plan.instructions[i].most_parts < 2;
 }
 
 }  // namespace
@@ -44,8 +49,11 @@ int Task::NumPredecessors(std::int64_t step) const {
 
 std::int64_t StepsUnderWay(int threads) { return std::max<std::int64_t>(4, 2 * threads); }
 
-Schedule MakeSchedule(const StepPlan& plan, int threads) {
-  Schedule schedule{.dependencies = FindDependencies(AccessesOf(plan))};
+namespace {
+
+// The schedule for one number of threads. With `splits` instructions are cut up where that is worth it.
+Schedule ScheduleFor(const StepPlan& plan, const Dependencies& dependencies, int threads, bool splits) {
+  Schedule schedule{.dependencies = dependencies, .tasks = {}, .step_microseconds = 0, .threads = threads};
   const int n = static_cast<int>(plan.instructions.size());
   std::vector<std::vector<const Dependency*>> in(n);
   for (const Dependency& edge : schedule.dependencies.edges) in[edge.to].push_back(&edge);
@@ -53,7 +61,8 @@ Schedule MakeSchedule(const StepPlan& plan, int threads) {
   for (int i = 0; i < n; ++i) {
     const bool waits_for_one = in[i].size() == 1 && in[i][0]->delta == 0;
     const int before = waits_for_one ? task_of[in[i][0]->from] : -1;
-    if (before >= 0 && schedule.tasks[before].instructions.back() == in[i][0]->from) {
+    if (before >= 0 && schedule.tasks[before].instructions.back() == in[i][0]->from &&
+        (!splits || MayJoin(plan, in[i][0]->from, i))) {
       task_of[i] = before;
     } else {
       task_of[i] = static_cast<int>(schedule.tasks.size());
@@ -78,8 +87,36 @@ Schedule MakeSchedule(const StepPlan& plan, int threads) {
     task.starts_step = std::ranges::find(task.predecessor_deltas, 0) == task.predecessor_deltas.end();
     schedule.step_microseconds += task.microseconds;
   }
-  schedule.threads = threads > 0 ? threads : ThreadsWorthHaving(schedule);
+  if (splits) Split(plan, threads, &schedule);
   return schedule;
+}
+
+// Whichever way of using the threads is the faster one.
+Schedule FasterSchedule(const StepPlan& plan, const Dependencies& dependencies, int threads) {
+  Schedule whole = ScheduleFor(plan, dependencies, threads, /*splits=*/false);
+  Schedule split = ScheduleFor(plan, dependencies, threads, /*splits=*/true);
+  return SimulatedMicroseconds(split, threads) < SimulatedMicroseconds(whole, threads) ? split : whole;
+}
+
+}  // namespace
+
+Schedule MakeSchedule(const StepPlan& plan, int threads) {
+  const Dependencies dependencies = FindDependencies(AccessesOf(plan));
+  if (threads > 0) return FasterSchedule(plan, dependencies, threads);
+  // The smallest number of threads that is nearly as fast as any other.
+  constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
+  constexpr int kMostThreads = 64;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  Schedule best = ScheduleFor(plan, dependencies, 1, /*splits=*/false);
+  double fastest = best.step_microseconds * kSimulatedSteps;
+  for (int count = 2; count <= std::min(cores, kMostThreads); ++count) {
+    Schedule next = FasterSchedule(plan, dependencies, count);
+    const double time = SimulatedMicroseconds(next, count);
+    if (time * kLeastGain > fastest) continue;
+    best = std::move(next);
+    fastest = time;
+  }
+  return best;
 }
 
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
@@ -89,7 +126,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
   struct Ready {
     std::int64_t step;
     int task;
-    int from;  // thread that made it ready
+    int from;  // thread that made it ready; -1: it is handed to any other
     bool operator>(const Ready& other) const { return std::tie(step, task) > std::tie(other.step, other.task); }
   };
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
@@ -101,8 +138,13 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
       pending[k * num_tasks + i] = task.NumPredecessors(k) + (task.starts_step ? 1 : 0);
     }
   }
+  std::vector<int> parts_left(num_tasks * steps);
   const auto release = [&](int task, std::int64_t k, int thread) {
-    if (--pending[k * num_tasks + task] == 0) ready.push({.step = k, .task = task, .from = thread});
+    if (--pending[k * num_tasks + task] > 0) return;
+    parts_left[k * num_tasks + task] = schedule.tasks[task].parts;
+    for (int part = 0; part < schedule.tasks[task].parts; ++part) {
+      ready.push({.step = k, .task = task, .from = part == 0 ? thread : -1});
+    }
   };
   std::int64_t admitted = 0;
   const auto admit = [&](std::int64_t limit, int thread) {
@@ -134,7 +176,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
       const auto same = std::ranges::find(idle, next.from);
       const int thread = same != idle.end() ? *same : idle.back();
       std::erase(idle, thread);
-      const double cost = schedule.tasks[next.task].microseconds;
+      const double cost = schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
       busy += cost;
       const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
       running.push({.until = now + cost + overhead, .thread = thread, .task = next.task, .step = next.step});
@@ -143,6 +185,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
     running.pop();
     now = done.until;
     idle.push_back(done.thread);
+    if (--parts_left[done.step * num_tasks + done.task] > 0) continue;
     for (const Task::Successor& next : schedule.tasks[done.task].successors) {
       if (done.step + next.delta < steps) release(next.task, done.step + next.delta, done.thread);
     }

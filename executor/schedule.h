@@ -18,6 +18,7 @@ struct Task {
   };
   std::vector<int> instructions;
   double microseconds = 0;  // estimate
+  int parts = 1;            // one for each of as many threads, for an instruction that is cut up
   std::vector<Successor> successors = {};
   std::vector<int> predecessor_deltas = {};  // of each edge that ends here
   bool starts_step = false;                  // waits for nothing of its own step

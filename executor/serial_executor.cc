@@ -1,3 +1,4 @@
+#include "stepnet/core/cancellation.h"
 #include "stepnet/executor/executor.h"
 
 namespace stepnet {
@@ -11,6 +12,7 @@ class SerialExecutor : public Executor {
     const std::int64_t num_steps = state.num_steps();
     const int num_instructions = static_cast<int>(plan.instructions.size());
     for (std::int64_t k = 0; k < num_steps; ++k) {
+      if (context.cancellation != nullptr) context.cancellation->Check();
       const std::int64_t t = plan.backward ? num_steps - 1 - k : k;
       for (int i = 0; i < num_instructions; ++i) state.RunInstruction(i, t, context);
     }

@@ -21,13 +21,31 @@ std::vector<std::int64_t> WithoutOnes(const Shape& shape) {
   return dims;
 }
 
+// Parts of a copy or sum, large enough to be worth a thread.
+int PartsOfTransfer(const TensorInfo& info) {
+  constexpr std::int64_t kLeastBytes = 64 * 1024;
+  constexpr std::int64_t kMost = 1024;
+  return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kLeastBytes, 1, kMost));
+}
+
+// Calls kernel(from, to) with this part of the elements.
+template <typename Kernel>
+void OnShare(const OpRun& run, const Kernel& kernel) {
+  const auto [begin, end] = run.Share(run.In(0).size());
+  const Shape shape({end - begin});
+  const auto part = [begin = begin, &shape](const TensorView& view) {
+    return TensorView{static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype), &shape, view.dtype};
+  };
+  kernel(part(run.In(0)), part(run.Out(0)));
+}
+
 RunFn CopyKernel() {
-  return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+  return [](const OpRun& run) { OnShare(run, CopyElements); };
 }
 
 RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
   if (info.dtype == DType::kFloat || info.dtype == DType::kDouble) {
-    return [](const OpRun& run) { Accumulate(run.In(0), run.Out(0)); };
+    return [](const OpRun& run) { OnShare(run, Accumulate); };
   }
   throw Error(ErrorCode::kTypeMismatch,
               StrCat("gradients are summed in float and double; \"", blob, "\" is ", info.Description()));
@@ -169,7 +187,13 @@ class PlanMaker {
       if (plan_.slots[input.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
     }
     if (instruction.dynamic) instruction.node = node;
-    if (!node.dynamic) instruction.cost = EstimateCost(node.init, InfosOf(node.inputs), InfosOf(node.outputs));
+    if (!instruction.dynamic) {
+      const std::vector<TensorInfo> inputs = InfosOf(node.inputs);
+      const std::vector<TensorInfo> outputs = InfosOf(node.outputs);
+      instruction.cost = EstimateCost(node.init, inputs, outputs);
+      const PartsRule& most_parts = node.init.schema().most_parts;
+      if (most_parts) instruction.most_parts = most_parts(ShapeQuery(node.init, inputs), outputs);
+    }
     plan_.instructions.push_back(std::move(instruction));
   }
 
@@ -231,6 +255,7 @@ class PlanMaker {
                                   .outputs = {in ? blob : external},
                                   .dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic,
                                   .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
+                                  .most_parts = PartsOfTransfer(transfer.info),
                                   .node = {}});
   }
 
@@ -264,6 +289,7 @@ StepPlan MakeStepPlan(const StepPlanRequest& request) {
   if (request.options.executor == "parallel") {
     plan.schedule = std::make_shared<Schedule>(MakeSchedule(plan, request.options.threads));
   }
+  if (request.options.on_plan) request.options.on_plan(plan);
   return plan;
 }
 

@@ -77,6 +77,8 @@ struct Instruction {
   bool dynamic = false;  // goes through blobs
   bool has_side_effects = false;
   Cost cost = {};                // estimate
+  double microseconds = 0;       // measured; 0: unknown, and the cost tells
+  int most_parts = 1;            // that may run at the same time
   std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
 };
 

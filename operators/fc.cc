@@ -89,46 +89,77 @@ CostRule FcCost(bool transposed, bool is_gradient) {
   };
 }
 
+// Products of few rows, the steps of recurrent networks, are computed in blocks of columns: always the same ones, so
+// that equal inputs give equal bits in any number of parts.
+constexpr std::int64_t kBlock = 512;
+constexpr std::int64_t kMostRows = 128;
+
+std::int64_t NumBlocks(const Sizes& sizes) {
+  return sizes.m <= kMostRows ? std::max<std::int64_t>(1, sizes.n / kBlock) : 1;
+}
+
+PartsRule FcParts(bool transposed) {
+  return [transposed](const ShapeQuery& query, std::span<const TensorInfo>) {
+    return static_cast<int>(NumBlocks(Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape)));
+  };
+}
+
 RunFn FcKernel(const OpInit& op, bool transposed) {
   return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
-      const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const auto [m, k, n] = sizes;
       const bool transposed = layout.transposed;
-      const MatrixView<T> w = {run.In(1).As<T>(), transposed ? n : k, !transposed};
-      Gemm<T>(m, n, k, {run.In(0).As<T>(), k}, w, run.Out(0).As<T>(), n, false,
-              run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr);
+      const std::int64_t blocks = NumBlocks(sizes);
+      const auto [first, last] = run.Share(blocks);
+      for (std::int64_t block = first; block < last; ++block) {
+        const std::int64_t begin = n * block / blocks;
+        const T* w = run.In(1).As<T>() + begin * (transposed ? 1 : k);
+        Gemm<T>(m, n * (block + 1) / blocks - begin, k, {run.In(0).As<T>(), k}, {w, transposed ? n : k, !transposed},
+                run.Out(0).As<T>() + begin, n, false, run.num_inputs() == 3 ? run.In(2).As<T>() + begin : nullptr);
+      }
     });
   };
 }
 
+// Of columns [begin, end) of m rows of n.
 template <typename T>
-void SumRows(const T* rows, std::int64_t m, std::int64_t n, T* sum) {
-  std::fill_n(sum, n, T{0});
+void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, std::int64_t end, T* sum) {
+  std::fill(sum + begin, sum + end, T{0});
   for (std::int64_t i = 0; i < m; ++i) {
-    for (std::int64_t j = 0; j < n; ++j) sum[j] += rows[i * n + j];
+    for (std::int64_t j = begin; j < end; ++j) sum[j] += rows[i * n + j];
   }
 }
 
+// Columns of dy, and of x for dx, are the blocks.
 RunFn FcGradientKernel(const OpInit& op, bool transposed) {
   const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
   return [layout = Layout(op, transposed), dx, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
-      const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const auto [m, k, n] = sizes;
       const bool transposed = layout.transposed;
       const T* x = run.In(0).As<T>();
       const T* w = run.In(1).As<T>();
       const T* dy = run.In(2).As<T>();
       T* dw = run.Out(0).As<T>();
-      if (transposed) {
-        Gemm<T>(k, n, m, {x, k, true}, {dy, n}, dw, n);
-      } else {
-        Gemm<T>(n, k, m, {dy, n, true}, {x, k}, dw, k);
+      const std::int64_t blocks = NumBlocks(sizes);
+      const auto [first, last] = run.Share(blocks);
+      for (std::int64_t block = first; block < last; ++block) {
+        const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
+        if (transposed) {
+          Gemm<T>(k, end - begin, m, {x, k, true}, {dy + begin, n}, dw + begin, n);
+        } else {
+          Gemm<T>(end - begin, k, m, {dy + begin, n, true}, {x, k}, dw + begin * k, k);
+        }
+        if (dx == 2) SumRows(dy, m, n, begin, end, run.Out(1).As<T>());
+        if (run.num_outputs() <= dx) continue;
+        const std::int64_t from = k * block / blocks;
+        Gemm<T>(m, k * (block + 1) / blocks - from, n, {dy, n},
+                {w + from * (transposed ? n : 1), transposed ? n : k, transposed}, run.Out(dx).As<T>() + from, k);
       }
-      if (dx == 2) SumRows(dy, m, n, run.Out(1).As<T>());
-      if (run.num_outputs() <= dx) return;
-      Gemm<T>(m, k, n, {dy, n}, {w, transposed ? n : k, transposed}, run.Out(dx).As<T>(), k);
     });
   };
 }
@@ -160,6 +191,7 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                        .Output("y", "[M, N], with the sizes of x that make M")
                        .Shapes(FcShapes(transposed))
                        .CostIs(FcCost(transposed, false))
+                       .Splits(FcParts(transposed))
                        .Gradient(FcGradientRule)
                        .Cpu([transposed](const OpInit& op) { return FcKernel(op, transposed); }));
 }
@@ -184,6 +216,7 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
                        .Check(CheckFcGradient)
                        .Shapes(FcGradientShapes(transposed))
                        .CostIs(FcCost(transposed, true))
+                       .Splits(FcParts(transposed))
                        .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
 }
 

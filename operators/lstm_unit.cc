@@ -141,7 +141,8 @@ RunFn LstmUnitKernel(const OpInit& op) {
       using T = decltype(zero);
       const std::int64_t n = run.In(0).dim(-2), d = run.In(0).dim(-1);
       const ValidRows valid(run, unit);
-      for (std::int64_t row = 0; row < n; ++row) {
+      const auto [begin, end] = run.Share(n);
+      for (std::int64_t row = begin; row < end; ++row) {
         const T* h_prev = run.In(0).As<T>() + row * d;
         const T* c_prev = run.In(1).As<T>() + row * d;
         const T* gates = run.In(unit.gates()).As<T>() + row * kGates * d;
@@ -168,8 +169,9 @@ RunFn LstmUnitGradientKernel(const OpInit& op) {
       using T = decltype(zero);
       const std::int64_t n = run.In(0).dim(-2), d = run.In(0).dim(-1);
       const ValidRows valid(run, unit);
+      const auto [begin, end] = run.Share(n);
       const auto row_of = [&](int input, std::int64_t row) { return run.In(input).As<T>() + row * d; };
-      for (std::int64_t row = 0; row < n; ++row) {
+      for (std::int64_t row = begin; row < end; ++row) {
         T* dh_prev = run.Out(0).As<T>() + row * d;
         T* dc_prev = run.Out(1).As<T>() + row * d;
         T* dgates = run.Out(2).As<T>() + row * kGates * d;
@@ -195,6 +197,11 @@ RunFn LstmUnitGradientKernel(const OpInit& op) {
       }
     });
   };
+}
+
+int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo>) {
+  constexpr std::int64_t kMost = 1024;
+  return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape[-2], 1, kMost));
 }
 
 Operator& AddInputs(Operator& op) {
@@ -227,6 +234,7 @@ Operator LstmUnit() {
                      .inputs = std::move(inputs),
                      .outputs = {builder.GI(0), builder.GI(1), builder.GI(2)}});
       })
+      .Splits(RowsAsParts)
       .Cpu(LstmUnitKernel);
   return op;
 }
@@ -252,6 +260,7 @@ Operator LstmUnitGradient() {
         const TensorInfo state = {.dtype = query.In(0).dtype, .shape = query.In(0).shape};
         return std::vector<TensorInfo>{state, state, {.dtype = state.dtype, .shape = query.In(unit.gates()).shape}};
       })
+      .Splits(RowsAsParts)
       .Cpu(LstmUnitGradientKernel);
   return op;
 }

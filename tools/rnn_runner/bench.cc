@@ -11,6 +11,7 @@
 #include "stepnet/tools/rnn_runner/op_times.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/trace.h"
 
 DEFINE_int32(warmup, 2, "runs before those that are timed");
 DEFINE_int32(repetitions, 20, "runs that are timed");
@@ -140,6 +141,11 @@ int Bench(const std::vector<std::string>&) {
   RemarkUnread(session.def, session.fed);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   const Measured measured = Measure(*net);
+  {
+    Trace trace(*net);
+    RunNet(*net);
+    trace.Write();
+  }
   (FLAGS_json ? PrintJson : PrintText)(measured, *net, options);
   return kOk;
 }
@@ -148,7 +154,8 @@ std::vector<FlagUse> BenchFlags() {
   std::vector<FlagUse> flags = {{.name = "warmup", .value = "N"},
                                 {.name = "repetitions", .value = "N"},
                                 {.name = "json"},
-                                {.name = "rows", .value = "N"}};
+                                {.name = "rows", .value = "N"},
+                                TraceFlag()};
   std::vector<FlagUse> session = SessionFlags();
   session.insert(session.end(), flags.begin(), flags.end());
   return WithCommonFlags(std::move(session));

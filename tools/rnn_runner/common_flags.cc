@@ -12,8 +12,8 @@ DEFINE_string(init_net, "",
               "file of a net to run once before, which fills parameters, or of the parameters themselves");
 DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
-DEFINE_string(executor, "serial", "what runs the step nets");
-DEFINE_int32(threads, 0, "threads to use; 0: as many as the machine has cores");
+DEFINE_string(executor, "parallel", "what runs the step nets: parallel, or serial, the reference");
+DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(opt_level, 0, "how far nets are rewritten before they run; 0: not at all");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",

@@ -15,6 +15,7 @@
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/trace.h"
 
 DEFINE_string(output_dir, "",
               "folder for the outputs, a file BLOB.npy each (a / in the name becomes __); made when absent");
@@ -119,7 +120,9 @@ int Run(const std::vector<std::string>&) {
   Session session = OpenSession(options);
   RemarkUnread(session.def, session.fed);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  Trace trace(*net);
   RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
+  trace.Write();
   return kOk;
 }
 
@@ -131,6 +134,7 @@ std::vector<FlagUse> RunFlags() {
                           "lists none, what no operator reads",
                    .is_list = true});
   flags.push_back({.name = "output_dir", .value = "D"});
+  flags.push_back(TraceFlag());
   return WithCommonFlags(std::move(flags));
 }
 

@@ -7,12 +7,16 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 
+DEFINE_double(time_limit, 0, "seconds after which a run is given up; 0: never");
+
 namespace stepnet::runner {
+
 std::vector<FlagUse> SessionFlags() {
   std::vector<FlagUse> flags = {{.name = "net", .value = "F", .required = true}, {.name = "init_net", .value = "F"}};
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  flags.push_back({.name = "time_limit", .value = "SECONDS"});
   return flags;
 }
 
@@ -43,7 +47,12 @@ std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const Ru
 
 void RunNet(Net& net) {
   try {
-    net.Run();
+    if (FLAGS_time_limit > 0) {
+      const Cancellation limit{std::chrono::duration<double>(FLAGS_time_limit)};
+      net.Run(&limit);
+    } else {
+      net.Run();
+    }
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_net});
   }

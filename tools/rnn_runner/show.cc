@@ -10,7 +10,10 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
+#include "stepnet/tools/rnn_runner/show_schedule.h"
 #include "stepnet/tools/rnn_runner/text.h"
+
+DECLARE_bool(schedule);
 
 namespace stepnet::runner {
 namespace {
@@ -92,8 +95,9 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 }
 
 int Show(const std::vector<std::string>& operands) {
-  CheckFormat({"text", "dot", "json"});
   const std::string& path = operands.front();
+  if (FLAGS_schedule) return ShowSchedules(path);
+  CheckFormat({"text", "dot", "json"});
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
     PrintJson(*file.message, path);
@@ -103,6 +107,12 @@ int Show(const std::vector<std::string>& operands) {
     PrintText(file, path);
   }
   return kOk;
+}
+
+std::vector<FlagUse> ShowFlags() {
+  std::vector<FlagUse> flags = {{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}};
+  for (FlagUse& flag : ScheduleFlags()) flags.push_back(std::move(flag));
+  return WithCommonFlags(std::move(flags));
 }
 
 }  // namespace
@@ -115,9 +125,13 @@ const Command kShow = {
         "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors, names, "
         "types\n"
         "and shapes are listed. The net need not be right: `check` tells what is wrong with it. As text, hints for\n"
-        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out.",
-    .example = "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg",
-    .flags = WithCommonFlags({{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}, CellSizeFlag()}),
+        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. --schedule runs the net once, "
+        "so\n"
+        "it takes the inputs that `run` takes.",
+    .example =
+        "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg\n"
+        "rnn_runner show net.pb --schedule --input_pb=inputs.pb --simulate=16",
+    .flags = ShowFlags(),
     .min_operands = 1,
     .max_operands = 1,
     .run = Show,

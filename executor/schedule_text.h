@@ -1,0 +1,17 @@
+// Schedules for people: why two instructions may or may not run at the same time.
+#pragma once
+
+#include <string>
+
+#include "stepnet/executor/schedule.h"
+
+namespace stepnet {
+
+// Instructions with their tasks, where their blobs live, what each waits for and through which bytes, the longest chain
+// and how many threads could be kept busy.
+std::string ScheduleText(const StepPlan& plan, const Schedule& schedule);
+
+// A digraph: instructions as boxes, in one step; edges into later steps are dashed and carry "+delta".
+std::string ScheduleDot(const StepPlan& plan, const Schedule& schedule);
+
+}  // namespace stepnet

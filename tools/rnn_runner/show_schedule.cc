@@ -1,0 +1,99 @@
+#include "stepnet/tools/rnn_runner/show_schedule.h"
+
+#include <gflags/gflags.h>
+
+#include <iostream>
+#include <mutex>
+
+#include "stepnet/executor/schedule_text.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/op_times.h"
+#include "stepnet/tools/rnn_runner/session.h"
+#include "stepnet/tools/rnn_runner/tensor_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_bool(schedule, false, "instead of the net, when instructions of its step nets may run, and why not sooner");
+DEFINE_int32(simulate, 0, "with --schedule: how long a run would take on 1 … N threads, from times of a run here");
+
+namespace stepnet::runner {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+// The instructions' times in a serial run, in place of estimates.
+void Measure(Session& session, std::vector<StepPlan>* plans) {
+  RunOptions options = RunOptionsFromFlags();
+  options.executor = "serial";
+  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  RunNet(*net);
+  OpTimes times;
+  net->AttachObserver(&times);
+  constexpr int kRuns = 3;
+  for (int run = 0; run < kRuns; ++run) RunNet(*net);
+  net->DetachObserver(&times);
+  for (const OpTime& time : times.Sorted()) {
+    if (!time.in_step_net) continue;
+    for (StepPlan& plan : *plans) {
+      if (plan.backward != time.backward || plan.name != time.net) continue;
+      for (Instruction& instruction : plan.instructions) {
+        if (instruction.op_index == time.op_index) {
+          instruction.microseconds = 1e6 * time.seconds / static_cast<double>(time.calls);
+        }
+      }
+    }
+  }
+}
+
+void PrintSimulation(const StepPlan& plan) {
+  constexpr std::int64_t kSteps = 100;
+  Table table({"threads", "us a step", "faster", "busy"});
+  double serial = 0;
+  for (int threads = 1; threads <= FLAGS_simulate; threads = threads < 4 ? threads + 1 : 2 * threads) {
+    const Schedule schedule = MakeSchedule(plan, threads);
+    if (threads == 1) serial = schedule.step_microseconds;
+    const Simulation simulation = Simulate(schedule, threads, kSteps, StepsUnderWay(threads));
+    const double step = threads == 1 ? serial : simulation.microseconds / kSteps;
+    table.Add({StrCat(threads), Number(step, 3), StrCat(Number(serial / step, 3), "x"),
+               StrCat(Number(100 * std::min(1.0, serial / (step * threads)), 3), "%")});
+  }
+  std::cout << Printable(table.Text());
+}
+
+}  // namespace
+
+std::vector<FlagUse> ScheduleFlags() {
+  std::vector<FlagUse> flags = {{.name = "schedule"}, {.name = "simulate", .value = "N"}};
+  for (FlagUse& flag : SessionFlags()) {
+    if (flag.name != "net" && flag.name != "executor") flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+int ShowSchedules(const std::string& path) {
+  CheckFormat({"text", "dot"});
+  if (FLAGS_simulate < 0 || FLAGS_simulate > kMostThreads) {
+    throw UsageError(StrCat("--simulate is ", FLAGS_simulate, ", must be between 0 and ", kMostThreads));
+  }
+  FLAGS_net = path;
+  std::mutex mutex;
+  std::vector<StepPlan> plans;
+  RunOptions options = RunOptionsFromFlags();
+  options.executor = "parallel";
+  options.on_plan = [&](const StepPlan& plan) {
+    const std::lock_guard lock(mutex);
+    plans.push_back(plan);
+  };
+  Session session = OpenSession(options);
+  plans.clear();  // those of the net that fills parameters
+  RunNet(*CreateNet(session.def, *session.workspace, options));
+  if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
+  if (FLAGS_simulate > 0) Measure(session, &plans);
+  for (const StepPlan& plan : plans) {
+    const Schedule schedule = MakeSchedule(plan, options.threads);
+    std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plan, schedule) : ScheduleText(plan, schedule));
+    if (FLAGS_simulate > 0) PrintSimulation(plan);
+  }
+  return kOk;
+}
+
+}  // namespace stepnet::runner
