@@ -50,7 +50,7 @@ NetDef LstmNet(bool with_gradient) {
 void RunLstm(benchmark::State& state, bool with_gradient) {
   Workspace workspace;
   FeedLstm(workspace, state.range(0), state.range(1), state.range(2));
-  const std::unique_ptr<Net> net = Net::Create(LstmNet(with_gradient), workspace);
+  const std::unique_ptr<Net> net = Net::Create(LstmNet(with_gradient), workspace, {.executor = "serial"});
   net->Run();
   for (auto _ : state) net->Run();
 }

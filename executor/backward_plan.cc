@@ -20,8 +20,9 @@ class BackwardPlanMaker {
     static const NetDef kEmptyNet;  // a step of pure sums has nothing to compute: its gradients are links alone
     request_.net = spec_.backward_step_net != nullptr ? spec_.backward_step_net.get() : &kEmptyNet;
     request_.backward = true;
-    request_.options = op_.options();
-    request_.ring_rows = RingRows(spec_, op_.options());
+    request_.options = spec_.options;
+    request_.ring_rows = RingRows(spec_);
+    request_.most_steps = spec_.num_workspaces;
     request_.num_bases = 2 * NumStates();
     for (const std::string& blob : BlobsReadFirst(*request_.net)) reads_first_.insert(blob);
     for (const OperatorDef& op : request_.net->op()) written_.insert(op.output().begin(), op.output().end());

@@ -20,8 +20,9 @@ class ForwardPlanMaker {
 
   std::shared_ptr<const ForwardPlan> Make() {
     request_.net = spec_.step_net.get();
-    request_.options = op_.options();
-    request_.ring_rows = RingRows(spec_, op_.options());
+    request_.options = spec_.options;
+    request_.ring_rows = RingRows(spec_);
+    request_.most_steps = spec_.num_workspaces;
     plan_->keeps_all = FetchesBlobs();
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     request_.num_bases = static_cast<int>(spec_.states.size());

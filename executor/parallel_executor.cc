@@ -284,7 +284,8 @@ class ParallelExecutor : public Executor {
     const Schedule& schedule = *plan.schedule;
     if (schedule.threads < 2 || state.num_steps() < 2 || plan.does_nothing) return serial_->Run(state, context);
     state.PrepareLanes(schedule.threads);
-    ParallelRun run(schedule, state, context, StepsUnderWay(schedule.threads));
+    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
+    ParallelRun run(schedule, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
     run.Check();
   }

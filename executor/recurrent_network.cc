@@ -42,7 +42,7 @@ void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Te
 class RecurrentNetwork {
  public:
   explicit RecurrentNetwork(const OpInit& op)
-      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(op.options())) {}
+      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(spec_.options)) {}
 
   void Run(const OpRun& run) {
     const std::vector<TensorInfo> inputs = Inputs(run);

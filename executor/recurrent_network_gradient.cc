@@ -29,7 +29,7 @@ struct BackwardRun {
 class RecurrentNetworkGradient {
  public:
   explicit RecurrentNetworkGradient(const OpInit& op)
-      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(op.options())) {}
+      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(spec_.options)) {}
 
   void Run(const OpRun& run) {
     const std::shared_ptr<const RecurrentRecord> record = Record(run);

@@ -66,9 +66,9 @@ void CheckSequence(const std::vector<Link>& links, const std::string& name, cons
   }
 }
 
-std::int64_t RingRows(const RecurrentSpec& spec, const RunOptions& options) {
+std::int64_t RingRows(const RecurrentSpec& spec) {
   constexpr int kUsual = 4;  // as Caffe2's executor
-  if (options.executor != "parallel") return 1;
+  if (spec.options.executor != "parallel") return 1;
   return std::bit_ceil(static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : kUsual));
 }
 

@@ -56,7 +56,7 @@ BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
 int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bases);
 
 // Rows of rings: how many steps may be under way at once.
-std::int64_t RingRows(const RecurrentSpec& spec, const RunOptions& options);
+std::int64_t RingRows(const RecurrentSpec& spec);
 
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
 void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);

@@ -1,8 +1,10 @@
 #include "stepnet/executor/recurrent_spec.h"
 
 #include <algorithm>
+#include <iostream>
 
 #include "stepnet/core/proto_io.h"
+#include "stepnet/executor/schedule_text.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -114,6 +116,18 @@ void ParseGradients(const OpInit& op, RecurrentSpec* spec) {
   }
 }
 
+RunOptions OptionsOf(const OpInit& op) {
+  RunOptions options = op.options();
+  if (op.HasArg("enable_rnn_executor") && !op.Bool("enable_rnn_executor")) options.executor = "serial";
+  if (options.threads == 0) options.threads = std::max(0, static_cast<int>(op.Int("rnn_executor.num_threads")));
+  if (op.Int("rnn_executor_debug") == 0) return options;
+  options.on_plan = [given = options.on_plan](const StepPlan& plan) {
+    if (given) given(plan);
+    if (plan.schedule != nullptr) std::cerr << ScheduleText(plan, *plan.schedule);
+  };
+  return options;
+}
+
 }  // namespace
 
 std::string RecurrentSpec::Renamed(const std::string& blob) const {
@@ -147,7 +161,7 @@ RecurrentSpec ParseRecurrentSpec(const OpInit& op) {
   ParseAliases(op, &spec);
   ParseGradients(op, &spec);
   spec.timestep = op.String("timestep");
-  spec.num_threads = static_cast<int>(op.Int("rnn_executor.num_threads"));
+  spec.options = OptionsOf(op);
   spec.num_workspaces = static_cast<int>(op.Int("num_workspaces"));
   return spec;
 }
@@ -199,13 +213,13 @@ std::vector<ArgumentSpec> RecurrentArguments() {
       {.name = "enable_rnn_executor",
        .type = kBool,
        .default_value = {.i = 0},
-       .doc = "read for compatibility; the executor is chosen by the run"},
-      number("rnn_executor.num_threads", 0, "threads of a parallel executor; at most 0: automatic",
-             {.at_most = kMaxThreads}),
+       .doc = "0, where it is given: on one thread, whatever the executor of the run"},
+      number("rnn_executor.num_threads", 0,
+             "threads, where the run does not say; at most 0: as many as are worth having", {.at_most = kMaxThreads}),
       number("rnn_executor.max_cuda_streams", 0, "streams of the CUDA executor; at most 0: automatic",
              {.at_most = kMaxThreads}),
-      number("rnn_executor_debug", 0, "read for compatibility", {}),
-      number("num_workspaces", 0, "steps that a parallel executor may have under way; 0: automatic",
+      number("rnn_executor_debug", 0, "1: prints schedules to standard error when they are made", {}),
+      number("num_workspaces", 0, "steps that may be under way at once; 0: as many as suit the threads",
              Between(0, kMaxThreads)),
       {.name = "*.rename",
        .type = kString,

@@ -57,7 +57,7 @@ struct RecurrentSpec {
   std::vector<std::string> recompute;     // blobs that the backward step net computes again
   std::vector<GradientRequest> requests;  // one an output of the gradient operator; empty: all kWrite
   std::map<std::string, std::string> renames;
-  int num_threads = 0;
+  RunOptions options;  // of the run, with what the arguments say of executor and threads
   int num_workspaces = 0;
 
   std::string Renamed(const std::string& blob) const;

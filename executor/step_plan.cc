@@ -57,6 +57,7 @@ class PlanMaker {
     plan_.name = request.net->name();
     plan_.backward = request.backward;
     plan_.num_bases = request.num_bases;
+    plan_.most_steps = request.most_steps;
     plan_.dynamic_lists.assign(request.num_dynamic_lists, true);
   }
 

@@ -108,6 +108,7 @@ struct StepPlan {
   std::map<std::string, Final> finals;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
+  std::int64_t most_steps = 0;               // that may be under way at once; 0: as many as suit the threads
   std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
 
   // Each region of the arena starts on a cache line.
@@ -124,6 +125,7 @@ struct StepPlanRequest {
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
   // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
+  std::int64_t most_steps = 0;  // as in StepPlan
   std::vector<BoundBlob> bound = {};
   // Dynamic blobs that exist before the first operator, with the index of their list.
   std::map<std::string, int> bound_dynamic = {};

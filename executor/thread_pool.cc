@@ -27,11 +27,6 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-int ThreadPool::num_threads() const {
-  const std::lock_guard lock(mutex_);
-  return static_cast<int>(threads_.size());
-}
-
 void ThreadPool::Run(SharedWork& work, int helpers) {
   std::list<Offer>::iterator offer;
   {

@@ -24,11 +24,9 @@ class ThreadPool {
   static ThreadPool& Process();
 
   // Calls work.Join on the calling thread and on up to `helpers` threads of the pool, those that are free. Returns when
-  // all have left it. Helpers may come late or not at all, so the caller's Join must be able to do everything.
+  // all have left it. Threads are made when they are first wanted. Helpers may come late or not at all, so the caller's
+  // Join must be able to do everything.
   void Run(SharedWork& work, int helpers);
-
-  // Threads that there are; they are made when they are first asked for.
-  int num_threads() const;
 
  private:
   struct Offer {
@@ -42,7 +40,7 @@ class ThreadPool {
   ~ThreadPool();
   void Help();
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable offered_;
   std::condition_variable left_;
   std::list<Offer> offers_;

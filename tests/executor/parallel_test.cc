@@ -131,6 +131,84 @@ TEST(Parallel, M3SeveralNetsInSeveralThreadsShareThePool) {
   }
 }
 
+// How many threads a plan that is made for the net uses.
+int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
+  int threads = 0;
+  options.on_plan = [&](const StepPlan& plan) { threads = plan.schedule == nullptr ? 1 : plan.schedule->threads; };
+  Workspace workspace;
+  workspace.SetTensor("x", Random({7, 2, 3}, 1));
+  workspace.SetTensor("h0", Random({2, 3}, 2));
+  Net::Create(net.Build(), workspace, options)->Run();
+  return threads;
+}
+
+TEST(Parallel, HonoursCaffe2sArguments) {
+  const auto make = [] {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+    net.Output("h_all", "h", 1);
+    return net;
+  };
+  RecurrentCase plain = make();
+  EXPECT_EQ(ThreadsOf(plain), 1) << "tiny steps are not worth a thread";
+  RecurrentCase three = make();
+  AddInt(&three.forward(), "rnn_executor.num_threads", 3);
+  EXPECT_EQ(ThreadsOf(three), 3);
+  EXPECT_EQ(ThreadsOf(three, {.threads = 2}), 2) << "the run decides before the net";
+  AddInt(&three.forward(), "enable_rnn_executor", 0);
+  EXPECT_EQ(ThreadsOf(three), 1);
+}
+
+TEST_P(ParallelThreads, ARunThatIsCancelledStopsAndTheNextOneWorks) {
+  Workspace workspace;
+  Feed(2, 50, 1, workspace);
+  const auto net = Net::Create(Layers(2, true), workspace, {.executor = "parallel", .threads = GetParam()});
+  net->Run();
+  const Tensor expected = workspace.GetTensor("x_grad").Clone();
+  Cancellation cancellation;
+  cancellation.Cancel();
+  EXPECT_THROW(net->Run(&cancellation), Error);
+  const Cancellation over{std::chrono::duration<double>(0)};
+  try {
+    net->Run(&over);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+  }
+  const Cancellation later{std::chrono::duration<double>(1000)};
+  net->Run(&later);
+  ExpectSame(workspace.GetTensor("x_grad"), expected, "x_grad");
+}
+
+TEST(Parallel, F8APlanThatCannotGoOnSaysWhatIsBlocked) {
+  // A schedule that waits for itself cannot come from bytes.
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("a = Tanh(x_t)").Step("h_next = Sum(a, h_prev)");
+  net.Output("h_all", "h", 1);
+  StepPlan plan;
+  RunOptions options{.executor = "parallel", .threads = 2};
+  options.on_plan = [&](const StepPlan& made) { plan = made; };
+  Workspace workspace;
+  workspace.SetTensor("x", Random({4, 2, 3}, 1));
+  workspace.SetTensor("h0", Random({2, 3}, 2));
+  Net::Create(net.Build(), workspace, options)->Run();
+  Schedule stuck = *plan.schedule;
+  stuck.tasks[0].predecessor_deltas.push_back(0);
+  stuck.tasks[0].starts_step = false;
+  plan.schedule = std::make_shared<Schedule>(stuck);
+  RunState state(std::make_shared<StepPlan>(plan));
+  for (int base = 0; base < plan.num_bases; ++base) state.SetBase(base, Tensor(DType::kDouble, {64, 2, 3}));
+  state.Prepare(4, workspace);
+  RunContext context;
+  try {
+    MakeExecutor(options)->Run(state, context);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot go on"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("a = Tanh(x_t)"), std::string::npos) << error.what();
+  }
+}
+
 // Throws in step `fails_at` of the run, counted in the direction of the run; -1: never.
 std::atomic<std::int64_t> fails_at = -1;
 
