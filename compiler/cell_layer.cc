@@ -396,7 +396,8 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   if (context_.use->carry || state.initial() == "given") {
     result->net.add_external_input(name);
     std::vector<std::int64_t> dims = {state.window(), CellNetInput::kBatch};
-    for (const std::int64_t size : StateShape(i).dims()) dims.push_back(size);
+    const Shape shape = StateShape(i);
+    dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
     result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims});
     return name;
   }
