@@ -19,10 +19,7 @@ class CellExpander {
 
   CellNet Run() {
     CheckCell(source_);
-    if (use_.carry && options().direction() != CellOptions::FORWARD) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat(source_.Place(CellPart::kOptions), ": states can be carried ",
-                                                      "from one part of a sequence to the next only forward"));
-    }
+    if (use_.carry) CheckCarry();
     ReadSizes();
     result_.init_net.set_name(cell_.name() + "_init");
     result_.net.set_name(cell_.name());
@@ -36,6 +33,22 @@ class CellExpander {
  private:
   const CellOptions& options() const { return cell_.options(); }
   bool is_bidirectional() const { return options().direction() == CellOptions::BIDIRECTIONAL; }
+
+  // Throws unless sequences can be run in parts.
+  void CheckCarry() const {
+    if (options().direction() != CellOptions::FORWARD) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat(source_.Place(CellPart::kOptions), ": states can be carried ",
+                                                      "from one part of a sequence to the next only forward"));
+    }
+    for (int i = 0; i < cell_.state_size(); ++i) {
+      if (cell_.state(i).initial() != "learned") continue;
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          StrCat(source_.Place(CellPart::kState, i), ": the initial value of the state \"", cell_.state(i).name(),
+                 "\" is learned, and a state that is carried starts from what it is given: it would not be ",
+                 "learned"));
+    }
+  }
 
   void ReadSizes() {
     std::vector<std::string> names;

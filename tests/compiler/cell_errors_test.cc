@@ -231,6 +231,12 @@ TEST(CellErrors, OfUses) {
   cell.def.mutable_options()->set_direction(CellOptions::REVERSE);
   ExpectError([&] { ExpandCell(cell, {.carry = true}); },
               "invalid argument: c: states can be carried from one part of a sequence to the next only forward");
+  CellSource learned = ParseCell(CellOf(kStep), "c");
+  learned.def.mutable_state(0)->set_initial("learned");
+  ExpectError(
+      [&] { ExpandCell(learned, {.carry = true}); },
+      "…the initial value of the state \"h\" is learned, and a state that is carried starts from what it is given: "
+      "it would not be learned");
 }
 
 // Of messages as text, in which parts have their places too.

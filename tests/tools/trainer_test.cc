@@ -31,6 +31,9 @@ class Job {
     for (const char* cell : {"lstm.cell", "causal_conv.cell"}) {
       dir_.Put(cell, ReadFile(std::string(STEPNET_SOURCE_DIR "/examples/cells/") + cell));
     }
+    std::string half = ReadFile(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell");
+    half.insert(half.find("  output h"), "  state c initial=0.5\n");
+    dir_.Put("half.cell", half);
     dir_.Put("text", text);
     job_ = ReadTrainJob(dir_.Put("train.prototxt", Config(more)));
     corpus_ = ReadCorpus(job_.text, job_.config.validation());
@@ -271,6 +274,25 @@ TEST(Draw, TakesTheMostProbableOnly) {
     EXPECT_EQ(Draw(kProbabilities, {.top_k = 1}, uniform), 1);
     EXPECT_EQ(Draw(kProbabilities, {.temperature = 1e-6}, uniform), 1);
   }
+}
+
+TEST(Trainer, StatesStartAsTheCellSays) {
+  const Job job("cell: 'half.cell'");
+  Trainer trainer = job.Make();
+  const auto expect_halves = [](const Tensor& tensor) {
+    ASSERT_GT(tensor.size(), 0);
+    for (std::int64_t i = 0; i < tensor.size(); ++i) EXPECT_EQ(tensor.data<float>()[i], 0.5f) << i;
+  };
+  int found = 0;
+  for (const auto& [name, tensor] : trainer.Tensors()) {
+    if (!name.ends_with("c_init")) continue;
+    ++found;
+    expect_halves(tensor);
+    Workspace model;
+    RunNetOnce(trainer.ModelInitNet(), model);
+    expect_halves(model.GetTensor(name));
+  }
+  EXPECT_EQ(found, 1);
 }
 
 }  // namespace

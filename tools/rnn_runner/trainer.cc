@@ -76,7 +76,9 @@ std::int64_t Trainer::num_parameters() const {
 void Trainer::ResetStates(Workspace& workspace, std::int64_t batch) const {
   for (const CarriedState& state : model_.states) {
     const Shape shape = state.item.Inserted(0, batch).Inserted(0, state.rows);
-    workspace.SetTensor(state.initial, Tensor::Zeros(DType::kFloat, shape));
+    const Tensor start(DType::kFloat, shape);
+    std::fill_n(start.data<float>(), start.size(), state.start);
+    workspace.SetTensor(state.initial, start);
   }
 }
 
@@ -172,7 +174,8 @@ NetDef Trainer::ModelInitNet() const {
   }
   for (const CarriedState& state : model_.states) {
     AddOp(&net, "ConstantFill", {}, {state.initial})
-        .Ints("shape", state.item.Inserted(0, 1).Inserted(0, state.rows).ToVector());
+        .Ints("shape", state.item.Inserted(0, 1).Inserted(0, state.rows).ToVector())
+        .Float("value", state.start);
   }
   for (const OperatorDef& op : net.op()) net.add_external_output(op.output(0));
   return net;
