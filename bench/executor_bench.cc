@@ -3,8 +3,7 @@
 //   build/release/bench/stepnet_bench --benchmark_filter=Layered
 #include <benchmark/benchmark.h>
 
-#include <random>
-
+#include "random_tensor.h"
 #include "stepnet/core/backward.h"
 #include "stepnet/core/net.h"
 #include "stepnet/core/op_builder.h"
@@ -12,14 +11,6 @@
 
 namespace stepnet {
 namespace {
-
-Tensor Random(const Shape& shape, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
-  Tensor tensor(DType::kFloat, shape);
-  for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] = uniform(rng);
-  return tensor;
-}
 
 struct Layers {
   std::vector<std::string> inputs = {"x"};

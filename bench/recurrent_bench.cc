@@ -4,8 +4,7 @@
 //   build/release/bench/stepnet_bench --benchmark_filter=Lstm
 #include <benchmark/benchmark.h>
 
-#include <random>
-
+#include "random_tensor.h"
 #include "stepnet/core/net.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/proto/net.pb.h"
@@ -16,15 +15,6 @@
 
 namespace stepnet {
 namespace {
-
-Tensor Random(const Shape& shape, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::uniform_real_distribution<float> uniform(-0.1f, 0.1f);
-  Tensor tensor(DType::kFloat, shape);
-  float* data = tensor.data<float>();
-  for (std::int64_t i = 0; i < tensor.size(); ++i) data[i] = uniform(rng);
-  return tensor;
-}
 
 void FeedLstm(Workspace& workspace, std::int64_t steps, std::int64_t batch, std::int64_t hidden) {
   const Shape weights({4 * hidden, hidden});

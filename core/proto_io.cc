@@ -193,7 +193,7 @@ MessageKind DetectTextKind(const std::string& content) {
   for (const Candidate& candidate : Candidates()) {
     const std::unique_ptr<Message> message(candidate.prototype->New());
     FirstError error("", *message->GetDescriptor());
-    if (ParseText(content, "", &error, message.get())) {
+    if (ParseText(content, "the text", &error, message.get())) {
       if (HasAnyField(*message)) return candidate.kind;
     } else {
       if (places.empty() || error.place() > *places.rbegin()) best = candidate.kind;

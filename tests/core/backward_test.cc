@@ -54,17 +54,8 @@ void ExpectGradientsOfNet(const NetDef& net, const std::vector<std::string>& los
     ASSERT_TRUE(made.gradients.contains(name)) << name;
     const std::vector<double> gradient = Values(workspace.GetTensor(made.gradients.at(name).dense));
     ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      constexpr double kStep = 1e-5;
-      double& element = tensor.data<double>()[i];
-      const double before = element;
-      element = before + kStep;
-      const double above = loss();
-      element = before - kStep;
-      const double below = loss();
-      element = before;
-      EXPECT_NEAR(gradient[static_cast<size_t>(i)], (above - below) / (2 * kStep), 1e-7) << name << " element " << i;
-    }
+    const std::vector<double> numeric = Differences(tensor, loss);
+    for (size_t i = 0; i < numeric.size(); ++i) EXPECT_NEAR(gradient[i], numeric[i], 1e-7) << name << " element " << i;
   }
 }
 

@@ -75,6 +75,22 @@ std::vector<double> Values(const Tensor& tensor) {
   return {tensor.data<float>(), tensor.data<float>() + tensor.size()};
 }
 
+std::vector<double> Differences(const Tensor& tensor, const std::function<double()>& loss) {
+  constexpr double kStep = 1e-5;
+  std::vector<double> differences;
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    double& element = tensor.data<double>()[i];
+    const double before = element;
+    element = before + kStep;
+    const double above = loss();
+    element = before - kStep;
+    const double below = loss();
+    element = before;
+    differences.push_back((above - below) / (2 * kStep));
+  }
+  return differences;
+}
+
 void ExpectSame(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.Description(), b.Description()) << what;
   EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.size_bytes())), 0) << what << " differs";
@@ -329,18 +345,9 @@ void ExpectMadeGradientsMatch(const NetDef& forward, const std::vector<std::stri
       gradient = Values(workspace.GetTensor(found->second.dense));
     }
     ASSERT_EQ(static_cast<std::int64_t>(gradient.size()), tensor.size()) << name;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      constexpr double kStep = 1e-5;
-      double& element = tensor.data<double>()[i];
-      const double before = element;
-      element = before + kStep;
-      const double above = loss();
-      element = before - kStep;
-      const double below = loss();
-      element = before;
-      const double numeric = (above - below) / (2 * kStep);
-      EXPECT_NEAR(gradient[static_cast<size_t>(i)], numeric, 2e-7 * (1 + std::abs(numeric)))
-          << name << " element " << i;
+    const std::vector<double> numeric = Differences(tensor, loss);
+    for (size_t i = 0; i < numeric.size(); ++i) {
+      EXPECT_NEAR(gradient[i], numeric[i], 2e-7 * (1 + std::abs(numeric[i]))) << name << " element " << i;
     }
   }
 }

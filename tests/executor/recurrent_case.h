@@ -29,6 +29,8 @@ void AddStrings(OperatorDef* op, const std::string& name, const std::vector<std:
 // Uniform in [-1, 1).
 Tensor Random(const Shape& shape, unsigned seed, DType dtype = DType::kDouble);
 std::vector<double> Values(const Tensor& tensor);
+// Central differences of `loss` by every element of `tensor`, which is double and as it was when this returns.
+std::vector<double> Differences(const Tensor& tensor, const std::function<double()>& loss);
 // Bit for bit.
 void ExpectSame(const Tensor& a, const Tensor& b, const std::string& what);
 
