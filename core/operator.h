@@ -186,6 +186,9 @@ class OpRun {
     part_ = part;
     parts_ = parts;
   }
+  // Of outputs that CanAdd names: whether to add to what the memory holds instead of writing it.
+  bool Adds(int output) const { return (adds_ >> output & 1) != 0; }
+  void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i
   RunContext& context() const { return context_; }
   OpHost& host() const { return *host_; }
 
@@ -197,6 +200,7 @@ class OpRun {
   OpHost* host_;
   int part_ = 0;
   int parts_ = 1;
+  std::uint64_t adds_ = 0;
 };
 
 // A kernel: runs many times, from many threads at once. Holds no state that a run changes.
@@ -293,6 +297,7 @@ struct OperatorSchema {
   ShapeRule shapes;
   CostRule cost;
   PartsRule most_parts;  // null: one
+  std::vector<int> can_add;
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
@@ -355,6 +360,9 @@ class Operator {
   // The kernel can run in parts (OpRun::part): in any number up to what the rule gives, with the same values bit for
   // bit.
   Operator& Splits(PartsRule most_parts);
+  // The kernel asks OpRun::Adds about these outputs, the first 64 at most: what it computes for them can be summed over
+  // the steps where it belongs, without a copy of its own.
+  Operator& CanAdd(std::vector<int> outputs);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
 

@@ -282,6 +282,10 @@ Operator& Operator::Splits(PartsRule most_parts) {
   schema_.most_parts = std::move(most_parts);
   return *this;
 }
+Operator& Operator::CanAdd(std::vector<int> outputs) {
+  schema_.can_add = std::move(outputs);
+  return *this;
+}
 Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
   return *this;

@@ -4,6 +4,25 @@
 
 namespace stepnet {
 
+namespace {
+
+// Narrows views of equally many elements to those of one part; `range` becomes their shape. Parts begin at multiples of
+// 16 elements, so that threads write to no common cache line.
+void NarrowToPart(int part, int parts, std::span<TensorView> views, Shape* range) {
+  constexpr std::int64_t kBlock = 16;
+  const std::int64_t size = views[0].size();
+  const std::int64_t blocks = (size + kBlock - 1) / kBlock;
+  const std::int64_t begin = std::min(blocks * part / parts * kBlock, size);
+  const std::int64_t end = std::min(blocks * (part + 1) / parts * kBlock, size);
+  *range = Shape({end - begin});
+  for (TensorView& view : views) {
+    view.data = static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype);
+    view.shape = range;
+  }
+}
+
+}  // namespace
+
 RunState::RunState(std::shared_ptr<const StepPlan> plan)
     : plan_(std::move(plan)),
       bases_(plan_->num_bases),
@@ -19,6 +38,9 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
         bound.operands.emplace_back();
         bound.views.push_back({nullptr, &operand.info.shape, operand.info.dtype});
       }
+    }
+    for (size_t o = 0; o < instruction.outputs.size(); ++o) {
+      if (instruction.outputs[o].adds) bound.adds |= std::uint64_t{1} << o;
     }
     if (instruction.node) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
   }
@@ -106,9 +128,16 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int pa
       views[k] = bound.views[k];
       views[k].data = bound.operands[k].At(t);
     }
+    Shape range;
+    if (instruction.by_elements && parts > 1) {
+      NarrowToPart(part, parts, views, &range);
+      part = 0;
+      parts = 1;
+    }
     context.scratch.Reset();
     OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
     run.SetPart(part, parts);
+    run.SetAdds(bound.adds);
     instruction.kernel(run);
   } catch (...) {
     std::vector<std::string> blobs;

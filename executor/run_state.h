@@ -56,6 +56,7 @@ class RunState {
   struct BoundInstruction {
     std::vector<BoundOperand> operands;  // inputs, then outputs
     std::vector<TensorView> views;       // without addresses
+    std::uint64_t adds = 0;              // bit o: output o is added to what is there
     std::unique_ptr<NetOperator> dynamic;
   };
   struct ArenaRegion {

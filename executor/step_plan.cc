@@ -21,31 +21,20 @@ std::vector<std::int64_t> WithoutOnes(const Shape& shape) {
   return dims;
 }
 
-// Parts of a copy or sum, large enough to be worth a thread.
-int PartsOfTransfer(const TensorInfo& info) {
-  constexpr std::int64_t kLeastBytes = 64 * 1024;
+// Parts of what goes through elements, large enough to be worth a thread.
+int PartsOf(const TensorInfo& info) {
+  constexpr std::int64_t kLeastBytes = 32 * 1024;
   constexpr std::int64_t kMost = 1024;
   return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kLeastBytes, 1, kMost));
 }
 
-// Calls kernel(from, to) with this part of the elements.
-template <typename Kernel>
-void OnShare(const OpRun& run, const Kernel& kernel) {
-  const auto [begin, end] = run.Share(run.In(0).size());
-  const Shape shape({end - begin});
-  const auto part = [begin = begin, &shape](const TensorView& view) {
-    return TensorView{static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype), &shape, view.dtype};
-  };
-  kernel(part(run.In(0)), part(run.Out(0)));
-}
-
 RunFn CopyKernel() {
-  return [](const OpRun& run) { OnShare(run, CopyElements); };
+  return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
 }
 
 RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
   if (info.dtype == DType::kFloat || info.dtype == DType::kDouble) {
-    return [](const OpRun& run) { OnShare(run, Accumulate); };
+    return [](const OpRun& run) { Accumulate(run.In(0), run.Out(0)); };
   }
   throw Error(ErrorCode::kTypeMismatch,
               StrCat("gradients are summed in float and double; \"", blob, "\" is ", info.Description()));
@@ -72,6 +61,7 @@ class PlanMaker {
       if (gives) inputs.try_emplace(transfer.blob, StepInput{.info = transfer.info, .dynamic = false});
     }
     graph_ = ImportStepNet(*request_.net, inputs, request_.options);
+    FindDirectSums();
     PlaceBlobs();
     AddTransfers(/*op_index=*/-1);
     for (const StepNode& node : graph_.nodes) {
@@ -89,6 +79,36 @@ class PlanMaker {
   }
 
  private:
+  // Sums over the steps of what one operator computes and nothing else reads: it adds to the sum itself, which saves a
+  // copy of each term. The gradients of weights are such sums.
+  void FindDirectSums() {
+    std::map<std::string, int> num_transfers;
+    for (const Transfer& transfer : request_.transfers) ++num_transfers[transfer.blob];
+    for (const Transfer& transfer : request_.transfers) {
+      if (transfer.kind != Transfer::Kind::kAddOut || num_transfers[transfer.blob] > 1) continue;
+      if (OnlyOperatorAdds(transfer)) direct_sums_[transfer.blob] = &transfer;
+    }
+  }
+
+  // Whether the blob of a sum has one value in a step, of the sum's dtype and size, from an operator that can add.
+  bool OnlyOperatorAdds(const Transfer& transfer) const {
+    const std::string& blob = transfer.blob;
+    const bool is_bound = std::ranges::any_of(request_.bound, [&](const BoundBlob& b) { return b.slot.blob == blob; });
+    if (is_bound || request_.bound_dynamic.contains(blob) || (request_.keep && request_.keep(blob))) return false;
+    if (std::ranges::count(graph_.values, blob, &StepValue::blob) != 1) return false;
+    const int index = graph_.last.at(blob);
+    const StepValue& value = graph_.values[index];
+    if (value.producer < 0 || value.dynamic || value.info.dtype != transfer.info.dtype ||
+        value.info.shape.size() != transfer.info.shape.size()) {
+      return false;
+    }
+    const bool is_read = std::ranges::any_of(
+        graph_.nodes, [&](const StepNode& node) { return std::ranges::count(node.inputs, index) > 0; });
+    const StepNode& node = graph_.nodes[value.producer];
+    const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
+    return !is_read && !node.dynamic && std::ranges::count(node.init.schema().can_add, output) > 0;
+  }
+
   // One slot for each blob, large enough for every value that it takes: a later value overwrites an earlier one, as the
   // net says.
   void PlaceBlobs() {
@@ -105,6 +125,8 @@ class PlanMaker {
       if (const auto found = bound.find(blob); found != bound.end()) {
         CheckFits(*found->second);
         AddSlot(found->second->slot);
+      } else if (const auto sum = direct_sums_.find(blob); sum != direct_sums_.end()) {
+        slot_of_[blob] = AddOutside(sum->second->outside);
       } else if (const auto list = request_.bound_dynamic.find(blob); list != request_.bound_dynamic.end()) {
         AddSlot({.blob = blob, .storage_class = StorageClass::kDynamic, .base = list->second});
       } else if (dynamic[blob]) {
@@ -163,9 +185,17 @@ class PlanMaker {
              .bytes = bytes});
   }
 
+  // A slot that shows the name outside, which may be the name of another blob of the step.
+  int AddOutside(Slot slot) {
+    const std::string name = std::exchange(slot.blob, "");
+    const int index = AddSlot(std::move(slot));
+    plan_.slots[index].blob = name;
+    return index;
+  }
+
   Operand OperandOf(int value) const {
     const StepValue& v = graph_.values[value];
-    return {.slot = slot_of_.at(v.blob), .info = v.info};
+    return {.slot = slot_of_.at(v.blob), .info = v.info, .adds = direct_sums_.contains(v.blob)};
   }
 
   void AddOperator(const StepNode& node) {
@@ -194,8 +224,18 @@ class PlanMaker {
       instruction.cost = EstimateCost(node.init, inputs, outputs);
       const PartsRule& most_parts = node.init.schema().most_parts;
       if (most_parts) instruction.most_parts = most_parts(ShapeQuery(node.init, inputs), outputs);
+      instruction.by_elements = !most_parts && IsByElements(node, inputs, outputs);
+      if (instruction.by_elements) instruction.most_parts = PartsOf(outputs.front());
     }
     plan_.instructions.push_back(std::move(instruction));
+  }
+
+  // Element i of all outputs follows from element i of the inputs.
+  static bool IsByElements(const StepNode& node, const std::vector<TensorInfo>& inputs,
+                           const std::vector<TensorInfo>& outputs) {
+    if (!node.init.schema().elementwise || inputs.empty()) return false;
+    const auto is_alike = [&](const TensorInfo& info) { return info.shape == outputs.front().shape; };
+    return std::ranges::all_of(inputs, is_alike) && std::ranges::all_of(outputs, is_alike);
   }
 
   std::vector<TensorInfo> InfosOf(const std::vector<int>& values) const {
@@ -221,6 +261,7 @@ class PlanMaker {
   }
 
   void AddTransfer(const Transfer& transfer) {
+    if (direct_sums_.contains(transfer.blob)) return;
     const auto found = slot_of_.find(transfer.blob);
     if (found == slot_of_.end()) {
       if (!transfer.required) return;
@@ -240,12 +281,11 @@ class PlanMaker {
                          transfer.outside.blob, "\", where a step has room for ", transfer.info.Description()))
           .At({.net = graph_.name});
     }
-    Slot outside = transfer.outside;
-    const std::string outside_name = std::exchange(outside.blob, "");
+    const std::string& outside_name = transfer.outside.blob;
     const Operand blob{.slot = found->second, .info = value.info};
-    const Operand external{.slot = AddSlot(std::move(outside)), .info = transfer.info};
-    plan_.slots.back().blob = outside_name;
+    const Operand external{.slot = AddOutside(transfer.outside), .info = transfer.info};
     const bool adds = transfer.kind == Transfer::Kind::kAddIn || transfer.kind == Transfer::Kind::kAddOut;
+    const bool dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic;
     const std::string& to = in ? transfer.blob : outside_name;
     const std::string& from = in ? outside_name : transfer.blob;
     plan_.instructions.push_back({.text = StrCat(to, adds ? " += " : " = ", from),
@@ -254,9 +294,10 @@ class PlanMaker {
                                   .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
                                   .inputs = {in ? external : blob},
                                   .outputs = {in ? blob : external},
-                                  .dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic,
+                                  .dynamic = dynamic,
                                   .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
-                                  .most_parts = PartsOfTransfer(transfer.info),
+                                  .most_parts = dynamic ? 1 : PartsOf(transfer.info),
+                                  .by_elements = !dynamic,
                                   .node = {}});
   }
 
@@ -270,6 +311,7 @@ class PlanMaker {
   StepGraph graph_;
   StepPlan plan_;
   std::map<std::string, int> slot_of_;
+  std::map<std::string, const Transfer*> direct_sums_;
 };
 
 }  // namespace

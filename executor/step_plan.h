@@ -63,7 +63,8 @@ struct Transfer {
 
 struct Operand {
   int slot = 0;
-  TensorInfo info;  // meaningless in kDynamic slots
+  TensorInfo info;    // meaningless in kDynamic slots
+  bool adds = false;  // of outputs: to what the memory holds
 };
 
 // One operator or transfer of the step.
@@ -79,6 +80,7 @@ struct Instruction {
   Cost cost = {};                // estimate
   double microseconds = 0;       // measured; 0: unknown, and the cost tells
   int most_parts = 1;            // that may run at the same time
+  bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
 };
 

@@ -125,8 +125,8 @@ RunFn FcKernel(const OpInit& op, bool transposed) {
 
 // Of columns [begin, end) of m rows of n.
 template <typename T>
-void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, std::int64_t end, T* sum) {
-  std::fill(sum + begin, sum + end, T{0});
+void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, std::int64_t end, T* sum, bool adds) {
+  if (!adds) std::fill(sum + begin, sum + end, T{0});
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = begin; j < end; ++j) sum[j] += rows[i * n + j];
   }
@@ -150,15 +150,16 @@ RunFn FcGradientKernel(const OpInit& op, bool transposed) {
       for (std::int64_t block = first; block < last; ++block) {
         const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
         if (transposed) {
-          Gemm<T>(k, end - begin, m, {x, k, true}, {dy + begin, n}, dw + begin, n);
+          Gemm<T>(k, end - begin, m, {x, k, true}, {dy + begin, n}, dw + begin, n, run.Adds(0));
         } else {
-          Gemm<T>(end - begin, k, m, {dy + begin, n, true}, {x, k}, dw + begin * k, k);
+          Gemm<T>(end - begin, k, m, {dy + begin, n, true}, {x, k}, dw + begin * k, k, run.Adds(0));
         }
-        if (dx == 2) SumRows(dy, m, n, begin, end, run.Out(1).As<T>());
+        if (dx == 2) SumRows(dy, m, n, begin, end, run.Out(1).As<T>(), run.Adds(1));
         if (run.num_outputs() <= dx) continue;
         const std::int64_t from = k * block / blocks;
         Gemm<T>(m, k * (block + 1) / blocks - from, n, {dy, n},
-                {w + from * (transposed ? n : 1), transposed ? n : k, transposed}, run.Out(dx).As<T>() + from, k);
+                {w + from * (transposed ? n : 1), transposed ? n : k, transposed}, run.Out(dx).As<T>() + from, k,
+                run.Adds(dx));
       }
     });
   };
@@ -217,6 +218,7 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
                        .Shapes(FcGradientShapes(transposed))
                        .CostIs(FcCost(transposed, true))
                        .Splits(FcParts(transposed))
+                       .CanAdd({0, 1, 2})
                        .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
 }
 

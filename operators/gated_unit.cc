@@ -1,5 +1,7 @@
 #include "stepnet/operators/gated_unit.h"
 
+#include <algorithm>
+
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
@@ -68,6 +70,11 @@ void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
                 StrCat(query.op().type(), " needs a timestep of one element; ", InputText(query, unit.timestep())));
   }
   for (int i = 0; i < unit.num_like_state; ++i) ExpectAlike(query, 0, unit.like_state(i));
+}
+
+int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo>) {
+  constexpr std::int64_t kMost = 1024;
+  return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape[-2], 1, kMost));
 }
 
 ValidRows::ValidRows(const OpRun& run, const GatedUnit& unit)

@@ -36,6 +36,9 @@ void CheckArity(const OpInit& op, const GatedUnit& unit, std::vector<NetProblem>
 // Throws kTypeMismatch or kShapeMismatch unless the inputs fit together.
 void CheckInputs(const ShapeQuery& query, const GatedUnit& unit);
 
+// A unit runs in parts by rows.
+int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo> outputs);
+
 // Which rows a step changes: those whose sequence has not ended. Any lengths and any timestep are safe.
 struct ValidRows {
   const std::int32_t* lengths;  // [N]; null: all rows

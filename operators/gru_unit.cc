@@ -103,7 +103,8 @@ RunFn GruUnitKernel(const OpInit& op) {
       using T = decltype(zero);
       const std::int64_t n = run.In(0).dim(-2), d = run.In(0).dim(-1);
       const ValidRows valid(run, unit);
-      for (std::int64_t row = 0; row < n; ++row) {
+      const auto [begin, end] = run.Share(n);
+      for (std::int64_t row = begin; row < end; ++row) {
         const T* h_prev = run.In(0).As<T>() + row * d;
         T* h = run.Out(0).As<T>() + row * d;
         if (valid[row]) {
@@ -124,7 +125,8 @@ RunFn GruUnitGradientKernel(const OpInit& op) {
       using T = decltype(zero);
       const std::int64_t n = run.In(0).dim(-2), d = run.In(0).dim(-1);
       const ValidRows valid(run, unit);
-      for (std::int64_t row = 0; row < n; ++row) {
+      const auto [begin, end] = run.Share(n);
+      for (std::int64_t row = begin; row < end; ++row) {
         const T* dh = run.In(unit.like_state(1)).As<T>() + row * d;
         T* dh_prev = run.Out(0).As<T>() + row * d;
         T* dgates = run.Out(1).As<T>() + row * kGates * d;
@@ -176,6 +178,7 @@ Operator GruUnit() {
         builder.Add(
             {.type = "GRUUnitGradient", .inputs = std::move(inputs), .outputs = {builder.GI(0), builder.GI(1)}});
       })
+      .Splits(RowsAsParts)
       .Cpu(GruUnitKernel);
   return op;
 }
@@ -196,6 +199,7 @@ Operator GruUnitGradient() {
         const TensorInfo state = {.dtype = query.In(0).dtype, .shape = query.In(0).shape};
         return std::vector<TensorInfo>{state, {.dtype = state.dtype, .shape = query.In(unit.gates()).shape}};
       })
+      .Splits(RowsAsParts)
       .Cpu(GruUnitGradientKernel);
   return op;
 }

@@ -199,11 +199,6 @@ RunFn LstmUnitGradientKernel(const OpInit& op) {
   };
 }
 
-int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo>) {
-  constexpr std::int64_t kMost = 1024;
-  return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape[-2], 1, kMost));
-}
-
 Operator& AddInputs(Operator& op) {
   return op.Input("h_prev", "[1, N, D] or [N, D], hidden state before the step")
       .Input("c_prev", "the shape of h_prev, cell state before the step")

@@ -97,14 +97,52 @@ void MatMulGradient(GradientBuilder& g) {
   AddProductGradients(g);
 }
 
+// What one step of a recurrent net multiplies is computed in blocks, always the same ones, so that equal inputs give
+// equal bits in any number of parts: of columns where there are few rows, of rows in the gradients of weights.
+struct ProductBlocks {
+  bool of_columns = false;
+  std::int64_t count = 1;
+
+  ProductBlocks(std::int64_t m, std::int64_t n, std::int64_t k) {
+    constexpr std::int64_t kBlock = 512;
+    constexpr std::int64_t kFew = 128;
+    of_columns = m <= kFew;
+    if (m <= kFew || k <= kFew) count = std::max<std::int64_t>(1, (of_columns ? n : m) / kBlock);
+  }
+};
+
+int MatMulParts(const ShapeQuery& query, std::span<const TensorInfo>) {
+  const MatMulArguments arguments(query.op());
+  const Operand a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
+  return static_cast<int>(ProductBlocks(a.outer_as_left(), b.outer_as_right(), a.inner_as_left()).count);
+}
+
+// `matrix` without its first `begin` rows, or columns, as the product reads it.
+template <typename T>
+MatrixView<T> WithoutFirst(MatrixView<T> matrix, std::int64_t begin, bool columns) {
+  matrix.data += begin * (columns == matrix.transposed ? matrix.stride : 1);
+  return matrix;
+}
+
 RunFn MatMulKernel(const OpInit& op) {
   return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
       const Operand a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
-      const std::int64_t n = b.outer_as_right();
-      Gemm<T>(a.outer_as_left(), n, a.inner_as_left(), View<T>(a, run.In(0).As<T>()), View<T>(b, run.In(1).As<T>()),
-              run.Out(0).As<T>(), n);
+      const std::int64_t m = a.outer_as_left(), n = b.outer_as_right(), k = a.inner_as_left();
+      const MatrixView<T> left = View<T>(a, run.In(0).As<T>()), right = View<T>(b, run.In(1).As<T>());
+      T* y = run.Out(0).As<T>();
+      const ProductBlocks blocks(m, n, k);
+      const auto [first, last] = run.Share(blocks.count);
+      for (std::int64_t block = first; block < last; ++block) {
+        const std::int64_t size = blocks.of_columns ? n : m;
+        const std::int64_t begin = size * block / blocks.count, end = size * (block + 1) / blocks.count;
+        if (blocks.of_columns) {
+          Gemm<T>(m, end - begin, k, left, WithoutFirst(right, begin, true), y + begin, n, run.Adds(0));
+        } else {
+          Gemm<T>(end - begin, n, k, WithoutFirst(left, begin, false), right, y + begin * n, n, run.Adds(0));
+        }
+      }
     });
   };
 }
@@ -243,6 +281,8 @@ const Registration mat_mul =
         .Arg("axis_b", 1, "where the sizes of b divide; negative counts from the end")
         .Shapes(MatMulShapes)
         .CostIs(MatMulCost)
+        .Splits(MatMulParts)
+        .CanAdd({0})
         .Gradient(MatMulGradient)
         .Cpu(MatMulKernel);
 

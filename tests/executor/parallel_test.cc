@@ -131,6 +131,28 @@ TEST(Parallel, M3SeveralNetsInSeveralThreadsShareThePool) {
   }
 }
 
+TEST_P(ParallelThreads, LargeElementwiseOperatorsAreCutByRangesOfElements) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("a = Sum(x_t, h_prev)").Step("a = Tanh(a)").Step("h_next = Mul(a, x_t)").Output("h_all", "h", 1);
+  const Shape row({3, 20'011});
+  int most_parts = 0;
+  const auto run = [&](RunOptions options) {
+    options.on_plan = [&](const StepPlan& plan) {
+      for (const Task& task : plan.schedule->tasks) most_parts = std::max(most_parts, task.parts);
+    };
+    if (options.executor == "serial") options.on_plan = {};
+    Workspace workspace;
+    workspace.SetTensor("x", Random(row.Inserted(0, 5), 1));
+    workspace.SetTensor("h0", Random(row, 2));
+    Net::Create(net.Build(), workspace, options)->Run();
+    return workspace.GetTensor("h_all").Clone();
+  };
+  const Tensor expected = run({.executor = "serial"});
+  ExpectSame(run({.executor = "parallel", .threads = GetParam()}), expected, "h_all");
+  EXPECT_EQ(most_parts, std::min(GetParam(), 14)) << "of 480 KB a row";
+}
+
 // How many threads a plan that is made for the net uses.
 int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
   int threads = 0;

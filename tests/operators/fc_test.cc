@@ -24,7 +24,7 @@ TEST(FC, FollowsItsFormula) {
       .Input("w", {3, 2}, {1, 0, 0, 1, 1, 1})
       .Input("b", {3}, {0, 10, 100})
       .Gives({2, 3}, {1, 12, 103, 3, 14, 107});
-  for (const auto& [m, k, n] : {std::tuple{1, 7, 5}, {6, 3, 1}, {9, 20, 33}}) {
+  for (const auto& [m, k, n] : {std::tuple{1, 7, 5}, {6, 3, 1}, {9, 20, 33}, {2, 3, 1031}}) {
     OpTest("FC").Random("x", {m, k}, 1).Random("w", {n, k}, 2).Random("b", {n}, 3).Follows([&](const Values& in) {
       return Fc(in, m, k, n, false);
     });
@@ -71,6 +71,9 @@ TEST(FC, GradientMatchesDifferences) {
   OpTest("FC").Random("x", {3, 4}, 1).Random("w", {5, 4}, 2).Random("b", {5}, 3).GradientMatches();
   OpTest("FC").Arg("axis", 2).Random("x", {1, 3, 4}, 1).Random("w", {2, 2, 2}, 2).Random("b", {2}, 3).GradientMatches();
   OpTest("FCTransposed").Random("x", {3, 4}, 1).Random("w", {4, 5}, 2).Random("b", {5}, 3).GradientMatches();
+  // Computed in blocks.
+  OpTest("FC").Random("x", {2, 3}, 1).Random("w", {1031, 3}, 2).Random("b", {1031}, 3).GradientMatches();
+  OpTest("FCTransposed").Random("x", {2, 3}, 1).Random("w", {3, 1031}, 2).Random("b", {1031}, 3).GradientMatches();
 }
 
 TEST(FC, GradientLeavesOutWhatNobodyAsksFor) {

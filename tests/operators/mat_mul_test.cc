@@ -1,4 +1,6 @@
 // MatMul and BatchMatMul.
+#include <array>
+
 #include "op_test.h"
 
 namespace stepnet {
@@ -35,6 +37,26 @@ TEST(MatMul, FollowsItsFormula) {
       });
       EXPECT_EQ(test.Run()[0].shape(), Shape({3, 5}));
       test.GradientMatches();
+    }
+  }
+}
+
+// Those of many columns, or of many rows and a short sum, are computed in blocks.
+TEST(MatMul, FollowsItsFormulaInBlocks) {
+  for (const auto& [m, k, n] : {std::array{2, 3, 1031}, std::array{1543, 2, 3}}) {
+    for (const bool trans_a : {false, true}) {
+      for (const bool trans_b : {false, true}) {
+        OpTest("MatMul")
+            .Arg("trans_a", trans_a ? 1 : 0)
+            .Arg("trans_b", trans_b ? 1 : 0)
+            .Random("a", trans_a ? Shape{k, m} : Shape{m, k}, 1)
+            .Random("b", trans_b ? Shape{n, k} : Shape{k, n}, 2)
+            .Follows([&, m = m, k = k, n = n](const Values& in) {
+              std::vector<double> y;
+              Multiply(in, 0, 0, m, k, n, trans_a, trans_b, &y);
+              return y;
+            });
+      }
     }
   }
 }

@@ -1,0 +1,111 @@
+// Gradients of captured tensors, which are sums over the steps: who adds, and that each term is added once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "recurrent_case.h"
+#include "stepnet/core/backward.h"
+#include "stepnet/core/op_builder.h"
+#include "stepnet/executor/backward_step.h"
+#include "stepnet/executor/step_plan.h"
+
+namespace stepnet {
+namespace {
+
+// Runs the net and returns its backward plan.
+StepPlan BackwardPlanOf(const NetDef& def, Workspace& workspace, RunOptions options = {}) {
+  StepPlan backward;
+  options.on_plan = [&](const StepPlan& plan) {
+    if (plan.backward) backward = plan;
+  };
+  Net::Create(def, workspace, options)->Run();
+  return backward;
+}
+
+// "w_grad" for each instruction that adds to it as an operator; "w_grad +=" where a sum is an instruction of its own.
+std::vector<std::string> WhoAddsTo(const StepPlan& plan, const std::string& blob) {
+  std::vector<std::string> adders;
+  for (const Instruction& instruction : plan.instructions) {
+    for (const Operand& output : instruction.outputs) {
+      if (plan.slots[output.slot].blob != blob) continue;
+      if (output.adds) adders.push_back(instruction.type);
+      if (instruction.type == "add") adders.emplace_back("+=");
+    }
+  }
+  return adders;
+}
+
+NetDef TrainingNet(RecurrentCase& net, const std::vector<std::string>& inputs) {
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  return AddGradients(def, {"h_all"}, inputs).net;
+}
+
+RecurrentCase Elman() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  return net;
+}
+
+void FeedElman(Workspace& workspace) {
+  workspace.SetTensor("x", Random({4, 2, 3}, 1));
+  workspace.SetTensor("h0", Random({2, 3}, 2));
+  workspace.SetTensor("w", Random({3, 3}, 3));
+  workspace.SetTensor("b", Random({3}, 4));
+}
+
+TEST(Sums, AnOperatorThatCanAddsToTheSumItself) {
+  RecurrentCase net = Elman();
+  OperatorDef fc = ParseOp("g = FC(h_prev, w, b)");
+  AddInt(&fc, "axis", 2);
+  net.Step(fc).Step("g = Sum(g, x_t)").Step("h_next = Tanh(g)").Output("h_all", "h", 1);
+  Workspace workspace;
+  FeedElman(workspace);
+  const StepPlan plan = BackwardPlanOf(TrainingNet(net, {"w", "b"}), workspace);
+  EXPECT_EQ(WhoAddsTo(plan, "w_grad"), std::vector<std::string>{"FCGradient"});
+  EXPECT_EQ(WhoAddsTo(plan, "b_grad"), std::vector<std::string>{"FCGradient"});
+}
+
+TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirst) {
+  RecurrentCase net = Elman();
+  for (const char* text : {"g = FC(h_prev, w, b)", "f = FC(x_t, w, b)"}) {
+    OperatorDef fc = ParseOp(text);
+    AddInt(&fc, "axis", 2);
+    net.Step(fc);
+  }
+  net.Step("s = Sum(g, f)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  Workspace workspace;
+  FeedElman(workspace);
+  EXPECT_EQ(WhoAddsTo(BackwardPlanOf(TrainingNet(net, {"w"}), workspace), "w_grad"), std::vector<std::string>{"+="});
+  ExpectMadeGradientsMatch(
+      net.Build(), {"h_all"},
+      {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}, {"b", Random({3}, 4)}});
+}
+
+// y = x as an operator that is given blobs.
+const Registration through_blobs =
+    Operator("test.ThroughBlobs")
+        .Input("x", "any")
+        .Output("y", "as x")
+        .ManagesOutputs()
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
+        });
+
+TEST(Sums, ALargeTermOfADynamicBlobIsAddedOnce) {
+  const Shape row({1, 50'000});
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
+  net.BackwardStep("w_step = test.ThroughBlobs(h_next_grad)").BackwardLink("h_next_grad", "h_grad", 1);
+  net.Param("w", "w_step").Output("h_all", "h", 1).OutputGradient("h_all").WithGradient();
+  Workspace workspace;
+  workspace.SetTensor("x", Random(row.Inserted(0, 3), 1));
+  workspace.SetTensor("h0", Random(row, 2));
+  workspace.SetTensor("w", Random(row.Inserted(0, 1), 3));
+  workspace.SetTensor("h_all_grad", Tensor::Of<double>(row.Inserted(0, 3), std::vector<double>(150'000, 1)));
+  BackwardPlanOf(net.Build(), workspace, {.executor = "parallel", .threads = 4});
+  EXPECT_EQ(Values(workspace.GetTensor("w_grad")), std::vector<double>(50'000, 3));
+}
+
+}  // namespace
+}  // namespace stepnet

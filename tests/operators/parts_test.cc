@@ -1,0 +1,242 @@
+// What operators declare about parts and sums: any number of parts gives the bits of one, ranges of elements give those
+// of the whole, and what is added is what would have been written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "../executor/recurrent_case.h"
+#include "op_test.h"
+#include "stepnet/core/op_builder.h"
+
+namespace stepnet {
+namespace {
+
+// One operator with inputs, run as an executor runs it.
+class KernelCase {
+ public:
+  KernelCase(const OperatorDef& def, std::vector<Tensor> inputs) : init_(def), inputs_(std::move(inputs)) {
+    for (const Tensor& input : inputs_) infos_.push_back({.dtype = input.dtype(), .shape = input.shape()});
+    output_infos_ = init_.schema().shapes(query());
+    kernel_ = (*init_.schema().FindKernel(Device::kCpu))(init_);
+  }
+
+  const std::string& type() const { return init_.type(); }
+  int MostParts() const { return init_.schema().most_parts(query(), output_infos_); }
+
+  std::vector<Tensor> Run(int parts = 1) const {
+    const std::vector<Tensor> outputs = Outputs(0);
+    for (int part = parts - 1; part >= 0; --part) {  // in whatever order
+      RunPart(Views(inputs_), Views(outputs), [&](OpRun& run) { run.SetPart(part, parts); });
+    }
+    return outputs;
+  }
+
+  // Where every element was `start` before.
+  std::vector<Tensor> RunAdding(double start, int parts) const {
+    const std::vector<Tensor> outputs = Outputs(start);
+    std::uint64_t adds = 0;
+    for (const int output : init_.schema().can_add) adds |= std::uint64_t{1} << output;
+    for (int part = 0; part < parts; ++part) {
+      RunPart(Views(inputs_), Views(outputs), [&](OpRun& run) {
+        run.SetPart(part, parts);
+        run.SetAdds(adds);
+      });
+    }
+    return outputs;
+  }
+
+  // Elements [0, cut) and [cut, n) of all tensors, one after the other.
+  std::vector<Tensor> RunByElements(std::int64_t cut) const {
+    const std::vector<Tensor> outputs = Outputs(0);
+    const std::int64_t size = outputs[0].size();
+    for (const auto& [begin, end] : {std::pair{cut, size}, std::pair{std::int64_t{0}, cut}}) {
+      const Shape range({end - begin});
+      const auto narrowed = [&, begin = begin](const std::vector<Tensor>& tensors) {
+        std::vector<TensorView> views = Views(tensors);
+        for (TensorView& view : views) {
+          view.data = static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype);
+          view.shape = &range;
+        }
+        return views;
+      };
+      RunPart(narrowed(inputs_), narrowed(outputs), [](OpRun&) {});
+    }
+    return outputs;
+  }
+
+ private:
+  ShapeQuery query() const { return {init_, infos_}; }
+
+  std::vector<Tensor> Outputs(double start) const {
+    std::vector<Tensor> outputs;
+    for (const TensorInfo& info : output_infos_) {
+      outputs.push_back(Tensor::Zeros(info.dtype, info.shape));
+      for (std::int64_t i = 0; i < outputs.back().size() && start != 0; ++i) outputs.back().data<double>()[i] = start;
+    }
+    return outputs;
+  }
+
+  static std::vector<TensorView> Views(const std::vector<Tensor>& tensors) {
+    std::vector<TensorView> views;
+    for (const Tensor& tensor : tensors) views.push_back(tensor.View());
+    return views;
+  }
+
+  template <typename Prepare>
+  void RunPart(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
+               const Prepare& prepare) const {
+    RunContext context;
+    OpRun run(inputs, outputs, context);
+    prepare(run);
+    kernel_(run);
+  }
+
+  OpInit init_;
+  std::vector<Tensor> inputs_;
+  std::vector<TensorInfo> infos_;
+  std::vector<TensorInfo> output_infos_;
+  RunFn kernel_;
+};
+
+OperatorDef Def(const std::string& type, int num_inputs, int num_outputs) {
+  OperatorDef def;
+  def.set_type(type);
+  for (int i = 0; i < num_inputs; ++i) def.add_input(StrCat("in", i));
+  for (int o = 0; o < num_outputs; ++o) def.add_output(StrCat("out", o));
+  return def;
+}
+
+Tensor Lengths() { return Tensor::Of<std::int32_t>({5}, {3, 0, 2, 1, 3}); }
+Tensor TimestepOne() { return Tensor::Of<std::int32_t>({1}, {1}); }
+
+// Large enough to be cut, with sizes that no part divides.
+std::vector<KernelCase> CasesOfSplitTypes() {
+  std::vector<KernelCase> cases;
+  const std::int64_t m = 3, k = 1031, n = 1543;
+  const Tensor x = Random({m, k}, 1), dy = Random({m, n}, 2), b = Random({n}, 3);
+  for (const char* type : {"FC", "FCTransposed"}) {
+    const Tensor w = std::string(type) == "FC" ? Random({n, k}, 4) : Random({k, n}, 4);
+    cases.emplace_back(Def(type, 3, 1), std::vector{x, w, b});
+    cases.emplace_back(Def(StrCat(type, "Gradient"), 3, 3), std::vector{x, w, dy});
+    OperatorDef no_bias = Def(StrCat(type, "Gradient"), 3, 2);
+    AddInt(&no_bias, "no_bias", 1);
+    cases.emplace_back(no_bias, std::vector{x, w, dy});
+  }
+  for (const int transposed : {0, 1, 2, 3}) {
+    for (const auto& [rows, inner, columns] : {std::tuple{m, k, n}, std::tuple{n, m, k}}) {
+      const bool a = (transposed & 1) != 0, b_too = (transposed & 2) != 0;
+      OperatorDef def = Def("MatMul", 2, 1);
+      AddInt(&def, "trans_a", a);
+      AddInt(&def, "trans_b", b_too);
+      cases.emplace_back(def, std::vector{Random(a ? Shape({inner, rows}) : Shape({rows, inner}), 5),
+                                          Random(b_too ? Shape({columns, inner}) : Shape({inner, columns}), 6)});
+    }
+  }
+  const Shape state({5, 7});
+  const auto states = [&](int count) {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < count; ++i) tensors.push_back(Random(state, 10 + static_cast<unsigned>(i)));
+    return tensors;
+  };
+  const auto with = [](std::vector<Tensor> inputs, const std::vector<Tensor>& more) {
+    inputs.insert(inputs.end(), more.begin(), more.end());
+    return inputs;
+  };
+  const Tensor lstm_gates = Random({5, 28}, 7), gru_gates = Random({5, 21}, 8);
+  cases.emplace_back(Def("LSTMUnit", 5, 2), with(states(2), {lstm_gates, Lengths(), TimestepOne()}));
+  cases.emplace_back(Def("LSTMUnitGradient", 9, 3),
+                     with(with(states(2), {lstm_gates, Lengths(), TimestepOne()}), states(4)));
+  cases.emplace_back(Def("GRUUnit", 4, 1), with(states(1), {gru_gates, Lengths(), TimestepOne()}));
+  cases.emplace_back(Def("GRUUnitGradient", 6, 2),
+                     with(with(states(1), {gru_gates, Lengths(), TimestepOne()}), states(2)));
+  return cases;
+}
+
+std::set<std::string> TypesWhere(const std::function<bool(const OperatorSchema&)>& is) {
+  std::set<std::string> types;
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.")) continue;
+    if (is(GetOperator(type))) types.insert(type);
+  }
+  return types;
+}
+
+TEST(Parts, AnyNumberGivesTheBitsOfOne) {
+  std::set<std::string> types;
+  for (const KernelCase& kernel : CasesOfSplitTypes()) {
+    types.insert(kernel.type());
+    ASSERT_GT(kernel.MostParts(), 1) << kernel.type();
+    const std::vector<Tensor> whole = kernel.Run();
+    for (int parts = 2; parts <= kernel.MostParts(); ++parts) {
+      const std::vector<Tensor> cut = kernel.Run(parts);
+      for (size_t o = 0; o < whole.size(); ++o) {
+        ExpectSame(cut[o], whole[o], StrCat(kernel.type(), " output ", o, " in ", parts, " parts"));
+      }
+    }
+  }
+  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) { return schema.most_parts != nullptr; }));
+}
+
+TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
+  std::set<std::string> types;
+  for (const KernelCase& kernel : CasesOfSplitTypes()) {
+    if (GetOperator(kernel.type()).can_add.empty()) continue;
+    types.insert(kernel.type());
+    const double start = 100;
+    const std::vector<Tensor> written = kernel.Run();
+    const std::vector<Tensor> added = kernel.RunAdding(start, 2);
+    for (size_t o = 0; o < written.size(); ++o) {
+      const std::vector<double> a = ToDoubles(written[o]), b = ToDoubles(added[o]);
+      for (size_t i = 0; i < a.size(); ++i) {
+        ASSERT_NEAR(b[i], start + a[i], 1e-10) << kernel.type() << " output " << o << " element " << i;
+      }
+    }
+  }
+  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) { return !schema.can_add.empty(); }));
+}
+
+// Every type that says so, with whatever dtype it takes.
+TEST(Elementwise, RangesOfElementsGiveTheBitsOfTheWhole) {
+  const Shape shape({5, 37});
+  for (const std::string& type : TypesWhere([](const OperatorSchema& schema) { return schema.elementwise; })) {
+    const OperatorSchema& schema = GetOperator(type);
+    int ran = 0;
+    for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kBool}) {
+      OperatorDef def = Def(type, std::max(schema.min_inputs(), 1), schema.min_outputs());
+      if (type == "Cast") AddInt(&def, "to", 1);
+      if (type.starts_with("Pow")) AddInt(&def, "exponent", 2);
+      std::vector<Tensor> inputs;
+      for (int i = 0; i < def.input_size(); ++i) {
+        const Tensor values = Random(shape, 20 + static_cast<unsigned>(i));
+        const Tensor input(dtype, shape);
+        for (std::int64_t k = 0; k < values.size(); ++k) {
+          const double value = values.data<double>()[k];
+          if (dtype == DType::kFloat) input.data<float>()[k] = static_cast<float>(value);
+          if (dtype == DType::kDouble) input.data<double>()[k] = value;
+          if (dtype == DType::kInt32) input.data<std::int32_t>()[k] = value < 0 ? -3 : 7;
+          if (dtype == DType::kBool) input.data<bool>()[k] = value < 0;
+        }
+        inputs.push_back(input);
+      }
+      try {
+        const KernelCase kernel(def, inputs);
+        const std::vector<Tensor> whole = kernel.Run();
+        for (const std::int64_t cut : {16, 96, 112}) {
+          const std::vector<Tensor> ranges = kernel.RunByElements(cut);
+          for (size_t o = 0; o < whole.size(); ++o) {
+            ExpectSame(ranges[o], whole[o], StrCat(type, " of ", dtype, " cut at ", cut));
+          }
+        }
+        ++ran;
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), ErrorCode::kTypeMismatch) << type << ": " << error.what();
+      }
+    }
+    EXPECT_GT(ran, 0) << type;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
