@@ -16,36 +16,46 @@
 namespace stepnet {
 namespace {
 
-void FeedLstm(Workspace& workspace, std::int64_t steps, std::int64_t batch, std::int64_t hidden) {
-  const Shape weights({4 * hidden, hidden});
-  workspace.SetTensor("input", Random({steps, batch, hidden}, 1));
-  workspace.SetTensor("rnn/i2h_w", Random(weights, 2));
-  workspace.SetTensor("rnn/i2h_b", Random({4 * hidden}, 3));
-  workspace.SetTensor("rnn/gates_t_w", Random(weights, 4));
-  workspace.SetTensor("rnn/gates_t_b", Random({4 * hidden}, 5));
-  workspace.SetTensor("state_0_layer_0", Random({1, batch, hidden}, 6));
-  workspace.SetTensor("state_1_layer_0", Random({1, batch, hidden}, 7));
-  workspace.SetTensor("target_0", Random({steps, batch, hidden}, 8));
-  workspace.SetTensor("seq_lengths", Tensor::Of<std::int32_t>(
-                                         Shape({batch}), std::vector<std::int32_t>(batch, static_cast<int>(steps))));
-}
-
-NetDef LstmNet(bool with_gradient) {
+NetDef Golden(const std::string& name) {
   NetDef net;
-  const std::string name = with_gradient ? "lstm" : "lstm_forward_only";
   ReadMessage(std::string(STEPNET_SOURCE_DIR "/tests/golden/") + name + "/net.pb", &net);
   return net;
 }
 
-void RunLstm(benchmark::State& state, bool with_gradient) {
+void FeedLstm(const NetDef& net, std::int64_t steps, std::int64_t batch, std::int64_t hidden, Workspace& workspace) {
+  for (int i = 0; i < net.external_input_size(); ++i) {
+    const std::string& name = net.external_input(i);
+    const auto seed = static_cast<unsigned>(i);
+    if (name.ends_with("_w")) {
+      workspace.SetTensor(name, Random({4 * hidden, hidden}, seed));
+    } else if (name.ends_with("_b")) {
+      workspace.SetTensor(name, Random({4 * hidden}, seed));
+    } else if (name.starts_with("state_")) {
+      workspace.SetTensor(name, Random({1, batch, hidden}, seed));
+    } else if (name == "seq_lengths") {
+      const std::vector<std::int32_t> lengths(static_cast<size_t>(batch), static_cast<std::int32_t>(steps));
+      workspace.SetTensor(name, Tensor::Of<std::int32_t>({batch}, lengths));
+    } else {
+      workspace.SetTensor(name, Random({steps, batch, hidden}, seed));
+    }
+  }
+}
+
+void RunLstm(benchmark::State& state, const char* golden, RunOptions options) {
+  const NetDef def = Golden(golden);
   Workspace workspace;
-  FeedLstm(workspace, state.range(0), state.range(1), state.range(2));
-  const std::unique_ptr<Net> net = Net::Create(LstmNet(with_gradient), workspace, {.executor = "serial"});
+  FeedLstm(def, state.range(0), state.range(1), state.range(2), workspace);
+  const std::unique_ptr<Net> net = Net::Create(def, workspace, std::move(options));
   net->Run();
   for (auto _ : state) net->Run();
 }
-void LstmForward(benchmark::State& state) { RunLstm(state, false); }
-void LstmForwardBackward(benchmark::State& state) { RunLstm(state, true); }
+void LstmForward(benchmark::State& state) { RunLstm(state, "lstm_forward_only", {.executor = "serial"}); }
+void LstmForwardBackward(benchmark::State& state) { RunLstm(state, "lstm", {.executor = "serial"}); }
+// Three layers in one operator, on two threads.
+void Lstm3Forward(benchmark::State& state) {
+  RunLstm(state, "lstm_multi3_forward_only_exec_on_threads2", {.threads = 2});
+}
+void Lstm3ForwardBackward(benchmark::State& state) { RunLstm(state, "lstm_multi3_exec_on_threads2", {.threads = 2}); }
 
 void Sizes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"T", "B", "H"})->Unit(benchmark::kMillisecond)->UseRealTime();
@@ -53,6 +63,8 @@ void Sizes(benchmark::internal::Benchmark* bench) {
 }
 BENCHMARK(LstmForward)->Apply(Sizes);
 BENCHMARK(LstmForwardBackward)->Apply(Sizes);
+BENCHMARK(Lstm3Forward)->Apply(Sizes);
+BENCHMARK(Lstm3ForwardBackward)->Apply(Sizes);
 
 }  // namespace
 }  // namespace stepnet

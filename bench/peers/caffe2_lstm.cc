@@ -1,8 +1,9 @@
-// Caffe2's own time for the nets that bench/recurrent_bench.cc runs: the golden LSTM, scaled, on one thread.
+// Caffe2's own time for the nets that bench/recurrent_bench.cc runs: golden LSTMs, scaled.
 //
 // Built by scripts/bench_caffe2 against the Caffe2 inside a PyTorch 1.7.1 wheel; no part of StepNet.
 //
-//   caffe2_lstm NET.pb T B H EXECUTOR(0|1) REPETITIONS
+//   caffe2_lstm NET.pb T B H THREADS REPETITIONS
+// with the executor and that many threads, or without the executor where THREADS is 1,
 // prints the minimum and the median milliseconds of a run.
 #include <caffe2/core/init.h>
 #include <caffe2/core/net.h>
@@ -32,7 +33,7 @@ void Feed(caffe2::Workspace& workspace, const std::string& name, const std::vect
 int main(int argc, char** argv) {
   if (argc != 7) return 2;
   const int64_t steps = std::atoll(argv[2]), batch = std::atoll(argv[3]), hidden = std::atoll(argv[4]);
-  const bool executor = std::atoi(argv[5]) != 0;
+  const int threads = std::atoi(argv[5]);
   const int repetitions = std::atoi(argv[6]);
   int init_argc = 3;
   const char* init_args[] = {"caffe2_lstm", "--caffe2_omp_num_threads=1", "--caffe2_mkl_num_threads=1"};
@@ -43,18 +44,27 @@ int main(int argc, char** argv) {
   if (!caffe2::ReadProtoFromFile(argv[1], &net)) return 1;
   for (auto& op : *net.mutable_op()) {
     for (auto& arg : *op.mutable_arg()) {
-      if (arg.name() == "enable_rnn_executor") arg.set_i(executor ? 1 : 0);
+      if (arg.name() == "enable_rnn_executor") arg.set_i(threads > 1 ? 1 : 0);
+      if (arg.name() == "rnn_executor.num_threads") arg.set_i(threads);
     }
   }
   caffe2::Workspace workspace;
-  Feed(workspace, "input", {steps, batch, hidden}, 1);
-  Feed(workspace, "rnn/i2h_w", {4 * hidden, hidden}, 2);
-  Feed(workspace, "rnn/i2h_b", {4 * hidden}, 3);
-  Feed(workspace, "rnn/gates_t_w", {4 * hidden, hidden}, 4);
-  Feed(workspace, "rnn/gates_t_b", {4 * hidden}, 5);
-  Feed(workspace, "state_0_layer_0", {1, batch, hidden}, 6);
-  Feed(workspace, "state_1_layer_0", {1, batch, hidden}, 7);
-  Feed(workspace, "target_0", {steps, batch, hidden}, 8);
+  for (int i = 0; i < net.external_input_size(); ++i) {
+    const std::string& name = net.external_input(i);
+    const auto ends_with = [&](const std::string& end) {
+      return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+    };
+    const unsigned seed = static_cast<unsigned>(i);
+    if (ends_with("_w")) {
+      Feed(workspace, name, {4 * hidden, hidden}, seed);
+    } else if (ends_with("_b")) {
+      Feed(workspace, name, {4 * hidden}, seed);
+    } else if (name.compare(0, 6, "state_") == 0) {
+      Feed(workspace, name, {1, batch, hidden}, seed);
+    } else if (name != "seq_lengths") {
+      Feed(workspace, name, {steps, batch, hidden}, seed);
+    }
+  }
   auto* lengths = caffe2::BlobGetMutableTensor(workspace.CreateBlob("seq_lengths"), caffe2::CPU);
   lengths->Resize(std::vector<int64_t>{batch});
   std::fill_n(lengths->mutable_data<int>(), batch, static_cast<int>(steps));
