@@ -2,7 +2,7 @@
 //
 // Built by scripts/bench_caffe2 against the Caffe2 inside a PyTorch 1.7.1 wheel; no part of StepNet.
 //
-//   caffe2_lstm NET.pb T B H THREADS REPETITIONS
+//   caffe2_lstm NET.pb LAYERS T B H THREADS REPETITIONS
 // with the executor and that many threads, or without the executor where THREADS is 1,
 // prints the minimum and the median milliseconds of a run.
 #include <caffe2/core/init.h>
@@ -31,10 +31,11 @@ void Feed(caffe2::Workspace& workspace, const std::string& name, const std::vect
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
-  const int64_t steps = std::atoll(argv[2]), batch = std::atoll(argv[3]), hidden = std::atoll(argv[4]);
-  const int threads = std::atoi(argv[5]);
-  const int repetitions = std::atoi(argv[6]);
+  if (argc != 8) return 2;
+  const int layers = std::atoi(argv[2]);
+  const int64_t steps = std::atoll(argv[3]), batch = std::atoll(argv[4]), hidden = std::atoll(argv[5]);
+  const int threads = std::atoi(argv[6]);
+  const int repetitions = std::atoi(argv[7]);
   int init_argc = 3;
   const char* init_args[] = {"caffe2_lstm", "--caffe2_omp_num_threads=1", "--caffe2_mkl_num_threads=1"};
   char** init_argv = const_cast<char**>(init_args);
@@ -49,20 +50,18 @@ int main(int argc, char** argv) {
     }
   }
   caffe2::Workspace workspace;
-  for (int i = 0; i < net.external_input_size(); ++i) {
-    const std::string& name = net.external_input(i);
-    const auto ends_with = [&](const std::string& end) {
-      return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
-    };
-    const unsigned seed = static_cast<unsigned>(i);
-    if (ends_with("_w")) {
-      Feed(workspace, name, {4 * hidden, hidden}, seed);
-    } else if (ends_with("_b")) {
-      Feed(workspace, name, {4 * hidden}, seed);
-    } else if (name.compare(0, 6, "state_") == 0) {
-      Feed(workspace, name, {1, batch, hidden}, seed);
-    } else if (name != "seq_lengths") {
-      Feed(workspace, name, {steps, batch, hidden}, seed);
+  Feed(workspace, "input", {steps, batch, hidden}, 1);
+  Feed(workspace, "target_0", {steps, batch, hidden}, 2);
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string number = std::to_string(layer);
+    const std::string prefix = layers == 1 ? "rnn/" : "rnn/layer_" + number + "/";
+    const std::string input_prefix = layer == 0 ? "rnn/" : prefix;
+    for (const auto& name : {input_prefix + "i2h", prefix + "gates_t"}) {
+      Feed(workspace, name + "_w", {4 * hidden, hidden}, 3);
+      Feed(workspace, name + "_b", {4 * hidden}, 4);
+    }
+    for (const char* state : {"0", "1"}) {
+      Feed(workspace, std::string("state_") + state + "_layer_" + number, {1, batch, hidden}, 5);
     }
   }
   auto* lengths = caffe2::BlobGetMutableTensor(workspace.CreateBlob("seq_lengths"), caffe2::CPU);
