@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <map>
-#include <thread>
+#include <mutex>
 
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -54,7 +54,7 @@ Dependencies FindDependencies(const NetDef& net) {
   return result;
 }
 
-class DagNet : public Net {
+class DagNet : public Net, private SharedWork {
  public:
   explicit DagNet(const NetDef& def)
       : dependencies_(FindDependencies(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
@@ -62,6 +62,8 @@ class DagNet : public Net {
  protected:
   void RunOperators(std::uint64_t run) override {
     ready_.clear();
+    ready_.reserve(operators_.size());
+    next_ = 0;
     waiting_for_ = dependencies_.num_predecessors;
     remaining_ = static_cast<int>(operators_.size());
     failure_ = nullptr;
@@ -71,27 +73,25 @@ class DagNet : public Net {
     for (RunContext& context : contexts_) {
       Lend(run, &context);
     }
-    std::vector<std::jthread> helpers;
-    for (size_t k = 1; k < contexts_.size(); ++k) helpers.emplace_back([this, k] { Work(contexts_[k]); });
-    Work(contexts_[0]);
-    helpers.clear();  // joins: nothing runs any more when the caller gets the failure
+    ThreadPool::Process().Run(*this, static_cast<int>(contexts_.size()) - 1);
     if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
 
  private:
   static constexpr int kMaxWorkers = 256;
 
-  void Work(RunContext& context) {
+  // The caller waits for operators to become ready; helpers leave and are called back.
+  void Join(int lane) override {
+    const bool is_caller = lane == 0;
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return !ready_.empty() || Over(); });
-      if (Over()) return;
-      const int i = ready_.front();
-      ready_.pop_front();
+      if (is_caller) changed_.wait(lock, [this] { return NumReady() > 0 || Over(); });
+      if (Over() || NumReady() == 0) return;
+      const int i = ready_[next_++];
       lock.unlock();
       std::exception_ptr failure;
       try {
-        RunOperator(i, context);
+        RunOperator(i, contexts_[lane]);
       } catch (...) {
         failure = std::current_exception();
       }
@@ -101,16 +101,20 @@ class DagNet : public Net {
       for (const int successor : dependencies_.successors[i]) {
         if (--waiting_for_[successor] == 0) ready_.push_back(successor);
       }
-      changed_.notify_all();
+      const int for_others = NumReady() - 1;
+      if (for_others > 0) ThreadPool::Process().Invite(*this, for_others);
+      if (for_others > 0 || Over()) changed_.notify_one();
     }
   }
   bool Over() const { return remaining_ == 0 || failure_ != nullptr; }
+  int NumReady() const { return static_cast<int>(ready_.size() - next_); }
 
   const Dependencies dependencies_;
   std::vector<RunContext> contexts_;  // one a thread
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<int> ready_;
+  std::condition_variable changed_;  // for the caller
+  std::vector<int> ready_;           // in the order in which they became so
+  size_t next_ = 0;                  // of them, to be run
   std::vector<int> waiting_for_;
   int remaining_ = 0;
   std::exception_ptr failure_;

@@ -13,7 +13,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/schedule.h"
-#include "stepnet/executor/thread_pool.h"
+#include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
 namespace {

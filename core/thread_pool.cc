@@ -1,7 +1,8 @@
-#include "stepnet/executor/thread_pool.h"
+#include "stepnet/core/thread_pool.h"
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 namespace stepnet {
 namespace {
@@ -27,27 +28,53 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::Run(SharedWork& work, int helpers) {
-  std::list<Offer>::iterator offer;
-  {
-    const std::lock_guard lock(mutex_);
-    while (static_cast<int>(threads_.size()) < std::min(helpers, kMostThreads)) {
+// REQUIRES mutex_. Fewer where the system gives no more: callers can do without.
+void ThreadPool::MakeThreads(int count) {
+  try {
+    while (static_cast<int>(threads_.size()) < std::min(count, kMostThreads)) {
       threads_.emplace_back([this] { Help(); });
     }
-    offer = offers_.insert(offers_.end(), {.work = &work, .wanted = helpers});
-    wanted_ += helpers;
+  } catch (const std::system_error&) {
   }
-  if (helpers == 1) {
+}
+
+void ThreadPool::Wake(int count) {
+  if (count == 1) {
     offered_.notify_one();
   } else {
     offered_.notify_all();
   }
+}
+
+void ThreadPool::Run(SharedWork& work, int helpers) {
+  Offer made{.work = &work, .wanted = helpers};
+  for (int lane = helpers; lane > 0; --lane) made.free_lanes.push_back(lane);
+  std::list<Offer>::iterator offer;
+  {
+    const std::lock_guard lock(mutex_);
+    MakeThreads(helpers);
+    offer = offers_.insert(offers_.end(), std::move(made));
+    wanted_ += helpers;
+  }
+  Wake(helpers);
   work.Join(0);
   std::unique_lock lock(mutex_);
   wanted_ -= offer->wanted;
   offer->wanted = 0;
   left_.wait(lock, [&] { return offer->inside == 0; });
   offers_.erase(offer);
+}
+
+void ThreadPool::Invite(const SharedWork& work, int count) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto offer = std::ranges::find(offers_, &work, &Offer::work);
+    count = std::min(count, static_cast<int>(offer->free_lanes.size()) - offer->wanted);
+    if (count <= 0) return;
+    offer->wanted += count;
+    wanted_ += count;
+  }
+  Wake(count);
 }
 
 void ThreadPool::Help() {
@@ -59,10 +86,12 @@ void ThreadPool::Help() {
     --offer->wanted;
     --wanted_;
     ++offer->inside;
-    const int lane = offer->next_lane++;
+    const int lane = offer->free_lanes.back();
+    offer->free_lanes.pop_back();
     lock.unlock();
     offer->work->Join(lane);
     lock.lock();
+    offer->free_lanes.push_back(lane);
     if (--offer->inside == 0) left_.notify_all();
     lock.unlock();
     const auto end = std::chrono::steady_clock::now() + kLookOut;

@@ -15,7 +15,7 @@ class SharedWork {
  public:
   virtual ~SharedWork() = default;
   // Takes part in the work until nothing is left to do for this thread. Must not throw. `lane` tells the threads of a
-  // run apart: 0 the caller, then 1, 2, …
+  // run apart: 0 is the caller, helpers have one of 1 … as many as may help, of which no two inside have the same.
   virtual void Join(int lane) = 0;
 };
 
@@ -27,17 +27,22 @@ class ThreadPool {
   // all have left it. Threads are made when they are first wanted. Helpers may come late or not at all, so the caller's
   // Join must be able to do everything.
   void Run(SharedWork& work, int helpers);
+  // From within the Join of a work that Run was called for: asks for `count` more helpers. So those that have nothing
+  // to do may leave, to be of use elsewhere, and be called back. No more than Run allows are inside at once.
+  void Invite(const SharedWork& work, int count);
 
  private:
   struct Offer {
     SharedWork* work = nullptr;
     int wanted = 0;
     int inside = 0;
-    int next_lane = 1;
+    std::vector<int> free_lanes;
   };
 
   ThreadPool() = default;
   ~ThreadPool();
+  void MakeThreads(int count);
+  void Wake(int count);
   void Help();
 
   std::mutex mutex_;

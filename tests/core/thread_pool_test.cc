@@ -1,0 +1,108 @@
+#include "stepnet/core/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <set>
+
+namespace stepnet {
+namespace {
+
+// Counts who is inside, and leaves when the caller has seen `visits` helpers come.
+class Visits : public SharedWork {
+ public:
+  Visits(int helpers, int visits, bool invites) : helpers_(helpers), visits_(visits), invites_(invites) {}
+
+  void Join(int lane) override {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(inside_.insert(lane).second) << "two are in lane " << lane;
+    EXPECT_LE(lane, helpers_);
+    if (lane == 0) {
+      WaitForVisits(lock);
+    } else {
+      ++seen_;
+      came_.notify_all();
+    }
+    inside_.erase(lane);
+  }
+  int seen() const { return seen_; }
+  size_t inside() const { return inside_.size(); }
+
+ private:
+  // Gives up after a time that only a lost invitation takes.
+  void WaitForVisits(std::unique_lock<std::mutex>& lock) {
+    while (seen_ < visits_) {
+      const int before = seen_;
+      if (invites_ && before > 0) {
+        lock.unlock();
+        ThreadPool::Process().Invite(*this, 1);
+        lock.lock();
+      }
+      if (!came_.wait_for(lock, std::chrono::seconds(20), [&] { return seen_ > before; })) return;
+    }
+  }
+
+  const int helpers_;
+  const int visits_;
+  const bool invites_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::set<int> inside_;
+  int seen_ = 0;
+};
+
+TEST(ThreadPool, EveryHelperThatIsAskedForComesWhereTheCallerWaits) {
+  for (const int helpers : {0, 1, 2, 5}) {
+    for (int run = 0; run < 50; ++run) {
+      Visits work(helpers, helpers, /*invites=*/false);
+      ThreadPool::Process().Run(work, helpers);
+      EXPECT_EQ(work.seen(), helpers);
+      EXPECT_EQ(work.inside(), 0U);
+    }
+  }
+}
+
+TEST(ThreadPool, HelpersThatHaveLeftAreCalledBack) {
+  for (const int helpers : {1, 3}) {
+    Visits work(helpers, 200, /*invites=*/true);
+    ThreadPool::Process().Run(work, helpers);
+    EXPECT_GE(work.seen(), 200);
+  }
+}
+
+// Each level takes what it finds free; none waits for another.
+class Nested : public SharedWork {
+ public:
+  explicit Nested(int depth, std::atomic<int>* done) : depth_(depth), done_(done) {}
+  void Join(int lane) override {
+    if (lane != 0) return;
+    if (depth_ > 0) {
+      Nested inner(depth_ - 1, done_);
+      ThreadPool::Process().Run(inner, 2);
+    }
+    ++*done_;
+  }
+
+ private:
+  const int depth_;
+  std::atomic<int>* done_;
+};
+
+TEST(ThreadPool, RunsWithinRunsAndInSeveralThreads) {
+  std::atomic<int> done = 0;
+  {
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.emplace_back([&done] {
+        for (int run = 0; run < 100; ++run) {
+          Nested work(3, &done);
+          ThreadPool::Process().Run(work, 2);
+        }
+      });
+    }
+  }
+  EXPECT_EQ(done, 4 * 100 * 4);
+}
+
+}  // namespace
+}  // namespace stepnet
