@@ -1,3 +1,4 @@
+// tests/models/thread_pool.pml is ThreadPool as a model that is checked; changes here are made there too.
 #include "stepnet/core/thread_pool.h"
 
 #include <algorithm>

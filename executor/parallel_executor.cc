@@ -3,6 +3,8 @@
 // Counters for a window of steps say what each task still waits for. A thread that finishes a task counts its
 // successors down, goes on with one that became ready and hands on the others. A step is admitted when the oldest
 // unfinished step is near enough, so that counters can be used again: nobody waits by asking again and again.
+//
+// tests/models/parallel_run.pml is ParallelRun as a model that is checked; changes here are made there too.
 #include <algorithm>
 #include <atomic>
 #include <bit>

@@ -1,0 +1,259 @@
+/* ThreadPool of executor/thread_pool.cc as a model for spin; tests/models/run checks it.
+ *
+ * Names are those of the code. Up to two callers run works at the same time, and a thread that joins the work of caller
+ * 0 may run another work from within it. A Join may leave at any moment, as when a run has failed, or wait until nobody
+ * is busy in its work. Helpers come when they come. At last the pool is destroyed. The look-out decides nothing and is
+ * left out. Memory is sequentially consistent.
+ *
+ * Checked: Join finds its work alive and has a lane of its own that was asked for; Run returns with nobody inside; nobody
+ * touches an offer that is gone; everything ends (the script searches for cycles too).
+ *
+ * Given by the script: CALLERS, HELPERS (1 or 2: that each caller wants; the run within a run wants one).
+ * STALLS: a caller's Join does not end while helpers are wanted and one is free: whoever waits must have been woken.
+ * WAKES: a thread that waits for a condition looks again once for no reason.
+ * MUTANT: one protection is missing, which must be found. */
+
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#define LEAVES_WITHOUT_HELPERS 1
+#define STAYS_WANTED 2
+#define INSIDE_LATE 3
+#define LAST_TELLS_NOBODY 4
+#define LANE_UNLOCKED 5
+#define STOPS_UNLOCKED 6
+#define STOPS_SILENTLY 7
+#define NOTIFIES_NOBODY 8
+#define NOTIFIES_ONE 9
+
+#define THREADS (2 + HELPERS) /* the callers, then the pool's */
+#define OFFERS 3              /* of caller 0, of caller 1, the one from within the first work */
+#define NESTED 2
+#define HELPERS_OF(offer) ((offer) == NESTED -> 1 : HELPERS)
+
+bool mutex_;
+short wanted_; /* of all offers */
+bool stops_;
+byte threads_; /* made */
+
+bool listed[OFFERS]; /* the offer is in offers_ */
+byte wanted[OFFERS];
+byte offer_inside[OFFERS];
+byte next_lane[OFFERS];
+
+byte offered_; /* a set of bits: the threads that wait for it */
+byte left_;
+#ifdef WAKES
+bool may_wake = true;
+#endif
+
+/* Ghosts. */
+bool alive[OFFERS];
+byte lanes[OFFERS];  /* a set of bits: in use */
+byte busy[OFFERS];   /* threads that work */
+bool nested_began;
+byte free_helpers;   /* made, and not in a Join */
+byte done;           /* callers that have returned */
+byte gone;           /* helpers that have ended */
+
+#define LOCK() atomic { !mutex_ -> mutex_ = true }
+#define UNLOCK() mutex_ = false
+
+#define WAITS(condition, thread) (((condition) >> (thread)) & 1)
+
+/* The part of condition_variable::wait that sleeps. */
+inline Wait(condition) {
+  atomic { condition = condition | (1 << me); mutex_ = false };
+  if
+  :: !WAITS(condition, me)
+#ifdef WAKES
+  :: atomic { may_wake && WAITS(condition, me) -> may_wake = false; condition = condition & ~(1 << me) }
+#endif
+  fi;
+  LOCK()
+}
+
+inline NotifyAll(condition) {
+  condition = 0
+}
+
+inline NotifyOne(condition) {
+  atomic {
+    if
+    :: WAITS(condition, 0) -> condition = condition & ~1
+    :: WAITS(condition, 1) -> condition = condition & ~2
+    :: WAITS(condition, 2) -> condition = condition & ~4
+    :: WAITS(condition, 3) -> condition = condition & ~8
+    :: condition == 0
+    fi
+  }
+}
+
+/* Join: works, perhaps with a run of its own, then leaves. */
+inline BeginJoin(offer, lane) {
+  d_step {
+    assert(alive[offer]);
+    assert(lane <= HELPERS_OF(offer));
+    assert(((lanes[offer] >> lane) & 1) == 0);
+    lanes[offer] = lanes[offer] | (1 << lane);
+    busy[offer]++
+  }
+}
+
+inline EndJoin(offer, lane) {
+  busy[offer]--;
+  if
+  :: true
+  :: true -> busy[offer] == 0
+  fi;
+#ifdef STALLS
+  lane > 0 || wanted[offer] == 0 || free_helpers == 0;
+#endif
+  d_step {
+    assert(alive[offer]);
+    lanes[offer] = lanes[offer] & ~(1 << lane)
+  }
+}
+
+/* Run, up to Join. */
+inline BeginRun(offer) {
+  LOCK();
+  d_step {
+    alive[offer] = true;
+    if
+    :: threads_ < HELPERS_OF(offer) ->
+       free_helpers = free_helpers + HELPERS_OF(offer) - threads_;
+       threads_ = HELPERS_OF(offer)
+    :: else
+    fi;
+    listed[offer] = true;
+    wanted[offer] = HELPERS_OF(offer);
+    wanted_ = wanted_ + HELPERS_OF(offer);
+    next_lane[offer] = 1
+  };
+  UNLOCK();
+#if MUTANT == NOTIFIES_ONE
+  NotifyOne(offered_)
+#elif MUTANT != NOTIFIES_NOBODY
+  if
+  :: HELPERS_OF(offer) == 1 -> NotifyOne(offered_)
+  :: else -> NotifyAll(offered_)
+  fi
+#endif
+}
+
+/* Run, from Join on. */
+inline EndRun(offer) {
+  LOCK();
+#if MUTANT != STAYS_WANTED
+  d_step { wanted_ = wanted_ - wanted[offer]; wanted[offer] = 0 };
+#endif
+#if MUTANT != LEAVES_WITHOUT_HELPERS
+  do
+  :: offer_inside[offer] > 0 -> Wait(left_)
+  :: else -> break
+  od;
+#endif
+  atomic { listed[offer] = false; wanted[offer] = 0 };
+  UNLOCK();
+  d_step { assert(lanes[offer] == 0); alive[offer] = false }
+}
+
+inline PerhapsRunNested(offer) {
+  if
+  :: atomic { offer == 0 && !nested_began -> nested_began = true };
+     BeginRun(NESTED);
+     BeginJoin(NESTED, 0);
+     EndJoin(NESTED, 0);
+     EndRun(NESTED)
+  :: true
+  fi
+}
+
+proctype Caller(byte me) {
+  BeginRun(me);
+  BeginJoin(me, 0);
+  PerhapsRunNested(me);
+  EndJoin(me, 0);
+  EndRun(me);
+  done++
+}
+
+proctype Help(byte me) {
+  byte offer, lane;
+  threads_ > me - 2;
+  LOCK();
+  do
+  :: stops_ -> break
+  :: !stops_ && wanted_ == 0 -> Wait(offered_)
+  :: !stops_ && wanted_ > 0 ->
+     atomic {
+       if /* the code takes the first */
+       :: wanted[0] > 0 -> offer = 0
+       :: wanted[1] > 0 -> offer = 1
+       :: wanted[2] > 0 -> offer = 2
+       :: else -> assert(false)
+       fi;
+       wanted[offer]--;
+       wanted_--;
+       free_helpers--;
+#if MUTANT != INSIDE_LATE
+       offer_inside[offer]++;
+#endif
+#if MUTANT != LANE_UNLOCKED
+       lane = next_lane[offer];
+       next_lane[offer]++
+#endif
+     };
+     UNLOCK();
+#if MUTANT == INSIDE_LATE
+     offer_inside[offer]++;
+#endif
+#if MUTANT == LANE_UNLOCKED
+     lane = next_lane[offer];
+     next_lane[offer] = lane + 1;
+#endif
+     BeginJoin(offer, lane);
+     PerhapsRunNested(offer);
+     EndJoin(offer, lane);
+     LOCK();
+     d_step { assert(listed[offer]); offer_inside[offer]--; free_helpers++ };
+#if MUTANT != LAST_TELLS_NOBODY
+     if
+     :: offer_inside[offer] == 0 -> NotifyAll(left_)
+     :: else
+     fi;
+#endif
+     UNLOCK();
+     LOCK()
+  od;
+  UNLOCK();
+  gone++
+}
+
+/* The process: two runs, then the end of the pool. */
+init {
+  byte i;
+  atomic {
+    run Caller(0);
+#if CALLERS == 2
+    run Caller(1);
+#endif
+    i = 2;
+    do
+    :: i < THREADS -> run Help(i); i++
+    :: else -> break
+    od
+  };
+  done == CALLERS;
+  assert(wanted_ == 0 && !listed[0] && !listed[1] && !listed[NESTED]);
+#if MUTANT != STOPS_UNLOCKED
+  LOCK();
+#endif
+  stops_ = true;
+  UNLOCK();
+#if MUTANT != STOPS_SILENTLY
+  NotifyAll(offered_);
+#endif
+  gone == HELPERS
+}
