@@ -6,8 +6,8 @@
  * when they come; that one never comes is the run with a thread less.
  *
  * Checked: every part of every task runs once, when all that it waits for has ended and its step is admitted; counters
- * are armed again only when nobody counts down the step before any more; each thread leaves, and one says that the run is
- * stuck where that is so and nowhere else. No execution is endless (the script searches for cycles), so it is enough
+ * are armed again only when nobody counts down the step before any more; each thread leaves, and one says that the run
+ * is stuck where that is so and nowhere else. No execution is endless (the script searches for cycles), so it is enough
  * that none ends anywhere else.
  *
  * Given by the script: NET, THREADS, STEPS, UNDER_WAY, WINDOW (the code's is a power of two, often larger than needed).

@@ -5,8 +5,8 @@
  * is busy in its work. Helpers come when they come. At last the pool is destroyed. The look-out decides nothing and is
  * left out. Memory is sequentially consistent.
  *
- * Checked: Join finds its work alive and has a lane of its own that was asked for; Run returns with nobody inside; nobody
- * touches an offer that is gone; everything ends (the script searches for cycles too).
+ * Checked: Join finds its work alive and has a lane of its own that was asked for; Run returns with nobody inside;
+ * nobody touches an offer that is gone; everything ends (the script searches for cycles too).
  *
  * Given by the script: CALLERS, HELPERS (1 or 2: that each caller wants; the run within a run wants one).
  * STALLS: a caller's Join does not end while helpers are wanted and one is free: whoever waits must have been woken.
