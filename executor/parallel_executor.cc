@@ -153,11 +153,7 @@ class ParallelRun : public SharedWork {
   void FinishStep(std::vector<Ready>* ready) {
     const std::lock_guard lock(steps_mutex_);
     while (oldest_ < num_steps_ && unfinished_[oldest_ & (window_ - 1)].load(std::memory_order_acquire) == 0) {
-      if (oldest_ + window_ < num_steps_) {
-        Arm(oldest_ + window_);
-      } else {
-        unfinished_[oldest_ & (window_ - 1)].store(-1, std::memory_order_relaxed);
-      }
+      if (oldest_ + window_ < num_steps_) Arm(oldest_ + window_);
       ++oldest_;
     }
     AdmitSteps(ready);
