@@ -60,9 +60,13 @@ void ThreadPool::Run(SharedWork& work, int helpers) {
   Wake(helpers);
   work.Join(0);
   std::unique_lock lock(mutex_);
-  wanted_ -= offer->wanted;
-  offer->wanted = 0;
+  const auto withdraw = [&] {
+    wanted_ -= offer->wanted;
+    offer->wanted = 0;
+  };
+  withdraw();
   left_.wait(lock, [&] { return offer->inside == 0; });
+  withdraw();  // whom those inside have invited since
   offers_.erase(offer);
 }
 
