@@ -1,15 +1,15 @@
-/* ThreadPool of executor/thread_pool.cc as a model for spin; tests/models/run checks it.
+/* ThreadPool of core/thread_pool.cc as a model for spin; tests/models/run checks it.
  *
  * Names are those of the code. Up to two callers run works at the same time, and a thread that joins the work of caller
- * 0 may run another work from within it. A Join may leave at any moment, as when a run has failed, or wait until nobody
- * is busy in its work. Helpers come when they come. At last the pool is destroyed. The look-out decides nothing and is
- * left out. Memory is sequentially consistent.
+ * 0 may run another work from within it; one that joins a caller's work may invite a helper. A Join may leave at any
+ * moment, as when a run has failed, or wait until nobody is busy in its work. Helpers come when they come. At last the
+ * pool is destroyed. The look-out decides nothing and is left out. Memory is sequentially consistent.
  *
  * Checked: Join finds its work alive and has a lane of its own that was asked for; Run returns with nobody inside;
  * nobody touches an offer that is gone; everything ends (the script searches for cycles too).
  *
  * Given by the script: CALLERS, HELPERS (1 or 2: that each caller wants; the run within a run wants one).
- * STALLS: a caller's Join does not end while helpers are wanted and one is free: whoever waits must have been woken.
+ * STALLS: a Join does not end while helpers are wanted and one is free: whoever waits must have been woken.
  * WAKES: a thread that waits for a condition looks again once for no reason.
  * MUTANT: one protection is missing, which must be found. */
 
@@ -25,6 +25,7 @@
 #define STOPS_SILENTLY 7
 #define NOTIFIES_NOBODY 8
 #define NOTIFIES_ONE 9
+#define INVITED_STAY_WANTED 10
 
 #define THREADS (2 + HELPERS) /* the callers, then the pool's */
 #define OFFERS 3              /* of caller 0, of caller 1, the one from within the first work */
@@ -39,7 +40,7 @@ byte threads_; /* made */
 bool listed[OFFERS]; /* the offer is in offers_ */
 byte wanted[OFFERS];
 byte offer_inside[OFFERS];
-byte next_lane[OFFERS];
+byte taken_lanes[OFFERS]; /* a set of bits: not in free_lanes */
 
 byte offered_; /* a set of bits: the threads that wait for it */
 byte left_;
@@ -52,6 +53,7 @@ bool alive[OFFERS];
 byte lanes[OFFERS];  /* a set of bits: in use */
 byte busy[OFFERS];   /* threads that work */
 bool nested_began;
+bool invited;
 byte free_helpers;   /* made, and not in a Join */
 byte done;           /* callers that have returned */
 byte gone;           /* helpers that have ended */
@@ -59,15 +61,15 @@ byte gone;           /* helpers that have ended */
 #define LOCK() atomic { !mutex_ -> mutex_ = true }
 #define UNLOCK() mutex_ = false
 
-#define WAITS(condition, thread) (((condition) >> (thread)) & 1)
+#define HAS(set, bit) (((set) >> (bit)) & 1)
 
 /* The part of condition_variable::wait that sleeps. */
 inline Wait(condition) {
   atomic { condition = condition | (1 << me); mutex_ = false };
   if
-  :: !WAITS(condition, me)
+  :: !HAS(condition, me)
 #ifdef WAKES
-  :: atomic { may_wake && WAITS(condition, me) -> may_wake = false; condition = condition & ~(1 << me) }
+  :: atomic { may_wake && HAS(condition, me) -> may_wake = false; condition = condition & ~(1 << me) }
 #endif
   fi;
   LOCK()
@@ -80,10 +82,10 @@ inline NotifyAll(condition) {
 inline NotifyOne(condition) {
   atomic {
     if
-    :: WAITS(condition, 0) -> condition = condition & ~1
-    :: WAITS(condition, 1) -> condition = condition & ~2
-    :: WAITS(condition, 2) -> condition = condition & ~4
-    :: WAITS(condition, 3) -> condition = condition & ~8
+    :: HAS(condition, 0) -> condition = condition & ~1
+    :: HAS(condition, 1) -> condition = condition & ~2
+    :: HAS(condition, 2) -> condition = condition & ~4
+    :: HAS(condition, 3) -> condition = condition & ~8
     :: condition == 0
     fi
   }
@@ -107,7 +109,7 @@ inline EndJoin(offer, lane) {
   :: true -> busy[offer] == 0
   fi;
 #ifdef STALLS
-  lane > 0 || wanted[offer] == 0 || free_helpers == 0;
+  wanted[offer] == 0 || free_helpers == 0;
 #endif
   d_step {
     assert(alive[offer]);
@@ -129,7 +131,7 @@ inline BeginRun(offer) {
     listed[offer] = true;
     wanted[offer] = HELPERS_OF(offer);
     wanted_ = wanted_ + HELPERS_OF(offer);
-    next_lane[offer] = 1
+    taken_lanes[offer] = 0
   };
   UNLOCK();
 #if MUTANT == NOTIFIES_ONE
@@ -140,6 +142,26 @@ inline BeginRun(offer) {
   :: else -> NotifyAll(offered_)
   fi
 #endif
+}
+
+/* Within the Join of a caller's work, once a run. */
+inline PerhapsInvite(offer) {
+  if
+  :: atomic { offer != NESTED && !invited -> invited = true };
+     LOCK();
+     assert(listed[offer]);
+     atomic {
+       asked = (wanted[offer] + offer_inside[offer] < HELPERS_OF(offer));
+       wanted[offer] = wanted[offer] + asked;
+       wanted_ = wanted_ + asked
+     };
+     UNLOCK();
+     if
+     :: asked -> NotifyOne(offered_)
+     :: else
+     fi
+  :: true
+  fi
 }
 
 /* Run, from Join on. */
@@ -153,6 +175,9 @@ inline EndRun(offer) {
   :: offer_inside[offer] > 0 -> Wait(left_)
   :: else -> break
   od;
+#endif
+#if MUTANT != INVITED_STAY_WANTED && MUTANT != STAYS_WANTED
+  atomic { wanted_ = wanted_ - wanted[offer]; wanted[offer] = 0 };
 #endif
   atomic { listed[offer] = false; wanted[offer] = 0 };
   UNLOCK();
@@ -171,16 +196,18 @@ inline PerhapsRunNested(offer) {
 }
 
 proctype Caller(byte me) {
+  byte asked;
   BeginRun(me);
   BeginJoin(me, 0);
   PerhapsRunNested(me);
+  PerhapsInvite(me);
   EndJoin(me, 0);
   EndRun(me);
   done++
 }
 
 proctype Help(byte me) {
-  byte offer, lane;
+  byte offer, lane, asked;
   threads_ > me - 2;
   LOCK();
   do
@@ -201,8 +228,8 @@ proctype Help(byte me) {
        offer_inside[offer]++;
 #endif
 #if MUTANT != LANE_UNLOCKED
-       lane = next_lane[offer];
-       next_lane[offer]++
+       lane = (HAS(taken_lanes[offer], 1) -> 2 : 1);
+       taken_lanes[offer] = taken_lanes[offer] | (1 << lane)
 #endif
      };
      UNLOCK();
@@ -210,14 +237,20 @@ proctype Help(byte me) {
      offer_inside[offer]++;
 #endif
 #if MUTANT == LANE_UNLOCKED
-     lane = next_lane[offer];
-     next_lane[offer] = lane + 1;
+     lane = (HAS(taken_lanes[offer], 1) -> 2 : 1);
+     taken_lanes[offer] = taken_lanes[offer] | (1 << lane);
 #endif
      BeginJoin(offer, lane);
      PerhapsRunNested(offer);
+     PerhapsInvite(offer);
      EndJoin(offer, lane);
      LOCK();
-     d_step { assert(listed[offer]); offer_inside[offer]--; free_helpers++ };
+     d_step {
+       assert(listed[offer]);
+       taken_lanes[offer] = taken_lanes[offer] & ~(1 << lane);
+       offer_inside[offer]--;
+       free_helpers++
+     };
 #if MUTANT != LAST_TELLS_NOBODY
      if
      :: offer_inside[offer] == 0 -> NotifyAll(left_)
