@@ -28,7 +28,8 @@ class ThreadPool {
   // Join must be able to do everything.
   void Run(SharedWork& work, int helpers);
   // From within the Join of a work that Run was called for: asks for `count` more helpers. So those that have nothing
-  // to do may leave, to be of use elsewhere, and be called back. No more than Run allows are inside at once.
+  // to do may leave, to be of use elsewhere, and be called back. No more than Run allows are inside at once; an
+  // invitation of more, also while one of those is about to leave, is void.
   void Invite(const SharedWork& work, int count);
 
  private:

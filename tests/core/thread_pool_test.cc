@@ -29,16 +29,17 @@ class Visits : public SharedWork {
   size_t inside() const { return inside_.size(); }
 
  private:
-  // Gives up after a time that only a lost invitation takes.
+  // Gives up after a time that only lost invitations take. One alone is void while the last helper is about to leave.
   void WaitForVisits(std::unique_lock<std::mutex>& lock) {
-    while (seen_ < visits_) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (seen_ < visits_ && std::chrono::steady_clock::now() < end) {
       const int before = seen_;
       if (invites_ && before > 0) {
         lock.unlock();
         ThreadPool::Process().Invite(*this, 1);
         lock.lock();
       }
-      if (!came_.wait_for(lock, std::chrono::seconds(20), [&] { return seen_ > before; })) return;
+      came_.wait_for(lock, std::chrono::milliseconds(20), [&] { return seen_ > before; });
     }
   }
 
