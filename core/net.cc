@@ -69,8 +69,11 @@ void Net::RunOperator(int i, RunContext& context) {
   NetOperator& op = *operators_[i];
   try {
     if (context.cancellation != nullptr) context.cancellation->Check();
-    const ObservedScope scope(context.observers,
-                              {.net = &name_, .op_index = i, .op_type = &op.init().type(), .op_text = &op.text()});
+    const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
+                                                  .net = &name_,
+                                                  .op_index = i,
+                                                  .op_type = &op.init().type(),
+                                                  .op_text = &op.text()});
     op.Run(context);
   } catch (...) {
     throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.text(), .blobs = op.InputsText()});

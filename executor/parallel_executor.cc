@@ -10,6 +10,7 @@
 #include <bit>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "stepnet/core/cancellation.h"
@@ -50,9 +51,21 @@ class ParallelRun : public SharedWork {
   }
 
   void Join(int lane) override {
-    RunContext& context = lane == 0 ? context_ : state_.LaneContext(lane, context_);
+    if (lane == 0) return TakePart(lane, context_);  // in the loop already
+    RunContext& context = state_.LaneContext(lane, context_);
+    const ObservedScope scope(context.observers, state_.LoopEvent(RunEventKind::kLoop));
+    TakePart(lane, context);
+  }
+
+  // Throws what the first failing instruction threw.
+  void Check() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void TakePart(int lane, RunContext& context) {
     Ready next;
-    while (Take(lane, &next)) {
+    while (Take(lane, context, &next)) {
       bool has_next = true;
       while (has_next && !over_.load(std::memory_order_relaxed)) {
         if (!RunTask(next, context)) return;
@@ -62,12 +75,6 @@ class ParallelRun : public SharedWork {
     }
   }
 
-  // Throws what the first failing instruction threw.
-  void Check() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
- private:
   std::atomic<int>& Pending(int task, std::int64_t step) {
     return pending_[(step & (window_ - 1)) * num_tasks_ + task];
   }
@@ -192,7 +199,8 @@ class ParallelRun : public SharedWork {
   }
 
   // Waits for a task; false when the run is over.
-  bool Take(int lane, Ready* next) {
+  bool Take(int lane, const RunContext& context, Ready* next) {
+    std::optional<ObservedScope> waits;
     auto end = std::chrono::steady_clock::now() + kLookOut;
     for (;;) {
       if (over_.load(std::memory_order_acquire)) return false;
@@ -212,6 +220,7 @@ class ParallelRun : public SharedWork {
         }
         seen = signal_.load(std::memory_order_relaxed);
       }
+      if (!waits) waits.emplace(context.observers, state_.LoopEvent(RunEventKind::kWait));
       // Looks out without the lock, then sleeps.
       bool looks_out = true;
       while (looks_out && signal_.load(std::memory_order_acquire) == seen) {
@@ -281,6 +290,7 @@ class ParallelExecutor : public Executor {
     const StepPlan& plan = state.plan();
     const Schedule& schedule = *plan.schedule;
     if (schedule.threads < 2 || state.num_steps() < 2 || plan.does_nothing) return serial_->Run(state, context);
+    const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
     state.PrepareLanes(schedule.threads);
     const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
     ParallelRun run(schedule, state, context, under_way);

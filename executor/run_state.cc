@@ -98,18 +98,28 @@ Tensor RunState::ArenaTensor(int base) const {
   return arena_.GetTensor().At(region.offset, DType::kUInt8, Shape({region.bytes}));
 }
 
+RunEvent RunState::LoopEvent(RunEventKind kind) const {
+  return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
+}
+
 void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int part, int parts) {
   const Instruction& instruction = plan_->instructions[i];
   BoundInstruction& bound = instructions_[i];
   try {
-    static const ObserverList kNobody;
     const bool is_operator = instruction.op_index >= 0;
-    const ObservedScope scope(is_operator ? context.observers : kNobody, {.net = &plan_->name,
-                                                                          .op_index = instruction.op_index,
-                                                                          .op_type = &instruction.type,
-                                                                          .op_text = &instruction.text,
-                                                                          .step = t,
-                                                                          .backward = plan_->backward});
+    const ObservedScope scope(context.observers,
+                              {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kTransfer,
+                               .net = &plan_->name,
+                               .op_index = instruction.op_index,
+                               .op_type = &instruction.type,
+                               .op_text = &instruction.text,
+                               .step = t,
+                               .backward = plan_->backward,
+                               .plan = &plan_,
+                               .num_steps = num_steps_,
+                               .instruction = i,
+                               .part = part,
+                               .parts = parts});
     if (instruction.dynamic) {
       if (bound.dynamic == nullptr) {
         RunDynamicTransfer(instruction, bound, t, context);

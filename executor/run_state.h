@@ -34,6 +34,9 @@ class RunState {
   // `part` of `parts` of instructions that run in parts.
   void RunInstruction(int i, std::int64_t t, RunContext& context, int part = 0, int parts = 1);
 
+  // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).
+  RunEvent LoopEvent(RunEventKind kind) const;
+
   // What threads beside the caller lend to kernels, kept for the next run; lanes from 1 to num_lanes - 1.
   void PrepareLanes(int num_lanes) { lanes_.resize(std::max<size_t>(lanes_.size(), num_lanes)); }
   RunContext& LaneContext(int lane, const RunContext& caller);

@@ -119,6 +119,16 @@ Schedule MakeSchedule(const StepPlan& plan, int threads) {
   return best;
 }
 
+Schedule WithCosts(Schedule schedule, const std::vector<double>& microseconds) {
+  schedule.step_microseconds = 0;
+  for (Task& task : schedule.tasks) {
+    task.microseconds = 0;
+    for (const int i : task.instructions) task.microseconds += microseconds[i];
+    schedule.step_microseconds += task.microseconds;
+  }
+  return schedule;
+}
+
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs) {
   const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());

@@ -41,6 +41,9 @@ std::int64_t StepsUnderWay(int threads);
 // schedule has as many as are worth having, by simulation, and at most one a core.
 Schedule MakeSchedule(const StepPlan& plan, int threads);
 
+// The same tasks, where instruction i of the plan takes microseconds[i].
+Schedule WithCosts(Schedule schedule, const std::vector<double>& microseconds);
+
 // What moving work between threads costs, in microseconds; used where schedules are compared.
 struct SchedulingCosts {
   double inline_task = 0.2;  // to go on with a task on the same thread

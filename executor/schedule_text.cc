@@ -44,13 +44,27 @@ std::string Quoted(const std::string& text) {
 
 }  // namespace
 
+std::string ThreadsText(const Schedule& schedule) {
+  if (schedule.threads < 2) return "one thread";
+  std::string text = StrCat(schedule.threads, " threads");
+  // Steps overlap where one that begins before the last one has ended makes the run shorter.
+  constexpr double kLeastGain = 1.05;
+  const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule.threads));
+  if (overlapping * kLeastGain < CriticalMicroseconds(schedule, 1)) text += ", steps overlap";
+  const auto parts = std::ranges::count_if(schedule.tasks, [](const Task& task) { return task.parts > 1; });
+  if (parts > 0) {
+    text += StrCat(", ", parts, " of ", schedule.dependencies.num_instructions, " instructions in parts");
+  }
+  return text;
+}
+
 std::string ScheduleText(const StepPlan& plan, const Schedule& schedule) {
   std::vector<int> task_of(plan.instructions.size());
   for (size_t t = 0; t < schedule.tasks.size(); ++t) {
     for (const int i : schedule.tasks[t].instructions) task_of[i] = static_cast<int>(t);
   }
-  std::string text = StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ",
-                            schedule.threads == 1 ? "one thread" : StrCat(schedule.threads, " threads"), "\n");
+  std::string text =
+      StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(schedule), "\n");
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     const Instruction& instruction = plan.instructions[i];
     const Task& task = schedule.tasks[task_of[i]];

@@ -7,6 +7,9 @@
 
 namespace stepnet {
 
+// How a run uses its threads: "one thread", "2 threads, steps overlap, 3 of 12 instructions in parts".
+std::string ThreadsText(const Schedule& schedule);
+
 // Instructions with their tasks, where their blobs live, what each waits for and through which bytes, the longest chain
 // and how many threads could be kept busy.
 std::string ScheduleText(const StepPlan& plan, const Schedule& schedule);

@@ -9,6 +9,7 @@ class SerialExecutor : public Executor {
   void Run(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
     if (plan.does_nothing) return;
+    const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
     const std::int64_t num_steps = state.num_steps();
     const int num_instructions = static_cast<int>(plan.instructions.size());
     for (std::int64_t k = 0; k < num_steps; ++k) {

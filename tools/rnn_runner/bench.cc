@@ -8,10 +8,10 @@
 #include "stepnet/core/tensor.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
-#include "stepnet/tools/rnn_runner/op_times.h"
 #include "stepnet/tools/rnn_runner/session.h"
+#include "stepnet/tools/rnn_runner/stats_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
-#include "stepnet/tools/rnn_runner/trace.h"
+#include "stepnet/tools/rnn_runner/watch.h"
 
 DEFINE_int32(warmup, 2, "runs before those that are timed");
 DEFINE_int32(repetitions, 20, "runs that are timed");
@@ -35,12 +35,41 @@ struct Times {
   }
 };
 
+struct OpTime {
+  std::string net;
+  int op_index = 0;
+  std::string type;
+  bool backward = false;  // in a backward step net
+  bool in_step_net = false;
+  std::int64_t calls = 0;
+  double seconds = 0;  // of all calls, step nets within included
+};
+
 struct Measured {
   Times times;
   int observed_runs = 0;
-  std::vector<OpTime> operators;  // over the observed runs
+  std::vector<NetStats> nets;     // over the observed runs
+  std::vector<OpTime> operators;  // of these, the longest first
   std::int64_t peak_bytes = 0;
 };
+
+std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
+  std::vector<OpTime> operators;
+  for (const NetStats& net : nets) {
+    for (const InstructionStats& instruction : net.instructions) {
+      if (instruction.op_index < 0) continue;
+      operators.push_back({.net = net.net,
+                           .op_index = instruction.op_index,
+                           .type = instruction.type,
+                           .backward = net.backward,
+                           .in_step_net = net.plan != nullptr,
+                           .calls = instruction.calls,
+                           .seconds = instruction.seconds});
+    }
+  }
+  std::ranges::stable_sort(operators, std::ranges::greater(), &OpTime::seconds);
+  return operators;
+}
 
 Measured Measure(Net& net) {
   Measured measured;
@@ -56,12 +85,13 @@ Measured Measure(Net& net) {
   std::ranges::sort(measured.times.seconds);
   measured.peak_bytes = TensorMemory().peak;
   // On their own, because looking at every operator costs time.
-  OpTimes times;
-  net.AttachObserver(&times);
+  RunStats stats;
+  net.AttachObserver(&stats);
   measured.observed_runs = std::clamp(FLAGS_repetitions / 4, 1, 10);
   for (int i = 0; i < measured.observed_runs; ++i) RunNet(net);
-  net.DetachObserver(&times);
-  measured.operators = times.Sorted();
+  net.DetachObserver(&stats);
+  measured.nets = stats.Nets();
+  measured.operators = OperatorsOf(measured.nets);
   return measured;
 }
 
@@ -103,6 +133,7 @@ void PrintText(const Measured& measured, const Net& net, const RunOptions& optio
     std::cerr << Count(static_cast<std::int64_t>(measured.operators.size() - rows), "more operator")
               << " not shown; --rows=0 shows all\n";
   }
+  if (FLAGS_stats) std::cout << "\n" << Printable(StatsText(measured.nets));
 }
 
 void PrintJson(const Measured& measured, const Net& net, const RunOptions& options) {
@@ -129,6 +160,7 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
     if (const double flops = FlopsOf(time, net); flops > 0) item["flops"] = flops;
     json["operators"].push_back(std::move(item));
   }
+  if (FLAGS_stats) json["stats"] = StatsJson(measured.nets);
   std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
@@ -142,7 +174,7 @@ int Bench(const std::vector<std::string>&) {
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   const Measured measured = Measure(*net);
   {
-    Trace trace(*net);
+    TraceOfRuns trace(*net);
     RunNet(*net);
     trace.Write();
   }
@@ -155,7 +187,8 @@ std::vector<FlagUse> BenchFlags() {
                                 {.name = "repetitions", .value = "N"},
                                 {.name = "json"},
                                 {.name = "rows", .value = "N"},
-                                TraceFlag()};
+                                TraceFlag(),
+                                StatsFlag()};
   std::vector<FlagUse> session = SessionFlags();
   session.insert(session.end(), flags.begin(), flags.end());
   return WithCommonFlags(std::move(session));
@@ -169,7 +202,8 @@ const Command kBench = {
     .doc = "times a net and its operators",
     .details =
         "Wall-clock time of whole runs, then, from further runs, the time of each operator; an operator with step\n"
-        "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.",
+        "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.\n"
+        "--stats tells more of the same runs as the table of operators, --trace writes one run more.",
     .example = "rnn_runner bench --net=net.pb --shape=x=100x32x256,lengths=32:int32=100 --repetitions=50 --json",
     .flags = BenchFlags(),
     .min_operands = 0,

@@ -15,7 +15,7 @@
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
-#include "stepnet/tools/rnn_runner/trace.h"
+#include "stepnet/tools/rnn_runner/watch.h"
 
 DEFINE_string(output_dir, "",
               "folder for the outputs, a file BLOB.npy each (a / in the name becomes __); made when absent");
@@ -92,6 +92,7 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
 }
 
 int RunPlanFile(const RunOptions& options) {
+  RefuseToWatch(FLAGS_net);
   PlanDef plan;
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;
@@ -120,8 +121,10 @@ int Run(const std::vector<std::string>&) {
   Session session = OpenSession(options);
   RemarkUnread(session.def, session.fed);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
-  Trace trace(*net);
+  TraceOfRuns trace(*net);
+  const StatsOfRuns stats(*net);
   RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
+  stats.Print();
   trace.Write();
   return kOk;
 }
@@ -135,6 +138,7 @@ std::vector<FlagUse> RunFlags() {
                    .is_list = true});
   flags.push_back({.name = "output_dir", .value = "D"});
   flags.push_back(TraceFlag());
+  flags.push_back(StatsFlag());
   return WithCommonFlags(std::move(flags));
 }
 

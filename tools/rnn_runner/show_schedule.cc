@@ -2,12 +2,13 @@
 
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <iostream>
 #include <mutex>
 
 #include "stepnet/executor/schedule_text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/op_times.h"
+#include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -26,19 +27,18 @@ void Measure(Session& session, std::vector<StepPlan>* plans) {
   options.executor = "serial";
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   RunNet(*net);
-  OpTimes times;
-  net->AttachObserver(&times);
+  RunStats stats;
+  net->AttachObserver(&stats);
   constexpr int kRuns = 3;
   for (int run = 0; run < kRuns; ++run) RunNet(*net);
-  net->DetachObserver(&times);
-  for (const OpTime& time : times.Sorted()) {
-    if (!time.in_step_net) continue;
+  net->DetachObserver(&stats);
+  for (const NetStats& measured : stats.Nets()) {
     for (StepPlan& plan : *plans) {
-      if (plan.backward != time.backward || plan.name != time.net) continue;
-      for (Instruction& instruction : plan.instructions) {
-        if (instruction.op_index == time.op_index) {
-          instruction.microseconds = 1e6 * time.seconds / static_cast<double>(time.calls);
-        }
+      if (measured.plan == nullptr || plan.backward != measured.backward || plan.name != measured.net) continue;
+      for (size_t i = 0; i < std::min(plan.instructions.size(), measured.instructions.size()); ++i) {
+        const InstructionStats& instruction = measured.instructions[i];
+        if (instruction.calls == 0 || instruction.text != plan.instructions[i].text) continue;
+        plan.instructions[i].microseconds = 1e6 * instruction.seconds / static_cast<double>(instruction.calls);
       }
     }
   }

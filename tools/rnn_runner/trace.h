@@ -1,57 +1,76 @@
 // Traces of runs in Chrome's format, for Perfetto and chrome://tracing: a lane a thread.
 #pragma once
 
-#include <chrono>
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
+#include <unordered_set>
 #include <vector>
 
-#include "stepnet/core/net.h"
-#include "stepnet/tools/rnn_runner/command.h"
+#include "stepnet/core/file.h"
+#include "stepnet/core/observer.h"
+#include "stepnet/tools/rnn_runner/per_thread.h"
 
 namespace stepnet::runner {
 
-// --trace.
-FlagUse TraceFlag();
-
-// While it lives, what the net runs is recorded, when --trace asks for it.
+// Observer of one or more runs: nets, operators, transfers and loops with when and on which thread they ran. To be made
+// by the thread that runs the net.
 class Trace : public Observer {
  public:
-  explicit Trace(Net& net);
-  ~Trace() override;
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
+  // What a trace holds at most unless told otherwise; some 30 MB of memory, 100 MB of file.
+  static constexpr std::int64_t kMostEvents = 500'000;
+
+  // Throws kInputOutput when the file cannot be made.
+  explicit Trace(const std::string& path, std::int64_t most_events = kMostEvents);
 
   void Start(const RunEvent& event) override;
   void Stop(const RunEvent& event) override;
 
-  // Writes the file of --trace. Throws kInputOutput.
-  void Write() const;
+  // Writes the file, once, not while a net runs. Throws kInputOutput.
+  void Write();
+  // That found no room any more.
+  std::int64_t left_out() const { return std::max<std::int64_t>(0, events_ - most_events_); }
 
  private:
   struct Span {
-    std::string name;
-    std::string net;
-    std::int64_t step = -1;
+    RunEventKind kind = RunEventKind::kNet;
     bool backward = false;
-    double begin = 0;  // microseconds
-    double end = -1;
+    const std::string* name = nullptr;  // of the lane's texts, as the other two
+    const std::string* net = nullptr;
+    const std::string* of = nullptr;  // in step nets: the operator that runs the loop
+    std::int64_t step = -1;
+    int part = 0;
+    int parts = 1;
+    double begin = 0;  // seconds
+    double end = 0;
+  };
+  struct Open {
+    std::int64_t span = -1;  // -1: it is left out
+    const std::string* net = nullptr;
+    int op_index = -1;
+    const std::string* of = nullptr;  // as in Span
   };
   struct Lane {
     std::vector<Span> spans;
-    std::vector<size_t> open;  // those that have not ended, innermost last
+    std::vector<Open> open;  // innermost last
+    std::unordered_set<std::string> texts;
+    const std::string* Keep(const std::string& text) { return &*texts.insert(text).first; }
   };
 
-  double Now() const;
-  Lane& LaneOfThread() { return lanes_[std::this_thread::get_id()]; }
+  // What runs the step net that the event is in; null outside.
+  const std::string* OperatorOf(const RunEvent& event, Lane* lane);
+  void WriteLane(size_t number, const Lane& lane);
 
-  Net& net_;
-  const bool records_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  FileWriter file_;
+  const std::int64_t most_events_;
+  const double start_;
+  std::atomic<std::int64_t> events_ = 0;
   std::mutex mutex_;
-  std::map<std::thread::id, Lane> lanes_;
+  std::map<const std::string*, std::string> operators_;  // that run the loop of a plan, by RunEvent::net
+  PerThread<Lane> lanes_;
 };
 
 }  // namespace stepnet::runner

@@ -21,6 +21,7 @@
 #include "stepnet/tools/rnn_runner/text.h"
 #include "stepnet/tools/rnn_runner/trainer.h"
 #include "stepnet/tools/rnn_runner/training_progress.h"
+#include "stepnet/tools/rnn_runner/watch.h"
 
 DEFINE_bool(fresh, false, "start anew where the folder holds a run already, and overwrite it");
 DEFINE_int64(stop_after, -1, "stop as ^C does when so many iterations are done in all; -1: when all are");
@@ -29,7 +30,8 @@ DECLARE_string(output_dir);
 namespace stepnet::runner {
 namespace {
 
-constexpr int kInterrupted = 130;  // as shells call the end by SIGINT
+constexpr int kInterrupted = 130;      // as shells call the end by SIGINT
+constexpr int kTracedIterations = 10;  // more would be much to look at, and each is like the others
 
 volatile std::sig_atomic_t stop_requested = 0;
 
@@ -103,6 +105,8 @@ class TrainingRun {
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
+    trace_ = std::make_unique<TraceOfRuns>(trainer_.net());
+    stats_ = std::make_unique<StatsOfRuns>(trainer_.net());
   }
 
   // The exit status.
@@ -110,8 +114,10 @@ class TrainingRun {
     const std::int64_t iterations = job_.config.iterations();
     TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps());
     const std::int64_t end = FLAGS_stop_after < 0 ? iterations : std::min(iterations, FLAGS_stop_after);
+    const std::int64_t end_of_trace = trainer_.iteration() + kTracedIterations;
     while (trainer_.iteration() < end && stop_requested == 0) {
       IterationMetrics metrics = trainer_.Iterate();
+      if (trainer_.iteration() == end_of_trace) trace_->Write();
       if (!std::isfinite(metrics.loss)) ThrowDiverged(metrics.iteration);
       progress.Add(metrics.loss, trainer_.iterations_per_epoch());
       const bool is_end = metrics.iteration == iterations;
@@ -119,9 +125,15 @@ class TrainingRun {
       metrics_->Add(metrics);
       if (is_end || metrics.iteration % job_.config.checkpoint_every() == 0) Save();
     }
-    if (trainer_.iteration() < iterations) return Interrupt();
-    Report();
-    return kOk;
+    const bool is_done = trainer_.iteration() >= iterations;
+    if (is_done) {
+      Report();
+    } else {
+      Interrupt();
+    }
+    stats_->Print();
+    trace_->Write();
+    return is_done ? kOk : kInterrupted;
   }
 
  private:
@@ -179,10 +191,9 @@ class TrainingRun {
     saved_ = trainer_.iteration();
   }
 
-  int Interrupt() {
+  void Interrupt() {
     Save();
     std::cerr << "stopped behind iteration " << trainer_.iteration() << "; the same command goes on from there\n";
-    return kInterrupted;
   }
 
   void Report() const {
@@ -206,6 +217,8 @@ class TrainingRun {
   TrainState state_;
   std::int64_t saved_ = -1;  // iteration of the newest checkpoint
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<TraceOfRuns> trace_;
+  std::unique_ptr<StatsOfRuns> stats_;
 };
 
 int Train(const std::vector<std::string>& operands) {
@@ -228,11 +241,17 @@ int Train(const std::vector<std::string>& operands) {
 }
 
 std::vector<FlagUse> TrainFlags() {
-  std::vector<FlagUse> flags = {{.name = "output_dir",
-                                 .value = "D",
-                                 .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
-                                {.name = "fresh"},
-                                {.name = "stop_after", .value = "N"}};
+  std::vector<FlagUse> flags = {
+      {.name = "output_dir",
+       .value = "D",
+       .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
+      {.name = "fresh"},
+      {.name = "stop_after", .value = "N"},
+      {.name = "trace",
+       .value = "F.json",
+       .doc = "file to write what ran when, on which thread, in the first 10 iterations from\n"
+              "here: Chrome's trace format, for ui.perfetto.dev"},
+      StatsFlag()};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }

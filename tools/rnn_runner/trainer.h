@@ -26,6 +26,9 @@ class Trainer {
   std::int64_t iterations_per_epoch() const { return iterations_per_epoch_; }
   std::int64_t num_parameters() const;  // elements
 
+  // What an iteration runs, for observers.
+  Net& net() { return *net_; }
+
   // As it was made: no iteration is done, parameters and the optimizer are filled anew.
   void StartAnew();
 

@@ -1,0 +1,184 @@
+#include "stepnet/tools/rnn_runner/run_stats.h"
+
+#include <algorithm>
+
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/schedule.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+// Of more steps a simulation would say the same.
+constexpr std::int64_t kMostSimulatedSteps = 1000;
+
+void AddCall(const RunEvent& event, double seconds, std::vector<InstructionStats>* instructions) {
+  const auto index = static_cast<size_t>(event.instruction >= 0 ? event.instruction : event.op_index);
+  if (instructions->size() <= index) instructions->resize(index + 1);
+  InstructionStats& stats = (*instructions)[index];
+  if (stats.starts == 0) {
+    stats.text = *event.op_text;
+    stats.type = *event.op_type;
+    stats.op_index = event.op_index;
+  }
+  ++stats.starts;
+  if (event.part == 0) ++stats.calls;
+  stats.seconds += seconds;
+}
+
+// Adds what another thread saw of the same net.
+void Merge(const NetStats& from, NetStats* to) {
+  if (to->of.empty()) to->of = from.of;
+  to->runs += from.runs;
+  to->steps += from.steps;
+  to->most_steps = std::max(to->most_steps, from.most_steps);
+  to->seconds += from.seconds;
+  to->instructions.resize(std::max(to->instructions.size(), from.instructions.size()));
+  for (size_t i = 0; i < from.instructions.size(); ++i) {
+    const InstructionStats& more = from.instructions[i];
+    InstructionStats& stats = to->instructions[i];
+    if (more.starts == 0) continue;
+    if (stats.starts == 0) {
+      stats = more;
+      continue;
+    }
+    stats.calls += more.calls;
+    stats.starts += more.starts;
+    stats.seconds += more.seconds;
+  }
+}
+
+}  // namespace
+
+double NetStats::busy() const {
+  double sum = 0;
+  for (const InstructionStats& instruction : instructions) sum += instruction.seconds;
+  return sum;
+}
+
+double NetStats::overhead() const {
+  double sum = 0;
+  for (const ThreadStats& thread : threads) sum += thread.overhead;
+  return sum;
+}
+
+std::int64_t NetStats::starts() const {
+  std::int64_t sum = 0;
+  for (const InstructionStats& instruction : instructions) sum += instruction.starts;
+  return sum;
+}
+
+Parallelism ParallelismOf(const NetStats& stats) {
+  const StepPlan& plan = *stats.plan;
+  std::vector<double> microseconds(plan.instructions.size(), 0);
+  for (size_t i = 0; i < stats.instructions.size(); ++i) {
+    microseconds[i] = 1e6 * stats.instructions[i].seconds / static_cast<double>(stats.steps);
+  }
+  const Schedule schedule = WithCosts(plan.schedule ? *plan.schedule : MakeSchedule(plan, 1), microseconds);
+  const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
+  const std::int64_t steps = std::min(stats.most_steps, kMostSimulatedSteps);
+  constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};  // overhead is told of on its own
+  const auto over = [](double work, double time) { return time > 0 ? work / time : 1; };
+  return {.achieved = over(stats.busy(), stats.seconds),
+          .achievable = over(schedule.step_microseconds * static_cast<double>(steps),
+                             Simulate(schedule, schedule.threads, steps, under_way, kFree).microseconds),
+          .unlimited = over(schedule.step_microseconds, CriticalMicroseconds(schedule, under_way))};
+}
+
+RunStats::Share& RunStats::ShareOf(const RunEvent& event, Thread* thread) {
+  const auto [found, is_new] = thread->shares.try_emplace(event.net);
+  Share& share = found->second;
+  if (is_new) {
+    share.order = next_order_.fetch_add(1);
+    share.stats.net = *event.net;
+    share.stats.backward = event.backward;
+    if (event.plan != nullptr) share.stats.plan = *event.plan;
+  }
+  return share;
+}
+
+void RunStats::Start(const RunEvent& event) {
+  Thread& thread = threads_.Mine();
+  if (event.kind == RunEventKind::kNet || event.kind == RunEventKind::kLoop) {
+    Share& share = ShareOf(event, &thread);
+    // The thread that asks for a loop is in an operator; helpers come from nowhere.
+    if (event.kind == RunEventKind::kLoop && !thread.open.empty() && share.stats.of.empty()) {
+      const Thread::Open& within = thread.open.back();
+      share.stats.of = StrCat("op ", within.op_index, " of ", *within.net);
+    }
+  }
+  thread.open.push_back({.start = Now(), .net = event.net, .op_index = event.op_index});
+}
+
+void RunStats::Stop(const RunEvent& event) {
+  const double now = Now();
+  Thread& thread = threads_.Mine();
+  if (thread.open.empty()) return;  // started before this looked
+  const double seconds = now - thread.open.back().start;
+  thread.open.pop_back();
+  Share& share = ShareOf(event, &thread);
+  switch (event.kind) {
+    case RunEventKind::kOperator:
+    case RunEventKind::kTransfer: AddCall(event, seconds, &share.stats.instructions); break;
+    case RunEventKind::kWait: share.waiting += seconds; break;
+    case RunEventKind::kLoop:
+      share.inside += seconds;
+      if (thread.open.empty()) break;  // a helper
+      share.stats.steps += event.num_steps;
+      share.stats.most_steps = std::max(share.stats.most_steps, event.num_steps);
+      [[fallthrough]];
+    case RunEventKind::kNet:
+      ++share.stats.runs;
+      share.stats.seconds += seconds;
+      break;
+  }
+}
+
+std::vector<NetStats> RunStats::Nets() const {
+  std::unordered_map<const std::string*, Share> merged;
+  std::unordered_map<const std::string*, std::vector<ThreadStats>> threads;
+  for (size_t number = 0; number < threads_.All().size(); ++number) {
+    for (const auto& [net, share] : threads_.All()[number]->shares) {
+      const auto [found, is_new] = merged.try_emplace(net, share);
+      if (!is_new) {
+        found->second.order = std::min(found->second.order, share.order);
+        Merge(share.stats, &found->second.stats);
+      }
+      if (share.inside == 0) continue;
+      const double busy = share.stats.busy();
+      threads[net].push_back({.name = ThreadName(number),
+                              .starts = share.stats.starts(),
+                              .busy = busy,
+                              .idle = share.waiting,
+                              .overhead = share.inside - share.waiting - busy});
+    }
+  }
+  std::vector<std::pair<int, NetStats>> sorted;
+  for (auto& [net, share] : merged) {
+    share.stats.threads = threads[net];
+    for (ThreadStats& thread : share.stats.threads) {
+      // When it was not there it was idle too.
+      thread.idle = share.stats.seconds - thread.busy - thread.overhead;
+    }
+    sorted.emplace_back(share.order, std::move(share.stats));
+  }
+  std::ranges::sort(sorted, {}, &std::pair<int, NetStats>::first);
+  std::vector<NetStats> nets;
+  for (auto& [order, stats] : sorted) nets.push_back(std::move(stats));
+  return nets;
+}
+
+double RunStats::SecondsOfLooking() {
+  constexpr int kTimes = 1000;
+  const std::string text = "nothing";
+  RunStats stats;
+  const ObserverList list = {&stats};
+  const double start = Now();
+  for (int i = 0; i < kTimes; ++i) {
+    const ObservedScope scope(
+        list, {.kind = RunEventKind::kOperator, .net = &text, .op_index = 0, .op_type = &text, .op_text = &text});
+  }
+  return (Now() - start - stats.Nets().front().busy()) / kTimes;
+}
+
+}  // namespace stepnet::runner

@@ -1,0 +1,98 @@
+// Where the time of runs goes: by net and step net, by instruction, by thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "stepnet/core/observer.h"
+#include "stepnet/executor/step_plan.h"
+#include "stepnet/tools/rnn_runner/per_thread.h"
+
+namespace stepnet::runner {
+
+// An operator of a net, or an instruction of a step net.
+struct InstructionStats {
+  std::string text;
+  std::string type;
+  int op_index = -1;        // -1: a transfer
+  std::int64_t calls = 0;   // one a step, also of what several threads do in parts
+  std::int64_t starts = 0;  // one a part
+  double seconds = 0;       // of all threads, step nets within included
+};
+
+// A thread in the loops of a step net. busy + idle + overhead is the time that the loops took.
+struct ThreadStats {
+  std::string name;
+  std::int64_t starts = 0;  // of instructions
+  double busy = 0;          // seconds within instructions
+  double idle = 0;          // seconds without anything to do, or before it came and after it left
+  double overhead = 0;      // the rest: seconds in the executor
+};
+
+struct NetStats {
+  std::string net;
+  std::string of;  // of a step net: the operator that runs it, "op 3 of lstm"
+  bool backward = false;
+  std::shared_ptr<const StepPlan> plan;  // null: a net, no step net
+  std::int64_t runs = 0;
+  std::int64_t steps = 0;                      // of all runs
+  std::int64_t most_steps = 0;                 // of one run
+  double seconds = 0;                          // from start to end, of all runs
+  std::vector<InstructionStats> instructions;  // in program order
+  std::vector<ThreadStats> threads;            // of step nets: those that took part
+
+  double busy() const;      // seconds of all threads
+  double overhead() const;  // seconds of all threads
+  std::int64_t starts() const;
+};
+
+// How many threads are busy on average, and how many could be.
+struct Parallelism {
+  double achieved = 0;    // busy / elapsed
+  double achievable = 0;  // in a simulation of the schedule on its threads, with the measured times and no overhead
+  double unlimited = 0;   // the same with threads without number
+};
+// Of a step net that ran at least one step.
+Parallelism ParallelismOf(const NetStats& stats);
+
+// Observer of one or more runs. Its threads write into memory of their own. To be made by the thread that runs the net.
+class RunStats : public Observer {
+ public:
+  void Start(const RunEvent& event) override;
+  void Stop(const RunEvent& event) override;
+
+  // Nets and step nets in the order in which they first started. Not while a net runs.
+  std::vector<NetStats> Nets() const;
+
+  // What looking at an instruction adds to the overhead, in seconds, measured now.
+  static double SecondsOfLooking();
+
+ private:
+  // What one thread knows of a net or plan.
+  struct Share {
+    int order = 0;
+    NetStats stats;      // without threads
+    double inside = 0;   // seconds in loops
+    double waiting = 0;  // seconds of them
+  };
+  struct Thread {
+    struct Open {
+      double start = 0;
+      const std::string* net = nullptr;
+      int op_index = -1;
+    };
+    std::vector<Open> open;                                // innermost last
+    std::unordered_map<const std::string*, Share> shares;  // by RunEvent::net
+  };
+
+  Share& ShareOf(const RunEvent& event, Thread* thread);
+
+  std::atomic<int> next_order_ = 0;
+  PerThread<Thread> threads_;
+};
+
+}  // namespace stepnet::runner

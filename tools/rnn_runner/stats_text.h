@@ -1,0 +1,16 @@
+// RunStats for people and programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "stepnet/tools/rnn_runner/run_stats.h"
+
+namespace stepnet::runner {
+
+// Tables of instructions and threads for each net and step net, and what the executor made of the threads.
+std::string StatsText(const std::vector<NetStats>& nets);
+nlohmann::ordered_json StatsJson(const std::vector<NetStats>& nets);
+
+}  // namespace stepnet::runner
