@@ -9,8 +9,9 @@
 namespace stepnet::runner {
 namespace {
 
-// Of more steps a simulation would say the same.
-constexpr std::int64_t kMostSimulatedSteps = 1000;
+// With more of them a simulation would say the same.
+constexpr std::int64_t kMostSimulatedSteps = 200;
+constexpr std::int64_t kMostSimulatedThreads = 1024;
 
 void AddCall(const RunEvent& event, double seconds, std::vector<InstructionStats>* instructions) {
   const auto index = static_cast<size_t>(event.instruction >= 0 ? event.instruction : event.op_index);
@@ -78,11 +79,15 @@ Parallelism ParallelismOf(const NetStats& stats) {
   const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
   const std::int64_t steps = std::min(stats.most_steps, kMostSimulatedSteps);
   constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};  // overhead is told of on its own
-  const auto over = [](double work, double time) { return time > 0 ? work / time : 1; };
-  return {.achieved = over(stats.busy(), stats.seconds),
-          .achievable = over(schedule.step_microseconds * static_cast<double>(steps),
-                             Simulate(schedule, schedule.threads, steps, under_way, kFree).microseconds),
-          .unlimited = over(schedule.step_microseconds, CriticalMicroseconds(schedule, under_way))};
+  const double work = schedule.step_microseconds * static_cast<double>(steps);
+  const auto simulated = [&](std::int64_t threads) {
+    const double time = Simulate(schedule, static_cast<int>(threads), steps, under_way, kFree).microseconds;
+    return time > 0 ? work / time : 1;
+  };
+  const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
+  return {.achieved = stats.seconds > 0 ? stats.busy() / stats.seconds : 0,
+          .achievable = simulated(schedule.threads),
+          .unlimited = simulated(std::clamp<std::int64_t>(num_tasks * under_way, 1, kMostSimulatedThreads))};
 }
 
 RunStats::Share& RunStats::ShareOf(const RunEvent& event, Thread* thread) {

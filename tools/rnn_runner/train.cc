@@ -117,7 +117,10 @@ class TrainingRun {
     const std::int64_t end_of_trace = trainer_.iteration() + kTracedIterations;
     while (trainer_.iteration() < end && stop_requested == 0) {
       IterationMetrics metrics = trainer_.Iterate();
-      if (trainer_.iteration() == end_of_trace) trace_->Write();
+      if (trainer_.iteration() == end_of_trace) {
+        progress.Clear();
+        trace_->Write();
+      }
       if (!std::isfinite(metrics.loss)) ThrowDiverged(metrics.iteration);
       progress.Add(metrics.loss, trainer_.iterations_per_epoch());
       const bool is_end = metrics.iteration == iterations;
@@ -249,8 +252,8 @@ std::vector<FlagUse> TrainFlags() {
       {.name = "stop_after", .value = "N"},
       {.name = "trace",
        .value = "F.json",
-       .doc = "file to write what ran when, on which thread, in the first 10 iterations from\n"
-              "here: Chrome's trace format, for ui.perfetto.dev"},
+       .doc = "file to write what ran when, on which thread, in the first 10 iterations of this\n"
+              "process: Chrome's trace format, for ui.perfetto.dev"},
       StatsFlag()};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));

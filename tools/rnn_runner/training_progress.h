@@ -18,10 +18,10 @@ class TrainingProgress {
   void Add(double loss, std::int64_t iterations_per_epoch);
   // A line that stays; the time since the iteration is not training's.
   void ShowValidation(double bits, bool is_best);
-
- private:
+  // Takes the line away, for another one to be written.
   void Clear();
 
+ private:
   const bool is_terminal_;
   std::int64_t done_;
   const std::int64_t iterations_;

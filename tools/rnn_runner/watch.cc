@@ -62,7 +62,9 @@ StatsOfRuns::~StatsOfRuns() {
 }
 
 void StatsOfRuns::Print() const {
-  if (stats_) std::cout << "\n" << Printable(StatsText(stats_->Nets()));
+  if (!stats_) return;
+  const std::string text = StatsText(stats_->Nets());
+  if (!text.empty()) std::cout << "\n" << Printable(text);
 }
 
 }  // namespace stepnet::runner
