@@ -51,7 +51,11 @@ class ParallelRun : public SharedWork {
   }
 
   void Join(int lane) override {
-    if (lane == 0) return TakePart(lane, context_);  // in the loop already
+    if (lane == 0) {  // in the loop already
+      TakePart(lane, context_);
+      others_leave_.emplace(context_.observers, state_.LoopEvent(RunEventKind::kWait));
+      return;
+    }
     RunContext& context = state_.LaneContext(lane, context_);
     const ObservedScope scope(context.observers, state_.LoopEvent(RunEventKind::kLoop));
     TakePart(lane, context);
@@ -263,6 +267,7 @@ class ParallelRun : public SharedWork {
   const Schedule& schedule_;
   RunState& state_;
   RunContext& context_;
+  std::optional<ObservedScope> others_leave_;  // until then the caller waits
   const std::int64_t num_steps_;
   const std::int64_t num_tasks_;
   const std::int64_t under_way_;
