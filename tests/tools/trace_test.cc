@@ -186,6 +186,7 @@ TEST(Trace, ShowsLayersOfDifferentStepsSideBySide) {
     const Event& lower = spans.at({"h_next = test.MeetBelow(s)", t + 1});
     const Event& upper = spans.at({"g_next = test.MeetAbove(r)", t});
     EXPECT_NE(lower.lane, upper.lane) << t;
+    for (const Event& event : {lower, upper}) EXPECT_EQ(event.args.value("run by", ""), "op 0 of case") << event.lane;
     EXPECT_LT(lower.begin, upper.end) << t;
     EXPECT_LT(upper.begin, lower.end) << t;
     EXPECT_TRUE(lower.lane == "helper 1" || upper.lane == "helper 1") << lower.lane << ", " << upper.lane;
