@@ -14,9 +14,9 @@
 #include <tuple>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/schedule.h"
-#include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
 namespace {
