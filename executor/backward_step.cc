@@ -25,14 +25,15 @@ class BackwardStepMaker {
       used_.insert(op.input().begin(), op.input().end());
     }
     used_.insert(written_.begin(), written_.end());
-    made_ = AddGradientsFrom(step_, Seeds(), Wanted());
+    const NetDef step = StepToDifferentiate();
+    made_ = AddGradientsFrom(step, Seeds(), Wanted());
     for (const StepOutput& output : spec_.step_outputs) {
       // What goes from a link to an output, past all operators, has the gradient of the output.
       if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
     }
     backward_.set_name(step_.name() + "_backward");
     ComputeAgain();
-    for (int k = step_.op_size(); k < made_.net.op_size(); ++k) *backward_.add_op() = made_.net.op(k);
+    for (int k = step.op_size(); k < made_.net.op_size(); ++k) AddGradientOperator(made_.net.op(k));
     for (const OperatorDef& op : made_.net.op()) {
       names_.insert(op.input().begin(), op.input().end());
       names_.insert(op.output().begin(), op.output().end());
@@ -50,7 +51,72 @@ class BackwardStepMaker {
     return std::ranges::find(spec_.states, blob, &RecurrentState::name) != spec_.states.end();
   }
   bool Gives(const Link& link) const { return IsState(link.external) && written_.contains(link.internal); }
+  // Whether the link is to a state's rows up to the newest that the step sees, which is the one that it gives.
+  bool EndsWithNewRow(const Link& link) const {
+    return IsState(link.external) && std::ranges::none_of(spec_.links, [&](const Link& other) {
+             return other.external == link.external && other.offset + other.window > link.offset + link.window;
+           });
+  }
+  // Whether this may be a link by which a step hands on to a state what another link gives it.
+  bool MayPass(const Link& link) const {
+    return link.window == 1 && !written_.contains(link.internal) && EndsWithNewRow(link);
+  }
+  bool IsWindow(const Link& link) const {
+    return std::ranges::any_of(windows_, [&](const auto& window) { return window.second == link.internal; });
+  }
+  bool Passes(const Link& link) const { return MayPass(link) && passed_.contains(link.internal); }
   bool IsFloating(const std::string& blob) const { return IsState(blob) || !is_floating_ || is_floating_(blob); }
+
+  // The step net with sums of one blob, at which the reverse pass brings gradients together. Before the first reader of
+  // a window that shows the new row of a state: what the window gives to that row must be there when the gradient of
+  // the row is read. And for each blob that the step hands on: the state's gradient is a part of its own.
+  NetDef StepToDifferentiate() {
+    NetDef step = step_;
+    step.clear_op();
+    std::map<std::string, std::string> read_as;
+    for (OperatorDef op : step_.op()) {
+      for (std::string& input : *op.mutable_input()) {
+        const bool is_window = std::ranges::any_of(spec_.links, [&](const Link& link) {
+          return link.internal == input && link.window > 1 && EndsWithNewRow(link);
+        });
+        if (!is_window) continue;
+        if (!read_as.contains(input)) {
+          const std::string window = input;
+          read_as[window] = AddSum(window, "_read", &step);
+          windows_[read_as[window]] = window;
+        }
+        input = read_as.at(input);
+      }
+      *step.add_op() = op;
+    }
+    for (const Link& link : spec_.links) {
+      const bool has_source = std::ranges::any_of(
+          spec_.links, [&](const Link& other) { return other.internal == link.internal && !MayPass(other); });
+      if (!MayPass(link) || !has_source || passed_.contains(link.internal)) continue;
+      passed_[link.internal] = AddSum(link.internal, "_passed", &step);
+      used_.insert(link.internal);
+    }
+    return step;
+  }
+
+  // The name of the sum.
+  std::string AddSum(const std::string& blob, const std::string& suffix, NetDef* step) {
+    std::string sum = blob + suffix;
+    while (!used_.insert(sum).second) sum += "_";
+    OperatorDef& op = *step->add_op();
+    op.set_type("Sum");
+    op.add_input(blob);
+    op.add_output(sum);
+    return sum;
+  }
+
+  // Operators of the gradients read the windows themselves.
+  void AddGradientOperator(OperatorDef op) {
+    for (std::string& input : *op.mutable_input()) {
+      if (const auto window = windows_.find(input); window != windows_.end()) input = window->second;
+    }
+    *backward_.add_op() = std::move(op);
+  }
 
   // What the step gives to states and outputs has a gradient before the backward step runs.
   std::map<std::string, std::string> Seeds() {
@@ -61,6 +127,7 @@ class BackwardStepMaker {
     for (const Link& link : spec_.links) {
       if (Gives(link)) seeds[link.internal] = link.internal + "_grad";
     }
+    for (const auto& [blob, passed] : passed_) seeds[passed] = passed + "_grad";
     return seeds;
   }
 
@@ -70,7 +137,7 @@ class BackwardStepMaker {
     std::vector<std::string> wanted;
     for (const Link& link : spec_.links) {
       linked.insert(link.internal);
-      if (!Gives(link) && IsFloating(link.external)) wanted.push_back(link.internal);
+      if (!Gives(link) && !Passes(link) && IsFloating(link.external)) wanted.push_back(link.internal);
     }
     for (const std::string& blob : BlobsReadFirst(step_)) {
       if (InputIndex(blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
@@ -146,7 +213,10 @@ class BackwardStepMaker {
   void AddLinks() {
     std::vector<Link> links;
     for (const Link& link : spec_.links) {
-      const std::string gradient = Gives(link) ? link.internal + "_grad" : OwnGradient(link.internal);
+      const std::string gradient = Gives(link)      ? link.internal + "_grad"
+                                   : Passes(link)   ? passed_.at(link.internal) + "_grad"
+                                   : IsWindow(link) ? made_.gradients[link.internal].dense
+                                                    : OwnGradient(link.internal);
       if (gradient.empty()) continue;
       links.push_back({gradient, link.external + "_grad", link.offset, link.window});
     }
@@ -202,10 +272,12 @@ class BackwardStepMaker {
   const RecurrentSpec& spec_;
   const NetDef& step_;
   const std::function<bool(const std::string&)>& is_floating_;
-  std::set<std::string> written_;      // by the step net
-  std::set<std::string> used_;         // read or written by it
-  std::vector<std::string> captured_;  // inputs that the step net reads as they are
-  std::set<std::string> names_;        // of blobs of either step net
+  std::set<std::string> written_;               // by the step net
+  std::set<std::string> used_;                  // read or written by it
+  std::vector<std::string> captured_;           // inputs that the step net reads as they are
+  std::map<std::string, std::string> windows_;  // sums, and the windows that they stand for
+  std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
+  std::set<std::string> names_;                 // of blobs of either step net
   NetWithGradients made_;
   std::map<std::string, std::string> own_;  // OwnGradient of blobs that were asked for
   NetDef backward_;

@@ -63,10 +63,11 @@ class PlanMaker {
     graph_ = ImportStepNet(*request_.net, inputs, request_.options);
     FindDirectSums();
     PlaceBlobs();
-    AddTransfers(/*op_index=*/-1);
+    AddTransfersBefore(kNoOperator);
     for (const StepNode& node : graph_.nodes) {
+      AddTransfersBefore(node.op_index);
       AddOperator(node);
-      AddTransfers(node.op_index);
+      AddTransfersAfter(node.op_index);
     }
     for (const auto& [blob, value] : graph_.last) {
       plan_.finals[blob] = {.slot = slot_of_.at(blob), .info = graph_.values[value].info};
@@ -244,19 +245,43 @@ class PlanMaker {
     return infos;
   }
 
-  // The operator that last writes the blob; -1 when none does.
+  static constexpr int kNoOperator = -1;
+
+  // The operator that last writes the blob.
   int LastWriter(const std::string& blob) const {
     const auto found = graph_.last.find(blob);
-    if (found == graph_.last.end()) return -1;
+    if (found == graph_.last.end()) return kNoOperator;
     const int producer = graph_.values[found->second].producer;
-    return producer < 0 ? -1 : graph_.nodes[producer].op_index;
+    return producer < 0 ? kNoOperator : graph_.nodes[producer].op_index;
   }
 
-  // Transfers due after this operator; with -1 those due before the first.
-  void AddTransfers(int op_index) {
+  // The operator that first reads or writes the blob.
+  int FirstUser(const std::string& blob) const {
+    for (const StepNode& node : graph_.nodes) {
+      for (const std::vector<int>* values : {&node.inputs, &node.outputs}) {
+        const bool uses = std::ranges::any_of(*values, [&](int value) { return graph_.values[value].blob == blob; });
+        if (uses) return node.op_index;
+      }
+    }
+    return kNoOperator;
+  }
+
+  static bool GoesIn(const Transfer& transfer) {
+    return transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
+  }
+
+  // Transfers into blobs that this operator is the first to use, as late as that: memory outside may be a sum that the
+  // step itself adds to before. With kNoOperator, into those that none uses. What no operator writes goes on at once.
+  void AddTransfersBefore(int op_index) {
     for (const Transfer& transfer : request_.transfers) {
-      const bool in = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
-      if (in ? op_index == -1 : op_index == LastWriter(transfer.blob)) AddTransfer(transfer);
+      const bool is_due = GoesIn(transfer) || LastWriter(transfer.blob) == kNoOperator;
+      if (is_due && FirstUser(transfer.blob) == op_index) AddTransfer(transfer);
+    }
+  }
+
+  void AddTransfersAfter(int op_index) {
+    for (const Transfer& transfer : request_.transfers) {
+      if (!GoesIn(transfer) && LastWriter(transfer.blob) == op_index) AddTransfer(transfer);
     }
   }
 
@@ -270,7 +295,7 @@ class PlanMaker {
                          transfer.blob, "\"", DidYouMean(transfer.blob, WrittenBlobs())))
           .At({.net = graph_.name});
     }
-    const bool in = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
+    const bool in = GoesIn(transfer);
     const StepValue& value = graph_.values[in ? graph_.first.at(transfer.blob) : graph_.last.at(transfer.blob)];
     // What is known only at each step is compared then.
     const bool differs =

@@ -49,8 +49,8 @@ struct BoundBlob {
 // Moves a blob's value between its slot and memory outside, once a step.
 struct Transfer {
   enum class Kind {
-    kCopyIn,   // before the first operator: blob = outside
-    kAddIn,    // before the first operator: blob += outside
+    kCopyIn,   // before the first operator that uses the blob: blob = outside
+    kAddIn,    // before the first operator that uses the blob: blob += outside
     kCopyOut,  // after the last operator that writes the blob: outside = blob
     kAddOut,   // after the last operator that writes the blob: outside += blob
   };

@@ -270,6 +270,37 @@ TEST(AddBackwardStepNets, DifferentiatesALayerOnALayerAndASequenceThatIsReadTwic
   ExpectMadeGradientsMatch(net, {"z", "h_last"}, {{"x", Random({3, 2, 2}, 1)}, {"h0", Random({2, 2}, 2)}});
 }
 
+// A delay line: each state is what the one before it was. Operators read the first and the last of them, and x.
+TEST(AddBackwardStepNets, DifferentiatesWhatAStepHandsOnFromStateToState) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("a", "a0", "a_prev", "a_next").State("b", "b0", "b_prev", "a_prev");
+  net.State("c", "c0", "c_prev", "b_prev", 2).State("past", "past0", "past_prev", "x_t");
+  net.Step("m = Mul(x_t, c_prev)").Step("s = Sum(m, a_prev, past_prev)").Step("a_next = Tanh(s)");
+  net.Output("a_all", "a", 1).Output("c_all", "c", 1).Output("past_last", "past", -1);
+  const std::vector<std::pair<std::string, Tensor>> feeds = {{"x", Random({5, 2, 3}, 1)},
+                                                             {"a0", Random({2, 3}, 2)},
+                                                             {"b0", Random({2, 3}, 3)},
+                                                             {"c0", Random({2, 2, 3}, 4)},
+                                                             {"past0", Random({2, 3}, 5)}};
+  ExpectMadeGradientsMatch(net.Build(), {"a_all"}, feeds);
+  ExpectMadeGradientsMatch(net.Build(), {"a_all", "c_all", "past_last"}, feeds);
+}
+
+// h_next is an output beside the state, so that two gradients come to it; the window adds to one of them first.
+TEST(AddBackwardStepNets, DifferentiatesAWindowThatEndsWithTheRowOfItsStep) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("y", "y0", "", "y_next");
+  net.Link("h_both", "h", 0, 2).Step("h_next = Mul(x_t, h_prev)");
+  OperatorDef sum = ParseOp("y_next = ReduceSum(squares)");
+  AddInts(&sum, "axes", {0});
+  net.Step("squares = Mul(h_both, h_both)").Step(sum).Output("y_all", "y", 1);
+  net.forward().add_output("h_out");
+  AddStrings(&net.forward(), "step_output_src", {"h_next"});
+  AddStrings(&net.forward(), "step_output_dst", {"h_out"});
+  ExpectMadeGradientsMatch(net.Build(), {"y_all", "h_out"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"y0", Random({2, 3}, 3)}});
+}
+
 TEST(AddBackwardStepNets, LeavesOutInputsThatHaveNoGradient) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next");
