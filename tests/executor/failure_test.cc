@@ -1,4 +1,4 @@
-// What happens when an operator of a step net fails: rules F1-F5 of docs/caffe2_compatibility.md.
+// What happens when an operator of a step net fails: rules F1-F4 and M9 of docs/caffe2_compatibility.md.
 #include <atomic>
 #include <new>
 #include <stdexcept>
@@ -107,7 +107,7 @@ TEST_F(Failures, F4TheErrorNamesTheBackwardStep) {
               "  at op 1 `x_grad, h0_grad = RecurrentNetworkGradient(");
 }
 
-TEST_F(Failures, F5ObserversAreBalancedAfterAFailure) {
+TEST_F(Failures, M9ObserversAreBalancedAfterAFailure) {
   struct Balance : Observer {
     void Start(const RunEvent& event) override {
       ++started;

@@ -4,82 +4,14 @@
 #include <atomic>
 #include <thread>
 
-#include "../core/temp_dir.h"
+#include "layers.h"
 #include "recurrent_case.h"
-#include "stepnet/core/backward.h"
-#include "stepnet/core/op_builder.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/core/proto_io.h"
-#include "stepnet/executor/backward_step.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/schedule.h"
 
 namespace stepnet {
 namespace {
-
-// Layers of h = tanh(w·below + u·h_prev) with a shared temporary in every layer.
-NetDef Layers(int layers, bool training) {
-  NetDef step;
-  std::vector<std::string> inputs = {"x"};
-  std::vector<std::string> states, internal = {"x_t"}, external = {"x"}, outputs, parameters;
-  std::vector<std::int64_t> initial, offsets = {0};
-  for (int l = 0; l < layers; ++l) {
-    const auto name = [&](const char* blob) { return StrCat("l", l, "_", blob); };
-    const std::string below = l == 0 ? "x_t" : StrCat("l", l - 1, "_h");
-    AddOp(&step, "FC", {below, name("w")}, {"shared"}).Int("axis", 2);
-    AddOp(&step, "FC", {name("prev"), name("u")}, {name("past")}).Int("axis", 2);
-    AddOp(&step, "Sum", {name("past"), "shared"}, {name("past")});
-    AddOp(&step, "Tanh", {name("past")}, {name("h")});
-    initial.push_back(static_cast<std::int64_t>(inputs.size()));
-    inputs.push_back(name("init"));
-    states.push_back(name("states"));
-    outputs.push_back(name("all"));
-    internal.insert(internal.end(), {name("prev"), name("h")});
-    external.insert(external.end(), {name("states"), name("states")});
-    offsets.insert(offsets.end(), {0, 1});
-    parameters.insert(parameters.end(), {name("w"), name("u")});
-  }
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  const std::vector<std::string> all = outputs;
-  outputs.emplace_back("record");
-  NetDef net;
-  AddOp(&net, "RecurrentNetwork", inputs, outputs)
-      .Net("step_net", step)
-      .Strings("recurrent_states", states)
-      .Ints("initial_recurrent_state_ids", initial)
-      .Strings("link_internal", internal)
-      .Strings("link_external", external)
-      .Ints("link_offset", offsets)
-      .Strings("alias_src", states)
-      .Strings("alias_dst", all)
-      .Ints("alias_offset", std::vector<std::int64_t>(states.size(), 1));
-  if (!training) return net;
-  AddBackwardStepNets(&net);
-  parameters.emplace_back("x");
-  return AddGradients(net, {all.back(), all.front()}, parameters).net;
-}
-
-constexpr std::int64_t kHidden = 6;
-
-void Feed(int layers, std::int64_t steps, unsigned seed, Workspace& workspace) {
-  const std::int64_t batch = 3;
-  workspace.SetTensor("x", Random({steps, batch, kHidden}, seed));
-  for (int l = 0; l < layers; ++l) {
-    const unsigned s = seed + 10 * static_cast<unsigned>(l);
-    workspace.SetTensor(StrCat("l", l, "_w"), Random({kHidden, kHidden}, s + 1));
-    workspace.SetTensor(StrCat("l", l, "_u"), Random({kHidden, kHidden}, s + 2));
-    workspace.SetTensor(StrCat("l", l, "_init"), Random({batch, kHidden}, s + 3));
-  }
-}
-
-void ExpectSameBlobs(const Workspace& a, const Workspace& b, const std::string& what) {
-  for (const std::string& name : a.LocalBlobs()) {
-    const Blob* other = b.FindBlob(name);
-    ASSERT_NE(other, nullptr) << name;
-    ASSERT_EQ(a.FindBlob(name)->HasTensor(), other->HasTensor()) << name;
-    if (other->HasTensor()) ExpectSame(a.GetTensor(name), other->GetTensor(), what + ": " + name);
-  }
-}
 
 class ParallelThreads : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(All, ParallelThreads, testing::Values(1, 2, 3, 4, 8, 16));
@@ -89,14 +21,14 @@ TEST_P(ParallelThreads, EqualsSerialInEveryBlobWhileTheNumberOfStepsChanges) {
     for (const int layers : {1, 2, 4, 8}) {
       const NetDef def = Layers(layers, training);
       Workspace serial, parallel;
-      Feed(layers, 1, 0, serial);
-      Feed(layers, 1, 0, parallel);
+      FeedLayers(layers, 1, 0, serial);
+      FeedLayers(layers, 1, 0, parallel);
       const auto expected = Net::Create(def, serial);
       const auto net = Net::Create(def, parallel, {.executor = "parallel", .threads = GetParam()});
       unsigned seed = 0;
       for (const std::int64_t steps : {5, 0, 50, 1, 2, 100, 3}) {
-        Feed(layers, steps, ++seed, serial);
-        Feed(layers, steps, seed, parallel);
+        FeedLayers(layers, steps, ++seed, serial);
+        FeedLayers(layers, steps, seed, parallel);
         expected->Run();
         net->Run();
         ExpectSameBlobs(serial, parallel, StrCat(layers, " layers, ", steps, " steps", training ? ", training" : ""));
@@ -107,7 +39,7 @@ TEST_P(ParallelThreads, EqualsSerialInEveryBlobWhileTheNumberOfStepsChanges) {
 
 TEST_P(ParallelThreads, S7ManyTinyRunsOneAfterTheOther) {
   Workspace workspace;
-  Feed(2, 3, 1, workspace);
+  FeedLayers(2, 3, 1, workspace);
   const auto net = Net::Create(Layers(2, false), workspace, {.executor = "parallel", .threads = GetParam()});
   net->Run();
   const Tensor expected = workspace.GetTensor("l1_all").Clone();
@@ -117,13 +49,13 @@ TEST_P(ParallelThreads, S7ManyTinyRunsOneAfterTheOther) {
 
 TEST(Parallel, M3SeveralNetsInSeveralThreadsShareThePool) {
   Workspace reference;
-  Feed(3, 20, 1, reference);
+  FeedLayers(3, 20, 1, reference);
   Net::Create(Layers(3, true), reference)->Run();
   std::vector<std::jthread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&reference] {
       Workspace workspace;
-      Feed(3, 20, 1, workspace);
+      FeedLayers(3, 20, 1, workspace);
       const auto net = Net::Create(Layers(3, true), workspace, {.executor = "parallel", .threads = 3});
       for (int run = 0; run < 30; ++run) net->Run();
       ExpectSameBlobs(reference, workspace, "concurrent");
@@ -183,7 +115,7 @@ TEST(Parallel, HonoursCaffe2sArguments) {
 
 TEST_P(ParallelThreads, ARunThatIsCancelledStopsAndTheNextOneWorks) {
   Workspace workspace;
-  Feed(2, 50, 1, workspace);
+  FeedLayers(2, 50, 1, workspace);
   const auto net = Net::Create(Layers(2, true), workspace, {.executor = "parallel", .threads = GetParam()});
   net->Run();
   const Tensor expected = workspace.GetTensor("x_grad").Clone();

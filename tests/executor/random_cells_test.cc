@@ -1,5 +1,4 @@
-// Random cells: the recurrent operator gives, bit for bit, what the same steps written out one after the other in an
-// ordinary net give; and its gradients match differences.
+// Random cells: their gradients match differences. (Values of random step nets: random_steps_test.cc.)
 #include <random>
 #include <set>
 
@@ -80,57 +79,6 @@ RecurrentCase MakeCase(const Cell& cell) {
   for (const int k : cell.num_weights) net.Captured(StrCat("w", k)).Captured(StrCat("b", k));
   for (const OperatorDef& op : cell.ops) net.Step(op);
   return net;
-}
-
-// The steps one after the other; values of step t are called "<blob>@<t>".
-NetDef Unrolled(const Cell& cell, std::int64_t steps) {
-  NetDef net;
-  for (std::int64_t t = 0; t < steps; ++t) {
-    const auto name = [&](const std::string& blob) -> std::string {
-      if (blob == "x_t") return StrCat("x@", t);
-      if (blob == "y_t") return StrCat("y@", t + cell.y_offset);
-      if (blob.starts_with("w") || blob.starts_with("b")) return blob;
-      if (!blob.starts_with("prev")) return StrCat(blob, "@", t);
-      const std::string i = blob.substr(4);
-      return t == 0 ? "init" + i : StrCat(cell.next[std::stoul(i)], "@", t - 1);
-    };
-    for (OperatorDef op : cell.ops) {
-      for (std::string& input : *op.mutable_input()) input = name(input);
-      for (std::string& output : *op.mutable_output()) output = name(output);
-      *net.add_op() = op;
-    }
-  }
-  return net;
-}
-
-TEST(RandomCells, EqualTheirStepsWrittenOut) {
-  for (unsigned seed = 0; seed < 300; ++seed) {
-    const Cell cell = RandomCell(seed);
-    for (const std::int64_t steps : {1, 2, 5}) {
-      RecurrentCase recurrent = MakeCase(cell);
-      Workspace workspace;
-      for (const auto& [name, tensor] : FeedsOf(cell, steps, 2)) {
-        recurrent.Feed(name, tensor);
-        if (name != "x" && name != "y") {
-          // Initial states are [1, B, D] where the step sees them.
-          const bool is_state = name.starts_with("init");
-          workspace.SetTensor(name, is_state ? tensor.Reshaped(tensor.shape().Inserted(0, 1)) : tensor);
-          continue;
-        }
-        for (std::int64_t t = 0; t < tensor.dim(0); ++t)
-          workspace.SetTensor(StrCat(name, "@", t), tensor.Slice(t, t + 1).Clone());
-      }
-      recurrent.Run();
-      RunNetOnce(Unrolled(cell, steps), workspace);
-      for (size_t i = 0; i < cell.next.size(); ++i) {
-        for (std::int64_t t = 0; t < steps; ++t) {
-          ExpectSame(recurrent.Get(StrCat("all", i)).Slice(t, t + 1), workspace.GetTensor(StrCat(cell.next[i], "@", t)),
-                     StrCat("seed ", seed, ", state ", i, ", step ", t, " of ", recurrent.Build().ShortDebugString()));
-          if (testing::Test::HasFailure()) return;
-        }
-      }
-    }
-  }
 }
 
 // Adds the backward step net that the reverse pass gives for the step net: the gradient of the sum over the states of

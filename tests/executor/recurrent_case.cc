@@ -93,6 +93,10 @@ std::vector<double> Differences(const Tensor& tensor, const std::function<double
 
 void ExpectSame(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.Description(), b.Description()) << what;
+  if (a.dtype() == DType::kString) {
+    EXPECT_TRUE(std::equal(a.data<std::string>(), a.data<std::string>() + a.size(), b.data<std::string>())) << what;
+    return;
+  }
   EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.size_bytes())), 0) << what << " differs";
 }
 

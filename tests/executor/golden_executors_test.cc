@@ -1,0 +1,84 @@
+// Nets that real Caffe2 built: every blob that they leave in the workspace is the same whichever executor runs them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "layers.h"
+#include "stepnet/core/file.h"
+#include "stepnet/core/net.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/core/tensor_io.h"
+
+namespace stepnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct GoldenCase {
+  std::string name;
+  NetDef net;
+  std::vector<NamedTensors> runs;  // inputs of each
+};
+
+GoldenCase ReadCase(const fs::path& folder) {
+  const nlohmann::json manifest = nlohmann::json::parse(ReadFile((folder / "manifest.json").string()));
+  GoldenCase golden{.name = folder.filename().string(), .net = {}, .runs = {}};
+  ReadMessage((folder / manifest.at("net").get<std::string>()).string(), &golden.net);
+  for (const nlohmann::json& run : manifest.at("runs")) {
+    golden.runs.push_back(ReadTensors((folder / run.at("inputs").get<std::string>()).string()));
+  }
+  return golden;
+}
+
+const std::vector<GoldenCase>& GoldenCases() {
+  static const std::vector<GoldenCase> cases = [] {
+    std::vector<GoldenCase> all;
+    for (const auto& entry : fs::directory_iterator(STEPNET_SOURCE_DIR "/tests/golden")) {
+      if (entry.is_directory()) all.push_back(ReadCase(entry.path()));
+    }
+    return all;
+  }();
+  return cases;
+}
+
+// A workspace in which the runs of the case have been one after the other.
+class CaseRun {
+ public:
+  CaseRun(const GoldenCase& golden, const RunOptions& options) : golden_(golden), options_(options) {}
+
+  const Workspace& Run(size_t r) {
+    for (const auto& [name, tensor] : golden_.runs[r]) workspace_.SetTensor(name, tensor);
+    if (net_ == nullptr) net_ = Net::Create(golden_.net, workspace_, options_);
+    net_->Run();
+    return workspace_;
+  }
+
+ private:
+  const GoldenCase& golden_;
+  const RunOptions options_;
+  Workspace workspace_;
+  std::unique_ptr<Net> net_;
+};
+
+class ParallelGolden : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, ParallelGolden, testing::Values(1, 2, 3, 4, 8, 16));
+
+TEST_P(ParallelGolden, EveryBlobIsWhatTheSerialExecutorGives) {
+  int num_parallel = 0;
+  RunOptions options{.executor = "parallel", .threads = GetParam()};
+  options.on_plan = [&](const StepPlan&) { ++num_parallel; };
+  for (const GoldenCase& golden : GoldenCases()) {
+    CaseRun serial(golden, {.executor = "serial"});
+    CaseRun parallel(golden, options);
+    for (size_t r = 0; r < golden.runs.size(); ++r) {
+      const Workspace& expected = serial.Run(r);
+      ExpectSameBlobs(expected, parallel.Run(r), StrCat(golden.name, ", run ", r));
+    }
+  }
+  EXPECT_GT(GoldenCases().size(), 150u);
+  EXPECT_GT(num_parallel, 200) << "the cases hold few recurrent networks";
+}
+
+}  // namespace
+}  // namespace stepnet

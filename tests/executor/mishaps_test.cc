@@ -1,0 +1,177 @@
+// Operators that throw, wait or are cancelled, at every place of a net of two layers with its gradient, on the serial
+// executor and on several threads.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+#include "layers.h"
+#include "probe.h"
+#include "recurrent_case.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kSteps = 4;
+
+// Two layers and their gradients, probed, with what they give when nothing happens.
+class ParallelMishaps : public testing::TestWithParam<int> {
+ protected:
+  ParallelMishaps() {
+    const NetDef def = Probed(Layers(2, /*training=*/true));
+    FeedLayers(2, kSteps, 1, expected_);
+    RunNetOnce(def, expected_, {.executor = "serial"});
+    FeedLayers(2, kSteps, 1, workspace_);
+    const int threads = GetParam();
+    net_ = Net::Create(def, workspace_, {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
+    places_ = PlacesOf([this] { net_->Run(); });
+  }
+
+  static bool IsBackward(const ProbePlace& place) { return place.op.find("_grad") != std::string::npos; }
+  void ExpectRightRun(const std::string& after) {
+    for (const std::string& name : expected_.LocalBlobs()) {
+      if (name.ends_with("_all") || name.ends_with("_grad")) workspace_.GetBlob(name).Reset();
+    }
+    net_->Run();
+    ExpectSameBlobs(expected_, workspace_, after);
+  }
+
+  Workspace expected_, workspace_;
+  std::unique_ptr<Net> net_;
+  std::set<ProbePlace> places_;
+};
+INSTANTIATE_TEST_SUITE_P(Threads, ParallelMishaps, testing::Values(1, 2, 3, 4));
+
+std::string Text(const ProbePlace& place) { return StrCat("`", place.op, "` in step ", place.step); }
+
+TEST_P(ParallelMishaps, AllOperatorsOfAllStepsCanBeProbed) {
+  const auto backward = std::ranges::count_if(places_, IsBackward);
+  EXPECT_EQ(static_cast<std::int64_t>(places_.size()) - backward, kSteps * 8);
+  EXPECT_EQ(backward, kSteps * 7);
+}
+
+struct Mishap {
+  std::function<void()> happens;
+  ErrorCode code;
+  std::string message;
+};
+
+TEST_P(ParallelMishaps, F1F2F3F4WhateverIsThrownAnywhereReachesTheCallerAndTheNextRunIsRight) {
+  const std::vector<Mishap> mishaps = {
+      {[] { throw Error(ErrorCode::kInvalidArgument, "refused"); }, ErrorCode::kInvalidArgument, "refused"},
+      {[] { throw std::runtime_error("broken"); }, ErrorCode::kFailed, "broken"},
+      {[] { throw std::bad_alloc(); }, ErrorCode::kOutOfMemory, "the system has no more memory to give"},
+      {[] { throw 42; }, ErrorCode::kFailed, "an exception that is no std::exception"},  // NOLINT: users throw anything
+  };
+  for (const ProbePlace& place : places_) {
+    for (const Mishap& mishap : mishaps) {
+      const Probe probe([&](const ProbePlace& now) {
+        if (now == place) mishap.happens();
+      });
+      try {
+        net_->Run();
+        FAIL() << Text(place) << " threw, and the run did not";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), mishap.code) << error.what();
+        EXPECT_EQ(error.message(), mishap.message) << error.what();
+        const Place& innermost = error.places().at(0);
+        EXPECT_EQ(innermost.net, IsBackward(place) ? "layers_backward" : "layers") << error.what();
+        EXPECT_EQ(innermost.op_text, place.op) << error.what();
+        EXPECT_EQ(innermost.step, place.step) << error.what();
+      }
+    }
+    ExpectRightRun("after a failure of " + Text(place));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(ParallelMishaps, F5NothingRunsAnyMoreWhenAFailedRunReturns) {
+  for (const ProbePlace& place : places_) {
+    std::atomic<bool> returned = false, late = false;
+    const Probe probe([&](const ProbePlace& now) {
+      if (returned) late = true;
+      if (now == place) throw std::runtime_error("broken");
+      std::this_thread::sleep_for(std::chrono::microseconds(20));  // so that some are under way when one fails
+    });
+    EXPECT_THROW(net_->Run(), Error);
+    EXPECT_EQ(Probe::NumRunning(), 0) << "after a failure of " << Text(place);
+    returned = true;
+    std::this_thread::yield();
+    EXPECT_FALSE(late) << "after a failure of " << Text(place);
+    if (HasFailure()) return;
+  }
+  ExpectRightRun("after many failures");
+}
+
+TEST_P(ParallelMishaps, AnOperatorThatTakesItsTimeAnywhereChangesNoValue) {
+  for (const ProbePlace& place : places_) {
+    const Probe probe([&](const ProbePlace& now) {
+      if (now == place) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    ExpectRightRun(Text(place) + " waits");
+    EXPECT_EQ(Probe::NumRunning(), 0);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(ParallelMishaps, OperatorsThatTakeAnyTimeChangeNoValue) {
+  std::atomic<unsigned> count = 0;
+  const Probe probe([&](const ProbePlace&) {
+    std::this_thread::sleep_for(std::chrono::microseconds(++count * 2654435761u >> 26));  // 0 to 63, in no order
+  });
+  for (int run = 0; run < 30; ++run) ExpectRightRun(StrCat("run ", run));
+}
+
+// Runs with `cancellation`, which has been asked to stop before the run is over.
+void ExpectCancelled(Net& net, const Cancellation& cancellation) {
+  try {
+    net.Run(&cancellation);
+    ADD_FAILURE() << "the run was not cancelled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled) << error.what();
+  }
+  EXPECT_EQ(Probe::NumRunning(), 0);
+}
+
+TEST_P(ParallelMishaps, F8ARunIsCancelledWhileAnOperatorTakesItsTime) {
+  for (const ProbePlace& place : places_) {
+    if (IsBackward(place)) continue;  // nothing may be left to do
+    Cancellation cancellation;
+    std::atomic<bool> waits = false, cancelled = false;
+    const Probe probe([&](const ProbePlace& now) {
+      if (now != place) return;
+      waits = true;
+      waits.notify_one();
+      cancelled.wait(false);
+    });
+    {
+      const std::jthread canceller([&] {
+        waits.wait(false);
+        cancellation.Cancel();
+        cancelled = true;
+        cancelled.notify_one();
+      });
+      ExpectCancelled(*net_, cancellation);
+    }
+    ExpectRightRun("after cancelling in " + Text(place));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(ParallelMishaps, F8ATimeLimitEndsWhileAnOperatorTakesItsTime) {
+  for (const ProbePlace& place : places_) {
+    if (IsBackward(place) || place.step != 1) continue;
+    const Probe probe([&](const ProbePlace& now) {
+      if (now == place) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    });
+    ExpectCancelled(*net_, Cancellation(std::chrono::milliseconds(2)));
+    ExpectRightRun("after the limit in " + Text(place));
+  }
+}
+
+}  // namespace
+}  // namespace stepnet

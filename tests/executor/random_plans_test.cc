@@ -1,0 +1,232 @@
+// Plans of random step nets, forward and backward: the edges that are found for them against every pair of instructions
+// that touch a byte in common, and against values: whatever order the edges allow gives those of program order.
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "random_step.h"
+#include "recurrent_case.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/executor.h"
+#include "stepnet/executor/schedule.h"
+
+namespace stepnet {
+namespace {
+
+// Bytes of a base that an operand touches in one step: as RunState addresses them.
+struct Bytes {
+  int base = 0;
+  bool writes = false;
+  std::int64_t begin = 0, end = 0;
+
+  bool ConflictsWith(const Bytes& other) const {
+    return base == other.base && (writes || other.writes) && begin < other.end && other.begin < end;
+  }
+};
+
+std::vector<Bytes> BytesOf(const StepPlan& plan, int i, std::int64_t t) {
+  std::vector<Bytes> touched;
+  const auto add = [&](const Operand& operand, bool writes) {
+    const Slot& slot = plan.slots[operand.slot];
+    const std::int64_t row = slot.offset + (slot.ring_rows > 0 ? t % slot.ring_rows : t);
+    const std::int64_t bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype);
+    touched.push_back({slot.base, writes, row * slot.row_bytes, row * slot.row_bytes + bytes});
+  };
+  for (const Operand& input : plan.instructions[i].inputs) add(input, false);
+  for (const Operand& output : plan.instructions[i].outputs) add(output, true);
+  return touched;
+}
+
+using Edge = std::tuple<int, int, int>;  // from, to, delta
+
+// All pairs of the instructions of `steps` steps that conflict, the earlier one first.
+std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
+  const int n = static_cast<int>(plan.instructions.size());
+  std::vector<std::vector<Bytes>> touched;  // in program order
+  for (int k = 0; k < steps; ++k) {
+    for (int i = 0; i < n; ++i) touched.push_back(BytesOf(plan, i, plan.backward ? steps - 1 - k : k));
+  }
+  std::set<Edge> conflicts;
+  for (int a = 0; a < n * steps; ++a) {
+    for (int b = a + 1; b < n * steps; ++b) {
+      const bool conflict = std::ranges::any_of(touched[a], [&](const Bytes& x) {
+        return std::ranges::any_of(touched[b], [&](const Bytes& y) { return x.ConflictsWith(y); });
+      });
+      if (conflict) conflicts.emplace(a % n, b % n, b / n - a / n);
+    }
+  }
+  return conflicts;
+}
+
+// Calls `look` with the plans of random step nets.
+void ForEachPlan(unsigned num_seeds, std::int64_t size,
+                 const std::function<void(const StepPlan&, const std::string& what)>& look) {
+  int num_plans = 0, num_backward = 0;
+  for (unsigned seed = 0; seed < num_seeds; ++seed) {
+    const RandomStep step(seed, size);
+    const NetDef net = step.Training().value_or(step.Recurrent());
+    std::vector<StepPlan> plans;
+    RunOptions options{.executor = "parallel", .threads = 2};
+    options.on_plan = [&](const StepPlan& plan) { plans.push_back(plan); };
+    Workspace workspace;
+    for (const auto& [name, tensor] : step.Feeds(3)) workspace.SetTensor(name, tensor);
+    Net::Create(net, workspace, options)->Run();
+    for (const StepPlan& plan : plans) {
+      ++num_plans;
+      num_backward += plan.backward ? 1 : 0;
+      look(plan, StrCat("seed ", seed, ", ", plan.ToString()));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(num_plans, static_cast<int>(num_seeds));
+  EXPECT_GT(num_backward, static_cast<int>(num_seeds) / 3);
+}
+
+TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {
+  constexpr int kSteps = 12;
+  ForEachPlan(120, 3, [&](const StepPlan& plan, const std::string& what) {
+    const std::set<Edge> conflicts = ConflictsOf(plan, kSteps);
+    const Dependencies found = FindDependencies(AccessesOf(plan));
+    EXPECT_LT(found.max_delta, kSteps);
+    for (const auto& [from, to, delta] : conflicts) {
+      ASSERT_TRUE(found.Orders(from, to, delta))
+          << "missing " << from << " -> " << to << " +" << delta << " of " << what;
+    }
+    for (const Dependency& edge : found.edges) {
+      ASSERT_TRUE(conflicts.contains({edge.from, edge.to, edge.delta}))
+          << "superfluous " << edge.from << " -> " << edge.to << " +" << edge.delta << " of " << what;
+      Dependencies others = found;
+      std::erase(others.edges, edge);
+      ASSERT_FALSE(others.Orders(edge.from, edge.to, edge.delta))
+          << "implied " << edge.from << " -> " << edge.to << " +" << edge.delta << " of " << what;
+    }
+  });
+}
+
+// A plan with memory full of numbers, to be run in any way.
+class PlanRun {
+ public:
+  PlanRun(const StepPlan& plan, std::int64_t steps)
+      : plan_(plan), steps_(steps), state_(std::make_shared<StepPlan>(plan)) {
+    const int num_outside = plan.num_bases - static_cast<int>(plan.arena.size());
+    std::vector<std::int64_t> bytes(num_outside, 0);
+    for (const Slot& slot : plan.slots) {
+      if (slot.base >= num_outside) continue;
+      bytes[slot.base] = std::max(bytes[slot.base], (slot.offset + steps - 1) * slot.row_bytes + slot.bytes);
+    }
+    for (int base = 0; base < num_outside; ++base) {
+      memory_.push_back(Random({bytes[base] / 8}, static_cast<unsigned>(base)));
+      state_.SetBase(base, memory_.back());
+    }
+    state_.Prepare(steps, workspace_);
+    for (const ArenaSlot& slot : plan.arena) {
+      const Tensor region = state_.ArenaTensor(slot.base);
+      std::memset(region.raw(), 0, static_cast<size_t>(region.size_bytes()));
+      memory_.push_back(region);
+    }
+  }
+
+  // Instruction i of the step that is the k-th in the direction of the run.
+  void RunInstruction(int i, std::int64_t k) {
+    state_.RunInstruction(i, plan_.backward ? steps_ - 1 - k : k, context_);
+  }
+  void RunOn(const RunOptions& options) { MakeExecutor(options)->Run(state_, context_); }
+
+  std::string Memory() const {
+    std::string all;
+    for (const Tensor& part : memory_)
+      all.append(static_cast<const char*>(part.raw()), static_cast<size_t>(part.size_bytes()));
+    return all;
+  }
+
+ private:
+  const StepPlan& plan_;
+  const std::int64_t steps_;
+  RunState state_;
+  Workspace workspace_;
+  RunContext context_;
+  std::vector<Tensor> memory_;
+};
+
+// Every instruction of every step in an order that the edges allow: of those that may come next always the one that
+// `choose` takes.
+void RunInOrder(const Dependencies& dependencies, int steps,
+                const std::function<size_t(const std::vector<int>&)>& choose, PlanRun* run) {
+  const int n = dependencies.num_instructions;
+  std::vector<int> pending(n * steps, 0);
+  for (const Dependency& edge : dependencies.edges) {
+    for (int k = edge.delta; k < steps; ++k) ++pending[k * n + edge.to];
+  }
+  std::vector<int> ready;
+  for (int at = 0; at < n * steps; ++at) {
+    if (pending[at] == 0) ready.push_back(at);
+  }
+  while (!ready.empty()) {
+    const size_t chosen = choose(ready);
+    const int at = ready[chosen];
+    ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(chosen));
+    run->RunInstruction(at % n, at / n);
+    for (const Dependency& edge : dependencies.edges) {
+      if (edge.from != at % n || at / n + edge.delta >= steps) continue;
+      const int next = (at / n + edge.delta) * n + edge.to;
+      if (--pending[next] == 0) ready.push_back(next);
+    }
+  }
+}
+
+TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
+  constexpr int kSteps = 9;
+  std::mt19937 rng(1);
+  int num_reordered = 0;
+  ForEachPlan(150, 3, [&](const StepPlan& plan, const std::string& what) {
+    const Dependencies dependencies = FindDependencies(AccessesOf(plan));
+    PlanRun serial(plan, kSteps);
+    serial.RunOn({.executor = "serial"});
+    const std::string expected = serial.Memory();
+    const auto expect_same = [&](const std::string& order,
+                                 const std::function<size_t(const std::vector<int>&)>& choose) {
+      PlanRun run(plan, kSteps);
+      std::vector<int> taken;
+      RunInOrder(
+          dependencies, kSteps,
+          [&](const std::vector<int>& ready) {
+            const size_t chosen = choose(ready);
+            taken.push_back(ready[chosen]);
+            return chosen;
+          },
+          &run);
+      EXPECT_EQ(taken.size(), plan.instructions.size() * kSteps) << what;
+      num_reordered += std::ranges::is_sorted(taken) ? 0 : 1;
+      ASSERT_EQ(run.Memory(), expected) << order << ", " << what;
+    };
+    expect_same("the latest first",
+                [](const std::vector<int>& ready) { return std::ranges::max_element(ready) - ready.begin(); });
+    for (int round = 0; round < 3; ++round) {
+      expect_same(StrCat("random order ", round), [&](const std::vector<int>& ready) { return rng() % ready.size(); });
+    }
+  });
+  EXPECT_GT(num_reordered, 300);
+}
+
+// Instructions that take long enough for it are cut up.
+TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
+  constexpr int kSteps = 5;
+  int num_parts = 0;
+  ForEachPlan(100, 128, [&](const StepPlan& plan, const std::string& what) {
+    PlanRun serial(plan, kSteps);
+    serial.RunOn({.executor = "serial"});
+    StepPlan slow = plan;
+    for (Instruction& instruction : slow.instructions) instruction.microseconds = 100;
+    for (const int threads : {2, 3, 5}) {
+      slow.schedule = std::make_shared<Schedule>(MakeSchedule(slow, threads));
+      for (const Task& task : slow.schedule->tasks) num_parts += task.parts - 1;
+      PlanRun parallel(slow, kSteps);
+      parallel.RunOn({.executor = "parallel"});
+      ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
+    }
+  });
+  EXPECT_GT(num_parts, 20);
+}
+
+}  // namespace
+}  // namespace stepnet

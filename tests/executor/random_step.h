@@ -1,0 +1,64 @@
+// RandomStep: a random step net, as a recurrent operator and, for comparison, with its steps written out one after the
+// other in an ordinary net.
+//
+// It has one to three states with one to three initial rows, sequences with offsets, windows of sequences and of states
+// (some end with the row that the step itself gives), links in any order, operators in place, blob names that several
+// operators write, states that are handed on to other states, and several states that are one blob.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/tensor.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+class RandomStep {
+ public:
+  // Values of a step are [rows, 2, size].
+  explicit RandomStep(unsigned seed, std::int64_t size = 3);
+
+  // A net of one RecurrentNetwork.
+  NetDef Recurrent() const;
+  // What it reads, for `steps` steps, in double.
+  std::map<std::string, Tensor> Feeds(std::int64_t steps) const;
+  // Its outputs [T, …].
+  std::vector<std::string> Outputs() const;
+
+  // Recurrent with the gradients of the sum of all outputs by all that it reads; nothing for nets that cannot be
+  // differentiated because they overwrite a value that a gradient needs.
+  std::optional<NetDef> Training() const;
+
+  // The same in plain operators, in single assignment: row r of a sequence or initial state x is the blob x@r.
+  struct WrittenOut {
+    NetDef net;
+    std::map<std::string, Tensor> feeds;
+    std::map<std::string, std::vector<std::string>> outputs;  // for each output its blobs, step by step
+    std::map<std::string, std::vector<std::string>> rows;     // for each of Feeds the blobs that hold its rows, or it
+  };
+  WrittenOut WriteOut(std::int64_t steps) const;
+
+ private:
+  friend class StepDrawer;
+  struct Link {
+    std::string internal, external;
+    std::int64_t offset = 0, window = 1;
+  };
+  struct State {
+    std::string name, initial;
+    std::int64_t num_initial = 1;
+    std::string next;  // the blob that becomes its new row
+  };
+
+  const std::int64_t size_;
+  std::vector<Link> links_;
+  std::vector<State> states_;
+  std::vector<OperatorDef> ops_;
+  std::vector<int> weights_;  // of pairs w<k>, b<k>
+  std::vector<std::string> step_outputs_;
+};
+
+}  // namespace stepnet
