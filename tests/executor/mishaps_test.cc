@@ -173,5 +173,36 @@ TEST_P(ParallelMishaps, F8ATimeLimitEndsWhileAnOperatorTakesItsTime) {
   }
 }
 
+// Two chains that do not need each other; the first operator that runs cancels, and takes its time.
+TEST(ParallelCancellation, F8ACancelledRunStartsNothingMore) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("a", "a0", "a_prev", "a_next").State("b", "b0", "b_prev", "b_next");
+  net.Step("a_next = Sum(x_t, a_prev)").Step("b_next = Mul(x_t, b_prev)").Output("a_all", "a", 1);
+  AddInt(&net.forward(), "num_workspaces", 64);
+  const NetDef def = Probed(net.Build());
+  for (const int threads : {1, 2, 3}) {
+    Workspace workspace;
+    workspace.SetTensor("x", Random({100, 2, 3}, 1));
+    for (const char* initial : {"a0", "b0"}) workspace.SetTensor(initial, Random({2, 3}, 2));
+    const auto made =
+        Net::Create(def, workspace, {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
+    Cancellation cancellation;
+    std::atomic<int> begun = 0, begun_before = 0;
+    const Probe probe([&](const ProbePlace&) {
+      if (++begun > 1) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // so that others come
+      cancellation.Cancel();
+      begun_before = begun.load();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    });
+    ExpectCancelled(*made, cancellation);
+    // A thread looks before each task; the serial executor before each step.
+    EXPECT_LE(begun - begun_before, threads == 1 ? 1 : threads - 1) << threads << " threads";
+  }
+}
+
 }  // namespace
 }  // namespace stepnet

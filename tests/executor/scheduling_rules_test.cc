@@ -71,30 +71,44 @@ TEST(ParallelRules, S6AStepIsOverWhenEveryOperatorOfItIs) {
 std::atomic<int> num_inside = 0;
 std::atomic<int> most_inside = 0;
 
-// y = x; goes through blobs, and notes how many of it run at once.
-const Registration alone = Operator("test.CountsItself")
-                               .Input("x", "any shape")
-                               .Output("y", "as x")
-                               .ManagesOutputs()
-                               .Cpu([](const OpInit&) -> RunFn {
-                                 return [](const OpRun& run) {
-                                   const int inside = ++num_inside;
-                                   most_inside = std::max<int>(most_inside, inside);
-                                   std::this_thread::sleep_for(microseconds(200));
-                                   run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone());
-                                   --num_inside;
-                                 };
-                               });
+// y = x, of a shape that is known only when it runs.
+const Registration unforeseen =
+    Operator("test.Unforeseen")
+        .Input("x", "any shape")
+        .Output("y", "as x")
+        .ManagesOutputs()
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
+        });
 
-TEST(ParallelRules, S6AnOperatorThatRemembersItsLastRunIsNeverInTwoStepsAtOnce) {
+// y = x; notes how many of it run at once.
+const Registration counts_itself = Operator("test.CountsItself")
+                                       .Input("x", "any shape")
+                                       .Input("another", "is not read")
+                                       .Output("y", "as x")
+                                       .Shapes(SameAsInput(0))
+                                       .Cpu([](const OpInit&) -> RunFn {
+                                         return [](const OpRun& run) {
+                                           const int inside = ++num_inside;
+                                           most_inside = std::max<int>(most_inside, inside);
+                                           std::this_thread::sleep_for(microseconds(300));
+                                           CopyElements(run.In(0), run.Out(0));
+                                           --num_inside;
+                                         };
+                                       });
+
+TEST(ParallelRules, S6AnOperatorThatRemembersShapesIsNeverInTwoStepsAtOnce) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("a = Tanh(x_t)").Step("d = test.CountsItself(a)");
-  net.Step("h_next = Sum(x_t, d)").Output("h_all", "h", 1);
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("a = test.Unforeseen(x_t)");
+  net.Step("c = Tanh(x_t)").Step("b = test.CountsItself(a, c)").Step("h_next = Copy(x_t)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  // What a step writes is kept, in blobs of its own.
+  *def.add_op() = ParseOp("kept = RecurrentNetworkBlobFetcher(record)");
   Workspace workspace;
   workspace.SetTensor("x", Random({20, 2, 3}, 1));
   workspace.SetTensor("h0", Random({2, 3}, 2));
   most_inside = 0;
-  RunNetOnce(net.Build(), workspace, {.executor = "parallel", .threads = 4});
+  RunNetOnce(def, workspace, {.executor = "parallel", .threads = 4});
   EXPECT_EQ(most_inside, 1);
 }
 
