@@ -21,8 +21,9 @@ class Recorder : public Observer {
   void Start(const RunEvent& event) override {
     const std::lock_guard lock(mutex_);
     under_way_[std::this_thread::get_id()].push_back(Text(event));
+    if (event.kind != RunEventKind::kNet && event.kind != RunEventKind::kOperator) return;
     ++events_[Text(event)];
-    num_backward_ += event.backward ? 1 : 0;
+    num_backward_ += event.kind == RunEventKind::kOperator && event.backward ? 1 : 0;
   }
   void Stop(const RunEvent& event) override {
     const std::lock_guard lock(mutex_);
@@ -34,7 +35,7 @@ class Recorder : public Observer {
     }
   }
 
-  // How often each started; all must have stopped.
+  // How often each net and operator started; these and all else must have stopped.
   std::map<std::string, int> Take() {
     const std::lock_guard lock(mutex_);
     for (const auto& [thread, stack] : under_way_) {
@@ -48,8 +49,8 @@ class Recorder : public Observer {
 
  private:
   static std::string Text(const RunEvent& event) {
-    if (event.op_index < 0) return StrCat("net ", *event.net);
-    return StrCat(*event.net, " ", event.op_index, " ", *event.op_text, " step ", event.step);
+    const std::string place = StrCat("kind ", static_cast<int>(event.kind), " of ", *event.net);
+    return event.op_text == nullptr ? place : StrCat(place, ": ", *event.op_text, " step ", event.step);
   }
 
   std::mutex mutex_;
