@@ -51,14 +51,20 @@ class ParallelRun : public SharedWork {
   }
 
   void Join(int lane) override {
-    if (lane == 0) {  // in the loop already
-      TakePart(lane, context_);
-      others_leave_.emplace(context_.observers, state_.LoopEvent(RunEventKind::kWait));
-      return;
+    try {
+      if (lane == 0) {  // in the loop already
+        TakePart(lane, context_);
+      } else {
+        RunContext& context = state_.LaneContext(lane, context_);
+        const ObservedScope scope(context.observers, state_.LoopEvent(RunEventKind::kLoop));
+        TakePart(lane, context);
+      }
+    } catch (...) {
+      const std::lock_guard lock(queue_mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      End();
     }
-    RunContext& context = state_.LaneContext(lane, context_);
-    const ObservedScope scope(context.observers, state_.LoopEvent(RunEventKind::kLoop));
-    TakePart(lane, context);
+    if (lane == 0) others_leave_.emplace(context_.observers, state_.LoopEvent(RunEventKind::kWait));
   }
 
   // Throws what the first failing instruction threw.
@@ -72,7 +78,7 @@ class ParallelRun : public SharedWork {
     while (Take(lane, context, &next)) {
       bool has_next = true;
       while (has_next && !over_.load(std::memory_order_relaxed)) {
-        if (!RunTask(next, context)) return;
+        RunTask(next, context);
         has_next = Finish(lane, next, &next);
       }
       Rest();
@@ -118,20 +124,11 @@ class ParallelRun : public SharedWork {
     }
   }
 
-  bool RunTask(const Ready& ready, RunContext& context) {
+  void RunTask(const Ready& ready, RunContext& context) {
     const std::int64_t t = state_.plan().backward ? num_steps_ - 1 - ready.step : ready.step;
-    try {
-      const Task& task = schedule_.tasks[ready.task];
-      if (context.cancellation != nullptr) context.cancellation->Check();
-      for (const int i : task.instructions) state_.RunInstruction(i, t, context, ready.part, task.parts);
-      return true;
-    } catch (...) {
-      const std::lock_guard lock(queue_mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      --active_;
-      End();
-      return false;
-    }
+    const Task& task = schedule_.tasks[ready.task];
+    if (context.cancellation != nullptr) context.cancellation->Check();
+    for (const int i : task.instructions) state_.RunInstruction(i, t, context, ready.part, task.parts);
   }
 
   // Counts down what waited for the task. True when `next` is what this thread goes on with.

@@ -399,15 +399,14 @@ again:
   CheckStart();
 #ifdef FAILS
   if
-  :: true ->
+  :: true -> /* the end of Join */
      atomic {
        !queue_mutex_ ->
        queue_mutex_ = true;
        if
        :: failure_ == nothing -> failure_ = thrown
        :: else
-       fi;
-       active_--
+       fi
      };
 #if MUTANT != FAILURE_WITHOUT_END
      End();
@@ -526,7 +525,7 @@ init {
   };
   d_step {
     left == THREADS;
-    assert(over_ && inside == 0 && active_ == 0 && sleepers_ == 0);
+    assert(over_ && inside == 0 && (active_ == 0 || failure_ == thrown) && sleepers_ == 0);
     assert(!steps_mutex_ && !queue_mutex_);
     assert(started == ended || failure_ == thrown);
     if
