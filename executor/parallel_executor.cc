@@ -291,7 +291,8 @@ class ParallelExecutor : public Executor {
   void Run(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
     const Schedule& schedule = *plan.schedule;
-    if (schedule.threads < 2 || state.num_steps() < 2 || plan.does_nothing) return serial_->Run(state, context);
+    if (schedule.threads < 2 || state.num_steps() < schedule.least_steps || plan.does_nothing)
+      return serial_->Run(state, context);
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
     state.PrepareLanes(schedule.threads);
     const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);

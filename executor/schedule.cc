@@ -10,9 +10,11 @@ namespace stepnet {
 namespace {
 
 // Rough speeds of one core, for estimates that choose between schedules.
-constexpr double kFlopsPerMicrosecond = 40e3;
-constexpr double kBytesPerMicrosecond = 20e3;
-constexpr double kMicrosecondsOfCall = 0.1;
+constexpr double kFlopsPerMicrosecond = 80e3;
+constexpr double kBytesPerMicrosecond = 40e3;
+constexpr double kMicrosecondsOfCall = 0.05;
+// Until a thread that slept takes part in a run.
+constexpr double kMicrosecondsToCome = 40;
 
 double MicrosecondsOf(const Instruction& instruction) {
   if (instruction.microseconds > 0) return instruction.microseconds;
@@ -116,6 +118,8 @@ Schedule MakeSchedule(const StepPlan& plan, int threads) {
     best = std::move(next);
     fastest = time;
   }
+  const double gain = best.step_microseconds - fastest / kSimulatedSteps;
+  if (best.threads > 1) best.least_steps += static_cast<std::int64_t>(kMicrosecondsToCome / gain);
   return best;
 }
 
@@ -211,6 +215,61 @@ double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_w
   const std::int64_t steps = 4 * steps_under_way;
   const SchedulingCosts free{.inline_task = 0, .handed_task = 0};
   return threads == 0 ? 0 : Simulate(schedule, threads, steps, steps_under_way, free).microseconds / steps;
+}
+
+namespace {
+
+// A task of a step, and what it waited for last.
+struct Finish {
+  double microseconds = 0;
+  int task = -1;  // -1: it waited for nothing
+  int delta = 0;
+};
+
+}  // namespace
+
+std::vector<ChainLink> LongestChain(const Schedule& schedule) {
+  const size_t num_tasks = schedule.tasks.size();
+  if (num_tasks == 0) return {};
+  // In so many steps a chain through all of them meets one task twice; longer ones are not looked for.
+  constexpr size_t kMostSteps = 64;
+  const size_t steps = std::min(num_tasks * static_cast<size_t>(schedule.dependencies.max_delta) + 1, kMostSteps);
+  std::vector<Finish> finishes(steps * num_tasks);
+  for (size_t k = 0; k < steps; ++k) {
+    for (size_t i = 0; i < num_tasks; ++i) {  // edges within a step lead to later tasks
+      const Task& task = schedule.tasks[i];
+      Finish& finish = finishes[k * num_tasks + i];
+      finish.microseconds += task.microseconds / task.parts;
+      for (const Task::Successor& next : task.successors) {
+        if (k + next.delta >= steps) continue;
+        Finish& later = finishes[(k + next.delta) * num_tasks + next.task];
+        if (later.task >= 0 && later.microseconds >= finish.microseconds) continue;
+        later = {.microseconds = finish.microseconds, .task = static_cast<int>(i), .delta = next.delta};
+      }
+    }
+  }
+  // Backward from the last to finish, until a task is met again.
+  const auto last = finishes.end() - static_cast<std::ptrdiff_t>(num_tasks);
+  int at = static_cast<int>(std::ranges::max_element(last, finishes.end(), {}, &Finish::microseconds) - last);
+  size_t step = steps - 1;
+  std::vector<std::pair<int, int>> chain;  // task, and steps after the one that it waited for
+  std::vector<int> position(num_tasks, -1);
+  size_t begin = 0;
+  while (at >= 0 && position[at] < 0) {
+    const Finish& finish = finishes[step * num_tasks + at];
+    position[at] = static_cast<int>(chain.size());
+    chain.emplace_back(at, finish.delta);
+    at = finish.task;
+    step -= finish.delta;
+  }
+  if (at >= 0) begin = position[at];
+  std::vector<ChainLink> links;
+  for (size_t i = chain.size(); i-- > begin;) {
+    for (const int instruction : schedule.tasks[chain[i].first].instructions)
+      links.push_back({.instruction = instruction});
+    links[links.size() - schedule.tasks[chain[i].first].instructions.size()].delta = chain[i].second;
+  }
+  return links;
 }
 
 }  // namespace stepnet

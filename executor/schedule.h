@@ -32,6 +32,7 @@ struct Schedule {
   std::vector<Task> tasks;
   double step_microseconds = 0;  // of all tasks
   int threads = 1;               // that a run uses; 1: it is serial
+  std::int64_t least_steps = 2;  // runs of fewer are serial: they would end before other threads have come
 };
 
 // Steps that a run on `threads` threads has under way at once, at most.
@@ -62,5 +63,14 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
 
 // Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.
 double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way);
+
+struct ChainLink {
+  int instruction = 0;
+  int delta =
+      0;  // steps after the link before; of the first link, after the last one: 0 where steps do not wait for another
+};
+// The longest chain of instructions that comes back to where it began some steps later, which sets the pace of a run
+// with threads without number; where no step waits for another, the longest chain of a step.
+std::vector<ChainLink> LongestChain(const Schedule& schedule);
 
 }  // namespace stepnet

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 namespace stepnet {
 namespace {
@@ -40,6 +41,20 @@ std::string Quoted(const std::string& text) {
     quoted += c;
   }
   return quoted + "\"";
+}
+
+// "the longest chain: 0, 1, 2, of the next step 0, …"
+std::string ChainText(const std::vector<ChainLink>& chain) {
+  if (chain.empty()) return "";
+  const auto item = [](const ChainLink& link) {
+    if (link.delta == 0) return StrCat(link.instruction);
+    const std::string when = link.delta == 1 ? "the next step" : StrCat(link.delta, " steps later");
+    return StrCat("of ", when, " ", link.instruction);
+  };
+  std::vector<std::string> items = {StrCat(chain.front().instruction)};
+  for (size_t i = 1; i < chain.size(); ++i) items.push_back(item(chain[i]));
+  if (chain.front().delta > 0) items.push_back(item(chain.front()) + " again");
+  return StrCat("the longest chain: ", Join(items, ", "), "\n");
 }
 
 }  // namespace
@@ -84,15 +99,18 @@ std::string ScheduleText(const StepPlan& plan, const Schedule& schedule) {
   text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
                  " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
                  " threads busy\n");
-  return text;
+  return text + ChainText(LongestChain(schedule));
 }
 
 std::string ScheduleDot(const StepPlan& plan, const Schedule& schedule) {
+  std::set<int> in_chain;
+  for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
   std::string text = StrCat("digraph ", Quoted(plan.name), " {\n  node [shape=box];\n");
   for (size_t t = 0; t < schedule.tasks.size(); ++t) {
     text += StrCat("  subgraph cluster_", t, " {\n    label=", Quoted(StrCat("task ", t)), ";\n");
     for (const int i : schedule.tasks[t].instructions) {
-      text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text), "];\n");
+      text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text),
+                     in_chain.contains(i) ? ", penwidth=2" : "", "];\n");
     }
     text += "  }\n";
   }
