@@ -5,6 +5,7 @@
 #include <queue>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 namespace stepnet {
 namespace {
@@ -265,9 +266,10 @@ std::vector<ChainLink> LongestChain(const Schedule& schedule) {
   if (at >= 0) begin = position[at];
   std::vector<ChainLink> links;
   for (size_t i = chain.size(); i-- > begin;) {
-    for (const int instruction : schedule.tasks[chain[i].first].instructions)
-      links.push_back({.instruction = instruction});
-    links[links.size() - schedule.tasks[chain[i].first].instructions.size()].delta = chain[i].second;
+    int delta = chain[i].second;  // of the first instruction; the others follow in the same step
+    for (const int instruction : schedule.tasks[chain[i].first].instructions) {
+      links.push_back({.instruction = instruction, .delta = std::exchange(delta, 0)});
+    }
   }
   return links;
 }

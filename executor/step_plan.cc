@@ -107,7 +107,20 @@ class PlanMaker {
         graph_.nodes, [&](const StepNode& node) { return std::ranges::count(node.inputs, index) > 0; });
     const StepNode& node = graph_.nodes[value.producer];
     const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
-    return !is_read && !node.dynamic && std::ranges::count(node.init.schema().can_add, output) > 0;
+    return !is_read && !node.dynamic && std::ranges::count(node.init.schema().can_add, output) > 0 &&
+           !IsTouchedBy(node, transfer.outside);
+  }
+
+  // Whether the operator has an input or output that is linked to some of these bytes.
+  bool IsTouchedBy(const StepNode& node, const Slot& memory) const {
+    const auto is_touched = [&](int value) {
+      return std::ranges::any_of(request_.bound, [&](const BoundBlob& bound) {
+        const std::int64_t begin = bound.slot.offset * bound.slot.row_bytes, other = memory.offset * memory.row_bytes;
+        return bound.slot.blob == graph_.values[value].blob && bound.slot.base == memory.base &&
+               begin < other + memory.bytes && other < begin + bound.slot.bytes;
+      });
+    };
+    return std::ranges::any_of(node.inputs, is_touched) || std::ranges::any_of(node.outputs, is_touched);
   }
 
   // One slot for each blob, large enough for every value that it takes: a later value overwrites an earlier one, as the

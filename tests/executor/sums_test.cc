@@ -82,6 +82,24 @@ TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirst) {
       {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}, {"b", Random({3}, 4)}});
 }
 
+TEST(Sums, AnOperatorDoesNotAddToBytesThatItReads) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, h_prev)");
+  OperatorDef product = ParseOp("d = MatMul(h_next_grad, w)");
+  AddInt(&product, "axis_a", 2);
+  net.BackwardStep(product).BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("d", "h_grad", 0, 2);
+  net.Output("h_all", "h", 1).OutputGradient("h_all").WithGradient();
+  Workspace workspace;
+  workspace.SetTensor("x", Random({3, 1, 2}, 1));
+  workspace.SetTensor("h0", Tensor::Of<double>({1, 2}, {0, 0}));
+  workspace.SetTensor("w", Tensor::Of<double>({2, 4}, {1, 0, 0, 1, 0, 1, 1, 0}));
+  workspace.SetTensor("h_all_grad", Tensor::Of<double>({3, 1, 2}, {0, 0, 0, 0, 1, 2}));
+  const StepPlan plan = BackwardPlanOf(net.Build(), workspace);
+  EXPECT_EQ(WhoAddsTo(plan, "h_grad"), std::vector<std::string>{"+="});
+  // (a, b) w = (a, b, b, a): each step adds its row to the one before and, the other way round, to itself.
+  EXPECT_EQ(Values(workspace.GetTensor("h_grad")), (std::vector<double>{1, 2, 3, 3, 3, 3, 3, 3}));
+}
+
 // y = x as an operator that is given blobs.
 const Registration through_blobs =
     Operator("test.ThroughBlobs")
