@@ -28,6 +28,15 @@ int PartsOf(const TensorInfo& info) {
   return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kLeastBytes, 1, kMost));
 }
 
+// In the memory of its base, in step 0.
+std::int64_t BeginOf(const Slot& slot) { return slot.offset * slot.row_bytes; }
+
+// In one step.
+bool ShareBytes(const Slot& a, const Slot& b) {
+  return a.storage_class != StorageClass::kDynamic && b.storage_class != StorageClass::kDynamic && a.base == b.base &&
+         BeginOf(a) < BeginOf(b) + b.bytes && BeginOf(b) < BeginOf(a) + a.bytes;
+}
+
 RunFn CopyKernel() {
   return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
 }
@@ -115,9 +124,7 @@ class PlanMaker {
   bool IsTouchedBy(const StepNode& node, const Slot& memory) const {
     const auto is_touched = [&](int value) {
       return std::ranges::any_of(request_.bound, [&](const BoundBlob& bound) {
-        const std::int64_t begin = bound.slot.offset * bound.slot.row_bytes, other = memory.offset * memory.row_bytes;
-        return bound.slot.blob == graph_.values[value].blob && bound.slot.base == memory.base &&
-               begin < other + memory.bytes && other < begin + bound.slot.bytes;
+        return bound.slot.blob == graph_.values[value].blob && ShareBytes(bound.slot, memory);
       });
     };
     return std::ranges::any_of(node.inputs, is_touched) || std::ranges::any_of(node.outputs, is_touched);
@@ -241,6 +248,19 @@ class PlanMaker {
       instruction.by_elements = !most_parts && IsByElements(node, inputs, outputs);
       if (instruction.by_elements) instruction.most_parts = PartsOf(outputs.front());
     }
+    AddInstruction(std::move(instruction));
+  }
+
+  // Parts must not write what others read: instructions that a link lets write into what they read run whole, unless
+  // every element is where it was.
+  void AddInstruction(Instruction instruction) {
+    for (const Operand& output : instruction.outputs) {
+      for (const Operand& input : instruction.inputs) {
+        const Slot &to = plan_.slots[output.slot], &from = plan_.slots[input.slot];
+        const bool in_place = input.slot == output.slot || (instruction.by_elements && BeginOf(to) == BeginOf(from));
+        if (!in_place && ShareBytes(to, from)) instruction.most_parts = 1;
+      }
+    }
     plan_.instructions.push_back(std::move(instruction));
   }
 
@@ -326,17 +346,17 @@ class PlanMaker {
     const bool dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic;
     const std::string& to = in ? transfer.blob : outside_name;
     const std::string& from = in ? outside_name : transfer.blob;
-    plan_.instructions.push_back({.text = StrCat(to, adds ? " += " : " = ", from),
-                                  .type = adds ? "add" : "copy",
-                                  .op_index = -1,
-                                  .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
-                                  .inputs = {in ? external : blob},
-                                  .outputs = {in ? blob : external},
-                                  .dynamic = dynamic,
-                                  .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
-                                  .most_parts = dynamic ? 1 : PartsOf(transfer.info),
-                                  .by_elements = !dynamic,
-                                  .node = {}});
+    AddInstruction({.text = StrCat(to, adds ? " += " : " = ", from),
+                    .type = adds ? "add" : "copy",
+                    .op_index = -1,
+                    .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
+                    .inputs = {in ? external : blob},
+                    .outputs = {in ? blob : external},
+                    .dynamic = dynamic,
+                    .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
+                    .most_parts = dynamic ? 1 : PartsOf(transfer.info),
+                    .by_elements = !dynamic,
+                    .node = {}});
   }
 
   std::vector<std::string> WrittenBlobs() const {

@@ -99,6 +99,27 @@ int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
   return threads;
 }
 
+TEST(Parallel, AnInstructionThatWritesIntoWhatItReadsRunsWhole) {
+  // `both` holds rows t and t + 1 of h, `next` rows t + 1 and t + 2: each step writes what the last one half wrote.
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "", 2).Link("both", "h", 0, 2).Link("next", "h", 1, 2);
+  net.Step("next = Tanh(both)").Output("h_all", "h", 0);
+  int most_parts = 0;
+  const auto run = [&](RunOptions options) {
+    options.on_plan = [&](const StepPlan& plan) {
+      for (const Instruction& i : plan.instructions) most_parts = std::max(most_parts, i.most_parts);
+    };
+    Workspace workspace;
+    workspace.SetTensor("x", Random({4, 3, 2}, 1));
+    workspace.SetTensor("h0", Random({2, 3, 30'000}, 2));
+    Net::Create(net.Build(), workspace, options)->Run();
+    return workspace.GetTensor("h_all").Clone();
+  };
+  const Tensor expected = run({.executor = "serial"});
+  ExpectSame(run({.executor = "parallel", .threads = 4}), expected, "h_all");
+  EXPECT_EQ(most_parts, 1);
+}
+
 // The threads that run instructions.
 class ThreadsSeen : public Observer {
  public:
