@@ -243,17 +243,28 @@ class ParallelRun : public SharedWork {
     }
   }
 
-  // What is left of the oldest step when nothing can start.
+  // What is left of the oldest step when nothing can start, and what it waits for. Steps before it are done.
   Error Stuck() {
-    std::string text = StrCat("the run cannot go on: of step ", oldest_, " of ", num_steps_, ", ");
+    const auto text_of = [&](int instruction) {
+      return StrCat("`", state_.plan().instructions[instruction].text, "`");
+    };
     std::vector<std::string> blocked;
     for (int task = 0; task < num_tasks_; ++task) {
-      const int left = Pending(task, oldest_).load();
-      if (left <= 0) continue;
-      const int i = schedule_.tasks[task].instructions.front();
-      blocked.push_back(StrCat("`", state_.plan().instructions[i].text, "` waits for ", left));
+      if (Pending(task, oldest_).load() <= 0) continue;
+      std::vector<std::string> on;
+      for (int other = 0; other < num_tasks_; ++other) {
+        const Task& before = schedule_.tasks[other];
+        const bool is_awaited = std::ranges::any_of(
+            before.successors, [&](const Task::Successor& s) { return s.task == task && s.delta == 0; });
+        if (is_awaited && Pending(other, oldest_).load() > 0) on.push_back(text_of(before.instructions.back()));
+      }
+      if (on.empty()) on.emplace_back("what does not exist");
+      blocked.push_back(
+          StrCat(text_of(schedule_.tasks[task].instructions.front()), " waits for ", stepnet::Join(on, " and ")));
     }
-    return Error(ErrorCode::kInternal, StrCat(text, stepnet::Join(blocked, ", "))).At({.net = state_.plan().name});
+    return Error(ErrorCode::kInternal, StrCat("the run cannot go on: of step ", oldest_, " of ", num_steps_, ", ",
+                                              stepnet::Join(blocked, ", ")))
+        .At({.net = state_.plan().name});
   }
 
   static std::vector<Ready>& ReadyOfThread() {

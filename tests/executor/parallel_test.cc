@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "layers.h"
@@ -192,11 +193,11 @@ TEST_P(ParallelThreads, ARunThatIsCancelledStopsAndTheNextOneWorks) {
   ExpectSame(workspace.GetTensor("x_grad"), expected, "x_grad");
 }
 
-TEST(Parallel, F8APlanThatCannotGoOnSaysWhatIsBlocked) {
-  // A schedule that waits for itself cannot come from bytes.
+// The error of a run whose schedule `spoil` has changed.
+std::string ErrorOfSpoiltRun(const std::function<void(Schedule*)>& spoil) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("a = Tanh(x_t)").Step("h_next = Sum(a, h_prev)");
-  net.Output("h_all", "h", 1);
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("a = Tanh(x_t)").Step("b = Sigmoid(x_t)");
+  net.Step("h_next = Sum(a, b)").Output("h_all", "h", 1);
   StepPlan plan;
   RunOptions options{.executor = "parallel", .threads = 2};
   options.on_plan = [&](const StepPlan& made) { plan = made; };
@@ -204,21 +205,41 @@ TEST(Parallel, F8APlanThatCannotGoOnSaysWhatIsBlocked) {
   workspace.SetTensor("x", Random({4, 2, 3}, 1));
   workspace.SetTensor("h0", Random({2, 3}, 2));
   Net::Create(net.Build(), workspace, options)->Run();
-  Schedule stuck = *plan.schedule;
-  stuck.tasks[0].predecessor_deltas.push_back(0);
-  stuck.tasks[0].starts_step = false;
-  plan.schedule = std::make_shared<Schedule>(stuck);
+  Schedule spoilt = *plan.schedule;
+  spoil(&spoilt);
+  plan.schedule = std::make_shared<Schedule>(spoilt);
   RunState state(std::make_shared<StepPlan>(plan));
   for (int base = 0; base < plan.num_bases; ++base) state.SetBase(base, Tensor(DType::kDouble, {64, 2, 3}));
   state.Prepare(4, workspace);
   RunContext context;
   try {
     MakeExecutor(options)->Run(state, context);
-    FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("cannot go on"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("a = Tanh(x_t)"), std::string::npos) << error.what();
+    return error.what();
   }
+  return "none";
+}
+
+// Such schedules cannot come from bytes.
+TEST(Parallel, F8APlanThatCannotGoOnSaysWhatIsBlockedAndOnWhat) {
+  const std::string cycle = ErrorOfSpoiltRun([](Schedule* schedule) {
+    ASSERT_EQ(schedule->tasks.size(), 3U);
+    schedule->tasks[2].successors.push_back({.task = 0, .delta = 0});
+    schedule->tasks[0].predecessor_deltas.push_back(0);
+    schedule->tasks[0].starts_step = false;
+  });
+  EXPECT_NE(cycle.find("the run cannot go on: of step 0 of 4, `a = Tanh(x_t)` waits for `h_next = Sum(a, b)`, "
+                       "`h_next = Sum(a, b)` waits for `a = Tanh(x_t)`\n"),
+            std::string::npos)
+      << cycle;
+  const std::string nothing = ErrorOfSpoiltRun([](Schedule* schedule) {
+    schedule->tasks[1].predecessor_deltas.push_back(0);
+    schedule->tasks[1].starts_step = false;
+  });
+  EXPECT_NE(nothing.find("`b = Sigmoid(x_t)` waits for what does not exist, `h_next = Sum(a, b)` waits for "
+                         "`b = Sigmoid(x_t)`\n"),
+            std::string::npos)
+      << nothing;
 }
 
 // Throws in step `fails_at` of the run, counted in the direction of the run; -1: never.
