@@ -106,13 +106,13 @@ Schedule FasterSchedule(const StepPlan& plan, const Dependencies& dependencies, 
 Schedule MakeSchedule(const StepPlan& plan, int threads) {
   const Dependencies dependencies = FindDependencies(AccessesOf(plan));
   if (threads > 0) return FasterSchedule(plan, dependencies, threads);
-  // The smallest number of threads that is nearly as fast as any other.
+  // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
   constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
   constexpr int kMostThreads = 64;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), kMostThreads);
   Schedule best = ScheduleFor(plan, dependencies, 1, /*splits=*/false);
   double fastest = best.step_microseconds * kSimulatedSteps;
-  for (int count = 2; count <= std::min(cores, kMostThreads); ++count) {
+  for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
     Schedule next = FasterSchedule(plan, dependencies, count);
     const double time = SimulatedMicroseconds(next, count);
     if (time * kLeastGain > fastest) continue;
