@@ -115,7 +115,7 @@ Schedule MakeSchedule(const StepPlan& plan, int threads) {
   for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
     Schedule next = FasterSchedule(plan, dependencies, count);
     const double time = SimulatedMicroseconds(next, count);
-    if (time * kLeastGain > fastest) continue;
+    if (time * kLeastGain >= fastest) continue;  // also where there is nothing to do
     best = std::move(next);
     fastest = time;
   }
