@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "stepnet/executor/step_plan.h"
+
 namespace stepnet {
 namespace {
 
@@ -56,6 +58,8 @@ TEST(LongestChain, SetsThePaceOfASimulationWithThreadsWithoutNumber) {
   EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 100, 2, kFree).microseconds, 100 * 3 + 2.5);
   EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 100, 1, kFree).microseconds, 100 * 5.5) << "one step at a time";
 }
+
+TEST(MakeSchedule, HasOneThreadForAPlanThatDoesNothing) { EXPECT_EQ(MakeSchedule(StepPlan{}, 0).threads, 1); }
 
 }  // namespace
 }  // namespace stepnet
