@@ -7,6 +7,7 @@
 #include "../operators/op_test.h"
 #include "stepnet/core/rename.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
+#include "training_case.h"
 
 namespace stepnet::runner {
 namespace {
@@ -23,19 +24,6 @@ std::vector<NetStats> StatsOf(RecurrentCase& net, const RunOptions& options, int
   return stats.Nets();
 }
 
-// h = (h_prev + x) * w, with its gradient: w's is summed up by a transfer.
-RecurrentCase TrainingCase() {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
-  net.Step("s = Sum(x_t, h_prev)").Step("h_next = Mul(s, w)").Output("h_all", "h", 1);
-  net.BackwardStep("s_grad = Mul(h_next_grad, w)").BackwardStep("w_step = Mul(h_next_grad, s)");
-  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("s_grad", "h_grad", 0).BackwardLink("s_grad", "x_grad", 0);
-  net.Param("w", "w_step").OutputGradient("h_all").WithGradient();
-  net.Feed("x", Random({kSteps, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("w", Random({1, 2, 3}, 4));
-  net.Feed("h_all_grad", Random({kSteps, 2, 3}, 3));
-  return net;
-}
-
 std::vector<std::string> Texts(const NetStats& stats) {
   std::vector<std::string> texts;
   for (const InstructionStats& instruction : stats.instructions) texts.push_back(instruction.text);
@@ -44,7 +32,7 @@ std::vector<std::string> Texts(const NetStats& stats) {
 
 TEST(RunStats, CountsInstructionsOfNetsAndStepNetsTransfersIncluded) {
   for (const char* executor : {"serial", "parallel"}) {
-    RecurrentCase net = TrainingCase();
+    RecurrentCase net = TrainingCase(kSteps);
     const std::vector<NetStats> nets = StatsOf(net, {.executor = executor, .threads = 2}, /*runs=*/3);
     ASSERT_EQ(nets.size(), 3U);
     EXPECT_EQ(nets[0].net, "case");
@@ -75,7 +63,7 @@ TEST(RunStats, CountsInstructionsOfNetsAndStepNetsTransfersIncluded) {
 
 TEST(RunStats, OfEachThreadTimesAddUpToTheLoops) {
   for (const int threads : {1, 2, 3}) {
-    RecurrentCase net = TrainingCase();
+    RecurrentCase net = TrainingCase(kSteps);
     for (const NetStats& stats : StatsOf(net, {.threads = threads}, /*runs=*/20)) {
       if (stats.plan == nullptr) continue;
       ASSERT_FALSE(stats.threads.empty());
@@ -114,7 +102,7 @@ TEST(RunStats, InstructionsInPartsAreCalledOnceAStep) {
 
 // Two layers of a cell have step nets of one name.
 TEST(RunStats, StepNetsOfTheSameNameAreApart) {
-  RecurrentCase one = TrainingCase();
+  RecurrentCase one = TrainingCase(kSteps);
   NetDef forward;
   forward.set_name("both");
   *forward.add_op() = one.Build().op(0);
@@ -162,7 +150,7 @@ TEST(RunStats, ParallelismFollowsFromMeasuredTimes) {
 }
 
 TEST(RunStats, TextSaysHowThreadsAreUsed) {
-  RecurrentCase net = TrainingCase();
+  RecurrentCase net = TrainingCase(kSteps);
   const std::string serial = StatsText(StatsOf(net, {.executor = "serial"}));
   EXPECT_NE(serial.find("step net step, run by op 0 of case: 1 run, 6 steps, "), std::string::npos) << serial;
   EXPECT_NE(serial.find("backward step net backward_step, run by op 1 of case: 1 run, "), std::string::npos) << serial;
@@ -177,7 +165,7 @@ TEST(RunStats, TextSaysHowThreadsAreUsed) {
 }
 
 TEST(RunStats, JsonHoldsTheSame) {
-  RecurrentCase net = TrainingCase();
+  RecurrentCase net = TrainingCase(kSteps);
   const std::vector<NetStats> nets = StatsOf(net, {.threads = 2});
   const nlohmann::json json = nlohmann::json::parse(StatsJson(nets).dump());
   ASSERT_EQ(json.size(), nets.size());

@@ -11,6 +11,7 @@
 #include "../core/temp_dir.h"
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "training_case.h"
 
 namespace stepnet::runner {
 namespace {
@@ -64,19 +65,6 @@ const Registration failing = Operator("test.FailInStep3")
                                      CopyElements(run.In(0), run.Out(0));
                                    };
                                  });
-
-// h = (h_prev + x) * w, with its gradient: w's is summed up by a transfer.
-RecurrentCase TrainingCase() {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
-  net.Step("s = Sum(x_t, h_prev)").Step("h_next = Mul(s, w)").Output("h_all", "h", 1);
-  net.BackwardStep("s_grad = Mul(h_next_grad, w)").BackwardStep("w_step = Mul(h_next_grad, s)");
-  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("s_grad", "h_grad", 0).BackwardLink("s_grad", "x_grad", 0);
-  net.Param("w", "w_step").OutputGradient("h_all").WithGradient();
-  net.Feed("x", Random({kSteps, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("w", Random({1, 2, 3}, 4));
-  net.Feed("h_all_grad", Random({kSteps, 2, 3}, 3));
-  return net;
-}
 
 struct Event {
   std::string name;
@@ -132,7 +120,7 @@ bool Within(const Event& inner, const Event& outer) {
 
 TEST(Trace, HoldsEveryInstructionOfEveryStepOnceInTheLoopOfItsDirection) {
   for (const int threads : {1, 2}) {
-    RecurrentCase net = TrainingCase();
+    RecurrentCase net = TrainingCase(kSteps);
     const std::vector<Event> events = TraceOf(net, threads);
     std::map<std::string, std::set<std::int64_t>> steps;  // direction, category and name → steps
     for (const Event& event : events) {
@@ -161,7 +149,7 @@ TEST(Trace, HoldsEveryInstructionOfEveryStepOnceInTheLoopOfItsDirection) {
 }
 
 TEST(Trace, NamesTheCallerFirst) {
-  RecurrentCase net = TrainingCase();
+  RecurrentCase net = TrainingCase(kSteps);
   const std::vector<Event> events = TraceOf(net, 1);
   for (const Event& event : events) EXPECT_EQ(event.lane, "caller");
   ASSERT_FALSE(events.empty());
@@ -195,7 +183,7 @@ TEST(Trace, ShowsLayersOfDifferentStepsSideBySide) {
 
 TEST(Trace, KeepsTheFirstEventsAndCountsTheOthers) {
   const TempDir dir;
-  RecurrentCase net = TrainingCase();
+  RecurrentCase net = TrainingCase(kSteps);
   Trace whole(dir.Path("whole.json"));
   Trace some(dir.Path("some.json"), /*most_events=*/9);
   for (Trace* trace : {&whole, &some}) net.net().AttachObserver(trace);

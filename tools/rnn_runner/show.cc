@@ -14,6 +14,7 @@
 #include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_bool(schedule);
+DECLARE_int32(simulate);
 
 namespace stepnet::runner {
 namespace {
@@ -97,6 +98,7 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 int Show(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   if (FLAGS_schedule) return ShowSchedules(path);
+  if (FLAGS_simulate != 0) throw UsageError("--simulate tells of a schedule; give --schedule too");
   CheckFormat({"text", "dot", "json"});
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
