@@ -1,7 +1,13 @@
 #include "stepnet/core/net_operator.h"
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
 #include <ranges>
+#include <thread>
+
+#include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
 
@@ -26,6 +32,35 @@ auto ValueInputs(const OpInit& init) {
   return init.schema().value_inputs |
          std::views::filter([n = static_cast<int>(init.inputs().size())](int i) { return i < n; });
 }
+
+// The parts of one run of a kernel: each thread takes the next one that is left.
+class PartsOfRun : public SharedWork {
+ public:
+  using RunPart = std::function<void(int part, int lane)>;
+  PartsOfRun(int parts, RunPart run_part) : parts_(parts), run_part_(std::move(run_part)) {}
+
+  void Join(int lane) override {
+    try {
+      for (int part = next_++; part < parts_; part = next_++) run_part_(part, lane);
+    } catch (...) {
+      next_ = parts_;
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+
+  // Throws what the first failing part threw.
+  void Check() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  const int parts_;
+  const RunPart run_part_;
+  std::atomic<int> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
 
 }  // namespace
 
@@ -75,6 +110,7 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
                                                " outputs, the operator has ", outputs.size()));
     }
     output_infos_ = std::move(inferred);
+    parts_ = NumParts();
   }
   for (size_t o = 0; o < outputs.size(); ++o) {
     const TensorInfo& info = output_infos_[o];
@@ -89,6 +125,30 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
   }
 }
 
+int NetOperator::NumParts() const {
+  const PartsRule& rule = init_.schema().most_parts;
+  const RunOptions& options = init_.options();
+  if (!rule || options.executor != "parallel") return 1;
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const double worth = EstimateMicroseconds(LastCost()) / kMicrosecondsToCome;
+  const int most = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
+  return std::min(most, rule(ShapeQuery(init_, input_infos_), output_infos_));
+}
+
+void NetOperator::RunParts(RunContext& context, std::int64_t step) {
+  lanes_.resize(parts_);
+  PartsOfRun work(parts_, [&](int part, int lane) {
+    RunContext& own = lane == 0 ? context : lanes_[lane];
+    own.run = context.run;
+    own.scratch.Reset();
+    OpRun run(input_views_, output_views_, own, step);
+    run.SetPart(part, parts_);
+    kernel_(run);
+  });
+  ThreadPool::Process().Run(work, parts_ - 1);
+  work.Check();
+}
+
 void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace,
                         RunContext& context, std::int64_t step) {
   context.scratch.Reset();
@@ -98,6 +158,7 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
       // In place with another shape: the input keeps the shape that it had.
       input_views_[i] = {inputs[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};
     }
+    if (parts_ > 1) return RunParts(context, step);
     kernel_(OpRun(input_views_, output_views_, context, step));
     return;
   }
@@ -127,6 +188,13 @@ Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::spa
     if (op.schema().elementwise) cost.flops += static_cast<double>(info.shape.size());
   }
   return cost;
+}
+
+double EstimateMicroseconds(const Cost& cost) {
+  constexpr double kFlopsPerMicrosecond = 80e3;
+  constexpr double kBytesPerMicrosecond = 40e3;
+  constexpr double kMicrosecondsOfCall = 0.05;
+  return kMicrosecondsOfCall + std::max(cost.flops / kFlopsPerMicrosecond, cost.bytes / kBytesPerMicrosecond);
 }
 
 }  // namespace stepnet

@@ -1,5 +1,6 @@
 // NetOperator: one operator that runs on blobs. Infers shapes when the inputs' shapes change, provides outputs, runs
-// the kernel. Not thread-safe: it remembers the shapes of its last run.
+// the kernel: in parts on several threads where the type can be split, the executor is "parallel" and there is enough to
+// do. Not thread-safe: it remembers the shapes of its last run.
 #pragma once
 
 #include <span>
@@ -12,6 +13,10 @@ namespace stepnet {
 
 // What one run of `op` costs: as its type declares, otherwise what it reads and writes.
 Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
+// Rough time of such a run on one core, for choices between ways of running; no promise.
+double EstimateMicroseconds(const Cost& cost);
+// Until a thread of the pool that slept takes part in a run.
+inline constexpr double kMicrosecondsToCome = 40;
 
 class NetOperator {
  public:
@@ -36,6 +41,8 @@ class NetOperator {
  private:
   void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs);
   bool InputsChanged(std::span<Blob* const> inputs);
+  int NumParts() const;
+  void RunParts(RunContext& context, std::int64_t step);
 
   OpInit init_;
   std::string text_;
@@ -48,6 +55,8 @@ class NetOperator {
   std::vector<TensorInfo> output_infos_;
   std::vector<TensorView> input_views_;
   std::vector<TensorView> output_views_;
+  int parts_ = 1;                   // of a run on such inputs
+  std::vector<RunContext> lanes_;  // of the threads that help
 };
 
 }  // namespace stepnet

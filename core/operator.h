@@ -51,11 +51,15 @@ struct NetProblem {
   std::string Text() const;  // `net "lstm", op 3 `y = FC(x, w, b)`: message`
 };
 
+inline constexpr int kMostOptLevel = 1;
+
 // How nets made from files are to be run; operators that run nets themselves read it.
 struct RunOptions {
   std::string executor = "parallel";
   int threads = 0;    // 0: as many as the machine has cores
-  int opt_level = 0;  // 0: every operator as it is written
+  // 0: every operator once a step, as it is written. 1: what need not wait for its turn in the loop runs once for all
+  // steps, which changes results within rounding (executor/stages.h).
+  int opt_level = kMostOptLevel;
   std::uint64_t seed = 0;
   // Told of every plan of a step net when it is made (executor/step_plan.h).
   std::function<void(const StepPlan& plan)> on_plan = {};
@@ -186,6 +190,8 @@ class OpRun {
     part_ = part;
     parts_ = parts;
   }
+  // Of types that declare Rows: false when the kernel is run for other outputs alone. Out(output) has no memory then.
+  bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
   // Of outputs that CanAdd names: whether to add to what the memory holds instead of writing it.
   bool Adds(int output) const { return (adds_ >> output & 1) != 0; }
   void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i
@@ -208,7 +214,8 @@ using RunFn = std::function<void(const OpRun&)>;
 // Makes the kernel of one operator of a net; arguments are read here, once.
 using KernelFactory = std::function<RunFn(const OpInit&)>;
 
-// Work of one run, for given inputs: an estimate for tables and schedules.
+// Work of one run, for given inputs: an estimate for tables and schedules. Outputs that a run is not for (OpRun::Wants)
+// have no elements there.
 struct Cost {
   double flops = 0;
   double bytes = 0;  // read and written
@@ -216,6 +223,13 @@ struct Cost {
 // Into how many parts a run may be cut at most.
 using PartsRule = std::function<int(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
 using CostRule = std::function<Cost(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
+// Inputs and outputs whose first dimension counts rows that know nothing of each other; all rows share the other inputs,
+// and the other outputs are sums over the rows.
+struct RowOperands {
+  std::vector<int> inputs;
+  std::vector<int> outputs;
+};
+using RowsRule = std::function<std::optional<RowOperands>(const ShapeQuery&)>;  // nothing: it is not so for these
 
 // An operator of a gradient net, as a gradient rule writes it.
 struct GradientOp {
@@ -298,6 +312,7 @@ struct OperatorSchema {
   CostRule cost;
   PartsRule most_parts;  // null: one
   std::vector<int> can_add;
+  RowsRule rows;  // null: nothing is known
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
@@ -363,6 +378,9 @@ class Operator {
   // The kernel asks OpRun::Adds about these outputs, the first 64 at most: what it computes for them can be summed over
   // the steps where it belongs, without a copy of its own.
   Operator& CanAdd(std::vector<int> outputs);
+  // Rows of several steps may be given to one run. Where outputs are of both kinds, the kernel asks OpRun::Wants about
+  // each; sums are left to CanAdd.
+  Operator& Rows(RowsRule rule);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
 

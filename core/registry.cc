@@ -286,6 +286,10 @@ Operator& Operator::CanAdd(std::vector<int> outputs) {
   schema_.can_add = std::move(outputs);
   return *this;
 }
+Operator& Operator::Rows(RowsRule rule) {
+  schema_.rows = std::move(rule);
+  return *this;
+}
 Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
   return *this;

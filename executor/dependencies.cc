@@ -163,8 +163,8 @@ class AccessCollector {
     for (size_t i = 0; i < plan_.instructions.size(); ++i) {
       const Instruction& instruction = plan_.instructions[i];
       accesses_.emplace_back();
-      for (const Operand& input : instruction.inputs) Add(input, /*writes=*/false);
-      for (const Operand& output : instruction.outputs) Add(output, /*writes=*/true);
+      for (const Operand& input : instruction.inputs) Add(instruction, input, /*writes=*/false);
+      for (const Operand& output : instruction.outputs) Add(instruction, output, /*writes=*/true);
       // A dynamic operator remembers the shapes of its last run, so two steps of it are never under way at once.
       if (instruction.dynamic) AddOwn(Whole(Own(static_cast<int>(i))));
       const bool reaches_out = instruction.node && instruction.node->init.schema().manages_outputs;
@@ -179,8 +179,13 @@ class AccessCollector {
   static MemoryAccess Whole(int memory) { return {.memory = memory, .writes = true, .bytes = 1}; }
   void AddOwn(MemoryAccess access) { accesses_.back().push_back(access); }
 
-  void Add(const Operand& operand, bool writes) {
+  void Add(const Instruction& instruction, const Operand& operand, bool writes) {
     const Slot& slot = plan_.slots[operand.slot];
+    if (instruction.over_time && operand.rows) {  // how many rows only a run knows
+      constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max() / 4;
+      AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kAll, .slot = operand.slot});
+      return;
+    }
     const std::int64_t direction = plan_.backward ? -1 : 1;
     if (slot.storage_class == StorageClass::kDynamic) {
       AddOwn({.memory = plan_.num_bases + slot.base,
@@ -233,5 +238,18 @@ bool Dependencies::Orders(int from, int to, int delta) const {
 std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan) { return AccessCollector(plan).Run(); }
 
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses) { return Finder(accesses).Run(); }
+
+Dependencies FindDependencies(const StepPlan& plan, const Stage& stage) {
+  std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
+  for (int i = 0; i < static_cast<int>(accesses.size()); ++i) {
+    if (i < stage.begin || i >= stage.end) accesses[i].clear();
+  }
+  Dependencies dependencies = FindDependencies(accesses);
+  if (stage.over_time) {
+    std::erase_if(dependencies.edges, [](const Dependency& edge) { return edge.delta > 0; });
+    dependencies.max_delta = 0;
+  }
+  return dependencies;
+}
 
 }  // namespace stepnet

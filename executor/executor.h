@@ -25,4 +25,7 @@ std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
 std::vector<std::string> ExecutorNames();
 std::shared_ptr<const Executor> MakeParallelExecutor();
 
+// What "serial" does for one stage of the plan.
+void RunSerially(RunState& state, const Stage& stage, RunContext& context);
+
 }  // namespace stepnet

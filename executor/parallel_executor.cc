@@ -33,15 +33,15 @@ struct Ready {
 class ParallelRun : public SharedWork {
  public:
   // `context` is the caller's.
-  ParallelRun(const Schedule& schedule, RunState& state, RunContext& context, std::int64_t under_way)
-      : schedule_(schedule),
+  ParallelRun(const Stage& stage, RunState& state, RunContext& context, std::int64_t under_way)
+      : schedule_(*stage.schedule),
         state_(state),
         context_(context),
-        num_steps_(state.num_steps()),
-        num_tasks_(static_cast<std::int64_t>(schedule.tasks.size())),
+        num_steps_(state.NumStepsOf(stage)),
+        num_tasks_(static_cast<std::int64_t>(schedule_.tasks.size())),
         under_way_(under_way),
         window_(static_cast<std::int64_t>(std::bit_ceil(
-            static_cast<std::uint64_t>(std::min(under_way + schedule.dependencies.max_delta, num_steps_ + 1))))),
+            static_cast<std::uint64_t>(std::min(under_way + schedule_.dependencies.max_delta, num_steps_ + 1))))),
         pending_(window_ * num_tasks_),
         unfinished_(window_),
         parts_left_(window_ * num_tasks_) {
@@ -301,19 +301,21 @@ class ParallelExecutor : public Executor {
  public:
   void Run(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
-    const Schedule& schedule = *plan.schedule;
-    if (schedule.threads < 2 || state.num_steps() < schedule.least_steps || plan.does_nothing)
-      return serial_->Run(state, context);
+    if (plan.does_nothing) return;
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
-    state.PrepareLanes(schedule.threads);
-    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
-    ParallelRun run(schedule, state, context, under_way);
-    ThreadPool::Process().Run(run, schedule.threads - 1);
-    run.Check();
+    for (const Stage& stage : plan.stages) RunStage(state, stage, context);
   }
 
  private:
-  const std::shared_ptr<const Executor> serial_ = MakeExecutor({.executor = "serial"});
+  static void RunStage(RunState& state, const Stage& stage, RunContext& context) {
+    const Schedule& schedule = *stage.schedule;
+    if (schedule.threads < 2 || state.num_steps() < schedule.least_steps) return RunSerially(state, stage, context);
+    state.PrepareLanes(schedule.threads);
+    const std::int64_t most_steps = state.plan().most_steps;
+    ParallelRun run(stage, state, context, most_steps > 0 ? most_steps : StepsUnderWay(schedule.threads));
+    ThreadPool::Process().Run(run, schedule.threads - 1);
+    run.Check();
+  }
 };
 
 }  // namespace

@@ -123,7 +123,7 @@ RunOptions OptionsOf(const OpInit& op) {
   if (op.Int("rnn_executor_debug") == 0) return options;
   options.on_plan = [given = options.on_plan](const StepPlan& plan) {
     if (given) given(plan);
-    if (plan.schedule != nullptr) std::cerr << ScheduleText(plan, *plan.schedule);
+    if (plan.IsScheduled()) std::cerr << ScheduleText(plan);
   };
   return options;
 }

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "stepnet/executor/instruction_rows.h"
+
 namespace stepnet {
 
 namespace {
@@ -33,14 +35,12 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
   for (size_t i = 0; i < instructions_.size(); ++i) {
     const Instruction& instruction = plan_->instructions[i];
     BoundInstruction& bound = instructions_[i];
-    for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
-      for (const Operand& operand : *operands) {
-        bound.operands.emplace_back();
-        bound.views.push_back({nullptr, &operand.info.shape, operand.info.dtype});
-      }
-    }
-    for (size_t o = 0; o < instruction.outputs.size(); ++o) {
-      if (instruction.outputs[o].adds) bound.adds |= std::uint64_t{1} << o;
+    const size_t count = instruction.inputs.size() + static_cast<size_t>(instruction.num_outputs);
+    bound.operands.resize(count);
+    bound.views.resize(count);
+    bound.shapes.resize(instruction.over_time ? count : 0);
+    for (const Operand& output : instruction.outputs) {
+      if (output.adds) bound.adds |= std::uint64_t{1} << output.position;
     }
     if (instruction.node) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
   }
@@ -67,18 +67,25 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   }
   for (size_t i = 0; i < instructions_.size(); ++i) {
     const Instruction& instruction = plan_->instructions[i];
-    size_t k = 0;
-    for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
-      for (const Operand& operand : *operands) {
-        const Slot& slot = plan_->slots[operand.slot];
-        BoundOperand& bound = instructions_[i].operands[k++];
-        if (slot.storage_class == StorageClass::kDynamic) continue;
-        bound.row_bytes = slot.row_bytes;
-        bound.mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1;
-        bound.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes;
-      }
+    BoundInstruction& bound = instructions_[i];
+    for (const Operand& input : instruction.inputs) BindOperand(input, input.position, instruction, &bound);
+    for (const Operand& output : instruction.outputs) {
+      BindOperand(output, instruction.inputs.size() + output.position, instruction, &bound);
     }
   }
+}
+
+void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound) {
+  bound->views[k] = {nullptr, &operand.info.shape, operand.info.dtype};
+  if (instruction.over_time) {
+    bound->shapes[k] = operand.rows ? ShapeOverTime(operand, num_steps_) : operand.info.shape;
+    bound->views[k].shape = &bound->shapes[k];
+  }
+  const Slot& slot = plan_->slots[operand.slot];
+  if (slot.storage_class == StorageClass::kDynamic) return;
+  bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes,
+                        .row_bytes = slot.row_bytes,
+                        .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};
 }
 
 void RunState::ReleaseBases() {
@@ -113,7 +120,7 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int pa
                                .op_index = instruction.op_index,
                                .op_type = &instruction.type,
                                .op_text = &instruction.text,
-                               .step = t,
+                               .step = instruction.over_time ? -1 : t,
                                .backward = plan_->backward,
                                .plan = &plan_,
                                .num_steps = num_steps_,
@@ -150,18 +157,23 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int pa
     run.SetAdds(bound.adds);
     instruction.kernel(run);
   } catch (...) {
-    std::vector<std::string> blobs;
-    for (const Operand& input : instruction.inputs) {
-      const Slot& slot = plan_->slots[input.slot];
-      const bool dynamic = slot.storage_class == StorageClass::kDynamic;
-      blobs.push_back(StrCat(slot.blob, " ", dynamic ? DynamicBlob(slot, t)->Description() : input.info.Description()));
-    }
     throw CurrentError().At({.net = plan_->name,
                              .op_index = instruction.op_index,
                              .op_text = instruction.text,
-                             .blobs = Join(blobs, ", "),
-                             .step = t});
+                             .blobs = InputsText(instruction, bound, t),
+                             .step = instruction.over_time ? -1 : t});
   }
+}
+
+std::string RunState::InputsText(const Instruction& instruction, const BoundInstruction& bound, std::int64_t t) const {
+  std::vector<std::string> blobs;
+  for (size_t i = 0; i < instruction.inputs.size(); ++i) {
+    const Slot& slot = plan_->slots[instruction.inputs[i].slot];
+    const bool dynamic = slot.storage_class == StorageClass::kDynamic;
+    const TensorInfo seen = {.dtype = bound.views[i].dtype, .shape = *bound.views[i].shape};
+    blobs.push_back(StrCat(slot.blob, " ", dynamic ? DynamicBlob(slot, t)->Description() : seen.Description()));
+  }
+  return Join(blobs, ", ");
 }
 
 Tensor RunState::TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const {

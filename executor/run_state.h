@@ -19,6 +19,10 @@ class RunState {
 
   const StepPlan& plan() const { return *plan_; }
   std::int64_t num_steps() const { return num_steps_; }
+  // How often the instructions of the stage run: once a step, or once where they run over time.
+  std::int64_t NumStepsOf(const Stage& stage) const {
+    return stage.over_time ? std::min<std::int64_t>(num_steps_, 1) : num_steps_;
+  }
 
   // Tensors of the bases that the plan's bound blobs use, and dynamic blobs that exist before the loop (one a step); to
   // be set before Prepare. Arenas are made by Prepare.
@@ -29,7 +33,7 @@ class RunState {
   // Lets go of the tensors outside, so that their blobs no longer look shared.
   void ReleaseBases();
 
-  // Runs instruction i of step t; several at once where FindDependencies allows it. Adds operator, net and step to what
+  // Runs instruction i of step t, or for all steps where it runs over time and t is 0; several at once where FindDependencies allows it. Adds operator, net and step to what
   // it throws.
   // `part` of `parts` of instructions that run in parts.
   void RunInstruction(int i, std::int64_t t, RunContext& context, int part = 0, int parts = 1);
@@ -57,8 +61,9 @@ class RunState {
     std::byte* At(std::int64_t t) const { return address + (t & mask) * row_bytes; }
   };
   struct BoundInstruction {
-    std::vector<BoundOperand> operands;  // inputs, then outputs
+    std::vector<BoundOperand> operands;  // inputs, then outputs, by position; null where an output is left out
     std::vector<TensorView> views;       // without addresses
+    std::vector<Shape> shapes;           // of an instruction over time: of its views
     std::uint64_t adds = 0;              // bit o: output o is added to what is there
     std::unique_ptr<NetOperator> dynamic;
   };
@@ -66,6 +71,8 @@ class RunState {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
+  void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
+  std::string InputsText(const Instruction& instruction, const BoundInstruction& bound, std::int64_t t) const;
   Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;
   Blob* DynamicBlob(const Slot& slot, std::int64_t t) const;
   void RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);

@@ -7,26 +7,21 @@
 #include <tuple>
 #include <utility>
 
+#include "stepnet/core/net_operator.h"
+#include "stepnet/executor/stages.h"
+
 namespace stepnet {
 namespace {
 
-// Rough speeds of one core, for estimates that choose between schedules.
-constexpr double kFlopsPerMicrosecond = 80e3;
-constexpr double kBytesPerMicrosecond = 40e3;
-constexpr double kMicrosecondsOfCall = 0.05;
-// Until a thread that slept takes part in a run.
-constexpr double kMicrosecondsToCome = 40;
-
 double MicrosecondsOf(const Instruction& instruction) {
-  if (instruction.microseconds > 0) return instruction.microseconds;
-  return kMicrosecondsOfCall +
-         std::max(instruction.cost.flops / kFlopsPerMicrosecond, instruction.cost.bytes / kBytesPerMicrosecond);
+  return instruction.microseconds > 0 ? instruction.microseconds : EstimateMicroseconds(instruction.cost);
 }
 
-constexpr std::int64_t kSimulatedSteps = 16;
-
+// A step, in a run of several.
 double SimulatedMicroseconds(const Schedule& schedule, int threads) {
-  return Simulate(schedule, threads, kSimulatedSteps, StepsUnderWay(threads)).microseconds;
+  constexpr std::int64_t kSteps = 16;
+  const std::int64_t steps = schedule.over_time ? kTypicalSteps : kSteps;
+  return Simulate(schedule, threads, steps, StepsUnderWay(threads)).microseconds / static_cast<double>(steps);
 }
 
 // Cuts up instructions that take long enough for what it costs to bring threads together.
@@ -35,7 +30,8 @@ void Split(const StepPlan& plan, int threads, Schedule* schedule) {
   for (Task& task : schedule->tasks) {
     const int most = plan.instructions[task.instructions.front()].most_parts;
     if (task.instructions.size() > 1 || most < 2) continue;
-    task.parts = std::clamp(static_cast<int>(task.microseconds / kLeastMicrosecondsOfPart), 1, std::min(most, threads));
+    const double microseconds = task.microseconds * (schedule->over_time ? kTypicalSteps : 1);
+    task.parts = std::clamp(static_cast<int>(microseconds / kLeastMicrosecondsOfPart), 1, std::min(most, threads));
   }
 }
 
@@ -55,13 +51,14 @@ std::int64_t StepsUnderWay(int threads) { return std::max<std::int64_t>(4, 2 * t
 namespace {
 
 // The schedule for one number of threads. With `splits` instructions are cut up where that is worth it.
-Schedule ScheduleFor(const StepPlan& plan, const Dependencies& dependencies, int threads, bool splits) {
-  Schedule schedule{.dependencies = dependencies, .tasks = {}, .step_microseconds = 0, .threads = threads};
+Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads,
+                     bool splits) {
+  Schedule schedule{.dependencies = dependencies, .threads = threads, .over_time = stage.over_time};
   const int n = static_cast<int>(plan.instructions.size());
   std::vector<std::vector<const Dependency*>> in(n);
   for (const Dependency& edge : schedule.dependencies.edges) in[edge.to].push_back(&edge);
   std::vector<int> task_of(n);
-  for (int i = 0; i < n; ++i) {
+  for (int i = stage.begin; i < stage.end; ++i) {
     const bool waits_for_one = in[i].size() == 1 && in[i][0]->delta == 0;
     const int before = waits_for_one ? task_of[in[i][0]->from] : -1;
     if (before >= 0 && schedule.tasks[before].instructions.back() == in[i][0]->from &&
@@ -95,31 +92,31 @@ Schedule ScheduleFor(const StepPlan& plan, const Dependencies& dependencies, int
 }
 
 // Whichever way of using the threads is the faster one.
-Schedule FasterSchedule(const StepPlan& plan, const Dependencies& dependencies, int threads) {
-  Schedule whole = ScheduleFor(plan, dependencies, threads, /*splits=*/false);
-  Schedule split = ScheduleFor(plan, dependencies, threads, /*splits=*/true);
+Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
+  Schedule whole = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
+  Schedule split = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true);
   return SimulatedMicroseconds(split, threads) < SimulatedMicroseconds(whole, threads) ? split : whole;
 }
 
 }  // namespace
 
-Schedule MakeSchedule(const StepPlan& plan, int threads) {
-  const Dependencies dependencies = FindDependencies(AccessesOf(plan));
-  if (threads > 0) return FasterSchedule(plan, dependencies, threads);
+Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
+  const Dependencies dependencies = FindDependencies(plan, stage);
+  if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
   // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
   constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
   constexpr int kMostThreads = 64;
   const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), kMostThreads);
-  Schedule best = ScheduleFor(plan, dependencies, 1, /*splits=*/false);
-  double fastest = best.step_microseconds * kSimulatedSteps;
+  Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
+  double fastest = best.step_microseconds;
   for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
-    Schedule next = FasterSchedule(plan, dependencies, count);
+    Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(next, count);
     if (time * kLeastGain >= fastest) continue;  // also where there is nothing to do
     best = std::move(next);
     fastest = time;
   }
-  const double gain = best.step_microseconds - fastest / kSimulatedSteps;
+  const double gain = best.step_microseconds - fastest;
   if (best.threads > 1) best.least_steps += static_cast<std::int64_t>(kMicrosecondsToCome / gain);
   return best;
 }
@@ -136,6 +133,8 @@ Schedule WithCosts(Schedule schedule, const std::vector<double>& microseconds) {
 
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs) {
+  const double times = schedule.over_time ? static_cast<double>(steps) : 1;
+  if (schedule.over_time) steps = std::min<std::int64_t>(steps, 1);
   const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
   if (num_tasks == 0 || steps <= 0) return {};
   struct Ready {
@@ -191,7 +190,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
       const auto same = std::ranges::find(idle, next.from);
       const int thread = same != idle.end() ? *same : idle.back();
       std::erase(idle, thread);
-      const double cost = schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
+      const double cost = times * schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
       busy += cost;
       const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
       running.push({.until = now + cost + overhead, .thread = thread, .task = next.task, .step = next.step});

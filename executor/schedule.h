@@ -1,5 +1,6 @@
-// Schedule: a StepPlan made ready for several threads: chains of instructions as tasks, who waits for whom, and what
-// each is likely to cost. Made once with the plan, for any number of steps.
+// Schedule: a stage of a StepPlan made ready for several threads: chains of instructions as tasks, who waits for whom,
+// and what each is likely to cost. Made once with the plan, for any number of steps. Instructions over time are those of
+// a loop of one step.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ struct Task {
     int delta = 0;
   };
   std::vector<int> instructions;
-  double microseconds = 0;  // estimate
+  double microseconds = 0;  // estimate; over time a step's share
   int parts = 1;            // one for each of as many threads, for an instruction that is cut up
   std::vector<Successor> successors = {};
   std::vector<int> predecessor_deltas = {};  // of each edge that ends here
@@ -33,6 +34,7 @@ struct Schedule {
   double step_microseconds = 0;  // of all tasks
   int threads = 1;               // that a run uses; 1: it is serial
   std::int64_t least_steps = 2;  // runs of fewer are serial: they would end before other threads have come
+  bool over_time = false;
 };
 
 // Steps that a run on `threads` threads has under way at once, at most.
@@ -40,7 +42,7 @@ std::int64_t StepsUnderWay(int threads);
 
 // An instruction that waits for nothing but another of its step joins the task of that one. With 0 `threads` the
 // schedule has as many as are worth having, by simulation, and at most one a core.
-Schedule MakeSchedule(const StepPlan& plan, int threads);
+Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads);
 
 // The same tasks, where instruction i of the plan takes microseconds[i].
 Schedule WithCosts(Schedule schedule, const std::vector<double>& microseconds);
@@ -56,7 +58,7 @@ struct Simulation {
   double busy = 0;          // of all threads, as a part of threads * microseconds
 };
 
-// A run of `steps` steps on `threads` threads that always take the oldest ready task, at most `steps_under_way` steps
+// A run for `steps` steps on `threads` threads that always take the oldest ready task, at most `steps_under_way` steps
 // at once.
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs = {});

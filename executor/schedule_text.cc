@@ -13,20 +13,21 @@ std::string Fixed(double value) {
   return text;
 }
 
-std::string PlaceText(const StepPlan& plan, const Operand& operand) {
+std::string PlaceText(const StepPlan& plan, bool over_time, const Operand& operand) {
   const Slot& slot = plan.slots[operand.slot];
   std::string text = StrCat(slot.blob, " (", StorageClassName(slot.storage_class));
   if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
   if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
   if (slot.storage_class != StorageClass::kDynamic) {
     text += StrCat(", ", operand.info.shape.size() * DTypeBytes(operand.info.dtype), " bytes");
+    if (over_time && operand.rows) text += " a step";
   }
   return text + ")";
 }
 
-std::string PlacesText(const StepPlan& plan, const std::vector<Operand>& operands) {
+std::string PlacesText(const StepPlan& plan, bool over_time, const std::vector<Operand>& operands) {
   std::vector<std::string> places;
-  for (const Operand& operand : operands) places.push_back(PlaceText(plan, operand));
+  for (const Operand& operand : operands) places.push_back(PlaceText(plan, over_time, operand));
   return Join(places, ", ");
 }
 
@@ -57,44 +58,38 @@ std::string ChainText(const std::vector<ChainLink>& chain) {
   return StrCat("the longest chain: ", Join(items, ", "), "\n");
 }
 
-}  // namespace
-
-std::string ThreadsText(const Schedule& schedule) {
-  if (schedule.threads < 2) return "one thread";
-  std::string text = StrCat(schedule.threads, " threads");
-  // Steps overlap where one that begins before the last one has ended makes the run shorter.
+// Steps overlap where one that begins before the last one has ended makes the run shorter.
+bool StepsOverlap(const Schedule& schedule) {
   constexpr double kLeastGain = 1.05;
   const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule.threads));
-  if (overlapping * kLeastGain < CriticalMicroseconds(schedule, 1)) text += ", steps overlap";
-  const auto parts = std::ranges::count_if(schedule.tasks, [](const Task& task) { return task.parts > 1; });
-  if (parts > 0) {
-    text += StrCat(", ", parts, " of ", schedule.dependencies.num_instructions, " instructions in parts");
+  return overlapping * kLeastGain < CriticalMicroseconds(schedule, 1);
+}
+
+std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int i, int task) {
+  const Instruction& instruction = plan.instructions[i];
+  std::string text = StrCat("  ", i, ": ", instruction.text, "\n      task ", task);
+  if (schedule.tasks[task].parts > 1) text += StrCat(" in ", schedule.tasks[task].parts, " parts");
+  text += StrCat("; reads ", PlacesText(plan, instruction.over_time, instruction.inputs), "; writes ",
+                 PlacesText(plan, instruction.over_time, instruction.outputs), "\n");
+  for (const Dependency& edge : schedule.dependencies.edges) {
+    if (edge.to != i) continue;
+    const std::string when =
+        edge.delta == 0 ? "" : StrCat(" of ", edge.delta, edge.delta == 1 ? " step" : " steps", " before");
+    text += StrCat("      after ", edge.from, when, ": ", DependencyKindName(edge.kind), " of ", BlobText(plan, edge),
+                   "\n");
   }
   return text;
 }
 
-std::string ScheduleText(const StepPlan& plan, const Schedule& schedule) {
+std::string StageText(const StepPlan& plan, const Stage& stage) {
+  const Schedule& schedule = *stage.schedule;
   std::vector<int> task_of(plan.instructions.size());
   for (size_t t = 0; t < schedule.tasks.size(); ++t) {
     for (const int i : schedule.tasks[t].instructions) task_of[i] = static_cast<int>(t);
   }
-  std::string text =
-      StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(schedule), "\n");
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    const Task& task = schedule.tasks[task_of[i]];
-    text += StrCat("  ", i, ": ", instruction.text, "\n      task ", task_of[i]);
-    if (task.parts > 1) text += StrCat(" in ", task.parts, " parts");
-    text += StrCat("; reads ", PlacesText(plan, instruction.inputs), "; writes ", PlacesText(plan, instruction.outputs),
-                   "\n");
-    for (const Dependency& edge : schedule.dependencies.edges) {
-      if (edge.to != static_cast<int>(i)) continue;
-      const std::string when =
-          edge.delta == 0 ? "" : StrCat(" of ", edge.delta, edge.delta == 1 ? " step" : " steps", " before");
-      text += StrCat("      after ", edge.from, when, ": ", DependencyKindName(edge.kind), " of ", BlobText(plan, edge),
-                     "\n");
-    }
-  }
+  std::string text;
+  if (plan.stages.size() > 1) text = stage.over_time ? "once for all steps:\n" : "in each step:\n";
+  for (int i = stage.begin; i < stage.end; ++i) text += InstructionText(plan, schedule, i, task_of[i]);
   const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule.threads));
   text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
                  " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
@@ -102,22 +97,56 @@ std::string ScheduleText(const StepPlan& plan, const Schedule& schedule) {
   return text + ChainText(LongestChain(schedule));
 }
 
-std::string ScheduleDot(const StepPlan& plan, const Schedule& schedule) {
-  std::set<int> in_chain;
-  for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
-  std::string text = StrCat("digraph ", Quoted(plan.name), " {\n  node [shape=box];\n");
-  for (size_t t = 0; t < schedule.tasks.size(); ++t) {
-    text += StrCat("  subgraph cluster_", t, " {\n    label=", Quoted(StrCat("task ", t)), ";\n");
-    for (const int i : schedule.tasks[t].instructions) {
-      text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text),
-                     in_chain.contains(i) ? ", penwidth=2" : "", "];\n");
-    }
-    text += "  }\n";
+}  // namespace
+
+std::string ThreadsText(const StepPlan& plan) {
+  int threads = 1;
+  bool steps_overlap = false;
+  std::int64_t parts = 0, over_time = 0;
+  for (const Stage& stage : plan.stages) {
+    if (stage.over_time) over_time += stage.end - stage.begin;
+    if (stage.schedule->threads < 2) continue;
+    threads = std::max(threads, stage.schedule->threads);
+    steps_overlap = steps_overlap || (!stage.over_time && StepsOverlap(*stage.schedule));
+    parts += std::ranges::count_if(stage.schedule->tasks, [](const Task& task) { return task.parts > 1; });
   }
-  for (const Dependency& edge : schedule.dependencies.edges) {
-    text += StrCat("  i", edge.from, " -> i", edge.to, " [label=",
-                   Quoted(edge.delta == 0 ? BlobText(plan, edge) : StrCat("+", edge.delta, " ", BlobText(plan, edge))),
-                   edge.delta == 0 ? "" : ", style=dashed, constraint=false", "];\n");
+  const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
+  std::string text = threads < 2 ? "one thread" : StrCat(threads, " threads");
+  if (steps_overlap) text += ", steps overlap";
+  if (parts > 0) text += StrCat(", ", parts, of_all, " in parts");
+  if (over_time > 0) text += StrCat(", ", over_time, parts > 0 ? "" : of_all, " once for all steps");
+  return text;
+}
+
+std::string ScheduleText(const StepPlan& plan) {
+  std::string text =
+      StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
+  for (const Stage& stage : plan.stages) text += StageText(plan, stage);
+  return text;
+}
+
+std::string ScheduleDot(const StepPlan& plan) {
+  std::string text = StrCat("digraph ", Quoted(plan.name), " {\n  node [shape=box];\n");
+  int number = 0;  // of tasks
+  for (const Stage& stage : plan.stages) {
+    const Schedule& schedule = *stage.schedule;
+    std::set<int> in_chain;
+    for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
+    for (const Task& task : schedule.tasks) {
+      const std::string label = StrCat("task ", number, stage.over_time ? ", once for all steps" : "");
+      text += StrCat("  subgraph cluster_", number++, " {\n    label=", Quoted(label), ";\n");
+      for (const int i : task.instructions) {
+        text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text),
+                       in_chain.contains(i) ? ", penwidth=2" : "", "];\n");
+      }
+      text += "  }\n";
+    }
+    for (const Dependency& edge : schedule.dependencies.edges) {
+      const std::string blob = BlobText(plan, edge);
+      text += StrCat("  i", edge.from, " -> i", edge.to,
+                     " [label=", Quoted(edge.delta == 0 ? blob : StrCat("+", edge.delta, " ", blob)),
+                     edge.delta == 0 ? "" : ", style=dashed, constraint=false", "];\n");
+    }
   }
   return text + "}\n";
 }

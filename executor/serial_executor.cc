@@ -10,17 +10,20 @@ class SerialExecutor : public Executor {
     const StepPlan& plan = state.plan();
     if (plan.does_nothing) return;
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
-    const std::int64_t num_steps = state.num_steps();
-    const int num_instructions = static_cast<int>(plan.instructions.size());
-    for (std::int64_t k = 0; k < num_steps; ++k) {
-      if (context.cancellation != nullptr) context.cancellation->Check();
-      const std::int64_t t = plan.backward ? num_steps - 1 - k : k;
-      for (int i = 0; i < num_instructions; ++i) state.RunInstruction(i, t, context);
-    }
+    for (const Stage& stage : plan.stages) RunSerially(state, stage, context);
   }
 };
 
 }  // namespace
+
+void RunSerially(RunState& state, const Stage& stage, RunContext& context) {
+  const std::int64_t num_steps = state.NumStepsOf(stage);
+  for (std::int64_t k = 0; k < num_steps; ++k) {
+    if (context.cancellation != nullptr) context.cancellation->Check();
+    const std::int64_t t = state.plan().backward ? num_steps - 1 - k : k;
+    for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, t, context);
+  }
+}
 
 std::vector<std::string> ExecutorNames() { return {"serial", "parallel"}; }
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "stepnet/core/net_check.h"
 #include "stepnet/core/net_operator.h"
 #include "stepnet/executor/accumulate.h"
+#include "stepnet/executor/instruction_rows.h"
 #include "stepnet/executor/schedule.h"
+#include "stepnet/executor/stages.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -51,13 +54,7 @@ RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
 
 class PlanMaker {
  public:
-  explicit PlanMaker(const StepPlanRequest& request) : request_(request) {
-    plan_.name = request.net->name();
-    plan_.backward = request.backward;
-    plan_.num_bases = request.num_bases;
-    plan_.most_steps = request.most_steps;
-    plan_.dynamic_lists.assign(request.num_dynamic_lists, true);
-  }
+  explicit PlanMaker(const StepPlanRequest& request) : request_(request) {}
 
   StepPlan Make() {
     std::map<std::string, StepInput> inputs;
@@ -71,6 +68,38 @@ class PlanMaker {
     }
     graph_ = ImportStepNet(*request_.net, inputs, request_.options);
     FindDirectSums();
+    std::vector<StageOfInstructions> stages;
+    if (request_.options.opt_level > 0) {
+      // Where every step has memory of its own, only what computes a value and what uses it wait for each other.
+      stacks_all_ = true;
+      Build();
+      stages = FindStages(plan_);
+      if (Rejoin(stages)) {
+        Build();
+        stages = FindStages(plan_);
+      }
+      stacks_all_ = false;
+      KeepBetween(stages);
+    }
+    Build();
+    Arrange(stages);
+    plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
+      return !instruction.dynamic && !instruction.has_side_effects &&
+             std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
+    });
+    return std::move(plan_);
+  }
+
+ private:
+  // The plan with its instructions in program order.
+  void Build() {
+    plan_ = {};
+    plan_.name = request_.net->name();
+    plan_.backward = request_.backward;
+    plan_.num_bases = request_.num_bases;
+    plan_.most_steps = request_.most_steps;
+    plan_.dynamic_lists.assign(request_.num_dynamic_lists, true);
+    slot_of_.clear();
     PlaceBlobs();
     AddTransfersBefore(kNoOperator);
     for (const StepNode& node : graph_.nodes) {
@@ -81,14 +110,55 @@ class PlanMaker {
     for (const auto& [blob, value] : graph_.last) {
       plan_.finals[blob] = {.slot = slot_of_.at(blob), .info = graph_.values[value].info};
     }
-    plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
-      return !instruction.dynamic && !instruction.has_side_effects &&
-             std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
-    });
-    return std::move(plan_);
   }
 
- private:
+  // Operators in two instructions that came into one stage after all need not be.
+  bool Rejoin(const std::vector<StageOfInstructions>& stages) {
+    for (const StageOfInstructions& stage : stages) {
+      std::set<int> ops;
+      for (const int i : stage.instructions) {
+        const int op_index = plan_.instructions[i].op_index;
+        if (op_index >= 0 && !ops.insert(op_index).second) in_one_.insert(op_index);
+      }
+    }
+    std::erase_if(in_two_, [this](int op_index) { return in_one_.contains(op_index); });
+    return !in_one_.empty();
+  }
+
+  // Values that one stage gives to another are there for all steps at once.
+  void KeepBetween(const std::vector<StageOfInstructions>& stages) {
+    over_time_.assign(plan_.instructions.size(), false);
+    std::map<std::string, size_t> stage_of;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      for (const int i : stages[s].instructions) {
+        over_time_[i] = stages[s].over_time;
+        const Instruction& instruction = plan_.instructions[i];
+        for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+          for (const Operand& operand : *operands) {
+            const std::string& blob = plan_.slots[operand.slot].blob;
+            const size_t first = stage_of.emplace(blob, s).first->second;
+            if (stages[s].over_time || first != s) kept_between_.insert(blob);
+          }
+        }
+      }
+    }
+  }
+
+  void Arrange(const std::vector<StageOfInstructions>& stages) {
+    if (stages.empty()) {
+      plan_.stages = {{.begin = 0, .end = static_cast<int>(plan_.instructions.size())}};
+      return;
+    }
+    std::vector<Instruction> arranged;
+    for (const StageOfInstructions& stage : stages) {
+      const auto begin = static_cast<int>(arranged.size());
+      for (const int i : stage.instructions) arranged.push_back(std::move(plan_.instructions[i]));
+      plan_.stages.push_back(
+          {.begin = begin, .end = static_cast<int>(arranged.size()), .over_time = stage.over_time});
+    }
+    plan_.instructions = std::move(arranged);
+  }
+
   // Sums over the steps of what one operator computes and nothing else reads: it adds to the sum itself, which saves a
   // copy of each term. The gradients of weights are such sums.
   void FindDirectSums() {
@@ -193,7 +263,7 @@ class PlanMaker {
   }
 
   void AddArenaSlot(const std::string& blob, std::int64_t bytes) {
-    const bool stacked = request_.keep && request_.keep(blob);
+    const bool stacked = stacks_all_ || kept_between_.contains(blob) || (request_.keep && request_.keep(blob));
     const int base = plan_.num_bases++;
     const bool turns = !stacked && request_.ring_rows > 1;  // otherwise every step uses the one row
     const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(bytes) : bytes;
@@ -214,9 +284,12 @@ class PlanMaker {
     return index;
   }
 
-  Operand OperandOf(int value) const {
+  Operand OperandOf(int value, size_t position) const {
     const StepValue& v = graph_.values[value];
-    return {.slot = slot_of_.at(v.blob), .info = v.info, .adds = direct_sums_.contains(v.blob)};
+    return {.slot = slot_of_.at(v.blob),
+            .info = v.info,
+            .position = static_cast<int>(position),
+            .adds = direct_sums_.contains(v.blob)};
   }
 
   void AddOperator(const StepNode& node) {
@@ -228,27 +301,59 @@ class PlanMaker {
     } catch (...) {
       throw CurrentError().At({.net = graph_.name, .op_index = node.op_index, .op_text = node.init.Text()});
     }
-    for (const int value : node.inputs) instruction.inputs.push_back(OperandOf(value));
-    for (const int value : node.outputs) instruction.outputs.push_back(OperandOf(value));
-    instruction.dynamic = node.dynamic;
+    for (size_t i = 0; i < node.inputs.size(); ++i) instruction.inputs.push_back(OperandOf(node.inputs[i], i));
+    for (size_t o = 0; o < node.outputs.size(); ++o) instruction.outputs.push_back(OperandOf(node.outputs[o], o));
+    instruction.num_outputs = static_cast<int>(node.outputs.size());
     instruction.has_side_effects = node.init.schema().has_side_effects;
-    for (const Operand& output : instruction.outputs) {
-      if (plan_.slots[output.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
+    const auto is_dynamic = [&](const Operand& operand) {
+      return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
+    };
+    instruction.dynamic = node.dynamic || std::ranges::any_of(instruction.inputs, is_dynamic) ||
+                          std::ranges::any_of(instruction.outputs, is_dynamic);
+    if (instruction.dynamic) {
+      instruction.node = node;
+      AddInstruction(std::move(instruction));
+      return;
     }
-    for (const Operand& input : instruction.inputs) {
-      if (plan_.slots[input.slot].storage_class == StorageClass::kDynamic) instruction.dynamic = true;
+    const OperatorSchema& schema = node.init.schema();
+    instruction.by_elements = schema.elementwise && !schema.most_parts && IsByElements(instruction);
+    if (instruction.by_elements) MarkRowsOfElements(plan_, &instruction);
+    if (schema.rows) MarkRows(plan_, node.init, &instruction);
+    if (stacks_all_ && HasSumsAndRows(instruction) && !in_one_.contains(node.op_index)) in_two_.insert(node.op_index);
+    if (in_two_.contains(node.op_index)) {
+      const auto is_sum = [](const Operand& output) { return !output.rows; };
+      Instruction sums = instruction;
+      std::erase_if(sums.outputs, std::not_fn(is_sum));
+      FinishOperator(node, std::move(sums));
+      std::erase_if(instruction.outputs, is_sum);
     }
-    if (instruction.dynamic) instruction.node = node;
-    if (!instruction.dynamic) {
-      const std::vector<TensorInfo> inputs = InfosOf(node.inputs);
-      const std::vector<TensorInfo> outputs = InfosOf(node.outputs);
-      instruction.cost = EstimateCost(node.init, inputs, outputs);
-      const PartsRule& most_parts = node.init.schema().most_parts;
-      if (most_parts) instruction.most_parts = most_parts(ShapeQuery(node.init, inputs), outputs);
-      instruction.by_elements = !most_parts && IsByElements(node, inputs, outputs);
-      if (instruction.by_elements) instruction.most_parts = PartsOf(outputs.front());
+    FinishOperator(node, std::move(instruction));
+  }
+
+  void FinishOperator(const StepNode& node, Instruction instruction) {
+    if (static_cast<int>(instruction.outputs.size()) < instruction.num_outputs) {
+      std::vector<std::string> outputs;
+      for (const Operand& output : instruction.outputs) outputs.push_back(node.init.outputs()[output.position]);
+      instruction.text = Join(outputs, ", ") + instruction.text.substr(instruction.text.find(" = "));
+    }
+    instruction.over_time = RunsOverTime();
+    const std::vector<TensorInfo> inputs = InfosOf(instruction, instruction.inputs);
+    const std::vector<TensorInfo> outputs = InfosOf(instruction, instruction.outputs);
+    instruction.cost = EstimateCost(node.init, inputs, outputs);
+    const PartsRule& most_parts = node.init.schema().most_parts;
+    if (most_parts) instruction.most_parts = most_parts(ShapeQuery(node.init, inputs), outputs);
+    if (instruction.by_elements) instruction.most_parts = PartsOf(outputs.front());
+    if (instruction.over_time) {
+      instruction.cost.flops /= kTypicalSteps;
+      instruction.cost.bytes /= kTypicalSteps;
     }
     AddInstruction(std::move(instruction));
+  }
+
+  // Whether the next instruction does.
+  bool RunsOverTime() const {
+    const size_t next = plan_.instructions.size();
+    return next < over_time_.size() && over_time_[next];
   }
 
   // Parts must not write what others read: instructions that a link lets write into what they read run whole, unless
@@ -265,17 +370,11 @@ class PlanMaker {
   }
 
   // Element i of all outputs follows from element i of the inputs.
-  static bool IsByElements(const StepNode& node, const std::vector<TensorInfo>& inputs,
-                           const std::vector<TensorInfo>& outputs) {
-    if (!node.init.schema().elementwise || inputs.empty()) return false;
-    const auto is_alike = [&](const TensorInfo& info) { return info.shape == outputs.front().shape; };
-    return std::ranges::all_of(inputs, is_alike) && std::ranges::all_of(outputs, is_alike);
-  }
-
-  std::vector<TensorInfo> InfosOf(const std::vector<int>& values) const {
-    std::vector<TensorInfo> infos;
-    for (const int value : values) infos.push_back(graph_.values[value].info);
-    return infos;
+  static bool IsByElements(const Instruction& instruction) {
+    if (instruction.inputs.empty()) return false;
+    const Shape& shape = instruction.outputs.front().info.shape;
+    const auto is_alike = [&](const Operand& operand) { return operand.info.shape == shape; };
+    return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
   }
 
   static constexpr int kNoOperator = -1;
@@ -346,17 +445,22 @@ class PlanMaker {
     const bool dynamic = plan_.slots[found->second].storage_class == StorageClass::kDynamic;
     const std::string& to = in ? transfer.blob : outside_name;
     const std::string& from = in ? outside_name : transfer.blob;
-    AddInstruction({.text = StrCat(to, adds ? " += " : " = ", from),
-                    .type = adds ? "add" : "copy",
-                    .op_index = -1,
-                    .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
-                    .inputs = {in ? external : blob},
-                    .outputs = {in ? blob : external},
-                    .dynamic = dynamic,
-                    .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
-                    .most_parts = dynamic ? 1 : PartsOf(transfer.info),
-                    .by_elements = !dynamic,
-                    .node = {}});
+    Instruction instruction{.text = StrCat(to, adds ? " += " : " = ", from),
+                            .type = adds ? "add" : "copy",
+                            .kernel = adds ? AddKernel(transfer.blob, transfer.info) : CopyKernel(),
+                            .inputs = {in ? external : blob},
+                            .outputs = {in ? blob : external},
+                            .num_outputs = 1,
+                            .dynamic = dynamic,
+                            .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
+                            .by_elements = !dynamic,
+                            .node = {}};
+    if (!dynamic) {
+      MarkRowsOfElements(plan_, &instruction);
+      instruction.over_time = RunsOverTime();
+      instruction.most_parts = PartsOf(InfosOf(instruction, instruction.outputs).front());
+    }
+    AddInstruction(std::move(instruction));
   }
 
   std::vector<std::string> WrittenBlobs() const {
@@ -370,6 +474,13 @@ class PlanMaker {
   StepPlan plan_;
   std::map<std::string, int> slot_of_;
   std::map<std::string, const Transfer*> direct_sums_;
+  bool stacks_all_ = false;
+  std::set<std::string> kept_between_;  // temporaries that more than one stage uses
+  std::vector<bool> over_time_;         // by instruction, in program order
+  // Operators that sum over the steps and give rows too: sums can wait until after the loop when what goes on in it
+  // cannot, so they may be two instructions.
+  std::set<int> in_two_;
+  std::set<int> in_one_;
 };
 
 }  // namespace
@@ -388,7 +499,9 @@ const char* StorageClassName(StorageClass storage_class) {
 StepPlan MakeStepPlan(const StepPlanRequest& request) {
   StepPlan plan = PlanMaker(request).Make();
   if (request.options.executor == "parallel") {
-    plan.schedule = std::make_shared<Schedule>(MakeSchedule(plan, request.options.threads));
+    for (Stage& stage : plan.stages) {
+      stage.schedule = std::make_shared<Schedule>(MakeSchedule(plan, stage, request.options.threads));
+    }
   }
   if (request.options.on_plan) request.options.on_plan(plan);
   return plan;
@@ -417,7 +530,10 @@ std::string StepPlan::ToString() const {
     if (slot.storage_class != StorageClass::kDynamic) text += StrCat(", ", slot.bytes, " bytes");
     text += "\n";
   }
-  for (const Instruction& instruction : instructions) text += StrCat("  ", instruction.text, "\n");
+  for (const Stage& stage : stages) {
+    if (stages.size() > 1) text += stage.over_time ? "  once for all steps:\n" : "  in each step:\n";
+    for (int i = stage.begin; i < stage.end; ++i) text += StrCat("  ", instructions[i].text, "\n");
+  }
   return text + "}\n";
 }
 

@@ -1,5 +1,8 @@
 // StepPlan: what one timestep does and where its values live.
 //
+// Most plans are one loop over the steps. Instructions that need not wait for their turn in a loop run once for all steps,
+// before, after or between loops: executor/stages.h.
+//
 // A plan is immutable and knows no threads, no tensors and no number of steps: it is made once for given shapes,
 // printed, tested, and shared by every run. A run gives it memory (RunState); an executor carries it out.
 //
@@ -63,8 +66,10 @@ struct Transfer {
 
 struct Operand {
   int slot = 0;
-  TensorInfo info;    // meaningless in kDynamic slots
+  TensorInfo info;    // of one step; meaningless in kDynamic slots
+  int position = 0;   // among the operator's inputs or outputs
   bool adds = false;  // of outputs: to what the memory holds
+  bool rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
 };
 
 // One operator or transfer of the step.
@@ -74,14 +79,27 @@ struct Instruction {
   int op_index = -1;  // in the step net; -1 for transfers
   RunFn kernel;
   std::vector<Operand> inputs;
-  std::vector<Operand> outputs;
-  bool dynamic = false;  // goes through blobs
+  std::vector<Operand> outputs;  // not those that another instruction of the operator gives
+  int num_outputs = 0;           // of the operator
+  bool takes_rows = false;       // may run once for all steps, with all rows of the operands that have rows
+  bool over_time = false;        // does
+  bool dynamic = false;          // goes through blobs
   bool has_side_effects = false;
-  Cost cost = {};                // estimate
-  double microseconds = 0;       // measured; 0: unknown, and the cost tells
+  Cost cost = {};                // estimate; of what runs over time a step's share
+  double microseconds = 0;       // measured, a step; 0: unknown, and the cost tells
   int most_parts = 1;            // that may run at the same time
   bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
+};
+
+struct Schedule;
+
+// Instructions [begin, end) of a plan: a loop over the steps, or, `over_time`, each of them once for all steps.
+struct Stage {
+  int begin = 0;
+  int end = 0;
+  bool over_time = false;
+  std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
 };
 
 // A region of the arena.
@@ -91,13 +109,12 @@ struct ArenaSlot {
   std::int64_t rows = 1;  // 0: T rows
 };
 
-struct Schedule;
-
 struct StepPlan {
   std::string name;  // of the step net
   bool backward = false;
   std::vector<Slot> slots;
-  std::vector<Instruction> instructions;
+  std::vector<Instruction> instructions;  // by stages; those of a loop in program order
+  std::vector<Stage> stages;              // run one after the other
   std::vector<ArenaSlot> arena;
   int num_bases = 0;
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
@@ -110,9 +127,10 @@ struct StepPlan {
   std::map<std::string, Final> finals;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
-  std::int64_t most_steps = 0;               // that may be under way at once; 0: as many as suit the threads
-  std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
+  std::int64_t most_steps = 0;  // that may be under way at once; 0: as many as suit the threads
 
+  // Its stages have schedules: it was made for the executor "parallel".
+  bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
   // Each region of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.

@@ -81,26 +81,57 @@ double Bytes(const TensorInfo& info) { return static_cast<double>(info.shape.siz
 CostRule FcCost(bool transposed, bool is_gradient) {
   return [transposed, is_gradient](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
     const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
-    const int products = is_gradient ? static_cast<int>(outputs.size()) - (query.op().Bool("no_bias") ? 0 : 1) : 1;
-    Cost cost = {.flops = 2.0 * products * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k)};
+    const size_t db = is_gradient && !query.op().Bool("no_bias") ? 1 : outputs.size();
+    double products = 0;
+    Cost cost;
     for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += Bytes(query.In(i));
-    for (const TensorInfo& output : outputs) cost.bytes += Bytes(output);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      cost.bytes += Bytes(outputs[i]);
+      if (i != db && outputs[i].shape.size() > 0) ++products;
+    }
+    cost.flops = 2.0 * products * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     return cost;
   };
 }
 
-// Products of few rows, the steps of recurrent networks, are computed in blocks of columns: always the same ones, so
-// that equal inputs give equal bits in any number of parts.
-constexpr std::int64_t kBlock = 512;
-constexpr std::int64_t kMostRows = 128;
+// Products are computed in blocks, always the same ones, so that equal inputs give equal bits in any number of parts:
+// of columns, and those of many rows, whole sequences, of rows.
+constexpr std::int64_t kColumns = 512;
+constexpr std::int64_t kFewRows = 128;
+constexpr std::int64_t kRows = 256;
 
 std::int64_t NumBlocks(const Sizes& sizes) {
-  return sizes.m <= kMostRows ? std::max<std::int64_t>(1, sizes.n / kBlock) : 1;
+  const std::int64_t blocks = sizes.m <= kFewRows ? sizes.n / kColumns : sizes.m / kRows;
+  return std::max<std::int64_t>(1, blocks);
+}
+
+// Of dw and db; always of columns.
+std::int64_t NumSumBlocks(const Sizes& sizes) {
+  return std::max<std::int64_t>(1, sizes.n / (sizes.m <= kFewRows ? kColumns : kColumns / 2));
 }
 
 PartsRule FcParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo>) {
     return static_cast<int>(NumBlocks(Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape)));
+  };
+}
+
+PartsRule FcGradientParts(bool transposed) {
+  return [transposed](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+    const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+    const size_t dx = query.op().Bool("no_bias") ? 1 : 2;
+    const bool wants_dx = outputs.size() > dx && outputs[dx].shape.size() > 0;
+    return static_cast<int>(wants_dx ? NumBlocks(sizes) : NumSumBlocks(sizes));
+  };
+}
+
+// Sizes before `axis` count rows; with axis 0 there are none, and x is one row.
+RowsRule FcRows(bool is_gradient) {
+  return [is_gradient](const ShapeQuery& query) -> std::optional<RowOperands> {
+    const OpInit& op = query.op();
+    if (query.In(0).shape.CanonicalAxis(op.Int("axis")) == 0) return std::nullopt;
+    if (!is_gradient) return RowOperands{.inputs = {0}, .outputs = {0}};
+    return RowOperands{.inputs = {0, 2}, .outputs = {op.Bool("no_bias") ? 1 : 2}};
   };
 }
 
@@ -111,13 +142,18 @@ RunFn FcKernel(const OpInit& op, bool transposed) {
       const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const auto [m, k, n] = sizes;
       const bool transposed = layout.transposed;
+      const bool of_rows = m > kFewRows;
+      const std::int64_t size = of_rows ? m : n;
       const std::int64_t blocks = NumBlocks(sizes);
       const auto [first, last] = run.Share(blocks);
+      const T* b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
       for (std::int64_t block = first; block < last; ++block) {
-        const std::int64_t begin = n * block / blocks;
-        const T* w = run.In(1).As<T>() + begin * (transposed ? 1 : k);
-        Gemm<T>(m, n * (block + 1) / blocks - begin, k, {run.In(0).As<T>(), k}, {w, transposed ? n : k, !transposed},
-                run.Out(0).As<T>() + begin, n, false, run.num_inputs() == 3 ? run.In(2).As<T>() + begin : nullptr);
+        const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
+        const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
+        const T* w = run.In(1).As<T>() + column * (transposed ? 1 : k);
+        Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {run.In(0).As<T>() + row * k, k},
+                {w, transposed ? n : k, !transposed}, run.Out(0).As<T>() + row * n + column, n, false,
+                b == nullptr ? b : b + column);
       }
     });
   };
@@ -132,35 +168,51 @@ void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, 
   }
 }
 
-// Columns of dy, and of x for dx, are the blocks.
+// dw and db, in blocks of columns of dy.
+template <typename T>
+void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool has_bias) {
+  const auto [m, k, n] = sizes;
+  const T* x = run.In(0).As<T>();
+  const T* dy = run.In(2).As<T>();
+  T* dw = run.Out(0).As<T>();
+  const std::int64_t blocks = NumSumBlocks(sizes);
+  const auto [first, last] = run.Share(blocks);
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
+    if (transposed) {
+      Gemm<T>(k, end - begin, m, {x, k, true}, {dy + begin, n}, dw + begin, n, run.Adds(0));
+    } else {
+      Gemm<T>(end - begin, k, m, {dy + begin, n, true}, {x, k}, dw + begin * k, k, run.Adds(0));
+    }
+    if (has_bias) SumRows(dy, m, n, begin, end, run.Out(1).As<T>(), run.Adds(1));
+  }
+}
+
+// dx, in blocks of its columns, or of rows where there are many.
+template <typename T>
+void InputGradient(const OpRun& run, const Sizes& sizes, bool transposed, int dx) {
+  const auto [m, k, n] = sizes;
+  const bool of_rows = m > kFewRows;
+  const std::int64_t size = of_rows ? m : k;
+  const std::int64_t blocks = NumBlocks(sizes);
+  const auto [first, last] = run.Share(blocks);
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
+    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
+    const T* w = run.In(1).As<T>() + column * (transposed ? n : 1);
+    Gemm<T>(of_rows ? end - begin : m, of_rows ? k : end - begin, n, {run.In(2).As<T>() + row * n, n},
+            {w, transposed ? n : k, transposed}, run.Out(dx).As<T>() + row * k + column, k, run.Adds(dx));
+  }
+}
+
 RunFn FcGradientKernel(const OpInit& op, bool transposed) {
   const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
   return [layout = Layout(op, transposed), dx, type = op.type()](const OpRun& run) {
-    ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+    ForFloatType(run.In(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
       const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
-      const auto [m, k, n] = sizes;
-      const bool transposed = layout.transposed;
-      const T* x = run.In(0).As<T>();
-      const T* w = run.In(1).As<T>();
-      const T* dy = run.In(2).As<T>();
-      T* dw = run.Out(0).As<T>();
-      const std::int64_t blocks = NumBlocks(sizes);
-      const auto [first, last] = run.Share(blocks);
-      for (std::int64_t block = first; block < last; ++block) {
-        const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
-        if (transposed) {
-          Gemm<T>(k, end - begin, m, {x, k, true}, {dy + begin, n}, dw + begin, n, run.Adds(0));
-        } else {
-          Gemm<T>(end - begin, k, m, {dy + begin, n, true}, {x, k}, dw + begin * k, k, run.Adds(0));
-        }
-        if (dx == 2) SumRows(dy, m, n, begin, end, run.Out(1).As<T>(), run.Adds(1));
-        if (run.num_outputs() <= dx) continue;
-        const std::int64_t from = k * block / blocks;
-        Gemm<T>(m, k * (block + 1) / blocks - from, n, {dy, n},
-                {w + from * (transposed ? n : 1), transposed ? n : k, transposed}, run.Out(dx).As<T>() + from, k,
-                run.Adds(dx));
-      }
+      if (run.Wants(0)) SumGradients<T>(run, sizes, layout.transposed, dx == 2);
+      if (run.Wants(dx)) InputGradient<T>(run, sizes, layout.transposed, dx);
     });
   };
 }
@@ -193,6 +245,7 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                        .Shapes(FcShapes(transposed))
                        .CostIs(FcCost(transposed, false))
                        .Splits(FcParts(transposed))
+                       .Rows(FcRows(false))
                        .Gradient(FcGradientRule)
                        .Cpu([transposed](const OpInit& op) { return FcKernel(op, transposed); }));
 }
@@ -217,8 +270,9 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
                        .Check(CheckFcGradient)
                        .Shapes(FcGradientShapes(transposed))
                        .CostIs(FcCost(transposed, true))
-                       .Splits(FcParts(transposed))
+                       .Splits(FcGradientParts(transposed))
                        .CanAdd({0, 1, 2})
+                       .Rows(FcRows(true))
                        .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
 }
 

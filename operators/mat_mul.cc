@@ -97,17 +97,18 @@ void MatMulGradient(GradientBuilder& g) {
   AddProductGradients(g);
 }
 
-// What one step of a recurrent net multiplies is computed in blocks, always the same ones, so that equal inputs give
-// equal bits in any number of parts: of columns where there are few rows, of rows in the gradients of weights.
+// Products are computed in blocks, always the same ones, so that equal inputs give equal bits in any number of parts: of
+// columns where there are few rows, otherwise of rows.
 struct ProductBlocks {
   bool of_columns = false;
   std::int64_t count = 1;
 
   ProductBlocks(std::int64_t m, std::int64_t n, std::int64_t k) {
-    constexpr std::int64_t kBlock = 512;
+    constexpr std::int64_t kColumns = 512;
+    constexpr std::int64_t kRows = 256;
     constexpr std::int64_t kFew = 128;
     of_columns = m <= kFew;
-    if (m <= kFew || k <= kFew) count = std::max<std::int64_t>(1, (of_columns ? n : m) / kBlock);
+    count = std::max<std::int64_t>(1, of_columns ? n / kColumns : m / (k <= kFew ? kColumns : kRows));
   }
 };
 
@@ -115,6 +116,17 @@ int MatMulParts(const ShapeQuery& query, std::span<const TensorInfo>) {
   const MatMulArguments arguments(query.op());
   const Operand a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
   return static_cast<int>(ProductBlocks(a.outer_as_left(), b.outer_as_right(), a.inner_as_left()).count);
+}
+
+// Rows of a are rows of y. What multiplies the rows of two matrices with each other, the gradient of weights, sums over
+// them.
+std::optional<RowOperands> MatMulRows(const ShapeQuery& query) {
+  const MatMulArguments arguments(query.op());
+  const bool counts_a = query.In(0).shape.CanonicalAxis(arguments.axis_a, "axis_a") > 0;
+  const bool counts_b = query.In(1).shape.CanonicalAxis(arguments.axis_b, "axis_b") > 0;
+  if (!arguments.trans_a && counts_a) return RowOperands{.inputs = {0}, .outputs = {0}};
+  if (arguments.trans_a && !arguments.trans_b && counts_a && counts_b) return RowOperands{.inputs = {0, 1}, .outputs = {}};
+  return std::nullopt;
 }
 
 // `matrix` without its first `begin` rows, or columns, as the product reads it.
@@ -283,6 +295,7 @@ const Registration mat_mul =
         .CostIs(MatMulCost)
         .Splits(MatMulParts)
         .CanAdd({0})
+        .Rows(MatMulRows)
         .Gradient(MatMulGradient)
         .Cpu(MatMulKernel);
 

@@ -58,7 +58,7 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   return conflicts;
 }
 
-// Calls `look` with the plans of random step nets.
+// Calls `look` with the plans of random step nets, in one loop each.
 void ForEachPlan(unsigned num_seeds, std::int64_t size,
                  const std::function<void(const StepPlan&, const std::string& what)>& look) {
   int num_plans = 0, num_backward = 0;
@@ -66,7 +66,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size,
     const RandomStep step(seed, size);
     const NetDef net = step.Training().value_or(step.Recurrent());
     std::vector<StepPlan> plans;
-    RunOptions options{.executor = "parallel", .threads = 2};
+    RunOptions options{.executor = "parallel", .threads = 2, .opt_level = 0};
     options.on_plan = [&](const StepPlan& plan) { plans.push_back(plan); };
     Workspace workspace;
     for (const auto& [name, tensor] : step.Feeds(3)) workspace.SetTensor(name, tensor);
@@ -216,14 +216,14 @@ TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
     PlanRun serial(plan, kSteps);
     serial.RunOn({.executor = "serial"});
     for (const int threads : {2, 3, 5}) {
-      Schedule schedule = MakeSchedule(plan, threads);
+      Schedule schedule = MakeSchedule(plan, plan.stages[0], threads);
       for (Task& task : schedule.tasks) {
         if (task.instructions.size() > 1) continue;
         task.parts = std::min(plan.instructions[task.instructions[0]].most_parts, threads);
         num_parts += task.parts - 1;
       }
       StepPlan cut_up = plan;
-      cut_up.schedule = std::make_shared<Schedule>(schedule);
+      cut_up.stages[0].schedule = std::make_shared<Schedule>(schedule);
       PlanRun parallel(cut_up, kSteps);
       parallel.RunOn({.executor = "parallel"});
       ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;

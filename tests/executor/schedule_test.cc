@@ -59,7 +59,7 @@ TEST(LongestChain, SetsThePaceOfASimulationWithThreadsWithoutNumber) {
   EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 100, 1, kFree).microseconds, 100 * 5.5) << "one step at a time";
 }
 
-TEST(MakeSchedule, HasOneThreadForAPlanThatDoesNothing) { EXPECT_EQ(MakeSchedule(StepPlan{}, 0).threads, 1); }
+TEST(MakeSchedule, HasOneThreadForAPlanThatDoesNothing) { EXPECT_EQ(MakeSchedule(StepPlan{}, Stage{}, 0).threads, 1); }
 
 }  // namespace
 }  // namespace stepnet

@@ -14,7 +14,9 @@ DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "parallel", "what runs the step nets: parallel, or serial, the reference");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
-DEFINE_int32(opt_level, 0, "how far nets are rewritten before they run; 0: not at all");
+DEFINE_int32(opt_level, stepnet::kMostOptLevel,
+             "0: every operator of a step net runs in each step; 1: what need not wait runs once for all steps, the same "
+             "within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",
               "most memory that tensors may take, with K, M or G behind it;\nwithout the flag, the physical memory");
@@ -61,7 +63,9 @@ RunOptions RunOptionsFromFlags() {
   if (FLAGS_threads < 0 || FLAGS_threads > kMostThreads) {
     throw UsageError(StrCat("--threads is ", FLAGS_threads, ", must be between 0 and ", kMostThreads));
   }
-  if (FLAGS_opt_level != 0) throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be 0"));
+  if (FLAGS_opt_level < 0 || FLAGS_opt_level > kMostOptLevel) {
+    throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be between 0 and ", kMostOptLevel));
+  }
   return {.executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
 }
 

@@ -75,19 +75,24 @@ Parallelism ParallelismOf(const NetStats& stats) {
   for (size_t i = 0; i < stats.instructions.size(); ++i) {
     microseconds[i] = 1e6 * stats.instructions[i].seconds / static_cast<double>(stats.steps);
   }
-  const Schedule schedule = WithCosts(plan.schedule ? *plan.schedule : MakeSchedule(plan, 1), microseconds);
-  const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
   const std::int64_t steps = std::min(stats.most_steps, kMostSimulatedSteps);
   constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};  // overhead is told of on its own
-  const double work = schedule.step_microseconds * static_cast<double>(steps);
-  const auto simulated = [&](std::int64_t threads) {
-    const double time = Simulate(schedule, static_cast<int>(threads), steps, under_way, kFree).microseconds;
-    return time > 0 ? work / time : 1;
-  };
-  const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
+  double work = 0, scheduled = 0, unlimited = 0;                        // microseconds
+  for (const Stage& stage : plan.stages) {
+    const Schedule schedule =
+        WithCosts(stage.schedule ? *stage.schedule : MakeSchedule(plan, stage, 1), microseconds);
+    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
+    const auto simulated = [&](std::int64_t threads) {
+      return Simulate(schedule, static_cast<int>(threads), steps, under_way, kFree).microseconds;
+    };
+    const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
+    work += schedule.step_microseconds * static_cast<double>(steps);
+    scheduled += simulated(schedule.threads);
+    unlimited += simulated(std::clamp<std::int64_t>(num_tasks * under_way, 1, kMostSimulatedThreads));
+  }
   return {.achieved = stats.seconds > 0 ? stats.busy() / stats.seconds : 0,
-          .achievable = simulated(schedule.threads),
-          .unlimited = simulated(std::clamp<std::int64_t>(num_tasks * under_way, 1, kMostSimulatedThreads))};
+          .achievable = scheduled > 0 ? work / scheduled : 1,
+          .unlimited = unlimited > 0 ? work / unlimited : 1};
 }
 
 RunStats::Share& RunStats::ShareOf(const RunEvent& event, Thread* thread) {

@@ -38,21 +38,29 @@ void Measure(Session& session, std::vector<StepPlan>* plans) {
       for (size_t i = 0; i < std::min(plan.instructions.size(), measured.instructions.size()); ++i) {
         const InstructionStats& instruction = measured.instructions[i];
         if (instruction.calls == 0 || instruction.text != plan.instructions[i].text) continue;
-        plan.instructions[i].microseconds = 1e6 * instruction.seconds / static_cast<double>(instruction.calls);
+        plan.instructions[i].microseconds = 1e6 * instruction.seconds / static_cast<double>(measured.steps);
       }
     }
   }
 }
 
-void PrintSimulation(const StepPlan& plan) {
+// Microseconds a step, in a run of a hundred.
+double SimulatedStep(const StepPlan& plan, int threads) {
   constexpr std::int64_t kSteps = 100;
-  Table table({"threads", "us a step", "faster", "busy"});
-  double serial = 0;
-  for (int threads = 1; threads <= FLAGS_simulate; threads = threads < 4 ? threads + 1 : 2 * threads) {
-    const Schedule schedule = MakeSchedule(plan, threads);
-    if (threads == 1) serial = schedule.step_microseconds;
+  double step = 0;
+  for (const Stage& stage : plan.stages) {
+    const Schedule schedule = MakeSchedule(plan, stage, threads);
     const Simulation simulation = Simulate(schedule, threads, kSteps, StepsUnderWay(threads));
-    const double step = threads == 1 ? serial : simulation.microseconds / kSteps;
+    step += threads == 1 ? schedule.step_microseconds : simulation.microseconds / kSteps;
+  }
+  return step;
+}
+
+void PrintSimulation(const StepPlan& plan) {
+  Table table({"threads", "us a step", "faster", "busy"});
+  const double serial = SimulatedStep(plan, 1);
+  for (int threads = 1; threads <= FLAGS_simulate; threads = threads < 4 ? threads + 1 : 2 * threads) {
+    const double step = SimulatedStep(plan, threads);
     table.Add({StrCat(threads), Number(step, 3), StrCat(Number(serial / step, 3), "x"),
                StrCat(Number(100 * std::min(1.0, serial / (step * threads)), 3), "%")});
   }
@@ -88,9 +96,11 @@ int ShowSchedules(const std::string& path) {
   RunNet(*CreateNet(session.def, *session.workspace, options));
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
   if (FLAGS_simulate > 0) Measure(session, &plans);
-  for (const StepPlan& plan : plans) {
-    const Schedule schedule = MakeSchedule(plan, options.threads);
-    std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plan, schedule) : ScheduleText(plan, schedule));
+  for (StepPlan& plan : plans) {
+    for (Stage& stage : plan.stages) {
+      stage.schedule = std::make_shared<Schedule>(MakeSchedule(plan, stage, options.threads));
+    }
+    std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plan) : ScheduleText(plan));
     if (FLAGS_simulate > 0) PrintSimulation(plan);
   }
   return kOk;

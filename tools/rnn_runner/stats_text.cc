@@ -23,8 +23,8 @@ std::string Shortened(const std::string& text) {
 }
 
 std::string ScheduleOf(const NetStats& stats) {
-  if (stats.plan->schedule == nullptr) return "one thread (executor serial)";
-  return stats.most_steps < 2 ? "one thread (a single step)" : ThreadsText(*stats.plan->schedule);
+  if (!stats.plan->IsScheduled()) return "one thread (executor serial)";
+  return stats.most_steps < 2 ? "one thread (a single step)" : ThreadsText(*stats.plan);
 }
 
 std::string InstructionTable(const NetStats& stats) {

@@ -1,0 +1,209 @@
+#include "stepnet/executor/stages.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "stepnet/executor/dependencies.h"
+
+namespace stepnet {
+namespace {
+
+// Sums over the steps that nobody else touches are the same in any order of the steps, so they order nothing.
+std::vector<std::vector<MemoryAccess>> AccessesWithoutOwnSums(const StepPlan& plan) {
+  std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
+  std::map<int, std::set<int>> users;  // instructions, by memory
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    for (const MemoryAccess& access : accesses[i]) users[access.memory].insert(static_cast<int>(i));
+  }
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    if (!instruction.takes_rows) continue;
+    std::erase_if(accesses[i], [&](const MemoryAccess& access) {
+      const bool is_sum = std::ranges::any_of(instruction.outputs, [&](const Operand& output) {
+        return output.adds && !output.rows && output.slot == access.slot;
+      });
+      return is_sum && users[access.memory].size() == 1;
+    });
+  }
+  return accesses;
+}
+
+// What all steps share is at least as large as what each has of its own.
+bool GainsOverTime(const Instruction& instruction) {
+  std::int64_t shared = 0, own = 0;
+  for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+    for (const Operand& operand : *operands) {
+      const std::int64_t bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype);
+      std::int64_t& most = operand.rows ? own : shared;
+      most = std::max(most, bytes);
+    }
+  }
+  return shared >= own;
+}
+
+enum class Kind { kLoop, kOverTime, kEither };
+
+// Instructions that wait for each other, around a loop, or a single one.
+struct Component {
+  std::vector<int> instructions;
+  Kind kind = Kind::kEither;
+  std::set<int> before = {};  // components
+  std::set<int> after = {};
+  int stage = -1;  // even numbers are over time, odd ones are loops
+  int first = 0;   // stage that it can be in
+};
+
+class StageFinder {
+ public:
+  explicit StageFinder(const StepPlan& plan)
+      : plan_(plan), num_instructions_(static_cast<int>(plan.instructions.size())) {}
+
+  std::vector<StageOfInstructions> Run() {
+    FindComponents();
+    FindOrder();
+    PlaceThoseOfOneKind();
+    PlaceOthers();
+    std::map<int, StageOfInstructions> stages;
+    for (const int c : order_) {
+      const Component& component = components_[c];
+      StageOfInstructions& stage = stages[component.stage];
+      stage.over_time = component.stage % 2 == 0;
+      stage.instructions.insert(stage.instructions.end(), component.instructions.begin(), component.instructions.end());
+    }
+    std::vector<StageOfInstructions> result;
+    for (auto& [number, stage] : stages) {
+      if (!stage.over_time) std::ranges::sort(stage.instructions);
+      result.push_back(std::move(stage));
+    }
+    return result;
+  }
+
+ private:
+  // Strongly connected components (Kosaraju, in Aho, Hopcroft and Ullman, Data Structures and Algorithms, 1983, section
+  // 6.7): what is reached backward, in the reverse of the order in which a walk forward ends.
+  void FindComponents() {
+    const Dependencies dependencies = FindDependencies(AccessesWithoutOwnSums(plan_));
+    std::vector<std::vector<int>> forward(num_instructions_), backward(num_instructions_);
+    std::vector<bool> waits_for_itself(num_instructions_, false);
+    for (const Dependency& edge : dependencies.edges) {
+      forward[edge.from].push_back(edge.to);
+      backward[edge.to].push_back(edge.from);
+      if (edge.from == edge.to) waits_for_itself[edge.from] = true;
+    }
+    std::vector<int> ended;
+    std::vector<bool> seen(num_instructions_, false);
+    for (int i = 0; i < num_instructions_; ++i) {
+      Walk(forward, i, &seen, [&](int at) { ended.push_back(at); });
+    }
+    std::vector<int> component_of(num_instructions_);
+    seen.assign(num_instructions_, false);
+    for (size_t k = ended.size(); k-- > 0;) {
+      if (seen[ended[k]]) continue;
+      Component component;
+      Walk(backward, ended[k], &seen, [&](int at) { component.instructions.push_back(at); });
+      std::ranges::sort(component.instructions);
+      component.kind = KindOf(component, waits_for_itself);
+      for (const int i : component.instructions) component_of[i] = static_cast<int>(components_.size());
+      components_.push_back(std::move(component));
+    }
+    for (const Dependency& edge : dependencies.edges) {
+      const int from = component_of[edge.from], to = component_of[edge.to];
+      if (from == to) continue;
+      components_[from].after.insert(to);
+      components_[to].before.insert(from);
+    }
+  }
+
+  // Depth first from `start`, without what has been seen; `end` is told of each when all behind it has ended.
+  static void Walk(const std::vector<std::vector<int>>& edges, int start, std::vector<bool>* seen,
+                   const std::function<void(int)>& end) {
+    if ((*seen)[start]) return;
+    (*seen)[start] = true;
+    std::vector<std::pair<int, size_t>> stack = {{start, 0}};
+    while (!stack.empty()) {
+      auto& [at, next] = stack.back();
+      if (next == edges[at].size()) {
+        end(at);
+        stack.pop_back();
+        continue;
+      }
+      const int to = edges[at][next++];
+      if ((*seen)[to]) continue;
+      (*seen)[to] = true;
+      stack.emplace_back(to, 0);
+    }
+  }
+
+  Kind KindOf(const Component& component, const std::vector<bool>& waits_for_itself) const {
+    const int first = component.instructions.front();
+    const Instruction& instruction = plan_.instructions[first];
+    if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.takes_rows) return Kind::kLoop;
+    return GainsOverTime(instruction) ? Kind::kOverTime : Kind::kEither;
+  }
+
+  // What waits comes later; otherwise as in the program.
+  void FindOrder() {
+    std::vector<size_t> waits_for;
+    std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
+    for (size_t c = 0; c < components_.size(); ++c) {
+      waits_for.push_back(components_[c].before.size());
+      if (waits_for[c] == 0) ready.emplace(components_[c].instructions.front(), static_cast<int>(c));
+    }
+    while (!ready.empty()) {
+      const int c = ready.top().second;
+      ready.pop();
+      order_.push_back(c);
+      for (const int next : components_[c].after) {
+        if (--waits_for[next] == 0) ready.emplace(components_[next].instructions.front(), next);
+      }
+    }
+  }
+
+  // Each in the first stage of its kind that what it waits for allows.
+  void PlaceThoseOfOneKind() {
+    for (const int c : order_) {
+      Component& component = components_[c];
+      for (const int p : component.before) {
+        const Component& before = components_[p];
+        component.first = std::max(component.first, before.kind == Kind::kEither ? before.first : before.stage);
+      }
+      if (component.kind == Kind::kEither) continue;
+      const bool is_loop = component.first % 2 != 0;
+      component.stage = component.first + (is_loop == (component.kind == Kind::kLoop) ? 0 : 1);
+    }
+  }
+
+  // Cheap instructions go over time only between those that do; in a loop their values need not leave the cache.
+  void PlaceOthers() {
+    for (size_t k = order_.size(); k-- > 0;) {
+      Component& component = components_[order_[k]];
+      if (component.kind != Kind::kEither) continue;
+      constexpr int kNone = std::numeric_limits<int>::max();
+      int last = kNone;
+      for (const int next : component.after) last = std::min(last, components_[next].stage);
+      const int first = component.first;
+      if (first % 2 != 0 || first == last) {
+        component.stage = first;
+      } else if (last == kNone) {
+        component.stage = component.before.empty() ? first + 1 : first;
+      } else {
+        component.stage = last % 2 != 0 ? last : last - 1;
+      }
+    }
+  }
+
+  const StepPlan& plan_;
+  const int num_instructions_;
+  std::vector<Component> components_;
+  std::vector<int> order_;
+};
+
+}  // namespace
+
+std::vector<StageOfInstructions> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
+
+}  // namespace stepnet
