@@ -1,6 +1,6 @@
 // NetOperator: one operator that runs on blobs. Infers shapes when the inputs' shapes change, provides outputs, runs
-// the kernel: in parts on several threads where the type can be split, the executor is "parallel" and there is enough to
-// do. Not thread-safe: it remembers the shapes of its last run.
+// the kernel: in parts on several threads where the type can be split, the executor is "parallel" and there is enough
+// to do. Not thread-safe: it remembers the shapes of its last run.
 #pragma once
 
 #include <span>
@@ -55,7 +55,7 @@ class NetOperator {
   std::vector<TensorInfo> output_infos_;
   std::vector<TensorView> input_views_;
   std::vector<TensorView> output_views_;
-  int parts_ = 1;                   // of a run on such inputs
+  int parts_ = 1;                  // of a run on such inputs
   std::vector<RunContext> lanes_;  // of the threads that help
 };
 

@@ -26,7 +26,7 @@ struct RunEvent {
   int op_index = -1;                     // of an operator; otherwise -1
   const std::string* op_type = nullptr;  // of a transfer "copy" or "add"; null for nets, loops and waiting
   const std::string* op_text = nullptr;  // "y = FC(x, w, b)", "dw += w_grad"; null where op_type is
-  std::int64_t step = -1;                // of operators and transfers in step nets; -1: outside, or once for all steps
+  std::int64_t step = -1;                // of operators and transfers in step nets; -1: outside, or for many steps
   bool backward = false;                 // in a backward step net
 
   // In step nets alone.

@@ -56,9 +56,9 @@ inline constexpr int kMostOptLevel = 1;
 // How nets made from files are to be run; operators that run nets themselves read it.
 struct RunOptions {
   std::string executor = "parallel";
-  int threads = 0;    // 0: as many as the machine has cores
-  // 0: every operator once a step, as it is written. 1: what need not wait for its turn in the loop runs once for all
-  // steps, which changes results within rounding (executor/stages.h).
+  int threads = 0;  // 0: as many as the machine has cores
+  // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
+  // which changes results within rounding (executor/stages.h).
   int opt_level = kMostOptLevel;
   std::uint64_t seed = 0;
   // Told of every plan of a step net when it is made (executor/step_plan.h).
@@ -223,8 +223,8 @@ struct Cost {
 // Into how many parts a run may be cut at most.
 using PartsRule = std::function<int(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
 using CostRule = std::function<Cost(const ShapeQuery&, std::span<const TensorInfo> outputs)>;
-// Inputs and outputs whose first dimension counts rows that know nothing of each other; all rows share the other inputs,
-// and the other outputs are sums over the rows.
+// Inputs and outputs whose first dimension counts rows that know nothing of each other; all rows share the other
+// inputs, and the other outputs are sums over the rows.
 struct RowOperands {
   std::vector<int> inputs;
   std::vector<int> outputs;

@@ -181,12 +181,13 @@ class AccessCollector {
 
   void Add(const Instruction& instruction, const Operand& operand, bool writes) {
     const Slot& slot = plan_.slots[operand.slot];
-    if (instruction.over_time && operand.rows) {  // how many rows only a run knows
+    if (instruction.steps_at_once == kAllSteps && operand.rows) {  // how many rows only a run knows
       constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max() / 4;
       AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kAll, .slot = operand.slot});
       return;
     }
-    const std::int64_t direction = plan_.backward ? -1 : 1;
+    const std::int64_t steps = operand.rows ? instruction.steps_at_once : 1;
+    const std::int64_t direction = plan_.backward ? -steps : steps;
     if (slot.storage_class == StorageClass::kDynamic) {
       AddOwn({.memory = plan_.num_bases + slot.base,
               .writes = writes,
@@ -200,7 +201,7 @@ class AccessCollector {
             .writes = writes,
             .begin = slot.offset * slot.row_bytes,
             .stride = slot.row_bytes * direction,
-            .bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype),
+            .bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype) * steps,
             .ring = slot.ring_rows * slot.row_bytes,
             .slot = operand.slot});
   }
@@ -245,7 +246,7 @@ Dependencies FindDependencies(const StepPlan& plan, const Stage& stage) {
     if (i < stage.begin || i >= stage.end) accesses[i].clear();
   }
   Dependencies dependencies = FindDependencies(accesses);
-  if (stage.over_time) {
+  if (stage.steps_at_once == kAllSteps) {
     std::erase_if(dependencies.edges, [](const Dependency& edge) { return edge.delta > 0; });
     dependencies.max_delta = 0;
   }

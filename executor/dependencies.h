@@ -57,7 +57,7 @@ std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan);
 
 // All conflicts, then without those that others imply. Independent of the number of steps.
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses);
-// Among the instructions of one stage; of instructions over time, as of a loop of one step.
+// Among the instructions of one stage: a step is here as many as the stage takes at once.
 Dependencies FindDependencies(const StepPlan& plan, const Stage& stage);
 
 }  // namespace stepnet

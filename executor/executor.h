@@ -25,7 +25,8 @@ std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
 std::vector<std::string> ExecutorNames();
 std::shared_ptr<const Executor> MakeParallelExecutor();
 
-// What "serial" does for one stage of the plan.
-void RunSerially(RunState& state, const Stage& stage, RunContext& context);
+// Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
+// the calling thread. `begin` is a multiple of what the stage takes at once.
+void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context);
 
 }  // namespace stepnet

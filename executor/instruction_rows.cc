@@ -48,18 +48,19 @@ bool HasSumsAndRows(const Instruction& instruction) {
 std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands) {
   const bool are_outputs = &operands == &instruction.outputs;
   const size_t count = are_outputs ? static_cast<size_t>(instruction.num_outputs) : operands.size();
+  const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
   std::vector<TensorInfo> infos(count, {.dtype = DType::kFloat, .shape = Shape({0})});
   for (const Operand& operand : operands) {
     TensorInfo& info = infos[operand.position];
     info = operand.info;
-    if (instruction.over_time && operand.rows) info.shape = ShapeOverTime(operand, kTypicalSteps);
+    info.shape = ShapeOfSteps(operand, steps);
   }
   return infos;
 }
 
-Shape ShapeOverTime(const Operand& operand, std::int64_t num_steps) {
+Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps) {
   const Shape& row = operand.info.shape;
-  return row.With(0, row[0] * num_steps);
+  return operand.rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
 }
 
 }  // namespace stepnet

@@ -1,4 +1,4 @@
-// Rows of operands: which instructions may run once for all steps of a run, and what they see then.
+// Rows of operands: which instructions may run for several steps at once, and what they see then.
 #pragma once
 
 #include <vector>
@@ -15,10 +15,10 @@ void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction);        
 // Whether some outputs are sums over the steps and others have rows.
 bool HasSumsAndRows(const Instruction& instruction);
 
-// What one run sees, by position; what it leaves out has no elements. Of instructions over time, for kTypicalSteps.
+// What one run sees, by position; what it leaves out has no elements. Of one for all steps, for kTypicalSteps.
 std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands);
 
-// The shape of an operand that has rows for all of `num_steps` steps.
-Shape ShapeOverTime(const Operand& operand, std::int64_t num_steps);
+// The shape of an operand that has rows with those of `num_steps` steps; of others theirs.
+Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps);
 
 }  // namespace stepnet

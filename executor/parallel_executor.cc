@@ -32,12 +32,13 @@ struct Ready {
 
 class ParallelRun : public SharedWork {
  public:
-  // `context` is the caller's.
-  ParallelRun(const Stage& stage, RunState& state, RunContext& context, std::int64_t under_way)
-      : schedule_(*stage.schedule),
+  // `context` is the caller's. Steps are groups of as many as the schedule takes at once.
+  ParallelRun(const Schedule& schedule, std::int64_t num_steps, RunState& state, RunContext& context,
+              std::int64_t under_way)
+      : schedule_(schedule),
         state_(state),
         context_(context),
-        num_steps_(state.NumStepsOf(stage)),
+        num_steps_(num_steps),
         num_tasks_(static_cast<std::int64_t>(schedule_.tasks.size())),
         under_way_(under_way),
         window_(static_cast<std::int64_t>(std::bit_ceil(
@@ -125,10 +126,14 @@ class ParallelRun : public SharedWork {
   }
 
   void RunTask(const Ready& ready, RunContext& context) {
-    const std::int64_t t = state_.plan().backward ? num_steps_ - 1 - ready.step : ready.step;
-    const Task& task = schedule_.tasks[ready.task];
     if (context.cancellation != nullptr) context.cancellation->Check();
-    for (const int i : task.instructions) state_.RunInstruction(i, t, context, ready.part, task.parts);
+    const Task& task = schedule_.tasks[ready.task];
+    if (task.stage >= 0) {
+      const std::int64_t begin = ready.step * schedule_.steps_at_once;
+      RunSerially(state_, state_.plan().stages[task.stage], begin, begin + schedule_.steps_at_once, context);
+      return;
+    }
+    for (const int i : task.instructions) state_.RunInstruction(i, ready.step, context, ready.part, task.parts);
   }
 
   // Counts down what waited for the task. True when `next` is what this thread goes on with.
@@ -303,16 +308,31 @@ class ParallelExecutor : public Executor {
     const StepPlan& plan = state.plan();
     if (plan.does_nothing) return;
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
-    for (const Stage& stage : plan.stages) RunStage(state, stage, context);
+    const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->least_steps;
+    if (overlaps) {
+      const std::int64_t chunk = plan.chunk_steps;
+      RunTasks(state, *plan.pipeline, (state.num_steps() + chunk - 1) / chunk, context);
+    }
+    for (const Stage& stage : plan.stages) {
+      if (!overlaps || stage.steps_at_once == kAllSteps) RunStage(state, stage, context);
+    }
   }
 
  private:
   static void RunStage(RunState& state, const Stage& stage, RunContext& context) {
     const Schedule& schedule = *stage.schedule;
-    if (schedule.threads < 2 || state.num_steps() < schedule.least_steps) return RunSerially(state, stage, context);
+    if (schedule.threads < 2 || state.num_steps() < schedule.least_steps) {
+      RunSerially(state, stage, 0, state.num_steps(), context);
+    } else {
+      RunTasks(state, schedule, state.NumRunsOf(stage), context);
+    }
+  }
+
+  static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {
     state.PrepareLanes(schedule.threads);
     const std::int64_t most_steps = state.plan().most_steps;
-    ParallelRun run(stage, state, context, most_steps > 0 ? most_steps : StepsUnderWay(schedule.threads));
+    const std::int64_t under_way = most_steps > 0 ? most_steps : StepsUnderWay(schedule.threads);
+    ParallelRun run(schedule, num_steps, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
     run.Check();
   }

@@ -5,7 +5,6 @@
 #include "stepnet/executor/instruction_rows.h"
 
 namespace stepnet {
-
 namespace {
 
 // Narrows views of equally many elements to those of one part; `range` becomes their shape. Parts begin at multiples of
@@ -38,7 +37,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
     const size_t count = instruction.inputs.size() + static_cast<size_t>(instruction.num_outputs);
     bound.operands.resize(count);
     bound.views.resize(count);
-    bound.shapes.resize(instruction.over_time ? count : 0);
+    bound.shapes.resize(instruction.steps_at_once == 1 ? 0 : 2 * count);
     for (const Operand& output : instruction.outputs) {
       if (output.adds) bound.adds |= std::uint64_t{1} << output.position;
     }
@@ -77,15 +76,22 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
 
 void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound) {
   bound->views[k] = {nullptr, &operand.info.shape, operand.info.dtype};
-  if (instruction.over_time) {
-    bound->shapes[k] = operand.rows ? ShapeOverTime(operand, num_steps_) : operand.info.shape;
-    bound->views[k].shape = &bound->shapes[k];
+  if (const std::int64_t at_once = instruction.steps_at_once; at_once != 1) {
+    const std::int64_t rest = at_once == kAllSteps ? num_steps_ : num_steps_ % at_once;
+    const size_t count = bound->views.size();
+    bound->shapes[k] = ShapeOfSteps(operand, at_once);
+    bound->shapes[count + k] = ShapeOfSteps(operand, rest);
   }
   const Slot& slot = plan_->slots[operand.slot];
   if (slot.storage_class == StorageClass::kDynamic) return;
   bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes,
                         .row_bytes = slot.row_bytes,
                         .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};
+}
+
+std::int64_t RunState::NumRunsOf(const Stage& stage) const {
+  if (stage.steps_at_once == kAllSteps) return std::min<std::int64_t>(num_steps_, 1);
+  return (num_steps_ + stage.steps_at_once - 1) / stage.steps_at_once;
 }
 
 void RunState::ReleaseBases() {
@@ -109,9 +115,14 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
   return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
 }
 
-void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int part, int parts) {
+void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
   const Instruction& instruction = plan_->instructions[i];
   BoundInstruction& bound = instructions_[i];
+  // Rows [t, t + count).
+  const std::int64_t at_once = instruction.steps_at_once == kAllSteps ? num_steps_ : instruction.steps_at_once;
+  const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
+  const std::int64_t t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once;
+  const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
     const bool is_operator = instruction.op_index >= 0;
     const ObservedScope scope(context.observers,
@@ -120,7 +131,7 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int pa
                                .op_index = instruction.op_index,
                                .op_type = &instruction.type,
                                .op_text = &instruction.text,
-                               .step = instruction.over_time ? -1 : t,
+                               .step = step,
                                .backward = plan_->backward,
                                .plan = &plan_,
                                .num_steps = num_steps_,
@@ -137,14 +148,16 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int pa
     }
     // Other steps of the instruction may run at the same time.
     constexpr size_t kFew = 16;
-    const size_t count = bound.operands.size();
+    const size_t num_views = bound.operands.size();
     std::array<TensorView, kFew> few;
-    std::vector<TensorView> many(count > kFew ? count : 0);
-    const std::span<TensorView> views(count > kFew ? many.data() : few.data(), count);
-    for (size_t k = 0; k < count; ++k) {
-      views[k] = bound.views[k];
-      views[k].data = bound.operands[k].At(t);
+    std::vector<TensorView> many(num_views > kFew ? num_views : 0);
+    const std::span<TensorView> views(num_views > kFew ? many.data() : few.data(), num_views);
+    for (size_t v = 0; v < num_views; ++v) {
+      views[v] = bound.views[v];
+      views[v].data = bound.operands[v].At(t);
     }
+    if (step < 0)
+      SetShapes(bound, /*of_rest=*/count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps, views);
     Shape range;
     if (instruction.by_elements && parts > 1) {
       NarrowToPart(part, parts, views, &range);
@@ -160,17 +173,23 @@ void RunState::RunInstruction(int i, std::int64_t t, RunContext& context, int pa
     throw CurrentError().At({.net = plan_->name,
                              .op_index = instruction.op_index,
                              .op_text = instruction.text,
-                             .blobs = InputsText(instruction, bound, t),
-                             .step = instruction.over_time ? -1 : t});
+                             .blobs = InputsText(instruction, t, count),
+                             .step = step});
   }
 }
 
-std::string RunState::InputsText(const Instruction& instruction, const BoundInstruction& bound, std::int64_t t) const {
+void RunState::SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views) {
+  for (size_t v = 0; v < views.size(); ++v) {
+    if (views[v].shape != nullptr) views[v].shape = &bound.shapes[of_rest ? views.size() + v : v];
+  }
+}
+
+std::string RunState::InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const {
   std::vector<std::string> blobs;
-  for (size_t i = 0; i < instruction.inputs.size(); ++i) {
-    const Slot& slot = plan_->slots[instruction.inputs[i].slot];
+  for (const Operand& operand : instruction.inputs) {
+    const Slot& slot = plan_->slots[operand.slot];
     const bool dynamic = slot.storage_class == StorageClass::kDynamic;
-    const TensorInfo seen = {.dtype = bound.views[i].dtype, .shape = *bound.views[i].shape};
+    const TensorInfo seen = {.dtype = operand.info.dtype, .shape = ShapeOfSteps(operand, count)};
     blobs.push_back(StrCat(slot.blob, " ", dynamic ? DynamicBlob(slot, t)->Description() : seen.Description()));
   }
   return Join(blobs, ", ");

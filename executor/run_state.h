@@ -19,10 +19,8 @@ class RunState {
 
   const StepPlan& plan() const { return *plan_; }
   std::int64_t num_steps() const { return num_steps_; }
-  // How often the instructions of the stage run: once a step, or once where they run over time.
-  std::int64_t NumStepsOf(const Stage& stage) const {
-    return stage.over_time ? std::min<std::int64_t>(num_steps_, 1) : num_steps_;
-  }
+  // How often the instructions of the stage run.
+  std::int64_t NumRunsOf(const Stage& stage) const;
 
   // Tensors of the bases that the plan's bound blobs use, and dynamic blobs that exist before the loop (one a step); to
   // be set before Prepare. Arenas are made by Prepare.
@@ -33,10 +31,10 @@ class RunState {
   // Lets go of the tensors outside, so that their blobs no longer look shared.
   void ReleaseBases();
 
-  // Runs instruction i of step t, or for all steps where it runs over time and t is 0; several at once where FindDependencies allows it. Adds operator, net and step to what
-  // it throws.
-  // `part` of `parts` of instructions that run in parts.
-  void RunInstruction(int i, std::int64_t t, RunContext& context, int part = 0, int parts = 1);
+  // Runs instruction i for the k-th step in the direction of the plan, or the k-th group of as many steps as it takes
+  // at once; several at once where FindDependencies allows it. Adds operator, net and step to what it throws. `part` of
+  // `parts` of instructions that run in parts.
+  void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
 
   // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).
   RunEvent LoopEvent(RunEventKind kind) const;
@@ -63,7 +61,7 @@ class RunState {
   struct BoundInstruction {
     std::vector<BoundOperand> operands;  // inputs, then outputs, by position; null where an output is left out
     std::vector<TensorView> views;       // without addresses
-    std::vector<Shape> shapes;           // of an instruction over time: of its views
+    std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
     std::uint64_t adds = 0;              // bit o: output o is added to what is there
     std::unique_ptr<NetOperator> dynamic;
   };
@@ -72,7 +70,8 @@ class RunState {
     std::int64_t bytes = 0;
   };
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
-  std::string InputsText(const Instruction& instruction, const BoundInstruction& bound, std::int64_t t) const;
+  static void SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views);
+  std::string InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const;
   Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;
   Blob* DynamicBlob(const Slot& slot, std::int64_t t) const;
   void RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);

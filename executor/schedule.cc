@@ -20,7 +20,7 @@ double MicrosecondsOf(const Instruction& instruction) {
 // A step, in a run of several.
 double SimulatedMicroseconds(const Schedule& schedule, int threads) {
   constexpr std::int64_t kSteps = 16;
-  const std::int64_t steps = schedule.over_time ? kTypicalSteps : kSteps;
+  const std::int64_t steps = schedule.steps_at_once == 1 ? kSteps : kTypicalSteps;
   return Simulate(schedule, threads, steps, StepsUnderWay(threads)).microseconds / static_cast<double>(steps);
 }
 
@@ -30,7 +30,8 @@ void Split(const StepPlan& plan, int threads, Schedule* schedule) {
   for (Task& task : schedule->tasks) {
     const int most = plan.instructions[task.instructions.front()].most_parts;
     if (task.instructions.size() > 1 || most < 2) continue;
-    const double microseconds = task.microseconds * (schedule->over_time ? kTypicalSteps : 1);
+    const std::int64_t steps = schedule->steps_at_once == kAllSteps ? kTypicalSteps : schedule->steps_at_once;
+    const double microseconds = task.microseconds * static_cast<double>(steps);
     task.parts = std::clamp(static_cast<int>(microseconds / kLeastMicrosecondsOfPart), 1, std::min(most, threads));
   }
 }
@@ -53,7 +54,7 @@ namespace {
 // The schedule for one number of threads. With `splits` instructions are cut up where that is worth it.
 Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads,
                      bool splits) {
-  Schedule schedule{.dependencies = dependencies, .threads = threads, .over_time = stage.over_time};
+  Schedule schedule{.dependencies = dependencies, .threads = threads, .steps_at_once = stage.steps_at_once};
   const int n = static_cast<int>(plan.instructions.size());
   std::vector<std::vector<const Dependency*>> in(n);
   for (const Dependency& edge : schedule.dependencies.edges) in[edge.to].push_back(&edge);
@@ -121,20 +122,91 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   return best;
 }
 
-Schedule WithCosts(Schedule schedule, const std::vector<double>& microseconds) {
-  schedule.step_microseconds = 0;
-  for (Task& task : schedule.tasks) {
+Schedule MakePipeline(const StepPlan& plan, int threads) {
+  Schedule pipeline{.threads = threads, .steps_at_once = plan.chunk_steps};
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    if (stage.steps_at_once == kAllSteps) continue;
+    Task task{.stage = static_cast<int>(s)};  // waits for itself and the one before it
+    for (int i = stage.begin; i < stage.end; ++i) {
+      task.instructions.push_back(i);
+      task.microseconds += MicrosecondsOf(plan.instructions[i]);
+    }
+    const auto number = static_cast<int>(pipeline.tasks.size());
+    task.successors.push_back({.task = number, .delta = 1});
+    task.predecessor_deltas.push_back(1);
+    if (number > 0) {
+      pipeline.tasks.back().successors.push_back({.task = number, .delta = 0});
+      task.predecessor_deltas.push_back(0);
+    }
+    task.starts_step = number == 0;
+    pipeline.step_microseconds += task.microseconds;
+    pipeline.tasks.push_back(std::move(task));
+  }
+  pipeline.dependencies.num_instructions = static_cast<int>(plan.instructions.size());
+  pipeline.dependencies.max_delta = 1;
+  return pipeline;
+}
+
+namespace {
+
+void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Schedule>* schedule) {
+  if (*schedule == nullptr) return;
+  Schedule changed = **schedule;
+  changed.step_microseconds = 0;
+  for (Task& task : changed.tasks) {
     task.microseconds = 0;
     for (const int i : task.instructions) task.microseconds += microseconds[i];
-    schedule.step_microseconds += task.microseconds;
+    changed.step_microseconds += task.microseconds;
   }
-  return schedule;
+  *schedule = std::make_shared<Schedule>(std::move(changed));
+}
+
+}  // namespace
+
+void AddSchedules(int threads, StepPlan* plan) {
+  for (Stage& stage : plan->stages) stage.schedule = std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads));
+  plan->pipeline = nullptr;
+  if (plan->chunk_steps == 0 || threads == 1) return;
+  const int most = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+  const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps);
+  auto pipeline =
+      std::make_shared<Schedule>(MakePipeline(*plan, std::min(most, static_cast<int>(plan->stages.size()))));
+  plan->pipeline = pipeline;
+  const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
+  if (gain <= 0) plan->pipeline = nullptr;
+  const double steps_to_come = kMicrosecondsToCome * kTypicalSteps / gain;
+  pipeline->least_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
+}
+
+void SetCosts(const std::vector<double>& microseconds, StepPlan* plan) {
+  for (Stage& stage : plan->stages) SetCosts(microseconds, &stage.schedule);
+  SetCosts(microseconds, &plan->pipeline);
+}
+
+double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
+                    std::optional<int> threads) {
+  const auto run = [&](const Schedule& schedule) {
+    const int count = threads.value_or(schedule.threads);
+    if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
+    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(count);
+    return Simulate(schedule, count, steps, under_way, costs).microseconds;
+  };
+  double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
+  for (const Stage& stage : plan.stages) {
+    if (plan.pipeline == nullptr || stage.steps_at_once == kAllSteps) sum += run(*stage.schedule);
+  }
+  return sum;
 }
 
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs) {
-  const double times = schedule.over_time ? static_cast<double>(steps) : 1;
-  if (schedule.over_time) steps = std::min<std::int64_t>(steps, 1);
+  // From here on in steps of the schedule, which take `times` as long.
+  const std::int64_t at_once =
+      schedule.steps_at_once == kAllSteps ? std::max<std::int64_t>(steps, 1) : schedule.steps_at_once;
+  const std::int64_t all = steps;
+  steps = (steps + at_once - 1) / at_once;
+  const double times = steps == 0 ? 0 : static_cast<double>(all) / static_cast<double>(steps);
   const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
   if (num_tasks == 0 || steps <= 0) return {};
   struct Ready {

@@ -1,9 +1,12 @@
 // Schedule: a stage of a StepPlan made ready for several threads: chains of instructions as tasks, who waits for whom,
-// and what each is likely to cost. Made once with the plan, for any number of steps. Instructions over time are those of
-// a loop of one step.
+// and what each is likely to cost. Made once with the plan, for any number of steps. In a pipeline tasks are whole
+// stages.
+//
+// A step of a schedule is as many steps of the run as its stage takes at once.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +21,8 @@ struct Task {
     int delta = 0;
   };
   std::vector<int> instructions;
-  double microseconds = 0;  // estimate; over time a step's share
+  int stage = -1;           // of a pipeline: which of the plan's, for all the steps of a chunk
+  double microseconds = 0;  // estimate, for one step of the run
   int parts = 1;            // one for each of as many threads, for an instruction that is cut up
   std::vector<Successor> successors = {};
   std::vector<int> predecessor_deltas = {};  // of each edge that ends here
@@ -34,7 +38,7 @@ struct Schedule {
   double step_microseconds = 0;  // of all tasks
   int threads = 1;               // that a run uses; 1: it is serial
   std::int64_t least_steps = 2;  // runs of fewer are serial: they would end before other threads have come
-  bool over_time = false;
+  std::int64_t steps_at_once = 1;
 };
 
 // Steps that a run on `threads` threads has under way at once, at most.
@@ -44,8 +48,14 @@ std::int64_t StepsUnderWay(int threads);
 // schedule has as many as are worth having, by simulation, and at most one a core.
 Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads);
 
-// The same tasks, where instruction i of the plan takes microseconds[i].
-Schedule WithCosts(Schedule schedule, const std::vector<double>& microseconds);
+// Stages, but those for all steps, as tasks for each chunk, on so many threads. REQUIRES chunks.
+Schedule MakePipeline(const StepPlan& plan, int threads);
+
+// Gives each stage its schedule, and the plan a pipeline where overlapping stages are faster than one after the other.
+void AddSchedules(int threads, StepPlan* plan);
+
+// The schedules of the plan with the same tasks, where instruction i takes microseconds[i] a step of the run.
+void SetCosts(const std::vector<double>& microseconds, StepPlan* plan);
 
 // What moving work between threads costs, in microseconds; used where schedules are compared.
 struct SchedulingCosts {
@@ -58,10 +68,15 @@ struct Simulation {
   double busy = 0;          // of all threads, as a part of threads * microseconds
 };
 
-// A run for `steps` steps on `threads` threads that always take the oldest ready task, at most `steps_under_way` steps
+// A run of `steps` steps on `threads` threads that always take the oldest ready task, at most `steps_under_way` steps
 // at once.
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs = {});
+
+// All stages of a plan that has schedules, as a run of so many steps takes them, each on the threads of its schedule or
+// on `threads`, in microseconds.
+double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs = {},
+                    std::optional<int> threads = std::nullopt);
 
 // Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.
 double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way);

@@ -13,21 +13,21 @@ std::string Fixed(double value) {
   return text;
 }
 
-std::string PlaceText(const StepPlan& plan, bool over_time, const Operand& operand) {
+std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Operand& operand) {
   const Slot& slot = plan.slots[operand.slot];
   std::string text = StrCat(slot.blob, " (", StorageClassName(slot.storage_class));
   if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
   if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
   if (slot.storage_class != StorageClass::kDynamic) {
     text += StrCat(", ", operand.info.shape.size() * DTypeBytes(operand.info.dtype), " bytes");
-    if (over_time && operand.rows) text += " a step";
+    if (steps_at_once != 1 && operand.rows) text += " a step";
   }
   return text + ")";
 }
 
-std::string PlacesText(const StepPlan& plan, bool over_time, const std::vector<Operand>& operands) {
+std::string PlacesText(const StepPlan& plan, std::int64_t steps_at_once, const std::vector<Operand>& operands) {
   std::vector<std::string> places;
-  for (const Operand& operand : operands) places.push_back(PlaceText(plan, over_time, operand));
+  for (const Operand& operand : operands) places.push_back(PlaceText(plan, steps_at_once, operand));
   return Join(places, ", ");
 }
 
@@ -69,8 +69,8 @@ std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int 
   const Instruction& instruction = plan.instructions[i];
   std::string text = StrCat("  ", i, ": ", instruction.text, "\n      task ", task);
   if (schedule.tasks[task].parts > 1) text += StrCat(" in ", schedule.tasks[task].parts, " parts");
-  text += StrCat("; reads ", PlacesText(plan, instruction.over_time, instruction.inputs), "; writes ",
-                 PlacesText(plan, instruction.over_time, instruction.outputs), "\n");
+  text += StrCat("; reads ", PlacesText(plan, instruction.steps_at_once, instruction.inputs), "; writes ",
+                 PlacesText(plan, instruction.steps_at_once, instruction.outputs), "\n");
   for (const Dependency& edge : schedule.dependencies.edges) {
     if (edge.to != i) continue;
     const std::string when =
@@ -88,7 +88,7 @@ std::string StageText(const StepPlan& plan, const Stage& stage) {
     for (const int i : schedule.tasks[t].instructions) task_of[i] = static_cast<int>(t);
   }
   std::string text;
-  if (plan.stages.size() > 1) text = stage.over_time ? "once for all steps:\n" : "in each step:\n";
+  if (plan.stages.size() > 1) text = StageTitle(stage) + ":\n";
   for (int i = stage.begin; i < stage.end; ++i) text += InstructionText(plan, schedule, i, task_of[i]);
   const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule.threads));
   text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
@@ -100,21 +100,23 @@ std::string StageText(const StepPlan& plan, const Stage& stage) {
 }  // namespace
 
 std::string ThreadsText(const StepPlan& plan) {
-  int threads = 1;
+  int threads = plan.pipeline != nullptr ? plan.pipeline->threads : 1;
   bool steps_overlap = false;
-  std::int64_t parts = 0, over_time = 0;
+  std::int64_t parts = 0, at_once = 0;
   for (const Stage& stage : plan.stages) {
-    if (stage.over_time) over_time += stage.end - stage.begin;
-    if (stage.schedule->threads < 2) continue;
+    if (stage.steps_at_once != 1) at_once += stage.end - stage.begin;
+    const bool overlaps = plan.pipeline != nullptr && stage.steps_at_once != kAllSteps;
+    if (overlaps || stage.schedule->threads < 2) continue;
     threads = std::max(threads, stage.schedule->threads);
-    steps_overlap = steps_overlap || (!stage.over_time && StepsOverlap(*stage.schedule));
+    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(*stage.schedule));
     parts += std::ranges::count_if(stage.schedule->tasks, [](const Task& task) { return task.parts > 1; });
   }
   const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
   std::string text = threads < 2 ? "one thread" : StrCat(threads, " threads");
+  if (plan.pipeline != nullptr) text += ", stages overlap";
   if (steps_overlap) text += ", steps overlap";
   if (parts > 0) text += StrCat(", ", parts, of_all, " in parts");
-  if (over_time > 0) text += StrCat(", ", over_time, parts > 0 ? "" : of_all, " once for all steps");
+  if (at_once > 0) text += StrCat(", ", at_once, parts > 0 ? "" : of_all, " for many steps at once");
   return text;
 }
 
@@ -122,6 +124,9 @@ std::string ScheduleText(const StepPlan& plan) {
   std::string text =
       StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
   for (const Stage& stage : plan.stages) text += StageText(plan, stage);
+  if (plan.pipeline != nullptr) {
+    text += StrCat("stages overlap: each takes ", plan.chunk_steps, " steps when the one before it has taken them\n");
+  }
   return text;
 }
 
@@ -133,7 +138,7 @@ std::string ScheduleDot(const StepPlan& plan) {
     std::set<int> in_chain;
     for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
     for (const Task& task : schedule.tasks) {
-      const std::string label = StrCat("task ", number, stage.over_time ? ", once for all steps" : "");
+      const std::string label = StrCat("task ", number, plan.stages.size() > 1 ? ", " + StageTitle(stage) : "");
       text += StrCat("  subgraph cluster_", number++, " {\n    label=", Quoted(label), ";\n");
       for (const int i : task.instructions) {
         text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text),

@@ -7,8 +7,8 @@
 
 namespace stepnet {
 
-// How a run uses its threads: "one thread", "2 threads, steps overlap, 3 of 12 instructions in parts", with schedules in
-// all of the plan's stages.
+// How a run uses its threads: "one thread", "2 threads, steps overlap, 3 of 12 instructions in parts", with schedules
+// in all of the plan's stages.
 std::string ThreadsText(const StepPlan& plan);
 
 // The stages of the plan; for each its instructions with their tasks, where their blobs live, what each waits for and

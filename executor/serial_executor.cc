@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "stepnet/core/cancellation.h"
 #include "stepnet/executor/executor.h"
 
@@ -10,18 +12,18 @@ class SerialExecutor : public Executor {
     const StepPlan& plan = state.plan();
     if (plan.does_nothing) return;
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
-    for (const Stage& stage : plan.stages) RunSerially(state, stage, context);
+    for (const Stage& stage : plan.stages) RunSerially(state, stage, 0, state.num_steps(), context);
   }
 };
 
 }  // namespace
 
-void RunSerially(RunState& state, const Stage& stage, RunContext& context) {
-  const std::int64_t num_steps = state.NumStepsOf(stage);
-  for (std::int64_t k = 0; k < num_steps; ++k) {
+void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
+  const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;
+  end = std::min(end, state.num_steps());
+  for (std::int64_t step = begin; step < end; step += at_once) {
     if (context.cancellation != nullptr) context.cancellation->Check();
-    const std::int64_t t = state.plan().backward ? num_steps - 1 - k : k;
-    for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, t, context);
+    for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, step / at_once, context);
   }
 }
 

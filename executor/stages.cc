@@ -32,7 +32,7 @@ std::vector<std::vector<MemoryAccess>> AccessesWithoutOwnSums(const StepPlan& pl
   return accesses;
 }
 
-// What all steps share is at least as large as what each has of its own.
+// What all steps share is large beside what each has of its own, which many steps at once take out of the caches.
 bool GainsOverTime(const Instruction& instruction) {
   std::int64_t shared = 0, own = 0;
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
@@ -42,10 +42,27 @@ bool GainsOverTime(const Instruction& instruction) {
       most = std::max(most, bytes);
     }
   }
-  return shared >= own;
+  constexpr std::int64_t kLeastRatio = 4;
+  return shared >= kLeastRatio * own;
 }
 
-enum class Kind { kLoop, kOverTime, kEither };
+// Enough rows for a product to be fast, in few enough steps for stages to overlap.
+std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageOfInstructions>& stages) {
+  constexpr std::int64_t kRows = 64, kLeast = 4, kMost = 64;
+  std::int64_t rows = 1;  // of one step
+  for (const StageOfInstructions& stage : stages) {
+    if (stage.steps_at_once == 1) continue;
+    for (const int i : stage.instructions) {
+      for (const Operand& output : plan.instructions[i].outputs) {
+        const Shape& shape = output.info.shape;
+        if (output.rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
+      }
+    }
+  }
+  return std::clamp(kRows / rows, kLeast, kMost);
+}
+
+enum class Kind { kLoop, kOverTime, kEither, kSum };
 
 // Instructions that wait for each other, around a loop, or a single one.
 struct Component {
@@ -53,8 +70,9 @@ struct Component {
   Kind kind = Kind::kEither;
   std::set<int> before = {};  // components
   std::set<int> after = {};
-  int stage = -1;  // even numbers are over time, odd ones are loops
-  int first = 0;   // stage that it can be in
+  int stage = -1;             // odd numbers are loops, even ones take chunks, the last one all steps
+  int first = 0;              // stage that it can be in
+  bool follows_rows = false;  // something over time comes before it, without a loop between
 };
 
 class StageFinder {
@@ -71,13 +89,18 @@ class StageFinder {
     for (const int c : order_) {
       const Component& component = components_[c];
       StageOfInstructions& stage = stages[component.stage];
-      stage.over_time = component.stage % 2 == 0;
+      if (component.stage % 2 == 0) stage.steps_at_once = kAllSteps;
       stage.instructions.insert(stage.instructions.end(), component.instructions.begin(), component.instructions.end());
     }
     std::vector<StageOfInstructions> result;
     for (auto& [number, stage] : stages) {
-      if (!stage.over_time) std::ranges::sort(stage.instructions);
+      if (stage.steps_at_once == 1) std::ranges::sort(stage.instructions);
       result.push_back(std::move(stage));
+    }
+    const std::int64_t chunk = ChunkSteps(plan_, result);
+    for (StageOfInstructions& stage : result) {
+      const bool is_last = &stage == &result.back() && stages.contains(kLast);
+      if (stage.steps_at_once == kAllSteps && !is_last) stage.steps_at_once = chunk;
     }
     return result;
   }
@@ -142,7 +165,9 @@ class StageFinder {
     const int first = component.instructions.front();
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.takes_rows) return Kind::kLoop;
-    return GainsOverTime(instruction) ? Kind::kOverTime : Kind::kEither;
+    if (!GainsOverTime(instruction)) return Kind::kEither;
+    const bool has_rows = std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.rows; });
+    return has_rows ? Kind::kOverTime : Kind::kSum;
   }
 
   // What waits comes later; otherwise as in the program.
@@ -171,7 +196,16 @@ class StageFinder {
         const Component& before = components_[p];
         component.first = std::max(component.first, before.kind == Kind::kEither ? before.first : before.stage);
       }
+      component.follows_rows = std::ranges::any_of(component.before, [&](int p) {
+        const Component& before = components_[p];
+        const bool is_rows = before.kind == Kind::kOverTime || (before.kind == Kind::kEither && before.follows_rows);
+        return is_rows && component.first % 2 == 0;
+      });
       if (component.kind == Kind::kEither) continue;
+      if (component.kind == Kind::kSum) {
+        component.stage = kLast;
+        continue;
+      }
       const bool is_loop = component.first % 2 != 0;
       component.stage = component.first + (is_loop == (component.kind == Kind::kLoop) ? 0 : 1);
     }
@@ -182,19 +216,20 @@ class StageFinder {
     for (size_t k = order_.size(); k-- > 0;) {
       Component& component = components_[order_[k]];
       if (component.kind != Kind::kEither) continue;
-      constexpr int kNone = std::numeric_limits<int>::max();
-      int last = kNone;
+      int last = kLast;  // sums wait for others, others for none of them
       for (const int next : component.after) last = std::min(last, components_[next].stage);
       const int first = component.first;
       if (first % 2 != 0 || first == last) {
         component.stage = first;
-      } else if (last == kNone) {
-        component.stage = component.before.empty() ? first + 1 : first;
+      } else if (last == kLast) {
+        component.stage = component.follows_rows ? first : first + 1;
       } else {
         component.stage = last % 2 != 0 ? last : last - 1;
       }
     }
   }
+
+  static constexpr int kLast = std::numeric_limits<int>::max() - 1;
 
   const StepPlan& plan_;
   const int num_instructions_;

@@ -1,4 +1,4 @@
-// Stages: which instructions of a step run in a loop, and which once for all steps.
+// Stages: which instructions of a step run in a loop, and which for many steps at once.
 //
 // A loop is needed where steps wait for each other: by instructions on a cycle of dependencies. Others may be taken out
 // of it, and loops that wait for each other in one direction only may run one after the other (loop distribution; Allen
@@ -6,6 +6,10 @@
 // all steps share: weights are then read once instead of once a step, and one product of many rows is faster than many
 // of few. So projections of sequences run before the loop of a layer, gradients of weights after it, and the loops of
 // two layers come apart where a projection lies between them.
+//
+// Stages take some steps in turn, a chunk: the same ones on any number of threads, so that rounding is the same. What
+// one stage gives to the next is then still in a cache, and stages may work on different chunks at the same time. Sums
+// over the steps, which nothing waits for, take all steps at once, after the others.
 //
 // All this follows from the bytes that instructions touch (dependencies.h); names, layers and cells mean nothing here.
 #pragma once
@@ -16,11 +20,11 @@
 
 namespace stepnet {
 
-// Steps that estimates for instructions over time assume: plans know no number of steps.
-inline constexpr std::int64_t kTypicalSteps = 64;
+// Steps of the runs that estimates are made for: plans know no number of steps.
+inline constexpr std::int64_t kTypicalSteps = 128;
 
 struct StageOfInstructions {
-  bool over_time = false;
+  std::int64_t steps_at_once = 1;
   std::vector<int> instructions;  // in the order in which they shall run
 };
 

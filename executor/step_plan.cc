@@ -112,9 +112,10 @@ class PlanMaker {
     }
   }
 
-  // Operators in two instructions that came into one stage after all need not be.
+  // Operators in two instructions that came into one loop after all need not be.
   bool Rejoin(const std::vector<StageOfInstructions>& stages) {
     for (const StageOfInstructions& stage : stages) {
+      if (stage.steps_at_once != 1) continue;
       std::set<int> ops;
       for (const int i : stage.instructions) {
         const int op_index = plan_.instructions[i].op_index;
@@ -127,17 +128,17 @@ class PlanMaker {
 
   // Values that one stage gives to another are there for all steps at once.
   void KeepBetween(const std::vector<StageOfInstructions>& stages) {
-    over_time_.assign(plan_.instructions.size(), false);
+    steps_at_once_.assign(plan_.instructions.size(), 1);
     std::map<std::string, size_t> stage_of;
     for (size_t s = 0; s < stages.size(); ++s) {
       for (const int i : stages[s].instructions) {
-        over_time_[i] = stages[s].over_time;
+        steps_at_once_[i] = stages[s].steps_at_once;
         const Instruction& instruction = plan_.instructions[i];
         for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
           for (const Operand& operand : *operands) {
             const std::string& blob = plan_.slots[operand.slot].blob;
             const size_t first = stage_of.emplace(blob, s).first->second;
-            if (stages[s].over_time || first != s) kept_between_.insert(blob);
+            if (stages[s].steps_at_once != 1 || first != s) kept_between_.insert(blob);
           }
         }
       }
@@ -153,8 +154,9 @@ class PlanMaker {
     for (const StageOfInstructions& stage : stages) {
       const auto begin = static_cast<int>(arranged.size());
       for (const int i : stage.instructions) arranged.push_back(std::move(plan_.instructions[i]));
-      plan_.stages.push_back(
-          {.begin = begin, .end = static_cast<int>(arranged.size()), .over_time = stage.over_time});
+      const auto end = static_cast<int>(arranged.size());
+      plan_.stages.push_back({.begin = begin, .end = end, .steps_at_once = stage.steps_at_once});
+      if (stage.steps_at_once > 1) plan_.chunk_steps = stage.steps_at_once;
     }
     plan_.instructions = std::move(arranged);
   }
@@ -336,24 +338,23 @@ class PlanMaker {
       for (const Operand& output : instruction.outputs) outputs.push_back(node.init.outputs()[output.position]);
       instruction.text = Join(outputs, ", ") + instruction.text.substr(instruction.text.find(" = "));
     }
-    instruction.over_time = RunsOverTime();
+    instruction.steps_at_once = StepsAtOnce();
     const std::vector<TensorInfo> inputs = InfosOf(instruction, instruction.inputs);
     const std::vector<TensorInfo> outputs = InfosOf(instruction, instruction.outputs);
     instruction.cost = EstimateCost(node.init, inputs, outputs);
     const PartsRule& most_parts = node.init.schema().most_parts;
     if (most_parts) instruction.most_parts = most_parts(ShapeQuery(node.init, inputs), outputs);
     if (instruction.by_elements) instruction.most_parts = PartsOf(outputs.front());
-    if (instruction.over_time) {
-      instruction.cost.flops /= kTypicalSteps;
-      instruction.cost.bytes /= kTypicalSteps;
-    }
+    const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
+    instruction.cost.flops /= static_cast<double>(steps);
+    instruction.cost.bytes /= static_cast<double>(steps);
     AddInstruction(std::move(instruction));
   }
 
-  // Whether the next instruction does.
-  bool RunsOverTime() const {
+  // Of the next instruction.
+  std::int64_t StepsAtOnce() const {
     const size_t next = plan_.instructions.size();
-    return next < over_time_.size() && over_time_[next];
+    return next < steps_at_once_.size() ? steps_at_once_[next] : 1;
   }
 
   // Parts must not write what others read: instructions that a link lets write into what they read run whole, unless
@@ -457,7 +458,7 @@ class PlanMaker {
                             .node = {}};
     if (!dynamic) {
       MarkRowsOfElements(plan_, &instruction);
-      instruction.over_time = RunsOverTime();
+      instruction.steps_at_once = StepsAtOnce();
       instruction.most_parts = PartsOf(InfosOf(instruction, instruction.outputs).front());
     }
     AddInstruction(std::move(instruction));
@@ -475,8 +476,8 @@ class PlanMaker {
   std::map<std::string, int> slot_of_;
   std::map<std::string, const Transfer*> direct_sums_;
   bool stacks_all_ = false;
-  std::set<std::string> kept_between_;  // temporaries that more than one stage uses
-  std::vector<bool> over_time_;         // by instruction, in program order
+  std::set<std::string> kept_between_;       // temporaries that more than one stage uses
+  std::vector<std::int64_t> steps_at_once_;  // by instruction, in program order
   // Operators that sum over the steps and give rows too: sums can wait until after the loop when what goes on in it
   // cannot, so they may be two instructions.
   std::set<int> in_two_;
@@ -496,12 +497,15 @@ const char* StorageClassName(StorageClass storage_class) {
   return "unknown";
 }
 
+std::string StageTitle(const Stage& stage) {
+  if (stage.steps_at_once == kAllSteps) return "once for all steps";
+  return stage.steps_at_once == 1 ? "in each step" : StrCat("for ", stage.steps_at_once, " steps at once");
+}
+
 StepPlan MakeStepPlan(const StepPlanRequest& request) {
   StepPlan plan = PlanMaker(request).Make();
   if (request.options.executor == "parallel") {
-    for (Stage& stage : plan.stages) {
-      stage.schedule = std::make_shared<Schedule>(MakeSchedule(plan, stage, request.options.threads));
-    }
+    AddSchedules(request.options.threads, &plan);
   }
   if (request.options.on_plan) request.options.on_plan(plan);
   return plan;
@@ -531,7 +535,7 @@ std::string StepPlan::ToString() const {
     text += "\n";
   }
   for (const Stage& stage : stages) {
-    if (stages.size() > 1) text += stage.over_time ? "  once for all steps:\n" : "  in each step:\n";
+    if (stages.size() > 1) text += StrCat("  ", StageTitle(stage), ":\n");
     for (int i = stage.begin; i < stage.end; ++i) text += StrCat("  ", instructions[i].text, "\n");
   }
   return text + "}\n";

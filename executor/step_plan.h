@@ -1,7 +1,6 @@
 // StepPlan: what one timestep does and where its values live.
 //
-// Most plans are one loop over the steps. Instructions that need not wait for their turn in a loop run once for all steps,
-// before, after or between loops: executor/stages.h.
+// Instructions that need not wait for their turn in a loop run for many steps at once: executor/stages.h.
 //
 // A plan is immutable and knows no threads, no tensors and no number of steps: it is made once for given shapes,
 // printed, tested, and shared by every run. A run gives it memory (RunState); an executor carries it out.
@@ -64,6 +63,8 @@ struct Transfer {
   bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
 };
 
+inline constexpr std::int64_t kAllSteps = 0;
+
 struct Operand {
   int slot = 0;
   TensorInfo info;    // of one step; meaningless in kDynamic slots
@@ -79,11 +80,11 @@ struct Instruction {
   int op_index = -1;  // in the step net; -1 for transfers
   RunFn kernel;
   std::vector<Operand> inputs;
-  std::vector<Operand> outputs;  // not those that another instruction of the operator gives
-  int num_outputs = 0;           // of the operator
-  bool takes_rows = false;       // may run once for all steps, with all rows of the operands that have rows
-  bool over_time = false;        // does
-  bool dynamic = false;          // goes through blobs
+  std::vector<Operand> outputs;    // not those that another instruction of the operator gives
+  int num_outputs = 0;             // of the operator
+  bool takes_rows = false;         // may run once for all steps, with all rows of the operands that have rows
+  std::int64_t steps_at_once = 1;  // that a run is for, more than one with `takes_rows` alone; kAllSteps
+  bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
   Cost cost = {};                // estimate; of what runs over time a step's share
   double microseconds = 0;       // measured, a step; 0: unknown, and the cost tells
@@ -94,13 +95,17 @@ struct Instruction {
 
 struct Schedule;
 
-// Instructions [begin, end) of a plan: a loop over the steps, or, `over_time`, each of them once for all steps.
+// Instructions [begin, end) of a plan, which run in turn for one step after the other, for several steps at once, or
+// once for all.
 struct Stage {
   int begin = 0;
   int end = 0;
-  bool over_time = false;
+  std::int64_t steps_at_once = 1;
   std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
 };
+
+// "in each step", "for 16 steps at once", "once for all steps".
+std::string StageTitle(const Stage& stage);
 
 // A region of the arena.
 struct ArenaSlot {
@@ -114,7 +119,7 @@ struct StepPlan {
   bool backward = false;
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
-  std::vector<Stage> stages;              // run one after the other
+  std::vector<Stage> stages;              // each may run for a step when those before it have run for that step
   std::vector<ArenaSlot> arena;
   int num_bases = 0;
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
@@ -127,6 +132,10 @@ struct StepPlan {
   std::map<std::string, Final> finals;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
+  std::int64_t chunk_steps = 0;  // that one stage after the other takes; 0: each stage takes all of them
+  // In which each stage, but those that run once for all steps, is one task for each chunk; null where stages run one
+  // after the other.
+  std::shared_ptr<const Schedule> pipeline;
   std::int64_t most_steps = 0;  // that may be under way at once; 0: as many as suit the threads
 
   // Its stages have schedules: it was made for the executor "parallel".

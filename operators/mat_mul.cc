@@ -97,8 +97,8 @@ void MatMulGradient(GradientBuilder& g) {
   AddProductGradients(g);
 }
 
-// Products are computed in blocks, always the same ones, so that equal inputs give equal bits in any number of parts: of
-// columns where there are few rows, otherwise of rows.
+// Products are computed in blocks, always the same ones, so that equal inputs give equal bits in any number of parts:
+// of columns where there are few rows, otherwise of rows.
 struct ProductBlocks {
   bool of_columns = false;
   std::int64_t count = 1;
@@ -125,7 +125,8 @@ std::optional<RowOperands> MatMulRows(const ShapeQuery& query) {
   const bool counts_a = query.In(0).shape.CanonicalAxis(arguments.axis_a, "axis_a") > 0;
   const bool counts_b = query.In(1).shape.CanonicalAxis(arguments.axis_b, "axis_b") > 0;
   if (!arguments.trans_a && counts_a) return RowOperands{.inputs = {0}, .outputs = {0}};
-  if (arguments.trans_a && !arguments.trans_b && counts_a && counts_b) return RowOperands{.inputs = {0, 1}, .outputs = {}};
+  if (arguments.trans_a && !arguments.trans_b && counts_a && counts_b)
+    return RowOperands{.inputs = {0, 1}, .outputs = {}};
   return std::nullopt;
 }
 

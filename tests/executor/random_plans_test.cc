@@ -106,8 +106,7 @@ TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {
 // A plan with memory full of numbers, to be run in any way.
 class PlanRun {
  public:
-  PlanRun(const StepPlan& plan, std::int64_t steps)
-      : plan_(plan), steps_(steps), state_(std::make_shared<StepPlan>(plan)) {
+  PlanRun(const StepPlan& plan, std::int64_t steps) : state_(std::make_shared<StepPlan>(plan)) {
     const int num_outside = plan.num_bases - static_cast<int>(plan.arena.size());
     std::vector<std::int64_t> bytes(num_outside, 0);
     for (const Slot& slot : plan.slots) {
@@ -127,9 +126,7 @@ class PlanRun {
   }
 
   // Instruction i of the step that is the k-th in the direction of the run.
-  void RunInstruction(int i, std::int64_t k) {
-    state_.RunInstruction(i, plan_.backward ? steps_ - 1 - k : k, context_);
-  }
+  void RunInstruction(int i, std::int64_t k) { state_.RunInstruction(i, k, context_); }
   void RunOn(const RunOptions& options) { MakeExecutor(options)->Run(state_, context_); }
 
   std::string Memory() const {
@@ -140,8 +137,6 @@ class PlanRun {
   }
 
  private:
-  const StepPlan& plan_;
-  const std::int64_t steps_;
   RunState state_;
   Workspace workspace_;
   RunContext context_;

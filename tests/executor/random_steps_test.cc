@@ -31,7 +31,8 @@ void ExpectExecutorsAgree(const RandomStep& step, const NetDef& net, int opt_lev
   for (const int threads : kThreads) {
     workspaces.push_back(std::make_unique<Workspace>());
     Feed(step.Feeds(1), *workspaces.back());
-    nets.push_back(Net::Create(net, *workspaces.back(), {.executor = "parallel", .threads = threads, .opt_level = opt_level}));
+    nets.push_back(
+        Net::Create(net, *workspaces.back(), {.executor = "parallel", .threads = threads, .opt_level = opt_level}));
   }
   for (const std::int64_t steps : numbers_of_steps) {
     Feed(step.Feeds(steps), serial);

@@ -14,9 +14,10 @@ DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "parallel", "what runs the step nets: parallel, or serial, the reference");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
-DEFINE_int32(opt_level, stepnet::kMostOptLevel,
-             "0: every operator of a step net runs in each step; 1: what need not wait runs once for all steps, the same "
-             "within rounding");
+DEFINE_int32(
+    opt_level, stepnet::kMostOptLevel,
+    "0: every operator of a step net runs step by step; 1: what need not wait runs for many steps at once, the "
+    "same within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",
               "most memory that tensors may take, with K, M or G behind it;\nwithout the flag, the physical memory");

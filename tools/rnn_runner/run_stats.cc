@@ -70,29 +70,24 @@ std::int64_t NetStats::starts() const {
 }
 
 Parallelism ParallelismOf(const NetStats& stats) {
-  const StepPlan& plan = *stats.plan;
+  StepPlan plan = *stats.plan;
   std::vector<double> microseconds(plan.instructions.size(), 0);
+  double work = 0;  // of a step
   for (size_t i = 0; i < stats.instructions.size(); ++i) {
     microseconds[i] = 1e6 * stats.instructions[i].seconds / static_cast<double>(stats.steps);
+    work += microseconds[i];
   }
+  if (!plan.IsScheduled()) AddSchedules(1, &plan);
+  SetCosts(microseconds, &plan);
   const std::int64_t steps = std::min(stats.most_steps, kMostSimulatedSteps);
   constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};  // overhead is told of on its own
-  double work = 0, scheduled = 0, unlimited = 0;                        // microseconds
-  for (const Stage& stage : plan.stages) {
-    const Schedule schedule =
-        WithCosts(stage.schedule ? *stage.schedule : MakeSchedule(plan, stage, 1), microseconds);
-    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule.threads);
-    const auto simulated = [&](std::int64_t threads) {
-      return Simulate(schedule, static_cast<int>(threads), steps, under_way, kFree).microseconds;
-    };
-    const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
-    work += schedule.step_microseconds * static_cast<double>(steps);
-    scheduled += simulated(schedule.threads);
-    unlimited += simulated(std::clamp<std::int64_t>(num_tasks * under_way, 1, kMostSimulatedThreads));
-  }
+  const auto busy = [&](std::optional<int> threads) {
+    const double time = SimulatePlan(plan, steps, kFree, threads);
+    return time > 0 ? work * static_cast<double>(steps) / time : 1;
+  };
   return {.achieved = stats.seconds > 0 ? stats.busy() / stats.seconds : 0,
-          .achievable = scheduled > 0 ? work / scheduled : 1,
-          .unlimited = unlimited > 0 ? work / unlimited : 1};
+          .achievable = busy(std::nullopt),
+          .unlimited = busy(kMostSimulatedThreads)};
 }
 
 RunStats::Share& RunStats::ShareOf(const RunEvent& event, Thread* thread) {

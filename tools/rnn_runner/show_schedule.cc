@@ -45,15 +45,10 @@ void Measure(Session& session, std::vector<StepPlan>* plans) {
 }
 
 // Microseconds a step, in a run of a hundred.
-double SimulatedStep(const StepPlan& plan, int threads) {
+double SimulatedStep(StepPlan plan, int threads) {
   constexpr std::int64_t kSteps = 100;
-  double step = 0;
-  for (const Stage& stage : plan.stages) {
-    const Schedule schedule = MakeSchedule(plan, stage, threads);
-    const Simulation simulation = Simulate(schedule, threads, kSteps, StepsUnderWay(threads));
-    step += threads == 1 ? schedule.step_microseconds : simulation.microseconds / kSteps;
-  }
-  return step;
+  AddSchedules(threads, &plan);
+  return SimulatePlan(plan, kSteps) / kSteps;
 }
 
 void PrintSimulation(const StepPlan& plan) {
@@ -97,9 +92,7 @@ int ShowSchedules(const std::string& path) {
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
   if (FLAGS_simulate > 0) Measure(session, &plans);
   for (StepPlan& plan : plans) {
-    for (Stage& stage : plan.stages) {
-      stage.schedule = std::make_shared<Schedule>(MakeSchedule(plan, stage, options.threads));
-    }
+    AddSchedules(options.threads, &plan);
     std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plan) : ScheduleText(plan));
     if (FLAGS_simulate > 0) PrintSimulation(plan);
   }
