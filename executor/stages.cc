@@ -202,7 +202,7 @@ class StageFinder {
         return is_rows && component.first % 2 == 0;
       });
       if (component.kind == Kind::kEither) continue;
-      if (component.kind == Kind::kSum) {
+      if (component.kind == Kind::kSum && component.after.empty()) {  // otherwise something overwrites what it reads
         component.stage = kLast;
         continue;
       }
