@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -54,70 +55,98 @@ Dependencies FindDependencies(const NetDef& net) {
   return result;
 }
 
-class DagNet : public Net, private SharedWork {
+// One run of a net: operators start when those that they wait for have ended.
+class DagRun : public SharedWork {
  public:
-  explicit DagNet(const NetDef& def)
-      : dependencies_(FindDependencies(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
-
- protected:
-  void RunOperators(std::uint64_t run) override {
-    ready_.clear();
-    ready_.reserve(operators_.size());
-    next_ = 0;
-    waiting_for_ = dependencies_.num_predecessors;
-    remaining_ = static_cast<int>(operators_.size());
-    failure_ = nullptr;
-    for (size_t i = 0; i < operators_.size(); ++i) {
-      if (waiting_for_[i] == 0) ready_.push_back(static_cast<int>(i));
+  using RunOperatorFn = std::function<void(int i, int lane)>;
+  DagRun(const Dependencies& dependencies, RunOperatorFn run_operator)
+      : successors_(dependencies.successors),
+        run_operator_(std::move(run_operator)),
+        waiting_for_(dependencies.num_predecessors),
+        remaining_(static_cast<int>(waiting_for_.size())) {
+    for (int i = 0; i < remaining_; ++i) {
+      if (waiting_for_[i] == 0) ready_.push_back(i);
     }
-    for (RunContext& context : contexts_) {
-      Lend(run, &context);
-    }
-    ThreadPool::Process().Run(*this, static_cast<int>(contexts_.size()) - 1);
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
   }
 
- private:
-  static constexpr int kMaxWorkers = 256;
-
-  // The caller waits for operators to become ready; helpers leave and are called back.
+  // The caller waits for operators to become ready, and for those that run; helpers leave and are called back.
   void Join(int lane) override {
     const bool is_caller = lane == 0;
     std::unique_lock lock(mutex_);
     for (;;) {
-      if (is_caller) changed_.wait(lock, [this] { return NumReady() > 0 || Over(); });
+      if (is_caller) changed_.wait(lock, [this] { return (NumReady() > 0 && !Over()) || running_ == 0; });
       if (Over() || NumReady() == 0) return;
       const int i = ready_[next_++];
+      ++running_;
       lock.unlock();
       std::exception_ptr failure;
       try {
-        RunOperator(i, contexts_[lane]);
+        run_operator_(i, lane);
       } catch (...) {
         failure = std::current_exception();
       }
       lock.lock();
-      --remaining_;
-      if (failure != nullptr && failure_ == nullptr) failure_ = failure;
-      for (const int successor : dependencies_.successors[i]) {
+      Finish(i, failure);
+    }
+  }
+
+  // Throws what the first failing operator threw.
+  void Check() const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  // REQUIRES mutex_.
+  void Finish(int i, const std::exception_ptr& failure) {
+    --running_;
+    --remaining_;
+    if (failure != nullptr && failure_ == nullptr) failure_ = failure;
+    if (!Over()) {
+      for (const int successor : successors_[i]) {
         if (--waiting_for_[successor] == 0) ready_.push_back(successor);
       }
-      const int for_others = NumReady() - 1;
-      if (for_others > 0) ThreadPool::Process().Invite(*this, for_others);
-      if (for_others > 0 || Over()) changed_.notify_one();
     }
+    const int for_others = NumReady() - 1;
+    if (for_others > 0 && !Over()) ThreadPool::Process().Invite(*this, for_others);
+    if (for_others > 0 || running_ == 0) changed_.notify_one();
   }
   bool Over() const { return remaining_ == 0 || failure_ != nullptr; }
   int NumReady() const { return static_cast<int>(ready_.size() - next_); }
 
-  const Dependencies dependencies_;
-  std::vector<RunContext> contexts_;  // one a thread
+  // The net's, which is there as long as an operator may run.
+  const std::vector<std::vector<int>>& successors_;
+  const RunOperatorFn run_operator_;
   std::mutex mutex_;
   std::condition_variable changed_;  // for the caller
   std::vector<int> ready_;           // in the order in which they became so
   size_t next_ = 0;                  // of them, to be run
   std::vector<int> waiting_for_;
   int remaining_ = 0;
+  int running_ = 0;
   std::exception_ptr failure_;
+};
+
+class DagNet : public Net {
+ public:
+  explicit DagNet(const NetDef& def)
+      : dependencies_(FindDependencies(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
+
+ protected:
+  void RunOperators(std::uint64_t run) override {
+    for (RunContext& context : contexts_) {
+      Lend(run, &context);
+    }
+    const auto work =
+        std::make_shared<DagRun>(dependencies_, [this](int i, int lane) { RunOperator(i, contexts_[lane]); });
+    ThreadPool::Process().Run(work, static_cast<int>(contexts_.size()) - 1);
+    work->Check();
+  }
+
+ private:
+  static constexpr int kMaxWorkers = 256;
+
+  const Dependencies dependencies_;
+  std::vector<RunContext> contexts_;  // one a thread
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <ranges>
@@ -37,16 +38,23 @@ auto ValueInputs(const OpInit& init) {
 class PartsOfRun : public SharedWork {
  public:
   using RunPart = std::function<void(int part, int lane)>;
-  PartsOfRun(int parts, RunPart run_part) : parts_(parts), run_part_(std::move(run_part)) {}
+  PartsOfRun(int parts, RunPart run_part) : parts_(parts), left_(parts), run_part_(std::move(run_part)) {}
 
   void Join(int lane) override {
-    try {
-      for (int part = next_++; part < parts_; part = next_++) run_part_(part, lane);
-    } catch (...) {
-      next_ = parts_;
+    for (int part = next_++; part < parts_; part = next_++) {
+      std::exception_ptr failure;
+      try {
+        run_part_(part, lane);
+      } catch (...) {
+        failure = std::current_exception();
+      }
       const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = std::current_exception();
+      if (!failure_) failure_ = failure;
+      if (--left_ == 0) done_.notify_one();
     }
+    if (lane != 0) return;
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return left_ == 0; });
   }
 
   // Throws what the first failing part threw.
@@ -56,9 +64,11 @@ class PartsOfRun : public SharedWork {
 
  private:
   const int parts_;
-  const RunPart run_part_;
   std::atomic<int> next_ = 0;
   std::mutex mutex_;
+  std::condition_variable done_;  // for the caller
+  int left_;
+  const RunPart run_part_;
   std::exception_ptr failure_;
 };
 
@@ -137,7 +147,7 @@ int NetOperator::NumParts() const {
 
 void NetOperator::RunParts(RunContext& context, std::int64_t step) {
   lanes_.resize(parts_);
-  PartsOfRun work(parts_, [&](int part, int lane) {
+  const auto work = std::make_shared<PartsOfRun>(parts_, [&](int part, int lane) {
     RunContext& own = lane == 0 ? context : lanes_[lane];
     own.run = context.run;
     own.scratch.Reset();
@@ -146,7 +156,7 @@ void NetOperator::RunParts(RunContext& context, std::int64_t step) {
     kernel_(run);
   });
   ThreadPool::Process().Run(work, parts_ - 1);
-  work.Check();
+  work->Check();
 }
 
 void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace,

@@ -47,36 +47,32 @@ void ThreadPool::Wake(int count) {
   }
 }
 
-void ThreadPool::Run(SharedWork& work, int helpers) {
-  Offer made{.work = &work, .wanted = helpers};
-  for (int lane = helpers; lane > 0; --lane) made.free_lanes.push_back(lane);
-  std::list<Offer>::iterator offer;
+void ThreadPool::Run(const std::shared_ptr<SharedWork>& work, int helpers) {
+  const auto offer = std::make_shared<Offer>(Offer{.work = work, .wanted = helpers, .free_lanes = {}});
+  for (int lane = helpers; lane > 0; --lane) offer->free_lanes.push_back(lane);
   {
     const std::lock_guard lock(mutex_);
     MakeThreads(helpers);
-    offer = offers_.insert(offers_.end(), std::move(made));
+    offers_.push_back(offer);
     wanted_ += helpers;
   }
   Wake(helpers);
-  work.Join(0);
-  std::unique_lock lock(mutex_);
-  const auto withdraw = [&] {
-    wanted_ -= offer->wanted;
-    offer->wanted = 0;
-  };
-  withdraw();
-  left_.wait(lock, [&] { return offer->inside == 0; });
-  withdraw();  // whom those inside have invited since
-  offers_.erase(offer);
+  work->Join(0);
+  const std::lock_guard lock(mutex_);
+  wanted_ -= offer->wanted;
+  offer->wanted = 0;
+  std::erase(offers_, offer);
 }
 
 void ThreadPool::Invite(const SharedWork& work, int count) {
   {
     const std::lock_guard lock(mutex_);
-    const auto offer = std::ranges::find(offers_, &work, &Offer::work);
-    count = std::min(count, static_cast<int>(offer->free_lanes.size()) - offer->wanted);
+    const auto found = std::ranges::find_if(offers_, [&](const auto& offer) { return offer->work.get() == &work; });
+    if (found == offers_.end()) return;  // the caller has left
+    Offer& offer = **found;
+    count = std::min(count, static_cast<int>(offer.free_lanes.size()) - offer.wanted);
     if (count <= 0) return;
-    offer->wanted += count;
+    offer.wanted += count;
     wanted_ += count;
   }
   Wake(count);
@@ -87,18 +83,17 @@ void ThreadPool::Help() {
   for (;;) {
     offered_.wait(lock, [this] { return stops_ || wanted_ > 0; });
     if (stops_) return;
-    const auto offer = std::ranges::find_if(offers_, [](const Offer& o) { return o.wanted > 0; });
+    std::shared_ptr<Offer> offer = *std::ranges::find_if(offers_, [](const auto& o) { return o->wanted > 0; });
     --offer->wanted;
     --wanted_;
-    ++offer->inside;
     const int lane = offer->free_lanes.back();
     offer->free_lanes.pop_back();
     lock.unlock();
     offer->work->Join(lane);
     lock.lock();
     offer->free_lanes.push_back(lane);
-    if (--offer->inside == 0) left_.notify_all();
     lock.unlock();
+    offer.reset();  // the last one to hold it frees the work
     const auto end = std::chrono::steady_clock::now() + kLookOut;
     while (wanted_ <= 0 && std::chrono::steady_clock::now() < end) RelaxProcessor();
     lock.lock();

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -16,6 +17,10 @@ class SharedWork {
   virtual ~SharedWork() = default;
   // Takes part in the work until nothing is left to do for this thread. Must not throw. `lane` tells the threads of a
   // run apart: 0 is the caller, helpers have one of 1 … as many as may help, of which no two inside have the same.
+  //
+  // The caller's Join returns when the work is done. A helper may still be inside then, or come: the system may have
+  // taken its core away when it had nothing to do, and waiting for it would cost more than the run. From then on it
+  // must touch nothing but the work itself, which lives as long as one is inside.
   virtual void Join(int lane) = 0;
 };
 
@@ -23,10 +28,10 @@ class ThreadPool {
  public:
   static ThreadPool& Process();
 
-  // Calls work.Join on the calling thread and on up to `helpers` threads of the pool, those that are free. Returns when
-  // all have left it. Threads are made when they are first wanted. Helpers may come late or not at all, so the caller's
-  // Join must be able to do everything.
-  void Run(SharedWork& work, int helpers);
+  // Calls work->Join on the calling thread and on up to `helpers` threads of the pool, those that are free. Returns
+  // when the caller's has. Threads are made when they are first wanted. Helpers may come late or not at all, so the
+  // caller's Join must be able to do everything.
+  void Run(const std::shared_ptr<SharedWork>& work, int helpers);
   // From within the Join of a work that Run was called for: asks for `count` more helpers. So those that have nothing
   // to do may leave, to be of use elsewhere, and be called back. No more than Run allows are inside at once; an
   // invitation of more, also while one of those is about to leave, is void.
@@ -34,9 +39,8 @@ class ThreadPool {
 
  private:
   struct Offer {
-    SharedWork* work = nullptr;
+    std::shared_ptr<SharedWork> work;
     int wanted = 0;
-    int inside = 0;
     std::vector<int> free_lanes;
   };
 
@@ -48,8 +52,7 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable offered_;
-  std::condition_variable left_;
-  std::list<Offer> offers_;
+  std::list<std::shared_ptr<Offer>> offers_;
   std::atomic<int> wanted_ = 0;  // of all offers, for those who look without the lock
   bool stops_ = false;
   std::vector<std::thread> threads_;

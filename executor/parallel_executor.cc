@@ -38,6 +38,7 @@ class ParallelRun : public SharedWork {
       : schedule_(schedule),
         state_(state),
         context_(context),
+        is_watched_(!context.observers.empty()),
         num_steps_(num_steps),
         num_tasks_(static_cast<std::int64_t>(schedule_.tasks.size())),
         under_way_(under_way),
@@ -51,21 +52,21 @@ class ParallelRun : public SharedWork {
     AdmitSteps(&queue_);
   }
 
+  // A helper that comes when the run is over finds neither the state nor the caller's context.
   void Join(int lane) override {
     try {
-      if (lane == 0) {  // in the loop already
+      if (lane == 0) {
         TakePart(lane, context_);
-      } else {
-        RunContext& context = state_.LaneContext(lane, context_);
-        const ObservedScope scope(context.observers, state_.LoopEvent(RunEventKind::kLoop));
-        TakePart(lane, context);
+      } else if (RunContext* const context = Enter(lane)) {
+        const Inside inside(this);
+        std::optional<ObservedScope> scope;
+        if (is_watched_) scope.emplace(context->observers, state_.LoopEvent(RunEventKind::kLoop));
+        TakePart(lane, *context);
       }
     } catch (...) {
-      const std::lock_guard lock(queue_mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      End();
+      Fail();
     }
-    if (lane == 0) others_leave_.emplace(context_.observers, state_.LoopEvent(RunEventKind::kWait));
+    if (lane == 0) WaitForOthers();
   }
 
   // Throws what the first failing instruction threw.
@@ -74,13 +75,66 @@ class ParallelRun : public SharedWork {
   }
 
  private:
+  RunContext* Enter(int lane) {
+    const std::lock_guard lock(queue_mutex_);
+    if (over_) return nullptr;
+    RunContext& context = state_.LaneContext(lane, context_);
+    ++inside_;
+    return &context;
+  }
+
+  // Of a helper that has entered.
+  class Inside {
+   public:
+    explicit Inside(ParallelRun* run) : run_(*run) {}
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    ~Inside() {
+      const std::lock_guard lock(run_.queue_mutex_);
+      --run_.inside_;
+      if (run_.is_watched_ && run_.MayCallerLeave()) run_.Wake(/*all=*/true);
+    }
+
+   private:
+    ParallelRun& run_;
+  };
+
+  // What a thread throws ends the run.
+  void Fail() {
+    const std::lock_guard lock(queue_mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    End();
+  }
+
+  // REQUIRES queue_mutex_. Who is inside without a task looks at nothing but this object, unless observers are told.
+  bool MayCallerLeave() const { return over_ && active_ == 0 && (!is_watched_ || inside_ == 0); }
+
+  // The caller's end of a run that is over.
+  void WaitForOthers() {
+    const ObservedScope scope(context_.observers, state_.LoopEvent(RunEventKind::kWait));
+    auto end = std::chrono::steady_clock::now() + kLookOut;
+    for (;;) {
+      std::uint32_t seen = 0;
+      {
+        const std::lock_guard lock(queue_mutex_);
+        if (MayCallerLeave()) return;
+        seen = signal_.load(std::memory_order_relaxed);
+      }
+      AwaitSignal(seen, &end);
+    }
+  }
+
   void TakePart(int lane, RunContext& context) {
     Ready next;
     while (Take(lane, context, &next)) {
-      bool has_next = true;
-      while (has_next && !over_.load(std::memory_order_relaxed)) {
-        RunTask(next, context);
-        has_next = Finish(lane, next, &next);
+      try {
+        bool has_next = true;
+        while (has_next && !over_.load(std::memory_order_relaxed)) {
+          RunTask(next, context);
+          has_next = Finish(lane, next, &next);
+        }
+      } catch (...) {
+        Fail();
       }
       Rest();
     }
@@ -202,6 +256,7 @@ class ParallelRun : public SharedWork {
   void Rest() {
     const std::lock_guard lock(queue_mutex_);
     --active_;
+    if (MayCallerLeave()) Wake(/*all=*/true);
   }
 
   // Waits for a task; false when the run is over.
@@ -226,26 +281,30 @@ class ParallelRun : public SharedWork {
         }
         seen = signal_.load(std::memory_order_relaxed);
       }
-      if (!waits) waits.emplace(context.observers, state_.LoopEvent(RunEventKind::kWait));
-      // Looks out without the lock, then sleeps.
-      bool looks_out = true;
-      while (looks_out && signal_.load(std::memory_order_acquire) == seen) {
-        RelaxProcessor();
-        looks_out = std::chrono::steady_clock::now() < end;
-      }
-      if (looks_out) continue;
-      {
-        const std::lock_guard lock(queue_mutex_);
-        if (signal_.load(std::memory_order_relaxed) != seen) continue;
-        ++sleepers_;
-      }
-      signal_.wait(seen, std::memory_order_acquire);
-      {
-        const std::lock_guard lock(queue_mutex_);
-        --sleepers_;
-      }
-      end = std::chrono::steady_clock::now() + kLookOut;
+      if (is_watched_ && !waits) waits.emplace(context.observers, state_.LoopEvent(RunEventKind::kWait));
+      AwaitSignal(seen, &end);
     }
+  }
+
+  // Looks out for another signal without the lock until `end`, then sleeps until there is one.
+  void AwaitSignal(std::uint32_t seen, std::chrono::steady_clock::time_point* end) {
+    bool looks_out = true;
+    while (looks_out && signal_.load(std::memory_order_acquire) == seen) {
+      RelaxProcessor();
+      looks_out = std::chrono::steady_clock::now() < *end;
+    }
+    if (looks_out) return;
+    {
+      const std::lock_guard lock(queue_mutex_);
+      if (signal_.load(std::memory_order_relaxed) != seen) return;
+      ++sleepers_;
+    }
+    signal_.wait(seen, std::memory_order_acquire);
+    {
+      const std::lock_guard lock(queue_mutex_);
+      --sleepers_;
+    }
+    *end = std::chrono::steady_clock::now() + kLookOut;
   }
 
   // What is left of the oldest step when nothing can start, and what it waits for. Steps before it are done.
@@ -280,7 +339,7 @@ class ParallelRun : public SharedWork {
   const Schedule& schedule_;
   RunState& state_;
   RunContext& context_;
-  std::optional<ObservedScope> others_leave_;  // until then the caller waits
+  const bool is_watched_;  // by observers
   const std::int64_t num_steps_;
   const std::int64_t num_tasks_;
   const std::int64_t under_way_;
@@ -296,6 +355,7 @@ class ParallelRun : public SharedWork {
   std::mutex queue_mutex_;
   std::vector<Ready> queue_;
   int active_ = 0;  // threads that run tasks
+  int inside_ = 0;  // helpers
   int sleepers_ = 0;
   std::exception_ptr failure_;
   std::atomic<bool> over_ = false;
@@ -332,9 +392,9 @@ class ParallelExecutor : public Executor {
     state.PrepareLanes(schedule.threads);
     const std::int64_t most_steps = state.plan().most_steps;
     const std::int64_t under_way = most_steps > 0 ? most_steps : StepsUnderWay(schedule.threads);
-    ParallelRun run(schedule, num_steps, state, context, under_way);
+    const auto run = std::make_shared<ParallelRun>(schedule, num_steps, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
-    run.Check();
+    run->Check();
   }
 };
 

@@ -25,8 +25,10 @@ class Visits : public SharedWork {
     }
     inside_.erase(lane);
   }
-  int seen() const { return seen_; }
-  size_t inside() const { return inside_.size(); }
+  int seen() {
+    const std::lock_guard lock(mutex_);
+    return seen_;
+  }
 
  private:
   // Gives up after a time that only lost invitations take. One alone is void while the last helper is about to leave.
@@ -55,20 +57,50 @@ class Visits : public SharedWork {
 TEST(ThreadPool, EveryHelperThatIsAskedForComesWhereTheCallerWaits) {
   for (const int helpers : {0, 1, 2, 5}) {
     for (int run = 0; run < 50; ++run) {
-      Visits work(helpers, helpers, /*invites=*/false);
+      const auto work = std::make_shared<Visits>(helpers, helpers, /*invites=*/false);
       ThreadPool::Process().Run(work, helpers);
-      EXPECT_EQ(work.seen(), helpers);
-      EXPECT_EQ(work.inside(), 0U);
+      EXPECT_EQ(work->seen(), helpers);
     }
   }
 }
 
 TEST(ThreadPool, HelpersThatHaveLeftAreCalledBack) {
   for (const int helpers : {1, 3}) {
-    Visits work(helpers, 200, /*invites=*/true);
+    const auto work = std::make_shared<Visits>(helpers, 200, /*invites=*/true);
     ThreadPool::Process().Run(work, helpers);
-    EXPECT_GE(work.seen(), 200);
+    EXPECT_GE(work->seen(), 200);
   }
+}
+
+// Helpers stay inside until the caller has returned from Run, which a Run that waits for them never does.
+class Lingering : public SharedWork {
+ public:
+  explicit Lingering(std::atomic<bool>* returned, std::atomic<int>* gone) : returned_(returned), gone_(gone) {}
+  ~Lingering() override { ++*gone_; }
+  void Join(int lane) override {
+    if (lane == 0) {
+      came_.wait(false);
+      return;
+    }
+    came_ = true;
+    came_.notify_all();
+    returned_->wait(false);
+  }
+
+ private:
+  std::atomic<bool> came_ = false;
+  std::atomic<bool>* returned_;
+  std::atomic<int>* gone_;
+};
+
+TEST(ThreadPool, RunDoesNotWaitForHelpersWhoseWorkLivesOn) {
+  std::atomic<bool> returned = false;
+  std::atomic<int> gone = 0;
+  ThreadPool::Process().Run(std::make_shared<Lingering>(&returned, &gone), 1);
+  EXPECT_EQ(gone, 0) << "the helper holds it";
+  returned = true;
+  returned.notify_all();
+  while (gone == 0) std::this_thread::yield();
 }
 
 // Each level takes what it finds free; none waits for another.
@@ -78,8 +110,7 @@ class Nested : public SharedWork {
   void Join(int lane) override {
     if (lane != 0) return;
     if (depth_ > 0) {
-      Nested inner(depth_ - 1, done_);
-      ThreadPool::Process().Run(inner, 2);
+      ThreadPool::Process().Run(std::make_shared<Nested>(depth_ - 1, done_), 2);
     }
     ++*done_;
   }
@@ -96,8 +127,7 @@ TEST(ThreadPool, RunsWithinRunsAndInSeveralThreads) {
     for (int i = 0; i < 4; ++i) {
       callers.emplace_back([&done] {
         for (int run = 0; run < 100; ++run) {
-          Nested work(3, &done);
-          ThreadPool::Process().Run(work, 2);
+          ThreadPool::Process().Run(std::make_shared<Nested>(3, &done), 2);
         }
       });
     }

@@ -7,13 +7,14 @@
  *
  * Checked: every part of every task runs once, when all that it waits for has ended and its step is admitted; counters
  * are armed again only when nobody counts down the step before any more; each thread leaves, and one says that the run
- * is stuck where that is so and nowhere else. No execution is endless (the script searches for cycles), so it is enough
+ * is stuck where that is so and nowhere else; when the caller has left nobody touches what is not the run's own. No execution is endless (the script searches for cycles), so it is enough
  * that none ends anywhere else.
  *
  * Given by the script: NET, THREADS, STEPS, UNDER_WAY, WINDOW (the code's is a power of two, often larger than needed).
  * FAILS: tasks may fail, any of them at any time, which takes in those that a cancellation stops.
  * STALLS: a task does not end while another lies in the queue and a thread has nothing to do: whoever sleeps must have
  * been woken.
+ * WATCHED: observers are told, so the caller waits for whoever is inside.
  * WAKES: a thread asleep in signal_.wait looks again once for no reason.
  * MUTANT: one protection is missing, which must be found. */
 
@@ -34,6 +35,11 @@
 #define EACH_PART_FINISHES 12
 #define NEVER_STUCK 13
 #define ARM_COUNTS_ALL_EDGES 14
+#define CALLER_WAITS_FOR_NOBODY 15
+#define ENTERS_WHEN_OVER 16
+#define REST_TELLS_NOBODY 17
+#define LEAVE_TELLS_NOBODY 18
+#define RESTS_BEFORE_FAILURE 19
 
 /* Tasks and edges: `to` of step k + delta waits for `from` of step k. */
 #define CHAIN 1     /* a task that waits for itself, and one behind it */
@@ -112,6 +118,7 @@ byte admitted_;
 bool queue_mutex_;
 int queue_;
 byte active_;
+byte inside_;
 byte sleepers_;
 mtype = {nothing, thrown, stuck};
 mtype failure_ = nothing;
@@ -125,7 +132,8 @@ bool may_wake = true;
 int started;            /* ghost: sets of Ready */
 int ended;              /* ghost */
 byte inside;            /* ghost: threads in Join */
-byte left;     /* ghost: threads that have left it */
+byte left;              /* ghost: threads that have left it */
+bool caller_left;       /* ghost */
 
 #define LOCK(mutex) atomic { !mutex -> mutex = true }
 #define UNLOCK(mutex) mutex = false
@@ -162,6 +170,12 @@ inline Edges(task, step, count) {
   od;
   count = count + starts_step[task]
 }
+
+#ifdef WATCHED
+#define MAY_CALLER_LEAVE (over_ && active_ == 0 && inside_ == 0)
+#else
+#define MAY_CALLER_LEAVE (over_ && active_ == 0)
+#endif
 
 /* A step that nobody has touched yet, task after task. */
 inline Arm(step) {
@@ -300,7 +314,7 @@ inline FinishStep() {
 /* Ghost: what runs has not run, and all that it waits for has ended. */
 inline CheckStart() {
   d_step {
-    assert(!HAS(started, next));
+    assert(!HAS(started, next) && !caller_left);
     assert(STEP_OF(next) < oldest_ + UNDER_WAY);
     e = 0;
     do
@@ -321,9 +335,24 @@ inline CheckStart() {
 proctype Thread(byte lane) {
   byte next, task, count, e;
   int ready;
-  bool is_ready;
+  bool is_ready, waits_for_others;
 
-  inside++;
+  if
+  :: lane == 0 -> inside++
+  :: else -> /* Enter */
+     atomic {
+       !queue_mutex_ ->
+#if MUTANT != ENTERS_WHEN_OVER
+       if
+       :: over_ -> goto gone
+       :: else
+       fi;
+#endif
+       assert(!caller_left);
+       inside_++;
+       inside++
+     }
+  fi;
 
 take: /* Take */
   if
@@ -354,15 +383,15 @@ take: /* Take */
   UNLOCK(queue_mutex_);
   goto leave;
 
-look_out:
+look_out: /* AwaitSignal */
   if
-  :: news[lane] -> goto take
+  :: news[lane] -> goto awake
   :: true
   fi;
   atomic {
     !queue_mutex_ ->
     if
-    :: news[lane] -> goto take
+    :: news[lane] -> goto awake
     :: else ->
 #if MUTANT != SLEEPERS_NOT_COUNTED
        sleepers_++
@@ -387,9 +416,14 @@ look_out:
 #if MUTANT != SLEEPERS_NOT_COUNTED
     sleepers_--;
 #endif
-    news[lane] = true;
-    goto take
+    news[lane] = true
   };
+
+awake:
+  if
+  :: waits_for_others -> goto wait_for_others
+  :: else -> goto take
+  fi;
 
 run_task: /* RunTask */
 #if MUTANT == ACTIVE_LATE
@@ -399,7 +433,10 @@ again:
   CheckStart();
 #ifdef FAILS
   if
-  :: true -> /* the end of Join */
+  :: true -> /* Fail */
+#if MUTANT == RESTS_BEFORE_FAILURE
+     atomic { !queue_mutex_ -> active_-- };
+#endif
      atomic {
        !queue_mutex_ ->
        queue_mutex_ = true;
@@ -412,7 +449,11 @@ again:
      End();
 #endif
      UNLOCK(queue_mutex_);
-     goto leave
+#if MUTANT == RESTS_BEFORE_FAILURE
+     goto take
+#else
+     goto rest
+#endif
   :: true
   fi;
 #endif
@@ -421,6 +462,7 @@ again:
 #else
   ended = ended | (1 << next);
 #endif
+  assert(!caller_left);
 
   /* Finish */
   if
@@ -497,12 +539,59 @@ again:
 rest: /* Rest */
   atomic {
     !queue_mutex_ ->
-    active_--;
-    goto take
+    queue_mutex_ = true;
+    active_--
   };
+  if
+#if MUTANT != REST_TELLS_NOBODY
+  :: MAY_CALLER_LEAVE -> Wake(true)
+#endif
+  :: else
+  fi;
+  UNLOCK(queue_mutex_);
+  goto take;
 
 leave:
-  atomic { news[lane] = true; inside--; left++ }
+  atomic { news[lane] = true; inside-- };
+  if
+  :: lane == 0 -> goto wait_for_others
+  :: else
+  fi;
+#ifdef WATCHED
+  assert(!caller_left);
+#endif
+  atomic { /* ~Inside */
+    !queue_mutex_ ->
+    queue_mutex_ = true;
+    inside_--
+  };
+#if MUTANT != LEAVE_TELLS_NOBODY && defined(WATCHED)
+  if
+  :: MAY_CALLER_LEAVE -> Wake(true)
+  :: else
+  fi;
+#endif
+  UNLOCK(queue_mutex_);
+  goto gone;
+
+wait_for_others: /* WaitForOthers */
+#if MUTANT != CALLER_WAITS_FOR_NOBODY
+  atomic {
+    !queue_mutex_ ->
+    if
+    :: MAY_CALLER_LEAVE -> caller_left = true
+    :: else ->
+       waits_for_others = true;
+       news[lane] = false;
+       goto look_out
+    fi
+  };
+#else
+  caller_left = true;
+#endif
+
+gone:
+  atomic { news[lane] = true; left++ }
 }
 
 /* The run from its constructor on, and what is left of it. */
@@ -525,7 +614,7 @@ init {
   };
   d_step {
     left == THREADS;
-    assert(over_ && inside == 0 && (active_ == 0 || failure_ == thrown) && sleepers_ == 0);
+    assert(over_ && inside == 0 && inside_ == 0 && active_ == 0 && sleepers_ == 0);
     assert(!steps_mutex_ && !queue_mutex_);
     assert(started == ended || failure_ == thrown);
     if

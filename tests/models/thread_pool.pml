@@ -5,8 +5,8 @@
  * moment, as when a run has failed, or wait until nobody is busy in its work. Helpers come when they come. At last the
  * pool is destroyed. The look-out decides nothing and is left out. Memory is sequentially consistent.
  *
- * Checked: Join finds its work alive and has a lane of its own that was asked for; Run returns with nobody inside;
- * nobody touches an offer that is gone; everything ends (the script searches for cycles too).
+ * Checked: a Join has a lane of its own that was asked for; an offer is listed until its caller has returned and no
+ * longer, and helpers that leave later harm nobody; everything ends (the script searches for cycles too).
  *
  * Given by the script: CALLERS, HELPERS (1 or 2: that each caller wants; the run within a run wants one).
  * STALLS: a Join does not end while helpers are wanted and one is free: whoever waits must have been woken.
@@ -16,16 +16,13 @@
 #ifndef MUTANT
 #define MUTANT 0
 #endif
-#define LEAVES_WITHOUT_HELPERS 1
-#define STAYS_WANTED 2
-#define INSIDE_LATE 3
-#define LAST_TELLS_NOBODY 4
-#define LANE_UNLOCKED 5
-#define STOPS_UNLOCKED 6
-#define STOPS_SILENTLY 7
-#define NOTIFIES_NOBODY 8
-#define NOTIFIES_ONE 9
-#define INVITED_STAY_WANTED 10
+#define STAYS_WANTED 1
+#define LANE_UNLOCKED 2
+#define STOPS_UNLOCKED 3
+#define STOPS_SILENTLY 4
+#define NOTIFIES_NOBODY 5
+#define NOTIFIES_ONE 6
+#define INVITES_UNLISTED 7
 
 #define THREADS (2 + HELPERS) /* the callers, then the pool's */
 #define OFFERS 3              /* of caller 0, of caller 1, the one from within the first work */
@@ -39,17 +36,14 @@ byte threads_; /* made */
 
 bool listed[OFFERS]; /* the offer is in offers_ */
 byte wanted[OFFERS];
-byte offer_inside[OFFERS];
 byte taken_lanes[OFFERS]; /* a set of bits: not in free_lanes */
 
 byte offered_; /* a set of bits: the threads that wait for it */
-byte left_;
 #ifdef WAKES
 bool may_wake = true;
 #endif
 
 /* Ghosts. */
-bool alive[OFFERS];
 byte lanes[OFFERS];  /* a set of bits: in use */
 byte busy[OFFERS];   /* threads that work */
 bool nested_began;
@@ -94,7 +88,6 @@ inline NotifyOne(condition) {
 /* Join: works, perhaps with a run of its own, then leaves. */
 inline BeginJoin(offer, lane) {
   d_step {
-    assert(alive[offer]);
     assert(lane <= HELPERS_OF(offer));
     assert(((lanes[offer] >> lane) & 1) == 0);
     lanes[offer] = lanes[offer] | (1 << lane);
@@ -109,10 +102,9 @@ inline EndJoin(offer, lane) {
   :: true -> busy[offer] == 0
   fi;
 #ifdef STALLS
-  wanted[offer] == 0 || free_helpers == 0;
+  wanted[offer] == 0 || free_helpers == 0 || stops_;
 #endif
   d_step {
-    assert(alive[offer]);
     lanes[offer] = lanes[offer] & ~(1 << lane)
   }
 }
@@ -121,7 +113,6 @@ inline EndJoin(offer, lane) {
 inline BeginRun(offer) {
   LOCK();
   d_step {
-    alive[offer] = true;
     if
     :: threads_ < HELPERS_OF(offer) ->
        free_helpers = free_helpers + HELPERS_OF(offer) - threads_;
@@ -149,9 +140,11 @@ inline PerhapsInvite(offer) {
   if
   :: atomic { offer != NESTED && !invited -> invited = true };
      LOCK();
-     assert(listed[offer]);
      atomic {
-       asked = (wanted[offer] + offer_inside[offer] < HELPERS_OF(offer));
+       asked = (wanted[offer] + HAS(taken_lanes[offer], 1) + HAS(taken_lanes[offer], 2) < HELPERS_OF(offer));
+#if MUTANT != INVITES_UNLISTED
+       asked = asked && listed[offer];
+#endif
        wanted[offer] = wanted[offer] + asked;
        wanted_ = wanted_ + asked
      };
@@ -170,18 +163,8 @@ inline EndRun(offer) {
 #if MUTANT != STAYS_WANTED
   d_step { wanted_ = wanted_ - wanted[offer]; wanted[offer] = 0 };
 #endif
-#if MUTANT != LEAVES_WITHOUT_HELPERS
-  do
-  :: offer_inside[offer] > 0 -> Wait(left_)
-  :: else -> break
-  od;
-#endif
-#if MUTANT != INVITED_STAY_WANTED && MUTANT != STAYS_WANTED
-  atomic { wanted_ = wanted_ - wanted[offer]; wanted[offer] = 0 };
-#endif
   atomic { listed[offer] = false; wanted[offer] = 0 };
-  UNLOCK();
-  d_step { assert(lanes[offer] == 0); alive[offer] = false }
+  UNLOCK()
 }
 
 inline PerhapsRunNested(offer) {
@@ -216,26 +199,20 @@ proctype Help(byte me) {
   :: !stops_ && wanted_ > 0 ->
      atomic {
        if /* the code takes the first */
-       :: wanted[0] > 0 -> offer = 0
-       :: wanted[1] > 0 -> offer = 1
-       :: wanted[2] > 0 -> offer = 2
+       :: listed[0] && wanted[0] > 0 -> offer = 0
+       :: listed[1] && wanted[1] > 0 -> offer = 1
+       :: listed[2] && wanted[2] > 0 -> offer = 2
        :: else -> assert(false)
        fi;
        wanted[offer]--;
        wanted_--;
        free_helpers--;
-#if MUTANT != INSIDE_LATE
-       offer_inside[offer]++;
-#endif
 #if MUTANT != LANE_UNLOCKED
        lane = (HAS(taken_lanes[offer], 1) -> 2 : 1);
        taken_lanes[offer] = taken_lanes[offer] | (1 << lane)
 #endif
      };
      UNLOCK();
-#if MUTANT == INSIDE_LATE
-     offer_inside[offer]++;
-#endif
 #if MUTANT == LANE_UNLOCKED
      lane = (HAS(taken_lanes[offer], 1) -> 2 : 1);
      taken_lanes[offer] = taken_lanes[offer] | (1 << lane);
@@ -246,17 +223,9 @@ proctype Help(byte me) {
      EndJoin(offer, lane);
      LOCK();
      d_step {
-       assert(listed[offer]);
        taken_lanes[offer] = taken_lanes[offer] & ~(1 << lane);
-       offer_inside[offer]--;
        free_helpers++
      };
-#if MUTANT != LAST_TELLS_NOBODY
-     if
-     :: offer_inside[offer] == 0 -> NotifyAll(left_)
-     :: else
-     fi;
-#endif
      UNLOCK();
      LOCK()
   od;
@@ -278,8 +247,8 @@ init {
     :: else -> break
     od
   };
-  done == CALLERS;
-  assert(wanted_ == 0 && !listed[0] && !listed[1] && !listed[NESTED]);
+  /* Nothing is left behind, but what a helper does that has stayed. */
+  done == CALLERS && wanted_ == 0 && !listed[0] && !listed[1] && !listed[NESTED];
 #if MUTANT != STOPS_UNLOCKED
   LOCK();
 #endif
