@@ -1,6 +1,7 @@
 // Plans of random step nets, forward and backward: the edges that are found for them against every pair of instructions
 // that touch a byte in common, and against values: whatever order the edges allow gives those of program order.
 #include <cstring>
+#include <map>
 #include <random>
 #include <set>
 
@@ -58,15 +59,15 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   return conflicts;
 }
 
-// Calls `look` with the plans of random step nets, in one loop each.
-void ForEachPlan(unsigned num_seeds, std::int64_t size,
+// Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 1.
+void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
                  const std::function<void(const StepPlan&, const std::string& what)>& look) {
   int num_plans = 0, num_backward = 0;
   for (unsigned seed = 0; seed < num_seeds; ++seed) {
     const RandomStep step(seed, size);
     const NetDef net = step.Training().value_or(step.Recurrent());
     std::vector<StepPlan> plans;
-    RunOptions options{.executor = "parallel", .threads = 2, .opt_level = 0};
+    RunOptions options{.executor = "parallel", .threads = 2, .opt_level = opt_level};
     options.on_plan = [&](const StepPlan& plan) { plans.push_back(plan); };
     Workspace workspace;
     for (const auto& [name, tensor] : step.Feeds(3)) workspace.SetTensor(name, tensor);
@@ -84,7 +85,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size,
 
 TEST(RandomPlans, S1S3S4S5S9EdgesAreNeitherMissingNorSuperfluousNorImplied) {
   constexpr int kSteps = 12;
-  ForEachPlan(120, 3, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(120, 3, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
     const std::set<Edge> conflicts = ConflictsOf(plan, kSteps);
     const Dependencies found = FindDependencies(AccessesOf(plan));
     EXPECT_LT(found.max_delta, kSteps);
@@ -173,7 +174,7 @@ TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
   constexpr int kSteps = 9;
   std::mt19937 rng(1);
   int num_reordered = 0;
-  ForEachPlan(150, 3, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(150, 3, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
     const Dependencies dependencies = FindDependencies(AccessesOf(plan));
     PlanRun serial(plan, kSteps);
     serial.RunOn({.executor = "serial"});
@@ -207,7 +208,7 @@ TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
 TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
   constexpr int kSteps = 4;
   int num_parts = 0;
-  ForEachPlan(12, 1024, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(12, 1024, /*opt_level=*/0, [&](const StepPlan& plan, const std::string& what) {
     PlanRun serial(plan, kSteps);
     serial.RunOn({.executor = "serial"});
     for (const int threads : {2, 3, 5}) {
@@ -225,6 +226,61 @@ TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
     }
   });
   EXPECT_GT(num_parts, 20);
+}
+
+// Two rows a step: chunks of 32 steps.
+constexpr int kStepsOfSeveralChunks = 70;
+
+TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
+  int num_overlapping = 0, num_of_many = 0;
+  ForEachPlan(150, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+    if (plan.chunk_steps == 0) return;
+    PlanRun serial(plan, kStepsOfSeveralChunks);
+    serial.RunOn({.executor = "serial"});
+    for (const int threads : {2, 3, 5}) {
+      Schedule pipeline = MakePipeline(plan, threads);
+      pipeline.least_steps = 1;
+      num_overlapping += pipeline.tasks.size() > 1 ? 1 : 0;
+      num_of_many += pipeline.tasks.size() > 2 ? 1 : 0;
+      StepPlan overlapping = plan;
+      overlapping.pipeline = std::make_shared<Schedule>(pipeline);
+      PlanRun parallel(overlapping, kStepsOfSeveralChunks);
+      parallel.RunOn({.executor = "parallel"});
+      ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
+    }
+  });
+  EXPECT_GT(num_overlapping, 100);
+  EXPECT_GT(num_of_many, 50);
+}
+
+// Chunks and sums over all steps in as many parts as they may have, also where that is not worth it.
+TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
+  std::map<std::int64_t, int> num_parts;  // by the steps that a stage takes at once
+  ForEachPlan(6, 1024, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+    if (plan.stages.size() == 1) return;
+    PlanRun serial(plan, kStepsOfSeveralChunks);
+    serial.RunOn({.executor = "serial"});
+    for (const int threads : {2, 5}) {
+      StepPlan cut_up = plan;
+      cut_up.pipeline = nullptr;
+      for (Stage& stage : cut_up.stages) {
+        Schedule schedule = MakeSchedule(plan, stage, threads);
+        schedule.least_steps = 1;
+        for (Task& task : schedule.tasks) {
+          if (task.instructions.size() > 1) continue;
+          task.parts = std::min(plan.instructions[task.instructions[0]].most_parts, threads);
+          num_parts[stage.steps_at_once] += task.parts - 1;
+        }
+        stage.schedule = std::make_shared<Schedule>(schedule);
+      }
+      PlanRun parallel(cut_up, kStepsOfSeveralChunks);
+      parallel.RunOn({.executor = "parallel"});
+      ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
+    }
+  });
+  EXPECT_GT(num_parts[1], 10);
+  EXPECT_GT(num_parts[32], 10);
+  EXPECT_GT(num_parts[kAllSteps], 10);
 }
 
 }  // namespace
