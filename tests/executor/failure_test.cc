@@ -5,6 +5,7 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/executor/schedule.h"
 
 namespace stepnet {
 namespace {
@@ -164,6 +165,68 @@ TEST_F(Failures, TheTimestepCannotBeWritten) {
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("timestep = Copy(x_t)").Step("h_next = Copy(x_t)");
   net.Output("h_all", "h", 1);
   ExpectError([&] { net.net(); }, "…operator Copy of the step net writes \"timestep\", the number of the step");
+}
+
+std::int64_t failing_rows = -1;
+
+// y = x, for any number of steps at once; w is read and does not matter. As if a step took a tenth of a millisecond.
+const Registration failing_rows_op =
+    Operator("test.RowsMayFail")
+        .Input("x", "[M, K]")
+        .Input("w", "any")
+        .Output("y", "as x")
+        .Shapes(SameAsInput(0))
+        .CostIs([](const ShapeQuery& query, std::span<const TensorInfo>) {
+          return Cost{.flops = 8e6 * static_cast<double>(query.In(0).shape[0])};
+        })
+        .Rows([](const ShapeQuery&) { return RowOperands{.inputs = {0}, .outputs = {0}}; })
+        .Cpu([](const OpInit&) -> RunFn {
+          return [](const OpRun& run) {
+            if ((*run.In(0).shape)[0] == failing_rows) throw std::runtime_error("made to fail");
+            CopyElements(run.In(0), run.Out(0));
+          };
+        });
+
+// A chunk, a loop and another chunk, of 150 steps: 37 chunks of four steps and a rest of two.
+NetDef SlowStages() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("z_state", "h0", "", "z").Captured("w");
+  net.Step("a = test.RowsMayFail(x_t, w)").Step("r = test.RowsMayFail(h_prev, w)").Step("h_next = Sum(a, r)");
+  return net.Step("z = test.RowsMayFail(h_next, w)").Output("z_all", "z_state", 1).Build();
+}
+
+TEST_F(Failures, AnErrorInAChunkNamesNoStepAndTheNextRunWorks) {
+  for (const int threads : {1, 2, 3}) {
+    Workspace workspace;
+    workspace.SetTensor("x", Random({150, 16, 3}, 1));
+    workspace.SetTensor("h0", Random({16, 3}, 2));
+    workspace.SetTensor("w", Random({64, 3}, 3));
+    RunOptions options{.executor = threads == 1 ? "serial" : "parallel", .threads = threads};
+    bool overlaps = false;
+    options.on_plan = [&](const StepPlan& plan) {
+      EXPECT_EQ(plan.stages.size(), 3u);
+      overlaps = plan.pipeline != nullptr && plan.pipeline->least_steps <= 150;
+    };
+    const auto net = Net::Create(SlowStages(), workspace, options);
+    net->Run();
+    EXPECT_EQ(overlaps, threads > 1) << "for which the operators are said to be slow";
+    const Tensor expected = workspace.GetTensor("z_all").Clone();
+    for (const std::int64_t rows : {4, 2}) {  // of the first operator that takes so many
+      failing_rows = rows;
+      ExpectError([&] { net->Run(); }, StrCat("operator failed: made to fail\n"
+                                              "  at op 0 `a = test.RowsMayFail(x_t, w)` with x_t double [",
+                                              rows,
+                                              ", 16, 3], w double [64, 3]\n"
+                                              "  in net \"step\"\n"
+                                              "  at op 0 `z_all, record = RecurrentNetwork(x, h0, w)` with x "
+                                              "double [150, 16, 3], h0 double [16, 3], w double [64, 3]\n"
+                                              "  in net \"case\""));
+      failing_rows = -1;
+      workspace.GetBlob("z_all").Reset();
+      net->Run();
+      ExpectSame(workspace.GetTensor("z_all"), expected, StrCat("z_all, ", threads, " threads"));
+    }
+  }
 }
 
 }  // namespace
