@@ -154,6 +154,14 @@ TEST(Stages, ElementwiseOperatorsBetweenProductsLeaveTheLoopWithThem) {
                    "in each step:", "h_next = Sum(q, h_prev)"}));
 }
 
+TEST(Stages, AStepNetInWhichNoStepWaitsForAnotherHasNoLoop) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w");
+  net.Step(Product("p = FC(x_t, w)")).Step("h_next = Tanh(p)").Output("h_all", "h", 1);
+  const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "no loop");
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{"for 64 steps at once:", "p = FC(x_t, w)", "h_next = Tanh(p)"}));
+}
+
 // Two layers in one step net, the second over what the first gives.
 RecurrentCase TwoLayers(const OperatorDef& between) {
   RecurrentCase net;
@@ -324,13 +332,32 @@ TEST(Stages, WhatReadsAStateOfAStepAgoComesAfterWhatGivesItsRows) {
   net.Step(Product("z = FC(s_prev, u)")).Step(Product("s_next = FC(x_t, w, b)"));
   net.Output("z_all", "z_state", 1).Output("s_all", "s", 1);
   const NetDef def = Training(net.Build(), {"z_all", "s_all"}, kParameters);
-  for (const std::int64_t steps : {1, 64, 65, 128, 150}) {
+  for (const std::int64_t steps : {0, 1, 64, 65, 128, 150}) {
     const Plans plans = ExpectLevelsAgree(def, LayerFeeds(steps), StrCat(steps, " steps"));
     EXPECT_EQ(StagesOf(plans.forward), (Lines{"for 64 steps at once:", "s_next = FC(x_t, w, b)", "z = FC(s_prev, u)"}));
     EXPECT_EQ(StagesOf(plans.backward), (Lines{"for 64 steps at once:", "s_prev_grad = FCGradient(s_prev, u, z_grad)",
                                                "x_t_grad = FCGradient(x_t, w, s_next_grad)",  //
                                                "once for all steps:", "u_grad = FCGradient(s_prev, u, z_grad)",
                                                "w_grad, b_grad = FCGradient(x_t, w, s_next_grad)"}));
+  }
+}
+
+TEST(Stages, TheNumberOfStepsMayChangeFromRunToRun) {
+  const NetDef net =
+      Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
+  for (const int threads : {1, 2, 3}) {
+    Workspace changing;
+    for (const auto& [name, tensor] : LayerFeeds(5)) changing.SetTensor(name, tensor);
+    const auto made =
+        Net::Create(net, changing, {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
+    for (const std::int64_t steps : {5, 150, 0, 64, 1, 200, 3}) {
+      changing.SetTensor("x", Rows(steps, 1));
+      made->Run();
+      Workspace fresh;
+      for (const auto& [name, tensor] : LayerFeeds(steps)) fresh.SetTensor(name, tensor);
+      RunNetOnce(net, fresh, {.executor = "serial"});
+      ExpectSameBlobs(fresh, changing, StrCat(steps, " steps, ", threads, " threads"));
+    }
   }
 }
 
