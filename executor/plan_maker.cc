@@ -136,9 +136,10 @@ class PlanMaker {
         const Instruction& instruction = plan_.instructions[i];
         for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
           for (const Operand& operand : *operands) {
-            const std::string& blob = plan_.slots[operand.slot].blob;
-            const size_t first = stage_of.emplace(blob, s).first->second;
-            if (stages[s].steps_at_once != 1 || first != s) kept_between_.insert(blob);
+            const Slot& slot = plan_.slots[operand.slot];
+            if (slot.storage_class != StorageClass::kStacked) continue;  // it has a place of its own
+            const size_t first = stage_of.emplace(slot.blob, s).first->second;
+            if (stages[s].steps_at_once != 1 || first != s) kept_between_.insert(slot.blob);
           }
         }
       }

@@ -53,7 +53,7 @@ NetDef Layers(int layers, bool training) {
 }
 
 void FeedLayers(int layers, std::int64_t steps, unsigned seed, Workspace& workspace) {
-  constexpr std::int64_t kHidden = 6;
+  constexpr std::int64_t kHidden = 12;  // with such a batch, large enough for products to leave the loop
   const std::int64_t batch = 3;
   workspace.SetTensor("x", Random({steps, batch, kHidden}, seed));
   for (int l = 0; l < layers; ++l) {
