@@ -195,6 +195,9 @@ class OpRun {
   // Of outputs that CanAdd names: whether to add to what the memory holds instead of writing it.
   bool Adds(int output) const { return (adds_ >> output & 1) != 0; }
   void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i
+  // Of types that declare Packs: what has been made of the input for this run, or null.
+  const void* packed() const { return packed_; }
+  void SetPacked(const void* packed) { packed_ = packed; }
   RunContext& context() const { return context_; }
   OpHost& host() const { return *host_; }
 
@@ -207,6 +210,7 @@ class OpRun {
   int part_ = 0;
   int parts_ = 1;
   std::uint64_t adds_ = 0;
+  const void* packed_ = nullptr;
 };
 
 // A kernel: runs many times, from many threads at once. Holds no state that a run changes.
@@ -230,6 +234,15 @@ struct RowOperands {
   std::vector<int> outputs;
 };
 using RowsRule = std::function<std::optional<RowOperands>(const ShapeQuery&)>;  // nothing: it is not so for these
+
+// Another form of an input, faster to compute with: made once for all steps when the input is the same in all of them.
+struct Packing {
+  int input = 0;
+  // Bytes of the other form; 0: it would not be faster.
+  std::function<std::int64_t(const ShapeQuery&)> bytes;
+  // Makes output 0, of so many bytes, of input 0.
+  KernelFactory pack;
+};
 
 // An operator of a gradient net, as a gradient rule writes it.
 struct GradientOp {
@@ -313,6 +326,7 @@ struct OperatorSchema {
   PartsRule most_parts;  // null: one
   std::vector<int> can_add;
   RowsRule rows;  // null: nothing is known
+  std::optional<Packing> packing;
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
@@ -381,6 +395,8 @@ class Operator {
   // Rows of several steps may be given to one run. Where outputs are of both kinds, the kernel asks OpRun::Wants about
   // each; sums are left to CanAdd.
   Operator& Rows(RowsRule rule);
+  // The kernel can use OpRun::packed in place of the input, and does where it is not null.
+  Operator& Packs(Packing packing);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
 

@@ -290,6 +290,10 @@ Operator& Operator::Rows(RowsRule rule) {
   schema_.rows = std::move(rule);
   return *this;
 }
+Operator& Operator::Packs(Packing packing) {
+  schema_.packing = std::move(packing);
+  return *this;
+}
 Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
   return *this;

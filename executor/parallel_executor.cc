@@ -369,17 +369,21 @@ class ParallelExecutor : public Executor {
     if (plan.does_nothing) return;
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
     const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->least_steps;
-    if (overlaps) {
-      const std::int64_t chunk = plan.chunk_steps;
-      RunTasks(state, *plan.pipeline, (state.num_steps() + chunk - 1) / chunk, context);
-    }
+    bool is_pipeline_run = false;
     for (const Stage& stage : plan.stages) {
-      if (!overlaps || stage.steps_at_once == kAllSteps) RunStage(state, stage, context);
+      if (!overlaps || stage.steps_at_once == kAllSteps) {
+        RunStage(state, stage, context);
+      } else if (!is_pipeline_run) {
+        const std::int64_t chunk = plan.chunk_steps;
+        RunTasks(state, *plan.pipeline, (state.num_steps() + chunk - 1) / chunk, context);
+        is_pipeline_run = true;
+      }
     }
   }
 
  private:
   static void RunStage(RunState& state, const Stage& stage, RunContext& context) {
+    if (state.NumRunsOf(stage) == 0) return;
     const Schedule& schedule = *stage.schedule;
     if (schedule.threads < 2 || state.num_steps() < schedule.least_steps) {
       RunSerially(state, stage, 0, state.num_steps(), context);

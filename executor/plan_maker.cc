@@ -94,6 +94,7 @@ class PlanMaker {
   // The plan with its instructions in program order.
   void Build() {
     plan_ = {};
+    packs_.clear();
     plan_.name = request_.net->name();
     plan_.backward = request_.backward;
     plan_.num_bases = request_.num_bases;
@@ -151,7 +152,13 @@ class PlanMaker {
       plan_.stages = {{.begin = 0, .end = static_cast<int>(plan_.instructions.size())}};
       return;
     }
-    std::vector<Instruction> arranged;
+    std::vector<Instruction> arranged = std::move(packs_);
+    if (!arranged.empty()) {
+      plan_.stages.push_back({.begin = 0,
+                              .end = static_cast<int>(arranged.size()),
+                              .steps_at_once = kAllSteps,
+                              .least_steps = kLeastStepsToPack});
+    }
     for (const StageOfInstructions& stage : stages) {
       const auto begin = static_cast<int>(arranged.size());
       for (const int i : stage.instructions) arranged.push_back(std::move(plan_.instructions[i]));
@@ -349,7 +356,46 @@ class PlanMaker {
     const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
     instruction.cost.flops /= static_cast<double>(steps);
     instruction.cost.bytes /= static_cast<double>(steps);
+    if (request_.options.opt_level > 0 && !stacks_all_ && instruction.steps_at_once == 1) Pack(node, &instruction);
     AddInstruction(std::move(instruction));
+  }
+
+  // Adds an instruction that packs an input of this one before the first step.
+  void Pack(const StepNode& node, Instruction* instruction) {
+    const std::optional<Packing>& packing = node.init.schema().packing;
+    if (!packing) return;
+    const Operand& input = instruction->inputs[packing->input];
+    const Slot& from = plan_.slots[input.slot];
+    if (from.storage_class != StorageClass::kShared || IsWritten(from.base)) return;
+    const std::int64_t bytes = packing->bytes(ShapeQuery(node.init, InfosOf(*instruction, instruction->inputs)));
+    if (bytes == 0) return;
+    const int base = plan_.num_bases++;
+    plan_.arena.push_back({.base = base, .row_bytes = bytes});
+    const std::string blob = from.blob + " packed";
+    const int slot = AddOutside({.blob = blob, .storage_class = StorageClass::kShared, .base = base, .bytes = bytes});
+    const Operand packed{.slot = slot, .info = {.dtype = DType::kUInt8, .shape = Shape({bytes})}};
+    instruction->packed = packed;
+    packs_.push_back({.text = StrCat(blob, " = Pack(", plan_.slots[input.slot].blob, ")"),
+                      .type = "pack",
+                      .op_index = -1,
+                      .kernel = packing->pack(node.init),
+                      .inputs = {input},
+                      .outputs = {packed},
+                      .num_outputs = 1,
+                      .steps_at_once = kAllSteps,
+                      .cost = {.bytes = 2.0 * static_cast<double>(bytes) / kTypicalSteps},
+                      .most_parts = PartsOf(input.info),
+                      .node = {}});
+    packs_.back().inputs[0].position = 0;
+  }
+
+  // Whether an instruction or the step writes to some of this memory.
+  bool IsWritten(int base) const {
+    const auto writes = [&](const Transfer& transfer) { return transfer.outside.base == base && !GoesIn(transfer); };
+    if (std::ranges::any_of(request_.transfers, writes)) return true;
+    return std::ranges::any_of(graph_.values, [&](const StepValue& value) {
+      return value.version > 0 && plan_.slots[slot_of_.at(value.blob)].base == base;
+    });
   }
 
   // Of the next instruction.
@@ -481,6 +527,7 @@ class PlanMaker {
   std::vector<std::int64_t> steps_at_once_;  // by instruction, in program order
   // Operators that sum over the steps and give rows too: sums can wait until after the loop when what goes on in it
   // cannot, so they may be two instructions.
+  std::vector<Instruction> packs_;  // before the first step
   std::set<int> in_two_;
   std::set<int> in_one_;
 };

@@ -71,6 +71,8 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
     for (const Operand& output : instruction.outputs) {
       BindOperand(output, instruction.inputs.size() + output.position, instruction, &bound);
     }
+    const bool packs = instruction.packed && num_steps >= kLeastStepsToPack;
+    bound.packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw() : nullptr;
   }
 }
 
@@ -90,6 +92,7 @@ void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& 
 }
 
 std::int64_t RunState::NumRunsOf(const Stage& stage) const {
+  if (num_steps_ < stage.least_steps) return 0;
   if (stage.steps_at_once == kAllSteps) return std::min<std::int64_t>(num_steps_, 1);
   return (num_steps_ + stage.steps_at_once - 1) / stage.steps_at_once;
 }
@@ -168,6 +171,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
     run.SetPart(part, parts);
     run.SetAdds(bound.adds);
+    run.SetPacked(bound.packed);
     instruction.kernel(run);
   } catch (...) {
     throw CurrentError().At({.net = plan_->name,

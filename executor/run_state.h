@@ -62,7 +62,8 @@ class RunState {
     std::vector<BoundOperand> operands;  // inputs, then outputs, by position; null where an output is left out
     std::vector<TensorView> views;       // without addresses
     std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
-    std::uint64_t adds = 0;              // bit o: output o is added to what is there
+    const void* packed = nullptr;
+    std::uint64_t adds = 0;  // bit o: output o is added to what is there
     std::unique_ptr<NetOperator> dynamic;
   };
   struct ArenaRegion {

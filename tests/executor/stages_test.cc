@@ -128,7 +128,8 @@ Feeds LayerFeeds(std::int64_t steps, std::int64_t batch = 1) {
 TEST(Stages, TheProductOfASequenceRunsBeforeTheLoop) {
   const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.forward),
-            (Lines{"for 64 steps at once:", "p = FC(x_t, w, b)",  //
+            (Lines{"once for all steps:", "u packed = Pack(u)",   //
+                   "for 64 steps at once:", "p = FC(x_t, w, b)",  //
                    "in each step:", "r = FC(h_prev, u)", "s = Sum(p, r)", "h_next = Tanh(s)"}));
 }
 
@@ -138,7 +139,8 @@ TEST(Stages, ElementwiseOperatorsBesideALoopStayInIt) {
       Layer({"a = Tanh(p)", "e = Sigmoid(x_t)", "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"});
   net.State("o_state", "h0", "", "o").Output("o_all", "o_state", 1);
   const Plans plans = PlansOf(net.Build(), LayerFeeds(3));
-  EXPECT_EQ(StagesOf(plans.forward), (Lines{"for 64 steps at once:", "p = FC(x_t, w, b)",  //
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{"once for all steps:", "u packed = Pack(u)",   //
+                                            "for 64 steps at once:", "p = FC(x_t, w, b)",  //
                                             "in each step:", "r = FC(h_prev, u)", "a = Tanh(p)", "e = Sigmoid(x_t)",
                                             "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"}));
 }
@@ -178,7 +180,8 @@ TEST(Stages, LoopsComeApartWhereAProductLiesBetweenThem) {
       Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
   const Plans plans = ExpectLevelsAgree(net, LayerFeeds(150), "two layers");
   EXPECT_EQ(StagesOf(plans.forward),
-            (Lines{"in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)",  //
+            (Lines{"once for all steps:", "u packed = Pack(u)", "v packed = Pack(v)",            //
+                   "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)",  //
                    "for 64 steps at once:", "p = FC(h_next, w, b)",                              //
                    "in each step:", "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
   EXPECT_EQ(StagesOf(plans.backward),
@@ -192,10 +195,46 @@ TEST(Stages, LoopsComeApartWhereAProductLiesBetweenThem) {
                    "w_grad, b_grad = FCGradient(h_next, w, a_grad)", "u_grad = FCGradient(h_prev, u, s_grad)"}));
 }
 
+// A layer of so many units that its product is made in several blocks.
+Feeds WideFeeds(std::int64_t steps, std::int64_t batch) {
+  constexpr std::int64_t kUnits = 1030;
+  Tensor u = Random({kUnits, kUnits}, 4);
+  for (std::int64_t i = 0; i < u.size(); ++i) u.data<double>()[i] /= kUnits;  // so that rounding does not grow
+  return {{"x", Random({steps, batch, kUnits}, 1)},
+          {"h0", Random({batch, kUnits}, 2)},
+          {"u", u},
+          {"b", Random({kUnits}, 6)}};
+}
+
+TEST(Stages, WeightsThatTheLoopReadsAreTurnedAroundOnce) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u").Captured("b");
+  net.Step(Product("r = FC(h_prev, u, b)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  const auto has_packed = [](const StepPlan& plan) { return StagesOf(plan).front() == "once for all steps:"; };
+  for (const std::int64_t batch : {1, 4}) {
+    const auto what = StrCat("batch ", batch);
+    EXPECT_TRUE(has_packed(ExpectLevelsAgree(net.Build(), WideFeeds(kLeastStepsToPack, batch), what).forward)) << what;
+  }
+  EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 2)).forward)) << "two rows are slower so";
+}
+
+TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u");
+  net.Step(Product("r = FC(h_prev, u)")).Step("h_next = Sum(x_t, r)").Output("h_all", "h", 1);
+  Workspace workspaces[2];
+  for (const int level : {0, 1}) {
+    for (const auto& [name, tensor] : WideFeeds(kLeastStepsToPack - 1, 4)) workspaces[level].SetTensor(name, tensor);
+    RunNetOnce(net.Build(), workspaces[level], {.opt_level = level});
+  }
+  ExpectSame(workspaces[0].GetTensor("h_all"), workspaces[1].GetTensor("h_all"), "the same products in the same order");
+}
+
 TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {
   const Plans plans = PlansOf(TwoLayers(ParseOp("p = Tanh(h_next)")).Build(), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.forward),
-            (Lines{"in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)", "p = Tanh(h_next)",
+            (Lines{"once for all steps:", "u packed = Pack(u)", "v packed = Pack(v)",  //
+                   "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)", "p = Tanh(h_next)",
                    "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
 }
 
