@@ -21,10 +21,10 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// The instructions' times in a serial run, in place of estimates.
-void Measure(Session& session, std::vector<StepPlan>* plans) {
+// The instructions' times in a run on so many threads, in place of estimates.
+void Measure(Session& session, int threads, std::vector<StepPlan>* plans) {
   RunOptions options = RunOptionsFromFlags();
-  options.executor = "serial";
+  options.threads = threads;
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   RunNet(*net);
   RunStats stats;
@@ -51,11 +51,12 @@ double SimulatedStep(StepPlan plan, int threads) {
   return SimulatePlan(plan, kSteps) / kSteps;
 }
 
-void PrintSimulation(const StepPlan& plan) {
+// `alone` has times of a run on one thread, `shared` of one on two: each has less of caches and memory then.
+void PrintSimulation(const StepPlan& alone, const StepPlan& shared) {
   Table table({"threads", "us a step", "faster", "busy"});
-  const double serial = SimulatedStep(plan, 1);
+  const double serial = SimulatedStep(alone, 1);
   for (int threads = 1; threads <= FLAGS_simulate; threads = threads < 4 ? threads + 1 : 2 * threads) {
-    const double step = SimulatedStep(plan, threads);
+    const double step = threads == 1 ? serial : SimulatedStep(shared, threads);
     table.Add({StrCat(threads), Number(step, 3), StrCat(Number(serial / step, 3), "x"),
                StrCat(Number(100 * std::min(1.0, serial / (step * threads)), 3), "%")});
   }
@@ -90,11 +91,16 @@ int ShowSchedules(const std::string& path) {
   plans.clear();  // those of the net that fills parameters
   RunNet(*CreateNet(session.def, *session.workspace, options));
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
-  if (FLAGS_simulate > 0) Measure(session, &plans);
-  for (StepPlan& plan : plans) {
+  std::vector<StepPlan> shared = plans;
+  if (FLAGS_simulate > 0) {
+    Measure(session, 1, &plans);
+    Measure(session, 2, &shared);
+  }
+  for (size_t i = 0; i < plans.size(); ++i) {
+    StepPlan& plan = plans[i];
     AddSchedules(options.threads, &plan);
     std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plan) : ScheduleText(plan));
-    if (FLAGS_simulate > 0) PrintSimulation(plan);
+    if (FLAGS_simulate > 0) PrintSimulation(plan, shared[i]);
   }
   return kOk;
 }
