@@ -17,8 +17,7 @@ class BackwardPlanMaker {
   }
 
   std::shared_ptr<const BackwardPlan> Make() {
-    static const NetDef kEmptyNet;  // a step of pure sums has nothing to compute: its gradients are links alone
-    request_.net = spec_.backward_step_net != nullptr ? spec_.backward_step_net.get() : &kEmptyNet;
+    request_.net = &spec_.BackwardStep();
     request_.backward = true;
     request_.options = spec_.options;
     request_.ring_rows = RingRows(spec_);
@@ -120,6 +119,7 @@ class BackwardPlanMaker {
     if (!reads_first_.contains(link.internal) || links_.contains(link.internal)) return;
     if (const int state = StateIndex(link.external); state >= 0) {
       const StateLayout& layout = forward_.states[state];
+      CheckLinkInBounds(link, layout.num_initial + 1, 1);
       ResolvedLink resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
       resolved.is_source = true;
       links_[link.internal].push_back(std::move(resolved));
@@ -163,6 +163,7 @@ class BackwardPlanMaker {
     }
     ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail());
     resolved.target = target;
+    target->links.push_back(link);
     links_[link.internal].push_back(std::move(resolved));
   }
 

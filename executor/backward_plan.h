@@ -20,10 +20,11 @@ struct GradientInputs {
 
 // A tensor that receives gradients: an output of the operator.
 struct GradientTarget {
-  int output = 0;          // of the gradient operator; the first one with this name
-  int input = 0;           // of the forward operator
-  int base = -1;           // -1: only initial states or nothing add to it
-  bool zero_first = true;  // otherwise every element is written
+  int output = 0;                // of the gradient operator; the first one with this name
+  int input = 0;                 // of the forward operator
+  int base = -1;                 // -1: only initial states or nothing add to it
+  bool zero_first = true;        // otherwise every element is written
+  std::vector<Link> links = {};  // by which the steps see its rows
 };
 
 struct BackwardPlan {

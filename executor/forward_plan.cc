@@ -221,21 +221,6 @@ StateLayout LayoutOf(const RecurrentState& state, const OpInit& op, const std::v
   return layout;
 }
 
-std::vector<TensorInfo> ForwardPlanKey(const OpInit& op, const RecurrentSpec& spec,
-                                       const std::vector<TensorInfo>& inputs) {
-  std::vector<TensorInfo> key = inputs;
-  std::set<std::string> linked;
-  for (const Link& link : spec.links) linked.insert(link.external);
-  const std::vector<std::string> captured = BlobsReadFirst(*spec.step_net);
-  for (size_t i = 0; i < key.size(); ++i) {
-    const std::string& name = op.inputs()[i];
-    const bool is_captured = std::ranges::find(captured, name) != captured.end();
-    const bool is_sequence = linked.contains(name) || i == 0;
-    if (is_sequence && !is_captured && key[i].shape.rank() > 0) key[i].shape = key[i].shape.With(0, 0);
-  }
-  return key;
-}
-
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OpInit& op, const RecurrentSpec& spec,
                                                    const std::vector<TensorInfo>& inputs) {
   return ForwardPlanMaker(op, spec, inputs).Make();

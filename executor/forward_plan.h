@@ -12,10 +12,6 @@ namespace stepnet {
 std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OpInit& op, const RecurrentSpec& spec,
                                                    const std::vector<TensorInfo>& inputs);
 
-// What of the inputs a plan depends on: a plan serves all inputs with equal keys.
-std::vector<TensorInfo> ForwardPlanKey(const OpInit& op, const RecurrentSpec& spec,
-                                       const std::vector<TensorInfo>& inputs);
-
 // The layout of a state from its initial value: [D] (the same for every row of the batch), [B, D], or [L, B, …]; a
 // batch of 1 is repeated. Throws kShapeMismatch.
 StateLayout LayoutOf(const RecurrentState& state, const OpInit& op, const std::vector<TensorInfo>& inputs);

@@ -42,7 +42,10 @@ void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Te
 class RecurrentNetwork {
  public:
   explicit RecurrentNetwork(const OpInit& op)
-      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(spec_.options)) {}
+      : op_(op),
+        spec_(ParseRecurrentSpec(op)),
+        seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
+        executor_(MakeExecutor(spec_.options)) {}
 
   void Run(const OpRun& run) {
     const std::vector<TensorInfo> inputs = Inputs(run);
@@ -56,7 +59,7 @@ class RecurrentNetwork {
                   StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
     }
     const std::shared_ptr<const ForwardPlan> plan =
-        plans_.Get(ForwardPlanKey(op_, spec_, inputs), [&] { return MakeForwardPlan(op_, spec_, inputs); });
+        plans_.Get(PlanKey(inputs, seen_by_rows_), [&] { return MakeForwardPlan(op_, spec_, inputs); });
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
@@ -197,6 +200,7 @@ class RecurrentNetwork {
 
   const OpInit op_;
   const RecurrentSpec spec_;
+  const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
   PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;
   std::mutex mutex_;

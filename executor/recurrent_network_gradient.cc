@@ -26,17 +26,24 @@ struct BackwardRun {
   RunContext context;
 };
 
+// The forward operator's plan, and what the backward step net sees of the inputs.
+using BackwardPlanKey = std::pair<std::shared_ptr<const ForwardPlan>, std::vector<TensorInfo>>;
+
 class RecurrentNetworkGradient {
  public:
   explicit RecurrentNetworkGradient(const OpInit& op)
-      : op_(op), spec_(ParseRecurrentSpec(op)), executor_(MakeExecutor(spec_.options)) {}
+      : op_(op),
+        spec_(ParseRecurrentSpec(op)),
+        seen_by_rows_(InputsSeenByRows(op, spec_)),
+        executor_(MakeExecutor(spec_.options)) {}
 
   void Run(const OpRun& run) {
     const std::shared_ptr<const RecurrentRecord> record = Record(run);
     const GradientInputs layout = Layout(*record);
     CheckInputs(run, layout, *record);
     const std::shared_ptr<const BackwardPlan> plan =
-        plans_.Get(record->plan, [&] { return MakeBackwardPlan(op_, spec_, layout, *record); });
+        plans_.Get({record->plan, PlanKey(record->inputs, seen_by_rows_)},
+                   [&] { return MakeBackwardPlan(op_, spec_, layout, *record); });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
     BackwardRun backward = Acquire(plan);
     const std::vector<Tensor> step_outputs = StepOutputGradients(run, layout, *record, *plan);
@@ -77,22 +84,50 @@ class RecurrentNetworkGradient {
     const GradientInputs layout{.num_output_gradients = static_cast<int>(spec_.outputs_with_grads.size()),
                                 .num_inputs = static_cast<int>(record.inputs.size())};
     const int expected = layout.num_output_gradients + layout.num_inputs + static_cast<int>(record.outputs.size());
-    if (op_.num_inputs() == expected) return layout;
-    throw Error(ErrorCode::kInvalidNet,
-                StrCat("RecurrentNetworkGradient has ", op_.num_inputs(), " inputs; with ", layout.num_output_gradients,
-                       " outputs_with_grads, the ", layout.num_inputs, " inputs and the ", record.outputs.size(),
-                       " outputs of the forward operator they should be ", expected));
+    if (op_.num_inputs() != expected) {
+      throw Error(ErrorCode::kInvalidNet, StrCat("RecurrentNetworkGradient has ", op_.num_inputs(), " inputs; with ",
+                                                 layout.num_output_gradients, " outputs_with_grads, the ",
+                                                 layout.num_inputs, " inputs and the ", record.outputs.size(),
+                                                 " outputs of the forward operator they should be ", expected));
+    }
+    CheckIndices(record);
+    return layout;
+  }
+
+  // What the operator says of the forward operator's inputs.
+  void CheckIndices(const RecurrentRecord& record) const {
+    for (const int param : spec_.params) {
+      if (param < static_cast<int>(record.inputs.size())) continue;
+      throw Error(ErrorCode::kInvalidNet,
+                  StrCat("param names input ", param, "; the forward operator has ", record.inputs.size()));
+    }
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      const int initial = record.plan->states[i].initial;
+      if (spec_.states[i].initial == initial) continue;
+      throw Error(ErrorCode::kInvalidNet,
+                  StrCat("initial_recurrent_state_ids names input ", spec_.states[i].initial, " for state ", i,
+                         " of RecurrentNetworkGradient, and ", initial, " for that of its forward operator"));
+    }
   }
 
   void CheckInputs(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record) const {
     for (int i = 0; i < layout.num_inputs; ++i) {
       const Tensor& tensor = ForwardInput(run, layout, i);
       const TensorInfo info{.dtype = tensor.dtype(), .shape = tensor.shape()};
-      if (info == record.inputs[i]) continue;
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat("\"", op_.inputs()[layout.num_output_gradients + i], "\" is ", tensor.Description(),
-                         "; in the forward run it was ", record.inputs[i].Description()));
+      const std::string& name = op_.inputs()[layout.num_output_gradients + i];
+      if (info != record.inputs[i]) {
+        throw Error(ErrorCode::kShapeMismatch, StrCat("\"", name, "\" is ", tensor.Description(),
+                                                      "; in the forward run it was ", record.inputs[i].Description()));
+      }
+      CheckSequence(spec_.links, name, tensor, record.num_steps);
     }
+  }
+
+  // By the inputs of the forward operator, and its outputs, which follow them.
+  static std::vector<bool> InputsSeenByRows(const OpInit& op, const RecurrentSpec& spec) {
+    const size_t first = std::min(spec.outputs_with_grads.size(), op.inputs().size());
+    return SeenByRows({op.inputs().begin() + static_cast<std::ptrdiff_t>(first), op.inputs().end()}, spec.links,
+                      spec.BackwardStep());
   }
 
   static const Tensor& ForwardInput(const OpRun& run, const GradientInputs& layout, int i) {
@@ -231,6 +266,7 @@ class RecurrentNetworkGradient {
     std::vector<Tensor> targets;
     for (const GradientTarget& target : plan.targets) {
       const TensorInfo& info = record.inputs[target.input];
+      for (const Link& link : target.links) CheckLinkInBounds(link, info.shape[0], record.num_steps);
       Blob& output = run.host().Output(target.output);
       const bool adds = !spec_.requests.empty() && spec_.requests[target.output] == GradientRequest::kAdd;
       if (adds) {
@@ -308,8 +344,9 @@ class RecurrentNetworkGradient {
 
   const OpInit op_;
   const RecurrentSpec spec_;
+  const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
-  PlanCache<std::shared_ptr<const ForwardPlan>, BackwardPlan> plans_;
+  PlanCache<BackwardPlanKey, BackwardPlan> plans_;
   std::mutex mutex_;
   std::vector<BackwardRun> runs_;
 };

@@ -1,6 +1,9 @@
 #include "stepnet/executor/recurrent_record.h"
 
+#include <algorithm>
 #include <bit>
+
+#include "stepnet/compiler/step_graph.h"
 
 namespace stepnet {
 
@@ -64,6 +67,25 @@ void CheckSequence(const std::vector<Link>& links, const std::string& name, cons
     }
     CheckLinkInBounds(link, tensor.dim(0), num_steps);
   }
+}
+
+std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,
+                             const NetDef& step_net) {
+  const std::vector<std::string> captured = BlobsReadFirst(step_net);
+  std::vector<bool> seen_by_rows;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_linked = std::ranges::count(links, inputs[i], &Link::external) > 0;
+    const bool is_captured = std::ranges::count(captured, inputs[i]) > 0;
+    seen_by_rows.push_back((is_linked || i == 0) && !is_captured);
+  }
+  return seen_by_rows;
+}
+
+std::vector<TensorInfo> PlanKey(std::vector<TensorInfo> inputs, const std::vector<bool>& seen_by_rows) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (seen_by_rows[i] && inputs[i].shape.rank() > 0) inputs[i].shape = inputs[i].shape.With(0, 0);
+  }
+  return inputs;
 }
 
 std::int64_t RingRows(const RecurrentSpec& spec) {

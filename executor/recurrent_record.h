@@ -65,4 +65,11 @@ void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
                    std::int64_t num_steps);
 
+// Which inputs the step net sees only row by row, through links: a plan serves any length of them.
+std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,
+                             const NetDef& step_net);
+
+// What a plan depends on: the inputs of the forward operator, those seen by rows without their length.
+std::vector<TensorInfo> PlanKey(std::vector<TensorInfo> inputs, const std::vector<bool>& seen_by_rows);
+
 }  // namespace stepnet

@@ -130,6 +130,11 @@ RunOptions OptionsOf(const OpInit& op) {
 
 }  // namespace
 
+const NetDef& RecurrentSpec::BackwardStep() const {
+  static const NetDef kEmpty;
+  return backward_step_net != nullptr ? *backward_step_net : kEmpty;
+}
+
 std::string RecurrentSpec::Renamed(const std::string& blob) const {
   const auto found = renames.find(blob);
   return found == renames.end() ? blob : found->second;

@@ -60,6 +60,8 @@ struct RecurrentSpec {
   RunOptions options;  // of the run, with what the arguments say of executor and threads
   int num_workspaces = 0;
 
+  // An empty net when there is none: gradients that are links alone need nothing computed.
+  const NetDef& BackwardStep() const;
   std::string Renamed(const std::string& blob) const;
   // Number of the step output of that name; -1 when there is none.
   int StepOutputIndex(const std::string& output) const;

@@ -86,9 +86,23 @@ void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& 
   }
   const Slot& slot = plan_->slots[operand.slot];
   if (slot.storage_class == StorageClass::kDynamic) return;
+  CheckBounds(slot, operand.info);
   bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes,
                         .row_bytes = slot.row_bytes,
                         .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};
+}
+
+void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
+  if (num_steps_ == 0) return;
+  const std::int64_t rows = slot.ring_rows > 0 ? std::min(num_steps_, slot.ring_rows) : num_steps_;
+  const std::int64_t last = slot.row_bytes > 0 ? rows - 1 + slot.offset : 0;
+  const std::int64_t room = bases_[slot.base].size_bytes() - info.shape.size() * DTypeBytes(info.dtype);
+  if (room >= 0 && (last == 0 || last <= room / slot.row_bytes)) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("step ", num_steps_ - 1, " of ", num_steps_, " would see \"", slot.blob, "\", ",
+                     info.Description(), ", beyond the end of ", bases_[slot.base].Description(),
+                     ", to which it is linked at offset ", slot.offset))
+      .At({.net = plan_->name});
 }
 
 std::int64_t RunState::NumRunsOf(const Stage& stage) const {

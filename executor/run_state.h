@@ -71,6 +71,8 @@ class RunState {
     std::int64_t bytes = 0;
   };
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
+  // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
+  void CheckBounds(const Slot& slot, const TensorInfo& info) const;
   static void SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views);
   std::string InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const;
   Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;

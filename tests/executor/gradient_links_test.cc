@@ -177,5 +177,71 @@ TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondTheState) {
               "…would see rows [3, 4) of \"h_grad\" as \"s_grad\" (link offset 3, window 1), which has 3 rows");
 }
 
+TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondAnInputsGradient) {
+  RecurrentCase net = TwoStepsBackCase();
+  net.BackwardLink("x_t_grad", "x_grad", 1);
+  net.Feed("x", Random({4, 2, 3}, 1)).Feed("h0", Random({2, 2, 3}, 2)).Feed("h_all_grad", Random({4, 2, 3}, 3));
+  ExpectError([&] { net.Run(); },
+              "…step 3 of 4 would see rows [4, 5) of \"x_grad\" as \"x_t_grad\" (link offset 1, window 1), which has 4 "
+              "rows");
+}
+
+// The two operators are two messages of a file: what is checked of the one may differ in the other.
+TEST(RecurrentGradient, D5RefusesLinksBeyondWhatTheForwardRunLeft) {
+  const auto expect = [](const std::vector<std::int64_t>& offsets, const std::string& error) {
+    SCOPED_TRACE(error);
+    NetDef def = TwoStepsBackCase().BackwardStep("unused = Tanh(h_prev)").Build();
+    for (Argument& argument : *def.mutable_op(1)->mutable_arg()) {
+      if (argument.name() == "link_offset") argument.mutable_ints()->Assign(offsets.begin(), offsets.end());
+    }
+    Workspace workspace;
+    workspace.SetTensor("x", Random({4, 2, 3}, 1));
+    workspace.SetTensor("h0", Random({2, 2, 3}, 2));
+    workspace.SetTensor("h_all_grad", Random({4, 2, 3}, 3));
+    ExpectError([&] { Net::Create(def, workspace)->Run(); }, error);
+  };
+  expect({0, 3, 2}, "…would see rows [3, 4) of \"h\" as \"h_prev\" (link offset 3, window 1), which has 3 rows");
+  expect({1, 0, 2}, "…would see rows [4, 5) of \"x\" as \"x_t\" (link offset 1, window 1), which has 4 rows");
+}
+
+TEST(RecurrentGradient, D5RefusesIndicesThatTheForwardOperatorDoesNotHave) {
+  const auto expect = [](const std::string& argument, std::int64_t index, const std::string& error) {
+    NetDef def = TwoStepsBackCase().Build();
+    for (Argument& arg : *def.mutable_op(1)->mutable_arg()) {
+      if (arg.name() == argument) arg.mutable_ints()->Assign(&index, &index + 1);
+    }
+    if (argument == "param") def.mutable_op(1)->add_output("more_grad");
+    Workspace workspace;
+    workspace.SetTensor("x", Random({4, 2, 3}, 1));
+    workspace.SetTensor("h0", Random({2, 2, 3}, 2));
+    workspace.SetTensor("h_all_grad", Random({4, 2, 3}, 3));
+    ExpectError([&] { Net::Create(def, workspace)->Run(); }, error);
+  };
+  expect("initial_recurrent_state_ids", 2, "…names input 2 for state 0 of RecurrentNetworkGradient, and 1 for that of");
+  expect("param", 2, "…param names input 2; the forward operator has 2");
+}
+
+// dx[t] = dy[t] + the sum of x over all steps: the backward step reads a sequence whole, the forward step by rows.
+TEST(RecurrentGradient, D5ASequenceThatTheBackwardStepReadsWholeMayChangeItsLength) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+  net.Output("h_all", "h", 1).OutputGradient("h_all");
+  net.BackwardStep("all = SumReduceLike(x, h0)").BackwardStep("x_t_grad = Sum(h_next_grad, all)");
+  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("x_t_grad", "x_grad", 0).WithGradient();
+  net.Feed("h0", Random({1, 2, 3}, 2));
+  for (const std::int64_t num_steps : {3, 5, 2}) {
+    SCOPED_TRACE(num_steps);
+    const Tensor x = Random({num_steps, 2, 3}, 1);
+    const Tensor dy = Tensor::Zeros(DType::kDouble, {num_steps, 2, 3});
+    net.Feed("x", x).Feed("h_all_grad", dy).Run();
+    const std::vector<double> values = Values(x), gradients = Values(net.Get("x_grad"));
+    for (size_t i = 0; i < values.size(); ++i) {
+      double sum = 0;
+      for (size_t j = i % 6; j < values.size(); j += 6) sum += values[j];
+      EXPECT_NEAR(gradients[i], sum, 1e-6);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stepnet

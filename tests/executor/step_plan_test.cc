@@ -2,6 +2,7 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/executor/run_state.h"
 
 namespace stepnet {
 namespace {
@@ -141,6 +142,27 @@ TEST(StepPlan, AnEmptyBatchIsRunForItsSideEffects) {
   num_counted = 0;
   net.Run();
   EXPECT_EQ(num_counted, 3);
+}
+
+TEST(StepPlan, ARunRefusesMemoryThatEndsBeforeItsSteps) {
+  NetDef net;
+  net.set_name("cell");
+  *net.add_op() = ParseOp("next = Tanh(x)");
+  const auto plan =
+      std::make_shared<StepPlan>(MakeStepPlan(Request(net, {Linked("x", 0, 0, true), Linked("next", 1, 1, false)})));
+  const auto prepare = [&](std::int64_t x_rows, std::int64_t y_rows) {
+    RunState state(plan);
+    Workspace workspace;
+    state.SetBase(0, Tensor(DType::kFloat, {x_rows, 1, 4}));
+    state.SetBase(1, Tensor(DType::kFloat, {y_rows, 1, 4}));
+    state.Prepare(3, workspace);
+  };
+  prepare(3, 4);
+  ExpectError(
+      [&] { prepare(2, 4); },
+      "shape mismatch: step 2 of 3 would see \"x\", float [1, 4], beyond the end of float [2, 1, 4], to which it "
+      "is linked at offset 0\n  in net \"cell\"");
+  ExpectError([&] { prepare(3, 3); }, "…would see \"next\", float [1, 4], beyond the end of float [3, 1, 4]");
 }
 
 }  // namespace

@@ -148,6 +148,32 @@ TEST_F(DamagedNets, RunOrAreRefusedWhenNamesAndNumbersAreWrong) {
   }
 }
 
+// Offsets, windows and indices say which memory is touched. The operator and its gradient hold each of them, and a file
+// can change one and not the other.
+TEST_F(DamagedNets, RunOrAreRefusedWhateverNumbersRecurrentOperatorsHold) {
+  int changed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(STEPNET_SOURCE_DIR "/tests/fuzz/corpus/net")) {
+    NetDef net;
+    ReadMessage(entry.path().string(), &net);
+    for (OperatorDef& op : *net.mutable_op()) {
+      if (!op.type().starts_with("RecurrentNetwork")) continue;
+      for (Argument& arg : *op.mutable_arg()) {
+        for (std::int64_t& number : *arg.mutable_ints()) {
+          SCOPED_TRACE(entry.path().string() + ", " + op.type() + ", " + arg.name());
+          const std::int64_t whole = number;
+          for (const std::int64_t other : {whole - 1, whole + 1, whole + 2, std::int64_t{1} << 39}) {
+            number = other;
+            RunWithInputs(net, {});
+            ++changed;
+          }
+          number = whole;
+        }
+      }
+    }
+  }
+  EXPECT_GT(changed, 1000);
+}
+
 TEST_F(DamagedNets, GetGradientsOrAreRefused) {
   int made = 0;
   for (const std::string& folder : SmallCases()) {
