@@ -1,12 +1,32 @@
 // Bytes as a binary NetDef: parsed, checked, and run with little memory.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <string>
 
+#include "damage.h"
 #include "harmless_net.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/tensor.h"
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+
+// Bytes that still parse are often damaged as a net, others as bytes.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most,
+                                               unsigned int seed) {
+  std::mt19937 random(seed);
+  stepnet::NetDef net;
+  if (random() % 4 == 0 || !net.ParseFromArray(data, static_cast<int>(size))) {
+    return LLVMFuzzerMutate(data, size, most);
+  }
+  for (unsigned k = 1 + random() % 3; k > 0; --k) stepnet::Damage(&net, random);
+  const std::string bytes = net.SerializeAsString();
+  if (bytes.size() > most) return LLVMFuzzerMutate(data, size, most);
+  std::ranges::copy(bytes, data);
+  return bytes.size();
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   // Also bounds the time: a loop over more steps than fit is refused.
