@@ -224,7 +224,7 @@ std::vector<ArgumentSpec> RecurrentArguments() {
       number("rnn_executor.max_cuda_streams", 0, "streams of the CUDA executor; at most 0: automatic",
              {.at_most = kMaxThreads}),
       number("rnn_executor_debug", 0, "1: prints schedules to standard error when they are made", {}),
-      number("num_workspaces", 0, "steps that may be under way at once; 0: as many as suit the threads",
+      number("num_workspaces", 0, "steps of a loop that may be under way at once; 0: as many as suit the threads",
              Between(0, kMaxThreads)),
       {.name = "*.rename",
        .type = kString,

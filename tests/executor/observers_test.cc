@@ -65,7 +65,7 @@ class ParallelObservers : public testing::TestWithParam<int> {
     FeedLayers(2, kSteps, 1, workspace_);
     const int threads = GetParam();
     net_ = Net::Create(Probed(Layers(2, /*training=*/true)), workspace_,
-                       {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
+                       {.executor = threads == 1 ? "serial" : "parallel", .threads = threads, .opt_level = 0});
     net_->AttachObserver(&recorder_);
   }
 

@@ -38,6 +38,8 @@ std::string ProbedType(const std::string& type) {
   probed.OptionalInputs("inputs", "as " + type).OptionalOutputs("outputs", "as " + type).Args(schema.arguments);
   probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ReadsValues(schema.value_inputs);
   probed.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.most_parts);
+  probed.CanAdd(schema.can_add).Rows(schema.rows);
+  if (schema.elementwise) probed.Elementwise();
   probed.Cpu(ProbedKernel(*schema.FindKernel(Device::kCpu)));
   const Registration registered(probed);
   return probed_type;

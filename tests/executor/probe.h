@@ -11,10 +11,10 @@
 
 namespace stepnet {
 
-// An operator of a step net in one step.
+// An operator of a step net in one step, or in several at once.
 struct ProbePlace {
-  std::string op;  // "y = test.Probed.FC(x, w, b)"
-  std::int64_t step = 0;
+  std::string op;         // "y = test.Probed.FC(x, w, b)"
+  std::int64_t step = 0;  // the first
 
   friend auto operator<=>(const ProbePlace&, const ProbePlace&) = default;
 };

@@ -117,7 +117,7 @@ TEST(ParallelRules, S8FewStepsUnderWayAtOnceEndInBothDirections) {
   const NetDef plain = Probed(Layers(2, /*training=*/true));
   Workspace expected;
   FeedLayers(2, kSteps, 1, expected);
-  RunNetOnce(plain, expected, {.executor = "serial"});
+  RunNetOnce(plain, expected, {.executor = "serial", .opt_level = 0});
   for (const int most : {1, 2, 3}) {
     NetDef def = plain;
     for (OperatorDef& op : *def.mutable_op()) {
@@ -130,7 +130,7 @@ TEST(ParallelRules, S8FewStepsUnderWayAtOnceEndInBothDirections) {
       std::array<int, 2> of_a_step = {8, 0};
       Workspace workspace;
       FeedLayers(2, kSteps, 1, workspace);
-      const auto net = Net::Create(def, workspace, {.executor = "parallel", .threads = threads});
+      const auto net = Net::Create(def, workspace, {.executor = "parallel", .threads = threads, .opt_level = 0});
       for (const ProbePlace& place : PlacesOf([&] { net->Run(); })) {
         if (place.step == 0 && place.op.find("_grad") != std::string::npos) ++of_a_step[1];
       }
