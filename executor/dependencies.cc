@@ -199,7 +199,7 @@ class AccessCollector {
     }
     AddOwn({.memory = slot.base,
             .writes = writes,
-            .begin = slot.offset * slot.row_bytes,
+            .begin = slot.BeginInBase(),
             .stride = slot.row_bytes * direction,
             .bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype) * steps,
             .ring = slot.ring_rows * slot.row_bytes,

@@ -1,11 +1,11 @@
 // MakeStepPlan: from a step net and what its blobs are bound to, to where each blob lives and what runs when.
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "stepnet/core/net_check.h"
 #include "stepnet/core/net_operator.h"
 #include "stepnet/executor/accumulate.h"
+#include "stepnet/executor/direct_sums.h"
 #include "stepnet/executor/instruction_rows.h"
 #include "stepnet/executor/schedule.h"
 #include "stepnet/executor/stages.h"
@@ -29,15 +29,6 @@ int PartsOf(const TensorInfo& info) {
   constexpr std::int64_t kLeastBytes = 32 * 1024;
   constexpr std::int64_t kMost = 1024;
   return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kLeastBytes, 1, kMost));
-}
-
-// In the memory of its base, in step 0.
-std::int64_t BeginOf(const Slot& slot) { return slot.offset * slot.row_bytes; }
-
-// In one step.
-bool ShareBytes(const Slot& a, const Slot& b) {
-  return a.storage_class != StorageClass::kDynamic && b.storage_class != StorageClass::kDynamic && a.base == b.base &&
-         BeginOf(a) < BeginOf(b) + b.bytes && BeginOf(b) < BeginOf(a) + a.bytes;
 }
 
 RunFn CopyKernel() {
@@ -67,7 +58,7 @@ class PlanMaker {
       if (gives) inputs.try_emplace(transfer.blob, StepInput{.info = transfer.info, .dynamic = false});
     }
     graph_ = ImportStepNet(*request_.net, inputs, request_.options);
-    FindDirectSums();
+    direct_sums_ = FindDirectSums(request_, graph_);
     std::vector<StageOfInstructions> stages;
     if (request_.options.opt_level > 0) {
       // Where every step has memory of its own, only what computes a value and what uses it wait for each other.
@@ -167,47 +158,6 @@ class PlanMaker {
       if (stage.steps_at_once > 1) plan_.chunk_steps = stage.steps_at_once;
     }
     plan_.instructions = std::move(arranged);
-  }
-
-  // Sums over the steps of what one operator computes and nothing else reads: it adds to the sum itself, which saves a
-  // copy of each term. The gradients of weights are such sums.
-  void FindDirectSums() {
-    std::map<std::string, int> num_transfers;
-    for (const Transfer& transfer : request_.transfers) ++num_transfers[transfer.blob];
-    for (const Transfer& transfer : request_.transfers) {
-      if (transfer.kind != Transfer::Kind::kAddOut || num_transfers[transfer.blob] > 1) continue;
-      if (OnlyOperatorAdds(transfer)) direct_sums_[transfer.blob] = &transfer;
-    }
-  }
-
-  // Whether the blob of a sum has one value in a step, of the sum's dtype and size, from an operator that can add.
-  bool OnlyOperatorAdds(const Transfer& transfer) const {
-    const std::string& blob = transfer.blob;
-    const bool is_bound = std::ranges::any_of(request_.bound, [&](const BoundBlob& b) { return b.slot.blob == blob; });
-    if (is_bound || request_.bound_dynamic.contains(blob) || (request_.keep && request_.keep(blob))) return false;
-    if (std::ranges::count(graph_.values, blob, &StepValue::blob) != 1) return false;
-    const int index = graph_.last.at(blob);
-    const StepValue& value = graph_.values[index];
-    if (value.producer < 0 || value.dynamic || value.info.dtype != transfer.info.dtype ||
-        value.info.shape.size() != transfer.info.shape.size()) {
-      return false;
-    }
-    const bool is_read = std::ranges::any_of(
-        graph_.nodes, [&](const StepNode& node) { return std::ranges::count(node.inputs, index) > 0; });
-    const StepNode& node = graph_.nodes[value.producer];
-    const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
-    return !is_read && !node.dynamic && std::ranges::count(node.init.schema().can_add, output) > 0 &&
-           !IsTouchedBy(node, transfer.outside);
-  }
-
-  // Whether the operator has an input or output that is linked to some of these bytes.
-  bool IsTouchedBy(const StepNode& node, const Slot& memory) const {
-    const auto is_touched = [&](int value) {
-      return std::ranges::any_of(request_.bound, [&](const BoundBlob& bound) {
-        return bound.slot.blob == graph_.values[value].blob && ShareBytes(bound.slot, memory);
-      });
-    };
-    return std::ranges::any_of(node.inputs, is_touched) || std::ranges::any_of(node.outputs, is_touched);
   }
 
   // One slot for each blob, large enough for every value that it takes: a later value overwrites an earlier one, as the
@@ -410,7 +360,8 @@ class PlanMaker {
     for (const Operand& output : instruction.outputs) {
       for (const Operand& input : instruction.inputs) {
         const Slot &to = plan_.slots[output.slot], &from = plan_.slots[input.slot];
-        const bool in_place = input.slot == output.slot || (instruction.by_elements && BeginOf(to) == BeginOf(from));
+        const bool in_place =
+            input.slot == output.slot || (instruction.by_elements && to.BeginInBase() == from.BeginInBase());
         if (!in_place && ShareBytes(to, from)) instruction.most_parts = 1;
       }
     }
@@ -525,9 +476,9 @@ class PlanMaker {
   bool stacks_all_ = false;
   std::set<std::string> kept_between_;       // temporaries that more than one stage uses
   std::vector<std::int64_t> steps_at_once_;  // by instruction, in program order
+  std::vector<Instruction> packs_;           // before the first step
   // Operators that sum over the steps and give rows too: sums can wait until after the loop when what goes on in it
   // cannot, so they may be two instructions.
-  std::vector<Instruction> packs_;  // before the first step
   std::set<int> in_two_;
   std::set<int> in_one_;
 };

@@ -87,7 +87,7 @@ void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& 
   const Slot& slot = plan_->slots[operand.slot];
   if (slot.storage_class == StorageClass::kDynamic) return;
   CheckBounds(slot, operand.info);
-  bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.offset * slot.row_bytes,
+  bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.BeginInBase(),
                         .row_bytes = slot.row_bytes,
                         .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};
 }

@@ -15,6 +15,11 @@ const char* StorageClassName(StorageClass storage_class) {
   return "unknown";
 }
 
+bool ShareBytes(const Slot& a, const Slot& b) {
+  return a.storage_class != StorageClass::kDynamic && b.storage_class != StorageClass::kDynamic && a.base == b.base &&
+         a.BeginInBase() < b.BeginInBase() + b.bytes && b.BeginInBase() < a.BeginInBase() + a.bytes;
+}
+
 std::string StageTitle(const Stage& stage) {
   if (stage.steps_at_once == kAllSteps) return "once for all steps";
   return stage.steps_at_once == 1 ? "in each step" : StrCat("for ", stage.steps_at_once, " steps at once");

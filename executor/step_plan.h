@@ -39,7 +39,13 @@ struct Slot {
   std::int64_t ring_rows = 0;   // a power of two: step t uses row t modulo this; 0: rows go on
   std::int64_t bytes = 0;       // that one step may touch
   DType dtype = DType::kFloat;  // of memory outside
+
+  // Of step 0.
+  std::int64_t BeginInBase() const { return offset * row_bytes; }
 };
+
+// Whether one step finds some bytes in both.
+bool ShareBytes(const Slot& a, const Slot& b);
 
 // A blob that lives outside of the plan's arenas, as the caller describes it.
 struct BoundBlob {
