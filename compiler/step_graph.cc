@@ -11,8 +11,8 @@ namespace {
 
 class Importer {
  public:
-  Importer(const NetDef& net, const RunOptions& options)
-      : net_(net), options_(options), readers_(ReadersOfOutputs(net)) {
+  Importer(const NetDef& net, const RunOptions& options, const std::map<std::string, TensorInfo>& linked)
+      : net_(net), options_(options), linked_(linked), readers_(ReadersOfOutputs(net)) {
     graph_.name = net.name();
   }
 
@@ -36,11 +36,15 @@ class Importer {
     for (int o = 0; o < op.output_size(); ++o) {
       const auto earlier = graph_.last.find(op.output(o));
       const int version = earlier == graph_.last.end() ? 1 : graph_.values[earlier->second].version + 1;
+      const auto linked = linked_.find(op.output(o));
+      const bool takes_link = node.dynamic && linked != linked_.end();
       // A tensor of strings cannot live in an arena of bytes.
-      const bool dynamic = node.dynamic || infos[o].dtype == DType::kString;
+      const bool dynamic = (node.dynamic && !takes_link) || infos[o].dtype == DType::kString;
       node.outputs.push_back(AddValue({.blob = op.output(o),
                                        .version = version,
-                                       .info = node.dynamic ? TensorInfo{} : infos[o],
+                                       .info = takes_link     ? linked->second
+                                               : node.dynamic ? TensorInfo{}
+                                                              : infos[o],
                                        .dynamic = dynamic,
                                        .producer = static_cast<int>(graph_.nodes.size())}));
       node.dynamic = node.dynamic || dynamic;
@@ -96,14 +100,16 @@ class Importer {
 
   const NetDef& net_;
   const RunOptions& options_;
+  const std::map<std::string, TensorInfo>& linked_;
   const std::vector<std::vector<std::vector<std::string>>> readers_;
   StepGraph graph_;
 };
 
 }  // namespace
 
-StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options) {
-  Importer importer(net, options);
+StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options,
+                        const std::map<std::string, TensorInfo>& linked) {
+  Importer importer(net, options, linked);
   for (const auto& [blob, input] : inputs) importer.AddInput(blob, input);
   for (int k = 0; k < net.op_size(); ++k) {
     try {

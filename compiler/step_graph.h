@@ -47,9 +47,11 @@ struct StepInput {
   bool dynamic = false;
 };
 
-// Resolves names and infers dtypes and shapes, starting from `inputs` (by blob). Throws what shape rules throw, with
-// the operator as place, and kInvalidNet for a blob that is read before anything writes it.
-StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options);
+// Resolves names and infers dtypes and shapes, starting from `inputs` (by blob). What no shape rule tells is known of
+// the blobs in `linked`, whose memory is given. Throws what shape rules throw, with the operator as place, and
+// kInvalidNet for a blob that is read before anything writes it.
+StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options,
+                        const std::map<std::string, TensorInfo>& linked = {});
 
 // The blobs that `net` reads before it writes them, sorted.
 std::vector<std::string> BlobsReadFirst(const NetDef& net);

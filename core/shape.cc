@@ -75,4 +75,14 @@ std::string Shape::ToString() const { return StrCat("[", Join(dims(), ", "), "]"
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.ToString(); }
 
+bool EqualButForOnes(const Shape& a, const Shape& b) {
+  int i = 0, j = 0;
+  while (true) {
+    while (i < a.rank() && a[i] == 1) ++i;
+    while (j < b.rank() && b[j] == 1) ++j;
+    if (i == a.rank() || j == b.rank()) return i == a.rank() && j == b.rank();
+    if (a[i++] != b[j++]) return false;
+  }
+}
+
 }  // namespace stepnet

@@ -57,4 +57,7 @@ class Shape {
   std::int64_t size_ = 1;
 };
 
+// [1, B, H] and [B, H] hold the same values; Caffe2's cells use both for a row of a state.
+bool EqualButForOnes(const Shape& a, const Shape& b);
+
 }  // namespace stepnet

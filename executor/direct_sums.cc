@@ -5,6 +5,17 @@
 namespace stepnet {
 namespace {
 
+// Whether the operator runs with blobs: itself, or because another value of a blob that it uses has no known shape.
+bool RunsWithBlobs(const StepPlanRequest& request, const StepGraph& graph, const StepNode& node) {
+  const auto is_dynamic = [&](int value) {
+    const std::string& blob = graph.values[value].blob;
+    return request.bound_dynamic.contains(blob) || std::ranges::any_of(graph.values, [&](const StepValue& other) {
+             return other.blob == blob && other.dynamic;
+           });
+  };
+  return node.dynamic || std::ranges::any_of(node.inputs, is_dynamic) || std::ranges::any_of(node.outputs, is_dynamic);
+}
+
 // Whether the operator has an input or output that is linked to some of these bytes.
 bool IsTouchedBy(const StepPlanRequest& request, const StepGraph& graph, const StepNode& node, const Slot& memory) {
   const auto is_touched = [&](int value) {
@@ -31,7 +42,8 @@ bool OnlyOperatorAdds(const StepPlanRequest& request, const StepGraph& graph, co
       graph.nodes, [&](const StepNode& node) { return std::ranges::count(node.inputs, index) > 0; });
   const StepNode& node = graph.nodes[value.producer];
   const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
-  return !is_read && !node.dynamic && std::ranges::count(node.init.schema().can_add, output) > 0 &&
+  return !is_read && !RunsWithBlobs(request, graph, node) &&
+         std::ranges::count(node.init.schema().can_add, output) > 0 &&
          !IsTouchedBy(request, graph, node, transfer.outside);
 }
 

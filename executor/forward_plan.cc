@@ -159,6 +159,12 @@ class ForwardPlanMaker {
                     StrCat("step_output_src names \"", output.blob, "\", which the step net does not have",
                            DidYouMean(output.blob, blobs)));
       }
+      if (first.slots[final->second.slot].storage_class == StorageClass::kDynamic) {
+        throw Error(ErrorCode::kInvalidNet,
+                    StrCat("step_output_src names \"", output.blob,
+                           "\", whose shape is known only when a step has run; make it the new row of a state, which "
+                           "says what shape it has"));
+      }
       const TensorInfo& info = final->second.info;
       const std::int64_t bytes = info.shape.size() * DTypeBytes(info.dtype);
       const int base = request_.num_bases++;

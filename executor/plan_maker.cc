@@ -17,13 +17,6 @@ namespace {
 
 std::int64_t Bytes(const TensorInfo& info) { return info.shape.size() * DTypeBytes(info.dtype); }
 
-// [1, B, H] and [B, H] hold the same values; Caffe2's cells use both for a row of a state.
-std::vector<std::int64_t> WithoutOnes(const Shape& shape) {
-  std::vector<std::int64_t> dims = shape.ToVector();
-  std::erase(dims, 1);
-  return dims;
-}
-
 // Parts of what goes through elements, large enough to be worth a thread.
 int PartsOf(const TensorInfo& info) {
   constexpr std::int64_t kLeastBytes = 32 * 1024;
@@ -57,7 +50,9 @@ class PlanMaker {
       const bool gives = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
       if (gives) inputs.try_emplace(transfer.blob, StepInput{.info = transfer.info, .dynamic = false});
     }
-    graph_ = ImportStepNet(*request_.net, inputs, request_.options);
+    std::map<std::string, TensorInfo> linked;
+    for (const BoundBlob& bound : request_.bound) linked[bound.slot.blob] = bound.info;
+    graph_ = ImportStepNet(*request_.net, inputs, request_.options, linked);
     direct_sums_ = FindDirectSums(request_, graph_);
     std::vector<StageOfInstructions> stages;
     if (request_.options.opt_level > 0) {
@@ -196,7 +191,7 @@ class PlanMaker {
       if (value.blob != bound.slot.blob || value.dynamic || value.producer < 0) continue;
       const bool is_last = graph_.last.at(value.blob) == static_cast<int>(v);
       const bool fits = value.info.dtype == bound.info.dtype && value.info.shape.size() == bound.info.shape.size() &&
-                        (!is_last || WithoutOnes(value.info.shape) == WithoutOnes(bound.info.shape));
+                        (!is_last || EqualButForOnes(value.info.shape, bound.info.shape));
       if (fits) continue;
       const StepNode& node = graph_.nodes[value.producer];
       throw Error(ErrorCode::kShapeMismatch,

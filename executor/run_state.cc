@@ -273,9 +273,9 @@ void RunState::RunDynamic(const Instruction& instruction, BoundInstruction& boun
     const Slot& slot = plan_->slots[instruction.outputs[o].slot];
     if (slot.storage_class == StorageClass::kDynamic) continue;
     const Tensor& made = all[num_inputs + o]->GetTensor();
-    const bool outside = slot.storage_class == StorageClass::kLinked || slot.storage_class == StorageClass::kShared;
-    if (made.size_bytes() != slot.bytes || (outside && made.dtype() != slot.dtype)) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" has ", slot.bytes, " bytes of ", slot.dtype,
+    const TensorInfo& info = instruction.outputs[o].info;
+    if (made.dtype() != info.dtype || !EqualButForOnes(made.shape(), info.shape)) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" is linked to memory for ", info.Description(),
                                                     " a step, and ", instruction.type, " gives ", made.Description()));
     }
     std::byte* to = bound.operands[num_inputs + o].At(t);

@@ -37,6 +37,16 @@ TEST(DynamicOperators, GiveRowsOfStates) {
   EXPECT_EQ(Values(net.Run().Get("h_all")), (std::vector<double>{11, 22, 14, 26, 19, 32}));
 }
 
+TEST(DynamicOperators, GiveRowsThatOthersReadInTheSameStep) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").State("g", "h0", "", "g_next");
+  net.Step(Repeat("h_next = test.Repeat(x_t)", 1)).Step("g_next = Mul(h_next, h_next)");
+  net.Output("h_all", "h", 1).Output("g_all", "g", 1);
+  net.Feed("x", Tensor::Of<double>({2, 1, 2}, {1, 2, 3, 4})).Feed("h0", Tensor::Of<double>({1, 2}, {0, 0})).Run();
+  EXPECT_EQ(Values(net.Get("h_all")), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(Values(net.Get("g_all")), (std::vector<double>{1, 4, 9, 16}));
+}
+
 TEST(DynamicOperators, WorkInPlaceOnRowsOfStates) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("d = test.Repeat(x_t)", 1));
@@ -45,18 +55,33 @@ TEST(DynamicOperators, WorkInPlaceOnRowsOfStates) {
   EXPECT_EQ(Values(net.Run().Get("h_all")), (std::vector<double>{2, 4, 6, 8}));
 }
 
+TEST(DynamicOperators, AreNoStepOutputs) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("d = test.Repeat(x_t)", 1));
+  net.Step("h_next = Copy(d)").Output("h_all", "h", 1);
+  net.forward().add_output("d_all");
+  AddStrings(&net.forward(), "step_output_src", {"d"});
+  AddStrings(&net.forward(), "step_output_dst", {"d_all"});
+  net.Feed("x", Random({3, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2));
+  ExpectError([&] { net.Run(); },
+              "…step_output_src names \"d\", whose shape is known only when a step has run; make it the new row of a "
+              "state, which says what shape it has");
+}
+
 TEST(DynamicOperators, D4RefusesAnotherSizeInALinkedBlob) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("h_next = test.Repeat(x_t)", 0));
   net.Output("h_all", "h", 1).Feed("x", Random({3, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2));
-  ExpectError([&] { net.Run(); }, "…\"h_next\" has 48 bytes of double a step, and test.Repeat gives double [0, 2, 3]");
+  ExpectError([&] { net.Run(); },
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and test.Repeat gives double [0, 2, 3]");
 }
 
 TEST(DynamicOperators, D4RefusesAnotherTypeOfTheSameSizeInALinkedBlob) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("h_next = test.Repeat(x_t)", 2));
   net.Output("h_all", "h", 1).Feed("x", Random({3, 2, 3}, 1, DType::kFloat)).Feed("h0", Random({2, 3}, 2));
-  ExpectError([&] { net.Run(); }, "…\"h_next\" has 48 bytes of double a step, and test.Repeat gives float [2, 2, 3]");
+  ExpectError([&] { net.Run(); },
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and test.Repeat gives float [2, 2, 3]");
 }
 
 TEST(DynamicOperators, D4RefusesAnotherSizeInABlobOfTwoStates) {

@@ -16,12 +16,30 @@ namespace {
 constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kMostRows = 3;  // of a window or an initial state
 
+// y = -x, of a shape that nobody knows before.
+const Registration opaque = Operator("test.OpaqueNegative")
+                                .Input("x", "double")
+                                .Output("y", "as x")
+                                .ManagesOutputs()
+                                .Gradient("test.OpaqueNegative", {"dy"}, {"dx"})
+                                .Cpu([](const OpInit&) -> RunFn {
+                                  return [](const OpRun& run) {
+                                    const Tensor x = run.host().Input(0).GetTensor();
+                                    const Tensor y(x.dtype(), x.shape());
+                                    for (std::int64_t i = 0; i < x.size(); ++i) {
+                                      y.data<double>()[i] = -x.data<double>()[i];
+                                    }
+                                    run.host().Output(0).SetTensor(y);
+                                  };
+                                });
+
 }  // namespace
 
 // Draws the parts of a RandomStep.
 class StepDrawer {
  public:
-  StepDrawer(unsigned seed, RandomStep* step) : rng_(seed), step_(*step) {}
+  StepDrawer(unsigned seed, StepOperators operators, RandomStep* step)
+      : rng_(seed), any_operators_(operators == StepOperators::kAny), step_(*step) {}
 
   void Draw() {
     DrawSequences();
@@ -79,7 +97,8 @@ class StepDrawer {
 
   void DrawOperator() {
     const Value x = Any(values_);
-    const int kind = x.rows > 1 && Once(2) ? 5 : Upto(4);
+    if (any_operators_ && Once(12)) return DrawWave(x);
+    const int kind = x.rows > 1 && Once(2) ? 5 : any_operators_ && Once(16) ? 6 : Upto(4);
     const auto other = [&] { return AnyOfRows(x.rows); };
     OperatorDef op;
     switch (kind) {
@@ -94,9 +113,26 @@ class StepDrawer {
         step_.weights_.push_back(k);
         break;
       }
-      default: op = ParseOp(StrCat("= ReduceSum(", x.blob, ")")); AddInts(&op, "axes", {0});
+      case 5:
+        op = ParseOp(StrCat("= ReduceSum(", x.blob, ")"));
+        AddInts(&op, "axes", {0});
+        break;
+      default: op = ParseOp(StrCat("= test.OpaqueNegative(", x.blob, ")"));
     }
     AddOperator(std::move(op), kind == 5 ? 1 : x.rows);
+  }
+
+  // Times the sine of the number of the step.
+  void DrawWave(const Value& x) {
+    const std::string wave = StrCat("wave", step_.ops_.size());
+    OperatorDef number = ParseOp(StrCat(wave, " = Cast(timestep)")), product;
+    AddString(&number, "to", "double");
+    AddString(&number, "from_type", "int32");
+    step_.ops_.push_back(number);
+    step_.ops_.push_back(ParseOp(StrCat(wave, " = Sin(", wave, ")")));
+    product = ParseOp(StrCat("= Mul(", x.blob, ", ", wave, ")"));
+    AddInt(&product, "broadcast", 1);
+    AddOperator(std::move(product), x.rows);
   }
 
   // Names the output: an input of the operator, one of a few names that many operators write, or a new one.
@@ -109,6 +145,8 @@ class StepDrawer {
       if (op.input(i) == name && !schema.AllowsInPlace(i, 0)) name = StrCat("v", step_.ops_.size());
     }
     op.add_output(name);
+    const auto is_opaque = [&](const std::string& input) { return opaque_.contains(input); };
+    if (schema.manages_outputs || std::ranges::any_of(op.input(), is_opaque)) opaque_.insert(name);
     std::erase_if(values_, [&](const Value& value) { return value.blob == name; });
     values_.push_back({name, rows});
     written_[name].insert(rows);
@@ -151,7 +189,9 @@ class StepDrawer {
 
   void ChooseStepOutputs() {
     std::vector<std::string> blobs;
-    for (const auto& [blob, rows] : written_) blobs.push_back(blob);
+    for (const auto& [blob, rows] : written_) {
+      if (!opaque_.contains(blob)) blobs.push_back(blob);
+    }
     for (const RandomStep::Link& link : step_.links_) {
       if (!written_.contains(link.internal) && link.window == 1) blobs.push_back(link.internal);
     }
@@ -163,12 +203,16 @@ class StepDrawer {
   }
 
   std::mt19937 rng_;
+  const bool any_operators_;
   RandomStep& step_;
+  std::set<std::string> opaque_;                           // blobs that have a value of unknown shape
   std::vector<Value> values_;                              // that an operator may read now
   std::map<std::string, std::set<std::int64_t>> written_;  // blobs, with the numbers of rows that they are given
 };
 
-RandomStep::RandomStep(unsigned seed, std::int64_t size) : size_(size) { StepDrawer(seed, this).Draw(); }
+RandomStep::RandomStep(unsigned seed, std::int64_t size, StepOperators operators) : size_(size) {
+  StepDrawer(seed, operators, this).Draw();
+}
 
 NetDef RandomStep::Recurrent() const {
   RecurrentCase net;
@@ -258,6 +302,11 @@ RandomStep::WrittenOut RandomStep::WriteOut(std::int64_t steps) const {
     };
     const auto read = [&](const std::string& blob) -> std::string {
       if (const auto found = now.find(blob); found != now.end()) return found->second;
+      if (blob == "timestep") {
+        const std::string number = StrCat(blob, "@", t);
+        result.feeds[number] = Tensor::Of<std::int32_t>(Shape(), {static_cast<std::int32_t>(t)});
+        return number;
+      }
       const auto link = std::ranges::find_if(links_, [&](const Link& candidate) {
         const auto state = std::ranges::find(states_, candidate.external, &State::name);
         return candidate.internal == blob && (state == states_.end() || candidate.offset < state->num_initial);

@@ -16,10 +16,13 @@
 
 namespace stepnet {
 
+// kAny: also those that need the number of the step, and those whose shapes are known only when they run.
+enum class StepOperators { kPlain, kAny };
+
 class RandomStep {
  public:
   // Values of a step are [rows, 2, size].
-  explicit RandomStep(unsigned seed, std::int64_t size = 3);
+  explicit RandomStep(unsigned seed, std::int64_t size = 3, StepOperators operators = StepOperators::kPlain);
 
   // A net of one RecurrentNetwork.
   NetDef Recurrent() const;

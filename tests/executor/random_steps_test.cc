@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(, ParallelRandomSteps, testing::Values(0, 1),
 TEST_P(ParallelRandomSteps, EqualTheirStepsWrittenOut) {
   CountsOfPlans counts;
   for (unsigned seed = 0; seed < 300; ++seed) {
-    const RandomStep step(seed, SizeFor(GetParam()));
+    const RandomStep step(seed, SizeFor(GetParam()), StepOperators::kAny);
     const NetDef net = step.Recurrent();
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());
     ExpectExecutorsAgree(
@@ -145,7 +145,7 @@ TEST_P(ParallelRandomSteps, HaveTheGradientsOfTheirStepsWrittenOut) {
   int trained = 0, compared = 0;
   CountsOfPlans counts;
   for (unsigned seed = 0; seed < 300; ++seed) {
-    const RandomStep step(seed, SizeFor(GetParam()));
+    const RandomStep step(seed, SizeFor(GetParam()), StepOperators::kAny);
     const std::optional<NetDef> net = step.Training();
     if (!net) continue;
     ++trained;
@@ -207,7 +207,7 @@ TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {
   int compared = 0;
   CountsOfPlans counts;
   for (unsigned seed = 0; seed < 300; ++seed) {
-    const RandomStep step(seed, SizeFor(1));
+    const RandomStep step(seed, SizeFor(1), StepOperators::kAny);
     const NetDef net = step.Training().value_or(step.Recurrent());
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());
     const auto expected = ValuesInALoop(step, net, kSteps, 0), nearby = ValuesInALoop(step, net, kSteps, kChange);

@@ -125,5 +125,19 @@ TEST(Sums, ALargeTermOfADynamicBlobIsAddedOnce) {
   EXPECT_EQ(Values(workspace.GetTensor("w_grad")), std::vector<double>(50'000, 3));
 }
 
+// The shape of g is known when FCGradient reads it; that of its first value is not, so all of g lives in blobs.
+TEST(Sums, AnOperatorThatReadsADynamicBlobAddsEachTerm) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  OperatorDef fc = ParseOp("h_next = FC(x_t, w, b)"), gradient = ParseOp("w_step, b_step = FCGradient(x_t, w, g)");
+  for (OperatorDef* op : {&fc, &gradient}) AddInt(op, "axis", 2);
+  net.Step(fc).BackwardStep("g = test.ThroughBlobs(h_next_grad)").BackwardStep("unused = Copy(g)");
+  net.BackwardStep("g = Copy(h_next_grad)").BackwardStep(gradient).BackwardLink("h_next_grad", "h_grad", 1);
+  net.Param("w", "w_step").Param("b", "b_step").Output("h_all", "h", 1).OutputGradient("h_all").WithGradient();
+  FeedElman(net.workspace());
+  net.Feed("h_all_grad", Tensor::Of<double>({4, 2, 3}, std::vector<double>(24, 1))).Run();
+  EXPECT_EQ(Values(net.Get("b_grad")), std::vector<double>(3, 8));
+}
+
 }  // namespace
 }  // namespace stepnet
