@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
 
+#include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -79,28 +79,24 @@ class DagRun : public SharedWork {
       const int i = ready_[next_++];
       ++running_;
       lock.unlock();
-      std::exception_ptr failure;
       try {
         run_operator_(i, lane);
       } catch (...) {
-        failure = std::current_exception();
+        failure_.Note();
       }
       lock.lock();
-      Finish(i, failure);
+      Finish(i);
     }
   }
 
   // Throws what the first failing operator threw.
-  void Check() const {
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-  }
+  void Check() { failure_.Rethrow(); }
 
  private:
   // REQUIRES mutex_.
-  void Finish(int i, const std::exception_ptr& failure) {
+  void Finish(int i) {
     --running_;
     --remaining_;
-    if (failure != nullptr && failure_ == nullptr) failure_ = failure;
     if (!Over()) {
       for (const int successor : successors_[i]) {
         if (--waiting_for_[successor] == 0) ready_.push_back(successor);
@@ -110,7 +106,7 @@ class DagRun : public SharedWork {
     if (for_others > 0 && !Over()) ThreadPool::Process().Invite(*this, for_others);
     if (for_others > 0 || running_ == 0) changed_.notify_one();
   }
-  bool Over() const { return remaining_ == 0 || failure_ != nullptr; }
+  bool Over() const { return remaining_ == 0 || failure_.failed(); }
   int NumReady() const { return static_cast<int>(ready_.size() - next_); }
 
   // The net's, which is there as long as an operator may run.
@@ -123,7 +119,7 @@ class DagRun : public SharedWork {
   std::vector<int> waiting_for_;
   int remaining_ = 0;
   int running_ = 0;
-  std::exception_ptr failure_;
+  FirstFailure failure_;
 };
 
 class DagNet : public Net {

@@ -8,6 +8,7 @@
 #include <ranges>
 #include <thread>
 
+#include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
@@ -42,14 +43,12 @@ class PartsOfRun : public SharedWork {
 
   void Join(int lane) override {
     for (int part = next_++; part < parts_; part = next_++) {
-      std::exception_ptr failure;
       try {
         run_part_(part, lane);
       } catch (...) {
-        failure = std::current_exception();
+        failure_.Note();
       }
       const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = failure;
       if (--left_ == 0) done_.notify_one();
     }
     if (lane != 0) return;
@@ -58,9 +57,7 @@ class PartsOfRun : public SharedWork {
   }
 
   // Throws what the first failing part threw.
-  void Check() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
+  void Check() { failure_.Rethrow(); }
 
  private:
   const int parts_;
@@ -69,7 +66,7 @@ class PartsOfRun : public SharedWork {
   std::condition_variable done_;  // for the caller
   int left_;
   const RunPart run_part_;
-  std::exception_ptr failure_;
+  FirstFailure failure_;
 };
 
 }  // namespace
@@ -147,9 +144,9 @@ int NetOperator::NumParts() const {
 
 void NetOperator::RunParts(RunContext& context, std::int64_t step) {
   lanes_.resize(parts_);
+  for (RunContext& lane : lanes_) lane.run = context.run;
   const auto work = std::make_shared<PartsOfRun>(parts_, [&](int part, int lane) {
     RunContext& own = lane == 0 ? context : lanes_[lane];
-    own.run = context.run;
     own.scratch.Reset();
     OpRun run(input_views_, output_views_, own, step);
     run.SetPart(part, parts_);

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/first_failure.h"
 #include "stepnet/core/net.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/turns.h"
@@ -94,25 +94,6 @@ class StepInPlace {
   const ExecutionStep& def_;
   NetScope& scope_;
   std::shared_ptr<const Step> bound_;
-};
-
-// The first failure of several threads; later ones are consequences or of no interest.
-class FirstFailure {
- public:
-  void Note() {  // to be called in a catch block
-    const std::lock_guard lock(mutex_);
-    if (failure_ == nullptr) failure_ = std::current_exception();
-    failed_ = true;
-  }
-  bool failed() const { return failed_; }
-  void Rethrow() const {
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::atomic<bool> failed_{false};
-  std::exception_ptr failure_;
 };
 
 // Runs `report` every `interval` on a thread of its own, and once more at the end.

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/schedule.h"
@@ -70,9 +71,7 @@ class ParallelRun : public SharedWork {
   }
 
   // Throws what the first failing instruction threw.
-  void Check() const {
-    if (failure_) std::rethrow_exception(failure_);
-  }
+  void Check() { failure_.Rethrow(); }
 
  private:
   RunContext* Enter(int lane) {
@@ -102,7 +101,7 @@ class ParallelRun : public SharedWork {
   // What a thread throws ends the run.
   void Fail() {
     const std::lock_guard lock(queue_mutex_);
-    if (!failure_) failure_ = std::current_exception();
+    failure_.Note();
     End();
   }
 
@@ -275,7 +274,7 @@ class ParallelRun : public SharedWork {
           return true;
         }
         if (active_ == 0) {
-          failure_ = std::make_exception_ptr(Stuck());
+          failure_.Note(std::make_exception_ptr(Stuck()));
           End();
           return false;
         }
@@ -357,7 +356,7 @@ class ParallelRun : public SharedWork {
   int active_ = 0;  // threads that run tasks
   int inside_ = 0;  // helpers
   int sleepers_ = 0;
-  std::exception_ptr failure_;
+  FirstFailure failure_;
   std::atomic<bool> over_ = false;
   std::atomic<std::uint32_t> signal_ = 0;  // changes when a sleeper has something to look at
 };
