@@ -37,14 +37,16 @@ void DamageList(Names* list, const std::vector<std::string>& names, std::mt19937
   }
 }
 
+// The largest numbers go round to the lowest.
 std::int64_t Damaged(std::int64_t number, std::mt19937& random) {
+  const auto whole = static_cast<std::uint64_t>(number);
   switch (random() % 6) {
-    case 0: return number + 1;
-    case 1: return number - 1;
+    case 0: return static_cast<std::int64_t>(whole + 1);
+    case 1: return static_cast<std::int64_t>(whole - 1);
     case 2: return Below(9, random) - 4;
-    case 3: return 2 * number;
+    case 3: return static_cast<std::int64_t>(2 * whole);
     case 4: return std::int64_t{1} << random() % 63;
-    default: return -number;
+    default: return static_cast<std::int64_t>(0 - whole);
   }
 }
 
