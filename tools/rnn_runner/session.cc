@@ -21,6 +21,7 @@ std::vector<FlagUse> SessionFlags() {
 }
 
 Session OpenSession(const RunOptions& options) {
+  if (!(FLAGS_time_limit >= 0)) throw UsageError(StrCat("--time_limit is ", FLAGS_time_limit, ", must be at least 0"));
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net);
   const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, FLAGS_init_net);
   Session session{.def = model.net, .workspace = std::make_unique<Workspace>(), .fed = {}, .outputs = model.outputs};
