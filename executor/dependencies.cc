@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace stepnet {
 namespace {
@@ -68,7 +69,7 @@ class Finder {
         }
       }
     }
-    std::ranges::sort(edges_, {}, [](const Dependency& d) { return std::tuple(d.from, d.delta, d.to, d.kind); });
+    std::ranges::stable_sort(edges_, {}, [](const Dependency& d) { return std::tuple(d.from, d.delta, d.to, d.kind); });
     edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
     Reduce();
     Dependencies result{.num_instructions = num_instructions_, .edges = std::move(edges_)};
@@ -157,7 +158,8 @@ class Finder {
 
 class AccessCollector {
  public:
-  explicit AccessCollector(const StepPlan& plan) : plan_(plan) {}
+  // With `of_steps` what each instruction touches in one step, also where it runs for many at once.
+  AccessCollector(const StepPlan& plan, bool of_steps) : plan_(plan), of_steps_(of_steps) {}
 
   std::vector<std::vector<MemoryAccess>> Run() {
     for (size_t i = 0; i < plan_.instructions.size(); ++i) {
@@ -186,7 +188,7 @@ class AccessCollector {
       AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kAll, .slot = operand.slot});
       return;
     }
-    const std::int64_t steps = operand.rows ? instruction.steps_at_once : 1;
+    const std::int64_t steps = operand.rows && !of_steps_ ? instruction.steps_at_once : 1;
     const std::int64_t direction = plan_.backward ? -steps : steps;
     if (slot.storage_class == StorageClass::kDynamic) {
       AddOwn({.memory = plan_.num_bases + slot.base,
@@ -207,8 +209,23 @@ class AccessCollector {
   }
 
   const StepPlan& plan_;
+  const bool of_steps_;
   std::vector<std::vector<MemoryAccess>> accesses_;
 };
+
+// What is touched in `steps` steps, as one access; all of a ring, whichever rows those steps use.
+MemoryAccess OverSteps(MemoryAccess access, std::int64_t steps) {
+  if (access.ring != 0) {
+    access.begin = access.stride = 0;
+    access.bytes = std::exchange(access.ring, 0);
+    return access;
+  }
+  const std::int64_t way = (steps - 1) * access.stride;
+  access.begin += std::min<std::int64_t>(way, 0);
+  access.bytes += std::abs(way);
+  access.stride *= steps;
+  return access;
+}
 
 }  // namespace
 
@@ -236,7 +253,9 @@ bool Dependencies::Orders(int from, int to, int delta) const {
   return false;
 }
 
-std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan) { return AccessCollector(plan).Run(); }
+std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan) {
+  return AccessCollector(plan, /*of_steps=*/false).Run();
+}
 
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses) { return Finder(accesses).Run(); }
 
@@ -251,6 +270,19 @@ Dependencies FindDependencies(const StepPlan& plan, const Stage& stage) {
     dependencies.max_delta = 0;
   }
   return dependencies;
+}
+
+Dependencies FindChunkDependencies(const StepPlan& plan) {
+  const std::vector<std::vector<MemoryAccess>> of_steps = AccessCollector(plan, /*of_steps=*/true).Run();
+  std::vector<std::vector<MemoryAccess>> accesses(plan.stages.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    if (stage.steps_at_once == kAllSteps) continue;
+    for (int i = stage.begin; i < stage.end; ++i) {
+      for (const MemoryAccess& access : of_steps[i]) accesses[s].push_back(OverSteps(access, plan.chunk_steps));
+    }
+  }
+  return FindDependencies(accesses);
 }
 
 }  // namespace stepnet

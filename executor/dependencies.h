@@ -59,5 +59,8 @@ std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan);
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses);
 // Among the instructions of one stage: a step is here as many as the stage takes at once.
 Dependencies FindDependencies(const StepPlan& plan, const Stage& stage);
+// Among the stages of the plan that take chunks, each as a whole: a step is here a chunk, and an instruction a stage.
+// REQUIRES chunks.
+Dependencies FindChunkDependencies(const StepPlan& plan);
 
 }  // namespace stepnet

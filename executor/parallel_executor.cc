@@ -200,17 +200,18 @@ class ParallelRun : public SharedWork {
       if (step < num_steps_ && CountDown(successor.task, step)) AddReady(successor.task, step, &ready);
     }
     if (unfinished_[done.step & (window_ - 1)].fetch_sub(1, std::memory_order_acq_rel) == 1) FinishStep(&ready);
+    if (schedule_.IsPipeline()) return GiveAndTake(lane, done.task, ready, next);
     if (ready.empty()) return false;
-    TakeBest(lane, &ready, next);
+    TakeBest(lane, done.task, &ready, next);
     if (!ready.empty()) Give(ready);
     return true;
   }
 
-  // The oldest step first, for others wait for it soonest; of the parts of a task the one that this thread always has,
-  // so that its share of the weights stays in its cache.
-  static void TakeBest(int lane, std::vector<Ready>* ready, Ready* next) {
-    const auto best = std::ranges::min_element(
-        *ready, {}, [&](const Ready& r) { return std::tuple(r.step, r.task, r.part != lane, r.part); });
+  // Of the parts of a task this thread always has the same one, so that its share of the weights stays in its cache.
+  void TakeBest(int lane, int last, std::vector<Ready>* ready, Ready* next) const {
+    const auto best = std::ranges::min_element(*ready, {}, [&](const Ready& r) {
+      return std::tuple(schedule_.Due(r.task, r.step, last), r.step, r.task, r.part != lane, r.part);
+    });
     *next = *best;
     *best = ready->back();
     ready->pop_back();
@@ -238,6 +239,16 @@ class ParallelRun : public SharedWork {
     const std::lock_guard lock(queue_mutex_);
     queue_.insert(queue_.end(), ready.begin(), ready.end());
     Wake(ready.size() > 1);
+  }
+
+  // Goes on with the best of all tasks: those of a pipeline take long enough for looking at them.
+  bool GiveAndTake(int lane, int last, const std::vector<Ready>& ready, Ready* next) {
+    const std::lock_guard lock(queue_mutex_);
+    queue_.insert(queue_.end(), ready.begin(), ready.end());
+    if (queue_.empty()) return false;
+    TakeBest(lane, last, &queue_, next);
+    if (ready.size() > 1) Wake(ready.size() > 2);  // who was told of the task that is taken finds another
+    return true;
   }
 
   // REQUIRES queue_mutex_.
@@ -269,7 +280,7 @@ class ParallelRun : public SharedWork {
         const std::lock_guard lock(queue_mutex_);
         if (over_) return false;
         if (!queue_.empty()) {
-          TakeBest(lane, &queue_, next);
+          TakeBest(lane, /*last=*/-1, &queue_, next);
           ++active_;
           return true;
         }
@@ -394,7 +405,7 @@ class ParallelExecutor : public Executor {
   static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {
     state.PrepareLanes(schedule.threads);
     const std::int64_t most_steps = state.plan().most_steps;
-    const std::int64_t under_way = most_steps > 0 ? most_steps : StepsUnderWay(schedule.threads);
+    const std::int64_t under_way = most_steps > 0 ? most_steps : StepsUnderWay(schedule, schedule.threads);
     const auto run = std::make_shared<ParallelRun>(schedule, num_steps, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
     run->Check();

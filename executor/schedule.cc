@@ -1,6 +1,7 @@
 #include "stepnet/executor/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <queue>
 #include <thread>
@@ -13,15 +14,11 @@
 namespace stepnet {
 namespace {
 
-double MicrosecondsOf(const Instruction& instruction) {
-  return instruction.microseconds > 0 ? instruction.microseconds : EstimateMicroseconds(instruction.cost);
-}
-
 // A step, in a run of several.
 double SimulatedMicroseconds(const Schedule& schedule, int threads) {
   constexpr std::int64_t kSteps = 16;
   const std::int64_t steps = schedule.steps_at_once == 1 ? kSteps : kTypicalSteps;
-  return Simulate(schedule, threads, steps, StepsUnderWay(threads)).microseconds / static_cast<double>(steps);
+  return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads)).microseconds / static_cast<double>(steps);
 }
 
 // Cuts up instructions that take long enough for what it costs to bring threads together.
@@ -47,9 +44,85 @@ int Task::NumPredecessors(std::int64_t step) const {
   return static_cast<int>(std::ranges::count_if(predecessor_deltas, [&](int delta) { return delta <= step; }));
 }
 
-std::int64_t StepsUnderWay(int threads) { return std::max<std::int64_t>(4, 2 * threads); }
+std::int64_t StepsUnderWay(const Schedule& schedule, int threads) {
+  const std::int64_t steps = std::max(4, 2 * threads);
+  return schedule.IsPipeline() ? steps + static_cast<std::int64_t>(schedule.tasks.size()) : steps;  // one more a stage
+}
 
 namespace {
+
+void AddInstruction(const StepPlan& plan, int i, Task* task) {
+  task->instructions.push_back(i);
+  task->microseconds += EstimateMicroseconds(plan.instructions[i].cost);
+}
+
+// A task of a step, and what it waited for last.
+struct Finish {
+  double microseconds = 0;  // after the begin of the run
+  int task = -1;            // -1: it waited for nothing
+  int delta = 0;
+};
+
+// Of all tasks of `steps` steps, step by step, on threads without number.
+std::vector<Finish> FinishesOf(const Schedule& schedule, size_t steps) {
+  const size_t num_tasks = schedule.tasks.size();
+  std::vector<Finish> finishes(steps * num_tasks);
+  for (size_t k = 0; k < steps; ++k) {
+    for (size_t i = 0; i < num_tasks; ++i) {  // edges within a step lead to later tasks
+      const Task& task = schedule.tasks[i];
+      Finish& finish = finishes[k * num_tasks + i];
+      finish.microseconds += task.microseconds / task.parts;
+      for (const Task::Successor& next : task.successors) {
+        if (k + next.delta >= steps) continue;
+        Finish& later = finishes[(k + next.delta) * num_tasks + next.task];
+        if (later.task >= 0 && later.microseconds >= finish.microseconds) continue;
+        later = {.microseconds = finish.microseconds, .task = static_cast<int>(i), .delta = next.delta};
+      }
+    }
+  }
+  return finishes;
+}
+
+// How long tasks take tells when they are due.
+void SetPace(Schedule* schedule) {
+  std::vector<Task>& tasks = schedule->tasks;
+  for (size_t i = tasks.size(); i-- > 0;) {
+    tasks[i].tail = 0;
+    for (const Task::Successor& next : tasks[i].successors) {
+      if (next.delta == 0) tasks[i].tail = std::max(tasks[i].tail, tasks[next.task].tail);
+    }
+    tasks[i].tail += tasks[i].microseconds / tasks[i].parts;
+  }
+  // After so many steps the longest way through a run goes round its slowest cycle.
+  constexpr size_t kSteps = 16;
+  const std::vector<Finish> finishes = FinishesOf(*schedule, kSteps);
+  const auto end = [&](size_t step) {
+    double last = 0;
+    for (size_t i = 0; i < tasks.size(); ++i) last = std::max(last, finishes[step * tasks.size() + i].microseconds);
+    return last;
+  };
+  schedule->pace = (end(kSteps - 1) - end(kSteps / 2 - 1)) / (kSteps / 2);
+}
+
+// The edges between tasks: of those that the dependencies are about, number n is in task_of[n].
+void Connect(const std::vector<int>& task_of, Schedule* schedule) {
+  for (const Dependency& edge : schedule->dependencies.edges) {
+    const int from = task_of[edge.from];
+    const int to = task_of[edge.to];
+    if (from == to && edge.delta == 0) continue;
+    Task& task = schedule->tasks[from];
+    const bool known = std::ranges::any_of(
+        task.successors, [&](const Task::Successor& s) { return s.task == to && s.delta == edge.delta; });
+    if (known) continue;
+    task.successors.push_back({.task = to, .delta = edge.delta});
+    schedule->tasks[to].predecessor_deltas.push_back(edge.delta);
+  }
+  for (Task& task : schedule->tasks) {
+    task.starts_step = std::ranges::find(task.predecessor_deltas, 0) == task.predecessor_deltas.end();
+    schedule->step_microseconds += task.microseconds;
+  }
+  SetPace(schedule);
+}
 
 // The schedule for one number of threads. With `splits` instructions are cut up where that is worth it.
 Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads,
@@ -69,26 +142,10 @@ Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencie
       task_of[i] = static_cast<int>(schedule.tasks.size());
       schedule.tasks.emplace_back();
     }
-    Task& task = schedule.tasks[task_of[i]];
-    task.instructions.push_back(i);
-    task.microseconds += MicrosecondsOf(plan.instructions[i]);
-  }
-  for (const Dependency& edge : schedule.dependencies.edges) {
-    const int from = task_of[edge.from];
-    const int to = task_of[edge.to];
-    if (from == to && edge.delta == 0) continue;
-    Task& task = schedule.tasks[from];
-    const bool known = std::ranges::any_of(
-        task.successors, [&](const Task::Successor& s) { return s.task == to && s.delta == edge.delta; });
-    if (known) continue;
-    task.successors.push_back({.task = to, .delta = edge.delta});
-    schedule.tasks[to].predecessor_deltas.push_back(edge.delta);
-  }
-  for (Task& task : schedule.tasks) {
-    task.starts_step = std::ranges::find(task.predecessor_deltas, 0) == task.predecessor_deltas.end();
-    schedule.step_microseconds += task.microseconds;
+    AddInstruction(plan, i, &schedule.tasks[task_of[i]]);
   }
   if (splits) Split(plan, threads, &schedule);
+  Connect(task_of, &schedule);
   return schedule;
 }
 
@@ -123,28 +180,21 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
 }
 
 Schedule MakePipeline(const StepPlan& plan, int threads) {
-  Schedule pipeline{.threads = threads, .steps_at_once = plan.chunk_steps};
+  Schedule pipeline{.dependencies = FindChunkDependencies(plan), .threads = threads, .steps_at_once = plan.chunk_steps};
+  std::vector<int> task_of(plan.stages.size());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     if (stage.steps_at_once == kAllSteps) continue;
-    Task task{.stage = static_cast<int>(s)};  // waits for itself and the one before it
-    for (int i = stage.begin; i < stage.end; ++i) {
-      task.instructions.push_back(i);
-      task.microseconds += MicrosecondsOf(plan.instructions[i]);
-    }
-    const auto number = static_cast<int>(pipeline.tasks.size());
-    task.successors.push_back({.task = number, .delta = 1});
-    task.predecessor_deltas.push_back(1);
-    if (number > 0) {
-      pipeline.tasks.back().successors.push_back({.task = number, .delta = 0});
-      task.predecessor_deltas.push_back(0);
-    }
-    task.starts_step = number == 0;
-    pipeline.step_microseconds += task.microseconds;
-    pipeline.tasks.push_back(std::move(task));
+    task_of[s] = static_cast<int>(pipeline.tasks.size());
+    Task& task = pipeline.tasks.emplace_back();
+    task.stage = static_cast<int>(s);
+    for (int i = stage.begin; i < stage.end; ++i) AddInstruction(plan, i, &task);
   }
-  pipeline.dependencies.num_instructions = static_cast<int>(plan.instructions.size());
-  pipeline.dependencies.max_delta = 1;
+  Connect(task_of, &pipeline);
+  // As many threads as it can keep busy; costs are estimates, so a stage each is never too many.
+  const double busy = pipeline.pace > 0 ? std::ceil(pipeline.step_microseconds / pipeline.pace) : threads;
+  const auto useful = std::max(static_cast<double>(pipeline.tasks.size()), busy);
+  pipeline.threads = static_cast<int>(std::min<double>(threads, useful));
   return pipeline;
 }
 
@@ -159,6 +209,7 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
     for (const int i : task.instructions) task.microseconds += microseconds[i];
     changed.step_microseconds += task.microseconds;
   }
+  SetPace(&changed);
   *schedule = std::make_shared<Schedule>(std::move(changed));
 }
 
@@ -170,8 +221,7 @@ void AddSchedules(int threads, StepPlan* plan) {
   if (plan->chunk_steps == 0 || threads == 1) return;
   const int most = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
   const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps);
-  auto pipeline =
-      std::make_shared<Schedule>(MakePipeline(*plan, std::min(most, static_cast<int>(plan->stages.size()))));
+  auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, most));
   plan->pipeline = pipeline;
   const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
   if (gain <= 0) plan->pipeline = nullptr;
@@ -189,7 +239,7 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
   const auto run = [&](const Schedule& schedule) {
     const int count = threads.value_or(schedule.threads);
     if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
-    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(count);
+    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule, count);
     return Simulate(schedule, count, steps, under_way, costs).microseconds;
   };
   double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
@@ -213,9 +263,14 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
     std::int64_t step;
     int task;
     int from;  // thread that made it ready; -1: it is handed to any other
-    bool operator>(const Ready& other) const { return std::tie(step, task) > std::tie(other.step, other.task); }
   };
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+  std::vector<Ready> ready;
+  std::vector<int> last(threads, -1);  // task of each thread
+  const auto best_for = [&](int thread) {
+    return std::ranges::min_element(ready, {}, [&](const Ready& r) {
+      return std::tuple(schedule.Due(r.task, r.step, thread < 0 ? -1 : last[thread]), r.step, r.task);
+    });
+  };
   std::vector<int> pending(num_tasks * steps);
   std::vector<std::int64_t> unfinished(steps, num_tasks);
   for (std::int64_t k = 0; k < steps; ++k) {
@@ -229,7 +284,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
     if (--pending[k * num_tasks + task] > 0) return;
     parts_left[k * num_tasks + task] = schedule.tasks[task].parts;
     for (int part = 0; part < schedule.tasks[task].parts; ++part) {
-      ready.push({.step = k, .task = task, .from = part == 0 ? thread : -1});
+      ready.push_back({.step = k, .task = task, .from = part == 0 ? thread : -1});
     }
   };
   std::int64_t admitted = 0;
@@ -256,12 +311,15 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
   std::int64_t oldest = 0;
   while (!ready.empty() || !running.empty()) {
     while (!ready.empty() && !idle.empty()) {
-      const Ready next = ready.top();
-      ready.pop();
-      // The thread that made it ready, if it is free.
-      const auto same = std::ranges::find(idle, next.from);
+      // The thread that made the first one ready, if it is free.
+      const auto same = std::ranges::find(idle, best_for(-1)->from);
       const int thread = same != idle.end() ? *same : idle.back();
       std::erase(idle, thread);
+      const auto best = best_for(thread);
+      const Ready next = *best;
+      *best = ready.back();
+      ready.pop_back();
+      last[thread] = next.task;
       const double cost = times * schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
       busy += cost;
       const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
@@ -289,37 +347,13 @@ double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_w
   return threads == 0 ? 0 : Simulate(schedule, threads, steps, steps_under_way, free).microseconds / steps;
 }
 
-namespace {
-
-// A task of a step, and what it waited for last.
-struct Finish {
-  double microseconds = 0;
-  int task = -1;  // -1: it waited for nothing
-  int delta = 0;
-};
-
-}  // namespace
-
 std::vector<ChainLink> LongestChain(const Schedule& schedule) {
   const size_t num_tasks = schedule.tasks.size();
   if (num_tasks == 0) return {};
   // In so many steps a chain through all of them meets one task twice; longer ones are not looked for.
   constexpr size_t kMostSteps = 64;
   const size_t steps = std::min(num_tasks * static_cast<size_t>(schedule.dependencies.max_delta) + 1, kMostSteps);
-  std::vector<Finish> finishes(steps * num_tasks);
-  for (size_t k = 0; k < steps; ++k) {
-    for (size_t i = 0; i < num_tasks; ++i) {  // edges within a step lead to later tasks
-      const Task& task = schedule.tasks[i];
-      Finish& finish = finishes[k * num_tasks + i];
-      finish.microseconds += task.microseconds / task.parts;
-      for (const Task::Successor& next : task.successors) {
-        if (k + next.delta >= steps) continue;
-        Finish& later = finishes[(k + next.delta) * num_tasks + next.task];
-        if (later.task >= 0 && later.microseconds >= finish.microseconds) continue;
-        later = {.microseconds = finish.microseconds, .task = static_cast<int>(i), .delta = next.delta};
-      }
-    }
-  }
+  const std::vector<Finish> finishes = FinishesOf(schedule, steps);
   // Backward from the last to finish, until a task is met again.
   const auto last = finishes.end() - static_cast<std::ptrdiff_t>(num_tasks);
   int at = static_cast<int>(std::ranges::max_element(last, finishes.end(), {}, &Finish::microseconds) - last);

@@ -5,6 +5,7 @@
 // A step of a schedule is as many steps of the run as its stage takes at once.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct Task {
   std::vector<int> instructions;
   int stage = -1;           // of a pipeline: which of the plan's, for all the steps of a chunk
   double microseconds = 0;  // estimate, for one step of the run
+  double tail = 0;          // of the longest chain of its step that begins with it, microseconds as well
   int parts = 1;            // one for each of as many threads, for an instruction that is cut up
   std::vector<Successor> successors = {};
   std::vector<int> predecessor_deltas = {};  // of each edge that ends here
@@ -36,19 +38,31 @@ struct Schedule {
   Dependencies dependencies;
   std::vector<Task> tasks;
   double step_microseconds = 0;  // of all tasks
+  double pace = 0;               // microseconds from one step to the next on threads without number
   int threads = 1;               // that a run uses; 1: it is serial
   std::int64_t least_steps = 2;  // runs of fewer are serial: they would end before other threads have come
   std::int64_t steps_at_once = 1;
+
+  bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }
+  // Of ready tasks a thread takes the one for which this is least: when it must begin for the run to be as fast as its
+  // longest chain, in microseconds of a step of the run (highest level first; Adam, Chandy and Dickson, A comparison of
+  // list schedules for parallel processing systems, 1974). Where a step takes longer because there are few threads, the
+  // task that the thread had before, `last`, may begin by as much earlier, up to two steps: its weights are in the cache
+  // of that core.
+  double Due(int task, std::int64_t step, int last) const {
+    const double early = task == last ? std::clamp(step_microseconds / threads - pace, 0.0, 2 * pace) : 0;
+    return pace * static_cast<double>(step) - tasks[task].tail - early;
+  }
 };
 
 // Steps that a run on `threads` threads has under way at once, at most.
-std::int64_t StepsUnderWay(int threads);
+std::int64_t StepsUnderWay(const Schedule& schedule, int threads);
 
 // An instruction that waits for nothing but another of its step joins the task of that one. With 0 `threads` the
 // schedule has as many as are worth having, by simulation, and at most one a core.
 Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads);
 
-// Stages, but those for all steps, as tasks for each chunk, on so many threads. REQUIRES chunks.
+// Stages, but those for all steps, as tasks for each chunk, on at most so many threads. REQUIRES chunks.
 Schedule MakePipeline(const StepPlan& plan, int threads);
 
 // Gives each stage its schedule, and the plan a pipeline where overlapping stages are faster than one after the other.
@@ -68,8 +82,8 @@ struct Simulation {
   double busy = 0;          // of all threads, as a part of threads * microseconds
 };
 
-// A run of `steps` steps on `threads` threads that always take the oldest ready task, at most `steps_under_way` steps
-// at once.
+// A run of `steps` steps on `threads` threads that always take the ready task that is due first, at most
+// `steps_under_way` steps at once.
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs = {});
 

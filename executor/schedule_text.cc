@@ -61,8 +61,15 @@ std::string ChainText(const std::vector<ChainLink>& chain) {
 // Steps overlap where one that begins before the last one has ended makes the run shorter.
 bool StepsOverlap(const Schedule& schedule) {
   constexpr double kLeastGain = 1.05;
-  const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule.threads));
+  const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
   return overlapping * kLeastGain < CriticalMicroseconds(schedule, 1);
+}
+
+// "after 4 of 1 step before: read after write of h", where edges are between steps or between chunks.
+std::string AfterText(const StepPlan& plan, const Dependency& edge, const std::string& from, const std::string& unit) {
+  const std::string when =
+      edge.delta == 0 ? "" : StrCat(" of ", edge.delta, " ", unit, edge.delta == 1 ? "" : "s", " before");
+  return StrCat("      after ", from, when, ": ", DependencyKindName(edge.kind), " of ", BlobText(plan, edge), "\n");
 }
 
 std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int i, int task) {
@@ -72,11 +79,7 @@ std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int 
   text += StrCat("; reads ", PlacesText(plan, instruction.steps_at_once, instruction.inputs), "; writes ",
                  PlacesText(plan, instruction.steps_at_once, instruction.outputs), "\n");
   for (const Dependency& edge : schedule.dependencies.edges) {
-    if (edge.to != i) continue;
-    const std::string when =
-        edge.delta == 0 ? "" : StrCat(" of ", edge.delta, edge.delta == 1 ? " step" : " steps", " before");
-    text += StrCat("      after ", edge.from, when, ": ", DependencyKindName(edge.kind), " of ", BlobText(plan, edge),
-                   "\n");
+    if (edge.to == i) text += AfterText(plan, edge, StrCat(edge.from), "step");
   }
   return text;
 }
@@ -90,11 +93,26 @@ std::string StageText(const StepPlan& plan, const Stage& stage) {
   std::string text;
   if (plan.stages.size() > 1) text = StageTitle(stage) + ":\n";
   for (int i = stage.begin; i < stage.end; ++i) text += InstructionText(plan, schedule, i, task_of[i]);
-  const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule.threads));
+  const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
   text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
                  " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
                  " threads busy\n");
   return text + ChainText(LongestChain(schedule));
+}
+
+// Of the stages that overlap, by the numbers of their instructions, which waits for which.
+std::string PipelineText(const StepPlan& plan) {
+  const auto name = [&](const Stage& stage) {
+    return stage.end - stage.begin == 1 ? StrCat(stage.begin) : StrCat(stage.begin, " to ", stage.end - 1);
+  };
+  std::string text = StrCat("stages overlap, each with ", plan.chunk_steps, " steps at a time, a chunk:\n");
+  for (const Task& task : plan.pipeline->tasks) {
+    text += StrCat("  ", name(plan.stages[task.stage]), "\n");
+    for (const Dependency& edge : plan.pipeline->dependencies.edges) {
+      if (edge.to == task.stage) text += AfterText(plan, edge, name(plan.stages[edge.from]), "chunk");
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -124,9 +142,7 @@ std::string ScheduleText(const StepPlan& plan) {
   std::string text =
       StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
   for (const Stage& stage : plan.stages) text += StageText(plan, stage);
-  if (plan.pipeline != nullptr) {
-    text += StrCat("stages overlap: each takes ", plan.chunk_steps, " steps when the one before it has taken them\n");
-  }
+  if (plan.pipeline != nullptr) text += PipelineText(plan);
   return text;
 }
 

@@ -97,7 +97,6 @@ struct Instruction {
   bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
   Cost cost = {};                // estimate; of what runs over time a step's share
-  double microseconds = 0;       // measured, a step; 0: unknown, and the cost tells
   int most_parts = 1;            // that may run at the same time
   bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step

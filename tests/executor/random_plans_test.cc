@@ -129,6 +129,10 @@ class PlanRun {
   // Instruction i of the step that is the k-th in the direction of the run.
   void RunInstruction(int i, std::int64_t k) { state_.RunInstruction(i, k, context_); }
   void RunOn(const RunOptions& options) { MakeExecutor(options)->Run(state_, context_); }
+  // Of one stage the chunk-th `steps` steps.
+  void RunChunk(const Stage& stage, std::int64_t chunk, std::int64_t steps) {
+    RunSerially(state_, stage, chunk * steps, (chunk + 1) * steps, context_);
+  }
 
   std::string Memory() const {
     std::string all;
@@ -145,9 +149,10 @@ class PlanRun {
 };
 
 // Every instruction of every step in an order that the edges allow: of those that may come next always the one that
-// `choose` takes.
+// `choose` takes. `run` is given instruction and step.
 void RunInOrder(const Dependencies& dependencies, int steps,
-                const std::function<size_t(const std::vector<int>&)>& choose, PlanRun* run) {
+                const std::function<size_t(const std::vector<int>&)>& choose,
+                const std::function<void(int, int)>& run) {
   const int n = dependencies.num_instructions;
   std::vector<int> pending(n * steps, 0);
   for (const Dependency& edge : dependencies.edges) {
@@ -161,7 +166,7 @@ void RunInOrder(const Dependencies& dependencies, int steps,
     const size_t chosen = choose(ready);
     const int at = ready[chosen];
     ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(chosen));
-    run->RunInstruction(at % n, at / n);
+    run(at % n, at / n);
     for (const Dependency& edge : dependencies.edges) {
       if (edge.from != at % n || at / n + edge.delta >= steps) continue;
       const int next = (at / n + edge.delta) * n + edge.to;
@@ -190,7 +195,7 @@ TEST(RandomPlans, AnyOrderThatTheEdgesAllowGivesTheValuesOfProgramOrder) {
             taken.push_back(ready[chosen]);
             return chosen;
           },
-          &run);
+          [&](int i, int k) { run.RunInstruction(i, k); });
       EXPECT_EQ(taken.size(), plan.instructions.size() * kSteps) << what;
       num_reordered += std::ranges::is_sorted(taken) ? 0 : 1;
       ASSERT_EQ(run.Memory(), expected) << order << ", " << what;
@@ -231,6 +236,97 @@ TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
 // Two rows a step: chunks of 32 steps.
 constexpr int kStepsOfSeveralChunks = 70;
 
+// From stage to stage, in chunks: what the steps of two chunks touch in common.
+std::set<Edge> ConflictsOfChunks(const StepPlan& plan, int chunks) {
+  const auto steps = static_cast<int>(plan.chunk_steps);
+  std::vector<std::vector<Bytes>> touched;  // by chunks, then stages
+  for (int c = 0; c < chunks; ++c) {
+    for (const Stage& stage : plan.stages) {
+      touched.emplace_back();
+      if (stage.steps_at_once == kAllSteps) continue;
+      std::map<std::tuple<int, bool, std::int64_t>, std::int64_t> ends;  // by base, whether it is written, begin
+      for (int k = c * steps; k < (c + 1) * steps; ++k) {
+        for (int i = stage.begin; i < stage.end; ++i) {
+          for (const Bytes& bytes : BytesOf(plan, i, plan.backward ? chunks * steps - 1 - k : k)) {
+            std::int64_t& end = ends[{bytes.base, bytes.writes, bytes.begin}];
+            end = std::max(end, bytes.end);
+          }
+        }
+      }
+      for (const auto& [key, end] : ends) {
+        touched.back().push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), end});
+      }
+    }
+  }
+  const auto n = static_cast<int>(plan.stages.size());
+  std::set<Edge> conflicts;
+  for (int a = 0; a < n * chunks; ++a) {
+    for (int b = a + 1; b < n * chunks; ++b) {
+      const bool conflict = std::ranges::any_of(touched[a], [&](const Bytes& x) {
+        return std::ranges::any_of(touched[b], [&](const Bytes& y) { return x.ConflictsWith(y); });
+      });
+      if (conflict) conflicts.emplace(a % n, b % n, b / n - a / n);
+    }
+  }
+  return conflicts;
+}
+
+TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
+  constexpr int kChunks = 4;
+  int num_free = 0;  // stages that may take a chunk beside another
+  ForEachPlan(80, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+    if (plan.chunk_steps == 0) return;
+    const std::set<Edge> conflicts = ConflictsOfChunks(plan, kChunks);
+    const Dependencies found = FindChunkDependencies(plan);
+    for (const auto& [from, to, delta] : conflicts) {
+      ASSERT_TRUE(found.Orders(from, to, delta))
+          << "missing " << from << " -> " << to << " +" << delta << " of " << what;
+    }
+    for (const Dependency& edge : found.edges) {
+      ASSERT_TRUE(edge.delta >= kChunks || conflicts.contains({edge.from, edge.to, edge.delta}))
+          << "superfluous " << edge.from << " -> " << edge.to << " +" << edge.delta << " of " << what;
+    }
+    for (int s = 0; s < found.num_instructions; ++s) {
+      num_free += plan.stages[s].steps_at_once != kAllSteps && !found.Orders(s, s, 1) ? 1 : 0;
+    }
+  });
+  EXPECT_GT(num_free, 20);
+}
+
+TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
+  std::mt19937 rng(1);
+  int num_reordered = 0;
+  ForEachPlan(100, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+    if (plan.chunk_steps == 0) return;
+    PlanRun serial(plan, kStepsOfSeveralChunks);
+    serial.RunOn({.executor = "serial"});
+    const auto chunks = static_cast<int>((kStepsOfSeveralChunks + plan.chunk_steps - 1) / plan.chunk_steps);
+    Dependencies dependencies = FindChunkDependencies(plan);
+    const int n = dependencies.num_instructions;
+    for (int round = 0; round < 4; ++round) {
+      PlanRun run(plan, kStepsOfSeveralChunks);
+      std::vector<int> taken;
+      const auto run_all = [&](const Stage& stage) { run.RunChunk(stage, 0, kStepsOfSeveralChunks); };
+      const bool packs = plan.stages.front().steps_at_once == kAllSteps;
+      if (packs) run_all(plan.stages.front());
+      RunInOrder(
+          dependencies, chunks,
+          [&](const std::vector<int>& ready) -> size_t {
+            return round == 0 ? std::ranges::max_element(ready) - ready.begin() : rng() % ready.size();
+          },
+          [&](int stage, int chunk) {
+            if (plan.stages[stage].steps_at_once == kAllSteps) return;
+            taken.push_back(chunk * n + stage);
+            run.RunChunk(plan.stages[stage], chunk, plan.chunk_steps);
+          });
+      if (plan.stages.back().steps_at_once == kAllSteps) run_all(plan.stages.back());
+      num_reordered += std::ranges::is_sorted(taken) ? 0 : 1;
+      ASSERT_EQ(run.Memory(), serial.Memory()) << "round " << round << ", " << what;
+    }
+  });
+  EXPECT_GT(num_reordered, 100);
+}
+
 TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
   int num_overlapping = 0, num_of_many = 0;
   ForEachPlan(150, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
@@ -239,6 +335,7 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
     serial.RunOn({.executor = "serial"});
     for (const int threads : {2, 3, 5}) {
       Schedule pipeline = MakePipeline(plan, threads);
+      pipeline.threads = threads;  // also where not all have something to do
       pipeline.least_steps = 1;
       num_overlapping += pipeline.tasks.size() > 1 ? 1 : 0;
       num_of_many += pipeline.tasks.size() > 2 ? 1 : 0;

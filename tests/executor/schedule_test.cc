@@ -59,6 +59,28 @@ TEST(LongestChain, SetsThePaceOfASimulationWithThreadsWithoutNumber) {
   EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 100, 1, kFree).microseconds, 100 * 5.5) << "one step at a time";
 }
 
+TEST(Simulation, TakesFirstWhatOthersWaitForLongest) {
+  Schedule schedule = Make({2, 2, 1, 3}, {{.from = 2, .to = 3, .delta = 0}});
+  constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 1, 1, kFree).microseconds, 6) << "tasks in order: 2, then 1 and 3";
+  for (Task& task : schedule.tasks) task.tail = task.microseconds;
+  schedule.tasks[2].tail += 3;
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 1, 1, kFree).microseconds, 4) << "1 and 3 beside 2 and 2";
+}
+
+TEST(Schedule, ATaskIsDueBeforeThoseOfShorterTailsAndOfLaterSteps) {
+  Schedule schedule = Make({2, 1}, {{.from = 0, .to = 0, .delta = 1}, {.from = 0, .to = 1, .delta = 0}});
+  schedule.tasks[0].tail = 3;
+  schedule.tasks[1].tail = 1;
+  schedule.pace = 2;
+  schedule.step_microseconds = 12;
+  schedule.threads = 2;  // 4 us a step behind
+  EXPECT_LT(schedule.Due(0, 5, -1), schedule.Due(1, 5, -1));
+  EXPECT_EQ(schedule.Due(0, 6, -1), schedule.Due(1, 5, -1)) << "both begin 12 us after the run";
+  EXPECT_LT(schedule.Due(0, 7, 0), schedule.Due(1, 6, 0)) << "a thread stays with its task";
+  EXPECT_GT(schedule.Due(0, 10, 0), schedule.Due(1, 6, 0)) << "not for ever";
+}
+
 TEST(MakeSchedule, HasOneThreadForAPlanThatDoesNothing) { EXPECT_EQ(MakeSchedule(StepPlan{}, Stage{}, 0).threads, 1); }
 
 }  // namespace

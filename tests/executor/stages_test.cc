@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <set>
+#include <tuple>
 
 #include "../operators/op_test.h"
 #include "layers.h"
@@ -11,6 +13,7 @@
 #include "stepnet/core/backward.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/backward_step.h"
+#include "stepnet/executor/schedule.h"
 
 namespace stepnet {
 namespace {
@@ -193,6 +196,42 @@ TEST(Stages, LoopsComeApartWhereAProductLiesBetweenThem) {
                    "x_t_grad = Copy(s_grad)",  //
                    "once for all steps:", "v_grad = FCGradient(g_prev, v, a_grad)",
                    "w_grad, b_grad = FCGradient(h_next, w, a_grad)", "u_grad = FCGradient(h_prev, u, s_grad)"}));
+}
+
+// The edges between the tasks of the plan's pipeline: from, to, delta.
+std::set<std::tuple<int, int, int>> EdgesOf(const StepPlan& plan) {
+  std::set<std::tuple<int, int, int>> edges;
+  const Schedule pipeline = MakePipeline(plan, 8);
+  for (size_t task = 0; task < pipeline.tasks.size(); ++task) {
+    for (const Task::Successor& next : pipeline.tasks[task].successors) edges.emplace(task, next.task, next.delta);
+  }
+  return edges;
+}
+
+using PipelineEdges = std::set<std::tuple<int, int, int>>;
+
+TEST(Stages, ProductsOfOneChunkDoNotWaitForThoseOfAnother) {
+  const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
+  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 1, 0}, {1, 1, 1}}));
+}
+
+TEST(Stages, ALoopWaitsForItsLastChunkAndForTheRowsThatItReads) {
+  const Plans plans = PlansOf(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), LayerFeeds(3));
+  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 0, 1}, {0, 1, 0}, {1, 2, 0}, {2, 2, 1}}));
+}
+
+TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step(Product("p = FC(x_t, w)")).Step("m = Softmax(p)").Step("n = Softmax(m)").Step(Product("q = FC(n, u)"));
+  net.Step("h_next = Sum(q, h_prev)").Output("h_all", "h", 1);
+  const StepPlan plan = PlansOf(net.Build(), LayerFeeds(3), {.executor = "parallel", .threads = 2}).forward;
+  EXPECT_EQ(StagesOf(plan), (Lines{"for 64 steps at once:", "p = FC(x_t, w)",            //
+                                   "in each step:", "m = Softmax(p)", "n = Softmax(m)",  //
+                                   "for 64 steps at once:", "q = FC(n, u)",              //
+                                   "in each step:", "h_next = Sum(q, h_prev)"}));
+  // No step of the first loop waits for another, but m is in a ring.
+  EXPECT_EQ(EdgesOf(plan), (PipelineEdges{{0, 1, 0}, {1, 1, 1}, {1, 2, 0}, {2, 3, 0}, {3, 3, 1}}));
 }
 
 // A layer of so many units that its product is made in several blocks.

@@ -11,6 +11,7 @@
  * that none ends anywhere else.
  *
  * Given by the script: NET, THREADS, STEPS, UNDER_WAY, WINDOW (the code's is a power of two, often larger than needed).
+ * FROM_ALL: a pipeline, in which a thread goes on with any of all tasks that are ready, whichever is due first.
  * FAILS: tasks may fail, any of them at any time, which takes in those that a cancellation stops.
  * STALLS: a task does not end while another lies in the queue and a thread has nothing to do: whoever sleeps must have
  * been woken.
@@ -40,6 +41,7 @@
 #define REST_TELLS_NOBODY 17
 #define LEAVE_TELLS_NOBODY 18
 #define RESTS_BEFORE_FAILURE 19
+#define GIVES_ALL_AND_WAKES_NOBODY 20
 
 /* Tasks and edges: `to` of step k + delta waits for `from` of step k. */
 #define CHAIN 1     /* a task that waits for itself, and one behind it */
@@ -151,6 +153,21 @@ inline TakeBest(set) {
   fi;
   set = set & ~(1 << next)
 }
+
+inline TakeAny(set) {
+  next = 0;
+  do
+  :: HAS(set, next) -> break
+  :: (set >> (next + 1)) != 0 -> next++
+  od;
+  set = set & ~(1 << next)
+}
+
+#ifdef FROM_ALL
+#define TAKE(set) TakeAny(set)
+#else
+#define TAKE(set) d_step { TakeBest(set) }
+#endif
 
 inline Edges(task, step, count) {
   count = 0;
@@ -364,7 +381,7 @@ take: /* Take */
     if
     :: over_ -> goto leave
     :: !over_ && queue_ != 0 ->
-       d_step { TakeBest(queue_) };
+       TAKE(queue_);
 #if MUTANT != ACTIVE_LATE
        active_++;
 #endif
@@ -508,11 +525,38 @@ again:
   :: is_ready -> FinishStep()
   :: else
   fi;
+#ifdef FROM_ALL
+  atomic { /* GiveAndTake */
+    !queue_mutex_ ->
+    assert((queue_ & ready) == 0);
+    queue_ = queue_ | ready;
+    if
+    :: queue_ == 0 -> goto rest
+    :: else
+    fi;
+    queue_mutex_ = true;
+    TAKE(queue_);
+    count = 0;
+    do
+    :: ready != 0 -> ready = ready & (ready - 1); count++
+    :: else -> break
+    od
+  };
+  if
+#if MUTANT == GIVES_ALL_AND_WAKES_NOBODY
+  :: false
+#else
+  :: count > 1 -> Wake(count > 2)
+#endif
+  :: else
+  fi;
+  UNLOCK(queue_mutex_);
+#else
   if
   :: ready == 0 -> goto rest
   :: else
   fi;
-  d_step { TakeBest(ready) };
+  TAKE(ready);
   if
   :: ready != 0 -> /* Give */
      atomic {
@@ -531,6 +575,7 @@ again:
      UNLOCK(queue_mutex_)
   :: else
   fi;
+#endif
   if /* in Join */
   :: !over_ -> goto again
   :: else

@@ -3,9 +3,11 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <mutex>
 
+#include "stepnet/core/net_operator.h"
 #include "stepnet/executor/schedule_text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
@@ -21,42 +23,76 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-// The instructions' times in a run on so many threads, in place of estimates.
-void Measure(Session& session, int threads, std::vector<StepPlan>* plans) {
-  RunOptions options = RunOptionsFromFlags();
-  options.threads = threads;
-  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
-  RunNet(*net);
+// Microseconds of each instruction of a plan, a step.
+using Costs = std::vector<double>;
+
+// In one run of the net, for each of the plans; what did not run keeps its estimate.
+std::vector<Costs> MeasureOnce(Net& net, const std::vector<StepPlan>& plans) {
+  std::vector<Costs> costs;
+  for (const StepPlan& plan : plans) {
+    Costs& of_plan = costs.emplace_back();
+    for (const Instruction& instruction : plan.instructions) {
+      of_plan.push_back(EstimateMicroseconds(instruction.cost));
+    }
+  }
   RunStats stats;
-  net->AttachObserver(&stats);
-  constexpr int kRuns = 3;
-  for (int run = 0; run < kRuns; ++run) RunNet(*net);
-  net->DetachObserver(&stats);
+  net.AttachObserver(&stats);
+  RunNet(net);
+  net.DetachObserver(&stats);
   for (const NetStats& measured : stats.Nets()) {
-    for (StepPlan& plan : *plans) {
+    for (size_t p = 0; p < plans.size(); ++p) {
+      const StepPlan& plan = plans[p];
       if (measured.plan == nullptr || plan.backward != measured.backward || plan.name != measured.net) continue;
       for (size_t i = 0; i < std::min(plan.instructions.size(), measured.instructions.size()); ++i) {
         const InstructionStats& instruction = measured.instructions[i];
         if (instruction.calls == 0 || instruction.text != plan.instructions[i].text) continue;
-        plan.instructions[i].microseconds = 1e6 * instruction.seconds / static_cast<double>(measured.steps);
+        costs[p][i] = 1e6 * instruction.seconds / static_cast<double>(measured.steps);
       }
     }
   }
+  return costs;
 }
 
-// Microseconds a step, in a run of a hundred.
-double SimulatedStep(StepPlan plan, int threads) {
+// The medians of several runs on so many threads, for each of the plans.
+std::vector<Costs> Measure(Session& session, int threads, const std::vector<StepPlan>& plans) {
+  constexpr std::chrono::seconds kEnough{1};
+  constexpr size_t kLeastRuns = 3, kMostRuns = 100;
+  RunOptions options = RunOptionsFromFlags();
+  options.threads = threads;
+  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  RunNet(*net);
+  std::vector<std::vector<Costs>> runs;
+  const auto end = std::chrono::steady_clock::now() + kEnough;
+  while (runs.size() < kLeastRuns || (runs.size() < kMostRuns && std::chrono::steady_clock::now() < end)) {
+    runs.push_back(MeasureOnce(*net, plans));
+  }
+  std::vector<Costs> medians = runs.front();
+  for (size_t p = 0; p < plans.size(); ++p) {
+    for (size_t i = 0; i < medians[p].size(); ++i) {
+      Costs of_runs;
+      for (const std::vector<Costs>& run : runs) of_runs.push_back(run[p][i]);
+      const auto middle = of_runs.begin() + static_cast<std::ptrdiff_t>(of_runs.size() / 2);
+      std::ranges::nth_element(of_runs, middle);
+      medians[p][i] = *middle;
+    }
+  }
+  return medians;
+}
+
+// Microseconds a step, in a run of a hundred with the schedules that the executor would choose.
+double SimulatedStep(StepPlan plan, int threads, const Costs& costs) {
   constexpr std::int64_t kSteps = 100;
   AddSchedules(threads, &plan);
+  SetCosts(costs, &plan);
   return SimulatePlan(plan, kSteps) / kSteps;
 }
 
-// `alone` has times of a run on one thread, `shared` of one on two: each has less of caches and memory then.
-void PrintSimulation(const StepPlan& alone, const StepPlan& shared) {
+// `alone` are times of runs on one thread, `shared` of those on two: each has less of caches and memory then.
+void PrintSimulation(const StepPlan& plan, const Costs& alone, const Costs& shared) {
   Table table({"threads", "us a step", "faster", "busy"});
-  const double serial = SimulatedStep(alone, 1);
+  const double serial = SimulatedStep(plan, 1, alone);
   for (int threads = 1; threads <= FLAGS_simulate; threads = threads < 4 ? threads + 1 : 2 * threads) {
-    const double step = threads == 1 ? serial : SimulatedStep(shared, threads);
+    const double step = threads == 1 ? serial : SimulatedStep(plan, threads, shared);
     table.Add({StrCat(threads), Number(step, 3), StrCat(Number(serial / step, 3), "x"),
                StrCat(Number(100 * std::min(1.0, serial / (step * threads)), 3), "%")});
   }
@@ -91,16 +127,15 @@ int ShowSchedules(const std::string& path) {
   plans.clear();  // those of the net that fills parameters
   RunNet(*CreateNet(session.def, *session.workspace, options));
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
-  std::vector<StepPlan> shared = plans;
+  std::vector<Costs> alone, shared;
   if (FLAGS_simulate > 0) {
-    Measure(session, 1, &plans);
-    Measure(session, 2, &shared);
+    alone = Measure(session, 1, plans);
+    shared = Measure(session, 2, plans);
   }
-  for (size_t i = 0; i < plans.size(); ++i) {
-    StepPlan& plan = plans[i];
-    AddSchedules(options.threads, &plan);
-    std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plan) : ScheduleText(plan));
-    if (FLAGS_simulate > 0) PrintSimulation(plan, shared[i]);
+  for (size_t p = 0; p < plans.size(); ++p) {
+    AddSchedules(options.threads, &plans[p]);
+    std::cout << Printable(FLAGS_format == "dot" ? ScheduleDot(plans[p]) : ScheduleText(plans[p]));
+    if (FLAGS_simulate > 0) PrintSimulation(plans[p], alone[p], shared[p]);
   }
   return kOk;
 }
