@@ -5,6 +5,7 @@
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/transpose_matrix.h"
 
 namespace stepnet {
 namespace {
@@ -135,18 +136,6 @@ RowsRule FcRows(bool is_gradient) {
   };
 }
 
-// The transpose [k, columns] of w [columns, k], a cache line of it after the other.
-template <typename T>
-void Transpose(const T* w, std::int64_t columns, std::int64_t k, T* out) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t i = 0; i < columns; i += kTile) {
-    const std::int64_t end = std::min(i + kTile, columns);
-    for (std::int64_t j = 0; j < k; ++j) {
-      for (std::int64_t r = i; r < end; ++r) out[j * columns + r] = w[r * k + j];
-    }
-  }
-}
-
 // The weights of FC the other way around: for each block of columns of the product, [K, columns of the block]. oneDNN
 // takes 0.4 to 0.95 of the time with them for 1 row and for 4 rows and more, and up to twice the time for 2 rows
 // (bench, ProductLayout).
@@ -167,8 +156,8 @@ Packing TransposedWeights() {
                 const auto [first, last] = run.Share(blocks);
                 for (std::int64_t block = first; block < last; ++block) {
                   const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
-                  Transpose(run.In(0).As<T>() + begin * k, end - begin, k,
-                            static_cast<T*>(run.Out(0).data) + begin * k);
+                  TransposeMatrix(end - begin, k, run.In(0).As<T>() + begin * k, k,
+                                  static_cast<T*>(run.Out(0).data) + begin * k, end - begin);
                 }
               });
             };

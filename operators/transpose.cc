@@ -4,6 +4,7 @@
 
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/transpose_matrix.h"
 
 namespace stepnet {
 namespace {
@@ -71,30 +72,15 @@ Dims MergedDims(const Shape& x, const std::vector<std::int64_t>& argument) {
   return merged;
 }
 
-// Writes a plane of y: rows `row` (apart by row_step in y), columns `column` (neighbours in y). Square tiles, so that
-// neither side reads or writes a whole cache line for one element.
-template <typename T>
-void TransposePlane(const T* x, T* y, Dim row, std::int64_t row_step, Dim column) {
-  constexpr std::int64_t kTile = 16;
-  for (std::int64_t r0 = 0; r0 < row.size; r0 += kTile) {
-    const std::int64_t r1 = std::min(r0 + kTile, row.size);
-    for (std::int64_t c0 = 0; c0 < column.size; c0 += kTile) {
-      const std::int64_t c1 = std::min(c0 + kTile, column.size);
-      for (std::int64_t r = r0; r < r1; ++r) {
-        for (std::int64_t c = c0; c < c1; ++c) y[r * row_step + c] = x[r * row.stride + c * column.stride];
-      }
-    }
-  }
-}
-
-// Writes the part of y under dimension `level`, which leaves out `plane`: the dimension that is innermost in x.
+// Writes the part of y under dimension `level`, which leaves out `plane`: the dimension that is innermost in x, and not
+// in y.
 template <typename T>
 void TransposeFrom(const Dims& dims, int level, int plane, const T* x, T* y, const std::int64_t* steps) {
   const int last = dims.rank - 1;
   if (level == plane) return TransposeFrom(dims, level + 1, plane, x, y, steps);
   if (level == last) {
-    const Dim row = plane == last ? Dim{.size = 1, .stride = 0} : dims.dims[plane];
-    TransposePlane(x, y, row, steps[plane], dims.dims[last]);
+    const auto [rows, stride] = dims.dims[last];
+    TransposeMatrix(rows, dims.dims[plane].size, x, stride, y, steps[plane]);
     return;
   }
   const Dim& dim = dims.dims[level];

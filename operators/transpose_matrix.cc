@@ -1,0 +1,141 @@
+#include "stepnet/operators/transpose_matrix.h"
+
+#include <algorithm>
+#include <string>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/transpose_matrix.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+void TransposeElements(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
+                       std::int64_t y_stride) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t r = 0; r < rows; ++r) y[c * y_stride + r] = x[r * x_stride + c];
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+template <typename T>
+void TransposeColumns(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
+                      std::int64_t y_stride) {
+  TransposeElements(rows, columns, x, x_stride, y, y_stride);
+}
+
+#else
+
+// As many rows and columns as 16 bytes hold elements: what wider vectors do is to take such blocks apart.
+template <typename T>
+HWY_INLINE void TransposeBlock(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride) {
+  const hn::FixedTag<T, 16 / sizeof(T)> v;
+  const auto a = hn::LoadU(v, x), b = hn::LoadU(v, x + x_stride);
+  if constexpr (sizeof(T) == 8) {
+    hn::StoreU(hn::InterleaveLower(v, a, b), v, y);
+    hn::StoreU(hn::InterleaveUpper(v, a, b), v, y + y_stride);
+  } else {
+    const auto c = hn::LoadU(v, x + 2 * x_stride), d = hn::LoadU(v, x + 3 * x_stride);
+    const auto ab_lower = hn::InterleaveLower(v, a, b), ab_upper = hn::InterleaveUpper(v, a, b);
+    const auto cd_lower = hn::InterleaveLower(v, c, d), cd_upper = hn::InterleaveUpper(v, c, d);
+    hn::StoreU(hn::ConcatLowerLower(v, cd_lower, ab_lower), v, y);
+    hn::StoreU(hn::ConcatUpperUpper(v, cd_lower, ab_lower), v, y + y_stride);
+    hn::StoreU(hn::ConcatLowerLower(v, cd_upper, ab_upper), v, y + 2 * y_stride);
+    hn::StoreU(hn::ConcatUpperUpper(v, cd_upper, ab_upper), v, y + 3 * y_stride);
+  }
+}
+
+template <typename T>
+void TransposeColumns(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
+                      std::int64_t y_stride) {
+  constexpr auto kBlock = static_cast<std::int64_t>(16 / sizeof(T));
+  const std::int64_t block_rows = rows / kBlock * kBlock, block_columns = columns / kBlock * kBlock;
+  for (std::int64_t r = 0; r < block_rows; r += kBlock) {
+    for (std::int64_t c = 0; c < block_columns; c += kBlock) {
+      TransposeBlock(x + r * x_stride + c, x_stride, y + c * y_stride + r, y_stride);
+    }
+  }
+  TransposeElements(block_rows, columns - block_columns, x + block_columns, x_stride, y + block_columns * y_stride,
+                    y_stride);
+  TransposeElements(rows - block_rows, columns, x + block_rows * x_stride, x_stride, y + block_rows, y_stride);
+}
+
+#endif
+
+// 16 columns at a time: whole cache lines are read, from one row after the other, and 16 rows are written, on and on;
+// the other way around, stores would wait for lines that are far apart.
+template <typename T>
+void TransposeTiles(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
+                    std::int64_t y_stride) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t c = 0; c < columns; c += kTile) {
+    TransposeColumns(rows, std::min(kTile, columns - c), x + c, x_stride, y + c * y_stride, y_stride);
+  }
+}
+
+void TransposeUInt32(std::int64_t rows, std::int64_t columns, const std::uint32_t* x, std::int64_t x_stride,
+                     std::uint32_t* y, std::int64_t y_stride) {
+  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
+}
+void TransposeUInt64(std::int64_t rows, std::int64_t columns, const std::uint64_t* x, std::int64_t x_stride,
+                     std::uint64_t* y, std::int64_t y_stride) {
+  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
+}
+void TransposeFloat(std::int64_t rows, std::int64_t columns, const float* x, std::int64_t x_stride, float* y,
+                    std::int64_t y_stride) {
+  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
+}
+void TransposeDouble(std::int64_t rows, std::int64_t columns, const double* x, std::int64_t x_stride, double* y,
+                     std::int64_t y_stride) {
+  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+
+HWY_EXPORT(TransposeUInt32);
+HWY_EXPORT(TransposeUInt64);
+HWY_EXPORT(TransposeFloat);
+HWY_EXPORT(TransposeDouble);
+
+template <typename T>
+void TransposeMatrix(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
+                     std::int64_t y_stride) {
+  if constexpr (std::is_same_v<T, std::uint32_t>) {
+    HWY_DYNAMIC_DISPATCH(TransposeUInt32)(rows, columns, x, x_stride, y, y_stride);
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    HWY_DYNAMIC_DISPATCH(TransposeUInt64)(rows, columns, x, x_stride, y, y_stride);
+  } else if constexpr (std::is_same_v<T, float>) {
+    HWY_DYNAMIC_DISPATCH(TransposeFloat)(rows, columns, x, x_stride, y, y_stride);
+  } else if constexpr (std::is_same_v<T, double>) {
+    HWY_DYNAMIC_DISPATCH(TransposeDouble)(rows, columns, x, x_stride, y, y_stride);
+  } else {
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = 0; r < rows; ++r) y[c * y_stride + r] = x[r * x_stride + c];
+    }
+  }
+}
+
+template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint8_t*, std::int64_t, std::uint8_t*,
+                              std::int64_t);
+template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint16_t*, std::int64_t, std::uint16_t*,
+                              std::int64_t);
+template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint32_t*, std::int64_t, std::uint32_t*,
+                              std::int64_t);
+template void TransposeMatrix(std::int64_t, std::int64_t, const std::uint64_t*, std::int64_t, std::uint64_t*,
+                              std::int64_t);
+template void TransposeMatrix(std::int64_t, std::int64_t, const float*, std::int64_t, float*, std::int64_t);
+template void TransposeMatrix(std::int64_t, std::int64_t, const double*, std::int64_t, double*, std::int64_t);
+template void TransposeMatrix(std::int64_t, std::int64_t, const std::string*, std::int64_t, std::string*, std::int64_t);
+
+}  // namespace stepnet
+#endif  // HWY_ONCE
