@@ -115,6 +115,13 @@ std::string PipelineText(const StepPlan& plan) {
   return text;
 }
 
+// An arrow from one instruction to another, `what` before the blob that it is for.
+std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int to, const std::string& what) {
+  const std::string later = edge.delta == 0 ? "" : StrCat("+", edge.delta, " ");
+  return StrCat("  i", from, " -> i", to, " [label=", Quoted(later + what + BlobText(plan, edge)),
+                edge.delta == 0 ? "" : ", style=dashed, constraint=false", "];\n");
+}
+
 }  // namespace
 
 std::string ThreadsText(const StepPlan& plan) {
@@ -162,12 +169,12 @@ std::string ScheduleDot(const StepPlan& plan) {
       }
       text += "  }\n";
     }
-    for (const Dependency& edge : schedule.dependencies.edges) {
-      const std::string blob = BlobText(plan, edge);
-      text += StrCat("  i", edge.from, " -> i", edge.to,
-                     " [label=", Quoted(edge.delta == 0 ? blob : StrCat("+", edge.delta, " ", blob)),
-                     edge.delta == 0 ? "" : ", style=dashed, constraint=false", "];\n");
-    }
+    for (const Dependency& edge : schedule.dependencies.edges) text += EdgeDot(plan, edge, edge.from, edge.to, "");
+  }
+  if (plan.pipeline == nullptr) return text + "}\n";
+  // From the last instruction of a stage to the first one of another.
+  for (const Dependency& edge : plan.pipeline->dependencies.edges) {
+    text += EdgeDot(plan, edge, plan.stages[edge.from].end - 1, plan.stages[edge.to].begin, "chunk of ");
   }
   return text + "}\n";
 }
