@@ -47,8 +47,8 @@ struct Schedule {
   // Of ready tasks a thread takes the one for which this is least: when it must begin for the run to be as fast as its
   // longest chain, in microseconds of a step of the run (highest level first; Adam, Chandy and Dickson, A comparison of
   // list schedules for parallel processing systems, 1974). Where a step takes longer because there are few threads, the
-  // task that the thread had before, `last`, may begin by as much earlier, up to two steps: its weights are in the cache
-  // of that core.
+  // task that the thread had before, `last`, may begin by as much earlier, up to two steps: its weights are in the
+  // cache of that core.
   double Due(int task, std::int64_t step, int last) const {
     const double early = task == last ? std::clamp(step_microseconds / threads - pace, 0.0, 2 * pace) : 0;
     return pace * static_cast<double>(step) - tasks[task].tail - early;
