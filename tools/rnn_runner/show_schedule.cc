@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <map>
 #include <mutex>
+#include <thread>
 
 #include "stepnet/core/net_operator.h"
 #include "stepnet/executor/schedule_text.h"
@@ -23,11 +25,47 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
+// How long loops take, without looking at instructions, which would take as long as the short ones do. To be made by
+// the thread that runs the net.
+class LoopTimes : public Observer {
+ public:
+  void Start(const RunEvent& event) override {
+    if (IsLoop(event)) starts_.push_back(std::chrono::steady_clock::now());
+  }
+  void Stop(const RunEvent& event) override {
+    if (!IsLoop(event)) return;
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - starts_.back();
+    starts_.pop_back();
+    Loops& loops = loops_[{*event.net, event.backward}];
+    loops.microseconds += time.count();
+    loops.steps += event.num_steps;
+  }
+
+  // Microseconds a step; 0 where none ran.
+  double StepOf(const StepPlan& plan) const {
+    const auto found = loops_.find({plan.name, plan.backward});
+    return found == loops_.end() || found->second.steps == 0 ? 0 : found->second.microseconds / found->second.steps;
+  }
+
+ private:
+  struct Loops {
+    double microseconds = 0;
+    std::int64_t steps = 0;
+  };
+  bool IsLoop(const RunEvent& event) const {
+    return event.kind == RunEventKind::kLoop && std::this_thread::get_id() == caller_;
+  }
+
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::vector<std::chrono::steady_clock::time_point> starts_;
+  std::map<std::pair<std::string, bool>, Loops> loops_;  // by net, and whether it is backward
+};
+
 // Microseconds of each instruction of a plan, a step.
 using Costs = std::vector<double>;
 
 // In one run of the net, for each of the plans; what did not run keeps its estimate.
-std::vector<Costs> MeasureOnce(Net& net, const std::vector<StepPlan>& plans) {
+std::vector<Costs> CostsOfRun(Net& net, const std::vector<StepPlan>& plans) {
   std::vector<Costs> costs;
   for (const StepPlan& plan : plans) {
     Costs& of_plan = costs.emplace_back();
@@ -53,48 +91,69 @@ std::vector<Costs> MeasureOnce(Net& net, const std::vector<StepPlan>& plans) {
   return costs;
 }
 
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// Of a plan, on some number of threads.
+struct Measured {
+  Costs costs;
+  double step = 0;  // microseconds of a step, of all instructions together
+};
+
 // The medians of several runs on so many threads, for each of the plans.
-std::vector<Costs> Measure(Session& session, int threads, const std::vector<StepPlan>& plans) {
-  constexpr std::chrono::seconds kEnough{1};
-  constexpr size_t kLeastRuns = 3, kMostRuns = 100;
+std::vector<Measured> Measure(Session& session, int threads, const std::vector<StepPlan>& plans) {
+  constexpr std::chrono::seconds kEnough{2};
+  constexpr size_t kLeastRuns = 5, kMostRuns = 100;
   RunOptions options = RunOptionsFromFlags();
   options.threads = threads;
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   RunNet(*net);
-  std::vector<std::vector<Costs>> runs;
+  std::vector<std::vector<Costs>> costs;                 // by run, then plan
+  std::vector<std::vector<double>> steps(plans.size());  // by plan, then run
   const auto end = std::chrono::steady_clock::now() + kEnough;
-  while (runs.size() < kLeastRuns || (runs.size() < kMostRuns && std::chrono::steady_clock::now() < end)) {
-    runs.push_back(MeasureOnce(*net, plans));
+  while (costs.size() < kLeastRuns || (costs.size() < kMostRuns && std::chrono::steady_clock::now() < end)) {
+    costs.push_back(CostsOfRun(*net, plans));
+    LoopTimes times;
+    net->AttachObserver(&times);
+    RunNet(*net);
+    net->DetachObserver(&times);
+    for (size_t p = 0; p < plans.size(); ++p) steps[p].push_back(times.StepOf(plans[p]));
   }
-  std::vector<Costs> medians = runs.front();
+  std::vector<Measured> measured(plans.size());
   for (size_t p = 0; p < plans.size(); ++p) {
-    for (size_t i = 0; i < medians[p].size(); ++i) {
-      Costs of_runs;
-      for (const std::vector<Costs>& run : runs) of_runs.push_back(run[p][i]);
-      const auto middle = of_runs.begin() + static_cast<std::ptrdiff_t>(of_runs.size() / 2);
-      std::ranges::nth_element(of_runs, middle);
-      medians[p][i] = *middle;
+    measured[p].step = Median(steps[p]);
+    for (size_t i = 0; i < plans[p].instructions.size(); ++i) {
+      std::vector<double> of_runs;
+      for (const std::vector<Costs>& run : costs) of_runs.push_back(run[p][i]);
+      measured[p].costs.push_back(Median(std::move(of_runs)));
     }
   }
-  return medians;
+  return measured;
 }
 
-// Microseconds a step, in a run of a hundred with the schedules that the executor would choose.
+// Microseconds a step, in a run of a hundred with the schedules that the executor would choose. Where it chooses, tasks
+// count for more than they cost (bench, Overhead), so that threads are used where that surely gains.
 double SimulatedStep(StepPlan plan, int threads, const Costs& costs) {
   constexpr std::int64_t kSteps = 100;
+  constexpr SchedulingCosts kCosts{.inline_task = 0.05, .handed_task = 0.5};
   AddSchedules(threads, &plan);
   SetCosts(costs, &plan);
-  return SimulatePlan(plan, kSteps) / kSteps;
+  return SimulatePlan(plan, kSteps, kCosts) / kSteps;
 }
 
-// `alone` are times of runs on one thread, `shared` of those on two: each has less of caches and memory then.
-void PrintSimulation(const StepPlan& plan, const Costs& alone, const Costs& shared) {
-  Table table({"threads", "us a step", "faster", "busy"});
-  const double serial = SimulatedStep(plan, 1, alone);
+// `alone` is of runs on one thread, `shared` of those on two: each has less of caches and memory then.
+void PrintSimulation(const StepPlan& plan, const Measured& alone, const Measured& shared) {
+  Table table({"threads", "us a step", "faster", "busy", "measured"});
+  const double serial = SimulatedStep(plan, 1, alone.costs);
   for (int threads = 1; threads <= FLAGS_simulate; threads = threads < 4 ? threads + 1 : 2 * threads) {
-    const double step = threads == 1 ? serial : SimulatedStep(plan, threads, shared);
+    const double step = threads == 1 ? serial : SimulatedStep(plan, threads, shared.costs);
+    const double measured = threads == 1 ? alone.step : threads == 2 ? shared.step : 0;
     table.Add({StrCat(threads), Number(step, 3), StrCat(Number(serial / step, 3), "x"),
-               StrCat(Number(100 * std::min(1.0, serial / (step * threads)), 3), "%")});
+               StrCat(Number(100 * std::min(1.0, serial / (step * threads)), 3), "%"),
+               measured > 0 ? Number(measured, 3) : ""});
   }
   std::cout << Printable(table.Text());
 }
@@ -127,7 +186,7 @@ int ShowSchedules(const std::string& path) {
   plans.clear();  // those of the net that fills parameters
   RunNet(*CreateNet(session.def, *session.workspace, options));
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
-  std::vector<Costs> alone, shared;
+  std::vector<Measured> alone, shared;
   if (FLAGS_simulate > 0) {
     alone = Measure(session, 1, plans);
     shared = Measure(session, 2, plans);
