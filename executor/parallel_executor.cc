@@ -1,8 +1,9 @@
 // The parallel executor: tasks of all steps start as soon as what they wait for is done.
 //
 // Counters for a window of steps say what each task still waits for. A thread that finishes a task counts its
-// successors down, goes on with one that became ready and hands on the others. A step is admitted when the oldest
-// unfinished step is near enough, so that counters can be used again: nobody waits by asking again and again.
+// successors down, goes on with one that became ready and hands on the others; in a pipeline, whose tasks take longer,
+// it goes on with the best of all that are ready. A step is admitted when the oldest unfinished step is near enough, so
+// that counters can be used again: nobody waits by asking again and again.
 //
 // tests/models/parallel_run.pml is ParallelRun as a model that is checked; changes here are made there too.
 #include <algorithm>
