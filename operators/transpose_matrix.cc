@@ -110,6 +110,7 @@ HWY_EXPORT(TransposeDouble);
 template <typename T>
 void TransposeMatrix(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
                      std::int64_t y_stride) {
+  if (rows == 0 || columns == 0) return;  // x and y may be null then
   if constexpr (std::is_same_v<T, std::uint32_t>) {
     HWY_DYNAMIC_DISPATCH(TransposeUInt32)(rows, columns, x, x_stride, y, y_stride);
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {
