@@ -102,13 +102,12 @@ constexpr std::int64_t kFewRows = 128;
 constexpr std::int64_t kRows = 256;
 
 std::int64_t NumBlocks(const Sizes& sizes) {
-  const std::int64_t blocks = sizes.m <= kFewRows ? sizes.n / kColumns : sizes.m / kRows;
-  return std::max<std::int64_t>(1, blocks);
+  return sizes.m <= kFewRows ? NumGemmBlocks(sizes.n, kColumns) : NumGemmBlocks(sizes.m, kRows);
 }
 
 // Of dw and db; always of columns.
 std::int64_t NumSumBlocks(const Sizes& sizes) {
-  return std::max<std::int64_t>(1, sizes.n / (sizes.m <= kFewRows ? kColumns : kColumns / 2));
+  return NumGemmBlocks(sizes.n, sizes.m <= kFewRows ? kColumns : kColumns / 2);
 }
 
 PartsRule FcParts(bool transposed) {

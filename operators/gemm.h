@@ -24,4 +24,11 @@ template <typename T>  // float or double
 void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
           bool accumulates = false, const T* bias = nullptr);
 
+// In how many blocks of about `block` rows or columns, or fewer, a product with `size` of them is cut for several
+// threads. Several are an even number, so that two threads have equal shares.
+constexpr std::int64_t NumGemmBlocks(std::int64_t size, std::int64_t block) {
+  const std::int64_t blocks = size / block;
+  return blocks > 1 ? blocks + blocks % 2 : 1;
+}
+
 }  // namespace stepnet

@@ -108,7 +108,7 @@ struct ProductBlocks {
     constexpr std::int64_t kRows = 256;
     constexpr std::int64_t kFew = 128;
     of_columns = m <= kFew;
-    count = std::max<std::int64_t>(1, of_columns ? n / kColumns : m / (k <= kFew ? kColumns : kRows));
+    count = of_columns ? NumGemmBlocks(n, kColumns) : NumGemmBlocks(m, k <= kFew ? kColumns : kRows);
   }
 };
 

@@ -139,5 +139,13 @@ TEST(Gemm, StartsNoThreads) {
 }
 #endif
 
+TEST(NumGemmBlocks, AreOneOrAnEvenNumberNoneLargerThanTwice) {
+  EXPECT_EQ(NumGemmBlocks(0, 256), 1);
+  EXPECT_EQ(NumGemmBlocks(511, 256), 1);
+  EXPECT_EQ(NumGemmBlocks(512, 256), 2);
+  EXPECT_EQ(NumGemmBlocks(800, 256), 4) << "three would leave one of two threads idle for a third of the time";
+  EXPECT_EQ(NumGemmBlocks(1024, 256), 4);
+}
+
 }  // namespace
 }  // namespace stepnet
