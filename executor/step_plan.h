@@ -70,8 +70,8 @@ struct Transfer {
 };
 
 inline constexpr std::int64_t kAllSteps = 0;
-// Runs of fewer steps do without packed inputs: to make them would take longer than they save. Turning 1 MB of weights
-// around takes as long as what 10 to 45 steps gain (measured; the fewer rows, the more steps).
+// Runs of fewer steps do without packed inputs: to make them would take longer than they save. How many steps that is
+// depends on the rows (--stats tells what packing takes; bench, ProductLayout, what a step gains).
 inline constexpr std::int64_t kLeastStepsToPack = 48;
 
 struct Operand {

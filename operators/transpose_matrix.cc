@@ -120,8 +120,12 @@ void TransposeMatrix(std::int64_t rows, std::int64_t columns, const T* x, std::i
   } else if constexpr (std::is_same_v<T, double>) {
     HWY_DYNAMIC_DISPATCH(TransposeDouble)(rows, columns, x, x_stride, y, y_stride);
   } else {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      for (std::int64_t r = 0; r < rows; ++r) y[c * y_stride + r] = x[r * x_stride + c];
+    constexpr std::int64_t kTile = 16;  // columns at a time, as above
+    for (std::int64_t begin = 0; begin < columns; begin += kTile) {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t end = std::min(begin + kTile, columns);
+        for (std::int64_t c = begin; c < end; ++c) y[c * y_stride + r] = x[r * x_stride + c];
+      }
     }
   }
 }

@@ -40,16 +40,13 @@ std::vector<Bytes> BytesOf(const StepPlan& plan, int i, std::int64_t t) {
 
 using Edge = std::tuple<int, int, int>;  // from, to, delta
 
-// All pairs of the instructions of `steps` steps that conflict, the earlier one first.
-std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
-  const int n = static_cast<int>(plan.instructions.size());
-  std::vector<std::vector<Bytes>> touched;  // in program order
-  for (int k = 0; k < steps; ++k) {
-    for (int i = 0; i < n; ++i) touched.push_back(BytesOf(plan, i, plan.backward ? steps - 1 - k : k));
-  }
+// All pairs of what is run in turn that conflict, the earlier one first: each of `touched` is one of `n` that a step,
+// or a chunk, has.
+std::set<Edge> ConflictsIn(const std::vector<std::vector<Bytes>>& touched, int n) {
+  const auto count = static_cast<int>(touched.size());
   std::set<Edge> conflicts;
-  for (int a = 0; a < n * steps; ++a) {
-    for (int b = a + 1; b < n * steps; ++b) {
+  for (int a = 0; a < count; ++a) {
+    for (int b = a + 1; b < count; ++b) {
       const bool conflict = std::ranges::any_of(touched[a], [&](const Bytes& x) {
         return std::ranges::any_of(touched[b], [&](const Bytes& y) { return x.ConflictsWith(y); });
       });
@@ -57,6 +54,16 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
     }
   }
   return conflicts;
+}
+
+// Of the instructions of `steps` steps.
+std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
+  const int n = static_cast<int>(plan.instructions.size());
+  std::vector<std::vector<Bytes>> touched;  // in program order
+  for (int k = 0; k < steps; ++k) {
+    for (int i = 0; i < n; ++i) touched.push_back(BytesOf(plan, i, plan.backward ? steps - 1 - k : k));
+  }
+  return ConflictsIn(touched, n);
 }
 
 // Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 1.
@@ -258,17 +265,7 @@ std::set<Edge> ConflictsOfChunks(const StepPlan& plan, int chunks) {
       }
     }
   }
-  const auto n = static_cast<int>(plan.stages.size());
-  std::set<Edge> conflicts;
-  for (int a = 0; a < n * chunks; ++a) {
-    for (int b = a + 1; b < n * chunks; ++b) {
-      const bool conflict = std::ranges::any_of(touched[a], [&](const Bytes& x) {
-        return std::ranges::any_of(touched[b], [&](const Bytes& y) { return x.ConflictsWith(y); });
-      });
-      if (conflict) conflicts.emplace(a % n, b % n, b / n - a / n);
-    }
-  }
-  return conflicts;
+  return ConflictsIn(touched, static_cast<int>(plan.stages.size()));
 }
 
 TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
