@@ -301,14 +301,16 @@ class PlanMaker {
     const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
     instruction.cost.flops /= static_cast<double>(steps);
     instruction.cost.bytes /= static_cast<double>(steps);
-    if (request_.options.opt_level > 0 && !stacks_all_ && instruction.steps_at_once == 1) Pack(node, &instruction);
+    if (request_.options.opt_level > 0 && !stacks_all_) Pack(node, &instruction);
     AddInstruction(std::move(instruction));
   }
 
   // Adds an instruction that packs an input of this one before the first step.
   void Pack(const StepNode& node, Instruction* instruction) {
+    // What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
+    constexpr std::int64_t kMostStepsAtOnce = kLeastStepsToPack / 4;
     const std::optional<Packing>& packing = node.init.schema().packing;
-    if (!packing) return;
+    if (!packing || instruction->steps_at_once == kAllSteps || instruction->steps_at_once > kMostStepsAtOnce) return;
     const Operand& input = instruction->inputs[packing->input];
     const Slot& from = plan_.slots[input.slot];
     if (from.storage_class != StorageClass::kShared || IsWritten(from.base)) return;

@@ -101,8 +101,10 @@ constexpr std::int64_t kColumns = 512;
 constexpr std::int64_t kFewRows = 128;
 constexpr std::int64_t kRows = 256;
 
+std::int64_t NumColumnBlocks(std::int64_t n) { return NumGemmBlocks(n, kColumns); }
+
 std::int64_t NumBlocks(const Sizes& sizes) {
-  return sizes.m <= kFewRows ? NumGemmBlocks(sizes.n, kColumns) : NumGemmBlocks(sizes.m, kRows);
+  return sizes.m <= kFewRows ? NumColumnBlocks(sizes.n) : NumGemmBlocks(sizes.m, kRows);
 }
 
 // Of dw and db; always of columns.
@@ -151,7 +153,7 @@ Packing TransposedWeights() {
                 using T = decltype(zero);
                 const int cut = run.In(0).shape->CanonicalAxis(axis_w, "axis_w");
                 const std::int64_t n = run.In(0).shape->SizeTo(cut), k = run.In(0).shape->SizeFrom(cut);
-                const std::int64_t blocks = NumBlocks({.m = 1, .k = k, .n = n});
+                const std::int64_t blocks = NumColumnBlocks(n);
                 const auto [first, last] = run.Share(blocks);
                 for (std::int64_t block = first; block < last; ++block) {
                   const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
@@ -169,17 +171,17 @@ RunFn FcKernel(const OpInit& op, bool transposed) {
       using T = decltype(zero);
       const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const auto [m, k, n] = sizes;
-      const bool transposed = layout.transposed || run.packed() != nullptr;
-      const T* weights = run.packed() != nullptr ? static_cast<const T*>(run.packed()) : run.In(1).As<T>();
-      const bool of_rows = m > kFewRows;
+      const bool packed = run.packed() != nullptr;  // blocks of columns one after the other
+      const bool transposed = layout.transposed || packed;
+      const T* weights = packed ? static_cast<const T*>(run.packed()) : run.In(1).As<T>();
+      const bool of_rows = m > kFewRows && !packed;
       const std::int64_t size = of_rows ? m : n;
-      const std::int64_t blocks = NumBlocks(sizes);
+      const std::int64_t blocks = packed ? NumColumnBlocks(n) : NumBlocks(sizes);
       const auto [first, last] = run.Share(blocks);
       const T* b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
       for (std::int64_t block = first; block < last; ++block) {
         const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
         const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-        const bool packed = run.packed() != nullptr;  // blocks of columns one after the other
         const T* w = weights + column * (transposed && !packed ? 1 : k);
         const std::int64_t stride = packed ? end - begin : transposed ? n : k;
         Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {run.In(0).As<T>() + row * k, k},

@@ -257,6 +257,24 @@ TEST(Stages, WeightsThatTheLoopReadsAreTurnedAroundOnce) {
   EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 2)).forward)) << "two rows are slower so";
 }
 
+TEST(Stages, WeightsThatManyChunksReadAreTurnedAroundToo) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
+  const NetDef def = net.Step(Product("h_next = FC(x_t, w, b)")).Output("h_all", "h", 1).Build();
+  // Chunks of 64 rows in 8 and in 4 steps, in so many steps that runs have few of them, and of 256 rows.
+  const std::vector<std::pair<std::int64_t, bool>> cases = {{8, true}, {16, true}, {4, false}, {64, false}};
+  for (const auto& [batch, packs] : cases) {
+    constexpr std::int64_t kUnits = 1030;
+    const Feeds feeds = {{"x", Random({kLeastStepsToPack + 1, batch, kUnits}, 1)},
+                         {"h0", Random({batch, kUnits}, 2)},
+                         {"w", Random({kUnits, kUnits}, 3)},
+                         {"b", Random({kUnits}, 4)}};
+    const Plans plans = ExpectLevelsAgree(def, feeds, StrCat("batch ", batch));
+    EXPECT_EQ(StagesOf(plans.forward).size(), packs ? 4u : 2u) << "batch " << batch;
+    EXPECT_EQ(StagesOf(plans.forward)[1], packs ? "w packed = Pack(w)" : "h_next = FC(x_t, w, b)") << "batch " << batch;
+  }
+}
+
 TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u");
@@ -334,7 +352,7 @@ TEST(Stages, AChunkHas64RowsIn4StepsAtLeast) {
                                       {"h0", Tensor::Zeros(DType::kFloat, {rows, size})},
                                       {"w", Tensor::Zeros(DType::kFloat, {size, size})}});
     EXPECT_EQ(plans.forward.chunk_steps, steps) << rows << " rows";
-    EXPECT_EQ(StagesOf(plans.forward).front(), StrCat("for ", steps, " steps at once:"));
+    EXPECT_EQ(StageWith(plans.forward, "h_next"), StrCat("for ", steps, " steps at once"));
   }
 }
 
