@@ -14,6 +14,9 @@ namespace {
 // order with itself, which implies the rest.
 constexpr std::int64_t kMostDeltas = 8;
 
+// More steps than a run has, and more bytes than there are.
+constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;
+
 std::int64_t FloorDivide(std::int64_t a, std::int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 
 // The steps delta >= 0 in which `later` of step k + delta shares a byte with `earlier` of step k.
@@ -26,7 +29,6 @@ struct Deltas {
 // Without rings: shared bytes where later.begin + stride * delta lies in (earlier.begin - later.bytes, earlier.begin +
 // earlier.bytes).
 Deltas DeltasOf(const MemoryAccess& earlier, const MemoryAccess& later) {
-  constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;
   if (earlier.bytes <= 0 || later.bytes <= 0) return {};
   if (earlier.ring != 0 || later.ring != 0) {
     // Rows of a ring are never crossed: the same row comes back after ring / stride steps.
@@ -43,6 +45,14 @@ Deltas DeltasOf(const MemoryAccess& earlier, const MemoryAccess& later) {
   deltas.last = stride > 0 ? FloorDivide(high, stride) : FloorDivide(-low, -stride);
   deltas.first = std::max<std::int64_t>(deltas.first, 0);
   return deltas;
+}
+
+// The bytes that `later` of step k + delta shares with `earlier` of step k; 0 where only a run knows.
+std::int64_t SharedBytes(const MemoryAccess& earlier, const MemoryAccess& later, std::int64_t delta) {
+  if (earlier.stride != later.stride) return std::min(earlier.bytes, later.bytes);  // one of them sees all rows
+  const std::int64_t begin = later.begin + (later.ring != 0 ? 0 : later.stride * delta);
+  const std::int64_t end = std::min(earlier.begin + earlier.bytes, begin + later.bytes);
+  return end < kEver ? end - std::max(earlier.begin, begin) : 0;
 }
 
 DependencyKind KindOf(const MemoryAccess& earlier, const MemoryAccess& later) {
@@ -84,7 +94,9 @@ class Finder {
                       .to = to,
                       .delta = static_cast<int>(delta),
                       .kind = KindOf(earlier, later),
-                      .slot = earlier.slot >= 0 ? earlier.slot : later.slot});
+                      .from_slot = earlier.slot,
+                      .to_slot = later.slot,
+                      .bytes = SharedBytes(earlier, later, delta)});
   }
 
   void Compare(int from, const MemoryAccess& earlier, int to, const MemoryAccess& later) {
@@ -103,6 +115,8 @@ class Finder {
       Add(from, earlier, to, later, deltas.first);
       Add(from, earlier, from, earlier, 1);
       edges_.back().kind = KindOf(earlier, later);
+      edges_.back().to_slot = later.slot;
+      edges_.back().bytes = SharedBytes(earlier, later, deltas.first);
       return;
     }
     for (std::int64_t delta = deltas.first; delta <= deltas.last; ++delta) Add(from, earlier, to, later, delta);
@@ -184,8 +198,7 @@ class AccessCollector {
   void Add(const Instruction& instruction, const Operand& operand, bool writes) {
     const Slot& slot = plan_.slots[operand.slot];
     if (instruction.steps_at_once == kAllSteps && operand.rows) {  // how many rows only a run knows
-      constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max() / 4;
-      AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kAll, .slot = operand.slot});
+      AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kEver, .slot = operand.slot});
       return;
     }
     const std::int64_t steps = operand.rows && !of_steps_ ? instruction.steps_at_once : 1;

@@ -35,7 +35,11 @@ struct Dependency {
   int to = 0;
   int delta = 0;  // 0 only with from < to
   DependencyKind kind = DependencyKind::kReadAfterWrite;
-  int slot = -1;  // through which it came about
+  // Through what it came about, for people: the slot as `from` and as `to` knows it (-1: none), and how many bytes both
+  // touch (0: not known before a run).
+  int from_slot = -1;
+  int to_slot = -1;
+  std::int64_t bytes = 0;
 
   friend bool operator==(const Dependency& a, const Dependency& b) {
     return a.from == b.from && a.to == b.to && a.delta == b.delta;

@@ -31,8 +31,14 @@ std::string PlacesText(const StepPlan& plan, std::int64_t steps_at_once, const s
   return Join(places, ", ");
 }
 
+// "a_t as a_prev (4096 bytes)": the blob as the earlier one calls it and, where that differs, the later one.
 std::string BlobText(const StepPlan& plan, const Dependency& edge) {
-  return edge.slot >= 0 ? plan.slots[edge.slot].blob : "what is outside of the step";
+  if (edge.from_slot < 0) return "what is outside of the step";
+  const Slot& slot = plan.slots[edge.from_slot];
+  std::string text = slot.blob;
+  if (plan.slots[edge.to_slot].blob != slot.blob) text += " as " + plan.slots[edge.to_slot].blob;
+  if (slot.storage_class != StorageClass::kDynamic && edge.bytes > 0) text += StrCat(" (", edge.bytes, " bytes)");
+  return text;
 }
 
 std::string Quoted(const std::string& text) {
@@ -65,7 +71,7 @@ bool StepsOverlap(const Schedule& schedule) {
   return overlapping * kLeastGain < CriticalMicroseconds(schedule, 1);
 }
 
-// "after 4 of 1 step before: read after write of h", where edges are between steps or between chunks.
+// "after 4 of 1 step before: read after write of h (4096 bytes)", where edges are between steps or between chunks.
 std::string AfterText(const StepPlan& plan, const Dependency& edge, const std::string& from, const std::string& unit) {
   const std::string when =
       edge.delta == 0 ? "" : StrCat(" of ", edge.delta, " ", unit, edge.delta == 1 ? "" : "s", " before");

@@ -70,12 +70,21 @@ TEST(Dependencies, S9RowsOfDifferentStepsDoNotConflict) {
 TEST(Dependencies, WindowsOfAnySizeCostFewEdges) {
   const Dependencies wide = FindDependencies({{Row(0, false, 0, 1'000'000)}, {Row(0, true, 1'000'000)}});
   EXPECT_EQ(Text(wide), (std::vector<std::string>{"1->0+1 read after write", "1->1+1 read after write"}));
+  // The write's order with itself stands for all further rows that the window sees.
+  for (const Dependency& edge : wide.edges) EXPECT_EQ(edge.bytes, 8);
 }
 
 // All that conflicts, instance by instance.
 class Unrolled {
  public:
   Unrolled(const Accesses& accesses, std::int64_t steps) : accesses_(accesses), steps_(steps) {}
+
+  // Of step 0 of the one and step `later` of the other, each named by its slot.
+  std::int64_t SharedBytes(int from_slot, int to_slot, std::int64_t later) const {
+    const std::set<std::int64_t> from = Bytes(OfSlot(from_slot), 0);
+    const std::set<std::int64_t> to = Bytes(OfSlot(to_slot), later);
+    return std::ranges::count_if(from, [&](std::int64_t byte) { return to.contains(byte); });
+  }
 
   bool Conflict(int from, std::int64_t k, int to, std::int64_t later) const {
     for (const MemoryAccess& a : accesses_[from]) {
@@ -89,6 +98,11 @@ class Unrolled {
   int size() const { return static_cast<int>(accesses_.size()); }
 
  private:
+  const MemoryAccess& OfSlot(int slot) const {
+    const auto has_slot = [&](const MemoryAccess& access) { return access.slot == slot; };
+    const auto owner = std::ranges::find_if(accesses_, [&](const auto& i) { return std::ranges::any_of(i, has_slot); });
+    return *std::ranges::find_if(*owner, has_slot);
+  }
   static std::set<std::int64_t> Bytes(const MemoryAccess& access, std::int64_t k) {
     std::set<std::int64_t> bytes;
     for (std::int64_t i = 0; i < access.bytes; ++i) {
@@ -113,6 +127,7 @@ Accesses RandomAccesses(std::mt19937& rng) {
   const bool backward = upto(1) == 1;
   const std::int64_t ring_rows = 2 << upto(1);
   Accesses accesses(1 + upto(4));
+  int slot = 0;  // each access has its own
   for (auto& instruction : accesses) {
     for (int a = upto(3); a >= 0; --a) {
       const int memory = upto(memories - 1);
@@ -124,6 +139,7 @@ Accesses RandomAccesses(std::mt19937& rng) {
       } else {
         instruction.push_back(Ring(memory, writes, ring_rows));
       }
+      instruction.back().slot = slot++;
     }
   }
   return accesses;
@@ -147,6 +163,8 @@ TEST(Dependencies, AreNeitherMissingNorSuperfluousAgainstAllInstances) {
       const Dependency& edge = found.edges[e];
       ASSERT_TRUE(unrolled.Conflict(edge.from, 0, edge.to, edge.delta))
           << "round " << round << ": superfluous " << Text(found)[e];
+      ASSERT_EQ(unrolled.SharedBytes(edge.from_slot, edge.to_slot, edge.delta), edge.bytes)
+          << "round " << round << ": " << Text(found)[e];
       Dependencies others = found;
       others.edges.erase(others.edges.begin() + static_cast<std::ptrdiff_t>(e));
       ASSERT_FALSE(others.Orders(edge.from, edge.to, edge.delta))
