@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "layers.h"
 #include "random_step.h"
@@ -166,6 +167,76 @@ TEST_P(ParallelRandomSteps, HaveTheGradientsOfTheirStepsWrittenOut) {
   if (GetParam() == 0) return;
   EXPECT_GT(counts.with_chunks, 100);
   EXPECT_GT(counts.with_all_steps, 60);
+}
+
+// A request for each gradient of the net's RecurrentNetworkGradient, which is told of them.
+std::map<std::string, std::string> DrawRequests(unsigned seed, NetDef* net) {
+  std::mt19937 rng(seed);
+  const auto gradient = std::ranges::find(*net->mutable_op(), "RecurrentNetworkGradient", &OperatorDef::type);
+  std::vector<std::string> requests;
+  std::map<std::string, std::string> request_of;
+  for (const std::string& output : gradient->output()) {
+    constexpr const char* kRequests[] = {"write", "add", "none"};
+    requests.emplace_back(kRequests[rng() % 3]);
+    request_of[output] = requests.back();
+  }
+  AddStrings(&*gradient, "gradient_requests", requests);
+  return request_of;
+}
+
+// Runs `net` twice, so that what it adds it adds twice, in a workspace that holds something for it to add to.
+// `gradients` has run once without requests.
+void ExpectGradientsAsRequested(const NetDef& net, const Feeds& feeds, const RunOptions& options,
+                                const std::map<std::string, std::string>& request_of, const Workspace& gradients,
+                                const std::string& what) {
+  Workspace workspace;
+  Feed(feeds, workspace);
+  const auto start = [&](const std::string& output) { return Random(gradients.GetTensor(output).shape(), 77); };
+  for (const auto& [output, request] : request_of) {
+    if (request == "add") workspace.SetTensor(output, start(output));
+  }
+  const auto running = Net::Create(net, workspace, options);
+  running->Run();
+  running->Run();
+  for (const auto& [output, request] : request_of) {
+    if (request == "none") {
+      const Blob* blob = workspace.FindBlob(output);
+      ASSERT_TRUE(blob == nullptr || !blob->HasTensor()) << output << ", " << what;
+      continue;
+    }
+    const Tensor& gradient = gradients.GetTensor(output);
+    std::vector<double> expected = Values(gradient);
+    if (request == "add") {
+      const std::vector<double> before = Values(start(output));
+      for (size_t i = 0; i < before.size(); ++i) expected[i] = before[i] + 2 * expected[i];
+    }
+    ExpectNear(workspace.GetTensor(output), Tensor::Of<double>(gradient.shape(), expected),
+               StrCat(request, " ", output, ", ", what));
+  }
+}
+
+TEST_P(ParallelRandomSteps, WriteAddOrLeaveOutGradientsAsRequested) {
+  std::map<std::string, int> drawn;
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const RandomStep step(seed, SizeFor(GetParam()), StepOperators::kAny);
+    const std::optional<NetDef> net = step.Training();
+    if (!net) continue;
+    NetDef requesting = *net;
+    const std::map<std::string, std::string> request_of = DrawRequests(seed, &requesting);
+    for (const auto& [output, request] : request_of) ++drawn[request];
+    for (const std::int64_t steps : {1, 40}) {
+      Workspace gradients;
+      Feed(step.Feeds(steps), gradients);
+      RunNetOnce(*net, gradients, {.executor = "serial", .opt_level = GetParam()});
+      for (const int threads : {1, 2, 3}) {
+        ExpectGradientsAsRequested(
+            requesting, step.Feeds(steps), {.threads = threads, .opt_level = GetParam()}, request_of, gradients,
+            StrCat(steps, " steps, ", threads, " threads, seed ", seed, " of ", requesting.ShortDebugString()));
+      }
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+  for (const char* request : {"write", "add", "none"}) EXPECT_GT(drawn[request], 100) << request;
 }
 
 // Numbers that a run at level 0 gives for feeds of which each number is changed by a part of about `change`.
