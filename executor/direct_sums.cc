@@ -26,20 +26,80 @@ bool IsTouchedBy(const StepPlanRequest& request, const StepGraph& graph, const S
   return std::ranges::any_of(node.inputs, is_touched) || std::ranges::any_of(node.outputs, is_touched);
 }
 
+bool IsReadBy(const StepNode& node, int value) { return std::ranges::count(node.inputs, value) > 0; }
+
+// Whether the blob is the step's own: nothing outside reads or writes it but this transfer.
+bool IsOwn(const StepPlanRequest& request, const std::string& blob, const Transfer& transfer) {
+  const bool is_bound = std::ranges::any_of(request.bound, [&](const BoundBlob& b) { return b.slot.blob == blob; });
+  const bool is_moved = std::ranges::any_of(
+      request.transfers, [&](const Transfer& other) { return other.blob == blob && &other != &transfer; });
+  return !is_bound && !is_moved && !request.bound_dynamic.contains(blob) && !(request.keep && request.keep(blob));
+}
+
+// Whether the value is of the sum's dtype and size, made in the step.
+bool FitsSum(const StepValue& value, const Transfer& transfer) {
+  return value.producer >= 0 && !value.dynamic && value.info.dtype == transfer.info.dtype &&
+         value.info.shape.size() == transfer.info.shape.size();
+}
+
+// The node Sum whose output this transfer adds, with nothing else reading that or its inputs; -1: there is none.
+int FindSumOfTerms(const StepPlanRequest& request, const StepGraph& graph, const Transfer& transfer) {
+  const auto last = graph.last.find(transfer.blob);
+  if (transfer.kind != Transfer::Kind::kAddOut || last == graph.last.end() ||
+      !FitsSum(graph.values[last->second], transfer)) {
+    return -1;
+  }
+  const int sum = graph.values[last->second].producer;
+  const StepNode& node = graph.nodes[sum];
+  if (node.init.type() != "Sum" || node.dynamic || !IsOwn(request, transfer.blob, transfer)) return -1;
+  for (const int term : node.inputs) {
+    const std::string& blob = graph.values[term].blob;
+    const bool is_same = blob == transfer.blob;  // Sum in place
+    const auto readers = std::ranges::count_if(graph.nodes, [&](const StepNode& n) { return IsReadBy(n, term); });
+    if (readers != 1 || std::ranges::count(node.inputs, term) != 1 || !FitsSum(graph.values[term], transfer) ||
+        std::ranges::count(graph.values, blob, &StepValue::blob) != (is_same ? 2 : 1) ||
+        (!is_same && !IsOwn(request, blob, transfer))) {
+      return -1;
+    }
+  }
+  const bool is_in_place =
+      std::ranges::any_of(node.inputs, [&](int term) { return graph.values[term].blob == transfer.blob; });
+  const bool is_alone = std::ranges::count(graph.values, transfer.blob, &StepValue::blob) == (is_in_place ? 2 : 1);
+  const bool is_read = std::ranges::any_of(graph.nodes, [&](const StepNode& n) { return IsReadBy(n, last->second); });
+  return is_alone && !is_read ? sum : -1;
+}
+
+// Without the node and its one output, the last value of its blob.
+void Remove(int node, StepGraph* graph) {
+  const int value = graph->nodes[node].outputs.front();
+  const std::string blob = graph->values[value].blob;
+  graph->nodes.erase(graph->nodes.begin() + node);
+  graph->values.erase(graph->values.begin() + value);
+  graph->first.erase(blob);
+  graph->last.erase(blob);
+  const auto renumber = [&](int* index) { *index -= *index > value ? 1 : 0; };
+  for (StepNode& other : graph->nodes) {
+    std::ranges::for_each(other.inputs, [&](int& input) { renumber(&input); });
+    std::ranges::for_each(other.outputs, [&](int& output) { renumber(&output); });
+  }
+  for (auto* ends : {&graph->first, &graph->last}) {
+    for (auto& [name, index] : *ends) renumber(&index);
+  }
+  for (size_t v = 0; v < graph->values.size(); ++v) {
+    StepValue& left = graph->values[v];
+    left.producer -= left.producer > node ? 1 : 0;
+    if (left.blob == blob) graph->first[blob] = graph->last[blob] = static_cast<int>(v);
+  }
+}
+
 // Whether the blob of a sum has one value in a step, of the sum's dtype and size, from an operator that can add.
 bool OnlyOperatorAdds(const StepPlanRequest& request, const StepGraph& graph, const Transfer& transfer) {
   const std::string& blob = transfer.blob;
-  const bool is_bound = std::ranges::any_of(request.bound, [&](const BoundBlob& b) { return b.slot.blob == blob; });
-  if (is_bound || request.bound_dynamic.contains(blob) || (request.keep && request.keep(blob))) return false;
-  if (std::ranges::count(graph.values, blob, &StepValue::blob) != 1) return false;
+  if (!IsOwn(request, blob, transfer) || std::ranges::count(graph.values, blob, &StepValue::blob) != 1) return false;
   const int index = graph.last.at(blob);
   const StepValue& value = graph.values[index];
-  if (value.producer < 0 || value.dynamic || value.info.dtype != transfer.info.dtype ||
-      value.info.shape.size() != transfer.info.shape.size()) {
-    return false;
-  }
-  const bool is_read = std::ranges::any_of(
-      graph.nodes, [&](const StepNode& node) { return std::ranges::count(node.inputs, index) > 0; });
+  if (!FitsSum(value, transfer)) return false;
+  const bool is_read = std::ranges::any_of(graph.nodes, [&](const StepNode& node) { return IsReadBy(node, index); });
   const StepNode& node = graph.nodes[value.producer];
   const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
   return !is_read && !RunsWithBlobs(request, graph, node) &&
@@ -49,12 +109,30 @@ bool OnlyOperatorAdds(const StepPlanRequest& request, const StepGraph& graph, co
 
 }  // namespace
 
+void AddTermsOneByOne(StepPlanRequest* request, StepGraph* graph) {
+  for (size_t t = 0; t < request->transfers.size();) {
+    const Transfer transfer = request->transfers[t];
+    const int sum = FindSumOfTerms(*request, *graph, request->transfers[t]);
+    if (sum < 0) {
+      ++t;
+      continue;
+    }
+    std::vector<Transfer> of_terms;  // terms may be such sums themselves
+    for (const int term : graph->nodes[sum].inputs) {
+      of_terms.push_back(transfer);
+      of_terms.back().blob = graph->values[term].blob;
+    }
+    Remove(sum, graph);
+    request->transfers.erase(request->transfers.begin() + static_cast<std::ptrdiff_t>(t));
+    request->transfers.insert(request->transfers.begin() + static_cast<std::ptrdiff_t>(t), of_terms.begin(),
+                              of_terms.end());
+  }
+}
+
 std::map<std::string, const Transfer*> FindDirectSums(const StepPlanRequest& request, const StepGraph& graph) {
-  std::map<std::string, int> num_transfers;
-  for (const Transfer& transfer : request.transfers) ++num_transfers[transfer.blob];
   std::map<std::string, const Transfer*> sums;
   for (const Transfer& transfer : request.transfers) {
-    if (transfer.kind != Transfer::Kind::kAddOut || num_transfers[transfer.blob] > 1) continue;
+    if (transfer.kind != Transfer::Kind::kAddOut) continue;
     if (OnlyOperatorAdds(request, graph, transfer)) sums[transfer.blob] = &transfer;
   }
   return sums;

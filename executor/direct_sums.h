@@ -1,5 +1,4 @@
-// Sums over the steps that an operator adds to itself, which saves a copy of each term. The gradients of weights are
-// such sums.
+// Sums over the steps: how a step adds its terms to them. The gradients of weights are such sums.
 #pragma once
 
 #include <map>
@@ -9,8 +8,13 @@
 
 namespace stepnet {
 
+// Where a step adds up terms with Sum only to add that to memory outside, it adds each term there: outside += Sum(a, b)
+// becomes outside += a and outside += b, the same within rounding. So each of several operators that use one weight may
+// add to its gradient itself, and need not wait for the others in the same step.
+void AddTermsOneByOne(StepPlanRequest* request, StepGraph* graph);
+
 // By blob, the transfers that add to memory outside what one operator of the step computes, can add there itself
-// (Operator::CanAdd), and nothing else reads. They point into the request.
+// (Operator::CanAdd), which saves a copy of each term, and nothing else reads. They point into the request.
 std::map<std::string, const Transfer*> FindDirectSums(const StepPlanRequest& request, const StepGraph& graph);
 
 }  // namespace stepnet

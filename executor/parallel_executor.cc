@@ -23,8 +23,8 @@
 namespace stepnet {
 namespace {
 
-// How long a thread without a task looks out for one before it sleeps.
-constexpr std::chrono::microseconds kLookOut{20};
+// How long a thread without a task looks out for one before it sleeps: about as long as it costs to sleep and be woken.
+constexpr std::chrono::microseconds kLookOut{50};
 
 struct Ready {
   int task = 0;

@@ -38,7 +38,7 @@ RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
 
 class PlanMaker {
  public:
-  explicit PlanMaker(const StepPlanRequest& request) : request_(request) {}
+  explicit PlanMaker(StepPlanRequest request) : request_(std::move(request)) {}
 
   StepPlan Make() {
     std::map<std::string, StepInput> inputs;
@@ -53,6 +53,7 @@ class PlanMaker {
     std::map<std::string, TensorInfo> linked;
     for (const BoundBlob& bound : request_.bound) linked[bound.slot.blob] = bound.info;
     graph_ = ImportStepNet(*request_.net, inputs, request_.options, linked);
+    if (request_.options.opt_level > 0) AddTermsOneByOne(&request_, &graph_);
     direct_sums_ = FindDirectSums(request_, graph_);
     std::vector<StageOfInstructions> stages;
     if (request_.options.opt_level > 0) {
@@ -465,7 +466,7 @@ class PlanMaker {
     return blobs;
   }
 
-  const StepPlanRequest& request_;
+  StepPlanRequest request_;
   StepGraph graph_;
   StepPlan plan_;
   std::map<std::string, int> slot_of_;

@@ -12,22 +12,23 @@
 namespace stepnet {
 namespace {
 
-// Sums over the steps that nobody else touches are the same in any order of the steps, so they order nothing.
-std::vector<std::vector<MemoryAccess>> AccessesWithoutOwnSums(const StepPlan& plan) {
+// Sums over the steps to which instructions do nothing but add are the same in any order of the terms, so they order
+// nothing.
+std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan) {
   std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
-  std::map<int, std::set<int>> users;  // instructions, by memory
-  for (size_t i = 0; i < accesses.size(); ++i) {
-    for (const MemoryAccess& access : accesses[i]) users[access.memory].insert(static_cast<int>(i));
-  }
-  for (size_t i = 0; i < accesses.size(); ++i) {
-    const Instruction& instruction = plan.instructions[i];
-    if (!instruction.takes_rows) continue;
-    std::erase_if(accesses[i], [&](const MemoryAccess& access) {
-      const bool is_sum = std::ranges::any_of(instruction.outputs, [&](const Operand& output) {
-        return output.adds && !output.rows && output.slot == access.slot;
-      });
-      return is_sum && users[access.memory].size() == 1;
+  const auto adds = [&](size_t i, const MemoryAccess& access) {
+    return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
+      return output.adds && !output.rows && output.slot == access.slot;
     });
+  };
+  std::set<int> otherwise_used;  // memory
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    for (const MemoryAccess& access : accesses[i]) {
+      if (!adds(i, access)) otherwise_used.insert(access.memory);
+    }
+  }
+  for (std::vector<MemoryAccess>& of_instruction : accesses) {
+    std::erase_if(of_instruction, [&](const MemoryAccess& access) { return !otherwise_used.contains(access.memory); });
   }
   return accesses;
 }
@@ -109,7 +110,7 @@ class StageFinder {
   // Strongly connected components (Kosaraju, in Aho, Hopcroft and Ullman, Data Structures and Algorithms, 1983, section
   // 6.7): what is reached backward, in the reverse of the order in which a walk forward ends.
   void FindComponents() {
-    const Dependencies dependencies = FindDependencies(AccessesWithoutOwnSums(plan_));
+    const Dependencies dependencies = FindDependencies(AccessesWithoutSums(plan_));
     std::vector<std::vector<int>> forward(num_instructions_), backward(num_instructions_);
     std::vector<bool> waits_for_itself(num_instructions_, false);
     for (const Dependency& edge : dependencies.edges) {

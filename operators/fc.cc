@@ -4,6 +4,7 @@
 
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
+#include "stepnet/operators/gemv.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/transpose_matrix.h"
 
@@ -95,35 +96,20 @@ CostRule FcCost(bool transposed, bool is_gradient) {
   };
 }
 
-// Products are computed in blocks, always the same ones, so that equal inputs give equal bits in any number of parts:
-// of columns, and those of many rows, whole sequences, of rows.
-constexpr std::int64_t kColumns = 512;
-constexpr std::int64_t kFewRows = 128;
-constexpr std::int64_t kRows = 256;
-
-std::int64_t NumColumnBlocks(std::int64_t n) { return NumGemmBlocks(n, kColumns); }
-
-std::int64_t NumBlocks(const Sizes& sizes) {
-  return sizes.m <= kFewRows ? NumColumnBlocks(sizes.n) : NumGemmBlocks(sizes.m, kRows);
-}
-
-// Of dw and db; always of columns.
-std::int64_t NumSumBlocks(const Sizes& sizes) {
-  return NumGemmBlocks(sizes.n, sizes.m <= kFewRows ? kColumns : kColumns / 2);
-}
-
 PartsRule FcParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo>) {
-    return static_cast<int>(NumBlocks(Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape)));
+    const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+    return static_cast<int>(BlocksOfGemm(m, n, k).count);
   };
 }
 
 PartsRule FcGradientParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-    const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+    const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
     const size_t dx = query.op().Bool("no_bias") ? 1 : 2;
     const bool wants_dx = outputs.size() > dx && outputs[dx].shape.size() > 0;
-    return static_cast<int>(wants_dx ? NumBlocks(sizes) : NumSumBlocks(sizes));
+    const std::int64_t sums = outputs[0].shape.size() > 0 ? NumColumnBlocks(n, k) : 1;
+    return static_cast<int>(std::max(sums, wants_dx ? BlocksOfGemm(m, k, n).count : 1));
   };
 }
 
@@ -137,6 +123,9 @@ RowsRule FcRows(bool is_gradient) {
   };
 }
 
+// How the columns of products with packed weights are cut, whatever M is: as narrow as Gemv wants them.
+std::int64_t NumPackedBlocks(std::int64_t n, std::int64_t k) { return NumColumnBlocks(n, k, kGemvColumns); }
+
 // The weights of FC the other way around: for each block of columns of the product, [K, columns of the block]. oneDNN
 // takes 0.4 to 0.95 of the time with them for 1 row and for 4 rows and more, and up to twice the time for 2 rows
 // (bench, ProductLayout).
@@ -144,7 +133,8 @@ Packing TransposedWeights() {
   return {.input = 1,
           .bytes = [](const ShapeQuery& query) -> std::int64_t {
             const Sizes sizes = Layout(query.op(), false).SizesOf(query.In(0).shape, query.In(1).shape);
-            const bool is_faster = sizes.m == 1 || (sizes.m >= 4 && sizes.m <= kFewRows);
+            constexpr std::int64_t kMostRows = 128;  // beyond, laying them out is a small part of the product
+            const bool is_faster = sizes.m == 1 || (sizes.m >= 4 && sizes.m <= kMostRows);
             return is_faster ? query.In(1).shape.size() * DTypeBytes(query.In(1).dtype) : 0;
           },
           .pack = [](const OpInit& op) -> RunFn {
@@ -153,7 +143,7 @@ Packing TransposedWeights() {
                 using T = decltype(zero);
                 const int cut = run.In(0).shape->CanonicalAxis(axis_w, "axis_w");
                 const std::int64_t n = run.In(0).shape->SizeTo(cut), k = run.In(0).shape->SizeFrom(cut);
-                const std::int64_t blocks = NumColumnBlocks(n);
+                const std::int64_t blocks = NumPackedBlocks(n, k);
                 const auto [first, last] = run.Share(blocks);
                 for (std::int64_t block = first; block < last; ++block) {
                   const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
@@ -169,14 +159,12 @@ RunFn FcKernel(const OpInit& op, bool transposed) {
   return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
-      const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
-      const auto [m, k, n] = sizes;
+      const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const bool packed = run.packed() != nullptr;  // blocks of columns one after the other
       const bool transposed = layout.transposed || packed;
       const T* weights = packed ? static_cast<const T*>(run.packed()) : run.In(1).As<T>();
-      const bool of_rows = m > kFewRows && !packed;
+      const auto [of_rows, blocks] = packed ? GemmBlocks{.count = NumPackedBlocks(n, k)} : BlocksOfGemm(m, n, k);
       const std::int64_t size = of_rows ? m : n;
-      const std::int64_t blocks = packed ? NumColumnBlocks(n) : NumBlocks(sizes);
       const auto [first, last] = run.Share(blocks);
       const T* b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
       for (std::int64_t block = first; block < last; ++block) {
@@ -208,7 +196,7 @@ void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool ha
   const T* x = run.In(0).As<T>();
   const T* dy = run.In(2).As<T>();
   T* dw = run.Out(0).As<T>();
-  const std::int64_t blocks = NumSumBlocks(sizes);
+  const std::int64_t blocks = NumColumnBlocks(n, k);
   const auto [first, last] = run.Share(blocks);
   for (std::int64_t block = first; block < last; ++block) {
     const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
@@ -225,9 +213,8 @@ void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool ha
 template <typename T>
 void InputGradient(const OpRun& run, const Sizes& sizes, bool transposed, int dx) {
   const auto [m, k, n] = sizes;
-  const bool of_rows = m > kFewRows;
+  const auto [of_rows, blocks] = BlocksOfGemm(m, k, n);
   const std::int64_t size = of_rows ? m : k;
-  const std::int64_t blocks = NumBlocks(sizes);
   const auto [first, last] = run.Share(blocks);
   for (std::int64_t block = first; block < last; ++block) {
     const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;

@@ -9,6 +9,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
+#include "stepnet/operators/gemv.h"
+
 namespace stepnet {
 namespace {
 
@@ -124,6 +126,10 @@ void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, Matri
     accumulates = true;
   }
   if (k == 0) return;
+  if (m == 1 && n <= kGemvColumns && b.stride == n && !b.transposed && !a.transposed) {
+    Gemv(n, k, a.data, b.data, c, accumulates);
+    return;
+  }
 #ifdef STEPNET_HAS_ONEDNN
   if constexpr (std::is_same_v<T, float>) {
     if (MultiplyByOneDnn(m, n, k, a, b, c, c_stride, accumulates)) return;

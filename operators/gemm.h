@@ -1,7 +1,8 @@
 // Gemm: the one way in which kernels multiply matrices.
 //
 // Runs on the calling thread alone: how work is cut among threads is for executors to say. Equal inputs and shapes give
-// equal bits. float goes to oneDNN where the library was built with it, everything else to Eigen.
+// equal bits. A row times a narrow matrix is Gemv; else float goes to oneDNN where the library was built with it,
+// double to Eigen.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,31 @@ template <typename T>  // float or double
 void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
           bool accumulates = false, const T* bias = nullptr);
 
-// In how many blocks of about `block` rows or columns, or fewer, a product with `size` of them is cut for several
-// threads. Several are an even number, so that two threads have equal shares.
-constexpr std::int64_t NumGemmBlocks(std::int64_t size, std::int64_t block) {
-  const std::int64_t blocks = size / block;
+// In how many blocks a product is cut for several threads: of its columns, or of its rows where there are many.
+// Products are always computed in these blocks, so that equal inputs give equal bits on any number of threads. Several
+// blocks are an even number, so that two threads have equal shares.
+struct GemmBlocks {
+  bool of_rows = false;
+  std::int64_t count = 1;
+};
+
+// As for GemmBlocks: blocks of columns of a product [M, size] whose sums have `depth` terms. They have `width` columns,
+// or half of those that there are, and more where the sums are short. Narrower ones take longer for each column: 1 to 4
+// % with 256 columns, up to 6 % with 128, 12 % and more with 64 (oneDNN 2.6, AVX-512).
+constexpr std::int64_t NumColumnBlocks(std::int64_t size, std::int64_t depth, std::int64_t width = 256) {
+  constexpr std::int64_t kTerms = 1 << 15;  // a row's worth takes a quarter of a microsecond, 16 rows' four
+  if (size / 2 < width) width = size / 2;
+  while (width > 0 && width < size && width * depth < kTerms) width *= 2;
+  const std::int64_t blocks = width > 0 ? size / width : 1;
   return blocks > 1 ? blocks + blocks % 2 : 1;
+}
+
+// Of a product [M, N] whose sums have `depth` terms.
+constexpr GemmBlocks BlocksOfGemm(std::int64_t m, std::int64_t n, std::int64_t depth) {
+  constexpr std::int64_t kRows = 256;
+  if (m < 2 * kRows) return {.of_rows = false, .count = NumColumnBlocks(n, depth)};
+  const std::int64_t blocks = m / kRows;
+  return {.of_rows = true, .count = blocks + blocks % 2};
 }
 
 }  // namespace stepnet

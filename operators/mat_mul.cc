@@ -97,25 +97,10 @@ void MatMulGradient(GradientBuilder& g) {
   AddProductGradients(g);
 }
 
-// Products are computed in blocks, always the same ones, so that equal inputs give equal bits in any number of parts:
-// of columns where there are few rows, otherwise of rows.
-struct ProductBlocks {
-  bool of_columns = false;
-  std::int64_t count = 1;
-
-  ProductBlocks(std::int64_t m, std::int64_t n, std::int64_t k) {
-    constexpr std::int64_t kColumns = 512;
-    constexpr std::int64_t kRows = 256;
-    constexpr std::int64_t kFew = 128;
-    of_columns = m <= kFew;
-    count = of_columns ? NumGemmBlocks(n, kColumns) : NumGemmBlocks(m, k <= kFew ? kColumns : kRows);
-  }
-};
-
 int MatMulParts(const ShapeQuery& query, std::span<const TensorInfo>) {
   const MatMulArguments arguments(query.op());
   const Operand a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
-  return static_cast<int>(ProductBlocks(a.outer_as_left(), b.outer_as_right(), a.inner_as_left()).count);
+  return static_cast<int>(BlocksOfGemm(a.outer_as_left(), b.outer_as_right(), a.inner_as_left()).count);
 }
 
 // Rows of a are rows of y. What multiplies the rows of two matrices with each other, the gradient of weights, sums over
@@ -145,15 +130,15 @@ RunFn MatMulKernel(const OpInit& op) {
       const std::int64_t m = a.outer_as_left(), n = b.outer_as_right(), k = a.inner_as_left();
       const MatrixView<T> left = View<T>(a, run.In(0).As<T>()), right = View<T>(b, run.In(1).As<T>());
       T* y = run.Out(0).As<T>();
-      const ProductBlocks blocks(m, n, k);
+      const GemmBlocks blocks = BlocksOfGemm(m, n, k);
       const auto [first, last] = run.Share(blocks.count);
       for (std::int64_t block = first; block < last; ++block) {
-        const std::int64_t size = blocks.of_columns ? n : m;
+        const std::int64_t size = blocks.of_rows ? m : n;
         const std::int64_t begin = size * block / blocks.count, end = size * (block + 1) / blocks.count;
-        if (blocks.of_columns) {
-          Gemm<T>(m, end - begin, k, left, WithoutFirst(right, begin, true), y + begin, n, run.Adds(0));
-        } else {
+        if (blocks.of_rows) {
           Gemm<T>(end - begin, n, k, WithoutFirst(left, begin, false), right, y + begin * n, n, run.Adds(0));
+        } else {
+          Gemm<T>(m, end - begin, k, left, WithoutFirst(right, begin, true), y + begin, n, run.Adds(0));
         }
       }
     });

@@ -107,10 +107,11 @@ class StepDrawer {
       case 2: op = ParseOp(StrCat("= Tanh(", x.blob, ")")); break;
       case 3: op = ParseOp(StrCat("= Sigmoid(", x.blob, ")")); break;
       case 4: {
-        const int k = static_cast<int>(step_.weights_.size());
+        const int num_weights = static_cast<int>(step_.weights_.size());
+        const int k = num_weights > 0 && Once(2) ? Upto(num_weights - 1) : num_weights;
         op = ParseOp(StrCat("= FC(", x.blob, ", w", k, ", b", k, ")"));
         AddInt(&op, "axis", 2);
-        step_.weights_.push_back(k);
+        if (k == num_weights) step_.weights_.push_back(k);
         break;
       }
       case 5:

@@ -3,7 +3,8 @@
 //
 // It has one to three states with one to three initial rows, sequences with offsets, windows of sequences and of states
 // (some end with the row that the step itself gives), links in any order, operators in place, blob names that several
-// operators write, states that are handed on to other states, and several states that are one blob.
+// operators write, states that are handed on to other states, several states that are one blob, and weights that
+// several operators share.
 #pragma once
 
 #include <map>

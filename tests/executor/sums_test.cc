@@ -66,7 +66,8 @@ TEST(Sums, AnOperatorThatCanAddsToTheSumItself) {
   EXPECT_EQ(WhoAddsTo(plan, "b_grad"), std::vector<std::string>{"FCGradient"});
 }
 
-TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirst) {
+// Two products with one weight, and one bias.
+RecurrentCase ElmanWithSharedWeights() {
   RecurrentCase net = Elman();
   for (const char* text : {"g = FC(h_prev, w, b)", "f = FC(x_t, w, b)"}) {
     OperatorDef fc = ParseOp(text);
@@ -74,12 +75,53 @@ TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirst) {
     net.Step(fc);
   }
   net.Step("s = Sum(g, f)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  return net;
+}
+
+TEST(Sums, WhatSeveralOperatorsGiveIsAddedUpFirstInAStep) {
+  RecurrentCase net = ElmanWithSharedWeights();
   Workspace workspace;
   FeedElman(workspace);
-  EXPECT_EQ(WhoAddsTo(BackwardPlanOf(TrainingNet(net, {"w"}), workspace), "w_grad"), std::vector<std::string>{"+="});
+  const StepPlan plan = BackwardPlanOf(TrainingNet(net, {"w", "b"}), workspace, {.opt_level = 0});
+  EXPECT_EQ(WhoAddsTo(plan, "w_grad"), std::vector<std::string>{"+="});
+  EXPECT_EQ(WhoAddsTo(plan, "b_grad"), std::vector<std::string>{"+="});
+}
+
+TEST(Sums, AtLevel1EachOfSeveralOperatorsAddsItself) {
+  RecurrentCase net = ElmanWithSharedWeights();
+  Workspace workspace;
+  FeedElman(workspace);
+  const StepPlan plan = BackwardPlanOf(TrainingNet(net, {"w", "b"}), workspace);
+  EXPECT_EQ(WhoAddsTo(plan, "w_grad"), (std::vector<std::string>{"FCGradient", "FCGradient"}));
+  EXPECT_EQ(WhoAddsTo(plan, "b_grad"), (std::vector<std::string>{"FCGradient", "FCGradient"}));
   ExpectMadeGradientsMatch(
       net.Build(), {"h_all"},
       {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}, {"b", Random({3}, 4)}});
+}
+
+// The backward step adds p = Sum(r, s) to the gradient of w, and q as `read` says.
+StepPlan PlanWithASum(const std::string& read, RecurrentCase* net) {
+  net->Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
+  net->BackwardStep("r = Copy(h_next_grad)").BackwardStep("s = Tanh(h_next_grad)").BackwardStep("p = Sum(r, s)");
+  if (!read.empty()) net->BackwardStep(read);
+  net->BackwardLink("h_next_grad", "h_grad", 1).Param("w", "p");
+  net->Output("h_all", "h", 1).OutputGradient("h_all").WithGradient();
+  net->Feed("x", Random({3, 1, 2}, 1)).Feed("h0", Random({1, 2}, 2)).Feed("w", Random({1, 1, 2}, 3));
+  net->Feed("h_all_grad", Random({3, 1, 2}, 4));
+  return BackwardPlanOf(net->Build(), net->workspace());
+}
+
+TEST(Sums, TermsThatAreReadElsewhereAreAddedUpFirst) {
+  RecurrentCase alone, with_reader_of_sum, with_reader_of_term;
+  const StepPlan plan = PlanWithASum("", &alone);
+  EXPECT_EQ(WhoAddsTo(plan, "w_grad"), (std::vector<std::string>{"+=", "+="}));
+  EXPECT_EQ(plan.instructions.size(), 4) << "without the sum";
+  EXPECT_EQ(WhoAddsTo(PlanWithASum("q = Tanh(p)", &with_reader_of_sum), "w_grad"), std::vector<std::string>{"+="});
+  EXPECT_EQ(WhoAddsTo(PlanWithASum("q = Tanh(s)", &with_reader_of_term), "w_grad"), std::vector<std::string>{"+="});
+  for (const RecurrentCase* net : {&with_reader_of_sum, &with_reader_of_term}) {
+    const std::vector<double> found = Values(alone.Get("w_grad")), expected = Values(net->Get("w_grad"));
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-14);
+  }
 }
 
 TEST(Sums, AnOperatorDoesNotAddToBytesThatItReads) {

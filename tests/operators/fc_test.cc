@@ -24,7 +24,7 @@ TEST(FC, FollowsItsFormula) {
       .Input("w", {3, 2}, {1, 0, 0, 1, 1, 1})
       .Input("b", {3}, {0, 10, 100})
       .Gives({2, 3}, {1, 12, 103, 3, 14, 107});
-  for (const auto& [m, k, n] : {std::tuple{1, 7, 5}, {6, 3, 1}, {9, 20, 33}, {2, 3, 1031}}) {
+  for (const auto& [m, k, n] : {std::tuple{1, 7, 5}, {6, 3, 1}, {9, 20, 33}, {2, 130, 515}, {600, 3, 40}}) {
     OpTest("FC").Random("x", {m, k}, 1).Random("w", {n, k}, 2).Random("b", {n}, 3).Follows([&](const Values& in) {
       return Fc(in, m, k, n, false);
     });
@@ -71,9 +71,49 @@ TEST(FC, GradientMatchesDifferences) {
   OpTest("FC").Random("x", {3, 4}, 1).Random("w", {5, 4}, 2).Random("b", {5}, 3).GradientMatches();
   OpTest("FC").Arg("axis", 2).Random("x", {1, 3, 4}, 1).Random("w", {2, 2, 2}, 2).Random("b", {2}, 3).GradientMatches();
   OpTest("FCTransposed").Random("x", {3, 4}, 1).Random("w", {4, 5}, 2).Random("b", {5}, 3).GradientMatches();
-  // Computed in blocks.
-  OpTest("FC").Random("x", {2, 3}, 1).Random("w", {1031, 3}, 2).Random("b", {1031}, 3).GradientMatches();
-  OpTest("FCTransposed").Random("x", {2, 3}, 1).Random("w", {3, 1031}, 2).Random("b", {1031}, 3).GradientMatches();
+}
+
+// Of all: dw[j][l], db[j] and dx[i][l].
+TEST(FC, GradientsFollowTheirFormulasInBlocks) {
+  for (const auto& [m, k, n] : {std::tuple{2, 130, 515}, {3, 300, 260}, {600, 5, 40}}) {
+    for (const bool transposed : {false, true}) {
+      const OpTest test = OpTest(transposed ? "FCTransposedGradient" : "FCGradient", 3)
+                              .Random("x", {m, k}, 1)
+                              .Random("w", transposed ? Shape{k, n} : Shape{n, k}, 2)
+                              .Random("dy", {m, n}, 3);
+      test.Follows(
+          [&, m = m, k = k, n = n](const Values& in) {
+            std::vector<double> dw(static_cast<size_t>(n) * k);
+            for (int i = 0; i < m; ++i) {
+              for (int j = 0; j < n; ++j) {
+                for (int l = 0; l < k; ++l)
+                  dw[transposed ? l * n + j : j * k + l] += in[2][i * n + j] * in[0][i * k + l];
+              }
+            }
+            return dw;
+          },
+          0);
+      test.Follows(
+          [&, m = m, n = n](const Values& in) {
+            std::vector<double> db(n);
+            for (int i = 0; i < m * n; ++i) db[i % n] += in[2][i];
+            return db;
+          },
+          1);
+      test.Follows(
+          [&, m = m, k = k, n = n](const Values& in) {
+            std::vector<double> dx(static_cast<size_t>(m) * k);
+            for (int i = 0; i < m; ++i) {
+              for (int j = 0; j < n; ++j) {
+                for (int l = 0; l < k; ++l)
+                  dx[i * k + l] += in[2][i * n + j] * in[1][transposed ? l * n + j : j * k + l];
+              }
+            }
+            return dx;
+          },
+          2);
+    }
+  }
 }
 
 TEST(FC, GradientLeavesOutWhatNobodyAsksFor) {

@@ -92,6 +92,15 @@ TYPED_TEST(GemmTest, FollowsItsFormula) {
   }
 }
 
+// By Gemv, where flags say that there are no gaps: eight vectors at a time, one, and one column.
+TYPED_TEST(GemmTest, MultipliesARowByANarrowMatrix) {
+  for (const std::int64_t n : {1, 3, 8, 31, 64, 65, 127, 128, 129}) {
+    for (const std::int64_t k : {1, 2, 3, 5, 130}) {
+      for (unsigned flags = 0; flags < 32; ++flags) Product<TypeParam>(1, n, k, flags, flags).Check();
+    }
+  }
+}
+
 TYPED_TEST(GemmTest, MultipliesLargeMatrices) {
   for (unsigned flags = 0; flags < 32; flags += 5) Product<TypeParam>(33, 130, 300, flags, flags).Check();
 }
@@ -139,12 +148,22 @@ TEST(Gemm, StartsNoThreads) {
 }
 #endif
 
-TEST(NumGemmBlocks, AreOneOrAnEvenNumberNoneLargerThanTwice) {
-  EXPECT_EQ(NumGemmBlocks(0, 256), 1);
-  EXPECT_EQ(NumGemmBlocks(511, 256), 1);
-  EXPECT_EQ(NumGemmBlocks(512, 256), 2);
-  EXPECT_EQ(NumGemmBlocks(800, 256), 4) << "three would leave one of two threads idle for a third of the time";
-  EXPECT_EQ(NumGemmBlocks(1024, 256), 4);
+TEST(GemmBlocks, OfColumnsAreOneOrAnEvenNumberOfWideOnes) {
+  EXPECT_EQ(NumColumnBlocks(0, 256), 1);
+  EXPECT_EQ(NumColumnBlocks(1, 256), 1);
+  EXPECT_EQ(NumColumnBlocks(256, 64), 1) << "too little for a thread";
+  EXPECT_EQ(NumColumnBlocks(512, 128), 2);
+  EXPECT_EQ(NumColumnBlocks(128, 512), 2) << "few columns, long sums";
+  EXPECT_EQ(NumColumnBlocks(1024, 256), 4);
+  EXPECT_EQ(NumColumnBlocks(1024, 256, 128), 8);
+  EXPECT_EQ(NumColumnBlocks(800, 256), 4) << "three would leave one of two threads idle for a third of the time";
+}
+
+TEST(GemmBlocks, OfManyRows) {
+  EXPECT_FALSE(BlocksOfGemm(511, 512, 128).of_rows);
+  EXPECT_TRUE(BlocksOfGemm(512, 512, 128).of_rows);
+  EXPECT_EQ(BlocksOfGemm(512, 512, 128).count, 2);
+  EXPECT_EQ(BlocksOfGemm(800, 512, 128).count, 4);
 }
 
 }  // namespace

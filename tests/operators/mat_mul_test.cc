@@ -41,9 +41,9 @@ TEST(MatMul, FollowsItsFormula) {
   }
 }
 
-// Those of many columns, or of many rows and a short sum, are computed in blocks.
+// Those of many columns, or of many rows, are computed in blocks.
 TEST(MatMul, FollowsItsFormulaInBlocks) {
-  for (const auto& [m, k, n] : {std::array{2, 3, 1031}, std::array{1543, 2, 3}}) {
+  for (const auto& [m, k, n] : {std::array{2, 130, 515}, std::array{1543, 2, 3}}) {
     for (const bool trans_a : {false, true}) {
       for (const bool trans_b : {false, true}) {
         OpTest("MatMul")

@@ -1,0 +1,102 @@
+#include "stepnet/operators/gemv.h"
+
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/gemv.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Of as many columns as eight vectors hold, kGemvColumns floats in vectors of 64 bytes: so many sums hide the latency
+// of one multiplication behind the others.
+template <class V, typename T>
+HWY_INLINE void EightVectors(V v, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
+                             T* HWY_RESTRICT y, bool accumulates) {
+  const size_t lanes = hn::Lanes(v);
+  const auto start = [&](size_t i) { return accumulates ? hn::LoadU(v, y + i * lanes) : hn::Zero(v); };
+  auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5), s6 = start(6),
+       s7 = start(7);
+  for (std::int64_t l = 0; l < k; ++l, b += stride) {
+    const auto factor = hn::Set(v, x[l]);
+    s0 = hn::MulAdd(factor, hn::LoadU(v, b), s0);
+    s1 = hn::MulAdd(factor, hn::LoadU(v, b + lanes), s1);
+    s2 = hn::MulAdd(factor, hn::LoadU(v, b + 2 * lanes), s2);
+    s3 = hn::MulAdd(factor, hn::LoadU(v, b + 3 * lanes), s3);
+    s4 = hn::MulAdd(factor, hn::LoadU(v, b + 4 * lanes), s4);
+    s5 = hn::MulAdd(factor, hn::LoadU(v, b + 5 * lanes), s5);
+    s6 = hn::MulAdd(factor, hn::LoadU(v, b + 6 * lanes), s6);
+    s7 = hn::MulAdd(factor, hn::LoadU(v, b + 7 * lanes), s7);
+  }
+  hn::StoreU(s0, v, y);
+  hn::StoreU(s1, v, y + lanes);
+  hn::StoreU(s2, v, y + 2 * lanes);
+  hn::StoreU(s3, v, y + 3 * lanes);
+  hn::StoreU(s4, v, y + 4 * lanes);
+  hn::StoreU(s5, v, y + 5 * lanes);
+  hn::StoreU(s6, v, y + 6 * lanes);
+  hn::StoreU(s7, v, y + 7 * lanes);
+}
+
+// Of as many columns as one vector holds, four rows of B at a time for the same reason.
+template <class V, typename T>
+HWY_INLINE void OneVector(V v, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
+                          T* HWY_RESTRICT y, bool accumulates) {
+  auto s0 = accumulates ? hn::LoadU(v, y) : hn::Zero(v), s1 = hn::Zero(v), s2 = hn::Zero(v), s3 = hn::Zero(v);
+  std::int64_t l = 0;
+  for (; l + 4 <= k; l += 4, b += 4 * stride) {
+    s0 = hn::MulAdd(hn::Set(v, x[l]), hn::LoadU(v, b), s0);
+    s1 = hn::MulAdd(hn::Set(v, x[l + 1]), hn::LoadU(v, b + stride), s1);
+    s2 = hn::MulAdd(hn::Set(v, x[l + 2]), hn::LoadU(v, b + 2 * stride), s2);
+    s3 = hn::MulAdd(hn::Set(v, x[l + 3]), hn::LoadU(v, b + 3 * stride), s3);
+  }
+  for (; l < k; ++l, b += stride) s0 = hn::MulAdd(hn::Set(v, x[l]), hn::LoadU(v, b), s0);
+  hn::StoreU(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), v, y);
+}
+
+template <typename T>
+void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates) {
+  const hn::ScalableTag<T> v;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
+  std::int64_t j = 0;
+  for (; j + 8 * lanes <= n; j += 8 * lanes) EightVectors(v, k, x, b + j, n, y + j, accumulates);
+  for (; j + lanes <= n; j += lanes) OneVector(v, k, x, b + j, n, y + j, accumulates);
+  const hn::CappedTag<T, 1> one;
+  for (; j < n; ++j) OneVector(one, k, x, b + j, n, y + j, accumulates);
+}
+
+void GemvFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, float* y, bool accumulates) {
+  Multiply(n, k, x, b, y, accumulates);
+}
+void GemvDouble(std::int64_t n, std::int64_t k, const double* x, const double* b, double* y, bool accumulates) {
+  Multiply(n, k, x, b, y, accumulates);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+
+HWY_EXPORT(GemvFloat);
+HWY_EXPORT(GemvDouble);
+
+template <typename T>
+void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates) {
+  if constexpr (std::is_same_v<T, float>) {
+    HWY_DYNAMIC_DISPATCH(GemvFloat)(n, k, x, b, y, accumulates);
+  } else {
+    HWY_DYNAMIC_DISPATCH(GemvDouble)(n, k, x, b, y, accumulates);
+  }
+}
+
+template void Gemv(std::int64_t, std::int64_t, const float*, const float*, float*, bool);
+template void Gemv(std::int64_t, std::int64_t, const double*, const double*, double*, bool);
+
+}  // namespace stepnet
+#endif  // HWY_ONCE

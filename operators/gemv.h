@@ -1,0 +1,16 @@
+// Gemv: a row times a narrow matrix, for the steps of sequences one by one. Kernels call Gemm, which calls it.
+#pragma once
+
+#include <cstdint>
+
+namespace stepnet {
+
+// Matrices of at most so many columns are its own: what it reads in one go is then on and on in memory.
+inline constexpr int kGemvColumns = 128;
+
+// y [N] = x [K] B [K, N], plus y when `accumulates`; B is row-major without gaps. Unless accumulated to, y is not read.
+// T is float or double.
+template <typename T>
+void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates);
+
+}  // namespace stepnet
