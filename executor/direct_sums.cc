@@ -1,6 +1,7 @@
 #include "stepnet/executor/direct_sums.h"
 
 #include <algorithm>
+#include <set>
 
 namespace stepnet {
 namespace {
@@ -42,31 +43,40 @@ bool FitsSum(const StepValue& value, const Transfer& transfer) {
          value.info.shape.size() == transfer.info.shape.size();
 }
 
-// The node Sum whose output this transfer adds, with nothing else reading that or its inputs; -1: there is none.
+std::ptrdiff_t NumReaders(const StepGraph& graph, int value) {
+  return std::ranges::count_if(graph.nodes, [&](const StepNode& node) { return IsReadBy(node, value); });
+}
+
+// The node Sum whose output this transfer adds, where nothing else reads that or its inputs, or could tell when they
+// are added; -1: there is none.
 int FindSumOfTerms(const StepPlanRequest& request, const StepGraph& graph, const Transfer& transfer) {
   const auto last = graph.last.find(transfer.blob);
-  if (transfer.kind != Transfer::Kind::kAddOut || last == graph.last.end() ||
-      !FitsSum(graph.values[last->second], transfer)) {
-    return -1;
-  }
-  const int sum = graph.values[last->second].producer;
-  const StepNode& node = graph.nodes[sum];
-  if (node.init.type() != "Sum" || node.dynamic || !IsOwn(request, transfer.blob, transfer)) return -1;
+  if (transfer.kind != Transfer::Kind::kAddOut || last == graph.last.end()) return -1;
+  const StepValue& total = graph.values[last->second];
+  if (!FitsSum(total, transfer) || NumReaders(graph, last->second) > 0) return -1;
+  const StepNode& node = graph.nodes[total.producer];
+  if (node.init.type() != "Sum" || node.dynamic) return -1;
+  std::set<std::string> blobs = {transfer.blob};
+  int first = total.producer;
   for (const int term : node.inputs) {
-    const std::string& blob = graph.values[term].blob;
-    const bool is_same = blob == transfer.blob;  // Sum in place
-    const auto readers = std::ranges::count_if(graph.nodes, [&](const StepNode& n) { return IsReadBy(n, term); });
-    if (readers != 1 || std::ranges::count(node.inputs, term) != 1 || !FitsSum(graph.values[term], transfer) ||
-        std::ranges::count(graph.values, blob, &StepValue::blob) != (is_same ? 2 : 1) ||
-        (!is_same && !IsOwn(request, blob, transfer))) {
-      return -1;
-    }
+    const StepValue& value = graph.values[term];
+    if (!FitsSum(value, transfer) || NumReaders(graph, term) > 1) return -1;
+    blobs.insert(value.blob);
+    first = std::min(first, value.producer);
   }
-  const bool is_in_place =
-      std::ranges::any_of(node.inputs, [&](int term) { return graph.values[term].blob == transfer.blob; });
-  const bool is_alone = std::ranges::count(graph.values, transfer.blob, &StepValue::blob) == (is_in_place ? 2 : 1);
-  const bool is_read = std::ranges::any_of(graph.nodes, [&](const StepNode& n) { return IsReadBy(n, last->second); });
-  return is_alone && !is_read ? sum : -1;
+  const auto num_values =
+      std::ranges::count_if(graph.values, [&](const StepValue& value) { return blobs.contains(value.blob); });
+  if (num_values != static_cast<std::ptrdiff_t>(node.inputs.size()) + 1) return -1;  // also where a term comes twice
+  if (!std::ranges::all_of(blobs, [&](const std::string& blob) { return IsOwn(request, blob, transfer); })) return -1;
+  const auto comes_in = [&](const Transfer& other) {
+    const bool in = other.kind == Transfer::Kind::kCopyIn || other.kind == Transfer::Kind::kAddIn;
+    return in && ShareBytes(other.outside, transfer.outside);
+  };
+  if (std::ranges::any_of(request.transfers, comes_in)) return -1;
+  for (int between = first + 1; between < total.producer; ++between) {
+    if (IsTouchedBy(request, graph, graph.nodes[between], transfer.outside)) return -1;
+  }
+  return total.producer;
 }
 
 // Without the node and its one output, the last value of its blob.

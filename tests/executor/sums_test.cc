@@ -124,6 +124,29 @@ TEST(Sums, TermsThatAreReadElsewhereAreAddedUpFirst) {
   }
 }
 
+TEST(Sums, TermsAreNotAddedBeforeSomebodyReadsWhatTheyAreAddedTo) {
+  std::vector<double> at_level[2];
+  for (const int level : {0, 1}) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
+    OperatorDef r = ParseOp("r, r_sizes = Concat(h_next_grad, h_next_grad)");
+    OperatorDef s = ParseOp("s, s_sizes = Concat(h_next_grad, h_next_grad)");
+    for (OperatorDef* op : {&r, &s}) AddInt(op, "axis", 0);
+    net.BackwardStep(r).BackwardStep("w_step = Tanh(h_next_grad)").BackwardStep(s).BackwardStep("p = Sum(r, s)");
+    // The rows of p are the one before and the one that was read.
+    net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("p", "h_grad", 0, 2);
+    net.Param("w", "w_step").Output("h_all", "h", 1).OutputGradient("h_all").WithGradient();
+    Workspace workspace;
+    workspace.SetTensor("x", Random({3, 1, 2}, 1));
+    workspace.SetTensor("h0", Random({1, 2}, 2));
+    workspace.SetTensor("w", Random({1, 1, 2}, 3));
+    workspace.SetTensor("h_all_grad", Random({3, 1, 2}, 4));
+    BackwardPlanOf(net.Build(), workspace, {.opt_level = level});
+    at_level[level] = Values(workspace.GetTensor("w_grad"));
+  }
+  for (size_t i = 0; i < at_level[0].size(); ++i) EXPECT_NEAR(at_level[0][i], at_level[1][i], 1e-14);
+}
+
 TEST(Sums, AnOperatorDoesNotAddToBytesThatItReads) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, h_prev)");
