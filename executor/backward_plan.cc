@@ -31,6 +31,9 @@ class BackwardPlanMaker {
     AddParamGradients();
     BindWhatIsRead();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
+    for (GradientTarget& target : plan_->targets) {
+      if (plan_->steps->written_first.contains(target.base)) target.zero_first = false;
+    }
     return plan_;
   }
 
@@ -253,11 +256,13 @@ class BackwardPlanMaker {
       GradientTarget* target = TargetOf(output);
       if (target == nullptr || is_sequence) continue;
       const TensorInfo& info = inputs_[spec_.params[k]];
-      request_.transfers.push_back({.kind = Transfer::Kind::kAddOut,
-                                    .blob = NameOfParamGradient(k),
-                                    .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
-                                    .info = info,
-                                    .required = true});
+      request_.transfers.push_back(
+          {.kind = Transfer::Kind::kAddOut,
+           .blob = NameOfParamGradient(k),
+           .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
+           .info = info,
+           .required = true,
+           .from_zero = RequestOf(output) == GradientRequest::kWrite && IsSoleOutput(*target)});
     }
   }
 

@@ -23,7 +23,7 @@ struct GradientTarget {
   int output = 0;                // of the gradient operator; the first one with this name
   int input = 0;                 // of the forward operator
   int base = -1;                 // -1: only initial states or nothing add to it
-  bool zero_first = true;        // otherwise every element is written
+  bool zero_first = true;        // otherwise every element is written in a run of any steps
   std::vector<Link> links = {};  // by which the steps see its rows
 };
 

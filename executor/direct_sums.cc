@@ -148,4 +148,20 @@ std::map<std::string, const Transfer*> FindDirectSums(const StepPlanRequest& req
   return sums;
 }
 
+void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan) {
+  for (const Transfer& transfer : request.transfers) {
+    const int base = transfer.outside.base;
+    if (!transfer.from_zero || plan->written_first.contains(base)) continue;
+    const auto is_term = [&](const Operand& output) { return plan->slots[output.slot].base == base; };
+    const auto first = std::ranges::find_if(plan->instructions, [&](const Instruction& instruction) {
+      return std::ranges::any_of(instruction.outputs, is_term);
+    });
+    if (first == plan->instructions.end() || first->steps_at_once != kAllSteps) continue;
+    const auto term = std::ranges::find_if(first->outputs, is_term);
+    if (!term->adds || std::ranges::count_if(first->outputs, is_term) > 1) continue;
+    term->adds = false;
+    plan->written_first.insert(base);
+  }
+}
+
 }  // namespace stepnet

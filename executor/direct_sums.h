@@ -17,4 +17,8 @@ void AddTermsOneByOne(StepPlanRequest* request, StepGraph* graph);
 // (Operator::CanAdd), which saves a copy of each term, and nothing else reads. They point into the request.
 std::map<std::string, const Transfer*> FindDirectSums(const StepPlanRequest& request, const StepGraph& graph);
 
+// Where the first of the terms of a sum from zero is that of all steps at once, it is written, not added to zeros. For
+// plans whose instructions are in their final order.
+void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan);
+
 }  // namespace stepnet

@@ -70,6 +70,7 @@ class PlanMaker {
     }
     Build();
     Arrange(stages);
+    WriteFirstTerms(request_, &plan_);
     plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
       return !instruction.dynamic && !instruction.has_side_effects &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });

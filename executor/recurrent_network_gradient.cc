@@ -282,7 +282,8 @@ class RecurrentNetworkGradient {
         continue;
       }
       const Tensor& tensor = output.MakeTensor(info.dtype, info.shape);
-      if (target.zero_first) std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));
+      if (target.zero_first || record.num_steps == 0)
+        std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));
       targets.push_back(tensor);
     }
     return targets;

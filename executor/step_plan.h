@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ struct Transfer {
   Slot outside;
   TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
   bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
+  // Of kAddOut: `outside` is zeros before the first step, and nothing but such transfers uses that base.
+  bool from_zero = false;
 };
 
 inline constexpr std::int64_t kAllSteps = 0;
@@ -140,6 +143,8 @@ struct StepPlan {
     TensorInfo info;
   };
   std::map<std::string, Final> finals;
+  // Bases of sums from zero whose first term a run of any steps writes: they need not be zeros before.
+  std::set<int> written_first;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
   std::int64_t chunk_steps = 0;  // that one stage after the other takes; 0: each stage takes all of them
