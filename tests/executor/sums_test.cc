@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "recurrent_case.h"
 #include "stepnet/core/backward.h"
@@ -97,6 +98,33 @@ TEST(Sums, AtLevel1EachOfSeveralOperatorsAddsItself) {
   ExpectMadeGradientsMatch(
       net.Build(), {"h_all"},
       {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}, {"b", Random({3}, 4)}});
+}
+
+TEST(Sums, OfNoStepsAreZeroWhateverWasThere) {
+  RecurrentCase net = ElmanWithSharedWeights();
+  Workspace workspace;
+  workspace.SetTensor("h0", Random({2, 16}, 2));
+  workspace.SetTensor("w", Random({16, 16}, 3));
+  workspace.SetTensor("b", Random({16}, 4));
+  workspace.SetTensor("x", Random({4, 2, 16}, 1));
+  std::set<std::string> written;  // by their first term, in the run of four steps
+  RunOptions options;
+  options.on_plan = [&](const StepPlan& plan) {
+    for (const Instruction& instruction : plan.instructions) {
+      for (const Operand& output : instruction.outputs) {
+        const Slot& slot = plan.slots[output.slot];
+        if (plan.written_first.contains(slot.base) && !output.adds) written.insert(slot.blob);
+      }
+    }
+  };
+  const std::unique_ptr<Net> training = Net::Create(TrainingNet(net, {"w", "b"}), workspace, options);
+  training->Run();
+  EXPECT_EQ(written, (std::set<std::string>{"b_grad", "w_grad"}));
+  EXPECT_NE(Values(workspace.GetTensor("w_grad")), std::vector<double>(256));
+  workspace.SetTensor("x", Random({0, 2, 16}, 1));
+  training->Run();
+  EXPECT_EQ(Values(workspace.GetTensor("w_grad")), std::vector<double>(256));
+  EXPECT_EQ(Values(workspace.GetTensor("b_grad")), std::vector<double>(16));
 }
 
 // The backward step adds p = Sum(r, s) to the gradient of w, and q as `read` says.
