@@ -126,8 +126,8 @@ RowsRule FcRows(bool is_gradient) {
 // How the columns of products with packed weights are cut, whatever M is: as narrow as Gemv wants them.
 std::int64_t NumPackedBlocks(std::int64_t n, std::int64_t k) { return NumColumnBlocks(n, k, kGemvColumns); }
 
-// The weights of FC the other way around: for each block of columns of the product, [K, columns of the block]. oneDNN
-// takes 0.4 to 0.95 of the time with them for 1 row and for 4 rows and more, and up to twice the time for 2 rows
+// The weights of FC the other way around: for each block of columns of the product, [K, columns of the block]. Products
+// take 0.4 to 0.95 of the time with them for 1 row and for 4 rows and more, and up to twice the time for 2 rows
 // (bench, ProductLayout).
 Packing TransposedWeights() {
   return {.input = 1,
