@@ -34,10 +34,11 @@ struct GemmBlocks {
 };
 
 // As for GemmBlocks: blocks of columns of a product [M, size] whose sums have `depth` terms. They have `width` columns,
-// or half of those that there are, and more where the sums are short. Narrower ones take longer for each column: 1 to 4
-// % with 256 columns, up to 6 % with 128, 12 % and more with 64 (oneDNN 2.6, AVX-512).
+// or half of those that there are, and more where the sums are short. Products in narrower blocks take longer: some
+// percent with 256 columns, up to a tenth with 128, up to twice the time with 64 (bench, ProductBlocks; oneDNN 2.6,
+// AVX-512).
 constexpr std::int64_t NumColumnBlocks(std::int64_t size, std::int64_t depth, std::int64_t width = 256) {
-  constexpr std::int64_t kTerms = 1 << 15;  // a row's worth takes a quarter of a microsecond, 16 rows' four
+  constexpr std::int64_t kTerms = 1 << 15;  // of a row; blocks of less are not worth a thread
   if (size / 2 < width) width = size / 2;
   while (width > 0 && width < size && width * depth < kTerms) width *= 2;
   const std::int64_t blocks = width > 0 ? size / width : 1;

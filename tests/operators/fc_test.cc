@@ -1,3 +1,6 @@
+#include <array>
+#include <functional>
+
 #include "op_test.h"
 
 namespace stepnet {
@@ -73,45 +76,41 @@ TEST(FC, GradientMatchesDifferences) {
   OpTest("FCTransposed").Random("x", {3, 4}, 1).Random("w", {4, 5}, 2).Random("b", {5}, 3).GradientMatches();
 }
 
-// Of all: dw[j][l], db[j] and dx[i][l].
+// One output of the gradient operator as a sum over all i < m, j < n, l < k; `add` adds one of its terms.
+std::vector<double> SumOfTerms(int m, int n, int k, int size, const std::function<void(int, int, int, double*)>& add) {
+  std::vector<double> sums(size);
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      for (int l = 0; l < k; ++l) add(i, j, l, sums.data());
+    }
+  }
+  return sums;
+}
+
 TEST(FC, GradientsFollowTheirFormulasInBlocks) {
-  for (const auto& [m, k, n] : {std::tuple{2, 130, 515}, {3, 300, 260}, {600, 5, 40}}) {
+  for (const auto& [m, k, n] : {std::array{2, 130, 515}, {3, 300, 260}, {600, 5, 40}}) {
     for (const bool transposed : {false, true}) {
+      const auto in_w = [transposed, k = k, n = n](int j, int l) { return transposed ? l * n + j : j * k + l; };
       const OpTest test = OpTest(transposed ? "FCTransposedGradient" : "FCGradient", 3)
                               .Random("x", {m, k}, 1)
                               .Random("w", transposed ? Shape{k, n} : Shape{n, k}, 2)
                               .Random("dy", {m, n}, 3);
-      test.Follows(
-          [&, m = m, k = k, n = n](const Values& in) {
-            std::vector<double> dw(static_cast<size_t>(n) * k);
-            for (int i = 0; i < m; ++i) {
-              for (int j = 0; j < n; ++j) {
-                for (int l = 0; l < k; ++l)
-                  dw[transposed ? l * n + j : j * k + l] += in[2][i * n + j] * in[0][i * k + l];
-              }
-            }
-            return dw;
-          },
-          0);
-      test.Follows(
-          [&, m = m, n = n](const Values& in) {
-            std::vector<double> db(n);
-            for (int i = 0; i < m * n; ++i) db[i % n] += in[2][i];
-            return db;
-          },
-          1);
-      test.Follows(
-          [&, m = m, k = k, n = n](const Values& in) {
-            std::vector<double> dx(static_cast<size_t>(m) * k);
-            for (int i = 0; i < m; ++i) {
-              for (int j = 0; j < n; ++j) {
-                for (int l = 0; l < k; ++l)
-                  dx[i * k + l] += in[2][i * n + j] * in[1][transposed ? l * n + j : j * k + l];
-              }
-            }
-            return dx;
-          },
-          2);
+      const auto dw = [&, m = m, n = n, k = k](const Values& in) {
+        return SumOfTerms(m, n, k, n * k, [&](int i, int j, int l, double* sums) {
+          sums[in_w(j, l)] += in[2][i * n + j] * in[0][i * k + l];
+        });
+      };
+      const auto db = [m = m, n = n](const Values& in) {
+        return SumOfTerms(m, n, 1, n, [&](int i, int j, int, double* sums) { sums[j] += in[2][i * n + j]; });
+      };
+      const auto dx = [&, m = m, n = n, k = k](const Values& in) {
+        return SumOfTerms(m, n, k, m * k, [&](int i, int j, int l, double* sums) {
+          sums[i * k + l] += in[2][i * n + j] * in[1][in_w(j, l)];
+        });
+      };
+      test.Follows(dw, 0);
+      test.Follows(db, 1);
+      test.Follows(dx, 2);
     }
   }
 }
