@@ -1,6 +1,8 @@
-// The executors beside each other: layers of LSTM in one step net, forward and forward + backward.
+// The executors beside each other: layers of LSTM in one step net, forward and forward + backward; and what gradients
+// cost that nobody asks for.
 //
 //   build/release/bench/stepnet_bench --benchmark_filter=Layered
+//   build/release/bench/stepnet_bench --benchmark_filter=Requested --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 
 #include "random_tensor.h"
@@ -51,8 +53,34 @@ void AddLayer(int layer, std::int64_t batch, std::int64_t hidden, Workspace& wor
         {name("h"), name("c")});
 }
 
+// gradient_requests for the gradients of the sequence, of the weights and of the initial states.
+struct Requests {
+  const char* sequence = "write";
+  const char* weights = "write";
+  const char* initial = "write";
+};
+
+// Adds the gradients of the last layer by everything that is requested.
+NetDef WithGradients(NetDef net, const std::string& loss, std::vector<std::string> inputs,
+                     const Requests& requests = {}) {
+  AddBackwardStepNets(&net, [](const std::string& blob) { return blob != "lengths"; });
+  OperatorDef* op = net.mutable_op(0);
+  int num_weights = 0, num_states = 0;
+  for (const Argument& argument : op->arg()) {
+    if (argument.name() == "param") num_weights = argument.ints_size();
+    if (argument.name() == "recurrent_states") num_states = argument.strings_size();
+  }
+  Argument* list = op->add_arg();
+  list->set_name("gradient_requests");
+  list->add_strings(requests.sequence);
+  for (int i = 0; i < num_weights; ++i) list->add_strings(requests.weights);
+  for (int i = 0; i < num_states; ++i) list->add_strings(requests.initial);
+  inputs.insert(inputs.end(), {"x", "l0/h0"});
+  return AddGradients(net, {loss}, inputs).net;
+}
+
 NetDef LayeredLstm(int layers, std::int64_t steps, std::int64_t batch, std::int64_t hidden, bool with_gradient,
-                   Workspace& workspace) {
+                   Workspace& workspace, const Requests& requests = {}) {
   workspace.SetTensor("x", Random({steps, batch, hidden}, 100));
   workspace.SetTensor(
       "lengths", Tensor::Of<std::int32_t>(Shape({batch}), std::vector<std::int32_t>(batch, static_cast<int>(steps))));
@@ -79,8 +107,7 @@ NetDef LayeredLstm(int layers, std::int64_t steps, std::int64_t batch, std::int6
       .Strings("alias_dst", all.aliases)
       .Ints("alias_offset", std::vector<std::int64_t>(all.states.size(), 1));
   if (!with_gradient) return net;
-  AddBackwardStepNets(&net, [](const std::string& blob) { return blob != "lengths"; });
-  return AddGradients(net, {StrCat("l", layers - 1, "/h_all")}, parameters).net;
+  return WithGradients(net, StrCat("l", layers - 1, "/h_all"), parameters, requests);
 }
 
 void Run(benchmark::State& state, const char* executor, bool with_gradient) {
@@ -95,6 +122,30 @@ void LayeredSerial(benchmark::State& state) { Run(state, "serial", false); }
 void LayeredParallel(benchmark::State& state) { Run(state, "parallel", false); }
 void LayeredSerialTraining(benchmark::State& state) { Run(state, "serial", true); }
 void LayeredParallelTraining(benchmark::State& state) { Run(state, "parallel", true); }
+
+// Forward and backward, with the most memory that tensors take.
+void RunRequested(benchmark::State& state, const Requests& requests) {
+  Workspace workspace;
+  const NetDef def = LayeredLstm(2, state.range(0), state.range(1), state.range(2), true, workspace, requests);
+  ResetPeakTensorMemory();
+  const std::unique_ptr<Net> net = Net::Create(def, workspace);
+  net->Run();
+  for (auto _ : state) net->Run();
+  state.counters["MB"] = static_cast<double>(TensorMemory().peak) / 1e6;
+}
+void RequestedAll(benchmark::State& state) { RunRequested(state, {}); }
+void RequestedSequence(benchmark::State& state) { RunRequested(state, {.weights = "none", .initial = "none"}); }
+void RequestedWeights(benchmark::State& state) { RunRequested(state, {.sequence = "none", .initial = "none"}); }
+void RequestedInitial(benchmark::State& state) { RunRequested(state, {.sequence = "none", .weights = "none"}); }
+
+void SizesRequested(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"T", "B", "H"})->Unit(benchmark::kMillisecond)->UseRealTime();
+  bench->Args({100, 1, 256})->Args({100, 16, 256});
+}
+BENCHMARK(RequestedAll)->Apply(SizesRequested);
+BENCHMARK(RequestedSequence)->Apply(SizesRequested);
+BENCHMARK(RequestedWeights)->Apply(SizesRequested);
+BENCHMARK(RequestedInitial)->Apply(SizesRequested);
 
 void Sizes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"layers", "T", "B", "H"})->Unit(benchmark::kMillisecond)->UseRealTime();

@@ -5,6 +5,7 @@
 
 #include <cctype>
 
+#include "stepnet/compiler/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/strings.h"
@@ -15,6 +16,8 @@ namespace {
 class NoErrors : public google::protobuf::io::ErrorCollector {
   void AddError(int, int, const std::string&) override {}
 };
+
+bool HasCellName(const std::string& path) { return path.ends_with(".cell"); }
 
 // Where the parts of a message stand in the text that it was parsed from.
 void FindPlaces(const std::string& text, CellSource* source) {
@@ -47,11 +50,22 @@ std::string CellSource::Place(CellPart part, int index) const {
   return found == places.end() ? name : StrCat(name, ":", found->second.first, ":", found->second.second);
 }
 
+std::string CellSource::Line(CellPart part, int index) const {
+  const auto found = places.find({part, index});
+  return found == places.end() ? "" : SourceLine(text, found->second.first, found->second.second);
+}
+
+std::string CellSource::Fault(CellPart part, int index, const std::string& message) const {
+  return StrCat(Place(part, index), ": ", message, Line(part, index));
+}
+
 CellSource ReadCell(const std::string& path) { return ParseCell(ReadFile(path), path); }
 
 CellSource ParseCell(const std::string& content, const std::string& what) {
-  if (IsShortCell(content)) return ParseShortCell(content, what);
-  CellSource source{.def = {}, .file = what};
+  if (IsShortCell(content) || (HasCellName(what) && DetectKindOf(content) != MessageKind::kCellDef)) {
+    return ParseShortCell(content, what);
+  }
+  CellSource source{.def = {}, .file = what, .text = content};
   ParseMessage(content, what, &source.def);
   FindPlaces(content, &source);
   return source;
@@ -74,6 +88,10 @@ bool IsShortCell(const std::string& content) {
   const size_t behind = at + kWord.size();
   return behind == content.size() || (std::isalnum(static_cast<unsigned char>(content[behind])) == 0 &&
                                       content[behind] != '_' && content[behind] != ':');
+}
+
+bool IsCell(const std::string& content, const std::string& path) {
+  return HasCellName(path) || IsShortCell(content) || DetectKindOf(content) == MessageKind::kCellDef;
 }
 
 std::string PreviousOf(const CellState& state) {

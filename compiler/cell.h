@@ -31,19 +31,28 @@ struct CellSource {
   CellDef def;
   std::string file;                                                     // "" where there is none
   std::map<std::pair<CellPart, int>, std::pair<int, int>> places = {};  // line and column, from 1
+  std::string text = {};                                                // of the file
 
   // "gru.cell:12:3" as far as it is known.
   std::string Place(CellPart part, int index = 0) const;
+  // The line of that place, as SourceLine shows it; "" where it is not known.
+  std::string Line(CellPart part, int index = 0) const;
+  // `message` about that part, behind its place and with its line.
+  std::string Fault(CellPart part, int index, const std::string& message) const;
 };
 
-// Reads either form, whichever the file holds. Throws kInputOutput as "FILE:LINE:COLUMN: …" for text that is neither.
+// Reads either form, whichever the file holds. Throws kInputOutput as "FILE:LINE:COLUMN: …" for text that is neither,
+// and as ParseShortCell does for the short form, which a file is whose first word is `cell` or whose name ends in
+// .cell.
 CellSource ReadCell(const std::string& path);
 // As ReadCell, from a file's content; `what` names it in errors.
 CellSource ParseCell(const std::string& content, const std::string& what);
 
 // Whether the first word of a file is that of the short form, `cell`.
 bool IsShortCell(const std::string& content);
-// Parses the short form. Throws kInputOutput as "WHAT:LINE:COLUMN: …".
+// Whether a file is a cell, by its name, which ends in .cell, or else by its content.
+bool IsCell(const std::string& content, const std::string& path);
+// Parses the short form. Throws kSyntaxError as "WHAT:LINE:COLUMN: …", with the line and a caret.
 CellSource ParseShortCell(const std::string& text, const std::string& what);
 // The short form, an operator a line. Throws kInvalidArgument for what it cannot say: names that are no identifiers,
 // nets and tensors as arguments, engines.

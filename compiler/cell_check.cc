@@ -33,7 +33,7 @@ class CellChecker {
 
  private:
   void Report(CellPart part, int index, const std::string& message) {
-    problems_.push_back(StrCat(source_.Place(part, index), ": ", message));
+    problems_.push_back(source_.Fault(part, index, message));
   }
 
   void CheckSizes() {

@@ -37,16 +37,20 @@ class CellExpander {
   // Throws unless sequences can be run in parts.
   void CheckCarry() const {
     if (options().direction() != CellOptions::FORWARD) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat(source_.Place(CellPart::kOptions), ": states can be carried ",
-                                                      "from one part of a sequence to the next only forward"));
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          source_.Fault(CellPart::kOptions, 0,
+                        StrCat("states can be carried ", "from one part of a sequence to the next only forward")));
     }
     for (int i = 0; i < cell_.state_size(); ++i) {
       if (cell_.state(i).initial() != "learned") continue;
       throw Error(
           ErrorCode::kInvalidArgument,
-          StrCat(source_.Place(CellPart::kState, i), ": the initial value of the state \"", cell_.state(i).name(),
-                 "\" is learned, and a state that is carried starts from what it is given: it would not be ",
-                 "learned"));
+          source_.Fault(
+              CellPart::kState, i,
+              StrCat("the initial value of the state \"", cell_.state(i).name(),
+                     "\" is learned, and a state that is carried starts from what it is given: it would not be ",
+                     "learned")));
     }
   }
 
@@ -70,8 +74,9 @@ class CellExpander {
     if (missing.empty()) return;
     const auto first = static_cast<int>(std::ranges::find(names, missing[0]) - names.begin());
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat(source_.Place(CellPart::kSize, first), ": cell \"", cell_.name(), "\" needs a value for its ",
-                       missing.size() == 1 ? "size " : "sizes ", Join(missing, ", ")));
+                source_.Fault(CellPart::kSize, first,
+                              StrCat("cell \"", cell_.name(), "\" needs a value for its ",
+                                     missing.size() == 1 ? "size " : "sizes ", Join(missing, ", "))));
   }
 
   std::string InputBlob(const std::string& name) const {
@@ -216,8 +221,11 @@ class CellExpander {
     if (item.rank() == 0) {
       throw Error(
           ErrorCode::kShapeMismatch,
-          StrCat(source_.Place(CellPart::kOutput, k), ": the output \"", cell_.output(k).blob(),
-                 "\" is one number an item, and has no dimension in which two directions could be put side by side"));
+          source_.Fault(
+              CellPart::kOutput, k,
+              StrCat(
+                  "the output \"", cell_.output(k).blob(),
+                  "\" is one number an item, and has no dimension in which two directions could be put side by side")));
     }
     return item.With(item.rank() - 1, 2 * item[-1]);
   }
@@ -231,9 +239,9 @@ class CellExpander {
     std::vector<Stage> joint;
     if (k == 0 && layer > 0 && options().residual()) {
       if (item != item_) {
-        throw Error(ErrorCode::kShapeMismatch,
-                    StrCat(source_.Place(CellPart::kOptions), ": residual adds the input of layer ", layer, ", ", item_,
-                           " an item, to its output, ", item));
+        throw Error(ErrorCode::kShapeMismatch, source_.Fault(CellPart::kOptions, 0,
+                                                             StrCat("residual adds the input of layer ", layer, ", ",
+                                                                    item_, " an item, to its output, ", item)));
       }
       joint.push_back([this, input = sequences_[0]](const std::string& from, const std::string& to) {
         AddOp(&result_.net, "Add", {from, input}, {to});
@@ -288,10 +296,10 @@ class CellExpander {
     item_ = item;
     const CellInput& input = cell_.input(0);
     if (item.rank() != input.shape_size()) {
-      throw Error(
-          ErrorCode::kShapeMismatch,
-          StrCat(source_.Place(CellPart::kInput, 0), ": layers cannot be put on each other: an item of the first ",
-                 "output is ", item, ", of the first input it has ", input.shape_size(), " dimensions"));
+      throw Error(ErrorCode::kShapeMismatch,
+                  source_.Fault(CellPart::kInput, 0,
+                                StrCat("layers cannot be put on each other: an item of the first ", "output is ", item,
+                                       ", of the first input it has ", input.shape_size(), " dimensions")));
     }
     for (int i = 0; i < item.rank(); ++i) {
       const std::string& dimension = input.shape(i);
@@ -299,8 +307,9 @@ class CellExpander {
         sizes_[dimension] = item[i];
       } else if (SizeIn(source_, CellPart::kInput, 0, dimension, sizes_) != item[i]) {
         throw Error(ErrorCode::kShapeMismatch,
-                    StrCat(source_.Place(CellPart::kInput, 0), ": layers cannot be put on each other: an item of the ",
-                           "first output is ", item, ", and the first input has a size of ", dimension));
+                    source_.Fault(CellPart::kInput, 0,
+                                  StrCat("layers cannot be put on each other: an item of the ", "first output is ",
+                                         item, ", and the first input has a size of ", dimension)));
       }
     }
   }

@@ -60,11 +60,11 @@ std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std:
   try {
     value = EvaluateSize(text, sizes);
   } catch (const Error& error) {
-    throw Error(error.code(), StrCat(cell.Place(part, index), ": ", error.message()));
+    throw Error(error.code(), cell.Fault(part, index, error.message()));
   }
   if (value > 0) return value;
   throw Error(ErrorCode::kInvalidArgument,
-              StrCat(cell.Place(part, index), ": the size ", text, " is ", value, ", must be above 0"));
+              cell.Fault(part, index, StrCat("the size ", text, " is ", value, ", must be above 0")));
 }
 
 CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
@@ -83,7 +83,7 @@ Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::Repea
   try {
     return Shape(dims);
   } catch (const Error& error) {
-    throw Error(error.code(), StrCat(context_.cell->Place(part, index), ": ", error.message()));
+    throw Error(error.code(), context_.cell->Fault(part, index, error.message()));
   }
 }
 
@@ -94,7 +94,7 @@ void CellLayer::ChooseBatch() {
   for (int i = 0; i < cell().state_size(); ++i) add(StateShape(i));
   for (int i = 0; i < cell().parameter_size(); ++i) add(ParameterShape(i));
   for (int i = 0; i < cell().capture_size(); ++i) add(CaptureShape(i));
-  batch_ = 3;
+  batch_ = context_.use->batch > 0 ? context_.use->batch : 3;
   while (sizes.contains(batch_)) ++batch_;
 }
 
@@ -168,7 +168,7 @@ void CellLayer::WriteStep() {
     try {
       *step_.add_op() = Resolved(cell().op(k));
     } catch (const Error& error) {
-      throw Error(error.code(), StrCat(context_.cell->Place(CellPart::kOperator, k), ": ", error.message()));
+      throw Error(error.code(), context_.cell->Fault(CellPart::kOperator, k, error.message()));
     }
   }
   for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
@@ -241,7 +241,7 @@ std::map<std::string, StepInput> CellLayer::StepInputs() const {
     try {
       add(name, DType::kFloat, item.Inserted(0, batch_).Inserted(0, rows));
     } catch (const Error& error) {
-      throw Error(error.code(), StrCat(context_.cell->Place(part, i), ": ", error.message()));
+      throw Error(error.code(), context_.cell->Fault(part, i, error.message()));
     }
   };
   for (int i = 0; i < cell().input_size(); ++i) {
@@ -262,25 +262,48 @@ std::map<std::string, StepInput> CellLayer::StepInputs() const {
 }
 
 // Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
+void CellLayer::ThrowAtOperator(const Error& error) const {
+  const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
+  const bool is_of_cell = k >= 0 && k < cell().op_size();
+  const CellPart part = is_of_cell ? CellPart::kOperator : CellPart::kCell;
+  const int index = is_of_cell ? k : 0;
+  Error told(error.code(), error.message() + context_.cell->Line(part, index));
+  for (const Place& place : error.places()) told.At(place);
+  throw told.At({.file = context_.cell->Place(part, index)});
+}
+
+// Stands for B a number that is no other size, so that dimensions are not mistaken for it; what is wrong is said of the
+// batch that the user gave.
 void CellLayer::InferShapes() {
+  try {
+    InferShapesOfBatch();
+  } catch (const Error&) {
+    const std::int64_t wanted = context_.use->batch;
+    if (wanted == batch_ || wanted < 1) throw;
+    batch_ = wanted;
+    InferShapesOfBatch();
+    throw;
+  }
+}
+
+void CellLayer::InferShapesOfBatch() {
   const CellSource& source = *context_.cell;
   const std::map<std::string, StepInput> inputs = StepInputs();
   StepGraph graph;
   try {
     graph = ImportStepNet(step_, inputs, {});
-  } catch (Error& error) {
-    const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
-    const bool is_of_cell = k >= 0 && k < cell().op_size();
-    throw error.At({.file = is_of_cell ? source.Place(CellPart::kOperator, k) : source.Place(CellPart::kCell)});
+  } catch (const Error& error) {
+    ThrowAtOperator(error);
   }
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   for (int i = 0; i < cell().state_size(); ++i) {
     const StepValue& written = value(next_[i]);
     const Shape wanted = StateShape(i).Inserted(0, batch_).Inserted(0, 1);
     if (written.dynamic || written.info.shape == wanted) continue;
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat(source.Place(CellPart::kState, i), ": the state \"", cell().state(i).name(), "\" is ", wanted,
-                       " in a step of a batch of ", batch_, ", and the step writes ", written.info.Description()));
+    throw Error(ErrorCode::kShapeMismatch, source.Fault(CellPart::kState, i,
+                                                        StrCat("the state \"", cell().state(i).name(), "\" is ", wanted,
+                                                               " in a step of a batch of ", batch_,
+                                                               ", and the step writes ", written.info.Description())));
   }
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();
@@ -295,9 +318,10 @@ void CellLayer::InferShapes() {
     const bool has_step = HasStep(shape);
     if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != batch_))) {
       throw Error(ErrorCode::kShapeMismatch,
-                  StrCat(source.Place(CellPart::kOutput, k), ": the output \"", blob, "\" is ",
-                         written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
-                         " in a step of a batch of ", batch_, "; it must be [1, B, …] or [B, …]"));
+                  source.Fault(CellPart::kOutput, k,
+                               StrCat("the output \"", blob, "\" is ",
+                                      written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
+                                      " in a step of a batch of ", batch_, "; it must be [1, B, …] or [B, …]")));
     }
     output_blobs_.push_back(renamed_.at(blob));
     output_infos_.push_back(written.info);

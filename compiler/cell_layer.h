@@ -86,6 +86,8 @@ class CellLayer {
   void WriteOutputs();
   std::map<std::string, StepInput> StepInputs() const;
   void InferShapes();
+  void InferShapesOfBatch();
+  [[noreturn]] void ThrowAtOperator(const Error& error) const;
   void FindProjections();
 
   void WriteProjections(NetDef* net);
@@ -95,8 +97,7 @@ class CellLayer {
                      const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
 
   LayerContext context_;
-  // Stands for B where shapes are inferred: a number that is no other size, so that dimensions are not mistaken for it.
-  std::int64_t batch_ = 1;
+  std::int64_t batch_ = 1;                      // where shapes are inferred
   NameSet names_;                               // in the step net
   std::map<std::string, std::string> renamed_;  // blob of the cell → blob of the step net
   std::vector<std::string> previous_;           // of each state, what the step reads

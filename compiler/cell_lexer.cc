@@ -3,6 +3,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "stepnet/compiler/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 
@@ -26,7 +27,8 @@ class Lexer {
 
  private:
   [[noreturn]] void Fail(const std::string& why) const {
-    throw Error(ErrorCode::kInputOutput, StrCat(what_, ":", line_, ":", Column(), ": ", why));
+    throw Error(ErrorCode::kSyntaxError,
+                StrCat(what_, ":", line_, ":", Column(), ": ", why, SourceLine(text_, line_, Column())));
   }
   int Column() const { return static_cast<int>(at_ - line_start_) + 1; }
 

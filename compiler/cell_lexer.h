@@ -23,8 +23,8 @@ struct CellTokens {
   std::string doc;                // the comment before the first word
 };
 
-// Splits text into words. Throws kInputOutput as "WHAT:LINE:COLUMN: …" for characters that have no meaning and strings
-// that do not end.
+// Splits text into words. Throws kSyntaxError as "WHAT:LINE:COLUMN: …", with the line, for characters that have no
+// meaning and strings that do not end.
 CellTokens LexCell(const std::string& text, const std::string& what);
 
 }  // namespace stepnet

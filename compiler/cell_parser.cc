@@ -16,6 +16,7 @@ class CellParser : private CellReader {
  public:
   CellParser(const std::string& text, const std::string& what) : CellReader(text, what) {
     source_.file = what;
+    source_.text = text;
     if (!doc().empty()) source_.def.set_doc(doc());
   }
 
@@ -42,7 +43,9 @@ class CellParser : private CellReader {
 
   void Header() {
     SkipNewlines();
-    if (!Next().IsName("cell")) Fail(StrCat("\"cell\" is expected, not ", Next().Description()));
+    if (!Next().IsName("cell")) {
+      Fail(StrCat("\"cell\" is expected, not ", Next().Description(), DidYouMean(Next().text, {"cell"})));
+    }
     Mark(CellPart::kCell, 0, Take());
     source_.def.set_name(ExpectName("the name of the cell"));
     Expect('(');

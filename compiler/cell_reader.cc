@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "stepnet/compiler/size_expression.h"
+#include "stepnet/compiler/source_line.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -138,7 +139,8 @@ std::string CellReader::ValueText() {
 }
 
 void CellReader::FailAt(const CellToken& token, const std::string& why) const {
-  throw Error(ErrorCode::kInputOutput, StrCat(what_, ":", token.line, ":", token.column, ": ", why));
+  throw Error(ErrorCode::kSyntaxError, StrCat(what_, ":", token.line, ":", token.column, ": ", why,
+                                              SourceLine(text_, token.line, token.column)));
 }
 
 }  // namespace stepnet

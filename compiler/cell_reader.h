@@ -11,11 +11,13 @@
 
 namespace stepnet {
 
-// What is expected and not found throws kInputOutput as "WHAT:LINE:COLUMN: …".
+// What is expected and not found throws kSyntaxError as "WHAT:LINE:COLUMN: …", with the line. `text` must outlive it.
 class CellReader {
  public:
-  CellReader(const std::string& text, std::string what) : what_(std::move(what)), tokens_(LexCell(text, what_)) {}
+  CellReader(const std::string& text, std::string what)
+      : text_(text), what_(std::move(what)), tokens_(LexCell(text, what_)) {}
 
+  const std::string& text() const { return text_; }
   const std::string& what() const { return what_; }
   const std::string& doc() const { return tokens_.doc; }
 
@@ -51,6 +53,7 @@ class CellReader {
   }
 
  private:
+  const std::string& text_;
   const std::string what_;
   const CellTokens tokens_;
   size_t at_ = 0;

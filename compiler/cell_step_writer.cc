@@ -120,6 +120,15 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
     if (left.kind == StepOperand::kNumber || right.kind == StepOperand::kNumber) {
       throw Error(ErrorCode::kInvalidArgument, "@ needs tensors, not numbers");
     }
+    if (KnownOf(left).is_shared && !KnownOf(right).is_shared) {
+      const auto shown = [&](const StepOperand& operand) {
+        const bool has_name = operand.kind == StepOperand::kBlob && !operand.blob.starts_with(target_ + ".");
+        return has_name ? operand.blob : "…";
+      };
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("the matrix of parameters, [N, D], stands on the right of @; did you mean `", shown(right),
+                         " @ ", shown(left), "`?"));
+    }
     return {.kind = StepOperand::kProduct, .blob = AsBlob(left), .weights = AsBlob(right)};
   }
   if (left.kind == StepOperand::kNumber && right.kind == StepOperand::kNumber) {

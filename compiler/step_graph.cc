@@ -70,6 +70,7 @@ class Importer {
     const int index = static_cast<int>(graph_.values.size());
     graph_.first.emplace(value.blob, index);
     graph_.last[value.blob] = index;
+    if (value.dynamic) graph_.dynamic_blobs.insert(value.blob);
     graph_.values.push_back(std::move(value));
     return index;
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,10 @@ struct StepNode {
 struct StepGraph {
   std::string name;
   std::vector<StepValue> values;
-  std::vector<StepNode> nodes;       // in program order
-  std::map<std::string, int> first;  // blob → its first value
-  std::map<std::string, int> last;   // blob → its value after the last operator
+  std::vector<StepNode> nodes;          // in program order
+  std::map<std::string, int> first;     // blob → its first value
+  std::map<std::string, int> last;      // blob → its value after the last operator
+  std::set<std::string> dynamic_blobs;  // that have a dynamic value
 
   // net cell(x, w, b) {
   //   a.1 = FC(x, w, b)      float [1, 32, 64]

@@ -1,10 +1,13 @@
 #include "stepnet/core/backward.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "stepnet/core/gradient.h"
+#include "stepnet/core/needed_operators.h"
 #include "stepnet/core/net_check.h"
+#include "stepnet/core/rename.h"
 
 namespace stepnet {
 namespace {
@@ -13,7 +16,9 @@ namespace {
 struct Value {
   std::string blob;
   std::string name;         // the blob's own for the value that it holds at the end, otherwise a name of its own
+  int producer = -1;        // index of the operator that writes it; -1: it is there before the net runs
   int overwritten_by = -1;  // index of the operator after which it is gone; -1: it stays
+  bool kept = false;        // a gradient reads it under its own name
   bool depends = false;     // on one of the inputs, by way of operators that pass gradients
   int reached_by = -1;      // the operator by whose gradient the first of the parts came; -1: it is a loss
   std::vector<GradientBlobs> parts = {};  // of its gradient
@@ -23,7 +28,9 @@ using ValueIds = std::vector<int>;
 
 class ReversePass {
  public:
-  explicit ReversePass(const NetDef& net) : net_(net) { result_.net = net; }
+  ReversePass(const NetDef& net, const std::set<std::string>& changing) : net_(net), changing_(changing) {
+    result_.net = net;
+  }
 
   // An empty name in `losses` asks for ones.
   NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs) {
@@ -49,6 +56,8 @@ class ReversePass {
       GradientBlobs gradient = Collect(found->second);
       if (!gradient.absent()) result_.gradients[input] = std::move(gradient);
     }
+    DropUnneeded();
+    WriteForward();
     return std::move(result_);
   }
 
@@ -58,21 +67,24 @@ class ReversePass {
     for (int k = 0; k < net_.op_size(); ++k) {
       ValueIds& reads = reads_.emplace_back();
       for (const std::string& input : net_.op(k).input()) {
-        if (!current_.contains(input)) first_[input] = NewValue(input);
+        if (!current_.contains(input)) first_[input] = NewValue(input, -1);
         reads.push_back(current_[input]);
       }
       ValueIds& writes = writes_.emplace_back();
       for (const std::string& output : net_.op(k).output()) {
         if (const auto old = current_.find(output); old != current_.end()) values_[old->second].overwritten_by = k;
-        writes.push_back(NewValue(output));
+        writes.push_back(NewValue(output, k));
       }
     }
     for (const auto& [blob, value] : current_) used_.insert(blob);
-    for (Value& value : values_) value.name = value.overwritten_by < 0 ? value.blob : Unused(value.blob + "_before");
+    for (Value& value : values_) {
+      const bool stays = value.overwritten_by < 0 && !changing_.contains(value.blob);
+      value.name = stays ? value.blob : Unused(value.blob + "_before");
+    }
   }
 
-  int NewValue(const std::string& blob) {
-    values_.push_back({.blob = blob, .name = {}});
+  int NewValue(const std::string& blob, int producer) {
+    values_.push_back({.blob = blob, .name = {}, .producer = producer});
     current_[blob] = static_cast<int>(values_.size()) - 1;
     return current_[blob];
   }
@@ -150,7 +162,7 @@ class ReversePass {
   GradientBlobs CollectWhole(int v) {
     const GradientBlobs gradient = Collect(v);
     if (gradient.absent() || !gradient.dense.empty()) return gradient;
-    return MadeDense(gradient, values_[v].name + "_grad", CurrentBlob(v));
+    return MadeDense(gradient, values_[v].name + "_grad", values_[v].name);
   }
 
   GradientBlobs MadeDense(const GradientBlobs& rows, const std::string& name, const std::string& like) {
@@ -229,19 +241,34 @@ class ReversePass {
   }
 
   // Operator k with a name of its own for each value, so that what its gradient reads and writes is unambiguous even
-  // where it works in place. Arguments of operators that hold nets name blobs, so those operators keep their names.
-  OperatorDef InOwnNames(int k) {
+  // where it works in place.
+  OperatorDef InOwnNames(int k) const {
+    return Renamed(k, [](int) { return true; });
+  }
+
+  // Operator k with their own names for the values of which `is_renamed` says so.
+  OperatorDef Renamed(int k, const std::function<bool(int)>& is_renamed) const {
     OperatorDef op = net_.op(k);
-    originals_.clear();
+    std::map<std::string, std::string> names;  // of an operator that holds nets: its arguments name blobs, too
     const bool has_nets = std::ranges::any_of(GetOperator(op.type()).arguments,
                                               [](const ArgumentSpec& spec) { return spec.type == ArgumentType::kNet; });
     const auto rename = [&](int v, std::string* name) {
-      if (!has_nets) *name = values_[v].name;
-      originals_[*name] = v;
+      const Value& value = values_[v];
+      if (!is_renamed(v) || value.name == value.blob) return;
+      if (has_nets) {
+        names[value.blob] = value.name;
+        names[value.blob + "_grad"] = value.name + "_grad";  // in links
+      } else {
+        *name = value.name;
+      }
     };
     for (int i = 0; i < op.input_size(); ++i) rename(reads_[k][i], op.mutable_input(i));
     for (int o = 0; o < op.output_size(); ++o) rename(writes_[k][o], op.mutable_output(o));
-    return op;
+    if (names.empty()) return op;
+    NetDef net;
+    *net.add_op() = std::move(op);
+    RenameBlobs(names, &net);
+    return net.op(0);
   }
 
   // As MakeGradient. Outputs that nothing needs get zeros where the rule insists on a gradient.
@@ -262,33 +289,83 @@ class ReversePass {
       for (const std::string& input : gradient.input()) {
         const auto zero = zeros.find(input);
         if (zero == zeros.end()) continue;
-        AddFill(CurrentBlob(writes_[k][zero->second]), input, 0).set_is_gradient_op(true);
+        AddFill(values_[writes_[k][zero->second]].name, input, 0).set_is_gradient_op(true);
         zeros.erase(zero);
       }
     }
     return made;
   }
 
-  // The blob that holds the value at the end of the net.
-  const std::string& CurrentBlob(int v) const {
-    const Value& value = values_[v];
-    if (value.overwritten_by >= 0) {
-      const int k = value.overwritten_by;
-      throw Error(ErrorCode::kInvalidNet, StrCat("its gradient needs the value of \"", value.blob, "\", which op ", k,
-                                                 " `", OperatorText(net_.op(k)), "` overwrites"));
+  // Without the gradient operators that serve none of the gradients that were asked for.
+  void DropUnneeded() {
+    std::set<std::string> needed;
+    for (const auto& [input, gradient] : result_.gradients) {
+      needed.insert({gradient.dense, gradient.indices, gradient.values});
     }
-    return value.blob;
+    result_.net = WithNeededOperators(result_.net, std::move(needed), net_.op_size());
+  }
+
+  // Which values the gradient operators read under their own names.
+  void FindKept() {
+    std::map<std::string, int> values;
+    for (size_t v = 0; v < values_.size(); ++v) values[values_[v].name] = static_cast<int>(v);
+    for (int k = net_.op_size(); k < result_.net.op_size(); ++k) {
+      for (const std::string& input : result_.net.op(k).input()) {
+        if (const auto found = values.find(input); found != values.end()) values_[found->second].kept = true;
+      }
+    }
+  }
+
+  // Puts the operators of the net, with names of their own for the values that gradients read after they are
+  // overwritten, in place of those that are there.
+  void WriteForward() {
+    FindKept();
+    NetDef all = net_;
+    all.clear_op();
+    std::vector<bool> copied(values_.size(), false);
+    const auto copy = [&](int v) {
+      if (copied[v] || !IsCopied(v)) return;
+      copied[v] = true;
+      OperatorDef& op = *all.add_op();
+      op.set_type("Copy");
+      op.add_input(values_[v].blob);
+      op.add_output(values_[v].name);
+    };
+    for (int k = 0; k < net_.op_size(); ++k) {
+      for (const int v : reads_[k]) copy(v);  // what no operator writes
+      const ValueIds& writes = writes_[k];
+      *all.add_op() = Renamed(k, [&](int v) {
+        if (!values_[v].kept) return false;
+        const bool is_written = std::ranges::count(writes, v) > 0;
+        return is_written ? !IsCopied(v) : !MustOverwrite(k, v);
+      });
+      std::ranges::for_each(writes, copy);
+    }
+    result_.num_forward = all.op_size();
+    for (int k = net_.op_size(); k < result_.net.op_size(); ++k) all.add_op()->Swap(result_.net.mutable_op(k));
+    result_.net = std::move(all);
+  }
+
+  // Whether the value gets its own name by a copy, as others see the blob with this value.
+  bool IsCopied(int v) const {
+    const Value& value = values_[v];
+    if (!value.kept || value.name == value.blob) return false;
+    return value.producer < 0 || value.overwritten_by < 0 || MustOverwrite(value.overwritten_by, v);
+  }
+
+  // Whether operator k works on the value in place and cannot do otherwise.
+  bool MustOverwrite(int k, int v) const {
+    const OperatorDef& op = net_.op(k);
+    return std::ranges::any_of(GetOperator(op.type()).enforced_in_place, [&](const std::pair<int, int>& pair) {
+      return pair.first < op.input_size() && reads_[k][pair.first] == v;
+    });
   }
 
   void Append(int k, const OperatorDef& op, OperatorGradient made) {
     std::map<std::string, std::string> written;  // as the rule calls it → as the net calls it
     for (OperatorDef& gradient : made.ops) {
       for (std::string& input : *gradient.mutable_input()) {
-        if (const auto own = written.find(input); own != written.end()) {
-          input = own->second;
-        } else if (const auto original = originals_.find(input); original != originals_.end()) {
-          input = CurrentBlob(original->second);
-        }
+        if (const auto own = written.find(input); own != written.end()) input = own->second;
       }
       for (std::string& output : *gradient.mutable_output()) {
         if (!written.contains(output)) written[output] = NameOfPart(output);
@@ -317,20 +394,22 @@ class ReversePass {
 
   std::string Unused(const std::string& name) {
     std::string unused = name;
-    for (int i = 0; !used_.insert(unused).second; ++i) unused = StrCat(name, "_", i);
+    int& next = next_ending_[name];  // those before are used
+    while (!used_.insert(unused).second) unused = StrCat(name, "_", next++);
     return unused;
   }
 
   const NetDef& net_;
+  const std::set<std::string>& changing_;
   NetWithGradients result_;
   std::vector<Value> values_;
-  std::vector<ValueIds> reads_;           // of each operator
-  std::vector<ValueIds> writes_;          // of each operator
-  std::map<std::string, int> first_;      // blob → the value that it has before the net runs
-  std::map<std::string, int> current_;    // blob → its latest value
-  std::map<std::string, int> originals_;  // name in the operator at hand → value
-  std::set<std::string> used_;            // names of blobs
-  std::set<std::string> given_;           // gradients that come from outside
+  std::vector<ValueIds> reads_;             // of each operator
+  std::vector<ValueIds> writes_;            // of each operator
+  std::map<std::string, int> first_;        // blob → the value that it has before the net runs
+  std::map<std::string, int> current_;      // blob → its latest value
+  std::set<std::string> used_;              // names of blobs
+  std::map<std::string, int> next_ending_;  // the number that the next name with this beginning gets
+  std::set<std::string> given_;             // gradients that come from outside
 };
 
 }  // namespace
@@ -339,12 +418,12 @@ NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>&
                               const std::vector<std::string>& inputs) {
   std::map<std::string, std::string> seeds;
   for (const std::string& loss : losses) seeds[loss] = "";
-  return ReversePass(net).Run(seeds, inputs);
+  return ReversePass(net, {}).Run(seeds, inputs);
 }
 
 NetWithGradients AddGradientsFrom(const NetDef& net, const std::map<std::string, std::string>& output_gradients,
-                                  const std::vector<std::string>& inputs) {
-  return ReversePass(net).Run(output_gradients, inputs);
+                                  const std::vector<std::string>& inputs, const std::set<std::string>& changing) {
+  return ReversePass(net, changing).Run(output_gradients, inputs);
 }
 
 }  // namespace stepnet

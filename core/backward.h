@@ -1,8 +1,9 @@
 // The reverse pass: appends to a net the operators that compute its gradients.
 //
 // Works on any net whose operators have gradients in their registrations: blobs that several operators read (the parts
-// are added by Sum), operators that work in place, nets that write a name several times. A net that overwrites a value
-// which a gradient needs is refused.
+// are added by Sum), operators that work in place, nets that write a name several times. A value that the net
+// overwrites and a gradient needs gets a name of its own, NAME_before, in the net that is returned; blobs hold in the
+// end what they would hold without gradients.
 //
 // Gather gives the gradient of its table sparse, by rows. Where all of a blob's readers do, it stays so, and Concat
 // joins the rows (of indices with one number of dimensions); otherwise SparseToDense makes it whole. Gradients of
@@ -10,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace stepnet {
 
 struct NetWithGradients {
   NetDef net;                                      // the operators of the net, then those of the gradients
+  int num_forward = 0;                             // operators of the net, and copies of values that it overwrites
   std::map<std::string, GradientBlobs> gradients;  // of those of `inputs` that the losses depend on
 };
 
@@ -27,14 +30,14 @@ struct NetWithGradients {
 // writes them. The gradient of a loss L starts as L_autogen_grad, ones of its dtype and shape. The gradient of x is
 // called x_grad unless that name is taken or the gradient of another blob is the same value. Throws kInvalidNet, with
 // the operator and the way from the loss to it, for operators that are not differentiable, for gradient operators on
-// the way, and for values that are overwritten before they are needed; and with all problems for nets that CheckNet
-// refuses.
+// the way; and with all problems for nets that CheckNet refuses.
 NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>& losses,
                               const std::vector<std::string>& inputs);
 
 // As AddGradients, for losses whose gradients exist: `output_gradients` maps blobs of the net to the blobs that hold
-// their gradients. Used for nets that are steps of larger ones.
+// their gradients. Used for nets that are steps of larger ones. Of the blobs in `changing`, which others write too,
+// gradients read copies.
 NetWithGradients AddGradientsFrom(const NetDef& net, const std::map<std::string, std::string>& output_gradients,
-                                  const std::vector<std::string>& inputs);
+                                  const std::vector<std::string>& inputs, const std::set<std::string>& changing = {});
 
 }  // namespace stepnet

@@ -3,16 +3,17 @@
 #include <new>
 #include <utility>
 
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
 
-// Names in untrusted files can be as long as the file; a message must stay readable.
-std::string Shortened(const std::string& text) {
+// Names in untrusted files can hold anything and be as long as the file; a message must stay readable.
+std::string Shown(const std::string& text) {
   constexpr size_t kLongest = 600;
-  if (text.size() <= kLongest) return text;
-  return text.substr(0, kLongest) + "…";
+  if (text.size() <= kLongest) return PrintableLine(text);
+  return PrintableLine(text.substr(0, kLongest)) + "…";
 }
 
 std::string PlaceText(const Place& place) {
@@ -20,13 +21,13 @@ std::string PlaceText(const Place& place) {
   if (place.op_index >= 0 || !place.op_text.empty()) {
     text += "\n  at op";
     if (place.op_index >= 0) text += StrCat(" ", place.op_index);
-    if (!place.op_text.empty()) text += StrCat(" `", Shortened(place.op_text), "`");
-    if (!place.blobs.empty()) text += StrCat(" with ", Shortened(place.blobs));
+    if (!place.op_text.empty()) text += StrCat(" `", Shown(place.op_text), "`");
+    if (!place.blobs.empty()) text += StrCat(" with ", Shown(place.blobs));
   }
   std::vector<std::string> within;
-  if (!place.net.empty()) within.push_back(StrCat("net \"", Shortened(place.net), "\""));
+  if (!place.net.empty()) within.push_back(StrCat("net \"", Shown(place.net), "\""));
   if (place.step >= 0) within.push_back(StrCat("step ", place.step));
-  if (!place.file.empty()) within.push_back(StrCat("file ", Shortened(place.file)));
+  if (!place.file.empty()) within.push_back(StrCat("file ", Shown(place.file)));
   if (!within.empty()) text += StrCat("\n  in ", Join(within, ", "));
   return text;
 }
@@ -44,12 +45,13 @@ const char* ErrorCodeName(ErrorCode code) {
     case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kFailed: return "operator failed";
     case ErrorCode::kInternal: return "internal error";
+    case ErrorCode::kSyntaxError: return "syntax error";
   }
   return "error";
 }
 
 Error::Error(ErrorCode code, std::string message)
-    : code_(code), message_(std::move(message)), text_(StrCat(ErrorCodeName(code), ": ", message_)) {}
+    : code_(code), message_(std::move(message)), text_(StrCat(ErrorCodeName(code), ": ", Printable(message_))) {}
 
 Error& Error::At(Place place) {
   text_ += PlaceText(place);

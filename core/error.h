@@ -21,6 +21,7 @@ enum class ErrorCode {
   kCancelled,        // somebody asked the run to stop, or its time was over
   kFailed,           // an operator threw an exception that is not an Error
   kInternal,         // a bug in StepNet
+  kSyntaxError,      // the text of a cell does not follow the grammar, or uses a name that means nothing there
 };
 
 // "shape mismatch", "input/output error", …

@@ -1,15 +1,21 @@
 #include "stepnet/core/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <system_error>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
@@ -25,15 +31,13 @@ std::string SystemReason(int code) { return std::generic_category().message(code
   throw Error(ErrorCode::kInputOutput, StrCat("cannot ", action, " ", path, ": ", SystemReason(code)));
 }
 
-int CloseFile(std::FILE* file) { return file != nullptr ? std::fclose(file) : 0; }
-
-std::unique_ptr<std::FILE, int (*)(std::FILE*)> OpenForReading(const std::string& path, struct stat* status) {
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), CloseFile);
-  if (file == nullptr) ThrowSystem("read", path);
-  if (fstat(fileno(file.get()), status) != 0) ThrowSystem("read", path);
-  if (S_ISDIR(status->st_mode)) ThrowSystem("read", path, EISDIR);
-  return file;
+[[noreturn]] void ThrowNotRegular(const std::string& path) {
+  throw Error(
+      ErrorCode::kInputOutput,
+      StrCat("cannot read ", path, ": not a regular file; of pipes and devices, /dev/stdin and /dev/fd/N can be read"));
 }
+
+int CloseFile(std::FILE* file) { return file != nullptr ? std::fclose(file) : 0; }
 
 // So that the new name outlives a crash of the machine. Some file systems know no such thing of folders; then the name
 // is as safe as it can be.
@@ -55,27 +59,117 @@ void CheckSize(const std::string& path, std::int64_t size) {
   }
 }
 
+// A file that is read, and how many bytes it has.
+struct Opened {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file{nullptr, CloseFile};
+  std::int64_t size = 0;
+};
+
+// The descriptor that a name stands for: standard input, or one that whoever started the program handed over, as a
+// shell's <(…). -1 for every other name.
+int DescriptorNamed(std::string_view path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    int descriptor = -1;
+    const auto [rest, fault] = std::from_chars(path.data() + folder.size(), path.data() + path.size(), descriptor);
+    return fault == std::errc() && rest == path.data() + path.size() ? descriptor : -1;
+  }
+  return -1;
+}
+
+bool IsStream(int descriptor) {
+  struct stat status = {};
+  if (descriptor < 0 || fstat(descriptor, &status) != 0) return false;
+  return S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || S_ISCHR(status.st_mode);
+}
+
+// What a stream has given so far. It is kept: a stream can be read once, and files are read as often as it takes to
+// tell what they hold.
+struct Stream {
+  std::string content;
+  bool ended = false;
+};
+
+// A stream says nothing of its size, nor of when it will end. When this throws, another call goes on where it stopped.
+void ReadToEnd(int descriptor, const std::string& path, Stream* stream) {
+  constexpr int kMillisecondsBetweenChecks = 20;
+  constexpr size_t kBlock = 1 << 16;
+  std::string& content = stream->content;
+  while (!stream->ended) {
+    CheckSize(path, static_cast<std::int64_t>(content.size()));
+    CheckCancelled();
+    pollfd wait{.fd = descriptor, .events = POLLIN, .revents = 0};
+    const int ready = poll(&wait, 1, kMillisecondsBetweenChecks);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+    if (ready < 0) ThrowSystem("read", path);
+    const size_t before = content.size();
+    content.resize(before + kBlock);
+    const ssize_t got = read(descriptor, content.data() + before, kBlock);
+    content.resize(before + static_cast<size_t>(std::max<ssize_t>(0, got)));
+    if (got < 0 && errno != EINTR && errno != EAGAIN) ThrowSystem("read", path);
+    stream->ended = got == 0;
+  }
+}
+
+const std::string& ContentOfStream(int descriptor, const std::string& path) {
+  static std::mutex mutex;
+  static std::map<int, Stream> streams;
+  const std::lock_guard lock(mutex);
+  Stream& stream = streams[descriptor];
+  ReadToEnd(descriptor, path, &stream);
+  return stream.content;
+}
+
+// A regular file, or a stream that was handed over. Another pipe or device may never answer, also to who opens it.
+Opened OpenForReading(const std::string& path) {
+  Opened opened;
+  if (const int stream = DescriptorNamed(path); IsStream(stream)) {
+    const std::string& content = ContentOfStream(stream, path);
+    opened.file.reset(fmemopen(const_cast<char*>(content.data()), content.size(), "rb"));
+    if (opened.file == nullptr) ThrowSystem("read", path);
+    opened.size = static_cast<std::int64_t>(content.size());
+    return opened;
+  }
+  const int descriptor = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (descriptor < 0) {
+    if (errno == ENXIO) ThrowNotRegular(path);  // a socket, or a device that is not there
+    ThrowSystem("read", path);
+  }
+  opened.file.reset(fdopen(descriptor, "rb"));
+  if (opened.file == nullptr) {
+    const int code = errno;
+    close(descriptor);
+    ThrowSystem("read", path, code);
+  }
+  struct stat status = {};
+  if (fstat(descriptor, &status) != 0) ThrowSystem("read", path);
+  if (S_ISDIR(status.st_mode)) ThrowSystem("read", path, EISDIR);
+  if (!S_ISREG(status.st_mode)) ThrowNotRegular(path);
+  opened.size = status.st_size;
+  return opened;
+}
+
 }  // namespace
 
 std::string ReadFile(const std::string& path) {
-  struct stat status = {};
-  const auto file = OpenForReading(path, &status);
+  const Opened opened = OpenForReading(path);
+  CheckSize(path, opened.size);
   std::string content;
-  constexpr size_t kBlock = 1 << 16;
-  if (S_ISREG(status.st_mode)) {
-    CheckSize(path, status.st_size);
-    content.reserve(static_cast<size_t>(status.st_size) + kBlock);
-  }
-  // Pipes and devices say nothing of their size, so the end decides.
+  constexpr size_t kBlock = 1 << 20;
+  content.reserve(static_cast<size_t>(opened.size) + 1);
+  // Some files, as those of /proc, have more than their size says.
   for (;;) {
+    CheckCancelled();
     const size_t before = content.size();
-    content.resize(before + kBlock);
-    const size_t got = std::fread(content.data() + before, 1, kBlock, file.get());
+    const size_t room = std::max<size_t>(1, std::min(kBlock, content.capacity() - before));
+    content.resize(before + room);
+    const size_t got = std::fread(content.data() + before, 1, room, opened.file.get());
     content.resize(before + got);
     CheckSize(path, static_cast<std::int64_t>(content.size()));
-    if (got < kBlock) break;
+    if (got < room) break;
   }
-  if (std::ferror(file.get()) != 0) ThrowSystem("read", path);
+  if (std::ferror(opened.file.get()) != 0) ThrowSystem("read", path);
   return content;
 }
 
@@ -86,12 +180,9 @@ void WriteFile(const std::string& path, std::string_view content) {
 }
 
 FileReader::FileReader(const std::string& path) : path_(path), file_(nullptr, CloseFile) {
-  struct stat status = {};
-  file_ = OpenForReading(path, &status);
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::kInputOutput, StrCat("cannot read ", path, ": not a regular file"));
-  }
-  size_ = status.st_size;
+  Opened opened = OpenForReading(path);
+  file_ = std::move(opened.file);
+  size_ = opened.size;
 }
 
 void FileReader::Read(void* data, std::int64_t bytes, std::string_view what) {
@@ -107,13 +198,22 @@ void FileReader::Read(void* data, std::int64_t bytes, std::string_view what) {
   throw Error(ErrorCode::kInputOutput, StrCat(path_, " became shorter while it was read"));
 }
 
+void ExpectNoPipe(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+  throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", path, ": it is a pipe"));
+}
+
 FileWriter::FileWriter(const std::string& path) : path_(path), target_(path), file_(nullptr, CloseFile) {
   struct stat status = {};
   const bool exists = stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) ThrowSystem("write", path, EISDIR);
   if (exists && !S_ISREG(status.st_mode)) {  // to rename over /dev/stdout would take it away from everybody
-    file_.reset(std::fopen(path.c_str(), "wbe"));
-    if (file_ == nullptr) ThrowSystem("write", path);
+    // A pipe that nobody reads is an error, not something to wait for.
+    const int descriptor = open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (descriptor < 0) ThrowSystem("write", path);
+    fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+    file_.reset(fdopen(descriptor, "wb"));
     return;
   }
   if (exists) {

@@ -1,4 +1,8 @@
 // Files: whole reads, and writes that leave the old or the new content, never a part.
+//
+// Regular files are read, and what /dev/stdin and /dev/fd/N stand for, pipes and devices too: those are read once, to
+// their end, and have the same content whenever they are read again. Other pipes and devices are kInputOutput. Reading
+// is stopped as runs are (cancellation.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +20,7 @@ std::string ReadFile(const std::string& path);
 // Replaces `path`, as FileWriter does. Throws kInputOutput.
 void WriteFile(const std::string& path, std::string_view content);
 
-// A regular file that is read from front to back.
+// A file that is read from front to back.
 class FileReader {
  public:
   explicit FileReader(const std::string& path);  // throws kInputOutput
@@ -33,6 +37,9 @@ class FileReader {
   std::int64_t size_ = 0;
   std::int64_t position_ = 0;
 };
+
+// Throws kInputOutput when `path` is a pipe: to open it for writing may take for ever.
+void ExpectNoPipe(const std::string& path);
 
 // Writes under a temporary name beside `path`; Commit flushes to the disk and renames. A device or pipe is written
 // directly, a symbolic link to a file stays one.

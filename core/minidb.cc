@@ -80,7 +80,8 @@ bool LooksLikeMiniDb(const std::string& path) {
     std::string key(static_cast<size_t>(header.key_bytes), '\0');
     file.Read(key.data(), header.key_bytes, "a key");
     return std::ranges::all_of(key, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInputOutput) throw;
     return false;
   }
 }

@@ -111,10 +111,15 @@ void Model::Initialize(Workspace& workspace, const RunOptions& options) const {
   if (init_net.op_size() > 0) RunNetOnce(init_net, workspace, options);
 }
 
-Model LoadModel(const std::string& net_path, const std::string& init_path) {
+Model LoadParameters(const std::string& path) {
   Model model;
+  TakeInit(path, &model);
+  return model;
+}
+
+Model LoadModel(const std::string& net_path, const std::string& init_path) {
   // First, so that a bundle finds the parameters that it loads.
-  if (!init_path.empty()) TakeInit(init_path, &model);
+  Model model = init_path.empty() ? Model() : LoadParameters(init_path);
   try {
     if (LooksLikeMiniDb(net_path)) {
       const MetaNetDef bundle = ReadBundle(net_path);

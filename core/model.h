@@ -31,6 +31,9 @@ struct Model {
 // Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
 Model LoadModel(const std::string& net_path, const std::string& init_path = "");
 
+// The init_net and the parameters that `path` gives, as `init_path` above, without a net. Throws kInputOutput.
+Model LoadParameters(const std::string& path);
+
 // The bundle in a minidb model. Throws kInputOutput when there is none.
 MetaNetDef ReadBundle(const std::string& path);
 

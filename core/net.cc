@@ -3,6 +3,8 @@
 #include "stepnet/core/completion.h"
 #include "stepnet/core/dag_net.h"
 #include "stepnet/core/net_check.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -22,6 +24,10 @@ class SimpleNet : public Net {
 }  // namespace
 
 std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace, const RunOptions& options) {
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("a run on ", options.threads, " threads; must be between 0 and ", kMostThreads));
+  }
   const NetDef def = Completed(as_written);
   try {
     ThrowIfProblems(CheckNet(
@@ -55,6 +61,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
 void Net::Run(const Cancellation* cancellation) {
   const std::lock_guard lock(mutex_);
   cancellation_ = cancellation;
+  const CancellationScope cancelled(cancellation);
   const ObservedScope scope(observers_, {.net = &name_});
   RunOperators(run_++);
 }

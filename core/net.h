@@ -24,8 +24,8 @@ class Net {
 
   // Runs every operator once. Throws what the first failing operator threw, with its place; later operators have then
   // not run, nothing is running any more, and the net can be run again. Calls from several threads run one by one.
-  // Throws kCancelled when `cancellation`, where given, asks for it.
-  void Run(const Cancellation* cancellation = nullptr);
+  // Throws kCancelled when `cancellation` asks for it, which without it is what the calling thread works under.
+  void Run(const Cancellation* cancellation = CurrentCancellation());
 
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }

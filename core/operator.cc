@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/printable.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -133,9 +134,9 @@ std::vector<std::int64_t> ShapeQuery::IntsOf(int i) const {
 }
 
 std::string NetProblem::Text() const {
-  std::string text = StrCat("net \"", net, "\"");
+  std::string text = StrCat("net \"", PrintableLine(net), "\"");
   if (op_index >= 0) text += StrCat(", op ", op_index);
-  if (!op_text.empty()) text += StrCat(" `", op_text, "`");
+  if (!op_text.empty()) text += StrCat(" `", PrintableLine(op_text), "`");
   return StrCat(text, ": ", message);
 }
 

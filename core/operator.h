@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/abi.h"
 #include "stepnet/core/arguments.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/random.h"
@@ -61,6 +62,9 @@ struct RunOptions {
   // which changes results within rounding (executor/stages.h).
   int opt_level = kMostOptLevel;
   std::uint64_t seed = 0;
+  // The folder in which, and below which, operators may open files; empty: none (core/allowed_files.h).
+  std::string allow_files = {};
+  bool quiet = false;  // operators print nothing
   // Told of every plan of a step net when it is made (executor/step_plan.h).
   std::function<void(const StepPlan& plan)> on_plan = {};
 };
@@ -290,6 +294,8 @@ class GradientBuilder {
   std::vector<GradientOp> ops_;
 };
 using GradientRule = std::function<void(GradientBuilder&)>;
+// Paths of the files that an operator reads, writes or asks about, as its arguments give them.
+using FilesRule = std::function<std::vector<std::string>(const OpInit&)>;
 
 enum class GradientKind {
   kRule,   // has a gradient rule
@@ -330,6 +336,7 @@ struct OperatorSchema {
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
+  FilesRule files;  // null: it opens none
   std::vector<std::pair<Device, KernelFactory>> kernels;
 
   int min_inputs() const;
@@ -400,6 +407,9 @@ class Operator {
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
 
+  // The only files that the operator may open; the kernel takes their paths from AllowedFiles (core/allowed_files.h).
+  Operator& OpensFiles(FilesRule rule);
+
   Operator& Gradient(GradientRule rule);
   // One operator; names are those of Input and Output above, and "d" before one for its gradient.
   Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
@@ -433,7 +443,17 @@ const OperatorSchema* FindOperator(const std::string& type);
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
 
-// Loads a shared library whose registrations add operators. Throws kInputOutput.
+// Loads a shared library whose registrations add operators. It is loaded in a process of its own first, so that a
+// library which fails while it is loaded is an error. Throws kInputOutput for a file that is no whole library, one that
+// was built for another version (core/abi.h), and one that cannot be loaded; kInvalidNet for a type that is registered
+// already. No other thread may be loading libraries at the same time.
 void LoadOperatorLibrary(const std::string& path);
+
+// What this build and libraries of operators have to agree on.
+inline constexpr Abi kAbi =
+    MakeAbi(STEPNET_VERSION, LayoutOf<std::string, std::function<void()>, Shape, Tensor, TensorView, TensorInfo, Blob,
+                                      ArgumentValue, ArgumentSpec, Error, RunOptions, RunContext, OpInit, ShapeQuery,
+                                      OpRun, Packing, GradientOp, GradientBuilder, OperatorSchema, Operator>());
+[[gnu::section(".note.stepnet"), gnu::used]] alignas(4) static constexpr AbiNote kAbiNote = {.abi = kAbi};
 
 }  // namespace stepnet

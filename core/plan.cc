@@ -12,6 +12,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/net.h"
+#include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/turns.h"
 #include "stepnet/proto/net.pb.h"
@@ -100,7 +101,9 @@ class StepInPlace {
 class Reporter {
  public:
   Reporter(std::chrono::milliseconds interval, std::function<void()> report, FirstFailure& failure)
-      : thread_([this, interval, report = std::move(report), &failure](const std::stop_token& stop) {
+      : thread_([this, interval, report = std::move(report), &failure,
+                 cancellation = CurrentCancellation()](const std::stop_token& stop) {
+          const CancellationScope cancelled(cancellation);
           try {
             std::unique_lock lock(mutex_);
             bool last = false;
@@ -172,6 +175,7 @@ class Step {
   bool RunIterations(const Continue& go_on, std::uint64_t execution) const {
     if (does_nothing_) return true;
     for (std::int64_t i = 0; !IsOver(i); ++i) {
+      CheckCancelled();
       if (!go_on()) return false;
       if (!RunNets(go_on)) return false;
       const bool concurrent = IsConcurrent();
@@ -213,7 +217,8 @@ class Step {
     FirstFailure failure;
     std::atomic<bool> all_done{true};
     const Continue unless_failed = [&] { return !failure.failed() && go_on(); };
-    const auto work = [&](const StepInPlace& substep, int instance) {
+    const auto work = [&, cancellation = CurrentCancellation()](const StepInPlace& substep, int instance) {
+      const CancellationScope cancelled(cancellation);
       try {
         if (!substep.Run(unless_failed, Execution(execution, instance))) all_done = false;
       } catch (...) {
@@ -223,6 +228,7 @@ class Step {
     {
       std::vector<std::jthread> threads;  // joined at the end of the scope, also when one cannot be started
       try {
+        const SignalBlock block;
         for (const StepInPlace& substep : substeps_) {
           for (int k = 0; k < instances; ++k) threads.emplace_back([&, k] { work(substep, k); });
         }

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/core/operator_library.h"
 
 namespace stepnet {
 namespace {
@@ -22,6 +23,12 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry registry;
   return registry;
+}
+
+std::map<std::string, std::string> Duplicates() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  return registry.duplicates;
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
@@ -117,23 +124,24 @@ std::vector<std::string> OperatorTypes() {
 
 void LoadOperatorLibrary(const std::string& path) {
   // A name without a slash would be looked for in the system's library folders alone.
-  std::error_code ignored;
-  const std::string absolute = std::filesystem::absolute(path, ignored).string();
-  if (!std::filesystem::exists(absolute, ignored)) {
-    throw Error(ErrorCode::kInputOutput, StrCat("no operator library ", path));
+  std::error_code status;
+  const std::string absolute = std::filesystem::absolute(path, status).string();
+  if (!std::filesystem::exists(absolute, status)) {
+    throw Error(ErrorCode::kInputOutput, status
+                                             ? StrCat("cannot load the operator library ", path, ": ", status.message())
+                                             : StrCat("no operator library ", path));
   }
-  Registry& registry = TheRegistry();
-  const auto duplicates = [&] {
-    const std::lock_guard lock(registry.mutex);
-    return registry.duplicates;
-  };
-  const std::map<std::string, std::string> before = duplicates();
-  if (dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+  CheckOperatorLibrary(path);
+  const std::map<std::string, std::string> before = Duplicates();
+  std::string fault = FaultOfLoading(absolute);
+  if (fault.empty() && dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* reason = dlerror();
-    throw Error(ErrorCode::kInputOutput,
-                StrCat("cannot load the operator library ", path, ": ", reason != nullptr ? reason : "unknown reason"));
+    fault = reason != nullptr ? reason : "unknown reason";
   }
-  for (const auto& [type, message] : duplicates()) {
+  if (!fault.empty()) {
+    throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
+  }
+  for (const auto& [type, message] : Duplicates()) {
     if (!before.contains(type)) throw Error(ErrorCode::kInvalidNet, message);
   }
 }
@@ -296,6 +304,10 @@ Operator& Operator::Packs(Packing packing) {
 }
 Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
+  return *this;
+}
+Operator& Operator::OpensFiles(FilesRule rule) {
+  schema_.files = std::move(rule);
   return *this;
 }
 Operator& Operator::Gradient(GradientRule rule) {

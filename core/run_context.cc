@@ -4,6 +4,7 @@
 #include <new>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_fill.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -30,9 +31,10 @@ void* Scratch::Get(std::int64_t bytes) {
   const std::int64_t rounded = (bytes + 63) / 64 * 64 + 64;
   const std::int64_t begin = used_;
   used_ += rounded;
-  if (used_ <= capacity_) return block_.get() + begin;
-  overflow_.push_back(Allocate(rounded));
-  return overflow_.back().get();
+  if (used_ > capacity_) overflow_.push_back(Allocate(rounded));
+  std::byte* data = used_ <= capacity_ ? block_.get() + begin : overflow_.back().get();
+  FillUnwritten(data, rounded);
+  return data;
 }
 
 void Scratch::Reset() {

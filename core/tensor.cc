@@ -1,17 +1,17 @@
 #include "stepnet/core/tensor.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <new>
 #include <ostream>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_fill.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/system_memory.h"
 
 namespace stepnet {
 namespace {
@@ -19,17 +19,10 @@ namespace {
 // Cache line and the widest vector: kernels may use aligned loads at the start of a storage.
 constexpr std::align_val_t kAlignment{64};
 
-std::int64_t PhysicalMemory() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page <= 0) return std::numeric_limits<std::int64_t>::max();
-  return static_cast<std::int64_t>(pages) * page;
-}
-
 struct Accounting {
   std::atomic<std::int64_t> current{0};
   std::atomic<std::int64_t> peak{0};
-  std::atomic<std::int64_t> limit{PhysicalMemory()};
+  std::atomic<std::int64_t> limit{SystemMemory()};
 };
 
 Accounting& Memory() {
@@ -72,6 +65,8 @@ class Storage {
     }
     if (dtype_ == DType::kString) {
       for (std::int64_t i = 0; i < count_; ++i) new (static_cast<std::string*>(data_) + i) std::string();
+    } else {
+      FillUnwritten(data_, bytes_);
     }
   }
   ~Storage() {
@@ -235,9 +230,15 @@ std::string TensorInfo::Description() const { return StrCat(dtype, " ", shape); 
 void CopyElements(const TensorView& from, const TensorView& to) {
   if (from.dtype == DType::kString) {
     const auto* source = static_cast<const std::string*>(from.data);
-    std::copy(source, source + from.size(), static_cast<std::string*>(to.data));
+    InBlocks(from.size(), kWorkOfString, [&](std::int64_t begin, std::int64_t end) {
+      std::copy(source + begin, source + end, static_cast<std::string*>(to.data) + begin);
+    });
   } else if (from.data != to.data) {
-    std::memcpy(to.data, from.data, static_cast<size_t>(from.size_bytes()));
+    const auto* source = static_cast<const std::byte*>(from.data);
+    auto* target = static_cast<std::byte*>(to.data);
+    InBlocks(from.size_bytes(), 1, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+    });
   }
 }
 

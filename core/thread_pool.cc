@@ -1,9 +1,15 @@
 // tests/models/thread_pool.pml is ThreadPool as a model that is checked; changes here are made there too.
 #include "stepnet/core/thread_pool.h"
 
+#include <pthread.h>
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <system_error>
+
+#include "stepnet/core/signal_block.h"
 
 namespace stepnet {
 namespace {
@@ -11,7 +17,18 @@ namespace {
 // Runs follow each other closely in a net; a thread that has just helped looks out this long before it sleeps.
 constexpr std::chrono::microseconds kLookOut{20};
 
-constexpr int kMostThreads = 1023;
+// As many as may help a caller, and whose stacks take no more than a quarter of the addresses that the process may use.
+int MostHelpers() {
+  constexpr int kMost = kMostThreads - 1;
+  rlimit addresses = {};
+  pthread_attr_t attributes;
+  size_t stack = 0;
+  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return kMost;
+  if (pthread_getattr_default_np(&attributes) != 0) return kMost;
+  pthread_attr_getstacksize(&attributes, &stack);
+  pthread_attr_destroy(&attributes);
+  return stack > 0 ? static_cast<int>(std::min<rlim_t>(kMost, addresses.rlim_cur / 4 / stack)) : kMost;
+}
 
 }  // namespace
 
@@ -31,11 +48,14 @@ ThreadPool::~ThreadPool() {
 
 // REQUIRES mutex_. Fewer where the system gives no more: callers can do without.
 void ThreadPool::MakeThreads(int count) {
+  count = std::min(count, MostHelpers());
+  const SignalBlock block;
   try {
-    while (static_cast<int>(threads_.size()) < std::min(count, kMostThreads)) {
+    while (static_cast<int>(threads_.size()) < count) {
       threads_.emplace_back([this] { Help(); });
     }
   } catch (const std::system_error&) {
+  } catch (const std::bad_alloc&) {
   }
 }
 
@@ -48,7 +68,8 @@ void ThreadPool::Wake(int count) {
 }
 
 void ThreadPool::Run(const std::shared_ptr<SharedWork>& work, int helpers) {
-  const auto offer = std::make_shared<Offer>(Offer{.work = work, .wanted = helpers, .free_lanes = {}});
+  const auto offer = std::make_shared<Offer>(
+      Offer{.work = work, .cancellation = CurrentCancellation(), .wanted = helpers, .free_lanes = {}});
   for (int lane = helpers; lane > 0; --lane) offer->free_lanes.push_back(lane);
   {
     const std::lock_guard lock(mutex_);
@@ -89,7 +110,10 @@ void ThreadPool::Help() {
     const int lane = offer->free_lanes.back();
     offer->free_lanes.pop_back();
     lock.unlock();
-    offer->work->Join(lane);
+    {
+      const CancellationScope cancelled(offer->cancellation);
+      offer->work->Join(lane);
+    }
     lock.lock();
     offer->free_lanes.push_back(lane);
     lock.unlock();

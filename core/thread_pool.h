@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "stepnet/core/cancellation.h"
+
 namespace stepnet {
 
 // Work that several threads may share.
@@ -23,6 +25,9 @@ class SharedWork {
   // must touch nothing but the work itself, which lives as long as one is inside.
   virtual void Join(int lane) = 0;
 };
+
+// More threads than that are asked for by mistake.
+inline constexpr int kMostThreads = 1024;
 
 class ThreadPool {
  public:
@@ -40,6 +45,7 @@ class ThreadPool {
  private:
   struct Offer {
     std::shared_ptr<SharedWork> work;
+    const Cancellation* cancellation = nullptr;  // what the caller works under, and so do those who help
     int wanted = 0;
     std::vector<int> free_lanes;
   };

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_fill.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -28,7 +29,10 @@ void Blob::Reset() {
 const Tensor& Blob::MakeTensor(DType dtype, const Shape& shape) {
   object_.reset();
   if (tensor_.defined() && tensor_.OwnsStorageAlone()) {
-    if (tensor_.dtype() == dtype && tensor_.shape() == shape) return tensor_;
+    if (tensor_.dtype() == dtype && tensor_.shape() == shape) {
+      if (dtype != DType::kString) FillUnwritten(tensor_.raw(), tensor_.size_bytes());
+      return tensor_;
+    }
     const bool strings = dtype == DType::kString || tensor_.dtype() == DType::kString;
     const std::int64_t capacity = tensor_.CapacityBytes();
     const bool fits = shape.size() <= capacity / DTypeBytes(dtype);
@@ -36,6 +40,7 @@ const Tensor& Blob::MakeTensor(DType dtype, const Shape& shape) {
     constexpr std::int64_t kMaxWaste = 8;
     if (!strings && fits && capacity <= kMaxWaste * shape.size() * DTypeBytes(dtype) + 4096) {
       tensor_ = tensor_.Reinterpreted(dtype, shape);
+      FillUnwritten(tensor_.raw(), tensor_.size_bytes());
       return tensor_;
     }
   }

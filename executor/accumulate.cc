@@ -1,5 +1,9 @@
 #include "stepnet/executor/accumulate.h"
 
+#include <algorithm>
+#include <cstring>
+#include <string>
+
 namespace stepnet {
 namespace {
 
@@ -15,6 +19,14 @@ void Accumulate(const TensorView& from, const TensorView& to) {
     AddElements(from.As<double>(), to.As<double>(), from.size());
   } else {
     AddElements(from.As<float>(), to.As<float>(), from.size());
+  }
+}
+
+void SetZero(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kString) {
+    std::fill_n(tensor.data<std::string>(), tensor.size(), std::string());
+  } else {
+    std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));
   }
 }
 

@@ -1,4 +1,4 @@
-// The sum of gradients, in place.
+// Sums of gradients, in place.
 #pragma once
 
 #include "stepnet/core/tensor.h"
@@ -8,5 +8,8 @@ namespace stepnet {
 // to += from, element by element. REQUIRES as many elements of one dtype, float or double. Throws kTypeMismatch for
 // other dtypes.
 void Accumulate(const TensorView& from, const TensorView& to);
+
+// All elements become 0, strings become empty.
+void SetZero(const Tensor& tensor);
 
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/executor/link_roles.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -109,7 +110,13 @@ class BackwardPlanMaker {
   }
 
   void CollectLinks() {
-    for (const Link& link : spec_.links) AddForwardLink(link);
+    // Of a blob with several links, rows that show what the step left in it.
+    const std::vector<LinkRole> roles = FindLinkRoles(spec_);
+    for (const bool is_destination : {true, false}) {
+      for (size_t i = 0; i < roles.size(); ++i) {
+        if (roles[i].is_destination == is_destination) AddForwardLink(spec_.links[i]);
+      }
+    }
     for (const Link& written : spec_.backward_links) {
       Link link = written;
       link.internal = spec_.Renamed(link.internal);
@@ -118,7 +125,6 @@ class BackwardPlanMaker {
   }
 
   void AddForwardLink(const Link& link) {
-    // A blob that the forward step passes on has several links; each of them holds the same value.
     if (!reads_first_.contains(link.internal) || links_.contains(link.internal)) return;
     if (const int state = StateIndex(link.external); state >= 0) {
       const StateLayout& layout = forward_.states[state];

@@ -1,12 +1,16 @@
 #include "stepnet/executor/backward_step.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/backward.h"
 #include "stepnet/core/net_check.h"
+#include "stepnet/core/rename.h"
 #include "stepnet/executor/recurrent_spec.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -25,32 +29,47 @@ class BackwardStepMaker {
       used_.insert(op.input().begin(), op.input().end());
     }
     used_.insert(written_.begin(), written_.end());
+    for (const std::string& blob : BlobsReadFirst(step_)) {
+      if (written_.contains(blob)) changing_.insert(blob);
+    }
+    for (const Link& link : spec_.links) {
+      if (written_.contains(link.internal) && !IsState(link.external)) changing_.insert(link.internal);
+    }
+    RefuseChangedRows();
     const NetDef step = StepToDifferentiate();
-    made_ = AddGradientsFrom(step, Seeds(), Wanted());
+    const std::map<std::string, std::string> seeds = Seeds();
+    made_ = AddGradientsFrom(step, seeds, Wanted(), changing_);
     for (const StepOutput& output : spec_.step_outputs) {
       // What goes from a link to an output, past all operators, has the gradient of the output.
       if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
     }
     backward_.set_name(step_.name() + "_backward");
     ComputeAgain();
-    for (int k = step.op_size(); k < made_.net.op_size(); ++k) AddGradientOperator(made_.net.op(k));
+    for (int k = made_.num_forward; k < made_.net.op_size(); ++k) {
+      *backward_.add_op() = WithWindows(made_.net.op(k));
+    }
     for (const OperatorDef& op : made_.net.op()) {
       names_.insert(op.input().begin(), op.input().end());
       names_.insert(op.output().begin(), op.output().end());
     }
+    for (const auto& [blob, gradient] : seeds) names_.insert(gradient);
     AddLinks();
     AddParams();
+    RenameUnaskedGradients();
     ListExternals();
-    Argument& argument = *op_->add_arg();
-    argument.set_name("backward_step_net");
-    *argument.mutable_n() = std::move(backward_);
+    *NewArgument("backward_step_net")->mutable_n() = std::move(backward_);
+    ReplaceStepNet();
   }
 
  private:
   bool IsState(const std::string& blob) const {
     return std::ranges::find(spec_.states, blob, &RecurrentState::name) != spec_.states.end();
   }
-  bool Gives(const Link& link) const { return IsState(link.external) && written_.contains(link.internal); }
+  // Whether the link shows a row of a state that the step writes, not one that a blob starts with.
+  bool Gives(const Link& link) const {
+    if (!IsState(link.external) || !written_.contains(link.internal)) return false;
+    return !changing_.contains(link.internal) || EndsWithNewRow(link);
+  }
   // Whether the link is to a state's rows up to the newest that the step sees, which is the one that it gives.
   bool EndsWithNewRow(const Link& link) const {
     return IsState(link.external) && std::ranges::none_of(spec_.links, [&](const Link& other) {
@@ -110,12 +129,43 @@ class BackwardStepMaker {
     return sum;
   }
 
-  // Operators of the gradients read the windows themselves.
-  void AddGradientOperator(OperatorDef op) {
+  // Operators read the windows themselves.
+  OperatorDef WithWindows(OperatorDef op) const {
     for (std::string& input : *op.mutable_input()) {
       if (const auto window = windows_.find(input); window != windows_.end()) input = window->second;
     }
-    *backward_.add_op() = std::move(op);
+    return op;
+  }
+
+  // A blob that the step reads and then overwrites is in its link's memory where it has one link. What other steps, or
+  // users, see of such rows changes behind the back of all other gradients.
+  void RefuseChangedRows() const {
+    for (const Link& link : spec_.links) {
+      const auto is_same_blob = [&](const Link& other) { return other.internal == link.internal; };
+      const auto is_same_memory = [&](const Link& other) { return other.external == link.external; };
+      if (!changing_.contains(link.internal) || std::ranges::count_if(spec_.links, is_same_blob) > 1) continue;
+      const bool is_seen_once = link.window == 1 && std::ranges::count_if(spec_.links, is_same_memory) == 1;
+      if (is_seen_once && !IsState(link.external)) continue;
+      throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites \"", link.internal, "\", rows of \"",
+                                                 link.external, "\" that others see too; no gradient can be made"));
+    }
+  }
+
+  // With names of their own for the values that gradients read after they are overwritten.
+  void ReplaceStepNet() {
+    NetDef step = step_;
+    step.clear_op();
+    bool is_changed = false;
+    for (int k = 0; k < made_.num_forward; ++k) {
+      const OperatorDef& op = made_.net.op(k);
+      const auto is_sum = [&](const auto& sum) { return op.output_size() == 1 && sum == op.output(0); };
+      if (std::ranges::any_of(windows_ | std::views::keys, is_sum)) continue;
+      if (std::ranges::any_of(passed_ | std::views::values, is_sum)) continue;
+      *step.add_op() = WithWindows(op);
+      is_changed = is_changed || step.op_size() > step_.op_size() ||
+                   OperatorText(*step.op().rbegin()) != OperatorText(step_.op(step.op_size() - 1));
+    }
+    if (is_changed) *NewArgument("step_net")->mutable_n() = std::move(step);
   }
 
   // What the step gives to states and outputs has a gradient before the backward step runs.
@@ -252,6 +302,10 @@ class BackwardStepMaker {
     for (const std::string& blob : captured_) {
       const std::string gradient = OwnGradient(blob);
       if (gradient.empty()) continue;
+      if (changing_.contains(blob)) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites its input \"", blob,
+                                                   "\", which the next step reads; no gradient can be made"));
+      }
       if (std::ranges::any_of(spec_.links, [&](const Link& link) { return link.external == blob; })) {
         throw Error(ErrorCode::kInvalidNet, StrCat("the step net reads \"", blob,
                                                    "\" whole and, through a link, by rows; no gradient can be made"));
@@ -264,6 +318,18 @@ class BackwardStepMaker {
     for (const auto& [input, gradient] : params) gradients->add_strings(gradient);
   }
 
+  // An operator may give gradients of captured inputs that are not wanted; under their names they would be.
+  void RenameUnaskedGradients() {
+    std::map<std::string, std::string> names;
+    for (const std::string& blob : BlobsReadFirst(step_)) {
+      if (InputIndex(blob) < 0 || IsFloating(blob)) continue;
+      std::string unasked = blob + "_grad_unasked";
+      while (!names_.insert(unasked).second) unasked += "_";
+      names[blob + "_grad"] = unasked;
+    }
+    RenameBlobs(names, &backward_);
+  }
+
   void ListExternals() {
     for (const std::string& blob : BlobsReadFirst(backward_)) backward_.add_external_input(blob);
   }
@@ -274,6 +340,7 @@ class BackwardStepMaker {
   const std::function<bool(const std::string&)>& is_floating_;
   std::set<std::string> written_;               // by the step net
   std::set<std::string> used_;                  // read or written by it
+  std::set<std::string> changing_;              // start with a value, which it overwrites
   std::vector<std::string> captured_;           // inputs that the step net reads as they are
   std::map<std::string, std::string> windows_;  // sums, and the windows that they stand for
   std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
@@ -283,23 +350,76 @@ class BackwardStepMaker {
   NetDef backward_;
 };
 
-}  // namespace
-
-void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating) {
+// Calls `make` for the operators that need a backward step net, after `descend` for the step nets of all.
+void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDef*, const RecurrentSpec&)>& make,
+                                const std::function<void(OperatorDef*, NetDef*)>& descend) {
   for (int k = 0; k < net->op_size(); ++k) {
     OperatorDef* op = net->mutable_op(k);
     if (op->type() != "RecurrentNetwork") continue;
     try {
       for (Argument& argument : *op->mutable_arg()) {
-        if (argument.name() == "step_net" && argument.has_n()) AddBackwardStepNets(argument.mutable_n(), is_floating);
+        if (argument.name() == "step_net" && argument.has_n()) descend(op, argument.mutable_n());
       }
       const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
-      if (spec.backward_step_net != nullptr || !spec.backward_links.empty()) continue;
-      BackwardStepMaker(op, spec, is_floating).Make();
+      if (spec.backward_step_net == nullptr && spec.backward_links.empty()) make(op, spec);
     } catch (...) {
       throw CurrentError().At({.net = net->name(), .op_index = k, .op_text = OperatorText(*op)});
     }
   }
+}
+
+// The blobs that a step net reads of what has a gradient outside: of states, too.
+std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function<bool(const std::string&)>& depends) {
+  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op));
+  std::vector<std::string> inputs;
+  std::ranges::copy_if(op.input(), std::back_inserter(inputs), depends);
+  for (const Link& link : spec.links) {
+    const bool is_state = std::ranges::find(spec.states, link.external, &RecurrentState::name) != spec.states.end();
+    if (is_state || depends(link.external)) inputs.push_back(link.internal);
+  }
+  return inputs;
+}
+
+// Says that the gradient operator need not give the gradients of these inputs, unless the operator says what it is to
+// give.
+void LeaveOut(OperatorDef* op, const std::function<bool(const std::string&)>& is_left_out) {
+  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
+  std::vector<int> inputs = {0};
+  inputs.insert(inputs.end(), spec.params.begin(), spec.params.end());
+  for (const RecurrentState& state : spec.states) inputs.push_back(state.initial);
+  const auto is_out = [&](int input) {
+    return input >= 0 && input < op->input_size() && is_left_out(op->input(input));
+  };
+  if (!spec.requests.empty() || std::ranges::none_of(inputs, is_out)) return;
+  Argument& requests = *op->add_arg();
+  requests.set_name("gradient_requests");
+  for (const int input : inputs) requests.add_strings(is_out(input) ? "none" : "write");
+}
+
+}  // namespace
+
+void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating) {
+  ForEachWithoutBackwardStep(
+      net, [&](OperatorDef* op, const RecurrentSpec& spec) { BackwardStepMaker(op, spec, is_floating).Make(); },
+      [&](OperatorDef*, NetDef* step) { AddBackwardStepNets(step, is_floating); });
+}
+
+void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs) {
+  std::set<std::string> depending(inputs.begin(), inputs.end());
+  const auto depends = [&](const std::string& blob) { return depending.contains(blob); };
+  for (const OperatorDef& op : net->op()) {
+    const OperatorSchema* schema = FindOperator(op.type());  // whoever checks the net says that there is none
+    const bool passes = schema == nullptr || schema->gradient_kind != GradientKind::kStops;
+    if (!passes || std::ranges::none_of(op.input(), depends)) continue;
+    depending.insert(op.output().begin(), op.output().end());
+  }
+  ForEachWithoutBackwardStep(
+      net,
+      [&](OperatorDef* op, const RecurrentSpec& spec) {
+        BackwardStepMaker(op, spec, depends).Make();
+        LeaveOut(op, std::not_fn(depends));
+      },
+      [&](OperatorDef* op, NetDef* step) { AddBackwardStepNets(step, InputsOfStep(*op, depends)); });
 }
 
 }  // namespace stepnet

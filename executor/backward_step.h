@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace stepnet {
 
@@ -15,5 +16,9 @@ class NetDef;
 // an input of the operators whether it can have a gradient; all can where it is not given. Throws kInvalidNet, with the
 // operator, for step nets that cannot be differentiated.
 void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating = {});
+
+// As above, for gradients of the net by `inputs` alone: what does not depend on them has no gradient, and the operators
+// get gradient_requests that say so.
+void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs);
 
 }  // namespace stepnet

@@ -48,7 +48,7 @@ struct Dependency {
 
 struct Dependencies {
   int num_instructions = 0;
-  std::vector<Dependency> edges;  // by from, then delta, then to; none that others imply
+  std::vector<Dependency> edges;  // by from, then delta, then to; none that others imply (RemoveImplied)
   int max_delta = 0;
 
   // Whether `to` of step k + delta waits for `from` of step k, directly or through others, for k from 0 on.
@@ -59,7 +59,7 @@ struct Dependencies {
 // touch the workspace, and each with itself.
 std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan);
 
-// All conflicts, then without those that others imply. Independent of the number of steps.
+// FindConflicts, then RemoveImplied: about linear in the number of accesses. Independent of the number of steps.
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses);
 // Among the instructions of one stage: a step is here as many as the stage takes at once.
 Dependencies FindDependencies(const StepPlan& plan, const Stage& stage);

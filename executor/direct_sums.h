@@ -8,6 +8,9 @@
 
 namespace stepnet {
 
+// Whether the operator runs with blobs: itself, or because another value of a blob that it uses has no known shape.
+bool RunsWithBlobs(const StepPlanRequest& request, const StepGraph& graph, const StepNode& node);
+
 // Where a step adds up terms with Sum only to add that to memory outside, it adds each term there: outside += Sum(a, b)
 // becomes outside += a and outside += b, the same within rounding. So each of several operators that use one weight may
 // add to its gradient itself, and need not wait for the others in the same step.

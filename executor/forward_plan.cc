@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/executor/link_roles.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -41,19 +42,14 @@ class ForwardPlanMaker {
     int base = -1;
     DType dtype = DType::kFloat;
     Shape row;
-    bool is_state = false;
-    std::int64_t num_initial = 0;  // of a state
+    StateLayout* state = nullptr;
   };
 
   External FindExternal(const std::string& name) {
     for (size_t i = 0; i < spec_.states.size(); ++i) {
       if (spec_.states[i].name != name) continue;
-      const StateLayout& layout = plan_->states[i];
-      return {.base = static_cast<int>(i),
-              .dtype = layout.dtype,
-              .row = layout.row,
-              .is_state = true,
-              .num_initial = layout.num_initial};
+      StateLayout& layout = plan_->states[i];
+      return {.base = static_cast<int>(i), .dtype = layout.dtype, .row = layout.row, .state = &layout};
     }
     const int input = InputIndex(op_, name);
     if (input < 0) {
@@ -69,45 +65,36 @@ class ForwardPlanMaker {
   }
 
   void BindLinks() {
-    std::map<std::string, std::vector<std::pair<Link, External>>> by_blob;
-    for (const Link& link : spec_.links) by_blob[link.internal].emplace_back(link, FindExternal(link.external));
+    const std::vector<LinkRole> roles = FindLinkRoles(spec_);
+    std::map<std::string, std::vector<size_t>> by_blob;
+    for (size_t i = 0; i < spec_.links.size(); ++i) by_blob[spec_.links[i].internal].push_back(i);
     for (const auto& [blob, links] : by_blob) {
-      for (const auto& [link, external] : links) {
-        if (external.is_state) CheckLinkInBounds(link, external.num_initial + 1, 1);
-      }
-      if (links.size() == 1) {
-        const auto& [link, external] = links.front();
-        BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
-        // The row that this step adds to a state has no value yet. A window that ends with it is there to be read after
-        // another blob has written it.
-        bound.readable = !external.is_state || link.offset < external.num_initial;
-        request_.bound.push_back(std::move(bound));
-      } else {
-        BindSharedBlob(blob, links);
-      }
+      for (const size_t i : links) BindLinkOf(blob, spec_.links[i], roles[i], /*is_alone=*/links.size() == 1);
     }
   }
 
-  // A blob with several links comes from the one whose rows are there before the step, and goes to the others.
-  void BindSharedBlob(const std::string& blob, const std::vector<std::pair<Link, External>>& links) {
-    int sources = 0;
-    for (const auto& [link, external] : links) {
-      const BoundBlob view = BindLink(link, external.base, external.dtype, external.row);
-      const bool is_source = !external.is_state || link.offset < external.num_initial;
-      if (is_source) ++sources;
-      Slot outside = view.slot;
-      outside.blob = link.external;
-      const Transfer transfer{.kind = is_source ? Transfer::Kind::kCopyIn : Transfer::Kind::kCopyOut,
-                              .blob = blob,
-                              .outside = outside,
-                              .info = view.info};
-      // Sources first: a blob that no operator writes is copied on at once.
-      request_.transfers.insert(is_source ? request_.transfers.begin() : request_.transfers.end(), transfer);
+  // A blob with several links comes from its source, and goes to the others.
+  void BindLinkOf(const std::string& blob, const Link& link, const LinkRole& role, bool is_alone) {
+    const External external = FindExternal(link.external);
+    if (external.state != nullptr) {
+      CheckLinkInBounds(link, external.state->num_initial + 1, 1);
+      const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
+      if (gives_row) external.state->zero_first = false;
     }
-    if (sources > 1) {
-      throw Error(ErrorCode::kInvalidNet, StrCat("\"", blob, "\" is linked to ", sources,
-                                                 " blobs that all have a value before the step; it can have one"));
+    BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
+    if (is_alone) {
+      bound.readable = role.is_source;
+      request_.bound.push_back(std::move(bound));
+      return;
     }
+    Slot outside = bound.slot;
+    outside.blob = link.external;
+    const Transfer transfer{.kind = role.is_source ? Transfer::Kind::kCopyIn : Transfer::Kind::kCopyOut,
+                            .blob = blob,
+                            .outside = outside,
+                            .info = bound.info};
+    // Sources first: a blob that no operator writes is copied on at once.
+    request_.transfers.insert(role.is_source ? request_.transfers.begin() : request_.transfers.end(), transfer);
   }
 
   void BindTimestep() {
@@ -151,21 +138,14 @@ class ForwardPlanMaker {
   // Blobs that become outputs get a copy a step in a base of their own; their shapes are known only now.
   std::shared_ptr<StepPlan> WithStepOutputs(const StepPlan& first) {
     for (const StepOutput& output : spec_.step_outputs) {
-      const auto final = first.finals.find(output.blob);
-      if (final == first.finals.end()) {
-        std::vector<std::string> blobs;
-        for (const auto& [blob, unused] : first.finals) blobs.push_back(blob);
-        throw Error(ErrorCode::kInvalidNet,
-                    StrCat("step_output_src names \"", output.blob, "\", which the step net does not have",
-                           DidYouMean(output.blob, blobs)));
-      }
-      if (first.slots[final->second.slot].storage_class == StorageClass::kDynamic) {
-        throw Error(ErrorCode::kInvalidNet,
+      const StepPlan::Final& final = first.finals.at(output.blob);  // the check of the operator knows that it is there
+      if (first.slots[final.slot].storage_class == StorageClass::kDynamic) {
+        throw Error(ErrorCode::kShapeMismatch,
                     StrCat("step_output_src names \"", output.blob,
                            "\", whose shape is known only when a step has run; make it the new row of a state, which "
                            "says what shape it has"));
       }
-      const TensorInfo& info = final->second.info;
+      const TensorInfo& info = final.info;
       const std::int64_t bytes = info.shape.size() * DTypeBytes(info.dtype);
       const int base = request_.num_bases++;
       plan_->step_outputs.emplace_back(base, info);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/net_check.h"
 #include "stepnet/core/net_operator.h"
 #include "stepnet/executor/accumulate.h"
@@ -10,6 +11,7 @@
 #include "stepnet/executor/schedule.h"
 #include "stepnet/executor/stages.h"
 #include "stepnet/executor/step_plan.h"
+#include "stepnet/executor/unneeded_outputs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -55,6 +57,8 @@ class PlanMaker {
     graph_ = ImportStepNet(*request_.net, inputs, request_.options, linked);
     if (request_.options.opt_level > 0) AddTermsOneByOne(&request_, &graph_);
     direct_sums_ = FindDirectSums(request_, graph_);
+    unneeded_ = UnneededOutputs(request_, graph_);
+    PlaceTransfers();
     std::vector<StageOfInstructions> stages;
     if (request_.options.opt_level > 0) {
       // Where every step has memory of its own, only what computes a value and what uses it wait for each other.
@@ -71,6 +75,13 @@ class PlanMaker {
     Build();
     Arrange(stages);
     WriteFirstTerms(request_, &plan_);
+    plan_.writes.assign(plan_.num_bases, false);
+    for (const Instruction& instruction : plan_.instructions) {
+      for (const Operand& output : instruction.outputs) {
+        const Slot& slot = plan_.slots[output.slot];
+        if (slot.storage_class != StorageClass::kDynamic) plan_.writes[slot.base] = true;
+      }
+    }
     plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
       return !instruction.dynamic && !instruction.has_side_effects &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
@@ -90,13 +101,16 @@ class PlanMaker {
     plan_.dynamic_lists.assign(request_.num_dynamic_lists, true);
     slot_of_.clear();
     PlaceBlobs();
-    AddTransfersBefore(kNoOperator);
+    written_bases_ = WrittenBases();
+    AddTransfers(before_, kNoOperator);
     for (const StepNode& node : graph_.nodes) {
-      AddTransfersBefore(node.op_index);
+      CheckCancelled();
+      AddTransfers(before_, node.op_index);
       AddOperator(node);
-      AddTransfersAfter(node.op_index);
+      AddTransfers(after_, node.op_index);
     }
     for (const auto& [blob, value] : graph_.last) {
+      if (unneeded_.contains(value)) continue;
       plan_.finals[blob] = {.slot = slot_of_.at(blob), .info = graph_.values[value].info};
     }
   }
@@ -164,14 +178,19 @@ class PlanMaker {
     for (const BoundBlob& blob : request_.bound) bound[blob.slot.blob] = &blob;
     std::map<std::string, std::int64_t> bytes;
     std::map<std::string, bool> dynamic;
-    for (const StepValue& value : graph_.values) {
+    std::map<std::string, std::vector<int>> values_of;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const StepValue& value = graph_.values[v];
+      if (unneeded_.contains(static_cast<int>(v))) continue;
       std::int64_t& most = bytes[value.blob];
       most = std::max(most, Bytes(value.info));
-      dynamic[value.blob] = dynamic[value.blob] || value.dynamic;
+      // Arenas are bytes, in which no string can live.
+      dynamic[value.blob] = dynamic[value.blob] || value.dynamic || value.info.dtype == DType::kString;
+      values_of[value.blob].push_back(static_cast<int>(v));
     }
     for (const auto& [blob, most] : bytes) {
       if (const auto found = bound.find(blob); found != bound.end()) {
-        CheckFits(*found->second);
+        CheckFits(*found->second, values_of[blob]);
         AddSlot(found->second->slot);
       } else if (const auto sum = direct_sums_.find(blob); sum != direct_sums_.end()) {
         slot_of_[blob] = AddOutside(sum->second->outside);
@@ -186,12 +205,12 @@ class PlanMaker {
   }
 
   // The value that a step leaves in a linked blob must have the link's shape, and values on the way there its size:
-  // memory outside does not move.
-  void CheckFits(const BoundBlob& bound) const {
-    for (size_t v = 0; v < graph_.values.size(); ++v) {
+  // memory outside does not move. `values` are the blob's.
+  void CheckFits(const BoundBlob& bound, const std::vector<int>& values) const {
+    for (const int v : values) {
       const StepValue& value = graph_.values[v];
-      if (value.blob != bound.slot.blob || value.dynamic || value.producer < 0) continue;
-      const bool is_last = graph_.last.at(value.blob) == static_cast<int>(v);
+      if (value.dynamic || value.producer < 0) continue;
+      const bool is_last = graph_.last.at(value.blob) == v;
       const bool fits = value.info.dtype == bound.info.dtype && value.info.shape.size() == bound.info.shape.size() &&
                         (!is_last || EqualButForOnes(value.info.shape, bound.info.shape));
       if (fits) continue;
@@ -259,7 +278,9 @@ class PlanMaker {
       throw CurrentError().At({.net = graph_.name, .op_index = node.op_index, .op_text = node.init.Text()});
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) instruction.inputs.push_back(OperandOf(node.inputs[i], i));
-    for (size_t o = 0; o < node.outputs.size(); ++o) instruction.outputs.push_back(OperandOf(node.outputs[o], o));
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (!unneeded_.contains(node.outputs[o])) instruction.outputs.push_back(OperandOf(node.outputs[o], o));
+    }
     instruction.num_outputs = static_cast<int>(node.outputs.size());
     instruction.has_side_effects = node.init.schema().has_side_effects;
     const auto is_dynamic = [&](const Operand& operand) {
@@ -315,7 +336,7 @@ class PlanMaker {
     if (!packing || instruction->steps_at_once == kAllSteps || instruction->steps_at_once > kMostStepsAtOnce) return;
     const Operand& input = instruction->inputs[packing->input];
     const Slot& from = plan_.slots[input.slot];
-    if (from.storage_class != StorageClass::kShared || IsWritten(from.base)) return;
+    if (from.storage_class != StorageClass::kShared || written_bases_.contains(from.base)) return;
     const std::int64_t bytes = packing->bytes(ShapeQuery(node.init, InfosOf(*instruction, instruction->inputs)));
     if (bytes == 0) return;
     const int base = plan_.num_bases++;
@@ -338,13 +359,17 @@ class PlanMaker {
     packs_.back().inputs[0].position = 0;
   }
 
-  // Whether an instruction or the step writes to some of this memory.
-  bool IsWritten(int base) const {
-    const auto writes = [&](const Transfer& transfer) { return transfer.outside.base == base && !GoesIn(transfer); };
-    if (std::ranges::any_of(request_.transfers, writes)) return true;
-    return std::ranges::any_of(graph_.values, [&](const StepValue& value) {
-      return value.version > 0 && plan_.slots[slot_of_.at(value.blob)].base == base;
-    });
+  // Those to some of whose memory an instruction or the step writes.
+  std::set<int> WrittenBases() const {
+    std::set<int> bases;
+    for (const Transfer& transfer : request_.transfers) {
+      if (!GoesIn(transfer)) bases.insert(transfer.outside.base);
+    }
+    for (const StepValue& value : graph_.values) {
+      const auto slot = slot_of_.find(value.blob);  // outputs that nobody needs have none
+      if (value.version > 0 && slot != slot_of_.end()) bases.insert(plan_.slots[slot->second].base);
+    }
+    return bases;
   }
 
   // Of the next instruction.
@@ -385,34 +410,41 @@ class PlanMaker {
     return producer < 0 ? kNoOperator : graph_.nodes[producer].op_index;
   }
 
-  // The operator that first reads or writes the blob.
-  int FirstUser(const std::string& blob) const {
-    for (const StepNode& node : graph_.nodes) {
-      for (const std::vector<int>* values : {&node.inputs, &node.outputs}) {
-        const bool uses = std::ranges::any_of(*values, [&](int value) { return graph_.values[value].blob == blob; });
-        if (uses) return node.op_index;
-      }
-    }
-    return kNoOperator;
-  }
-
   static bool GoesIn(const Transfer& transfer) {
     return transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
   }
 
-  // Transfers into blobs that this operator is the first to use, as late as that: memory outside may be a sum that the
-  // step itself adds to before. With kNoOperator, into those that none uses. What no operator writes goes on at once.
-  void AddTransfersBefore(int op_index) {
+  // Transfers into blobs come before the operator that is the first to use them, as late as that: memory outside may be
+  // a sum that the step itself adds to before. With kNoOperator, into those that none uses. What no operator writes
+  // goes on at once; step outputs of it come last, as it may show a row that the step writes by another name. Other
+  // transfers come after the last writer.
+  void PlaceTransfers() {
+    std::map<std::string, int> first_user;
+    for (const StepNode& node : graph_.nodes) {
+      for (const std::vector<int>* values : {&node.inputs, &node.outputs}) {
+        for (const int value : *values) first_user.emplace(graph_.values[value].blob, node.op_index);
+      }
+    }
+    const int last_operator = graph_.nodes.empty() ? kNoOperator : graph_.nodes.back().op_index;
     for (const Transfer& transfer : request_.transfers) {
-      const bool is_due = GoesIn(transfer) || LastWriter(transfer.blob) == kNoOperator;
-      if (is_due && FirstUser(transfer.blob) == op_index) AddTransfer(transfer);
+      const bool is_step_output = transfer.kind == Transfer::Kind::kCopyOut && transfer.required;
+      const int last_writer = LastWriter(transfer.blob);
+      const int after = last_writer == kNoOperator && is_step_output ? last_operator : last_writer;
+      if (!GoesIn(transfer) && after != kNoOperator) {
+        after_[after].push_back(&transfer);
+        continue;
+      }
+      const auto user = first_user.find(transfer.blob);
+      before_[user == first_user.end() ? kNoOperator : user->second].push_back(&transfer);
     }
   }
 
-  void AddTransfersAfter(int op_index) {
-    for (const Transfer& transfer : request_.transfers) {
-      if (!GoesIn(transfer) && LastWriter(transfer.blob) == op_index) AddTransfer(transfer);
-    }
+  using TransfersOfOperators = std::map<int, std::vector<const Transfer*>>;
+
+  void AddTransfers(const TransfersOfOperators& transfers, int op_index) {
+    const auto found = transfers.find(op_index);
+    if (found == transfers.end()) return;
+    for (const Transfer* transfer : found->second) AddTransfer(*transfer);
   }
 
   void AddTransfer(const Transfer& transfer) {
@@ -463,7 +495,7 @@ class PlanMaker {
 
   std::vector<std::string> WrittenBlobs() const {
     std::vector<std::string> blobs;
-    for (const auto& [blob, slot] : slot_of_) blobs.push_back(blob);
+    for (const auto& [blob, value] : graph_.last) blobs.push_back(blob);
     return blobs;
   }
 
@@ -471,7 +503,11 @@ class PlanMaker {
   StepGraph graph_;
   StepPlan plan_;
   std::map<std::string, int> slot_of_;
+  std::set<int> written_bases_;
   std::map<std::string, const Transfer*> direct_sums_;
+  std::set<int> unneeded_;       // values that no instruction gives
+  TransfersOfOperators before_;  // by the operator that they come before, in the order of the request
+  TransfersOfOperators after_;
   bool stacks_all_ = false;
   std::set<std::string> kept_between_;       // temporaries that more than one stage uses
   std::vector<std::int64_t> steps_at_once_;  // by instruction, in program order

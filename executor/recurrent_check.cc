@@ -3,6 +3,7 @@
 #include <set>
 
 #include "stepnet/core/net_check.h"
+#include "stepnet/executor/link_roles.h"
 #include "stepnet/executor/recurrent_spec.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -16,12 +17,16 @@ class RecurrentChecker {
 
   void Run() {
     CheckIndices();
+    CheckNames();
     CheckLinks();
     CheckStepNet(*spec_.step_net, /*backward=*/false);
     if (spec_.backward_step_net != nullptr) CheckStepNet(*spec_.backward_step_net, /*backward=*/true);
     CheckAliases();
     if (gradient_) CheckGradientOutputs();
-    if (!gradient_) CheckOutputs();
+    if (gradient_) return;
+    FindLinkRoles(spec_, problems_);
+    CheckStepOutputs();
+    CheckOutputs();
   }
 
  private:
@@ -47,6 +52,19 @@ class RecurrentChecker {
         Report(StrCat("outputs_with_grads names output ", output, "; there are ", op_.num_outputs() - 1,
                       " before the record of the run"));
       }
+    }
+  }
+
+  // What the operator writes it writes before it has read all its inputs.
+  void CheckNames() {
+    for (int o = 0; o < op_.num_outputs(); ++o) {
+      const std::string& output = op_.outputs()[o];
+      if (!IsInput(output)) continue;
+      Report(StrCat(op_.type(), " cannot work in place: \"", output, "\" is an input and output ", o));
+    }
+    if (gradient_) return;
+    for (const RecurrentState& state : spec_.states) {
+      if (IsInput(state.name)) Report(StrCat("recurrent_states names \"", state.name, "\", which is an input"));
     }
   }
 
@@ -91,6 +109,20 @@ class RecurrentChecker {
       std::vector<std::string> names;
       for (const RecurrentState& state : spec_.states) names.push_back(state.name);
       Report(StrCat("alias_src names \"", alias.source, "\", which is no state", DidYouMean(alias.source, names)));
+    }
+  }
+
+  void CheckStepOutputs() {
+    std::set<std::string> blobs;
+    for (const Link& link : spec_.links) blobs.insert(link.internal);
+    for (const OperatorDef& op : spec_.step_net->op()) {
+      blobs.insert(op.input().begin(), op.input().end());
+      blobs.insert(op.output().begin(), op.output().end());
+    }
+    for (const StepOutput& output : spec_.step_outputs) {
+      if (blobs.contains(output.blob)) continue;
+      Report(StrCat("step_output_src names \"", output.blob, "\", which the step net does not have",
+                    DidYouMean(output.blob, {blobs.begin(), blobs.end()})));
     }
   }
 

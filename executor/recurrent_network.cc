@@ -3,13 +3,14 @@
 // Inputs, outputs and arguments are those of Caffe2's operator: [sequence, initial states…, captured tensors…] in any
 // order after the first; aliases of states and, last, the record of the run.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <set>
 
+#include "stepnet/executor/accumulate.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/forward_plan.h"
 #include "stepnet/executor/plan_cache.h"
+#include "stepnet/executor/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -24,18 +25,15 @@ void ReleaseOutputs(const OpRun& run) {
 // Copies the initial value into rows [0, L) of the state, a batch of one for every row of the batch.
 void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Tensor& state) {
   const std::int64_t steps = layout.num_initial;
-  const std::int64_t row_bytes = layout.row.size() * DTypeBytes(layout.dtype);
-  if (initial.size_bytes() == steps * row_bytes) {
-    std::memcpy(state.raw(), initial.raw(), static_cast<size_t>(initial.size_bytes()));
-    return;
-  }
+  const Tensor rows = state.Slice(0, steps);
+  if (initial.size() == rows.size()) return CopyElements(initial.View(), rows.View());
   const std::int64_t batch = layout.row[0];
-  const std::int64_t item_bytes = batch == 0 ? 0 : row_bytes / batch;
-  for (std::int64_t step = 0; step < steps; ++step) {
-    for (std::int64_t b = 0; b < batch; ++b) {
-      std::memcpy(static_cast<std::byte*>(state.raw()) + step * row_bytes + b * item_bytes,
-                  static_cast<const std::byte*>(initial.raw()) + step * item_bytes, static_cast<size_t>(item_bytes));
-    }
+  if (batch == 0) return;
+  const std::int64_t item = layout.row.size() / batch;
+  const Tensor items = rows.Reshaped({steps * batch, item});
+  const Tensor initial_items = initial.Reshaped({steps, item});
+  for (std::int64_t k = 0; k < steps * batch; ++k) {
+    CopyElements(initial_items.Slice(k / batch, k / batch + 1).View(), items.Slice(k, k + 1).View());
   }
 }
 
@@ -43,7 +41,7 @@ class RecurrentNetwork {
  public:
   explicit RecurrentNetwork(const OpInit& op)
       : op_(op),
-        spec_(ParseRecurrentSpec(op)),
+        spec_(WithRequestedGradients(op, ParseRecurrentSpec(op))),
         seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
         executor_(MakeExecutor(spec_.options)) {}
 
@@ -142,9 +140,10 @@ class RecurrentNetwork {
       const Shape shape = layout.row.Inserted(0, record.num_steps + layout.num_initial);
       const Tensor& state = record.states[i]->MakeTensor(layout.dtype, shape);
       CopyInitialState(run.host().Input(layout.initial).GetTensor(), layout, state);
+      if (layout.zero_first) SetZero(state.Slice(layout.num_initial, shape[0]));
       steps.SetBase(static_cast<int>(i), state);
     }
-    for (const auto& [input, base] : plan.inputs) steps.SetBase(base, run.host().Input(input).GetTensor());
+    for (const auto& [input, base] : plan.inputs) steps.LendBase(base, run.host().Input(input).GetTensor());
     if (plan.timestep_base >= 0) {
       record.timesteps = TimestepNumbers(record.num_steps, record.timesteps);
       steps.SetBase(plan.timestep_base, record.timesteps);

@@ -3,7 +3,6 @@
 // Inputs: [gradients of outputs_with_grads…, the forward operator's inputs…, its outputs…]. Outputs: the gradient of
 // input 0, of each param, of each initial state.
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "stepnet/executor/backward_plan.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/plan_cache.h"
+#include "stepnet/executor/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -33,7 +33,7 @@ class RecurrentNetworkGradient {
  public:
   explicit RecurrentNetworkGradient(const OpInit& op)
       : op_(op),
-        spec_(ParseRecurrentSpec(op)),
+        spec_(WithRequestedGradients(op, ParseRecurrentSpec(op))),
         seen_by_rows_(InputsSeenByRows(op, spec_)),
         executor_(MakeExecutor(spec_.options)) {}
 
@@ -132,6 +132,15 @@ class RecurrentNetworkGradient {
 
   static const Tensor& ForwardInput(const OpRun& run, const GradientInputs& layout, int i) {
     return run.host().Input(layout.num_output_gradients + i).GetTensor();
+  }
+
+  // As the forward steps left it.
+  static const Tensor& SeenInput(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
+                                 int input) {
+    const Tensor& given = ForwardInput(run, layout, input);
+    const auto& bases = record.plan->inputs;
+    const auto base = std::ranges::find(bases, input, &std::pair<int, int>::first);
+    return base == bases.end() ? given : record.steps->SeenOf(base->second, given);
   }
 
   Blob& StateGradientBlob(const OpRun& run, const RecurrentState& state) const {
@@ -246,7 +255,7 @@ class RecurrentNetworkGradient {
     }
     for (size_t i = 0; i < seeded.size(); ++i) {
       const Tensor& gradient = backward.state_gradients[i]->GetTensor();
-      if (!seeded[i]) std::memset(gradient.raw(), 0, static_cast<size_t>(gradient.size_bytes()));
+      if (!seeded[i]) SetZero(gradient);
     }
   }
 
@@ -256,7 +265,7 @@ class RecurrentNetworkGradient {
     if (add) {
       Accumulate(given.View(), rows.View());
     } else {
-      std::memset(gradient.raw(), 0, static_cast<size_t>(gradient.size_bytes() - given.size_bytes()));
+      SetZero(gradient.Slice(0, gradient.dim(0) - given.dim(0)));
       CopyElements(given.View(), rows.View());
     }
   }
@@ -282,8 +291,9 @@ class RecurrentNetworkGradient {
         continue;
       }
       const Tensor& tensor = output.MakeTensor(info.dtype, info.shape);
-      if (target.zero_first || record.num_steps == 0)
-        std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));
+      // Steps that write every row of their own do not reach those that the sequence has beyond.
+      const bool has_more_rows = !target.links.empty() && info.shape[0] != record.num_steps;
+      if (target.zero_first || has_more_rows || record.num_steps == 0) SetZero(tensor);
       targets.push_back(tensor);
     }
     return targets;
@@ -296,9 +306,9 @@ class RecurrentNetworkGradient {
     const int num_states = static_cast<int>(spec_.states.size());
     for (int i = 0; i < num_states; ++i) {
       steps.SetBase(i, backward.state_gradients[i]->GetTensor());
-      steps.SetBase(num_states + i, record.states[i]->GetTensor());
+      steps.LendBase(num_states + i, record.states[i]->GetTensor());
     }
-    for (const auto& [input, base] : plan.inputs) steps.SetBase(base, ForwardInput(run, layout, input));
+    for (const auto& [input, base] : plan.inputs) steps.LendBase(base, SeenInput(run, layout, record, input));
     if (plan.timestep_base >= 0) {
       backward.timesteps = TimestepNumbers(record.num_steps, backward.timesteps);
       steps.SetBase(plan.timestep_base, backward.timesteps);
@@ -307,9 +317,9 @@ class RecurrentNetworkGradient {
       if (plan.targets[k].base >= 0) steps.SetBase(plan.targets[k].base, targets[k]);
     }
     for (size_t k = 0; k < step_outputs.size(); ++k) {
-      steps.SetBase(plan.step_output_gradients[k].second, step_outputs[k]);
+      steps.LendBase(plan.step_output_gradients[k].second, step_outputs[k]);
     }
-    for (const auto& [from, base] : plan.stacked) steps.SetBase(base, record.steps->ArenaTensor(from));
+    for (const auto& [from, base] : plan.stacked) steps.LendBase(base, record.steps->ArenaTensor(from));
     for (const auto& [from, list] : plan.dynamic) steps.SetDynamicList(list, &record.steps->DynamicList(from));
     steps.Prepare(record.num_steps, run.host().workspace());
   }

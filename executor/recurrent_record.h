@@ -17,6 +17,8 @@ struct StateLayout {
   DType dtype = DType::kFloat;
   Shape row;                     // of one step: [B, …]
   std::int64_t num_initial = 1;  // L
+  // No step writes all of what follows the initial rows: rows that nobody has written are zeros.
+  bool zero_first = true;
 };
 
 // The plan of one step with the meaning of its bases: states, inputs that links see row by row, the step's number,

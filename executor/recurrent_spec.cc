@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <iostream>
+#include <utility>
 
+#include "stepnet/core/printable.h"
 #include "stepnet/core/proto_io.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/schedule_text.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -54,9 +57,23 @@ std::vector<Link> ParseLinks(const OpInit& op, const std::string& prefix) {
   return links;
 }
 
+// The indices in a list of inputs or outputs. An int holds every index that there is; whether these are among them is
+// checked where both operators are known.
+std::vector<int> Indices(const OpInit& op, const std::string& name, const char* of) {
+  std::vector<int> indices;
+  for (const std::int64_t index : op.Ints(name)) {
+    if (!std::in_range<int>(index)) {
+      Refuse(StrCat(name, " names ", of, " ", index, "; there are ",
+                    std::string_view(of) == "input" ? op.inputs().size() : op.outputs().size()));
+    }
+    indices.push_back(static_cast<int>(index));
+  }
+  return indices;
+}
+
 void ParseStates(const OpInit& op, RecurrentSpec* spec) {
   const std::vector<std::string>& names = op.Strings("recurrent_states");
-  const std::vector<std::int64_t>& initial = op.Ints("initial_recurrent_state_ids");
+  const std::vector<int> initial = Indices(op, "initial_recurrent_state_ids", "input");
   if (names.size() != initial.size()) {
     Refuse(StrCat("recurrent_states has ", names.size(), " entries and initial_recurrent_state_ids ", initial.size(),
                   "; they belong together one by one"));
@@ -65,7 +82,7 @@ void ParseStates(const OpInit& op, RecurrentSpec* spec) {
     for (size_t k = 0; k < i; ++k) {
       if (names[k] == names[i]) Refuse(StrCat("recurrent_states names \"", names[i], "\" twice"));
     }
-    spec->states.push_back({.name = names[i], .initial = static_cast<int>(initial[i])});
+    spec->states.push_back({.name = names[i], .initial = initial[i]});
   }
 }
 
@@ -89,14 +106,12 @@ void ParseAliases(const OpInit& op, RecurrentSpec* spec) {
 }
 
 void ParseGradients(const OpInit& op, RecurrentSpec* spec) {
-  for (const std::int64_t param : op.Ints("param")) spec->params.push_back(static_cast<int>(param));
+  spec->params = Indices(op, "param", "input");
   spec->param_grads = op.Strings("param_grads");
   if (!spec->param_grads.empty() && spec->param_grads.size() != spec->params.size()) {
     Refuse(StrCat("param has ", spec->params.size(), " entries and param_grads ", spec->param_grads.size()));
   }
-  for (const std::int64_t output : op.Ints("outputs_with_grads")) {
-    spec->outputs_with_grads.push_back(static_cast<int>(output));
-  }
+  spec->outputs_with_grads = Indices(op, "outputs_with_grads", "output");
   spec->recompute = op.Strings("recompute_blobs_on_backward");
   for (const std::string& request : op.Strings("gradient_requests")) {
     if (request == "write") {
@@ -119,11 +134,14 @@ void ParseGradients(const OpInit& op, RecurrentSpec* spec) {
 RunOptions OptionsOf(const OpInit& op) {
   RunOptions options = op.options();
   if (op.HasArg("enable_rnn_executor") && !op.Bool("enable_rnn_executor")) options.executor = "serial";
-  if (options.threads == 0) options.threads = std::max(0, static_cast<int>(op.Int("rnn_executor.num_threads")));
-  if (op.Int("rnn_executor_debug") == 0) return options;
+  if (options.threads == 0) {
+    // At most kMostThreads, as declared; below 0 as 0.
+    options.threads = static_cast<int>(std::max<std::int64_t>(0, op.Int("rnn_executor.num_threads")));
+  }
+  if (op.Int("rnn_executor_debug") == 0 || options.quiet) return options;
   options.on_plan = [given = options.on_plan](const StepPlan& plan) {
     if (given) given(plan);
-    if (plan.IsScheduled()) std::cerr << ScheduleText(plan);
+    if (plan.IsScheduled()) std::cerr << Printable(ScheduleText(plan));
   };
   return options;
 }
@@ -184,7 +202,6 @@ std::vector<ArgumentSpec> RecurrentArguments() {
                         .constraint = std::move(constraint)};
   };
   using enum ArgumentType;
-  constexpr double kMaxThreads = 1024;
   return {
       {.name = "step_net", .type = kNet, .required = true, .doc = "the net of one step"},
       list("backward_step_net", kNet, "the net that computes one step's gradients; absent: forward only"),
@@ -220,12 +237,12 @@ std::vector<ArgumentSpec> RecurrentArguments() {
        .default_value = {.i = 0},
        .doc = "0, where it is given: on one thread, whatever the executor of the run"},
       number("rnn_executor.num_threads", 0,
-             "threads, where the run does not say; at most 0: as many as are worth having", {.at_most = kMaxThreads}),
+             "threads, where the run does not say; at most 0: as many as are worth having", {.at_most = kMostThreads}),
       number("rnn_executor.max_cuda_streams", 0, "streams of the CUDA executor; at most 0: automatic",
-             {.at_most = kMaxThreads}),
+             {.at_most = kMostThreads}),
       number("rnn_executor_debug", 0, "1: prints schedules to standard error when they are made", {}),
       number("num_workspaces", 0, "steps of a loop that may be under way at once; 0: as many as suit the threads",
-             Between(0, kMaxThreads)),
+             Between(0, kMostThreads)),
       {.name = "*.rename",
        .type = kString,
        .doc = "the name that Caffe2's memory optimiser gave to the gradient of this blob",

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "stepnet/core/memory_fill.h"
 #include "stepnet/executor/instruction_rows.h"
 
 namespace stepnet {
@@ -19,6 +20,22 @@ void NarrowToPart(int part, int parts, std::span<TensorView> views, Shape* range
   for (TensorView& view : views) {
     view.data = static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype);
     view.shape = range;
+  }
+}
+
+bool Overlap(const TensorView& a, const TensorView& b) {
+  const auto *begin_a = static_cast<const std::byte*>(a.data), *begin_b = static_cast<const std::byte*>(b.data);
+  return begin_a < begin_b + b.size_bytes() && begin_b < begin_a + a.size_bytes();
+}
+
+// Rows of rings and arenas come again in later steps: what an instruction is about to write has no value before.
+void FillOutputs(const Instruction& instruction, const OpRun& run) {
+  if (instruction.type == "add" || run.parts() > 1) return;
+  for (int o = 0; o < run.num_outputs(); ++o) {
+    if (!run.Wants(o) || run.Adds(o) || run.Out(o).dtype == DType::kString) continue;
+    bool is_read = false;
+    for (int i = 0; i < run.num_inputs(); ++i) is_read = is_read || Overlap(run.In(i), run.Out(o));
+    if (!is_read) FillUnwritten(run.Out(o).data, run.Out(o).size_bytes());
   }
 }
 
@@ -43,6 +60,21 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
     }
     if (instruction.node) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
   }
+}
+
+void RunState::LendBase(int base, const Tensor& tensor) {
+  if (!plan_->writes[base]) {
+    bases_[base] = tensor;
+    return;
+  }
+  const auto [copy, is_new] = copies_.try_emplace(base, "copy");
+  bases_[base] = copy->second.MakeTensor(tensor.dtype(), tensor.shape());
+  CopyElements(tensor.View(), bases_[base].View());
+}
+
+const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
+  const auto copy = copies_.find(base);
+  return copy == copies_.end() ? tensor : copy->second.GetTensor();
 }
 
 void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
@@ -186,6 +218,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     run.SetPart(part, parts);
     run.SetAdds(bound.adds);
     run.SetPacked(bound.packed);
+    if (MemoryFill()) FillOutputs(instruction, run);
     instruction.kernel(run);
   } catch (...) {
     throw CurrentError().At({.net = plan_->name,

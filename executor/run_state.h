@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,10 @@ class RunState {
   // Tensors of the bases that the plan's bound blobs use, and dynamic blobs that exist before the loop (one a step); to
   // be set before Prepare. Arenas are made by Prepare.
   void SetBase(int base, Tensor tensor) { bases_[base] = std::move(tensor); }
+  // As SetBase, with a tensor of somebody else: steps that write to it work on a copy, made here for this run.
+  void LendBase(int base, const Tensor& tensor);
+  // What the steps of the last run made of a tensor that was lent: `tensor` itself where they do not write to it.
+  const Tensor& SeenOf(int base, const Tensor& tensor) const;
   void SetDynamicList(int list, const std::vector<std::unique_ptr<Blob>>* blobs) { lists_[list] = blobs; }
   // Allocates what `num_steps` steps need (nothing when the last run's memory suffices) and resolves every address.
   void Prepare(std::int64_t num_steps, Workspace& workspace);
@@ -84,6 +89,7 @@ class RunState {
   std::int64_t num_steps_ = 0;
   Workspace* workspace_ = nullptr;
   std::vector<Tensor> bases_;
+  std::map<int, Blob> copies_;  // of what was lent, by base
   Blob arena_{"arena"};
   std::vector<std::vector<std::unique_ptr<Blob>>> owned_lists_;
   std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;

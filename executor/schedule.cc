@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <queue>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -107,17 +107,14 @@ void SetPace(Schedule* schedule) {
   schedule->pace = (end(kSteps - 1) - end(kSteps / 2 - 1)) / (kSteps / 2);
 }
 
-// The edges between tasks: of those that the dependencies are about, number n is in task_of[n].
-void Connect(const std::vector<int>& task_of, Schedule* schedule) {
+// The edges between tasks: of those that the dependencies are about, number first + n is in task_of[n].
+void Connect(const std::vector<int>& task_of, int first, Schedule* schedule) {
+  std::set<std::tuple<int, int, int>> known;
   for (const Dependency& edge : schedule->dependencies.edges) {
-    const int from = task_of[edge.from];
-    const int to = task_of[edge.to];
-    if (from == to && edge.delta == 0) continue;
-    Task& task = schedule->tasks[from];
-    const bool known = std::ranges::any_of(
-        task.successors, [&](const Task::Successor& s) { return s.task == to && s.delta == edge.delta; });
-    if (known) continue;
-    task.successors.push_back({.task = to, .delta = edge.delta});
+    const int from = task_of[edge.from - first];
+    const int to = task_of[edge.to - first];
+    if ((from == to && edge.delta == 0) || !known.emplace(from, to, edge.delta).second) continue;
+    schedule->tasks[from].successors.push_back({.task = to, .delta = edge.delta});
     schedule->tasks[to].predecessor_deltas.push_back(edge.delta);
   }
   for (Task& task : schedule->tasks) {
@@ -131,24 +128,25 @@ void Connect(const std::vector<int>& task_of, Schedule* schedule) {
 Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads,
                      bool splits) {
   Schedule schedule{.dependencies = dependencies, .threads = threads, .steps_at_once = stage.steps_at_once};
-  const int n = static_cast<int>(plan.instructions.size());
-  std::vector<std::vector<const Dependency*>> in(n);
-  for (const Dependency& edge : schedule.dependencies.edges) in[edge.to].push_back(&edge);
-  std::vector<int> task_of(n);
+  std::vector<std::vector<const Dependency*>> in_of(stage.end - stage.begin);
+  for (const Dependency& edge : schedule.dependencies.edges) in_of[edge.to - stage.begin].push_back(&edge);
+  std::vector<int> task_of(stage.end - stage.begin);
   for (int i = stage.begin; i < stage.end; ++i) {
-    const bool waits_for_one = in[i].size() == 1 && in[i][0]->delta == 0;
-    const int before = waits_for_one ? task_of[in[i][0]->from] : -1;
-    if (before >= 0 && schedule.tasks[before].instructions.back() == in[i][0]->from &&
-        (!splits || MayJoin(plan, in[i][0]->from, i))) {
-      task_of[i] = before;
+    const std::vector<const Dependency*>& in = in_of[i - stage.begin];
+    const bool waits_for_one = in.size() == 1 && in[0]->delta == 0;
+    const int before = waits_for_one ? task_of[in[0]->from - stage.begin] : -1;
+    int& task = task_of[i - stage.begin];
+    if (before >= 0 && schedule.tasks[before].instructions.back() == in[0]->from &&
+        (!splits || MayJoin(plan, in[0]->from, i))) {
+      task = before;
     } else {
-      task_of[i] = static_cast<int>(schedule.tasks.size());
+      task = static_cast<int>(schedule.tasks.size());
       schedule.tasks.emplace_back();
     }
-    AddInstruction(plan, i, &schedule.tasks[task_of[i]]);
+    AddInstruction(plan, i, &schedule.tasks[task]);
   }
   if (splits) Split(plan, threads, &schedule);
-  Connect(task_of, &schedule);
+  Connect(task_of, stage.begin, &schedule);
   return schedule;
 }
 
@@ -195,7 +193,7 @@ Schedule MakePipeline(const StepPlan& plan, int threads) {
     task.stage = static_cast<int>(s);
     for (int i = stage.begin; i < stage.end; ++i) AddInstruction(plan, i, &task);
   }
-  Connect(task_of, &pipeline);
+  Connect(task_of, /*first=*/0, &pipeline);
   // As many threads as it can keep busy; costs are estimates, so a stage each is never too many.
   const double busy = pipeline.pace > 0 ? std::ceil(pipeline.step_microseconds / pipeline.pace) : threads;
   const auto useful = std::max(static_cast<double>(pipeline.tasks.size()), busy);
@@ -252,97 +250,6 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
     if (plan.pipeline == nullptr || stage.steps_at_once == kAllSteps) sum += run(*stage.schedule);
   }
   return sum;
-}
-
-Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
-                    const SchedulingCosts& costs) {
-  // From here on in steps of the schedule, which take `times` as long.
-  const std::int64_t at_once =
-      schedule.steps_at_once == kAllSteps ? std::max<std::int64_t>(steps, 1) : schedule.steps_at_once;
-  const std::int64_t all = steps;
-  steps = (steps + at_once - 1) / at_once;
-  const double times = steps == 0 ? 0 : static_cast<double>(all) / static_cast<double>(steps);
-  const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
-  if (num_tasks == 0 || steps <= 0) return {};
-  struct Ready {
-    std::int64_t step;
-    int task;
-    int from;  // thread that made it ready; -1: it is handed to any other
-  };
-  std::vector<Ready> ready;
-  std::vector<int> last(threads, -1);  // task of each thread
-  const auto best_for = [&](int thread) {
-    return std::ranges::min_element(ready, {}, [&](const Ready& r) {
-      return std::tuple(schedule.Due(r.task, r.step, thread < 0 ? -1 : last[thread]), r.step, r.task);
-    });
-  };
-  std::vector<int> pending(num_tasks * steps);
-  std::vector<std::int64_t> unfinished(steps, num_tasks);
-  for (std::int64_t k = 0; k < steps; ++k) {
-    for (std::int64_t i = 0; i < num_tasks; ++i) {
-      const Task& task = schedule.tasks[i];
-      pending[k * num_tasks + i] = task.NumPredecessors(k) + (task.starts_step ? 1 : 0);
-    }
-  }
-  std::vector<int> parts_left(num_tasks * steps);
-  const auto release = [&](int task, std::int64_t k, int thread) {
-    if (--pending[k * num_tasks + task] > 0) return;
-    parts_left[k * num_tasks + task] = schedule.tasks[task].parts;
-    for (int part = 0; part < schedule.tasks[task].parts; ++part) {
-      ready.push_back({.step = k, .task = task, .from = part == 0 ? thread : -1});
-    }
-  };
-  std::int64_t admitted = 0;
-  const auto admit = [&](std::int64_t limit, int thread) {
-    for (; admitted < std::min(limit, steps); ++admitted) {
-      for (std::int64_t i = 0; i < num_tasks; ++i) {
-        if (schedule.tasks[i].starts_step) release(static_cast<int>(i), admitted, thread);
-      }
-    }
-  };
-  admit(steps_under_way, 0);
-  struct Running {
-    double until;
-    int thread;
-    int task;
-    std::int64_t step;
-    bool operator>(const Running& other) const { return std::tie(until, thread) > std::tie(other.until, other.thread); }
-  };
-  std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
-  std::vector<int> idle;
-  for (int thread = threads - 1; thread >= 0; --thread) idle.push_back(thread);
-  double now = 0;
-  double busy = 0;
-  std::int64_t oldest = 0;
-  while (!ready.empty() || !running.empty()) {
-    while (!ready.empty() && !idle.empty()) {
-      // The thread that made the first one ready, if it is free.
-      const auto same = std::ranges::find(idle, best_for(-1)->from);
-      const int thread = same != idle.end() ? *same : idle.back();
-      std::erase(idle, thread);
-      const auto best = best_for(thread);
-      const Ready next = *best;
-      *best = ready.back();
-      ready.pop_back();
-      last[thread] = next.task;
-      const double cost = times * schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
-      busy += cost;
-      const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
-      running.push({.until = now + cost + overhead, .thread = thread, .task = next.task, .step = next.step});
-    }
-    const Running done = running.top();
-    running.pop();
-    now = done.until;
-    idle.push_back(done.thread);
-    if (--parts_left[done.step * num_tasks + done.task] > 0) continue;
-    for (const Task::Successor& next : schedule.tasks[done.task].successors) {
-      if (done.step + next.delta < steps) release(next.task, done.step + next.delta, done.thread);
-    }
-    --unfinished[done.step];
-    while (oldest < steps && unfinished[oldest] == 0) ++oldest;
-    admit(oldest + steps_under_way, done.thread);
-  }
-  return {.microseconds = now, .busy = now > 0 ? busy / (threads * now) : 0};
 }
 
 double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way) {

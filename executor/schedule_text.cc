@@ -13,6 +13,29 @@ std::string Fixed(double value) {
   return text;
 }
 
+// The lines of `text`, those of more columns broken at blanks, further in. What has no blank stays whole.
+std::string Wrapped(const std::string& text) {
+  constexpr size_t kColumns = 100;
+  constexpr size_t kFurther = 4;
+  std::string wrapped;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + kFurther, ' ');
+    for (size_t start = indent.size() - kFurther; line.size() > kColumns;) {
+      size_t blank = line.rfind(' ', kColumns);
+      if (blank == std::string::npos || blank <= start) blank = line.find(' ', kColumns);
+      if (blank == std::string::npos) break;
+      wrapped += line.substr(0, blank) + "\n";
+      line = indent + line.substr(blank + 1);
+      start = indent.size();
+    }
+    wrapped += line + "\n";
+    begin = end + 1;
+  }
+  return wrapped;
+}
+
 std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Operand& operand) {
   const Slot& slot = plan.slots[operand.slot];
   std::string text = StrCat(slot.blob, " (", StorageClassName(slot.storage_class));
@@ -156,7 +179,7 @@ std::string ScheduleText(const StepPlan& plan) {
       StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
   for (const Stage& stage : plan.stages) text += StageText(plan, stage);
   if (plan.pipeline != nullptr) text += PipelineText(plan);
-  return text;
+  return Wrapped(text);
 }
 
 std::string ScheduleDot(const StepPlan& plan) {

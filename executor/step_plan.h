@@ -135,6 +135,7 @@ struct StepPlan {
   std::vector<Stage> stages;              // each may run for a step when those before it have run for that step
   std::vector<ArenaSlot> arena;
   int num_bases = 0;
+  std::vector<bool> writes;  // by base: whether an instruction writes to it
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
   std::vector<bool> dynamic_lists;
   // Where each blob of the step net is found after the last operator, and what it holds.

@@ -35,7 +35,7 @@ class TrainingNetWriter {
 
   TrainingNet Write(const NetDef& forward, const std::string& loss, const std::vector<std::string>& parameters) {
     NetDef net = forward;
-    AddBackwardStepNets(&net);
+    AddBackwardStepNets(&net, parameters);
     NetWithGradients made = AddGradients(net, {loss}, parameters);
     result_.net = std::move(made.net);
     result_.init_net.set_name(forward.name() + "_optimizer_init");

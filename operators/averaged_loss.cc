@@ -1,4 +1,5 @@
 // AveragedLoss: the mean of all elements, what a training net minimises.
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -22,7 +23,9 @@ const Registration averaged_loss = Operator("AveragedLoss")
                                              const T* x = run.In(0).As<T>();
                                              const std::int64_t n = run.In(0).size();
                                              double sum = 0;  // a float would lose the small terms of long sums
-                                             for (std::int64_t i = 0; i < n; ++i) sum += x[i];
+                                             InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+                                               for (std::int64_t i = begin; i < end; ++i) sum += x[i];
+                                             });
                                              run.Out(0).As<T>()[0] =
                                                  n > 0 ? static_cast<T>(sum / static_cast<double>(n)) : T{0};
                                            });
@@ -50,7 +53,7 @@ const Registration averaged_loss_gradient =
               const std::int64_t n = run.Out(0).size();
               const T each = n > 0 ? run.In(1).As<T>()[0] / static_cast<T>(n) : T{0};
               T* dx = run.Out(0).As<T>();
-              for (std::int64_t i = 0; i < n; ++i) dx[i] = each;
+              InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, each); });
             });
           };
         });

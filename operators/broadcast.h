@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -28,14 +29,18 @@ void ForBroadcast(const BroadcastPlan& plan, const Fn& fn) {
   if (plan.empty()) return;
   if (plan.after == 1) {
     for (std::int64_t i = 0; i < plan.before; ++i) {
-      for (std::int64_t j = 0; j < plan.run; ++j) fn(i * plan.run + j, j);
+      InBlocks(plan.run, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t j = begin; j < end; ++j) fn(i * plan.run + j, j);
+      });
     }
     return;
   }
   for (std::int64_t i = 0; i < plan.before; ++i) {
     for (std::int64_t j = 0; j < plan.run; ++j) {
       const std::int64_t first = (i * plan.run + j) * plan.after;
-      for (std::int64_t k = 0; k < plan.after; ++k) fn(first + k, j);
+      InBlocks(plan.after, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t k = begin; k < end; ++k) fn(first + k, j);
+      });
     }
   }
 }

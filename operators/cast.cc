@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -91,7 +92,9 @@ void CastKernel(const OpRun& run) {
     ForNumericType(run.Out(0).dtype, [&](auto to) {
       const auto* x = run.In(0).As<decltype(from)>();
       auto* y = run.Out(0).As<decltype(to)>();
-      for (std::int64_t i = 0; i < run.Out(0).size(); ++i) y[i] = Convert<decltype(to)>(x[i]);
+      InBlocks(run.Out(0).size(), 2, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) y[i] = Convert<decltype(to)>(x[i]);
+      });
     });
   });
 }

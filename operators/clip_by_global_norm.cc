@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/vector_loops-inl.h"
@@ -60,8 +61,10 @@ void Clip(const OpRun& run, double max_norm) {
     if (!std::isfinite(norm)) {
       std::fill_n(y, n, T{0});
     } else if (scale < 1 || y != gradient) {
-      STEPNET_ANY_ORDER
-      for (std::int64_t k = 0; k < n; ++k) y[k] = scale * gradient[k];
+      InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+        STEPNET_ANY_ORDER
+        for (std::int64_t k = begin; k < end; ++k) y[k] = scale * gradient[k];
+      });
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/fill.h"
 #include "stepnet/operators/known_value.h"
@@ -75,7 +76,10 @@ Operator ConstantFillOperator() {
           const TensorView& y = run.Out(0);
           ForDType(y.dtype, [&](auto zero) {
             using T = decltype(zero);
-            std::fill_n(y.As<T>(), y.size(), ConstantAs<T>(value));
+            const T element = ConstantAs<T>(value);
+            InBlocks(
+                y.size(), std::is_same_v<T, std::string> ? kWorkOfString : 1,
+                [&](std::int64_t begin, std::int64_t end) { std::fill(y.As<T>() + begin, y.As<T>() + end, element); });
           });
         };
       });

@@ -2,6 +2,7 @@
 // image are written side by side as a matrix, so that all pixels are one product.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/convolution.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
@@ -98,6 +99,7 @@ void SumOutputs(const ConvSizes& sizes, const T* dy, T* db) {
   std::fill_n(db, sizes.outputs, T{0});
   for (std::int64_t i = 0; i < sizes.images; ++i, dy += sizes.outputs * pixels) {
     for (std::int64_t o = 0; o < sizes.outputs; ++o) {
+      CountWork(pixels);
       T sum = 0;
       for (std::int64_t p = 0; p < pixels; ++p)
         sum += sizes.channels_last ? dy[p * sizes.outputs + o] : dy[o * pixels + p];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
@@ -194,6 +195,7 @@ void ForTapsChannelsLast(const ConvSizes& sizes, const Fn& fn) {
     for (std::int64_t x = 0; x < sizes.w.out; ++x) {
       for (std::int64_t i = 0; i < sizes.h.kernel; ++i) {
         const std::int64_t row = sizes.h.At(y, i);
+        CountWork(sizes.w.kernel * sizes.channels_of_group());
         for (std::int64_t j = 0; j < sizes.w.kernel; ++j, ++tap) {
           const std::int64_t column = sizes.w.At(x, j);
           const bool is_inside = sizes.h.IsInside(row) && sizes.w.IsInside(column);
@@ -212,6 +214,7 @@ void ForTapsChannelsFirst(const ConvSizes& sizes, const Fn& fn) {
     for (std::int64_t j = 0; j < sizes.w.kernel; ++j) {
       for (std::int64_t y = 0; y < sizes.h.out; ++y) {
         const std::int64_t row = sizes.h.At(y, i);
+        CountWork(sizes.w.out);
         for (std::int64_t x = 0; x < sizes.w.out; ++x, ++at) {
           const std::int64_t column = sizes.w.At(x, j);
           const bool is_inside = sizes.h.IsInside(row) && sizes.w.IsInside(column);

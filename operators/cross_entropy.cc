@@ -4,6 +4,7 @@
 // The floor keeps a probability of 0 from giving infinity; gradients have it too, as in Caffe2.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -118,6 +119,7 @@ const Registration cross_entropy =
               const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
               T* log_x = run.ScratchOf<T>(classes);
               for (std::int64_t i = 0; i < rows; ++i) {
+                CountWork(classes);
                 const T* x = run.In(0).As<T>() + i * classes;
                 const T* label = run.In(1).As<T>() + i * classes;
                 for (std::int64_t j = 0; j < classes; ++j) log_x[j] = std::max(x[j], kFloor<T>);
@@ -157,6 +159,7 @@ const Registration cross_entropy_gradient =
               const std::int64_t rows = run.In(2).size();
               const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
               for (std::int64_t i = 0; i < rows; ++i) {
+                CountWork(classes);
                 const T* x = run.In(0).As<T>() + i * classes;
                 const T* label = run.In(1).As<T>() + i * classes;
                 const T dy = run.In(2).As<T>()[i];

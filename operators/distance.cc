@@ -3,6 +3,7 @@
 //   L1Distance:        d_i = sum_j |x_ij - y_ij|
 #include <cmath>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -43,7 +44,9 @@ KernelFactory SumOverRows(Term term) {
         const T* y = run.In(1).As<T>();
         for (std::int64_t i = 0; i < rows; ++i, x += length, y += length) {
           double sum = 0;  // a float would lose the small terms of long sums
-          for (std::int64_t j = 0; j < length; ++j) sum += term(x[j] - y[j]);
+          InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t j = begin; j < end; ++j) sum += term(x[j] - y[j]);
+          });
           run.Out(0).As<T>()[i] = static_cast<T>(sum);
         }
       });
@@ -66,10 +69,12 @@ KernelFactory GradientOverRows(Derivative derivative) {
           const T dd = run.In(2).As<T>()[i];
           T* dx = run.Out(0).As<T>() + i * length;
           T* dy = run.Out(1).As<T>() + i * length;
-          for (std::int64_t j = 0; j < length; ++j) {
-            dx[j] = derivative(x[j] - y[j], dd);
-            dy[j] = -dx[j];
-          }
+          InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t j = begin; j < end; ++j) {
+              dx[j] = derivative(x[j] - y[j], dd);
+              dy[j] = -dx[j];
+            }
+          });
         }
       });
     };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -14,7 +15,9 @@ namespace {
 // Selects rather than multiplies: a NaN that is dropped is gone.
 template <typename T>
 void Select(const T* x, const bool* mask, T scale, T* y, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = mask[i] ? x[i] * scale : T{0};
+  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = mask[i] ? x[i] * scale : T{0};
+  });
 }
 
 // A word of 32 random bits keeps its element when it is not below this.
@@ -23,7 +26,9 @@ std::uint64_t DropsBelow(float ratio) {
 }
 
 void DrawMask(const RandomStream& random, std::uint64_t drops_below, bool* mask, std::int64_t n) {
+  constexpr std::int64_t kWorkOfGroup = 16;
   for (std::int64_t i = 0; i < n; i += 4) {
+    CountWork(kWorkOfGroup);
     const auto words = random.Block(static_cast<std::uint64_t>(i / 4));
     for (std::int64_t k = 0; k < 4 && i + k < n; ++k) mask[i + k] = words[static_cast<size_t>(k)] >= drops_below;
   }

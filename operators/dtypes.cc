@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stepnet/core/cancellation.h"
+
 namespace stepnet {
 
 DType DTypeOfCode(std::int64_t code, const std::string& argument) {
@@ -39,22 +41,31 @@ void CopyRuns(DType dtype, const std::byte* from, std::int64_t from_step, std::b
     const auto* source = reinterpret_cast<const std::string*>(from);
     auto* target = reinterpret_cast<std::string*>(to);
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::copy(source + r * from_step, source + r * from_step + length, target + r * to_step);
+      InBlocks(length, kWorkOfString, [&](std::int64_t begin, std::int64_t end) {
+        std::copy(source + r * from_step + begin, source + r * from_step + end, target + r * to_step + begin);
+      });
     }
     return;
   }
   const std::int64_t bytes = DTypeBytes(dtype);
   for (std::int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * to_step * bytes, from + r * from_step * bytes, static_cast<size_t>(length * bytes));
+    InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(to + (r * to_step + begin) * bytes, from + (r * from_step + begin) * bytes,
+                  static_cast<size_t>((end - begin) * bytes));
+    });
   }
 }
 
 void ClearElements(DType dtype, std::byte* to, std::int64_t n) {
   if (dtype == DType::kString) {
     auto* target = reinterpret_cast<std::string*>(to);
-    std::fill(target, target + n, std::string());
+    InBlocks(n, kWorkOfString,
+             [&](std::int64_t begin, std::int64_t end) { std::fill(target + begin, target + end, std::string()); });
   } else {
-    std::memset(to, 0, static_cast<size_t>(n * DTypeBytes(dtype)));
+    const std::int64_t bytes = DTypeBytes(dtype);
+    InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+      std::memset(to + begin * bytes, 0, static_cast<size_t>((end - begin) * bytes));
+    });
   }
 }
 

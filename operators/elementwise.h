@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -45,11 +46,15 @@ RunFn Map(const OpInit& op, Fn fn) {
       const T* x = run.In(0).As<T>();
       if constexpr (requires { fn(zero, zero); }) {
         const T* y = run.In(1).As<T>();
-        STEPNET_ANY_ORDER
-        for (std::int64_t i = 0; i < n; ++i) out[i] = fn(x[i], y[i]);
+        InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+          STEPNET_ANY_ORDER
+          for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i], y[i]);
+        });
       } else {
-        STEPNET_ANY_ORDER
-        for (std::int64_t i = 0; i < n; ++i) out[i] = fn(x[i]);
+        InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+          STEPNET_ANY_ORDER
+          for (std::int64_t i = begin; i < end; ++i) out[i] = fn(x[i]);
+        });
       }
     });
   };

@@ -2,6 +2,7 @@
 // FCTransposed keeps its weights the other way around, w [K, N]: y = x w + b.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/gemv.h"
@@ -74,6 +75,7 @@ ShapeRule FcGradientShapes(bool transposed) {
     if (!query.op().Bool("no_bias")) outputs.push_back({.dtype = dtype, .shape = Shape({y[-1]})});
     outputs.push_back({.dtype = dtype, .shape = query.In(0).shape});
     outputs.resize(query.op().num_outputs());
+    for (const std::int64_t output : query.op().Ints("without")) outputs.at(output).shape = Shape({0});
     return outputs;
   };
 }
@@ -185,27 +187,28 @@ template <typename T>
 void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, std::int64_t end, T* sum, bool adds) {
   if (!adds) std::fill(sum + begin, sum + end, T{0});
   for (std::int64_t i = 0; i < m; ++i) {
+    CountWork(end - begin);
     for (std::int64_t j = begin; j < end; ++j) sum[j] += rows[i * n + j];
   }
 }
 
-// dw and db, in blocks of columns of dy.
+// dw and db, those that are wanted, in blocks of columns of dy.
 template <typename T>
-void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool has_bias) {
+void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool wants_dw, bool wants_db) {
   const auto [m, k, n] = sizes;
   const T* x = run.In(0).As<T>();
   const T* dy = run.In(2).As<T>();
-  T* dw = run.Out(0).As<T>();
+  T* dw = wants_dw ? run.Out(0).As<T>() : nullptr;
   const std::int64_t blocks = NumColumnBlocks(n, k);
   const auto [first, last] = run.Share(blocks);
   for (std::int64_t block = first; block < last; ++block) {
     const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
-    if (transposed) {
+    if (dw != nullptr && transposed) {
       Gemm<T>(k, end - begin, m, {x, k, true}, {dy + begin, n}, dw + begin, n, run.Adds(0));
-    } else {
+    } else if (dw != nullptr) {
       Gemm<T>(end - begin, k, m, {dy + begin, n, true}, {x, k}, dw + begin * k, k, run.Adds(0));
     }
-    if (has_bias) SumRows(dy, m, n, begin, end, run.Out(1).As<T>(), run.Adds(1));
+    if (wants_db) SumRows(dy, m, n, begin, end, run.Out(1).As<T>(), run.Adds(1));
   }
 }
 
@@ -227,12 +230,15 @@ void InputGradient(const OpRun& run, const Sizes& sizes, bool transposed, int dx
 
 RunFn FcGradientKernel(const OpInit& op, bool transposed) {
   const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
-  return [layout = Layout(op, transposed), dx, type = op.type()](const OpRun& run) {
+  const auto is_given = [&](int output) { return std::ranges::count(op.Ints("without"), output) == 0; };
+  const bool gives_dw = is_given(0), gives_db = dx == 2 && is_given(1), gives_dx = is_given(dx);
+  return [=, layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.In(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
       const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
-      if (run.Wants(0)) SumGradients<T>(run, sizes, layout.transposed, dx == 2);
-      if (run.Wants(dx)) InputGradient<T>(run, sizes, layout.transposed, dx);
+      const bool dw = gives_dw && run.Wants(0), db = gives_db && run.Wants(1);
+      if (dw || db) SumGradients<T>(run, sizes, layout.transposed, dw, db);
+      if (gives_dx && run.Wants(dx)) InputGradient<T>(run, sizes, layout.transposed, dx);
     });
   };
 }
@@ -274,28 +280,34 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
 
 void CheckFcGradient(const OpInit& op, std::vector<NetProblem>* problems) {
   const int most = op.Bool("no_bias") ? 2 : 3;
+  for (const std::int64_t output : op.Ints("without")) {
+    if (output < op.num_outputs()) continue;
+    problems->push_back({.message = StrCat("without names output ", output, "; there are ", op.num_outputs())});
+  }
   if (op.num_outputs() == most || op.num_outputs() == most - 1) return;
   problems->push_back(
       {.message = StrCat(op.type(), " gives ", most - 1, " or ", most, " gradients here, not ", op.num_outputs())});
 }
 
 Operator FcGradient(const char* type, bool transposed, const char* doc) {
-  return std::move(WithAxes(Operator(type))
-                       .Doc(doc)
-                       .Input("x", "[M, K]")
-                       .Input("w", transposed ? "[K, N]" : "[N, K]")
-                       .Input("dy", "[M, N]")
-                       .Output("dw", "the shape of w")
-                       .OptionalOutput("db", "[N]; absent with no_bias")
-                       .OptionalOutput("dx", "the shape of x")
-                       .Arg("no_bias", false, "the layer has no bias: the outputs are dw and dx")
-                       .Check(CheckFcGradient)
-                       .Shapes(FcGradientShapes(transposed))
-                       .CostIs(FcCost(transposed, true))
-                       .Splits(FcGradientParts(transposed))
-                       .CanAdd({0, 1, 2})
-                       .Rows(FcRows(true))
-                       .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
+  return std::move(
+      WithAxes(Operator(type))
+          .Doc(doc)
+          .Input("x", "[M, K]")
+          .Input("w", transposed ? "[K, N]" : "[N, K]")
+          .Input("dy", "[M, N]")
+          .Output("dw", "the shape of w")
+          .OptionalOutput("db", "[N]; absent with no_bias")
+          .OptionalOutput("dx", "the shape of x")
+          .Arg("no_bias", false, "the layer has no bias: the outputs are dw and dx")
+          .Arg("without", std::vector<std::int64_t>{}, "outputs that stay empty, as nobody needs them", AtLeast(0))
+          .Check(CheckFcGradient)
+          .Shapes(FcGradientShapes(transposed))
+          .CostIs(FcCost(transposed, true))
+          .Splits(FcGradientParts(transposed))
+          .CanAdd({0, 1, 2})
+          .Rows(FcRows(true))
+          .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
 }
 
 const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b. Without b, y = x w^T.");

@@ -1,6 +1,7 @@
 // Gather takes rows of a table by index; SparseToDense, its gradient in dense form, adds rows up by index.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -112,6 +113,7 @@ void AddRows(const TensorView& indices, const TensorView& values, const TensorVi
     const auto* index = indices.As<decltype(zero)>();
     for (std::int64_t i = 0; i < indices.size(); ++i) {
       const T* from = values.As<T>() + i * row_size;
+      CountWork(row_size);
       T* to = out.As<T>() + CheckedRow(index, i, out.dim(0), "SparseToDense") * row_size;
       for (std::int64_t k = 0; k < row_size; ++k) to[k] += from[k];
     }

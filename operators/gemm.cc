@@ -2,13 +2,19 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
+#include <mutex>
 #include <type_traits>
 
 #ifdef STEPNET_HAS_ONEDNN
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <sys/mman.h>
 #endif
 
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/operators/gemv.h"
 
 namespace stepnet {
@@ -64,12 +70,46 @@ class OneThread {
   int before_ = 1;
 };
 
-// False when oneDNN cannot do it.
+// oneDNN makes the code of its kernels when it multiplies for the first time, and does not look whether it got the
+// memory for that. So it multiplies once when there certainly is enough.
+void PrepareOneDnn() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr std::int64_t kBytes = 24 << 20;  // oneDNN 2.6 takes 18 MB
+    void* const room = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+      throw Error(ErrorCode::kOutOfMemory, StrCat("the system refused ", kBytes, " bytes, which oneDNN may need"));
+    }
+    munmap(room, kBytes);
+    const OneThread one_thread;
+    // Sizes that it has different code for: small products are computed where the matrices lie.
+    constexpr std::int64_t kLargest = 16;
+    const std::array<float, kLargest* kLargest> zeros = {};
+    std::array<float, kLargest * kLargest> product;
+    for (const auto& [m, n, k] : {std::array{kLargest, kLargest, kLargest}, std::array<std::int64_t, 3>{4, 6, 3}}) {
+      for (const char a : {'N', 'T'}) {
+        for (const char b : {'N', 'T'}) {
+          dnnl_sgemm(a, b, m, n, k, 1, zeros.data(), a == 'N' ? k : m, zeros.data(), b == 'N' ? n : k, 0,
+                     product.data(), n);
+        }
+      }
+    }
+  });
+}
+
+// False when oneDNN cannot do it. Throws kOutOfMemory.
 bool MultiplyByOneDnn(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b,
                       float* c, std::int64_t c_stride, bool accumulates) {
+  PrepareOneDnn();
   const OneThread one_thread;
-  return dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1, a.data, a.stride, b.data, b.stride,
-                    accumulates ? 1 : 0, c, c_stride) == dnnl_success;
+  const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1, a.data,
+                                          a.stride, b.data, b.stride, accumulates ? 1 : 0, c, c_stride);
+  // Eigen would round otherwise, so memory must not decide who multiplies.
+  if (status == dnnl_out_of_memory) {
+    throw Error(ErrorCode::kOutOfMemory,
+                StrCat("the system refused the memory for a product [", m, ", ", n, "] of sums of ", k, " terms"));
+  }
+  return status == dnnl_success;
 }
 
 #endif
@@ -105,6 +145,7 @@ template <typename T>
 void Prepare(std::int64_t m, std::int64_t n, T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
   for (std::int64_t i = 0; i < m; ++i) {
     T* row = c + i * c_stride;
+    CountWork(n);
     if (bias == nullptr) {
       if (!accumulates) std::fill_n(row, n, T{0});
     } else if (accumulates) {
@@ -113,6 +154,64 @@ void Prepare(std::int64_t m, std::int64_t n, T* c, std::int64_t c_stride, bool a
       std::copy_n(bias, n, row);
     }
   }
+}
+
+// A part of a matrix from row i and column j on.
+template <typename T>
+MatrixView<T> From(MatrixView<T> matrix, std::int64_t i, std::int64_t j) {
+  matrix.data += matrix.transposed ? j * matrix.stride + i : i * matrix.stride + j;
+  return matrix;
+}
+
+// Nobody can stop the library that multiplies, so no product that it is given takes long: some milliseconds on the
+// widest vectors, and less than 50 on narrow ones. Sums of many terms are cut up first, then rows and columns are
+// halved in turn, since products of few of them take longer.
+constexpr std::int64_t kMostTerms = 1 << 14;
+#ifdef STEPNET_HAS_ONEDNN
+template <typename T>
+constexpr std::int64_t kMostProducts = std::is_same_v<T, float> ? 1 << 29 : 1 << 27;
+#else
+template <typename T>
+constexpr std::int64_t kMostProducts = 1 << 27;
+#endif
+
+struct Blocks {
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+template <typename T>
+Blocks BlocksOf(std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t kMultiple = 64;  // whole vectors and tiles
+  const auto is_large = [](const Blocks& b) {
+    return static_cast<double>(b.m) * static_cast<double>(b.n) * static_cast<double>(b.k) >
+           static_cast<double>(kMostProducts<T>);
+  };
+  Blocks blocks{.m = m, .n = n, .k = k};
+  if (is_large(blocks)) blocks.k = std::min(k, kMostTerms);
+  while (is_large(blocks)) {
+    std::int64_t& larger = blocks.m >= blocks.n ? blocks.m : blocks.n;
+    larger = (larger / 2 + kMultiple - 1) / kMultiple * kMultiple;
+  }
+  return blocks;
+}
+
+template <typename T>
+void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
+                   std::int64_t c_stride, bool accumulates) {
+  constexpr std::int64_t kProductsOfWork = 16;
+  CountWork(m * n * k / kProductsOfWork);
+  if (m == 1 && n <= kGemvColumns && b.stride == n && !b.transposed && !a.transposed) {
+    Gemv(n, k, a.data, b.data, c, accumulates);
+    return;
+  }
+#ifdef STEPNET_HAS_ONEDNN
+  if constexpr (std::is_same_v<T, float>) {
+    if (MultiplyByOneDnn(m, n, k, a, b, c, c_stride, accumulates)) return;
+  }
+#endif
+  MultiplyByEigen(m, n, k, a, b, c, c_stride, accumulates);
 }
 
 }  // namespace
@@ -125,17 +224,15 @@ void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, Matri
     Prepare(m, n, c, c_stride, accumulates, bias);
     accumulates = true;
   }
-  if (k == 0) return;
-  if (m == 1 && n <= kGemvColumns && b.stride == n && !b.transposed && !a.transposed) {
-    Gemv(n, k, a.data, b.data, c, accumulates);
-    return;
+  const Blocks most = BlocksOf<T>(m, n, k);
+  for (std::int64_t i = 0; i < m; i += most.m) {
+    for (std::int64_t j = 0; j < n; j += most.n) {
+      for (std::int64_t l = 0; l < k; l += most.k) {
+        MultiplyBlock(std::min(most.m, m - i), std::min(most.n, n - j), std::min(most.k, k - l), From(a, i, l),
+                      From(b, l, j), c + i * c_stride + j, c_stride, accumulates || l > 0);
+      }
+    }
   }
-#ifdef STEPNET_HAS_ONEDNN
-  if constexpr (std::is_same_v<T, float>) {
-    if (MultiplyByOneDnn(m, n, k, a, b, c, c_stride, accumulates)) return;
-  }
-#endif
-  MultiplyByEigen(m, n, k, a, b, c, c_stride, accumulates);
 }
 
 template void Gemm(std::int64_t, std::int64_t, std::int64_t, MatrixView<float>, MatrixView<float>, float*, std::int64_t,

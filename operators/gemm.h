@@ -2,7 +2,7 @@
 //
 // Runs on the calling thread alone: how work is cut among threads is for executors to say. Equal inputs and shapes give
 // equal bits. A row times a narrow matrix is Gemv; else float goes to oneDNN where the library was built with it,
-// double to Eigen.
+// double to Eigen. Large products are computed in blocks, between which the run can be stopped.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "stepnet/core/allowed_files.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/tensor_io.h"
 
@@ -132,10 +133,11 @@ const Registration load =
         .Arg("source_blob_names", std::vector<std::string>{}, "names in the file, one an output, where they differ")
         .ManagesOutputs()
         .HasSideEffects()
+        .OpensFiles(FilesToLoad)
         .Check(CheckLoad)
         .StopsGradient()
         .Cpu([](const OpInit& op) -> RunFn {
-          Loader loader{.files = FilesToLoad(op),
+          Loader loader{.files = AllowedFiles(op),
                         .strip_prefix = op.String("strip_prefix"),
                         .add_prefix = op.String("add_prefix"),
                         .all = op.Bool("load_all"),
@@ -180,10 +182,11 @@ const Registration save =
         .Arg("chunk_size", kElementsOfChunk, "elements of a record of a minidb", AtLeast(1))
         .ManagesOutputs()
         .HasSideEffects()
+        .OpensFiles([](const OpInit& op) { return std::vector{op.String("db")}; })
         .Check(CheckSave)
         .StopsGradient()
         .Cpu([](const OpInit& op) -> RunFn {
-          return [names = NamesToSave(op), path = op.String("db"), mini_db = IsMiniDb(op.String("db_type")),
+          return [names = NamesToSave(op), path = AllowedFiles(op).front(), mini_db = IsMiniDb(op.String("db_type")),
                   chunk = op.Int("chunk_size")](const OpRun& run) {
             NamedTensors tensors;
             for (int i = 0; i < run.num_inputs(); ++i) tensors.emplace_back(names[i], run.host().Input(i).GetTensor());
@@ -203,11 +206,12 @@ const Registration db_exists =
         .RequiredArg("db_name", ArgumentType::kString, "path of the file")
         .Arg("db_type", "", kTypeDoc)
         .HasSideEffects()
+        .OpensFiles([](const OpInit& op) { return std::vector{op.String("db_name")}; })
         .Check([](const OpInit& op, Problems* problems) { CheckType(op.String("db_type"), problems); })
         .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape()}}; })
         .StopsGradient()
         .Cpu([](const OpInit& op) -> RunFn {
-          return [path = op.String("db_name")](const OpRun& run) {
+          return [path = AllowedFiles(op).front()](const OpRun& run) {
             std::error_code ignored;
             *run.Out(0).As<bool>() = std::filesystem::exists(path, ignored);
           };

@@ -1,4 +1,5 @@
 // And, Or, Xor, Not: of bools, with Caffe2's legacy broadcasting.
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -48,7 +49,9 @@ const Registration logical_not = Operator("Not")
                                        return [](const OpRun& run) {
                                          const bool* x = run.In(0).As<bool>();
                                          bool* y = run.Out(0).As<bool>();
-                                         for (std::int64_t i = 0; i < run.Out(0).size(); ++i) y[i] = !x[i];
+                                         InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+                                           for (std::int64_t i = begin; i < end; ++i) y[i] = !x[i];
+                                         });
                                        };
                                      });
 

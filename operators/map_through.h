@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/vector_math.h"
 
@@ -21,6 +22,7 @@ RunFn MapThrough(const OpInit& op, Before before, F f, After after) {
       T through[kBlock];
       for (std::int64_t begin = 0; begin < run.Out(0).size(); begin += kBlock) {
         const std::int64_t n = std::min(kBlock, run.Out(0).size() - begin);
+        CountWork(n);
         const auto input = [&](int i) { return run.In(i).As<T>() + begin; };
         T* out = run.Out(0).As<T>() + begin;
         const T* x = input(0);

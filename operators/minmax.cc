@@ -1,4 +1,5 @@
 // Max, Min: the greatest and the least of the inputs, element by element.
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -68,7 +69,9 @@ Operator ExtremumGradient(const std::string& type) {
             for (int i = 0; i < run.num_outputs(); ++i) {
               const T* x = run.In(2 + i).As<T>();
               T* dx = run.Out(i).As<T>();
-              for (std::int64_t k = 0; k < run.Out(i).size(); ++k) dx[k] = x[k] == y[k] ? dy[k] : 0;
+              InBlocks(run.Out(i).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t k = begin; k < end; ++k) dx[k] = x[k] == y[k] ? dy[k] : 0;
+              });
             }
           });
         };

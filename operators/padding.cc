@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -154,6 +155,7 @@ void RunGatherPadding(const OpRun& run, const Widths& widths, const std::string&
     for (int o = 0; o < run.num_outputs(); ++o) std::fill_n(run.Out(o).As<T>(), row, T{0});
     const auto add = [row](const T* from, std::int64_t width, T* sum) {
       for (std::int64_t k = 0; k < width; ++k, from += row) {
+        CountWork(row);
         for (std::int64_t j = 0; j < row; ++j) sum[j] += from[j];
       }
     };

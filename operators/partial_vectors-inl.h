@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "stepnet/core/cancellation.h"
+
 #if defined(STEPNET_OPERATORS_PARTIAL_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_OPERATORS_PARTIAL_VECTORS_INL_H_
 #undef STEPNET_OPERATORS_PARTIAL_VECTORS_INL_H_
@@ -80,9 +82,13 @@ struct PartOfVector {
 template <class D, class Fn>
 HWY_INLINE void ForEachVector(D d, std::int64_t n, const Fn& fn) {
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) fn(WholeVectors(), i);
-  if (i < n) fn(PartOfVector{n - i}, i);
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t end = std::min(n, i + kWorkOfBlock);
+    CountWork(end - i);
+    for (; i + lanes <= end; i += lanes) fn(WholeVectors(), i);
+    if (i < end) fn(PartOfVector{end - i}, i);
+    i = end;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

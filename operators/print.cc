@@ -4,7 +4,10 @@
 #include <iostream>
 #include <sstream>
 
+#include "stepnet/core/allowed_files.h"
+#include "stepnet/core/file.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/operators/dtypes.h"
 
 namespace stepnet {
@@ -16,7 +19,7 @@ std::string ElementText(Float16 value) { return StrCat(ToFloat(value)); }
 std::string ElementText(BFloat16 value) { return StrCat(ToFloat(value)); }
 std::string ElementText(std::int8_t value) { return std::to_string(value); }
 std::string ElementText(std::uint8_t value) { return std::to_string(value); }
-std::string ElementText(const std::string& value) { return "\"" + value + "\""; }
+std::string ElementText(const std::string& value) { return "\"" + PrintableLine(value) + "\""; }
 template <typename T>
 std::string ElementText(T value) {
   return StrCat(value);
@@ -25,7 +28,7 @@ std::string ElementText(T value) {
 // "x float [2, 3], step 4: 1, 2, 3, …"
 std::string Line(const std::string& name, const TensorView& tensor, std::int64_t step, std::int64_t limit) {
   std::ostringstream out;
-  out << name << ' ' << tensor.dtype << ' ' << *tensor.shape;
+  out << PrintableLine(name) << ' ' << tensor.dtype << ' ' << *tensor.shape;
   if (step > 0) out << ", step " << step;
   out << ':';
   const std::int64_t shown = std::min(tensor.size(), limit);
@@ -39,9 +42,11 @@ std::string Line(const std::string& name, const TensorView& tensor, std::int64_t
 }
 
 // Blob names may hold slashes, and must not lead out of the folder.
-std::string FileName(std::string blob) {
-  for (size_t at = 0; (at = blob.find('/', at)) != std::string::npos;) blob.replace(at, 1, "__");
-  return blob + ".log";
+std::vector<std::string> FilesOf(const OpInit& op) {
+  if (!op.Bool("to_file")) return {};
+  std::string name = op.inputs()[0];
+  for (size_t at = 0; (at = name.find('/', at)) != std::string::npos;) name.replace(at, 1, "__");
+  return {name + ".log"};
 }
 
 const Registration print =
@@ -52,11 +57,14 @@ const Registration print =
         .Arg("every_n", 1, "prints in run r, step t when (r + t) is a multiple of it", AtLeast(1))
         .Arg("to_file", false, "appends to the file <blob>.log in the current folder, `/` in names written `__`")
         .HasSideEffects()
+        .OpensFiles(FilesOf)
         .StopsGradient()
         .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{}; })
         .Cpu([](const OpInit& op) -> RunFn {
           const std::int64_t limit = op.Int("limit") == 0 ? kDefaultLimit : op.Int("limit");
-          const std::string file = op.Bool("to_file") ? FileName(op.inputs()[0]) : "";
+          const std::vector<std::string> files = AllowedFiles(op);
+          const std::string file = files.empty() ? "" : files.front();
+          if (op.options().quiet) return [](const OpRun&) {};
           return [limit, file, every_n = op.Int("every_n"), name = op.inputs()[0]](const OpRun& run) {
             if ((run.context().run + static_cast<std::uint64_t>(run.step())) % static_cast<std::uint64_t>(every_n) !=
                 0) {
@@ -68,6 +76,7 @@ const Registration print =
               return;
             }
             // Opened anew each time: nothing is kept from run to run, and a reader sees whole lines.
+            ExpectNoPipe(file);
             std::ofstream out(file, std::ios::app);
             if (!(out << line << std::flush)) {
               throw Error(ErrorCode::kInputOutput, StrCat("Print cannot write to ", file));

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fill.h"
 
@@ -12,7 +13,10 @@ namespace {
 template <typename Fn>
 void ForEachBlock(const OpRun& run, std::uint64_t seed, std::uint64_t id, std::int64_t n, Fn fn) {
   const RandomStream random = run.Random(seed, id);
-  for (std::int64_t i = 0; i < n; i += 4) fn(i, random.Block(static_cast<std::uint64_t>(i / 4)));
+  constexpr std::int64_t kWorkOfGroup = 64;
+  InBlocks((n + 3) / 4, kWorkOfGroup, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) fn(4 * i, random.Block(static_cast<std::uint64_t>(i)));
+  });
 }
 
 double UnitInterval(std::uint32_t word) { return word * 0x1p-32; }  // [0, 1)

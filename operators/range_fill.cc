@@ -1,6 +1,7 @@
 // Fills that count: RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths.
 #include <limits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/fill.h"
 #include "stepnet/operators/lengths.h"
@@ -23,7 +24,10 @@ Operator RangeFillOperator() {
         return [](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, "RangeFill", [&](auto zero) {
             using T = decltype(zero);
-            for (std::int64_t i = 0; i < run.Out(0).size(); ++i) run.Out(0).As<T>()[i] = static_cast<T>(i);
+            T* y = run.Out(0).As<T>();
+            InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+              for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(i);
+            });
           });
         };
       });
@@ -55,6 +59,7 @@ const Registration lengths_range_fill =
             }
             auto* out = run.Out(0).As<std::int32_t>();
             for (std::int64_t i = 0; i < lengths.count(); ++i) {
+              CountWork(lengths[i]);
               for (std::int64_t k = 0; k < lengths[i]; ++k) *out++ = static_cast<std::int32_t>(k);
             }
           };

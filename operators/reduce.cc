@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -95,13 +96,15 @@ void Expand(const Groups& groups, int g, T factor, const T** dy, T** dx) {
     return;
   }
   const std::int64_t n = groups.count == 0 ? 1 : groups.sizes[g];
-  if (groups.reduced[g]) {
-    std::fill_n(*dx, n, factor * **dy);
-    *dy += 1;
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) (*dx)[i] = factor * (*dy)[i];
-    *dy += n;
-  }
+  const bool repeats = groups.reduced[g];
+  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (repeats) {
+      std::fill(*dx + begin, *dx + end, factor * **dy);
+    } else {
+      for (std::int64_t i = begin; i < end; ++i) (*dx)[i] = factor * (*dy)[i];
+    }
+  });
+  *dy += repeats ? 1 : n;
   *dx += n;
 }
 

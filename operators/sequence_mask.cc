@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -118,6 +119,7 @@ struct SequenceMask {
     T* y = run.Out(0).As<T>();
     for (std::int64_t b = 0; b < extents.batches; ++b) {
       for (std::int64_t i = 0; i < extents.rows; ++i) {
+        CountWork(row_size);
         const Range kept = KeptColumns(mode, i, has_positions ? positions[i] : 0, radius, extents.columns);
         const std::int64_t begin = std::clamp<std::int64_t>(kept.begin, 0, extents.columns) * extents.repeats;
         const std::int64_t end =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -63,7 +64,9 @@ void RunForward(Variant variant, const OpRun& run) {
     for (std::int64_t j = 0; j < length; ++j) s[j] += 1;
     VectorLog(s, s, length);
     double sum = 0;
-    for (std::int64_t j = 0; j < length; ++j) sum += Loss(variant, x[j], t[j], s[j]);
+    InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t j = begin; j < end; ++j) sum += Loss(variant, x[j], t[j], s[j]);
+    });
     run.Out(0).As<T>()[i] = length > 0 ? static_cast<T>(sum / static_cast<double>(length)) : T{0};
   }
 }
@@ -77,7 +80,10 @@ void RunBackward(Variant variant, const OpRun& run) {
   for (std::int64_t i = 0; i < rows; ++i) {
     const T each = run.In(0).As<T>()[i] / static_cast<T>(std::max<std::int64_t>(length, 1));
     const T* t = run.In(2).As<T>() + i * length;
-    for (std::int64_t j = 0; j < length; ++j) dx[i * length + j] = Derivative(variant, t[j], dx[i * length + j]) * each;
+    T* row = dx + i * length;
+    InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t j = begin; j < end; ++j) row[j] = Derivative(variant, t[j], row[j]) * each;
+    });
   }
 }
 

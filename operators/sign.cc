@@ -2,6 +2,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -39,7 +40,9 @@ void NegateIntegers(const OpRun& run) {
   using Unsigned = std::make_unsigned_t<T>;
   const T* x = run.In(0).As<T>();
   T* y = run.Out(0).As<T>();
-  for (std::int64_t i = 0; i < run.Out(0).size(); ++i) y[i] = static_cast<T>(-static_cast<Unsigned>(x[i]));
+  InBlocks(run.Out(0).size(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(-static_cast<Unsigned>(x[i]));
+  });
 }
 
 const Registration negative = Operator("Negative")

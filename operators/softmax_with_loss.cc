@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -98,6 +99,7 @@ void RunForward(const LossArgs& args, const OpRun& run) {
   T* sums = run.ScratchOf<T>(rows.count);
   T* picked = run.ScratchOf<T>(rows.count);
   for (std::int64_t i = 0; i < rows.count; ++i) {
+    CountWork(4 * rows.size);
     T* p = run.Out(0).As<T>() + i * rows.size;
     const T max = ExpOfRow(run.In(0).As<T>() + i * rows.size, rows.size, p, &sums[i]);
     for (std::int64_t j = 0; j < rows.size; ++j) p[j] /= sums[i];
@@ -128,6 +130,7 @@ void RunBackward(const LossArgs& args, const OpRun& run) {
   const double dloss = run.In(run.num_inputs() - 1).As<T>()[0];
   for (std::int64_t i = 0; i < rows.count; ++i) {
     const T* p = run.In(run.num_inputs() - 2).As<T>() + i * rows.size;
+    CountWork(rows.size);
     T* dx = run.Out(0).As<T>() + i * rows.size;
     const double weight = weights != nullptr ? weights[i] : 1;
     const std::int64_t label = args.label_prob ? 0 : LabelAt(run.In(1), i, rows.size);

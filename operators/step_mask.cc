@@ -1,4 +1,5 @@
 // StepMask: which steps of a padded batch belong to a sequence, as a condition for Where.
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
@@ -29,6 +30,7 @@ const Registration step_mask =
             const Lengths lengths(run.In(1), name, num_steps);
             bool* mask = run.Out(0).As<bool>();
             for (std::int64_t t = 0; t < num_steps; ++t) {
+              CountWork(lengths.count());
               for (std::int64_t b = 0; b < lengths.count(); ++b) *mask++ = t < lengths[b];
             }
           };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -21,6 +22,7 @@ void AddArrays(const double* a, const double* b, double* out, std::int64_t n) {
 template <typename T>
 void AddArrays(const T* a, const T* b, T* out, std::int64_t n) {
   using Unsigned = std::make_unsigned_t<T>;
+  CountWork(n);
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = static_cast<T>(static_cast<Unsigned>(a[i]) + static_cast<Unsigned>(b[i]));
   }

@@ -1,6 +1,7 @@
 // SumElements: y = sum(x), one number. SumSqrElements: y = sum(x^2). With average=1 divided by the number of elements.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -73,7 +74,9 @@ const Registration sum_elements_gradient =
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);
               const std::int64_t n = run.Out(0).size();
-              std::fill_n(run.Out(0).As<T>(), n, *run.In(1).As<T>() * FactorOf<T>(average, n));
+              const T gradient = *run.In(1).As<T>() * FactorOf<T>(average, n);
+              T* dx = run.Out(0).As<T>();
+              InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, gradient); });
             });
           };
         });

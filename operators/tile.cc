@@ -1,6 +1,7 @@
 // Tile: x repeated along one dimension.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -82,6 +83,7 @@ const Registration tile_gradient =
               for (std::int64_t i = 0; i < blocks; ++i, to += block) {
                 std::fill_n(to, block, T{0});
                 for (std::int64_t k = 0; k < tiles; ++k, from += block) {
+                  CountWork(block);
                   for (std::int64_t j = 0; j < block; ++j) to[j] += from[j];
                 }
               }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -52,6 +53,7 @@ void RunTopK(const OpRun& run, std::int64_t axis, std::int64_t k) {
   const std::int64_t found = std::min(k, lines.size);
   for (std::int64_t b = 0; b < lines.before; ++b) {
     for (std::int64_t a = 0; a < lines.after; ++a) {
+      CountWork(8 * lines.size);
       const auto at = [&](std::int64_t j) { return (b * lines.size + j) * lines.after + a; };
       for (std::int64_t j = 0; j < lines.size; ++j) order[j] = j;
       std::partial_sort(order, order + found, order + lines.size,
@@ -166,6 +168,7 @@ Operator ArgOperator(const char* type, const char* doc, ComesFirst comes_first) 
             auto* indices = run.Out(0).As<std::int64_t>();
             for (std::int64_t i = 0; i < run.Out(0).size(); ++i) {
               const auto* row = x + i / lines.after * lines.size * lines.after + i % lines.after;
+              CountWork(lines.size);
               std::int64_t best = 0;
               for (std::int64_t j = 1; j < lines.size; ++j) {
                 if (comes_first(row[j * lines.after], j, row[best * lines.after], best)) best = j;
@@ -211,6 +214,7 @@ const Registration accuracy =
               for (std::int64_t i = 0; i < rows; ++i) {
                 const T* x = run.In(0).As<T>() + i * classes;
                 const std::int64_t label = LabelAt(run.In(1), i, classes);
+                CountWork(classes);
                 std::int64_t place = 0;
                 for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
                 correct += place < top_k ? 1 : 0;

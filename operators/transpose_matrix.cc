@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "stepnet/core/cancellation.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/transpose_matrix.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
@@ -74,6 +76,7 @@ void TransposeTiles(std::int64_t rows, std::int64_t columns, const T* x, std::in
                     std::int64_t y_stride) {
   constexpr std::int64_t kTile = 16;
   for (std::int64_t c = 0; c < columns; c += kTile) {
+    CountWork(kTile * rows);
     TransposeColumns(rows, std::min(kTile, columns - c), x + c, x_stride, y + c * y_stride, y_stride);
   }
 }
@@ -122,6 +125,7 @@ void TransposeMatrix(std::int64_t rows, std::int64_t columns, const T* x, std::i
   } else {
     constexpr std::int64_t kTile = 16;  // columns at a time, as above
     for (std::int64_t begin = 0; begin < columns; begin += kTile) {
+      CountWork(kTile * rows);
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t end = std::min(begin + kTile, columns);
         for (std::int64_t c = begin; c < end; ++c) y[c * y_stride + r] = x[r * x_stride + c];

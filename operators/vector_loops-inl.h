@@ -6,7 +6,10 @@
 // depend on its place.
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
+
+#include "stepnet/core/cancellation.h"
 
 #if defined(STEPNET_OPERATORS_VECTOR_LOOPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_OPERATORS_VECTOR_LOOPS_INL_H_
@@ -26,9 +29,12 @@ HWY_INLINE void ForVectors(std::int64_t n, const Fn& fn) {
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) fn(d, i);
-  for (; i < n; ++i) fn(one, i);
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t end = std::min(n, i + kWorkOfBlock);
+    CountWork(end - i);
+    for (; i + lanes <= end; i += lanes) fn(d, i);
+    for (; i < end; ++i) fn(one, i);
+  }
 }
 
 // The sum over [0, n) of the elements of the vectors that fn returns. Four partial sums hide the latency of additions.
@@ -42,11 +48,15 @@ HWY_INLINE T SumVectors(std::int64_t n, const Fn& fn) {
   auto sum2 = hn::Zero(d);
   auto sum3 = hn::Zero(d);
   std::int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    sum0 = hn::Add(sum0, fn(d, i));
-    sum1 = hn::Add(sum1, fn(d, i + lanes));
-    sum2 = hn::Add(sum2, fn(d, i + 2 * lanes));
-    sum3 = hn::Add(sum3, fn(d, i + 3 * lanes));
+  for (std::int64_t begin = 0; begin < n; begin += kWorkOfBlock) {
+    const std::int64_t end = std::min(n, begin + kWorkOfBlock);
+    CountWork(end - begin);
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      sum0 = hn::Add(sum0, fn(d, i));
+      sum1 = hn::Add(sum1, fn(d, i + lanes));
+      sum2 = hn::Add(sum2, fn(d, i + 2 * lanes));
+      sum3 = hn::Add(sum3, fn(d, i + 3 * lanes));
+    }
   }
   for (; i + lanes <= n; i += lanes) sum0 = hn::Add(sum0, fn(d, i));
   T sum = 0;

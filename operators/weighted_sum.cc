@@ -1,6 +1,7 @@
 // WeightedSum: y = w0 x0 + w1 x1 + … with weights of one element: gradient descent, and averages of models.
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -28,6 +29,7 @@ void SumBlocks(const OpRun& run) {
     const std::int64_t n = std::min(kBlock, size - begin);
     std::fill_n(sum, n, T{0});
     for (int i = 0; i < run.num_inputs(); i += 2) {
+      CountWork(n);
       const T* x = run.In(i).As<T>() + begin;
       const T weight = *run.In(i + 1).As<T>();
       STEPNET_ANY_ORDER

@@ -1,4 +1,5 @@
 // Where: z = x where the condition holds, y elsewhere.
+#include "stepnet/core/cancellation.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -60,6 +61,7 @@ const Registration where =
               T* z = run.Out(0).As<T>();
               const std::int64_t length = RunLength(*run.In(0).shape, *run.In(1).shape);
               for (std::int64_t n = 0; n < run.In(0).size(); ++n, x += length, y += length, z += length) {
+                CountWork(length);
                 const T* chosen = condition[n] ? x : y;
                 for (std::int64_t i = 0; i < length; ++i) z[i] = chosen[i];
               }
@@ -90,6 +92,7 @@ const Registration where_gradient =
               T* dy = run.Out(1).As<T>();
               const std::int64_t length = RunLength(*run.In(0).shape, *run.In(1).shape);
               for (std::int64_t n = 0; n < run.In(0).size(); ++n) {
+                CountWork(length);
                 for (std::int64_t i = n * length; i < (n + 1) * length; ++i) {
                   dx[i] = condition[n] ? dz[i] : 0;
                   dy[i] = condition[n] ? 0 : dz[i];

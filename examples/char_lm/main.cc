@@ -16,6 +16,7 @@
 #include "char_model.h"
 #include "shading.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/strings.h"
 
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
     return Run() ? 0 : 1;
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    std::cerr << "char_lm: " << error.what() << "\n";
+    std::cerr << stepnet::Printable(stepnet::StrCat("char_lm: ", error.what(), "\n"));
     return 1;
   }
 }

@@ -1,19 +1,36 @@
 // Everything that can be wrong with a cell, and what is said about it: file, line, column, and what would be right.
 #include <filesystem>
+#include <regex>
 
 #include "../operators/op_test.h"
 #include "stepnet/compiler/cell.h"
 #include "stepnet/compiler/cell_expand.h"
 #include "stepnet/core/file.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {
 
-// The error of reading and expanding the text as a file "c".
+// Without the lines of the source that it shows.
+Error WithoutSource(const Error& error) {
+  static const std::regex kSource("\n *[0-9]* \\| .*");
+  Error result(error.code(), std::regex_replace(error.message(), kSource, ""));
+  for (const Place& place : error.places()) result.At(place);
+  return result;
+}
+
+// The error of reading and expanding the text as a file "c"; what it shows of the source is tested below.
 void ExpectFault(const std::string& text, const std::string& error) {
   SCOPED_TRACE(text.substr(0, 500));
-  ExpectError([&] { ExpandCell(ParseCell(text, "c")); }, error);
+  const auto fault = [&] {
+    try {
+      ExpandCell(ParseCell(text, "c"));
+    } catch (const Error& thrown) {
+      throw WithoutSource(thrown);
+    }
+  };
+  ExpectError(fault, error);
 }
 
 // A cell of sizes D = 2 and H = 3 with the lines in it, the first of which is line 4.
@@ -21,7 +38,7 @@ std::string CellOf(const std::string& lines) {
   return "cell c(x[D]; h[H]) {\n  size D = 2\n  size H = 3\n" + lines + "\n}\n";
 }
 void ExpectSyntaxFault(const std::string& lines, const std::string& error) {
-  ExpectFault(CellOf(lines), "input/output error: c:" + error);
+  ExpectFault(CellOf(lines), "syntax error: c:" + error);
 }
 void ExpectNetFault(const std::string& lines, const std::string& error) {
   ExpectFault(CellOf(lines), "invalid net: c:" + error);
@@ -41,18 +58,16 @@ TEST(CellErrors, OfWords) {
 }
 
 TEST(CellErrors, OfTheHeader) {
-  ExpectFault("cell", "input/output error: c:1:5: the name of the cell is expected, not the end of the line");
-  ExpectFault("cell c[", "input/output error: c:1:7: '(' is expected, not '['");
-  ExpectFault("cell c(x; h[2]) {}", "input/output error: c:1:9: \"x\" needs a shape, as in x[D]");
-  ExpectFault("cell c(x[2], h[2]) {}",
-              "input/output error: c:1:18: ';' is expected between inputs and states, not ')'");
-  ExpectFault("cell c(x[2]; x[2]) {}", "input/output error: c:1:14: \"x\" is declared twice");
-  ExpectFault("cell c(x[2; h[2]) {}", "input/output error: c:1:11: ']' is expected, not ';'");
-  ExpectFault("cell c(x[]; h[,]) {}", "input/output error: c:1:15: a size is expected, not ','");
+  ExpectFault("cell", "syntax error: c:1:5: the name of the cell is expected, not the end of the line");
+  ExpectFault("cell c[", "syntax error: c:1:7: '(' is expected, not '['");
+  ExpectFault("cell c(x; h[2]) {}", "syntax error: c:1:9: \"x\" needs a shape, as in x[D]");
+  ExpectFault("cell c(x[2], h[2]) {}", "syntax error: c:1:18: ';' is expected between inputs and states, not ')'");
+  ExpectFault("cell c(x[2]; x[2]) {}", "syntax error: c:1:14: \"x\" is declared twice");
+  ExpectFault("cell c(x[2; h[2]) {}", "syntax error: c:1:11: ']' is expected, not ';'");
+  ExpectFault("cell c(x[]; h[,]) {}", "syntax error: c:1:15: a size is expected, not ','");
   ExpectFault("cell c(x[D]; ) {\n  y = x\n  output y\n",
-              "input/output error: c:4:1: a blob is expected, not the end of the text");
-  ExpectFault("cell c(x[2]; ) {\n  y = x\n  output y\n}\n}",
-              "input/output error: c:5:1: '}' behind the end of the cell");
+              "syntax error: c:4:1: a blob is expected, not the end of the text");
+  ExpectFault("cell c(x[2]; ) {\n  y = x\n  output y\n}\n}", "syntax error: c:5:1: '}' behind the end of the cell");
   ExpectFault("cell c(x[D]; ) {\n  y = x\n  output y\n}",
               "invalid net: c:1:8: the shape of \"x\" has a size D, which the cell does not declare; add: size D");
   ExpectFault(
@@ -189,6 +204,46 @@ TEST(CellErrors, OfSizes) {
   ExpectError([&] { ExpandCell(cell, {.sizes = {{"H", 0}}}); }, "invalid argument: the size H is 0, must be above 0");
 }
 
+TEST(CellErrors, ShowTheLine) {
+  ExpectError([] { ParseCell(CellOf("param w[H, D]\nh = Tanh(x @ w) + w2\noutput h\n"), "c"); },
+              "syntax error: c:5:19: there is no blob \"w2\" so far; did you mean \"w\"?\n  5 | h = Tanh(x @ w) + w2\n"
+              "    |                   ^");
+  ExpectError([] { ExpandCell(ParseCell(CellOf("param w[H, D]\nparam u[H, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
+              "invalid net: c:5:7: nothing reads the parameter \"u\"\n  5 | param u[H, H]\n    |       ^");
+  ExpectError([] { ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
+              "…x_t is float [1, 4, 2] and w is float [2, 3]\n  5 | h = Tanh(x @ w)\n    | ^\n  at op 0 ");
+}
+
+// A file is what its name says, whatever its first word is.
+TEST(CellErrors, OfFilesWhoseNamesAreThoseOfCells) {
+  ExpectError([] { ParseCell("cel c(x[2]; h[2]) {\n}\n", "c.cell"); },
+              "…c.cell:1:1: \"cell\" is expected, not 'cel'; did you mean \"cell\"?");
+  ExpectError([] { ParseCell("", "c.cell"); }, "…c.cell:1:1: \"cell\" is expected, not the end of the text");
+  EXPECT_EQ(ParseCell("name: 'c' input { name: 'x' }", "c.cell").def.name(), "c");
+}
+
+TEST(CellErrors, OfProductsTheWrongWayRound) {
+  ExpectSyntaxFault("param w[H, D]\nh = Tanh(w @ x)\noutput h",
+                    "5:12: the matrix of parameters, [N, D], stands on the right of @; did you mean `x @ w`?");
+  ExpectSyntaxFault("param w[H, D]\nh = Tanh(w @ (x * 2))\noutput h",
+                    "5:12: the matrix of parameters, [N, D], stands on the right of @; did you mean `… @ w`?");
+}
+
+TEST(CellErrors, OfShapesNameTheBatchThatWasGiven) {
+  const auto error_with = [](std::int64_t batch) {
+    try {
+      ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c"), {.batch = batch});
+    } catch (const Error& error) {
+      return error.message().substr(0, error.message().find('\n'));
+    }
+    return std::string();
+  };
+  for (const std::int64_t batch : {1, 2, 3, 7}) {  // 2 and 3 are sizes of the cell too
+    EXPECT_NE(error_with(batch).find(StrCat("x_t is float [1, ", batch, ", 2] and")), std::string::npos)
+        << error_with(batch);
+  }
+}
+
 TEST(CellErrors, OfShapes) {
   ExpectFault(CellOf("param w[H, D]\nparam u[H, D]\nh = Tanh(x @ w + h @ u)\noutput h"),
               "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 2 on; h_prev is "
@@ -277,7 +332,7 @@ TEST(CellErrors, OfMessages) {
 // Any example with another byte, one less, or cut off, is read or refused.
 TEST(CellErrors, OfDamagedExamples) {
   const std::string bytes = "\n(){}[],;=+-*/@#\"\\0x.\xff\0";
-  for (const auto& entry : std::filesystem::directory_iterator(STEPNET_SOURCE_DIR "/examples/cells")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("examples/cells"))) {
     if (entry.path().extension() != ".cell") continue;
     const std::string text = ReadFile(entry.path());
     for (size_t at = text.find("cell "); at < text.size(); at += 3) {

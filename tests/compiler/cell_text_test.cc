@@ -8,6 +8,7 @@
 #include "stepnet/compiler/cell.h"
 #include "stepnet/compiler/cell_expand.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {
@@ -139,7 +140,7 @@ TEST(ShortCell, LinesMayEndAsWindowsEndsThem) {
 
 TEST(ShortCell, ExamplesComeBackTheSame) {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(STEPNET_SOURCE_DIR "/examples/cells")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("examples/cells"))) {
     if (entry.path().extension() != ".cell") continue;
     SCOPED_TRACE(entry.path());
     ++count;

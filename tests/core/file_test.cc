@@ -1,12 +1,15 @@
 #include "stepnet/core/file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/minidb.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/tests/core/limited_memory.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -84,7 +87,6 @@ TEST(File, SaysWhatIsWrong) {
               "input/output error: cannot write " + dir.path() + ": Is a directory");
   ExpectError([&] { ReadFile(dir.Path("none")); },
               "input/output error: cannot read " + dir.Path("none") + ": No such file or directory");
-  ExpectError([&] { FileReader reader("/dev/null"); }, "input/output error: cannot read /dev/null: not a regular file");
   FileReader reader(dir.Put("short", "abc"));
   char data[4];
   ExpectError(
@@ -94,6 +96,81 @@ TEST(File, SaysWhatIsWrong) {
     ExpectError([] { WriteFile("/dev/full", "x"); },
                 "input/output error: cannot write /dev/full: No space left on device");
   }
+}
+
+// Who opens a pipe that nobody writes waits for ever.
+TEST(File, RefusesPipesAndDevices) {
+  const TempDir dir;
+  const std::string pipe = dir.Path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/null"), std::string("/dev/zero")}) {
+    const std::string message = "input/output error: cannot read " + path +
+                                ": not a regular file; of pipes and devices, /dev/stdin and /dev/fd/N can be read";
+    ExpectError([&] { ReadFile(path); }, message);
+    ExpectError([&] { FileReader reader(path); }, message);
+  }
+  EXPECT_FALSE(LooksLikeMiniDb(pipe));
+}
+
+// A pipe with something in it, by the name under which it can be read.
+class Pipe {
+ public:
+  explicit Pipe(const std::string& content) {
+    EXPECT_EQ(pipe(ends_), 0);
+    EXPECT_EQ(write(ends_[1], content.data(), content.size()), static_cast<ssize_t>(content.size()));
+  }
+  ~Pipe() {
+    CloseWriter();
+    // The reader stays open: its number is that of this pipe as long as the process lives.
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  void CloseWriter() {
+    if (ends_[1] >= 0) close(ends_[1]);
+    ends_[1] = -1;
+  }
+  std::string path() const { return "/dev/fd/" + std::to_string(ends_[0]); }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+TEST(File, APipeThatWasHandedOverIsReadOnceAndHasItsContentEverAfter) {
+  Pipe pipe("some text");
+  pipe.CloseWriter();
+  EXPECT_EQ(ReadFile(pipe.path()), "some text");
+  EXPECT_EQ(ReadFile(pipe.path()), "some text");
+  FileReader reader(pipe.path());
+  EXPECT_EQ(reader.size(), 9);
+  char start[4];
+  reader.Read(start, sizeof(start), "the start");
+  EXPECT_EQ(std::string(start, sizeof(start)), "some");
+  EXPECT_EQ(reader.left(), 5);
+  Pipe empty("");
+  empty.CloseWriter();
+  EXPECT_EQ(ReadFile(empty.path()), "");
+  EXPECT_EQ(FileReader(empty.path()).size(), 0);
+}
+
+TEST(File, APipeThatDoesNotEndIsReadUnderBothLimits) {
+  Pipe pipe("some text");
+  {
+    const Cancellation limit(std::chrono::milliseconds(1));
+    const CancellationScope scope(&limit);
+    ExpectError([&] { ReadFile(pipe.path()); }, "cancelled: the run took longer than its limit of 0.001 s");
+    ExpectError([&] { static_cast<void>(LooksLikeMiniDb(pipe.path())); },
+                "cancelled: the run took longer than its limit of 0.001 s");
+  }
+  {
+    const LimitedMemory limited(8);
+    const std::string message = "out of memory: " + pipe.path() + " has 9 bytes; 8 are allowed";
+    ExpectError([&] { ReadFile(pipe.path()); }, message);
+    ExpectError([&] { ReadFile(pipe.path()); }, message);
+    ExpectError([&] { static_cast<void>(LooksLikeMiniDb(pipe.path())); }, message);
+  }
+  pipe.CloseWriter();
+  EXPECT_EQ(ReadFile(pipe.path()), "some text") << "nothing of it is lost";
 }
 
 TEST(File, RefusesFilesOfTwoGigabytes) {
@@ -164,7 +241,7 @@ TEST(MiniDb, IsToldFromOtherFiles) {
   EXPECT_FALSE(LooksLikeMiniDb(dir.Path("none")));
   EXPECT_FALSE(LooksLikeMiniDb(dir.Put("a", "")));
   EXPECT_FALSE(LooksLikeMiniDb(dir.Put("a", "name: \"net\"")));
-  EXPECT_FALSE(LooksLikeMiniDb(STEPNET_SOURCE_DIR "/tests/golden/att_lstm_dot/net.pb"));
+  EXPECT_FALSE(LooksLikeMiniDb(SourcePath("tests/golden/att_lstm_dot/net.pb")));
   EXPECT_TRUE(LooksLikeMiniDb(dir.Put("a", Record(3, 5, "key"))));  // cut off, and its reader will say so
 }
 

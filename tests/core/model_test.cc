@@ -7,6 +7,7 @@
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/tensor_io.h"
 #include "stepnet/proto/metanet.pb.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -147,7 +148,7 @@ TEST(Model, ListsInputsOfANetThatDeclaresNone) {
 }
 
 TEST(Model, ReadsWhatCaffe2Wrote) {
-  const std::string dir = STEPNET_SOURCE_DIR "/examples/char_lm/";
+  const std::string dir = SourcePath("examples/char_lm/");
   const Model model = LoadModel(dir + "net.pb", dir + "init_net.pb");
   EXPECT_EQ(std::set<std::string>(model.inputs.begin(), model.inputs.end()),
             (std::set<std::string>{"input", "seq_lengths", "hidden_init", "cell_init"}));

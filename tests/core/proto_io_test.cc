@@ -7,6 +7,7 @@
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/limited_memory.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -278,7 +279,7 @@ TEST(ProtoIo, TellsKindsApart) {
 }
 
 TEST(ProtoIo, TellsKindsOfFilesThatCaffe2Wrote) {
-  const std::filesystem::path golden = STEPNET_SOURCE_DIR "/tests/golden";
+  const std::filesystem::path golden = SourcePath("tests/golden");
   int cases = 0;
   for (const auto& entry : std::filesystem::directory_iterator(golden)) {
     if (!entry.is_directory()) continue;

@@ -13,6 +13,7 @@
 #include "stepnet/core/proto_io.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
@@ -345,7 +346,7 @@ TEST(FileFormat, TextKeepsEveryValue) {
 // What Caffe2 wrote: read, written and read again, as bytes and as text, it stays the same.
 TEST(FileFormat, KeepsWhatCaffe2Wrote) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(STEPNET_SOURCE_DIR "/tests/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("tests/golden"))) {
     const std::string path = entry.path() / "net.pb";
     if (!std::filesystem::exists(path)) continue;
     ++files;

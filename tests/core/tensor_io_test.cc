@@ -7,6 +7,7 @@
 #include "stepnet/core/proto_io.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/limited_memory.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -318,7 +319,7 @@ TEST(TensorIo, AnyDamageIsAnErrorOrTensors) {
 }
 
 TEST(TensorIo, ReadsWhatCaffe2Wrote) {
-  const NamedTensors tensors = ReadTensors(STEPNET_SOURCE_DIR "/tests/golden/att_lstm_dot/inputs.pb");
+  const NamedTensors tensors = ReadTensors(SourcePath("tests/golden/att_lstm_dot/inputs.pb"));
   ASSERT_FALSE(tensors.empty());
   for (const auto& [name, tensor] : tensors) {
     EXPECT_FALSE(name.empty());

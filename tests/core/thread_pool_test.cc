@@ -1,8 +1,10 @@
 #include "stepnet/core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <condition_variable>
+#include <csignal>
 #include <set>
 
 namespace stepnet {
@@ -20,6 +22,9 @@ class Visits : public SharedWork {
     if (lane == 0) {
       WaitForVisits(lock);
     } else {
+      sigset_t blocked;
+      pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+      EXPECT_TRUE(sigismember(&blocked, SIGTERM)) << "a helper would handle the program's signals";
       ++seen_;
       came_.notify_all();
     }

@@ -12,6 +12,7 @@
 #include "stepnet/core/op_builder.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/executor/backward_step.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 
 namespace stepnet {
@@ -37,16 +38,14 @@ double WeightedSum(const Tensors& outputs, const Tensors& weights) {
 
 std::vector<std::string> ExampleCells() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(STEPNET_SOURCE_DIR "/examples/cells")) {
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("examples/cells"))) {
     if (entry.path().extension() == ".cell") names.push_back(entry.path().stem());
   }
   std::ranges::sort(names);
   return names;
 }
 
-CellSource ReadExampleCell(const std::string& name) {
-  return ReadCell(STEPNET_SOURCE_DIR "/examples/cells/" + name + ".cell");
-}
+CellSource ReadExampleCell(const std::string& name) { return ReadCell(SourcePath("examples/cells/") + name + ".cell"); }
 
 CellSizes SmallSizes(const CellDef& cell) {
   static const CellSizes kSmall = {{"D", 2}, {"H", 3}, {"P", 2}, {"E", 2}, {"A", 3}, {"S", 4}};

@@ -11,6 +11,7 @@
 #include "stepnet/core/tensor_io.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {
@@ -24,14 +25,12 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 // Runs examples/cells/<name>.prototxt on a sequence of steps [T][B * kSize].
 class Cell {
  public:
-  explicit Cell(const std::string& name) {
-    ReadMessage(std::string(STEPNET_SOURCE_DIR "/examples/cells/") + name + ".prototxt", &net_);
-  }
+  explicit Cell(const std::string& name) { ReadMessage(SourcePath("examples/cells/") + name + ".prototxt", &net_); }
 
   // The values of a blob after the net has run on the sequence of examples/cells/x.prototxt, and those of its
   // parameters.
   void Run() {
-    for (auto& [name, tensor] : ReadTensors(STEPNET_SOURCE_DIR "/examples/cells/x.prototxt")) {
+    for (auto& [name, tensor] : ReadTensors(SourcePath("examples/cells/x.prototxt"))) {
       workspace_.SetTensor(name, tensor);
     }
     EXPECT_TRUE(CheckNet(net_).empty());

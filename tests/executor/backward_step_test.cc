@@ -6,6 +6,7 @@
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/core/backward.h"
+#include "stepnet/core/net_check.h"
 
 namespace stepnet {
 namespace {
@@ -35,7 +36,7 @@ TEST(AddBackwardStepNets, GivesEachBlobThatASumPassesOnAGradientOfItsOwn) {
 
 TEST(AddBackwardStepNets, MakesAnEmptyNetForAStepThatPassesNoGradient) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = ConstantFill(x_t)");
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("h_next = ConstantFill(x_t)");
   net.Output("h_whole", "h", 0);
   NetDef def = net.Build();
   ExpectMadeGradientsMatch(def, {"h_whole"}, {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
@@ -205,6 +206,79 @@ TEST(AddBackwardStepNets, RefusesToComputeAgainWhatItCannot) {
   ExpectError([&] { AddBackwardStepNets(&def); },
               "…recompute_blobs_on_backward names an output of op 1 `t = Tanh(s)`, which cannot be computed again: its "
               "input \"s\" is overwritten by op 2");
+}
+
+// Caffe2's BasicRNN with lengths: what the step gives is first what it would be, then what the lengths make of it.
+TEST(AddBackwardStepNets, GivesNamesToValuesThatAStepOverwrites) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").Sequence("v", "v_t").State("h", "h0", "h_prev", "h_t").Captured("w").Captured("b");
+  OperatorDef product = ParseOp("h_t = FC(h_prev, w, b)");
+  AddInt(&product, "axis", 2);
+  net.Step(product).Step("h_t = Sum(h_t, x_t)").Step("h_t = Tanh(h_t)").Step("valid = Mul(h_t, v_t)");
+  net.Step("h_t = Add(valid, h_prev)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  ExpectMadeGradientsMatch(def, {"h_all"},
+                           {{"x", Random({4, 2, 3}, 1)},
+                            {"v", Random({4, 2, 3}, 2)},
+                            {"h0", Random({2, 3}, 3)},
+                            {"w", Random({3, 3}, 4)},
+                            {"b", Random({3}, 5)}});
+  AddBackwardStepNets(&def);
+  const auto step = std::ranges::find(def.op(0).arg(), "step_net", &Argument::name);
+  std::vector<std::string> lines;
+  for (const OperatorDef& op : step->n().op()) lines.push_back(OperatorText(op));
+  // One value is kept; the others share the row of the state, as they did.
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"h_t = FC(h_prev, w, b)", "h_t = Sum(h_t, x_t)", "h_t_before_1 = Tanh(h_t)",
+                                      "valid = Mul(h_t_before_1, v_t)", "h_t = Add(valid, h_prev)"}));
+}
+
+TEST(AddBackwardStepNets, KeepsWhatALinkGivesWhereTheStepOverwritesIt) {
+  // A row of a sequence.
+  RecurrentCase sequence;
+  sequence.Sequence("x", "x_t").Sequence("y", "y_t").State("h", "h0", "h_prev", "h_next");
+  sequence.Step("m = Mul(y_t, y_t)").Step("y_t = Tanh(m)").Step("y_t = Mul(y_t, x_t)");
+  sequence.Step("h_next = Mul(y_t, h_prev)").Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(sequence.Build(), {"h_all"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"y", Random({4, 2, 3}, 2)}, {"h0", Random({2, 3}, 3)}});
+  // What a state was, in the blob that becomes what it is.
+  RecurrentCase state;
+  state.Sequence("x", "x_t").State("h", "h0", "h", "h").Step("m = Mul(h, x_t)").Step("m = Sum(m, h)");
+  state.Step("h = Tanh(m)").Step("h = Mul(h, h)").Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(state.Build(), {"h_all"}, {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}});
+}
+
+TEST(AddBackwardStepNets, RefusesWhatAStepOverwritesForTheNextOne) {
+  RecurrentCase captured;
+  captured.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("w = Tanh(w)");
+  captured.Step("m = Mul(x_t, w)").Step("h_next = Mul(m, h_prev)").Output("h_all", "h", 1);
+  NetDef def = captured.Build();
+  ExpectError([&] { AddBackwardStepNets(&def); },
+              "…the step net overwrites its input \"w\", which the next step reads; no gradient can be made");
+  RecurrentCase rows;
+  rows.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_prev = Tanh(h_prev)");
+  rows.Step("h_next = Mul(x_t, h_prev)").Output("h_all", "h", 1);
+  def = rows.Build();
+  ExpectError([&] { AddBackwardStepNets(&def); },
+              "…the step net overwrites \"h_prev\", rows of \"h\" that others see too; no gradient can be made");
+}
+
+// Arguments name what a recurrent operator reads and gives, too.
+TEST(AddBackwardStepNets, GivesNamesToWhatRecurrentOperatorsReadAndGive) {
+  RecurrentCase layer;
+  layer.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("m = Mul(x_t, h_prev)");
+  layer.Step("p = Mul(m, w)").Step("h_next = Tanh(p)").Output("h_all", "h", 1);
+  NetDef net = layer.Build();
+  net.clear_op();
+  const OperatorDef recurrent = layer.Build().op(0);
+  *net.add_op() = ParseOp("w = Tanh(v)");
+  *net.add_op() = recurrent;
+  *net.add_op() = ParseOp("w = Sin(w)");
+  *net.add_op() = ParseOp("x = Sin(h_all)");
+  *net.add_op() = recurrent;
+  *net.add_op() = ParseOp("h_all = Sigmoid(h_all)");
+  ExpectMadeGradientsMatch(net, {"h_all"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"v", Random({1, 2, 3}, 3)}});
 }
 
 TEST(AddBackwardStepNets, G11LeavesOutWhatIsNotRequested) {

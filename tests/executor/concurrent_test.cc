@@ -7,12 +7,13 @@
 #include "stepnet/compiler/cell_expand.h"
 #include "stepnet/core/backward.h"
 #include "stepnet/executor/backward_step.h"
+#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {
 
 CellNet Lstm() {
-  const CellSource cell = ReadCell(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell");
+  const CellSource cell = ReadCell(SourcePath("examples/cells/lstm.cell"));
   return ExpandCell(cell, {.sizes = {{"D", 3}, {"H", 5}}});
 }
 

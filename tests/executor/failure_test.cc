@@ -146,6 +146,37 @@ TEST_F(Failures, UnknownOperatorsOfStepNetsAreFoundWhenTheNetIsMade) {
   ExpectError([&] { net.net(); }, "…alias_src names \"hh\", which is no state; did you mean \"h\"?");
 }
 
+// An input would be gone before it is read.
+TEST_F(Failures, InputsThatAreWrittenAreFoundWhenTheNetIsMade) {
+  const auto make = [] {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+    net.BackwardStep("x_t_grad = Copy(h_next_grad)").BackwardLink("h_next_grad", "h_grad", 1);
+    net.BackwardLink("x_t_grad", "x_grad", 0).BackwardLink("h_next_grad", "h_grad", 0);
+    return net;
+  };
+  RecurrentCase output = make();
+  output.Output("x", "h", 1);
+  ExpectError([&] { output.net(); }, "…RecurrentNetwork cannot work in place: \"x\" is an input and output 0");
+  RecurrentCase state;
+  state.Sequence("x", "x_t").State("x", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+  ExpectError([&] { state.net(); }, "…recurrent_states names \"x\", which is an input");
+  RecurrentCase gradient = make();
+  gradient.Output("all", "h", 1).OutputGradient("all").WithGradient({"all_grad", "h0_grad"});
+  ExpectError([&] { gradient.net(); },
+              "…RecurrentNetworkGradient cannot work in place: \"all_grad\" is an input and output 0");
+}
+
+TEST_F(Failures, StepOutputsThatTheStepNetDoesNotHaveAreFoundWhenTheNetIsMade) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+  net.forward().add_output("shown");
+  AddStrings(&net.forward(), "step_output_src", {"h_nxt"});
+  AddStrings(&net.forward(), "step_output_dst", {"shown"});
+  ExpectError([&] { net.net(); },
+              "…step_output_src names \"h_nxt\", which the step net does not have; did you mean \"h_next\"?");
+}
+
 TEST_F(Failures, M11StepNetsAreCheckedLikeOtherNets) {
   RecurrentCase net = FailingCase();
   net.step_net().set_type("async_quick");

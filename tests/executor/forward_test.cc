@@ -2,6 +2,7 @@
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/executor/forward_plan.h"
+#include "stepnet/tests/core/filled_memory.h"
 
 namespace stepnet {
 namespace {
@@ -103,7 +104,7 @@ TEST(RecurrentNetwork, D3WhatAUserHoldsKeepsItsValues) {
 
 TEST(RecurrentNetwork, D4RefusesAnotherShapeInALinkedBlob) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
   OperatorDef fc = ParseOp("h_next = FC(x_t, w, b)");
   AddInt(&fc, "axis", 2);
   net.Step(fc).Output("h_all", "h", 1);
@@ -146,7 +147,7 @@ TEST(RecurrentNetwork, RefusesToReadARowThatTheStepHasNotWritten) {
 
 TEST(RecurrentNetwork, D5RefusesLinksBeyondTheSequence) {
   RecurrentCase net = SumCase();
-  net.Sequence("y", "y_t", /*offset=*/1, /*window=*/2);
+  net.Sequence("y", "y_t", /*offset=*/1, /*window=*/2).Step("seen = Copy(y_t)");
   net.Feed("x", Random({4, 1, 1}, 1)).Feed("h0", Random({1, 1}, 2)).Feed("y", Random({5, 1, 1}, 3));
   ExpectError(
       [&] { net.Run(); },
@@ -157,7 +158,7 @@ TEST(RecurrentNetwork, D5RefusesLinksBeyondTheSequence) {
 
 TEST(RecurrentNetwork, D5RefusesLinksBeyondTheState) {
   RecurrentCase net = SumCase();
-  net.Link("far", "h", 2);
+  net.Link("far", "h", 2).Step("far = Copy(x_t)");
   net.Feed("x", Random({4, 1, 1}, 1)).Feed("h0", Random({1, 1}, 2));
   ExpectError([&] { net.Run(); },
               "…would see rows [2, 3) of \"h\" as \"far\" (link offset 2, window 1), which has 2 rows");
@@ -187,7 +188,7 @@ TEST(RecurrentNetwork, D7StatesHaveAnyRank) {
 
 TEST(RecurrentNetwork, D8AllSequencesMustAgreeOnT) {
   RecurrentCase net = SumCase();
-  net.Sequence("y", "y_t");
+  net.Sequence("y", "y_t").Step("seen = Copy(y_t)");
   net.Feed("x", Random({4, 1, 1}, 1)).Feed("h0", Random({1, 1}, 2)).Feed("y", Random({5, 1, 1}, 3));
   ExpectError([&] { net.Run(); },
               "…shape mismatch: the sequence \"y\" is double [5, 1, 1] and has 5 steps where the first input has 4");
@@ -204,6 +205,22 @@ TEST(RecurrentNetwork, D9RepeatsInitialStatesOverTheBatch) {
     results.push_back(net.Feed("x", x).Feed("h0", h0).Run().Get("h_all"));
   }
   for (const Tensor& result : results) ExpectSame(result, results.back(), "h_all");
+}
+
+// Longer than what a string keeps in itself.
+TEST(RecurrentNetwork, StatesOfStringsHaveStringsOfTheirOwn) {
+  const std::string first = "what the first of the batch starts from", second = "what the second one starts from";
+  const Tensor x = Tensor::Zeros(DType::kFloat, {2, 2, 1});
+  for (const bool repeated : {false, true}) {
+    RecurrentCase net;
+    net.Captured("x").State("s", "s0", "s_prev", "s_next").Step("s_next = Copy(s_prev)").Output("all", "s", 0);
+    const Tensor initial =
+        repeated ? Tensor::Of<std::string>({1, 1, 1}, {first}) : Tensor::Of<std::string>({1, 2, 1}, {first, second});
+    net.Feed("x", x).Feed("s0", initial).Run();
+    const Tensor all = net.Get("all");
+    ASSERT_EQ(all.shape(), Shape({3, 2, 1}));
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(all.data<std::string>()[i], repeated || i % 2 == 0 ? first : second);
+  }
 }
 
 TEST(RecurrentNetwork, D9RefusesAnotherBatch) {
@@ -334,7 +351,7 @@ TEST(RecurrentNetwork, AStepWithoutOperatorsCopiesItsInput) {
 
 TEST(RecurrentNetwork, AStepWithoutOperatorsCopiesItsInputWhateverTheOrderOfLinks) {
   RecurrentCase net;
-  net.Sequence("clock", "clock_t").State("h", "h0", "", "v").Sequence("x", "v").Output("h_all", "h", 1);
+  net.Sequence("clock", "").State("h", "h0", "", "v").Sequence("x", "v").Output("h_all", "h", 1);
   const Tensor x = Random({3, 2, 2}, 1);
   net.Feed("clock", Random({3, 2, 2}, 2)).Feed("x", x).Feed("h0", Random({2, 2}, 3)).Run();
   EXPECT_EQ(Values(net.Get("h_all")), Values(x));
@@ -371,13 +388,56 @@ TEST(RecurrentNetwork, M10AnyBlobOfTheStepCanBeAnOutput) {
   for (size_t i = 0; i < f.size(); ++i) EXPECT_DOUBLE_EQ(f[i] * xs[i], h[i]);
 }
 
+TEST(RecurrentNetwork, AnOutputShowsARowThatTheStepWritesByAnotherName) {
+  const FilledMemory filled(kFills[0]);
+  // An operator gives the row, or a link hands it on.
+  for (const std::string next : {"h_next", "x_t"}) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", next).Link("row", "h", 1).Link("rows", "h", 0, 2);
+    net.Step("first = Sum(h_prev, h_prev)").Step("h_next = Tanh(x_t)").Step("last = Sum(first, h_next)");
+    for (const char* output : {"all", "row_out", "rows_out"}) net.forward().add_output(output);
+    AddStrings(&net.forward(), "step_output_src", {next, "row", "rows"});
+    AddStrings(&net.forward(), "step_output_dst", {"all", "row_out", "rows_out"});
+    net.Feed("x", Random({3, 2, 4}, 1)).Feed("h0", Random({1, 2, 4}, 2)).Run();
+    ExpectSame(net.Get("row_out"), net.Get("all"), "row, " + next);
+    const Tensor rows = net.Get("rows_out").Reshaped({6, 2, 4});
+    for (int t = 0; t < 3; ++t) {
+      ExpectSame(rows.Slice(2 * t + 1, 2 * t + 2), net.Get("all").Slice(t, t + 1), "rows, " + next);
+    }
+  }
+}
+
+TEST(RecurrentNetwork, StringsCanBeHandedOnAsTheyAre) {
+  const FilledMemory filled(kFills[0]);
+  RecurrentCase net;
+  net.Captured("x").State("s", "s0", "row", "row").Output("all", "s", 0);
+  net.Feed("x", Tensor::Zeros(DType::kFloat, {2, 1}));
+  net.Feed("s0", Tensor::Of<std::string>({1, 1}, {"longer than what a string keeps in itself"})).Run();
+  const Tensor all = net.Get("all");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(all.data<std::string>()[i], "longer than what a string keeps in itself");
+}
+
+// Filling memory leaves strings alone.
+TEST(RecurrentNetwork, StringsOfASequenceCanBeOutputs) {
+  const FilledMemory filled(kFills[0]);
+  const std::vector<std::string> words = {"longer than what a string keeps", "in itself, so that it has memory"};
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Copy(h_prev)");
+  net.forward().add_output("x_out");
+  AddStrings(&net.forward(), "step_output_src", {"x_t"});
+  AddStrings(&net.forward(), "step_output_dst", {"x_out"});
+  net.Feed("x", Tensor::Of<std::string>({2, 1}, words)).Feed("h0", Random({1, 1}, 2)).Run();
+  const Tensor shown = net.Get("x_out");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(shown.data<std::string>()[i], words[i]);
+}
+
 TEST(RecurrentNetwork, TheStepNetReadsTheTimestep) {
   RecurrentCase net;
   OperatorDef cast = ParseOp("number = Cast(timestep)");
   AddString(&cast, "to", "double");
   OperatorDef mul = ParseOp("h_next = Mul(x_t, number)");
   AddInt(&mul, "broadcast", 1);
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step(cast).Step(mul).Output("h_all", "h", 1);
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(cast).Step(mul).Output("h_all", "h", 1);
   net.Feed("x", Tensor::Of<double>({3, 1, 1}, {5, 6, 7})).Feed("h0", Tensor::Of<double>({1, 1}, {0})).Run();
   EXPECT_EQ(Values(net.Get("h_all")), (std::vector<double>{0, 6, 14}));
 }

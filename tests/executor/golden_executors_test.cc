@@ -9,6 +9,8 @@
 #include "stepnet/core/net.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/core/tensor_io.h"
+#include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {
@@ -34,7 +36,7 @@ GoldenCase ReadCase(const fs::path& folder) {
 const std::vector<GoldenCase>& GoldenCases() {
   static const std::vector<GoldenCase> cases = [] {
     std::vector<GoldenCase> all;
-    for (const auto& entry : fs::directory_iterator(STEPNET_SOURCE_DIR "/tests/golden")) {
+    for (const auto& entry : fs::directory_iterator(SourcePath("tests/golden"))) {
       if (entry.is_directory()) all.push_back(ReadCase(entry.path()));
     }
     return all;
@@ -78,6 +80,27 @@ TEST_P(ParallelGolden, EveryBlobIsWhatTheSerialExecutorGives) {
   }
   EXPECT_GT(GoldenCases().size(), 150u);
   EXPECT_GT(num_parallel, 200) << "the cases hold few recurrent networks";
+}
+
+class GoldenMemory : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, GoldenMemory, testing::Values("serial", "parallel"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(GoldenMemory, NoBlobDependsOnWhatWasInMemory) {
+  const RunOptions options{
+      .executor = GetParam(), .threads = 2, .opt_level = GetParam() == std::string("serial") ? 0 : 1};
+  for (const GoldenCase& golden : GoldenCases()) {
+    std::vector<std::unique_ptr<CaseRun>> fills;
+    for (size_t k = 0; k < std::size(kFills); ++k) fills.push_back(std::make_unique<CaseRun>(golden, options));
+    for (size_t r = 0; r < golden.runs.size(); ++r) {
+      std::vector<const Workspace*> found;
+      for (size_t k = 0; k < std::size(kFills); ++k) {
+        const FilledMemory filled(kFills[k]);
+        found.push_back(&fills[k]->Run(r));
+      }
+      ExpectSameBlobs(*found[0], *found[1], StrCat(golden.name, ", run ", r));
+    }
+  }
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(RecurrentGradient, G5WindowsOfSequencesAddUpWhereTheyOverlap) {
   // y[t] = x[t+1] x[t+2]: a link with an offset and a window; x has three rows more than y has steps.
   const auto make = [] {
     RecurrentCase net;
-    net.Sequence("clock", "clock_t").Sequence("x", "window", 1, 2).State("y", "y0", "", "y_t");
+    net.Sequence("clock", "").Sequence("x", "window", 1, 2).State("y", "y0", "", "y_t");
     net.Step("y_t = test.RowProduct(window)").Output("y_all", "y", 1);
     net.BackwardStep("window_grad = test.RowProductGradient(window, y_t_grad)");
     net.BackwardLink("y_t_grad", "y_grad", 1).BackwardLink("window_grad", "x_grad", 1, 2).Param("x", "window_grad");
@@ -128,7 +128,7 @@ TEST(RecurrentGradient, G5RowsThatNoStepSeesHaveAGradientOfZero) {
   // y[t] = x[t+1]²; x has a row before the first that is seen, and one after the last.
   const auto make = [] {
     RecurrentCase net;
-    net.Sequence("clock", "clock_t").Sequence("x", "x_next", 1).State("y", "y0", "", "y_t");
+    net.Sequence("clock", "").Sequence("x", "x_next", 1).State("y", "y0", "", "y_t");
     net.Step("y_t = Mul(x_next, x_next)").Output("y_all", "y", 1);
     net.BackwardStep("half = Mul(y_t_grad, x_next)").BackwardStep("dx = Sum(half, half)");
     net.BackwardLink("y_t_grad", "y_grad", 1).BackwardLink("dx", "x_grad", 1).Param("x", "x_next_grad");

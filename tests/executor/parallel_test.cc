@@ -101,7 +101,7 @@ int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
 TEST(Parallel, AnInstructionThatWritesIntoWhatItReadsRunsWhole) {
   // `both` holds rows t and t + 1 of h, `next` rows t + 1 and t + 2: each step writes what the last one half wrote.
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "", "", 2).Link("both", "h", 0, 2).Link("next", "h", 1, 2);
+  net.Sequence("x", "").State("h", "h0", "", "", 2).Link("both", "h", 0, 2).Link("next", "h", 1, 2);
   net.Step("next = Tanh(both)").Output("h_all", "h", 0);
   int most_parts = 0;
   const auto run = [&](RunOptions options) {
@@ -196,7 +196,7 @@ TEST_P(ParallelThreads, ARunThatIsCancelledStopsAndTheNextOneWorks) {
 // The error of a run whose schedule `spoil` has changed.
 std::string ErrorOfSpoiltRun(const std::function<void(Schedule*)>& spoil) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("a = Tanh(x_t)").Step("b = Sigmoid(x_t)");
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("a = Tanh(x_t)").Step("b = Sigmoid(x_t)");
   net.Step("h_next = Sum(a, b)").Output("h_all", "h", 1);
   StepPlan plan;
   RunOptions options{.executor = "parallel", .threads = 2};
@@ -243,7 +243,7 @@ TEST(Parallel, F8APlanThatCannotGoOnSaysWhatIsBlockedAndOnWhat) {
 // Throws in step `fails_at` of the run, counted in the direction of the run; -1: never.
 std::atomic<std::int64_t> fails_at = -1;
 
-const Registration fails = Operator("FailsInStep")
+const Registration fails = Operator("test.FailsInStep")
                                .Doc("y = x, or an exception.")
                                .Input("x", "any")
                                .Output("y", "as x")
@@ -259,7 +259,7 @@ const Registration fails = Operator("FailsInStep")
 TEST_P(ParallelThreads, F1F2F3F4AFailureInAnyStepReachesTheCallerAndTheNextRunWorks) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
-  net.Step("a = Sum(x_t, h_prev)").Step("b = FailsInStep(x_t)").Step("h_next = Sum(a, b)").Output("h_all", "h", 1);
+  net.Step("a = Sum(x_t, h_prev)").Step("b = test.FailsInStep(x_t)").Step("h_next = Sum(a, b)").Output("h_all", "h", 1);
   const NetDef def = net.Build();
   Workspace workspace;
   const Tensor x = Random({7, 2, 3}, 1);

@@ -72,7 +72,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
   int num_plans = 0, num_backward = 0;
   for (unsigned seed = 0; seed < num_seeds; ++seed) {
     const RandomStep step(seed, size);
-    const NetDef net = step.Training().value_or(step.Recurrent());
+    const NetDef net = step.Training();
     std::vector<StepPlan> plans;
     RunOptions options{.executor = "parallel", .threads = 2, .opt_level = opt_level};
     options.on_plan = [&](const StepPlan& plan) { plans.push_back(plan); };

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +31,8 @@ class RandomStep {
   // Its outputs [T, …].
   std::vector<std::string> Outputs() const;
 
-  // Recurrent with the gradients of the sum of all outputs by all that it reads; nothing for nets that cannot be
-  // differentiated because they overwrite a value that a gradient needs.
-  std::optional<NetDef> Training() const;
+  // Recurrent with the gradients of the sum of all outputs by all that it reads.
+  NetDef Training() const;
 
   // The same in plain operators, in single assignment: row r of a sequence or initial state x is the blob x@r.
   struct WrittenOut {

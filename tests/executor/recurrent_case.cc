@@ -116,7 +116,7 @@ int RecurrentCase::InputIndex(const std::string& blob) {
 RecurrentCase& RecurrentCase::Sequence(const std::string& blob, const std::string& internal, std::int64_t offset,
                                        std::int64_t window) {
   InputIndex(blob);
-  return Link(internal, blob, offset, window);
+  return internal.empty() ? *this : Link(internal, blob, offset, window);
 }
 
 RecurrentCase& RecurrentCase::State(const std::string& name, const std::string& initial, const std::string& prev,

@@ -38,7 +38,7 @@ class RecurrentCase {
  public:
   RecurrentCase();
 
-  // Forward. The first Sequence is input 0.
+  // Forward. The first Sequence is input 0; without `internal` the step does not see it.
   RecurrentCase& Sequence(const std::string& blob, const std::string& internal, std::int64_t offset = 0,
                           std::int64_t window = 1);
   RecurrentCase& State(const std::string& name, const std::string& initial, const std::string& prev,

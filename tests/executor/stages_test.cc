@@ -372,7 +372,7 @@ TEST(Stages, AProductOfSeveralRowsOfASequenceStaysInTheLoop) {
 
 TEST(Stages, AProductWithWeightsThatTheStepComputesStaysInTheLoop) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("u");
   net.Step("v = Tanh(w)").Step(Product("p = FC(x_t, v)")).Step(Product("q = FC(x_t, u)"));
   net.Step("h_next = Sum(p, q)").Output("h_all", "h", 1);
   const Plans plans = PlansOf(net.Build(), LayerFeeds(3));

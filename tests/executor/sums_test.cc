@@ -129,7 +129,7 @@ TEST(Sums, OfNoStepsAreZeroWhateverWasThere) {
 
 // The backward step adds p = Sum(r, s) to the gradient of w, and q as `read` says.
 StepPlan PlanWithASum(const std::string& read, RecurrentCase* net) {
-  net->Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
+  net->Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
   net->BackwardStep("r = Copy(h_next_grad)").BackwardStep("s = Tanh(h_next_grad)").BackwardStep("p = Sum(r, s)");
   if (!read.empty()) net->BackwardStep(read);
   net->BackwardLink("h_next_grad", "h_grad", 1).Param("w", "p");
@@ -156,7 +156,7 @@ TEST(Sums, TermsAreNotAddedBeforeSomebodyReadsWhatTheyAreAddedTo) {
   std::vector<double> at_level[2];
   for (const int level : {0, 1}) {
     RecurrentCase net;
-    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
+    net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
     OperatorDef r = ParseOp("r, r_sizes = Concat(h_next_grad, h_next_grad)");
     OperatorDef s = ParseOp("s, s_sizes = Concat(h_next_grad, h_next_grad)");
     for (OperatorDef* op : {&r, &s}) AddInt(op, "axis", 0);
@@ -206,7 +206,7 @@ const Registration through_blobs =
 TEST(Sums, ALargeTermOfADynamicBlobIsAddedOnce) {
   const Shape row({1, 50'000});
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
   net.BackwardStep("w_step = test.ThroughBlobs(h_next_grad)").BackwardLink("h_next_grad", "h_grad", 1);
   net.Param("w", "w_step").Output("h_all", "h", 1).OutputGradient("h_all").WithGradient();
   Workspace workspace;
@@ -221,7 +221,7 @@ TEST(Sums, ALargeTermOfADynamicBlobIsAddedOnce) {
 // The shape of g is known when FCGradient reads it; that of its first value is not, so all of g lives in blobs.
 TEST(Sums, AnOperatorThatReadsADynamicBlobAddsEachTerm) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
   OperatorDef fc = ParseOp("h_next = FC(x_t, w, b)"), gradient = ParseOp("w_step, b_step = FCGradient(x_t, w, g)");
   for (OperatorDef* op : {&fc, &gradient}) AddInt(op, "axis", 2);
   net.Step(fc).BackwardStep("g = test.ThroughBlobs(h_next_grad)").BackwardStep("unused = Copy(g)");

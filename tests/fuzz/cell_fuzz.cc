@@ -1,28 +1,16 @@
-// Bytes as a cell: one in the short form is printed, parsed again and must be the same; any is checked and expanded.
+// Bytes as a cell: printed, parsed again, expanded, and its net tried.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
-#include "stepnet/compiler/cell.h"
-#include "stepnet/compiler/cell_expand.h"
-#include "stepnet/core/error.h"
+#include "fault.h"
+#include "stepnet/core/tensor.h"
+#include "text_mutator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string content(reinterpret_cast<const char*>(data), size);
-  stepnet::CellSource cell;
-  try {
-    cell = stepnet::ParseCell(content, "fuzz");
-  } catch (const stepnet::Error&) {
-    return 0;
-  }
-  if (stepnet::IsShortCell(content)) {
-    const stepnet::CellDef again = stepnet::ParseShortCell(stepnet::PrintShortCell(cell.def), "printed").def;
-    if (again.SerializeAsString() != cell.def.SerializeAsString()) std::abort();
-  }
-  try {
-    stepnet::ExpandCell(cell);
-  } catch (const stepnet::Error&) {
-  }
+  constexpr std::int64_t kMemory = 16 << 20;
+  stepnet::SetTensorMemoryLimit(kMemory);
+  std::mt19937 random(static_cast<unsigned>(size));
+  stepnet::AbortAtFault(stepnet::TryCell({reinterpret_cast<const char*>(data), size}, random));
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "stepnet/core/net_check.h"
 #include "stepnet/core/proto_io.h"
 #include "stepnet/proto/net.pb.h"
+#include "text_mutator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   stepnet::NetDef net;

@@ -20,7 +20,7 @@ NetDef NetOf(const std::string& text) {
 void RunOp(const std::string& op, const TempDir& dir, Workspace& workspace) {
   std::string text = "op { " + op + " }";
   for (size_t at; (at = text.find("DIR")) != std::string::npos;) text.replace(at, 3, dir.path());
-  RunNetOnce(NetOf(text), workspace);
+  RunNetOnce(NetOf(text), workspace, {.allow_files = dir.path()});
 }
 
 std::vector<std::string> Problems(const std::string& op) {
@@ -196,6 +196,28 @@ TEST(LoadSave, RefusesWhatMakesNoSense) {
 TEST(LoadSave, GradientsStopHere) {
   const NetDef net = NetOf("op { type: 'Load' output: 'x' }");
   EXPECT_TRUE(MakeGradient(net.op(0), {{.dense = "x_grad"}}).ops.empty());
+}
+
+TEST(LoadSave, OpenNoFilesUnlessTheyMay) {
+  const TempDir dir;
+  Workspace workspace;
+  Fill(workspace);
+  const std::string save = "op { type: 'Save' input: 'ids' arg { name: 'db' s: '" + dir.Path("db") +
+                           "' } arg { name: 'db_type' s: 'minidb' } }";
+  ExpectError([&] { RunNetOnce(NetOf(save), workspace); },
+              "input/output error: Save may not open \"" + dir.Path("db") +
+                  "\": operators open files under `rnn_runner run --allow_files=DIR` alone, inside DIR\n"
+                  "  at op 0 `Save(ids)`");
+  EXPECT_TRUE(dir.Names().empty());
+  for (const std::string type : {"Load", "DBExists"}) {
+    const std::string argument = type == "Load" ? "db" : "db_name";
+    const std::string op = "op { type: '" + type + "' output: 'y' arg { name: '" + argument +
+                           "' s: '/etc/passwd' } arg { name: 'db_type' s: 'minidb' } }";
+    EXPECT_TRUE(CheckNet(NetOf(op)).empty());
+    ExpectError([&] { RunNetOnce(NetOf(op), workspace, {.allow_files = dir.path()}); },
+                "…" + type + " may not open \"/etc/passwd\": it lies outside of " + dir.path() +
+                    ", the folder of --allow_files");
+  }
 }
 
 TEST(DBExists, TellsWhetherAFileIsThere) {

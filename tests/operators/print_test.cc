@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "op_test.h"
 #include "stepnet/core/net.h"
+#include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet {
 namespace {
@@ -54,20 +53,36 @@ TEST(Print, SkipsRuns) {
   EXPECT_EQ(lines, (std::vector<std::string>{"x int32 [1]: 7\n", "", "", "x int32 [1]: 7\n", ""}));
 }
 
+// A net of one Print, of the blob "../scope/x".
+NetDef PrintOf(bool to_file) {
+  NetDef def;
+  OperatorDef& op = *def.add_op();
+  op.set_type("Print");
+  op.add_input("../scope/x");
+  Argument& argument = *op.add_arg();
+  argument.set_name("to_file");
+  argument.set_i(to_file ? 1 : 0);
+  return def;
+}
+
 TEST(Print, AppendsToAFileOfTheCurrentFolder) {
   const std::filesystem::path before = std::filesystem::current_path();
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "stepnet_print_test";
-  std::filesystem::create_directories(folder);
-  std::filesystem::current_path(folder);
-  for (int run = 0; run < 2; ++run) {
-    OpTest("Print", 0).Arg("to_file", 1).Input("../scope/x", Tensor::Of<std::int32_t>({1}, {7})).Run();
-  }
-  std::ifstream in(folder / "..__scope__x.log");
-  std::stringstream text;
-  text << in.rdbuf();
+  const TempDir dir;
+  std::filesystem::current_path(dir.path());
+  Workspace workspace;
+  workspace.SetTensor("../scope/x", Tensor::Of<std::int32_t>({1}, {7}));
+  for (int run = 0; run < 2; ++run) RunNetOnce(PrintOf(/*to_file=*/true), workspace, {.allow_files = "."});
+  ExpectError([&] { RunNetOnce(PrintOf(/*to_file=*/true), workspace); },
+              "…Print may not open \"..__scope__x.log\": operators open files under");
   std::filesystem::current_path(before);
-  std::filesystem::remove_all(folder);
-  EXPECT_EQ(text.str(), "../scope/x int32 [1]: 7\n../scope/x int32 [1]: 7\n");
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{"..__scope__x.log"});
+  EXPECT_EQ(dir.Get("..__scope__x.log"), "../scope/x int32 [1]: 7\n../scope/x int32 [1]: 7\n");
+}
+
+TEST(Print, IsQuietWhereItShallBe) {
+  Workspace workspace;
+  workspace.SetTensor("../scope/x", Tensor::Of<std::int32_t>({1}, {7}));
+  EXPECT_EQ(ErrorOutput([&] { RunNetOnce(PrintOf(/*to_file=*/false), workspace, {.quiet = true}); }), "");
 }
 
 TEST(Print, RefusesBadArguments) {

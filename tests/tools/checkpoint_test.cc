@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 
@@ -83,6 +84,40 @@ TEST(Checkpoint, SaysWhatIsWrong) {
   dir.Put("c", damaged);
   ExpectError([&] { ReadCheckpoint(path); },
               "input/output error: " + path + " is damaged: its checksum is not that of what it holds");
+}
+
+// A file whose checksum is right can still hold anything.
+TEST(Checkpoint, IsRefusedWithAStateThatNoRunCanHave) {
+  const TempDir dir;
+  const std::string path = dir.Path("c");
+  const auto expect_fault = [&](const std::function<void(TrainState*)>& change, const std::string& fault) {
+    Checkpoint checkpoint = Example(7);
+    change(&checkpoint.state);
+    WriteCheckpoint(checkpoint, path);
+    ExpectError([&] { ReadCheckpoint(path); }, "input/output error: " + path + " is no checkpoint of a run: " + fault);
+  };
+  expect_fault([](TrainState* state) { state->set_iteration(-1); }, "iteration is -1, must be between 0 and 2000");
+  expect_fault([](TrainState* state) { state->set_iteration(2001); }, "iteration is 2001, must be between 0 and 2000");
+  expect_fault([](TrainState* state) { state->set_csv_bytes(-1); }, "csv_bytes is -1, must be at least 0");
+  expect_fault([](TrainState* state) { state->set_events_bytes(-5); }, "events_bytes is -5, must be at least 0");
+  expect_fault([](TrainState* state) { state->set_best_bits(std::nan("")); }, "best_bits is nan, must be finite");
+  expect_fault([](TrainState* state) { state->set_best_iteration(8); }, "best_iteration is 8, must be between 0 and 7");
+  expect_fault([](TrainState* state) { state->set_best_iteration(-2); },
+               "best_iteration is -2, must be between 0 and 7");
+}
+
+TEST(CheckpointFolder, LooksAtFilesWithANumberAlone) {
+  const TempDir dir;
+  const CheckpointFolder folder(dir.path(), 1);
+  for (const char* name :
+       {"iteration-.minidb", "iteration-99999999999999999999.minidb", "iteration--1.minidb", "iteration-7x.minidb"}) {
+    dir.Put(name, "somebody's");
+  }
+  EXPECT_FALSE(folder.ReadNewest().has_value());
+  folder.Write(Example(7));
+  folder.Write(Example(8));
+  ExpectExample(*folder.ReadNewest(), 8);
+  EXPECT_EQ(dir.Names().size(), 5U);
 }
 
 TEST(CheckpointFolder, KeepsTheNewest) {

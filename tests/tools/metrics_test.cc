@@ -73,6 +73,14 @@ TEST(Metrics, SayWhatIsMissing) {
                   " has 78 bytes, and had 1000 when the checkpoint was made (--fresh starts anew)");
 }
 
+TEST(Metrics, HaveNoNegativeLength) {
+  const TempDir dir;
+  dir.Put("metrics.csv", kHeader);
+  ExpectError([&] { Metrics(dir.path(), -1, 0); },
+              "input/output error: " + dir.Path("metrics.csv") + " cannot have had -1 bytes");
+  EXPECT_EQ(dir.Get("metrics.csv"), kHeader);
+}
+
 TEST(Metrics, SayThatTheDiskIsFull) {
   ExpectError([] { GrowingFile("/dev/full", 0).Append("x"); },
               "input/output error: cannot write /dev/full: No space left on device");

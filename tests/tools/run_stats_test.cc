@@ -30,6 +30,17 @@ std::vector<std::string> Texts(const NetStats& stats) {
   return texts;
 }
 
+// Threads that overlap are busy for longer than the clock says; no operator takes more than its run.
+TEST(RunStats, SharesOutTheTimeOfThreadsThatOverlap) {
+  NetStats stats{.seconds = 2};
+  stats.instructions = {{.seconds = 3}, {.seconds = 1}};
+  EXPECT_DOUBLE_EQ(stats.SecondsOf(stats.instructions[0]), 1.5);
+  EXPECT_DOUBLE_EQ(stats.SecondsOf(stats.instructions[1]), 0.5);
+  stats.seconds = 8;
+  EXPECT_DOUBLE_EQ(stats.SecondsOf(stats.instructions[0]), 3);
+  EXPECT_EQ(NetStats().SecondsOf({}), 0);
+}
+
 TEST(RunStats, CountsInstructionsOfNetsAndStepNetsTransfersIncluded) {
   for (const char* executor : {"serial", "parallel"}) {
     RecurrentCase net = TrainingCase(kSteps);
@@ -124,7 +135,7 @@ TEST(RunStats, StepNetsOfTheSameNameAreApart) {
 // States that know nothing of each other, whose instructions are said to have taken a second each.
 NetStats TwoChains(int threads) {
   RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("g", "g0", "g_prev", "g_next");
+  net.Sequence("x", "").State("h", "h0", "h_prev", "h_next").State("g", "g0", "g_prev", "g_next");
   net.Step("h_next = Tanh(h_prev)").Step("g_next = Tanh(g_prev)").Output("h_all", "h", 1).Output("g_all", "g", 1);
   net.Feed("x", Random({kSteps, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("g0", Random({2, 3}, 3));
   NetStats stats = StatsOf(net, {.threads = threads}).at(1);

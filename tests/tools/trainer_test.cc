@@ -7,6 +7,7 @@
 #include "../core/temp_dir.h"
 #include "../operators/op_test.h"
 #include "stepnet/core/proto_io.h"
+#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 
 namespace stepnet::runner {
@@ -29,9 +30,9 @@ class Job {
  public:
   explicit Job(const std::string& more = "", const std::string& text = PlainText()) {
     for (const char* cell : {"lstm.cell", "causal_conv.cell"}) {
-      dir_.Put(cell, ReadFile(std::string(STEPNET_SOURCE_DIR "/examples/cells/") + cell));
+      dir_.Put(cell, ReadFile(SourcePath("examples/cells/") + cell));
     }
-    std::string half = ReadFile(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell");
+    std::string half = ReadFile(SourcePath("examples/cells/lstm.cell"));
     half.insert(half.find("  output h"), "  state c initial=0.5\n");
     dir_.Put("half.cell", half);
     dir_.Put("text", text);
@@ -118,6 +119,9 @@ TEST(Trainer, CarriesStatesWithinAnEpoch) {
   // From zero, the second batch has another loss than behind the first.
   Trainer other = job.Make();
   NamedTensors zero = Copies(other);
+  for (const auto& [name, tensor] : zero) {
+    if (name == "optimizer/iteration") tensor.data<std::int64_t>()[0] = 1;
+  }
   other.Restore(zero, 1);
   EXPECT_NE(other.Iterate().loss, first[1]);
 }
@@ -157,7 +161,32 @@ TEST(Trainer, RefusesTensorsOfAnother) {
   Trainer small = job.Make();
   const NamedTensors other = Copies(other_job.Make());
   ExpectError([&] { small.Restore(other, 1); },
-              "input/output error: the checkpoint holds float [4, 4] for embedding, which is float [4, 3]");
+              "…input/output error: the checkpoint holds float [4, 4] for embedding, which is float [4, 3]\n  float ");
+}
+
+// Whatever a checkpoint holds, it is refused as a whole.
+TEST(Trainer, RefusesTensorsThatNoRunWrites) {
+  const Job job;
+  Trainer trainer = job.Make();
+  trainer.Iterate();
+  const NamedTensors good = Copies(trainer);
+  const std::map<std::string, std::string> before = Bytes(trainer);
+  const auto expect_fault = [&](const NamedTensors& tensors, std::int64_t iteration, const std::string& fault) {
+    ExpectError([&] { trainer.Restore(tensors, iteration); }, "input/output error: the checkpoint holds " + fault);
+    EXPECT_EQ(Bytes(trainer), before);
+    EXPECT_EQ(trainer.iteration(), 1);
+  };
+  NamedTensors changed = good;
+  changed.emplace_back("embeddin", Tensor::Zeros(DType::kFloat, {2}));
+  expect_fault(changed, 1, "float [2] for embeddin, which is none of its blobs; did you mean \"embedding\"?");
+  changed = good;
+  changed.front().second = Tensor::Zeros(DType::kDouble, good.front().second.shape());
+  expect_fault(changed, 1, "double [4, 3] for embedding, which is float [4, 3]");
+  changed = {good.begin() + 1, good.end()};
+  expect_fault(changed, 1, "nothing for embedding, which is float [4, 3]");
+  expect_fault(good, -1, "the iteration -1");
+  expect_fault(good, 2, "iteration 1 for optimizer/iteration, and 2 are done");
+  trainer.Restore(good, 1);
 }
 
 // What the trainer writes, read by the sampler: the same bits per character, read in pieces of any length.
@@ -198,12 +227,19 @@ TEST(Trainer, WritesModelsOfAnyCell) {
 
 TEST(TrainJob, NamesTheFieldThatIsWrong) {
   const TempDir dir;
-  dir.Put("lstm.cell", ReadFile(STEPNET_SOURCE_DIR "/examples/cells/lstm.cell"));
+  dir.Put("lstm.cell", ReadFile(SourcePath("examples/cells/lstm.cell")));
   const auto read = [&](const std::string& config) { ReadTrainJob(dir.Put("c", config)); };
   ExpectError([&] { read("cell: 'lstm.cell'"); }, "…text is missing, must be a UTF-8 file");
   ExpectError([&] { read("text: 'text'"); }, "…cell is missing, must be the file of a cell");
   ExpectError([&] { read(Config("validation: 1")); }, "…validation is 1, must be above 0 and below 1");
-  ExpectError([&] { read(Config("batch: 0")); }, "…batch is 0, must be above 0");
+  ExpectError([&] { read(Config("batch: 0")); }, "…batch is 0, must be from 1 to 2147483647");
+  // One more than batch * steps characters are needed: 2^63 is no number of characters.
+  ExpectError([&] { read(Config("batch: 4294967296 steps: 2147483648")); },
+              "…batch is 4294967296, must be from 1 to 2147483647");
+  ExpectError([&] { read(Config("steps: 9223372036854775807")); },
+              "…steps is 9223372036854775807, must be from 1 to 2147483647");
+  ExpectError([&] { read(Config("optimizer { schedule: POLY warmup: -9223372036854775808 }")); },
+              "…optimizer.warmup is -9.22337e+18, must be at least 0");
   ExpectError([&] { read(Config("optimizer { learning_rate: 0 }")); },
               "…optimizer.learning_rate is 0, must be above 0");
   ExpectError([&] { read("bach: 5"); }, "…bach");
@@ -227,6 +263,19 @@ TEST(Differences, NameEveryField) {
       Differences(before, now),
       "batch: 50 → 32; optimizer.learning_rate: 0.5 → 0.25; optimizer.momentum: 0 → 0.5; of the cell, name: \"\" → "
       "\"gru\"; the text is another one");
+}
+
+TEST(Differences, NameElementsThatOneSideLacks) {
+  TrainState before;
+  before.mutable_cell()->add_size()->set_name("D");
+  before.mutable_cell()->add_output()->set_blob("h");
+  TrainState now;
+  now.mutable_cell()->add_size()->set_name("D");
+  now.mutable_cell()->add_size()->set_name("H");
+  now.mutable_cell()->add_state()->set_name("h");
+  EXPECT_EQ(Differences(before, now),
+            "of the cell, size[1]: nothing → name: \"H\"; of the cell, state[0]: nothing → name: \"h\"; of the cell, "
+            "output[0]: blob: \"h\" → nothing");
 }
 
 // Pearson's statistic of `draws` draws against `expected` probabilities.

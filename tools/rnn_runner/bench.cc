@@ -42,7 +42,8 @@ struct OpTime {
   bool backward = false;  // in a backward step net
   bool in_step_net = false;
   std::int64_t calls = 0;
-  double seconds = 0;  // of all calls, step nets within included
+  double seconds = 0;  // of all calls and threads, step nets within included
+  double share = 0;    // of the time of the runs
 };
 
 struct Measured {
@@ -55,6 +56,8 @@ struct Measured {
 
 std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
   std::vector<OpTime> operators;
+  double total = 0;  // of the net itself; step nets run within it
+  for (const NetStats& net : nets) total += net.plan == nullptr ? net.seconds : 0;
   for (const NetStats& net : nets) {
     for (const InstructionStats& instruction : net.instructions) {
       if (instruction.op_index < 0) continue;
@@ -64,7 +67,8 @@ std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
                            .backward = net.backward,
                            .in_step_net = net.plan != nullptr,
                            .calls = instruction.calls,
-                           .seconds = instruction.seconds});
+                           .seconds = instruction.seconds,
+                           .share = total > 0 ? std::min(1.0, net.SecondsOf(instruction) / total) : 0});
     }
   }
   std::ranges::stable_sort(operators, std::ranges::greater(), &OpTime::seconds);
@@ -117,16 +121,13 @@ void PrintText(const Measured& measured, const Net& net, const RunOptions& optio
             << " ms, median " << Milliseconds(times.median()) << " ms, p95 " << Milliseconds(times.p95())
             << " ms\ntensors took " << Bytes(static_cast<double>(measured.peak_bytes)) << " at most\n\n";
   Table table({"operator", "where", "calls", "ms a run", "share", "GFLOP/s"});
-  double total = 0;
-  for (const OpTime& time : measured.operators) total += time.in_step_net ? 0 : time.seconds;
   const size_t rows = FLAGS_rows == 0 ? measured.operators.size() : static_cast<size_t>(FLAGS_rows);
   for (size_t i = 0; i < measured.operators.size() && i < rows; ++i) {
     const OpTime& time = measured.operators[i];
     const double a_run = time.seconds / measured.observed_runs;
     const double flops = FlopsOf(time, net);
     table.Add({time.type, PlaceOf(time), StrCat(time.calls / measured.observed_runs), Milliseconds(a_run),
-               StrCat(Number(total > 0 ? 100 * time.seconds / total : 0, 3), "%"),
-               flops > 0 && a_run > 0 ? Number(flops / a_run / 1e9, 3) : ""});
+               StrCat(Number(100 * time.share, 3), "%"), flops > 0 && a_run > 0 ? Number(flops / a_run / 1e9, 3) : ""});
   }
   std::cout << Printable(table.Text());
   if (measured.operators.size() > rows) {
@@ -168,9 +169,9 @@ int Bench(const std::vector<std::string>&) {
   if (FLAGS_warmup < 0) throw UsageError("--warmup is negative");
   if (FLAGS_repetitions < 1) throw UsageError("--repetitions must be at least 1");
   if (FLAGS_rows < 0) throw UsageError("--rows is negative");
-  const RunOptions options = RunOptionsFromFlags();
+  RunOptions options = RunOptionsFromFlags();
+  options.quiet = true;
   Session session = OpenSession(options);
-  RemarkUnread(session.def, session.fed);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   const Measured measured = Measure(*net);
   {

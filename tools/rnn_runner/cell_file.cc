@@ -1,5 +1,6 @@
 #include "stepnet/tools/rnn_runner/cell_file.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iostream>
@@ -7,6 +8,7 @@
 #include "stepnet/core/minidb.h"
 #include "stepnet/core/random.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -41,7 +43,27 @@ double Element(DType dtype, const RandomStream& random, std::int64_t i) {
   return 2.0 * random.Uniform(i) - 1;
 }
 
+// The batch of the cell's first input, where that was given.
+std::optional<std::int64_t> BatchOf(const CellDef& cell, const NamedTensors& fed) {
+  if (cell.input_size() == 0) return std::nullopt;
+  const auto found = std::ranges::find(fed, cell.input(0).name(), &NamedTensors::value_type::first);
+  if (found == fed.end() || found->second.shape().rank() < 2) return std::nullopt;
+  return found->second.shape()[cell.options().batch_major() ? 0 : 1];
+}
+
+std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
+
 }  // namespace
+
+std::vector<std::string> NamesGivenBy(const Model& parameters) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : parameters.parameters) names.push_back(name);
+  const auto& listed = parameters.init_net.external_output();
+  const std::vector<std::string> filled =
+      listed.empty() ? UnreadBlobs(parameters.init_net) : std::vector<std::string>(listed.begin(), listed.end());
+  names.insert(names.end(), filled.begin(), filled.end());
+  return names;
+}
 
 FlagUse CellSizeFlag() { return {.name = "size", .value = "NAME=N,…", .is_list = true}; }
 
@@ -49,15 +71,25 @@ std::vector<FlagUse> CellFlags() {
   return {CellSizeFlag(), {.name = "steps", .value = "N"}, {.name = "batch", .value = "N"}};
 }
 
-std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use) {
-  if (LooksLikeMiniDb(path)) return std::nullopt;
-  const std::string content = ReadFile(path);
-  if (!IsShortCell(content) && DetectKindOf(content) != MessageKind::kCellDef) {
-    if (FLAGS_size.empty()) return std::nullopt;
-    throw UsageError(StrCat("--size is for cells, and ", path, " is none"));
+std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, const NamedTensors& fed) {
+  const bool is_cell = !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path);
+  if (!is_cell) {
+    for (const char* flag : {"size", "steps", "batch"}) {
+      if (gflags::GetCommandLineFlagInfoOrDie(flag).is_default) continue;
+      throw UsageError(StrCat("--", flag, " is for cells, and ", path, " is none"));
+    }
+    return std::nullopt;
   }
   use.sizes = SizesFromFlags();
-  return ExpandCell(ParseCell(content, path), use);
+  const CellSource source = ReadCell(path);
+  use.batch = BatchOf(source.def, fed).value_or(use.batch);
+  try {
+    return ExpandCell(source, use);
+  } catch (...) {
+    Error error = CurrentError();
+    if (std::string_view(error.what()).find(path) != std::string_view::npos) throw error;
+    throw error.At({.file = path});
+  }
 }
 
 AnyMessage ReadNetFile(const std::string& path) {
@@ -73,8 +105,54 @@ Model CellModel(const CellNet& cell) {
   return model;
 }
 
-void FeedCellInputs(const CellNet& cell, Workspace& workspace) {
+std::vector<std::string> FilledByCell(const CellNet& cell) {
+  std::vector<std::string> names;
+  for (const OperatorDef& op : cell.init_net.op()) names.insert(names.end(), op.output().begin(), op.output().end());
+  return names;
+}
+
+std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::string& path, Workspace& workspace,
+                                            const RunOptions& options) {
+  const Model model = LoadParameters(path);
+  Workspace given;
+  model.Initialize(given, options);
+  const std::vector<std::string> names = NamesGivenBy(model);
+  const std::vector<std::string> known = FilledByCell(cell);
+  std::vector<std::string> faults;
+  for (const std::string& name : cell.parameters) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    faults.push_back(StrCat("\"", name, "\" is missing, ", workspace.GetTensor(name).Description()));
+  }
+  for (const std::string& name : names) {
+    const Blob& blob = given.GetBlob(name);
+    if (std::ranges::find(known, name) == known.end()) {
+      faults.push_back(StrCat("the cell has no parameter \"", name, "\"", DidYouMean(name, known)));
+    } else if (InfoText(blob) != workspace.GetTensor(name).Description()) {
+      faults.push_back(
+          StrCat("\"", name, "\" is ", InfoText(blob), ", must be ", workspace.GetTensor(name).Description()));
+    } else {
+      workspace.SetTensor(name, blob.GetTensor());
+    }
+  }
+  if (faults.empty()) return names;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("these are not the parameters of the cell:\n  ", Join(faults, "\n  ")));
+}
+
+std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace) {
+  std::vector<std::string> made_up;
+  std::int64_t steps = FLAGS_steps, batch = FLAGS_batch;
   if (FLAGS_steps < 0 || FLAGS_batch < 0) throw UsageError("--steps and --batch must be at least 0");
+  // What was given says how long and how wide the others are; the first one decides.
+  for (size_t i = cell.inputs.size(); i-- > 0;) {
+    const CellNetInput& input = cell.inputs[i];
+    const Blob* blob = workspace.FindBlob(input.blob);
+    if (blob == nullptr || !blob->HasTensor() || blob->GetTensor().shape().rank() != std::ssize(input.dims)) continue;
+    for (int d = 0; d < blob->GetTensor().shape().rank(); ++d) {
+      if (input.dims[d] == CellNetInput::kSteps) steps = blob->GetTensor().dim(d);
+      if (input.dims[d] == CellNetInput::kBatch) batch = blob->GetTensor().dim(d);
+    }
+  }
   std::uint64_t number = 1'000'000;  // beyond those of --shape
   for (const CellNetInput& input : cell.inputs) {
     ++number;
@@ -82,15 +160,17 @@ void FeedCellInputs(const CellNet& cell, Workspace& workspace) {
     if (blob != nullptr && blob->HasTensor()) continue;
     std::vector<std::int64_t> dims = input.dims;
     for (std::int64_t& dim : dims) {
-      if (dim == CellNetInput::kSteps) dim = FLAGS_steps;
-      if (dim == CellNetInput::kBatch) dim = FLAGS_batch;
+      if (dim == CellNetInput::kSteps) dim = steps;
+      if (dim == CellNetInput::kBatch) dim = batch;
     }
     const RandomStream random(FLAGS_seed, number, /*run=*/0, /*step=*/0);
     Tensor tensor(input.dtype, Shape(dims));
     FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, random, i); });
     std::cerr << Printable(StrCat(input.blob, " is random, ", tensor.Description())) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
+    made_up.push_back(input.blob);
   }
+  return made_up;
 }
 
 }  // namespace stepnet::runner

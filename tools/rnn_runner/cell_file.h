@@ -7,6 +7,7 @@
 
 #include "stepnet/compiler/cell_expand.h"
 #include "stepnet/core/model.h"
+#include "stepnet/core/tensor_io.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 
@@ -20,13 +21,26 @@ std::vector<FlagUse> CellFlags();
 // As ReadAnyMessage, of a cell the net that it stands for. Throws what ExpandCell throws.
 AnyMessage ReadNetFile(const std::string& path);
 
-// The nets of the cell in `path`, with sizes from --size; nothing when the file holds no cell.
-std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use = {});
+// The nets of the cell in `path`, with sizes from --size; nothing when the file holds no cell. Messages name the batch
+// of `fed`, where the cell's first input is among them. What it throws names the file.
+std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use = {}, const NamedTensors& fed = {});
 
 Model CellModel(const CellNet& cell);
 
+// What a model without a net (LoadParameters) puts into a workspace for others.
+std::vector<std::string> NamesGivenBy(const Model& parameters);
+
+// What the cell's own init_net fills: parameters, and constants that states start from.
+std::vector<std::string> FilledByCell(const CellNet& cell);
+
+// Replaces what the cell's own init_net has put into `workspace` by what `path` gives, a net that fills parameters or a
+// file of tensors. Throws kInvalidArgument that lists parameters that are missing, names that the cell does not have,
+// and other dtypes and shapes; kInputOutput, and what running the net throws. Returns the names that it gives.
+std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::string& path, Workspace& workspace,
+                                            const RunOptions& options);
+
 // Fills those inputs that `workspace` does not hold, and says so on standard error: random numbers, lengths from 0 to
-// --steps, random masks.
-void FeedCellInputs(const CellNet& cell, Workspace& workspace);
+// --steps, random masks. Returns their names.
+std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace);
 
 }  // namespace stepnet::runner

@@ -1,6 +1,8 @@
 // rnn_runner check: what can be known to be wrong with a net without running it.
 #include <iostream>
+#include <set>
 
+#include "stepnet/core/minidb.h"
 #include "stepnet/core/net_check.h"
 #include "stepnet/core/plan.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
@@ -10,6 +12,22 @@
 
 namespace stepnet::runner {
 namespace {
+
+// What a net of the file finds in the workspace when it runs: what other nets of the file write, what a minidb holds
+// beside its nets, and what --init_net gives.
+std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::string& path) {
+  std::set<std::string> given;
+  for (size_t i = 0; nets.size() > 1 && i < nets.size(); ++i) {
+    for (const OperatorDef& op : nets[i].net->op()) given.insert(op.output().begin(), op.output().end());
+  }
+  if (LooksLikeMiniDb(path)) {
+    MiniDbReader reader(path);
+    for (std::string key, value; reader.Next(&key, &value);) given.insert(BlobOfKey(key));
+  }
+  if (FLAGS_init_net.empty()) return given;
+  for (const std::string& name : NamesGivenBy(LoadParameters(FLAGS_init_net))) given.insert(name);
+  return given;
+}
 
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
@@ -24,9 +42,12 @@ int Check(const std::vector<std::string>& operands) {
       ++problems;
     }
   }
-  for (const NamedNet& named : NetsOf(file, path)) {
+  const std::vector<NamedNet> nets = NetsOf(file, path);
+  const std::set<std::string> given = GivenBlobs(nets, path);
+  for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
-    const std::vector<NetProblem> found = CheckNet(*named.net);
+    const std::vector<NetProblem> found =
+        CheckNet(*named.net, {.blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
@@ -52,7 +73,9 @@ const Command kCheck = {
         "problem is\n"
         "printed with its net, operator and blob; the exit status is 1 when there are any.",
     .example = "rnn_runner check net.pbtxt",
-    .flags = WithCommonFlags({CellSizeFlag()}),
+    .flags = WithCommonFlags(
+        {{.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"},
+         CellSizeFlag()}),
     .min_operands = 1,
     .max_operands = 1,
     .run = Check,

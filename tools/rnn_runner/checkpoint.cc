@@ -1,6 +1,8 @@
 #include "stepnet/tools/rnn_runner/checkpoint.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -23,6 +25,13 @@ constexpr const char* kEnding = ".minidb";
   throw Error(ErrorCode::kInputOutput, StrCat(path, " ", why));
 }
 
+std::filesystem::directory_iterator EntriesOf(const std::string& folder) {
+  std::error_code fault;
+  std::filesystem::directory_iterator entries(folder, fault);
+  if (fault) Throw(folder, StrCat("cannot be read: ", fault.message()));
+  return entries;
+}
+
 // The last record: its value follows from the others to the byte, so that damage to itself is found too.
 std::string ChecksumValue(std::uint32_t checksum) {
   return TensorToBlob(kChecksum, Tensor::Of<std::int64_t>({1}, {checksum})).SerializeAsString();
@@ -39,9 +48,29 @@ void VerifyChecksum(const std::string& path) {
   if (value != ChecksumValue(before)) Throw(path, "is damaged: its checksum is not that of what it holds");
 }
 
-std::int64_t IterationOf(const std::string& path) {
-  const std::string name = std::filesystem::path(path).filename().string();
-  return std::atoll(name.c_str() + std::string_view(kPrefix).size());
+// The N of iteration-N.minidb; nothing for other names.
+std::optional<std::int64_t> IterationOf(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kEnding)) return std::nullopt;
+  std::int64_t iteration = 0;
+  const char* const end = name.data() + name.size() - std::string_view(kEnding).size();
+  const auto [rest, fault] = std::from_chars(name.data() + std::string_view(kPrefix).size(), end, iteration);
+  return fault == std::errc() && rest == end && iteration >= 0 ? std::optional(iteration) : std::nullopt;
+}
+
+// Throws unless every number of the state is one that a run can have.
+void CheckState(const TrainState& state, const std::string& path) {
+  const auto check = [&](bool ok, const char* field, const auto& value, const auto&... must) {
+    if (!ok) Throw(path, StrCat("is no checkpoint of a run: ", field, " is ", value, ", must be ", must...));
+  };
+  const std::int64_t iterations = state.config().iterations();
+  check(state.iteration() >= 0 && state.iteration() <= iterations, "iteration", state.iteration(), "between 0 and ",
+        iterations);
+  check(state.csv_bytes() >= 0, "csv_bytes", state.csv_bytes(), "at least 0");
+  check(state.events_bytes() >= 0, "events_bytes", state.events_bytes(), "at least 0");
+  check(std::isfinite(state.best_bits()), "best_bits", state.best_bits(), "finite");
+  check(state.best_iteration() >= 0 && state.best_iteration() <= state.iteration(), "best_iteration",
+        state.best_iteration(), "between 0 and ", state.iteration());
 }
 
 }  // namespace
@@ -68,12 +97,13 @@ Checkpoint ReadCheckpoint(const std::string& path) {
     }
   }
   if (!has_state) Throw(path, StrCat("is no checkpoint: it has no ", kState));
+  CheckState(checkpoint.state, path);
   return checkpoint;
 }
 
 void RemoveTemporaries(const std::string& folder, const std::string& prefix) {
   std::error_code ignored;  // one that is left does no harm
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : EntriesOf(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(prefix) && name.ends_with(".tmp")) std::filesystem::remove(entry.path(), ignored);
   }
@@ -88,9 +118,8 @@ CheckpointFolder::CheckpointFolder(std::string path, std::int64_t keep) : path_(
 
 std::vector<std::string> CheckpointFolder::Files() const {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kEnding)) files.push_back(entry.path().string());
+  for (const auto& entry : EntriesOf(path_)) {
+    if (IterationOf(entry.path())) files.push_back(entry.path().string());
   }
   std::ranges::sort(files, std::greater(), IterationOf);
   return files;

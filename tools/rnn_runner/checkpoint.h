@@ -21,7 +21,8 @@ struct Checkpoint {
 
 // Replaces `path` at once. Throws kInputOutput; the file is then as it was.
 void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path);
-// Throws kInputOutput for a file that is damaged, cut off or no checkpoint.
+// Throws kInputOutput for a file that is damaged, cut off or no checkpoint, and for a state that no run can have.
+// Whether its tensors are those of a run, Trainer::Restore tells.
 Checkpoint ReadCheckpoint(const std::string& path);
 
 // Removes the temporary files in `folder` whose names start with `prefix`: what writers that were killed have left.

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/tools/rnn_runner/status_line.h"
 
 DEFINE_string(net, "", "file of the net: a NetDef, a MetaNetDef or a minidb model, binary or text");
 DEFINE_string(init_net, "",
@@ -20,20 +23,17 @@ DEFINE_int32(
     "same within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",
-              "most memory that tensors may take, with K, M or G behind it;\nwithout the flag, the physical memory");
+              "most memory that tensors may take, with K, M or G behind it;\nwithout the flag, what the machine, the "
+              "control groups and ulimit -v allow");
+DEFINE_double(time_limit, 0, "seconds after which the command gives up; 0 or inf: never");
 DEFINE_string(op_library, "", "shared libraries with operators of your own, separated by commas");
 DEFINE_int32(verbose, 0, "log to standard error: 0 errors, 1 what is being done, 2 and above more");
 
 namespace stepnet::runner {
-namespace {
-
-constexpr int kMostThreads = 1024;
-
-}  // namespace
-
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
   own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true});
   own.push_back({.name = "max_memory", .value = "BYTES"});
+  own.push_back({.name = "time_limit", .value = "SECONDS"});
   own.push_back({.name = "verbose", .value = "LEVEL"});
   return own;
 }
@@ -47,12 +47,19 @@ void ApplyCommonFlags() {
   FLAGS_logtostderr = true;
   FLAGS_minloglevel = FLAGS_verbose > 0 ? google::GLOG_INFO : google::GLOG_ERROR;
   FLAGS_v = std::max(0, FLAGS_verbose - 1);
+  if (FLAGS_verbose > 0) StatusLine::TurnOff();
   if (!FLAGS_max_memory.empty()) SetTensorMemoryLimit(ParseBytes("max_memory", FLAGS_max_memory));
   for (const std::string& path : SplitList(FLAGS_op_library)) {
     const size_t before = OperatorTypes().size();
     LoadOperatorLibrary(path);
     LOG(INFO) << path << " adds " << OperatorTypes().size() - before << " operators";
   }
+}
+
+std::chrono::duration<double> TimeLimitFromFlags() {
+  if (!(FLAGS_time_limit >= 0)) throw UsageError(StrCat("--time_limit is ", FLAGS_time_limit, ", must be at least 0"));
+  return std::chrono::duration<double>(FLAGS_time_limit > 0 ? FLAGS_time_limit
+                                                            : std::numeric_limits<double>::infinity());
 }
 
 RunOptions RunOptionsFromFlags() {

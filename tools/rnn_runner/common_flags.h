@@ -3,6 +3,7 @@
 
 #include <gflags/gflags.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ std::vector<FlagUse> ExecutorFlags();
 // Does what the flags of every command say: memory limit, operator libraries, log level. Throws UsageError, and Error
 // where a library cannot be loaded.
 void ApplyCommonFlags();
+
+// --time_limit; infinity without one. Throws UsageError.
+std::chrono::duration<double> TimeLimitFromFlags();
 
 // From the executor flags and --seed. Throws UsageError for values that mean nothing.
 RunOptions RunOptionsFromFlags();

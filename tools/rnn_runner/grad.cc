@@ -1,5 +1,6 @@
 // rnn_runner grad: a net with the operators that compute its gradients.
 #include <iostream>
+#include <set>
 
 #include "stepnet/core/backward.h"
 #include "stepnet/core/error.h"
@@ -15,6 +16,20 @@ DECLARE_string(loss);
 namespace stepnet::runner {
 namespace {
 
+// Throws kInvalidArgument for a name in --of that is no blob of the net.
+void CheckBlobs(const NetDef& net, const std::vector<std::string>& names) {
+  std::set<std::string> blobs;
+  for (const OperatorDef& op : net.op()) {
+    blobs.insert(op.input().begin(), op.input().end());
+    blobs.insert(op.output().begin(), op.output().end());
+  }
+  for (const std::string& name : names) {
+    if (blobs.contains(name)) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("--of names \"", name, "\", which is no blob of the net",
+                                                    DidYouMean(name, {blobs.begin(), blobs.end()})));
+  }
+}
+
 int Grad(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const std::optional<CellNet> cell = ExpandCellFile(path, {.training = true});
@@ -26,7 +41,8 @@ int Grad(const std::vector<std::string>& operands) {
   if (inputs.empty()) inputs = ReadFirst(net);
   NetWithGradients made;
   try {
-    AddBackwardStepNets(&net);
+    CheckBlobs(net, inputs);
+    AddBackwardStepNets(&net, inputs);
     made = AddGradients(net, losses, inputs);
   } catch (...) {
     throw CurrentError().At({.file = path});

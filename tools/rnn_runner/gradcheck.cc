@@ -30,8 +30,6 @@ DEFINE_double(tolerance, 1e-5, "largest error, as a part of the largest gradient
 namespace stepnet::runner {
 namespace {
 
-using TensorMap = std::map<std::string, Tensor>;
-
 // A net with gradients, in double, and what it is a gradient of.
 struct Problem {
   NetDef net;      // with gradient operators
@@ -47,16 +45,6 @@ struct Result {
   double scale = 0;  // largest |gradient| among those checked
   std::string problem = {};
 };
-
-// All tensors that a run starts from, float ones in double.
-TensorMap StartingTensors(const Workspace& workspace) {
-  TensorMap tensors;
-  for (const std::string& name : workspace.LocalBlobs()) {
-    const Blob& blob = *workspace.FindBlob(name);
-    if (blob.HasTensor()) tensors[name] = Converted(blob.GetTensor(), DType::kFloat, DType::kDouble);
-  }
-  return tensors;
-}
 
 // Operators may overwrite their inputs, so every run gets copies.
 void Feed(const TensorMap& tensors, Workspace& workspace) {
@@ -307,11 +295,11 @@ class Checker {
 int Gradcheck(const std::vector<std::string>&) {
   if (FLAGS_samples < 0) throw UsageError("--samples is negative");
   if (!(FLAGS_tolerance > 0)) throw UsageError("--tolerance must be above 0");
-  const RunOptions options = RunOptionsFromFlags();
+  RunOptions options = RunOptionsFromFlags();
+  options.quiet = true;
   const Session session = OpenSession(options);
   CheckInputs(session.def, *session.workspace);
-  RemarkUnread(session.def, session.fed);
-  TensorMap tensors = StartingTensors(*session.workspace);
+  TensorMap tensors = DoubleTensors(*session.workspace);
   const Problem problem = MakeProblem(session, tensors, options);
   std::vector<std::string> terms;
   for (const Loss& loss : problem.losses) terms.push_back(NameText(loss.blob));

@@ -112,14 +112,13 @@ Tensor Generate(const Filled& filled, std::uint64_t number) {
   return tensor;
 }
 
-void FeedNpyFiles(Workspace& workspace, std::vector<std::string>* fed) {
+void AddNpyFiles(NamedTensors* fed) {
   for (const std::string& item : SplitList(FLAGS_input)) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
       throw UsageError(StrCat("--input has \"", item, "\"; it takes BLOB=FILE.npy"));
     }
-    fed->push_back(item.substr(0, equals));
-    workspace.SetTensor(fed->back(), ReadNpy(item.substr(equals + 1)));
+    fed->emplace_back(item.substr(0, equals), ReadNpy(item.substr(equals + 1)));
   }
 }
 
@@ -149,29 +148,28 @@ std::vector<FlagUse> InputFlags() {
           {.name = "seed", .value = "N"}};
 }
 
-std::vector<std::string> FeedInputs(Workspace& workspace) {
+NamedTensors ReadInputs() {
   if (std::ranges::find(kFills, FLAGS_input_fill) == kFills.end()) {
     throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be one of ", Join(kFills, ", "),
                             DidYouMean(FLAGS_input_fill, kFills)));
   }
-  std::vector<std::string> fed;
-  for (const std::string& path : SplitList(FLAGS_input_pb)) {
-    for (auto& [name, tensor] : ReadTensors(path)) {
-      fed.push_back(name);
-      workspace.SetTensor(name, std::move(tensor));
-    }
+  if (FLAGS_shape.empty() && !gflags::GetCommandLineFlagInfoOrDie("input_fill").is_default) {
+    throw UsageError("--input_fill fills what --shape names, and there is no --shape");
   }
-  FeedNpyFiles(workspace, &fed);
+  NamedTensors fed;
+  for (const std::string& path : SplitList(FLAGS_input_pb)) {
+    for (auto& tensor : ReadTensors(path)) fed.push_back(std::move(tensor));
+  }
+  AddNpyFiles(&fed);
   std::uint64_t number = 0;
   for (const std::string& item : SplitList(FLAGS_shape)) {
     const Filled filled = ParseFilled(item);
-    fed.push_back(filled.blob);
-    workspace.SetTensor(filled.blob, Generate(filled, number++));
+    fed.emplace_back(filled.blob, Generate(filled, number++));
   }
-  for (const std::string& blob : fed) LOG(INFO) << blob << " " << workspace.GetTensor(blob).Description();
   std::set<std::string> once;
-  for (const std::string& blob : fed) {
-    if (!once.insert(blob).second) throw UsageError(StrCat("\"", blob, "\" is fed twice"));
+  for (const auto& [name, tensor] : fed) {
+    LOG(INFO) << PrintableLine(name) << " " << tensor.Description();
+    if (!once.insert(name).second) throw UsageError(StrCat("\"", name, "\" is fed twice"));
   }
   return fed;
 }
@@ -203,15 +201,27 @@ void CheckInputs(const NetDef& net, const Workspace& workspace) {
       .At({.net = net.name()});
 }
 
-void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed) {
+void CheckRead(const NetDef& net, const NamedTensors& fed) {
   std::set<std::string> known(net.external_input().begin(), net.external_input().end());
-  std::vector<std::string> read;
-  for (const OperatorDef& op : net.op()) read.insert(read.end(), op.input().begin(), op.input().end());
-  known.insert(read.begin(), read.end());
-  for (const std::string& blob : fed) {
-    if (known.contains(blob)) continue;
-    std::cerr << Printable(StrCat("the net does not read \"", blob, "\"", DidYouMean(blob, read))) << "\n";
+  std::vector<std::string> read = ReadFirst(net);
+  for (const OperatorDef& op : net.op()) known.insert(op.input().begin(), op.input().end());
+  std::set<std::string>
+      typed;  // on the command line, where a wrong name is a mistake; files may hold more than is read
+  for (const std::string& flag : {FLAGS_input, FLAGS_shape}) {
+    for (const std::string& item : SplitList(flag)) typed.insert(item.substr(0, item.find('=')));
   }
+  std::vector<std::string> mistakes;
+  for (const auto& [name, tensor] : fed) {
+    if (known.contains(name)) continue;
+    const std::string fault = StrCat("the net does not read \"", name, "\"", DidYouMean(name, read));
+    if (typed.contains(name)) {
+      mistakes.push_back(fault);
+    } else {
+      std::cerr << Printable(fault) << "\n";
+    }
+  }
+  if (mistakes.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, Join(mistakes, "\n")).At({.file = FLAGS_net, .net = net.name()});
 }
 
 std::vector<std::string> UnreadBlobs(const NetDef& net) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/tensor_io.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/command.h"
@@ -13,16 +14,16 @@ namespace stepnet::runner {
 // --input, --input_pb, --input_fill, --shape.
 std::vector<FlagUse> InputFlags();
 
-// Puts into `workspace` what these flags say, and returns the names. Throws UsageError for flags that mean nothing,
-// kInputOutput, kOutOfMemory.
-std::vector<std::string> FeedInputs(Workspace& workspace);
+// What these flags say. Throws UsageError for flags that mean nothing, kInputOutput, kOutOfMemory.
+NamedTensors ReadInputs();
 
 // Throws kInvalidArgument that lists every blob that the net reads before it writes it and that holds nothing in
 // `workspace`, each with the operator that reads it.
 void CheckInputs(const NetDef& net, const Workspace& workspace);
 
-// Says on standard error which of `fed` the net does not read.
-void RemarkUnread(const NetDef& net, const std::vector<std::string>& fed);
+// Throws kInvalidArgument that lists what --input and --shape name and the net does not read; says on standard error
+// what else of `fed` it does not read.
+void CheckRead(const NetDef& net, const NamedTensors& fed);
 
 // The blobs that the net writes and no operator reads.
 std::vector<std::string> UnreadBlobs(const NetDef& net);

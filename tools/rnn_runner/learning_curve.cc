@@ -1,11 +1,20 @@
 #include "stepnet/tools/rnn_runner/learning_curve.h"
 
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <vector>
 
+#include "stepnet/core/error.h"
 #include "stepnet/core/file.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -18,6 +27,15 @@ struct Curves {
   std::vector<std::pair<int, double>> validation = {};  // (iteration, bits)
 };
 
+template <typename T>
+T NumberIn(const std::string& csv, const std::string& cell) {
+  T number = {};
+  const char* const end = cell.data() + cell.size();
+  const auto [rest, fault] = std::from_chars(cell.data(), end, number);
+  if (fault == std::errc() && rest == end) return number;
+  throw Error(ErrorCode::kInputOutput, StrCat(csv, " has ", Quoted(cell), " where a number is needed"));
+}
+
 Curves ReadCurves(const std::string& csv) {
   Curves curves;
   std::istringstream lines(ReadFile(csv));
@@ -28,8 +46,8 @@ Curves ReadCurves(const std::string& csv) {
     std::istringstream columns(line);
     for (std::string cell; std::getline(columns, cell, ',');) cells.push_back(cell);
     if (cells.size() < 3) break;
-    curves.training.push_back(std::stod(cells[2]));
-    if (cells.size() > 5) curves.validation.emplace_back(std::stoi(cells[0]), std::stod(cells[5]));
+    curves.training.push_back(NumberIn<double>(csv, cells[2]));
+    if (cells.size() > 5) curves.validation.emplace_back(NumberIn<int>(csv, cells[0]), NumberIn<double>(csv, cells[5]));
   }
   return curves;
 }
@@ -46,14 +64,16 @@ std::string Averages(const std::vector<double>& values) {
   return text;
 }
 
-// In double quotes gnuplot takes escapes, and its "enhanced" text takes more; titles are shown as they are.
+// In single quotes gnuplot takes nothing for a command, an escape or a variable but the quote itself; what does not
+// end them is a line without control characters.
 std::string GnuplotText(const std::string& text) {
   std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
+  for (const char c : PrintableLine(text)) quoted += c == '\'' ? "''" : std::string(1, c);
   return quoted + "'";
 }
 
-std::string Script(const Curves& curves, const std::string& png, const std::string& title) {
+// What gnuplot reads. The picture goes to standard output, so that no path is part of it.
+std::string Script(const Curves& curves, const std::string& title) {
   std::string script = StrCat("$training << END\n", Averages(curves.training), "END\n$validation << END\n");
   for (const auto& [iteration, bits] : curves.validation) script += StrCat(iteration, " ", bits, "\n");
   const auto best = std::ranges::min_element(curves.validation, {}, &std::pair<int, double>::second);
@@ -61,8 +81,8 @@ std::string Script(const Curves& curves, const std::string& png, const std::stri
   if (best != curves.validation.end()) std::snprintf(label, sizeof(label), ", at best %.3f", best->second);
   return script + StrCat("END\n",
                          "set terminal pngcairo size 960,540 noenhanced font 'sans,11'\n"
-                         "set output ",
-                         GnuplotText(png), "\nset title ", GnuplotText(title),
+                         "set title ",
+                         GnuplotText(title),
                          "\nset xlabel 'iteration'\nset ylabel 'bits per character'\n"
                          "set grid lt 1 lw 1 lc rgb '#cccccc'\nset border 3 lc rgb '#555555'\nset tics nomirror\n"
                          "set key top right\nset format x '%.0f'\n"
@@ -73,18 +93,45 @@ std::string Script(const Curves& curves, const std::string& png, const std::stri
                          label, "'\n");
 }
 
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+// What gnuplot makes of the script; "" when it is missing or fails. No shell, and none of its start-up files, is asked.
+std::string Drawn(const std::string& script) {
+  const File input(std::tmpfile(), std::fclose), output(std::tmpfile(), std::fclose);
+  if (input == nullptr || output == nullptr) return "";
+  std::fwrite(script.data(), 1, script.size(), input.get());
+  std::rewind(input.get());  // and so written
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, fileno(input.get()), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, fileno(output.get()), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::string name = "gnuplot", defaults = "-d";
+  char* const arguments[] = {name.data(), defaults.data(), nullptr};
+  pid_t process = 0;
+  const bool is_started = posix_spawnp(&process, name.c_str(), &actions, nullptr, arguments, environ) == 0;
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  while (is_started && waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!is_started || status != 0) return "";
+  std::rewind(output.get());
+  std::string picture;
+  char block[4096];
+  while (const size_t got = std::fread(block, 1, sizeof(block), output.get())) picture.append(block, got);
+  return picture;
+}
+
 }  // namespace
 
 bool DrawLearningCurve(const std::string& csv, const std::string& png, const std::string& title) {
-  const std::string script = Script(ReadCurves(csv), png, title);
-  std::FILE* gnuplot = popen("gnuplot 2>/dev/null", "we");
-  bool ok = gnuplot != nullptr;
-  if (ok) {
-    std::fwrite(script.data(), 1, script.size(), gnuplot);
-    ok = pclose(gnuplot) == 0;
+  const std::string picture = Drawn(Script(ReadCurves(csv), title));
+  if (picture.empty()) {
+    std::cerr << "no learning curve: gnuplot is missing or cannot draw\n";
+    return false;
   }
-  if (!ok) std::cerr << Printable(StrCat("no learning curve: gnuplot is missing or cannot write ", png)) << "\n";
-  return ok;
+  WriteFile(png, picture);
+  return true;
 }
 
 }  // namespace stepnet::runner

@@ -4,11 +4,15 @@
 #include <csignal>
 #include <iostream>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/version.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/standard_output.h"
+#include "stepnet/tools/rnn_runner/status_line.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
@@ -32,6 +36,8 @@ int RunCommand(const Command& command, const std::vector<std::string>& arguments
     return kOk;
   }
   const std::vector<std::string> operands = ParseArguments(command, arguments);
+  const Cancellation limit(TimeLimitFromFlags());
+  const CancellationScope cancelled(&limit);
   ApplyCommonFlags();
   return command.run(operands);
 }
@@ -56,6 +62,7 @@ int Dispatch(const std::string& name, const std::vector<std::string>& arguments,
 
 int Main(const std::vector<std::string>& arguments) {
   StandardOutput output;
+  const StandardError errors;
   std::string who = "rnn_runner";
   try {
     if (arguments.empty()) {
@@ -70,7 +77,7 @@ int Main(const std::vector<std::string>& arguments) {
     return kUsage;
   } catch (...) {
     std::cout.flush();  // in the order in which it was said
-    std::cerr << Printable(StrCat(who, ": ", CurrentError().what(), "\n"));
+    std::cerr << ErrorText(who, CurrentError());
     return kFault;
   }
 }

@@ -1,15 +1,16 @@
 #include "stepnet/tools/rnn_runner/metrics.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <numbers>
 
 #include "stepnet/core/crc32c.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/file.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/summary.pb.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -52,11 +53,14 @@ SummaryEvent EventOf(const IterationMetrics& metrics) {
 
 GrowingFile::GrowingFile(const std::string& path, std::int64_t bytes)
     : path_(path), file_(nullptr, std::fclose), bytes_(bytes) {
+  if (bytes < 0) throw Error(ErrorCode::kInputOutput, StrCat(path, " cannot have had ", bytes, " bytes"));
+  ExpectNoPipe(path);
   file_.reset(std::fopen(path.c_str(), bytes > 0 ? "r+be" : "wbe"));
   if (file_ == nullptr) ThrowSystem(path);
   if (bytes == 0) return;
-  std::error_code ignored;
-  const auto found = static_cast<std::int64_t>(std::filesystem::file_size(path, ignored));
+  struct stat status = {};
+  if (fstat(fileno(file_.get()), &status) != 0) ThrowSystem(path);
+  const std::int64_t found = status.st_size;
   if (found < bytes) {
     throw Error(ErrorCode::kInputOutput, StrCat(path, " has ", found, " bytes, and had ", bytes,
                                                 " when the checkpoint was made (--fresh starts anew)"));

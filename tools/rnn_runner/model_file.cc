@@ -17,7 +17,7 @@ std::unique_ptr<google::protobuf::Message> NewMessage(MessageKind kind) {
     case MessageKind::kTensorProtos: return std::make_unique<TensorProtos>();
     case MessageKind::kTensorProto: return std::make_unique<TensorProto>();
     case MessageKind::kBlobProto: return std::make_unique<BlobProto>();
-    case MessageKind::kCellDef: return std::make_unique<CellDef>();
+    case MessageKind::kCellDef:
     case MessageKind::kNetDef:
     case MessageKind::kMiniDb:
     case MessageKind::kUnknown: break;
@@ -36,8 +36,8 @@ AnyMessage ReadAnyMessage(const std::string& path) {
     return {.kind = MessageKind::kMetaNetDef, .message = std::make_unique<MetaNetDef>(ReadBundle(path))};
   }
   const std::string content = ReadFile(path);
-  if (IsShortCell(content)) {
-    return {.kind = MessageKind::kCellDef, .message = std::make_unique<CellDef>(ParseShortCell(content, path).def)};
+  if (IsCell(content, path)) {
+    return {.kind = MessageKind::kCellDef, .message = std::make_unique<CellDef>(ParseCell(content, path).def)};
   }
   AnyMessage file{.kind = DetectKindOf(content), .message = nullptr};
   if (file.kind == MessageKind::kUnknown) file.kind = MessageKind::kNetDef;

@@ -40,7 +40,9 @@ std::string FloatText(float value) {
 
 std::string StringText(const std::string& text) {
   constexpr size_t kShown = 80;
-  return text.size() <= kShown ? Quoted(text) : Quoted(text.substr(0, kShown)) + "…";
+  if (text.size() <= kShown) return Quoted(text);
+  const std::string shown = Shortened(text, kShown);
+  return Quoted(shown.substr(0, shown.size() - std::string_view("…").size())) + "…";
 }
 
 // What Caffe2's Python layer writes to every operator for back ends that are not ours.

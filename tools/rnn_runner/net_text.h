@@ -11,7 +11,8 @@ namespace stepnet::runner {
 // not; long lists and texts are shortened.
 std::string NetAsText(const NetDef& net);
 
-// A digraph: operators as boxes, blobs that come from outside or leave as ellipses, step nets as clusters.
+// A digraph: operators as boxes, step nets as clusters; inputs and outputs as ellipses, parameters as cylinders, states
+// as hexagons, with an edge from what a step writes to what a later one reads.
 std::string NetAsDot(const NetDef& net);
 
 // The net within an argument, given as a net or, in old files, as its text. False when there is none; throws

@@ -76,6 +76,7 @@ std::string PropertiesText(const OperatorSchema& schema) {
   if (schema.elementwise) items.push_back("elementwise");
   if (schema.manages_outputs) items.push_back("sets its outputs itself");
   if (schema.has_side_effects) items.push_back("has side effects");
+  if (schema.files) items.push_back("opens files");
   if (schema.arguments_as_in_file) items.push_back("accepts any argument");
   for (const int i : schema.value_inputs) {
     items.push_back(StrCat("shapes depend on the value of ", FormalName(schema.inputs, i)));

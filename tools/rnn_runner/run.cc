@@ -19,6 +19,9 @@
 
 DEFINE_string(output_dir, "",
               "folder for the outputs, a file BLOB.npy each (a / in the name becomes __); made when absent");
+DEFINE_string(allow_files, "",
+              "folder in which the net's operators may open files (Load, Save, DBExists, Print with to_file);\n"
+              "without the flag they open none");
 
 namespace stepnet::runner {
 namespace {
@@ -54,6 +57,12 @@ void MakeFolder(const std::string& path) {
     throw Error(ErrorCode::kInputOutput,
                 StrCat("cannot make the folder ", path, ": ", fault ? fault.message() : "it is a file"));
   }
+}
+
+std::string Names(const std::vector<std::string>& blobs) {
+  std::vector<std::string> names;
+  for (const std::string& blob : blobs) names.push_back(NameText(blob));
+  return Join(names, ", ");
 }
 
 void PrintSummaries(const Workspace& workspace, const std::vector<std::string>& blobs) {
@@ -97,12 +106,14 @@ int RunPlanFile(const RunOptions& options) {
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;
   if (!FLAGS_init_net.empty()) RunNetOnce(LoadModel(FLAGS_init_net).net, workspace, options);
-  FeedInputs(workspace);
+  const NamedTensors fed = ReadInputs();
+  for (const auto& [name, tensor] : fed) workspace.SetTensor(name, tensor);
   NetDef all;  // the nets of the plan as one, to see what goes in and out
   for (const NetDef& net : plan.network()) {
     all.mutable_op()->MergeFrom(net.op());
     all.mutable_external_output()->MergeFrom(net.external_output());
   }
+  CheckRead(all, fed);
   const std::vector<std::string> listed(all.external_output().begin(), all.external_output().end());
   RunAndReport(workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
     try {
@@ -116,14 +127,17 @@ int RunPlanFile(const RunOptions& options) {
 }
 
 int Run(const std::vector<std::string>&) {
-  const RunOptions options = RunOptionsFromFlags();
+  RunOptions options = RunOptionsFromFlags();
+  options.allow_files = FLAGS_allow_files;
   if (DetectKind(FLAGS_net) == MessageKind::kPlanDef) return RunPlanFile(options);
   Session session = OpenSession(options);
-  RemarkUnread(session.def, session.fed);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   TraceOfRuns trace(*net);
   const StatsOfRuns stats(*net);
   RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
+  if (!session.made_up.empty()) {
+    std::cout << Printable(StrCat("not given, so random or as the cell fills it: ", Names(session.made_up))) << "\n";
+  }
   stats.Print();
   trace.Write();
   return kOk;
@@ -137,6 +151,7 @@ std::vector<FlagUse> RunFlags() {
                           "lists none, what no operator reads",
                    .is_list = true});
   flags.push_back({.name = "output_dir", .value = "D"});
+  flags.push_back({.name = "allow_files", .value = "DIR"});
   flags.push_back(TraceFlag());
   flags.push_back(StatsFlag());
   return WithCommonFlags(std::move(flags));

@@ -57,6 +57,11 @@ double NetStats::busy() const {
   return sum;
 }
 
+double NetStats::SecondsOf(const InstructionStats& instruction) const {
+  const double of_all = std::max(seconds, busy());
+  return of_all > 0 ? instruction.seconds * seconds / of_all : 0;
+}
+
 double NetStats::overhead() const {
   double sum = 0;
   for (const ThreadStats& thread : threads) sum += thread.overhead;

@@ -45,7 +45,10 @@ struct NetStats {
   std::vector<InstructionStats> instructions;  // in program order
   std::vector<ThreadStats> threads;            // of step nets: those that took part
 
-  double busy() const;      // seconds of all threads
+  double busy() const;  // seconds of all threads
+  // The part of `seconds` that an instruction took. Where threads overlap, the time is shared out by how long each was
+  // busy, so that all instructions together take no more than the whole.
+  double SecondsOf(const InstructionStats& instruction) const;
   double overhead() const;  // seconds of all threads
   std::int64_t starts() const;
 };

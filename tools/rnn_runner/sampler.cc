@@ -6,29 +6,40 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/model.h"
+#include "stepnet/core/net_check.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/recurrent_spec.h"
 
 namespace stepnet::runner {
 namespace {
 
+using CarriedStates = std::vector<std::pair<std::string, std::string>>;
+
+void AddStatesOf(const OperatorDef& op, const RunOptions& options, CarriedStates* states) {
+  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op, options));
+  for (const RecurrentState& state : spec.states) {
+    const auto last = std::ranges::find_if(
+        spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset < 0; });
+    const bool is_read = std::ranges::any_of(
+        spec.links, [&](const Link& link) { return link.external == state.name && link.offset == 0; });
+    if (!is_read) continue;  // an output that Caffe2's operator gives as a state
+    if (last == spec.aliases.end()) {
+      throw Error(ErrorCode::kInvalidNet, StrCat("the net does not give its state \"", state.name,
+                                                 "\" at the end, so that it cannot be carried on"));
+    }
+    states->emplace_back(op.input(state.initial), last->destination);
+  }
+}
+
 // Of every state, the blob that it starts from and the one that holds it at the end.
-std::vector<std::pair<std::string, std::string>> CarriedStates(const NetDef& net, const RunOptions& options) {
-  std::vector<std::pair<std::string, std::string>> states;
-  for (const OperatorDef& op : net.op()) {
-    if (op.type() != "RecurrentNetwork") continue;
-    const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op, options));
-    for (const RecurrentState& state : spec.states) {
-      const auto last = std::ranges::find_if(
-          spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset < 0; });
-      const bool is_read = std::ranges::any_of(
-          spec.links, [&](const Link& link) { return link.external == state.name && link.offset == 0; });
-      if (!is_read) continue;  // an output that Caffe2's operator gives as a state
-      if (last == spec.aliases.end()) {
-        throw Error(ErrorCode::kInvalidNet, StrCat("the net does not give its state \"", state.name,
-                                                   "\" at the end, so that it cannot be carried on"));
-      }
-      states.emplace_back(op.input(state.initial), last->destination);
+CarriedStates CarriedStatesOf(const NetDef& net, const RunOptions& options) {
+  CarriedStates states;
+  for (int k = 0; k < net.op_size(); ++k) {
+    if (net.op(k).type() != "RecurrentNetwork") continue;
+    try {
+      AddStatesOf(net.op(k), options, &states);
+    } catch (...) {
+      throw CurrentError().At({.net = net.name(), .op_index = k, .op_text = OperatorText(net.op(k))});
     }
   }
   return states;
@@ -63,7 +74,8 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options)
     if (std::ranges::find(inputs, "tokens") == inputs.end()) {
       throw Error(ErrorCode::kInvalidNet, "the net has no input \"tokens\"; `rnn_runner train` writes such models");
     }
-    states_ = CarriedStates(model.net, options);
+    ThrowIfProblems(CheckNet(model.net));  // with every fault, before one of them is met
+    states_ = CarriedStatesOf(model.net, options);
     model.Initialize(workspace_, options);
     workspace_.CreateBlob("tokens");
     net_ = Net::Create(model.net, workspace_, options);

@@ -2,12 +2,14 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
+
 #include "stepnet/core/model.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 
-DEFINE_double(time_limit, 0, "seconds after which a run is given up; 0: never");
+DECLARE_int64(batch);
 
 namespace stepnet::runner {
 
@@ -16,24 +18,36 @@ std::vector<FlagUse> SessionFlags() {
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
-  flags.push_back({.name = "time_limit", .value = "SECONDS"});
   return flags;
 }
 
 Session OpenSession(const RunOptions& options) {
-  if (!(FLAGS_time_limit >= 0)) throw UsageError(StrCat("--time_limit is ", FLAGS_time_limit, ", must be at least 0"));
-  const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net);
+  const NamedTensors fed = ReadInputs();
+  const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
   const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, FLAGS_init_net);
-  Session session{.def = model.net, .workspace = std::make_unique<Workspace>(), .fed = {}, .outputs = model.outputs};
+  Session session{
+      .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
+  CheckRead(session.def, fed);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
+  std::vector<std::string> given;
   try {
     model.Initialize(*session.workspace, options);
+    if (cell && !FLAGS_init_net.empty()) {
+      given = TakeCellParameters(*cell, FLAGS_init_net, *session.workspace, options);
+    }
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_init_net.empty() ? FLAGS_net : FLAGS_init_net});
   }
-  session.fed = FeedInputs(*session.workspace);
-  if (cell) FeedCellInputs(*cell, *session.workspace);
+  for (const auto& [name, tensor] : fed) {
+    session.workspace->SetTensor(name, tensor);
+    given.push_back(name);
+  }
+  if (!cell) return session;
+  session.made_up = FeedCellInputs(*cell, *session.workspace);
+  for (const std::string& name : FilledByCell(*cell)) {
+    if (std::ranges::find(given, name) == given.end()) session.made_up.push_back(name);
+  }
   return session;
 }
 
@@ -48,12 +62,7 @@ std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const Ru
 
 void RunNet(Net& net) {
   try {
-    if (FLAGS_time_limit > 0) {
-      const Cancellation limit{std::chrono::duration<double>(FLAGS_time_limit)};
-      net.Run(&limit);
-    } else {
-      net.Run();
-    }
+    net.Run();
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_net});
   }

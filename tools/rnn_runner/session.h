@@ -18,11 +18,12 @@ std::vector<FlagUse> SessionFlags();
 struct Session {
   NetDef def;
   std::unique_ptr<Workspace> workspace;  // parameters and inputs are in it
-  std::vector<std::string> fed;          // by the input flags
   std::vector<std::string> outputs;      // what the file calls outputs, otherwise what no operator reads
+  std::vector<std::string> made_up;      // of a cell, what nobody gave: random, or as the cell fills it
 };
 
-// Reads the nets, runs what fills parameters, feeds inputs. Throws what reading and running throw, with the file.
+// Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are random. Throws what
+// reading and running throw, with the file; kInvalidArgument for inputs on the command line that the net does not read.
 Session OpenSession(const RunOptions& options);
 
 // Checks that no input is missing and creates the net. What it throws names the file.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "stepnet/core/net_operator.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/schedule_text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
@@ -22,8 +23,6 @@ DEFINE_int32(simulate, 0, "with --schedule: how long a run would take on 1 … N
 
 namespace stepnet::runner {
 namespace {
-
-constexpr int kMostThreads = 1024;
 
 // How long loops take, without looking at instructions, which would take as long as the short ones do. To be made by
 // the thread that runs the net.
@@ -108,6 +107,7 @@ std::vector<Measured> Measure(Session& session, int threads, const std::vector<S
   constexpr std::chrono::seconds kEnough{2};
   constexpr size_t kLeastRuns = 5, kMostRuns = 100;
   RunOptions options = RunOptionsFromFlags();
+  options.quiet = true;
   options.threads = threads;
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   RunNet(*net);
@@ -177,6 +177,7 @@ int ShowSchedules(const std::string& path) {
   std::mutex mutex;
   std::vector<StepPlan> plans;
   RunOptions options = RunOptionsFromFlags();
+  options.quiet = true;
   options.executor = "parallel";
   options.on_plan = [&](const StepPlan& plan) {
     const std::lock_guard lock(mutex);

@@ -8,6 +8,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/status_line.h"
 
 namespace stepnet::runner {
 
@@ -33,6 +34,7 @@ StandardOutput::int_type StandardOutput::overflow(int_type c) {
 }
 
 int StandardOutput::sync() {
+  if (pptr() > pbase()) StatusLine::Clear();
   const char* data = pbase();
   while (data < pptr() && fault_ == 0) {
     const ssize_t written = write(STDOUT_FILENO, data, static_cast<size_t>(pptr() - data));

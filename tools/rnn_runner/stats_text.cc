@@ -13,14 +13,7 @@ double Microseconds(double seconds, std::int64_t of) { return of > 0 ? 1e6 * sec
 
 std::string Percent(double part, double of) { return StrCat(Number(of > 0 ? 100 * part / of : 0, 3), "%"); }
 
-// Operators may have many inputs; tables shall stay readable.
-std::string Shortened(const std::string& text) {
-  constexpr size_t kLongest = 72;
-  if (text.size() <= kLongest) return text;
-  size_t end = kLongest;
-  while ((text[end] & 0xc0) == 0x80) --end;  // within a character
-  return text.substr(0, end) + "…";
-}
+constexpr size_t kLongestText = 72;  // operators may have many inputs; tables shall stay readable
 
 std::string ScheduleOf(const NetStats& stats) {
   if (!stats.plan->IsScheduled()) return "one thread (executor serial)";
@@ -32,7 +25,7 @@ std::string InstructionTable(const NetStats& stats) {
   for (size_t i = 0; i < stats.instructions.size(); ++i) {
     const InstructionStats& instruction = stats.instructions[i];
     if (instruction.calls == 0) continue;
-    table.Add({StrCat(i), Shortened(instruction.text), StrCat(instruction.calls),
+    table.Add({StrCat(i), Shortened(PrintableLine(instruction.text), kLongestText), StrCat(instruction.calls),
                Number(Microseconds(instruction.seconds, instruction.calls), 3), Milliseconds(instruction.seconds),
                Percent(instruction.seconds, stats.busy())});
   }

@@ -119,4 +119,13 @@ Tensor Converted(const Tensor& tensor, DType from, DType to) {
   return result;
 }
 
+TensorMap DoubleTensors(const Workspace& workspace) {
+  TensorMap tensors;
+  for (const std::string& name : workspace.LocalBlobs()) {
+    const Blob& blob = *workspace.FindBlob(name);
+    if (blob.HasTensor()) tensors[name] = Converted(blob.GetTensor(), DType::kFloat, DType::kDouble);
+  }
+  return tensors;
+}
+
 }  // namespace stepnet::runner

@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "stepnet/core/tensor.h"
+#include "stepnet/core/workspace.h"
 
 namespace stepnet::runner {
 
@@ -33,5 +34,10 @@ std::vector<std::string> SummaryRow(const std::string& name, const Tensor& tenso
 
 // The same values in another floating-point dtype; other tensors as they are.
 Tensor Converted(const Tensor& tensor, DType from, DType to);
+
+using TensorMap = std::map<std::string, Tensor>;
+
+// All tensors of the workspace, float ones in double.
+TensorMap DoubleTensors(const Workspace& workspace);
 
 }  // namespace stepnet::runner

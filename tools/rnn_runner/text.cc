@@ -1,24 +1,14 @@
 #include "stepnet/tools/rnn_runner/text.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <iostream>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/status_line.h"
 
 namespace stepnet::runner {
 namespace {
-
-std::string Hex(char c) {
-  const char* digits = "0123456789abcdef";
-  const auto byte = static_cast<unsigned char>(c);
-  return StrCat("\\x", digits[byte >> 4], digits[byte & 15]);
-}
-
-bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 // Columns that UTF-8 text takes, near enough: bytes that start a character.
 size_t Width(const std::string& text) {
@@ -38,24 +28,16 @@ std::string Printf(const char* format, int digits, double value) {
 
 }  // namespace
 
-std::string Printable(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += IsControl(c) && c != '\n' ? Hex(c) : std::string(1, c);
-  return result;
-}
-
 std::string Quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '\n') {
       result += "\\n";
-    } else if (c == '"' || c == '\\') {
-      result += std::string("\\") + c;
     } else {
-      result += IsControl(c) ? Hex(c) : std::string(1, c);
+      result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
     }
   }
-  return result + "\"";
+  return PrintableLine(result) + "\"";
 }
 
 std::string NameText(const std::string& name) {
@@ -63,7 +45,14 @@ std::string NameText(const std::string& name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("_/.:#@+-").find(c) != std::string_view::npos || (c & 0x80) != 0;
   };
-  return !name.empty() && std::ranges::all_of(name, usual) ? name : Quoted(name);
+  const bool is_plain = !name.empty() && std::ranges::all_of(name, usual) && PrintableLine(name) == name;
+  return is_plain ? name : Quoted(name);
+}
+
+std::string Shortened(const std::string& text, std::size_t bytes) {
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && (text[bytes] & 0xc0) == 0x80) --bytes;  // within a character
+  return text.substr(0, bytes) + "…";
 }
 
 std::string Table::Text(const std::string& indent) const {
@@ -109,22 +98,11 @@ std::string Count(std::int64_t n, const std::string& what) { return StrCat(n, " 
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-Progress::Progress(std::string what) : what_(std::move(what)), on_(isatty(STDERR_FILENO) == 1) {}
+Progress::~Progress() { StatusLine::Clear(); }
 
-Progress::~Progress() { Clear(); }
-
-void Progress::Show(std::int64_t done, std::int64_t of, const std::string& name) {
-  constexpr double kInterval = 0.1;  // a terminal that scrolls no faster can be read
+void Progress::Show(std::int64_t done, std::int64_t of, const std::string& name) const {
   constexpr size_t kLongestName = 48;
-  if (!on_ || (last_ >= 0 && Now() - last_ < kInterval)) return;
-  last_ = Now();
-  std::cerr << "\r\033[K" << what_ << " " << done << "/" << of << " " << Printable(name.substr(0, kLongestName))
-            << std::flush;
-}
-
-void Progress::Clear() {
-  if (on_ && last_ >= 0) std::cerr << "\r\033[K" << std::flush;
-  last_ = -1;
+  StatusLine::Show(StrCat(what_, " ", done, "/", of, " ", name.substr(0, kLongestName)));
 }
 
 }  // namespace stepnet::runner

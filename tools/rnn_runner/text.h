@@ -1,20 +1,22 @@
 // Text for terminals: safe names, aligned columns, numbers, progress.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace stepnet::runner {
+#include "stepnet/core/printable.h"
 
-// `text` with control characters other than line feed as \xNN: names in files must not drive the terminal.
-std::string Printable(const std::string& text);
+namespace stepnet::runner {
 
 // A blob or net name as a net's text shows it: as it is, or quoted and escaped when it holds anything but letters,
 // digits and the punctuation that is usual in names.
 std::string NameText(const std::string& name);
 // In double quotes, with \n, \", \\ and \xNN.
 std::string Quoted(const std::string& text);
+// The first characters of a text that takes more than `bytes`, with "…" behind them.
+std::string Shortened(const std::string& text, std::size_t bytes);
 
 // Rows of cells in columns, two blanks apart. A column whose cells are all numbers is aligned to the right.
 class Table {
@@ -34,21 +36,17 @@ std::string Milliseconds(double seconds);
 std::string Bytes(double bytes);                             // "1.5 MB"
 std::string Count(std::int64_t n, const std::string& what);  // "1 operator", "2 operators"
 
-// A line on standard error that says how far long work is; nothing where standard error is no terminal. The line goes
-// away when the object does.
+// Shows in the status line (status_line.h) how far long work is, until the object goes away.
 class Progress {
  public:
-  explicit Progress(std::string what);
+  explicit Progress(std::string what) : what_(std::move(what)) {}
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void Show(std::int64_t done, std::int64_t of, const std::string& name = "");
-  void Clear();
+  void Show(std::int64_t done, std::int64_t of, const std::string& name = "") const;
 
  private:
   std::string what_;
-  bool on_;
-  double last_ = -1;  // time of the last line, in seconds
 };
 
 double Now();  // seconds of a clock that never goes back

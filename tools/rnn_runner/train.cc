@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -35,13 +36,25 @@ constexpr int kTracedIterations = 10;  // more would be much to look at, and eac
 
 volatile std::sig_atomic_t stop_requested = 0;
 
-// The first SIGINT or SIGTERM asks to stop behind the iteration at hand, the second one ends the process.
+// The first SIGINT or SIGTERM asks to stop behind the iteration at hand, the second one ends the process. So does a
+// SIGHUP, but a terminal that goes away sends several; under nohup, which ignores it, the run goes on.
+//
+// Handlers have a stack of their own: code that oneDNN generates uses the stack pointer for other things, and a handler
+// on "the stack" would then write anywhere.
 void StopOnSignals() {
+  alignas(64) static std::array<std::byte, 256 * 1024> memory;
+  const stack_t stack = {.ss_sp = memory.data(), .ss_flags = 0, .ss_size = memory.size()};
+  sigaltstack(&stack, nullptr);
   struct sigaction action = {};
   action.sa_handler = [](int) { stop_requested = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART | SA_ONSTACK;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler == SIG_IGN) return;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigaction(SIGHUP, &action, nullptr);
 }
 
 double PeakOfProcess() {
@@ -101,7 +114,9 @@ class TrainingRun {
     *state_.mutable_cell() = job.model.cell.def;
     state_.set_text_crc32c(corpus.crc32c);
     Rehearse(&trainer_);
-    for (const char* file : {"init_net.pb", "net.pb", "vocabulary.json"}) RemoveTemporaries(folder_, file);
+    for (const char* file : {"init_net.pb", "net.pb", "vocabulary.json", "learning_curve.png"}) {
+      RemoveTemporaries(folder_, file);
+    }
     if (FLAGS_fresh) checkpoints_.RemoveAll();
     if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
@@ -114,13 +129,10 @@ class TrainingRun {
     const std::int64_t iterations = job_.config.iterations();
     TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps());
     const std::int64_t end = FLAGS_stop_after < 0 ? iterations : std::min(iterations, FLAGS_stop_after);
-    const std::int64_t end_of_trace = trainer_.iteration() + kTracedIterations;
+    const std::int64_t first = trainer_.iteration();
     while (trainer_.iteration() < end && stop_requested == 0) {
       IterationMetrics metrics = trainer_.Iterate();
-      if (trainer_.iteration() == end_of_trace) {
-        progress.Clear();
-        trace_->Write();
-      }
+      if (trainer_.iteration() - first == kTracedIterations) trace_->Write();
       if (!std::isfinite(metrics.loss)) ThrowDiverged(metrics.iteration);
       progress.Add(metrics.loss, trainer_.iterations_per_epoch());
       const bool is_end = metrics.iteration == iterations;

@@ -3,7 +3,9 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 #include "stepnet/core/error.h"
@@ -22,16 +24,21 @@ void CheckFields(const TrainConfig& config) {
   check(!config.cell().empty(), "cell", "missing", "the file of a cell");
   check(config.validation() > 0 && config.validation() < 1, "validation", config.validation(), "above 0 and below 1");
   const auto check_positive = [&](const char* field, std::int64_t value) { check(value > 0, field, value, "above 0"); };
-  check_positive("embedding", config.embedding());
-  check_positive("batch", config.batch());
-  check_positive("steps", config.steps());
+  // Far from overflow when two of them are multiplied.
+  constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+  const auto check_size = [&](const char* field, std::int64_t value) {
+    check(value > 0 && value <= kLargest, field, value, "from 1 to 2147483647");
+  };
+  check_size("embedding", config.embedding());
+  check_size("batch", config.batch());
+  check_size("steps", config.steps());
   check_positive("iterations", config.iterations());
   check_positive("validate_every", config.validate_every());
   check_positive("checkpoint_every", config.checkpoint_every());
   check_positive("keep_checkpoints", config.keep_checkpoints());
   for (const CellSize& size : config.size()) {
     check(!size.name().empty(), "size.name", "missing", "that of a size of the cell");
-    check_positive(StrCat("size ", size.name()).c_str(), size.value());
+    check_size(StrCat("size ", size.name()).c_str(), size.value());
   }
 }
 
@@ -67,12 +74,16 @@ class DifferenceList : public google::protobuf::util::MessageDifferencer::Report
     // A message differs because fields of it do, which are reported too.
     if (is_change && last.field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) return;
     list_.push_back(StrCat(PathOf(fields), ": ", Value(old, last.field, last.index), " → ",
-                           Value(now, last.field, last.new_index)));
+                           Value(now, last.field, last.new_index >= 0 ? last.new_index : last.index)));
   }
+  // `index` is that of an element of a repeated field, which one of two messages may not have.
   static std::string Value(const Message& message, const google::protobuf::FieldDescriptor* field, int index) {
     std::string text;
     if (field->is_repeated() && index >= message.GetReflection()->FieldSize(message, field)) return "nothing";
-    google::protobuf::TextFormat::PrintFieldValueToString(message, field, field->is_repeated() ? index : -1, &text);
+    google::protobuf::TextFormat::Printer printer;
+    printer.SetSingleLineMode(true);
+    printer.PrintFieldValueToString(message, field, field->is_repeated() ? index : -1, &text);
+    if (text.ends_with(' ')) text.pop_back();  // behind the last field of a message
     return text;
   }
 
@@ -89,7 +100,7 @@ TrainJob ReadTrainJob(const std::string& path) {
     CheckFields(config);
     OptimizerDef& optimizer = *config.mutable_optimizer();
     const bool decays_over = optimizer.schedule() == OptimizerDef::POLY || optimizer.schedule() == OptimizerDef::COSINE;
-    if (decays_over && !optimizer.has_decay_over()) {
+    if (decays_over && !optimizer.has_decay_over() && optimizer.warmup() >= 0) {
       optimizer.set_decay_over(std::max<std::int64_t>(1, config.iterations() - optimizer.warmup()));
     }
     CheckOptimizer(optimizer);

@@ -147,16 +147,34 @@ NamedTensors Trainer::Tensors() const {
 }
 
 void Trainer::Restore(const NamedTensors& tensors, std::int64_t iteration) {
-  for (const std::string& name : TensorNames()) {
-    const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-    const Tensor& now = workspace_.GetTensor(name);
-    if (found == tensors.end() || found->second.dtype() != now.dtype() || found->second.shape() != now.shape()) {
-      throw Error(ErrorCode::kInputOutput,
-                  StrCat("the checkpoint holds ", found == tensors.end() ? "nothing" : found->second.Description(),
-                         " for ", name, ", which is ", now.Description()));
+  const std::vector<std::string> names = TensorNames();
+  std::vector<std::string> faults;
+  for (const auto& [name, tensor] : tensors) {
+    if (std::ranges::find(names, name) == names.end()) {
+      faults.push_back(
+          StrCat(tensor.Description(), " for ", name, ", which is none of its blobs", DidYouMean(name, names)));
     }
-    CopyElements(found->second.View(), now.View());
   }
+  std::vector<const Tensor*> found;
+  for (const std::string& name : names) {
+    const auto saved = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+    const Tensor& now = workspace_.GetTensor(name);
+    found.push_back(saved == tensors.end() ? nullptr : &saved->second);
+    if (found.back() != nullptr && found.back()->dtype() == now.dtype() && found.back()->shape() == now.shape())
+      continue;
+    faults.push_back(StrCat(found.back() == nullptr ? "nothing" : found.back()->Description(), " for ", name,
+                            ", which is ", now.Description()));
+  }
+  if (iteration < 0) faults.push_back(StrCat("the iteration ", iteration));
+  for (size_t i = 0; faults.empty() && i < names.size(); ++i) {
+    if (found[i]->dtype() != DType::kInt64 || found[i]->data<std::int64_t>()[0] == iteration) continue;
+    faults.push_back(
+        StrCat("iteration ", found[i]->data<std::int64_t>()[0], " for ", names[i], ", and ", iteration, " are done"));
+  }
+  if (!faults.empty()) {
+    throw Error(ErrorCode::kInputOutput, StrCat("the checkpoint holds ", Join(faults, "\n  ")));
+  }
+  for (size_t i = 0; i < names.size(); ++i) CopyElements(found[i]->View(), workspace_.GetTensor(names[i]).View());
   iteration_ = iteration;
 }
 

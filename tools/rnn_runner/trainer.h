@@ -40,7 +40,8 @@ class Trainer {
 
   // Parameters, the optimizer's tensors, and the states: what Restore goes on from.
   NamedTensors Tensors() const;
-  // Throws kInputOutput for tensors that are not those of this trainer.
+  // Throws kInputOutput, with everything that is wrong, for tensors that are not those of this trainer; it is then as
+  // it was.
   void Restore(const NamedTensors& tensors, std::int64_t iteration);
 
   // The model with its parameters as they are, for one text at a time (B = 1), from zero states on.

@@ -1,5 +1,5 @@
-// What a person sees of a training run, on standard error: a line that is kept up to date where that is a terminal, and
-// a line for each validation everywhere.
+// What a person sees of a training run, on standard error: a status line where that is a terminal, and a line for each
+// validation everywhere.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,8 @@ class TrainingProgress {
   void Add(double loss, std::int64_t iterations_per_epoch);
   // A line that stays; the time since the iteration is not training's.
   void ShowValidation(double bits, bool is_best);
-  // Takes the line away, for another one to be written.
-  void Clear();
 
  private:
-  const bool is_terminal_;
   std::int64_t done_;
   const std::int64_t iterations_;
   const std::int64_t tokens_;
@@ -31,7 +28,6 @@ class TrainingProgress {
   double seconds_ = 0;        // of training, in this process
   std::int64_t trained_ = 0;  // iterations in this process
   double last_;               // time of the last iteration or validation
-  double shown_ = -1;         // time of the last line
 };
 
 }  // namespace stepnet::runner

@@ -15,6 +15,7 @@
 #include "stepnet/executor/backward_step.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/directions.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
@@ -155,6 +156,20 @@ Subject WithNewGradients(const NetDef& net, const Manifest& manifest, const Work
   return subject;
 }
 
+// Where Caffe2 has recorded no gradients: those made here against differences.
+std::vector<Comparison> CompareWithDifferences(const NetDef& net, const Workspace& workspace,
+                                               const RunOptions& options) {
+  std::vector<Comparison> comparisons;
+  for (const Direction& direction : CompareDirections(net, workspace, options)) {
+    const double error = std::abs(direction.gradient - direction.difference);
+    comparisons.push_back({.blob = direction.input + "_grad",
+                           .problem = std::isfinite(error) ? "" : "is not finite",
+                           .error = error,
+                           .excess = error / direction.allowed});
+  }
+  return comparisons;
+}
+
 // Runs a case: one net in one workspace, its runs in order. The worst comparison of each blob over the runs.
 std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& options) {
   const Manifest manifest = ReadManifest(folder);
@@ -173,6 +188,10 @@ std::vector<Comparison> VerifyCase(const fs::path& folder, const RunOptions& opt
     const ManifestRun& run = manifest.runs[r];
     for (auto& [name, tensor] : ReadTensors(run.inputs)) workspace.SetTensor(name, std::move(tensor));
     if (net == nullptr) {
+      const auto has_gradients = [](const ManifestRun& listed) { return !listed.gradients.empty(); };
+      if (FLAGS_rebuild && std::ranges::none_of(manifest.runs, has_gradients)) {
+        return CompareWithDifferences(def, workspace, options);
+      }
       subject = FLAGS_rebuild ? WithNewGradients(def, manifest, workspace) : AsItIs(def, manifest);
       net = Net::Create(subject.net, workspace, options);
     }
@@ -281,8 +300,9 @@ std::vector<FlagUse> VerifyFlags() {
   std::vector<FlagUse> flags = {
       {.name = "details"},
       {.name = "rebuild",
-       .doc = "make new gradient operators in place of those that the nets have, and compare the gradients of what\n"
-              "the nets read"}};
+       .doc =
+           "make new gradient operators in place of those that the nets have, and compare the gradients of what\n"
+           "the nets read with those expected or, where a case lists none, with differences along a random direction"}};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }

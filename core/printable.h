@@ -1,0 +1,16 @@
+// Text for people, of names that anybody may have chosen: nothing in a file shall drive a terminal, or look like what
+// it is not. Whoever prints calls this; values in memory stay as they are.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace stepnet {
+
+// `text` with \xNN, byte by byte, in place of control characters (those beyond ASCII included), marks that turn the
+// direction of writing, and bytes that are no UTF-8. Line feeds and everything else stay.
+std::string Printable(std::string_view text);
+// As Printable, without line feeds: for a name within a line.
+std::string PrintableLine(std::string_view text);
+
+}  // namespace stepnet

@@ -1,0 +1,18 @@
+// How much memory the system lets the process have: the default limit of tensor memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace stepnet {
+
+// The least of what the machine has, what the control groups of the process may take (Linux, version 1 and 2), and
+// what its addresses may span (`ulimit -v`). Files that cannot be read limit nothing.
+std::int64_t SystemMemory();
+
+// The least limit of memory of the control groups that `groups` names, the text of /proc/self/cgroup, and of those
+// around them; `mount` is where they are shown, /sys/fs/cgroup. 2^63 - 1 for none.
+std::int64_t ControlGroupMemory(std::string_view groups, const std::string& mount);
+
+}  // namespace stepnet

@@ -1,0 +1,44 @@
+// What names look like where people read them.
+#include "stepnet/core/printable.h"
+
+#include <gtest/gtest.h>
+
+namespace stepnet {
+namespace {
+
+TEST(Printable, KeepsTextOfAnyLanguage) {
+  for (const std::string text : {"", "plain", "Größe", "日本語", "🙂", "a\\b\"c'", "x\ny"})
+    EXPECT_EQ(Printable(text), text);
+}
+
+TEST(Printable, EscapesWhatDrivesATerminal) {
+  EXPECT_EQ(Printable("a\x1b[2Jb\r\t\x7f"), "a\\x1b[2Jb\\x0d\\x09\\x7f");
+  EXPECT_EQ(Printable(std::string("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "2J"),
+            "\\xc2\\x9b2J")
+      << "the control characters beyond ASCII";
+}
+
+TEST(Printable, EscapesWhatHidesWhatStandsThere) {
+  EXPECT_EQ(Printable("\xe2\x80\xae"
+                      "cba"),
+            "\\xe2\\x80\\xaecba")
+      << "right to left";
+  EXPECT_EQ(Printable("\xe2\x81\xa6"), "\\xe2\\x81\\xa6");
+  EXPECT_EQ(Printable("\xe2\x80\xa8"), "\\xe2\\x80\\xa8") << "another end of a line";
+}
+
+TEST(Printable, EscapesWhatIsNoUtf8) {
+  EXPECT_EQ(Printable("\xff\xfe"), "\\xff\\xfe");
+  EXPECT_EQ(Printable("a\xc3"), "a\\xc3") << "cut off";
+  EXPECT_EQ(Printable("\xc3("), "\\xc3(");
+  EXPECT_EQ(Printable("\xc0\x9b"), "\\xc0\\x9b") << "longer than need be";
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair of UTF-16";
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond the last character";
+}
+
+TEST(Printable, ALineHasNoLineFeed) { EXPECT_EQ(PrintableLine("a\nb"), "a\\x0ab"); }
+
+}  // namespace
+}  // namespace stepnet

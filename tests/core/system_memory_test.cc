@@ -1,0 +1,73 @@
+#include "stepnet/core/system_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "stepnet/core/file.h"
+#include "stepnet/tests/core/temp_dir.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+
+class Groups {
+ public:
+  void Put(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = dir_.Path(path);
+    std::filesystem::create_directories(file.parent_path());
+    WriteFile(file.string(), text);
+  }
+  std::int64_t Memory(const std::string& groups) const { return ControlGroupMemory(groups, dir_.path()); }
+
+ private:
+  TempDir dir_;
+};
+
+TEST(ControlGroupMemory, IsThatOfTheGroupOrOfOneAroundIt) {
+  const Groups groups;
+  groups.Put("a/b/memory.max", "max\n");
+  groups.Put("a/memory.max", "5000\n");
+  EXPECT_EQ(groups.Memory("0::/a/b\n"), 5000);
+  groups.Put("a/b/memory.max", "4000\n");
+  EXPECT_EQ(groups.Memory("0::/a/b\n"), 4000);
+  EXPECT_EQ(groups.Memory("0::/a\n"), 5000);
+  EXPECT_EQ(groups.Memory("0::/\n"), kNone);
+  groups.Put("memory.max", "3000\n");
+  EXPECT_EQ(groups.Memory("0::/a/b\n"), 3000);
+  EXPECT_EQ(groups.Memory("0::/\n"), 3000);
+  EXPECT_EQ(groups.Memory("0::/not/shown/in/the/container\n"), 3000);
+}
+
+TEST(ControlGroupMemory, KnowsVersion1AndBothAtOnce) {
+  const Groups groups;
+  groups.Put("memory/docker/memory.limit_in_bytes", "7000\n");
+  groups.Put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  const std::string text = "12:cpu,cpuacct:/docker\n5:hugetlb,memory:/docker\n1:name=systemd:/docker\n";
+  EXPECT_EQ(groups.Memory(text), 7000);
+  groups.Put("unified/docker/memory.max", "6000\n");
+  EXPECT_EQ(groups.Memory(text + "0::/docker\n"), 6000);
+}
+
+TEST(ControlGroupMemory, WhatIsNotThereLimitsNothing) {
+  const Groups groups;
+  for (const char* text : {"", "\n", "0", "0:", "0::", "::::", "memory", "5:memory:", "5:memorys:/"}) {
+    EXPECT_EQ(groups.Memory(text), kNone) << text;
+  }
+  groups.Put("memory.max", "-1\n");
+  EXPECT_EQ(groups.Memory("0::/\n"), kNone);
+  groups.Put("memory.max", "99999999999999999999999999\n");
+  EXPECT_EQ(groups.Memory("0::/\n"), kNone);
+  groups.Put("memory.max", "");
+  EXPECT_EQ(groups.Memory("0::/\n"), kNone);
+}
+
+TEST(SystemMemory, IsSomeAndNoMoreThanTheMachineHas) {
+  EXPECT_GT(SystemMemory(), 0);
+  EXPECT_LT(SystemMemory(), kNone);
+}
+
+}  // namespace
+}  // namespace stepnet

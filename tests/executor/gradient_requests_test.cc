@@ -1,0 +1,144 @@
+// Gradients that nobody asks for: neither computed nor given memory, and the others are the same bit for bit.
+#include <algorithm>
+
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+#include "stepnet/core/backward.h"
+#include "stepnet/executor/backward_step.h"
+#include "stepnet/executor/step_plan.h"
+
+namespace stepnet {
+namespace {
+
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+const Feeds& TheFeeds() {
+  static const Feeds feeds = {{"x", Random({40, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)},
+                              {"b", Random({3}, 4)},        {"u", Random({3, 3}, 5)},  {"c", Random({3}, 6)}};
+  return feeds;
+}
+
+// h = tanh(x w + b + h u + c)
+NetDef Elman() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  for (const char* weight : {"w", "b", "u", "c"}) net.Captured(weight);
+  OperatorDef of_x = ParseOp("p = FC(x_t, w, b)"), of_h = ParseOp("q = FC(h_prev, u, c)");
+  AddInt(&of_x, "axis", 2);
+  AddInt(&of_h, "axis", 2);
+  net.Step(of_x).Step(of_h).Step("s = Sum(p, q)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  return net.Build();
+}
+
+// Runs the net; returns the backward plan.
+std::string RunAndPlan(const NetDef& net, int opt_level, Workspace& workspace) {
+  for (const auto& [name, tensor] : TheFeeds()) workspace.SetTensor(name, tensor);
+  std::string text;
+  RunOptions options{.opt_level = opt_level};
+  options.on_plan = [&](const StepPlan& plan) {
+    if (plan.backward) text = plan.ToString();
+  };
+  RunNetOnce(net, workspace, options);
+  return text;
+}
+
+NetWithGradients WithRequests(const std::vector<std::string>& requests) {
+  NetDef net = Elman();
+  AddBackwardStepNets(&net);
+  if (!requests.empty()) AddStrings(net.mutable_op(0), "gradient_requests", requests);
+  return AddGradients(net, {"h_all"}, {"x", "b", "c", "u", "w", "h0"});
+}
+
+// Outputs of the gradient operator: x, b, c, u, w, h0.
+TEST(GradientRequests, LeaveOutWhatNobodyAsksFor) {
+  for (const int opt_level : {0, 1}) {
+    Workspace all;
+    const std::string whole = RunAndPlan(WithRequests({}).net, opt_level, all);
+    for (const char* blob : {"w_grad", "b_grad", "u_grad", "c_grad", "x_t_grad"}) {
+      EXPECT_NE(whole.find(blob), std::string::npos) << blob << " in\n" << whole;
+    }
+    const std::vector<std::vector<std::string>> lists = {{"write", "none", "none", "none", "none", "none"},
+                                                         {"none", "none", "none", "write", "none", "none"},
+                                                         {"none", "write", "none", "none", "write", "none"},
+                                                         {"none", "none", "none", "none", "none", "write"}};
+    for (const std::vector<std::string>& requests : lists) {
+      Workspace some;
+      const NetWithGradients made = WithRequests(requests);
+      const std::string plan = RunAndPlan(made.net, opt_level, some);
+      const std::vector<std::string> inputs = {"x", "b", "c", "u", "w", "h0"};
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        const std::string gradient = (k == 0 ? "x_t" : inputs[k]) + "_grad";
+        if (requests[k] == "none") {
+          EXPECT_EQ(plan.find(gradient), std::string::npos) << gradient << " in\n" << plan;
+          EXPECT_FALSE(made.gradients.contains(inputs[k]));
+          continue;
+        }
+        ExpectSame(some.GetTensor(inputs[k] + "_grad"), all.GetTensor(inputs[k] + "_grad"), gradient);
+      }
+    }
+  }
+}
+
+// What the gradient of weights alone reads.
+TEST(GradientRequests, KeepNothingOfTheForwardRunForThem) {
+  for (const std::string request : {"write", "none"}) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("v").Step("square = Mul(x_t, x_t)");
+    net.Step("p = Mul(square, v)").Step("h_next = Sum(p, h_prev)").Output("h_all", "h", 1);
+    NetDef def = net.Build();
+    AddBackwardStepNets(&def);
+    AddStrings(def.mutable_op(0), "gradient_requests", {"write", request, "write"});
+    Workspace workspace;
+    for (const auto& [name, tensor] : TheFeeds()) workspace.SetTensor(name, tensor);
+    workspace.SetTensor("v", Random({1, 2, 3}, 7));
+    StepPlan forward;
+    RunOptions options{.opt_level = 0};
+    options.on_plan = [&](const StepPlan& plan) { forward = plan; };
+    RunNetOnce(def, workspace, options);
+    const bool is_kept = forward.slots[forward.finals.at("square").slot].storage_class == StorageClass::kStacked;
+    EXPECT_EQ(is_kept, request == "write");
+  }
+}
+
+TEST(AddBackwardStepNets, MakesGradientsByInputsAlone) {
+  NetDef net = Elman();
+  AddBackwardStepNets(&net, std::vector<std::string>{"x"});
+  const NetWithGradients made = AddGradients(net, {"h_all"}, {"x"});
+  EXPECT_EQ(made.gradients.size(), 1u);
+  NetDef whole = Elman();
+  AddBackwardStepNets(&whole);
+  Workspace some, all;
+  for (const int opt_level : {0, 1}) {
+    const std::string plan = RunAndPlan(made.net, opt_level, some);
+    for (const char* blob : {"w_grad", "b_grad", "u_grad", "c_grad"}) {
+      EXPECT_EQ(plan.find(blob), std::string::npos) << blob << " in\n" << plan;
+    }
+    RunAndPlan(AddGradients(whole, {"h_all"}, {"x"}).net, opt_level, all);
+    ExpectSame(some.GetTensor("x_grad"), all.GetTensor("x_grad"), StrCat("level ", opt_level));
+  }
+  EXPECT_FALSE(some.GetBlob("h0_grad").HasTensor());
+}
+
+TEST(AddGradients, TellsLayersWhichGradientsNobodyNeeds) {
+  NetDef net;
+  *net.add_op() = ParseOp("y = FC(x, w, b)");
+  const auto gradient_of = [&](const std::vector<std::string>& inputs) {
+    const NetWithGradients made = AddGradients(net, {"y"}, inputs);
+    Workspace workspace;
+    for (const auto& [name, tensor] : TheFeeds()) {
+      workspace.SetTensor(name, name == "x" ? tensor.Slice(0, 2).Reshaped(Shape({4, 3})) : tensor);
+    }
+    RunNetOnce(made.net, workspace);
+    std::vector<std::string> shapes;
+    for (const std::string& output : made.net.op().rbegin()->output()) {
+      shapes.push_back(workspace.GetTensor(output).shape().ToString());
+    }
+    return Join(shapes, ", ");
+  };
+  EXPECT_EQ(gradient_of({"x", "w", "b"}), "[3, 3], [3], [4, 3]");
+  EXPECT_EQ(gradient_of({"x"}), "[0], [0], [4, 3]");
+  EXPECT_EQ(gradient_of({"b"}), "[0], [3], [0]");
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,80 @@
+// Names of rows: the order of reads and writes decides what a step sees through a link.
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+#include "stepnet/tests/core/filled_memory.h"
+
+namespace stepnet {
+namespace {
+
+using Numbers = std::vector<double>;
+
+Tensor Column(const Numbers& values) {
+  return Tensor::Of<double>({static_cast<std::int64_t>(values.size()), 1, 1}, values);
+}
+Tensor One(double value) { return Tensor::Of<double>({1, 1}, {value}); }
+
+// g[t] = 2 h[t] where h is a running sum that is read by another name.
+RecurrentCase SecondName(const std::vector<std::string>& ops) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Link("again", "h", 1).State("g", "g0", "", "g_next");
+  for (const std::string& op : ops) net.Step(op);
+  net.Output("all", "g", 1).Feed("x", Column({1, 2, 3})).Feed("h0", One(0)).Feed("g0", One(0));
+  return net;
+}
+
+TEST(LinkOrder, ASecondNameReadsTheRowThatTheStepHasWritten) {
+  for (const int executor : {0, 1}) {
+    for (const std::uint8_t fill : kFills) {
+      const FilledMemory filled(fill);
+      RecurrentCase net = SecondName({"h_next = Sum(x_t, h_prev)", "g_next = Sum(again, again)"});
+      AddInt(&net.forward(), "enable_rnn_executor", executor);
+      EXPECT_EQ(Values(net.Run().Get("all")), (Numbers{2, 6, 12}));
+    }
+  }
+}
+
+TEST(LinkOrder, ASecondNameIsRefusedBeforeTheRowIsWritten) {
+  RecurrentCase net = SecondName({"g_next = Sum(again, again)", "h_next = Sum(x_t, h_prev)"});
+  ExpectError([&] { net.Run(); },
+              "invalid net: \"again\" is read before anything writes it: it shows the new row of \"h\"\n"
+              "  at op 0 `g_next = Sum(again, again)`\n  in net \"step\"");
+}
+
+TEST(LinkOrder, ASecondNameIsRefusedInTheOperatorThatWritesTheRow) {
+  RecurrentCase net = SecondName({"h_next = Sum(x_t, h_prev, again)", "g_next = Copy(again)"});
+  ExpectError([&] { net.Run(); }, "…\"again\" is read before anything writes it: it shows the new row of \"h\"");
+}
+
+TEST(LinkOrder, AWindowThatEndsWithTheNewRowIsReadAfterItIsWritten) {
+  const auto make = [](const std::vector<std::string>& ops) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t")
+        .State("h", "h0", "h_prev", "h_next")
+        .Link("both", "h", 0, 2)
+        .State("g", "g0", "", "g_next");
+    for (const std::string& op : ops) net.Step(op);
+    net.Output("all", "g", 1).Feed("x", Column({1, 2, 3})).Feed("h0", One(0)).Feed("g0", One(0));
+    return net;
+  };
+  const std::string write = "h_next = Sum(x_t, h_prev)", read = "pair = test.SumRows(both)",
+                    give = "g_next = Copy(pair)";
+  EXPECT_EQ(Values(make({write, read, give}).Run().Get("all")), (Numbers{1, 4, 9}));
+  ExpectError([&] { make({read, write, give}).Run(); }, "…\"both\" is read before anything writes it");
+}
+
+TEST(LinkOrder, ABlobThatIsWrittenFirstGoesToAllItsRows) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "v", "v").Step("v = Copy(x_t)").Output("all", "h", 0);
+  net.Feed("x", Column({1, 2, 3})).Feed("h0", One(7));
+  EXPECT_EQ(Values(net.Run().Get("all")), (Numbers{1, 2, 3, 3}));
+}
+
+TEST(LinkOrder, ABlobThatIsReadFirstComesFromTheRowBefore) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "v", "v").Step("v = Sum(v, x_t)").Output("all", "h", 0);
+  net.Feed("x", Column({1, 2, 3})).Feed("h0", One(7));
+  EXPECT_EQ(Values(net.Run().Get("all")), (Numbers{7, 8, 10, 13}));
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,257 @@
+#include "subjects.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "../executor/random_step.h"
+#include "damage.h"
+#include "scratch_folder.h"
+#include "stepnet/compiler/cell_expand.h"
+#include "stepnet/core/backward.h"
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/file.h"
+#include "stepnet/core/net.h"
+#include "stepnet/core/npy.h"
+#include "stepnet/core/proto_io.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/backward_step.h"
+#include "stepnet/proto/cell.pb.h"
+#include "stepnet/proto/train.pb.h"
+#include "stepnet/tests/core/source_path.h"
+
+namespace stepnet {
+namespace {
+
+using Paths = std::vector<std::filesystem::path>;
+
+template <typename Items>
+const auto& AnyOf(const Items& items, std::mt19937& random) {
+  return items[Below(static_cast<int>(items.size()), random)];
+}
+
+// In a fixed order.
+Paths PathsIn(const std::string& folder) {
+  Paths paths;
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath(folder))) paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+Tensor RandomTensor(DType dtype, const Shape& shape, std::mt19937& random) {
+  Tensor tensor = Tensor::Zeros(dtype, shape);
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    const double number = static_cast<double>(random()) / 2147483648.0 - 1;
+    if (dtype == DType::kFloat) tensor.data<float>()[i] = static_cast<float>(number);
+    if (dtype == DType::kDouble) tensor.data<double>()[i] = number;
+    if (dtype == DType::kInt32) tensor.data<std::int32_t>()[i] = static_cast<std::int32_t>(random() % 4);
+    if (dtype == DType::kInt64) tensor.data<std::int64_t>()[i] = static_cast<std::int64_t>(random() % 4);
+    if (dtype == DType::kBool) tensor.data<bool>()[i] = random() % 2 == 0;
+  }
+  return tensor;
+}
+
+// Every case with one run whose net is small.
+std::vector<NetSubject> SmallGoldenCases() {
+  constexpr std::uintmax_t kLargestNet = 12'000;
+  std::vector<NetSubject> cases;
+  for (const std::filesystem::path& folder : PathsIn("tests/golden")) {
+    const std::filesystem::path net = folder / "net.pb", inputs = folder / "inputs.pb";
+    if (!exists(net) || !exists(inputs) || file_size(net) > kLargestNet) continue;
+    NetSubject& subject = cases.emplace_back();
+    ReadMessage(net.string(), &subject.net);
+    subject.feeds = ReadTensors(inputs.string());
+  }
+  return cases;
+}
+
+// A cell over three steps of a batch of two.
+NetSubject CellOverSequence(const std::string& path, std::mt19937& random) {
+  const CellNet cell = ExpandCell(ReadCell(path), {.training = true});
+  NetSubject subject{.net = cell.net, .feeds = {}};
+  Workspace workspace;
+  RunNetOnce(cell.init_net, workspace);
+  for (const std::string& name : workspace.LocalBlobs()) {
+    subject.feeds.emplace_back(name, workspace.GetTensor(name).Clone());
+  }
+  for (const CellNetInput& input : cell.inputs) {
+    std::vector<std::int64_t> sizes;
+    for (const std::int64_t size : input.dims) {
+      sizes.push_back(size == CellNetInput::kSteps ? 3 : size == CellNetInput::kBatch ? 2 : size);
+    }
+    subject.feeds.emplace_back(input.blob, RandomTensor(input.dtype, Shape(sizes), random));
+  }
+  return subject;
+}
+
+Paths CellFiles() {
+  Paths files = PathsIn("examples/cells");
+  std::erase_if(files, [](const std::filesystem::path& path) { return path.extension() != ".cell"; });
+  return files;
+}
+
+std::vector<NetSubject> Cells() {
+  std::vector<NetSubject> cells;
+  std::mt19937 random(1);
+  for (const std::filesystem::path& path : CellFiles()) cells.push_back(CellOverSequence(path.string(), random));
+  return cells;
+}
+
+// What is made once, in whatever time, whoever is the first to need it.
+std::vector<NetSubject> Unlimited(std::vector<NetSubject> (*make)()) {
+  const CancellationScope scope(nullptr);
+  return make();
+}
+
+NetSubject RandomRecurrentNet(std::mt19937& random) {
+  const RandomStep step(static_cast<unsigned>(random() % 100'000), random() % 2 == 0 ? 3 : 8, StepOperators::kAny);
+  NetSubject subject;
+  const bool trains = random() % 3 == 0;
+  subject.net = trains ? step.Training() : step.Recurrent();
+  constexpr std::int64_t kSteps[] = {1, 2, 3, 5, 9};
+  for (const auto& [name, tensor] : step.Feeds(kSteps[random() % 5])) subject.feeds.emplace_back(name, tensor);
+  return subject;
+}
+
+// The operators before the first gradient operator; of recurrent ones without what belongs to their gradients.
+NetDef ForwardPart(const NetDef& net) {
+  NetDef forward;
+  for (const OperatorDef& op : net.op()) {
+    if (op.is_gradient_op() || op.type().ends_with("Gradient")) break;
+    OperatorDef& kept = *forward.add_op() = op;
+    const auto is_backward = [](const Argument& argument) { return argument.name().starts_with("backward_"); };
+    kept.mutable_arg()->erase(std::remove_if(kept.mutable_arg()->begin(), kept.mutable_arg()->end(), is_backward),
+                              kept.mutable_arg()->end());
+  }
+  return forward;
+}
+
+TrainConfig SmallConfig() {
+  TrainConfig config;
+  config.set_text("text");
+  config.set_cell("elman.cell");
+  config.set_embedding(3);
+  CellSize& size = *config.add_size();
+  size.set_name("H");
+  size.set_value(4);
+  config.mutable_options()->set_layers(1);
+  config.set_validation(0.2F);
+  config.set_batch(2);
+  config.set_steps(4);
+  config.set_iterations(3);
+  config.set_validate_every(2);
+  config.set_checkpoint_every(2);
+  config.mutable_optimizer()->set_clip_norm(1);
+  config.mutable_optimizer()->set_schedule(OptimizerDef::COSINE);
+  return config;
+}
+
+// The header is text: other dtypes, orders, sizes.
+std::string DamagedNpy(const std::string& bytes, std::mt19937& random) {
+  constexpr size_t kBeforeHeader = 10;
+  const auto length = static_cast<unsigned char>(bytes[8]) + 256U * static_cast<unsigned char>(bytes[9]);
+  std::string header = DamagedText(bytes.substr(kBeforeHeader, length), random);
+  // Kept as long as it was, unless that is the damage.
+  if (random() % 8 != 0) {
+    header.resize(length, ' ');
+    header.back() = '\n';
+  }
+  return bytes.substr(0, kBeforeHeader) + header + bytes.substr(kBeforeHeader + length);
+}
+
+std::string DamagedMiniDb(const NamedTensors& tensors, std::mt19937& random) {
+  const std::string path = ScratchFolder() + "/tensors.minidb";
+  WriteMiniDb(tensors, path, /*elements_of_chunk=*/1 + static_cast<std::int64_t>(random() % 8));
+  return DamagedBytes(ReadFile(path), random);
+}
+
+}  // namespace
+
+NetSubject AnyNet(std::mt19937& random) {
+  static const std::vector<NetSubject> golden = Unlimited(SmallGoldenCases), cells = Unlimited(Cells);
+  const NetSubject* chosen = nullptr;
+  switch (random() % 4) {
+    case 0: chosen = &AnyOf(golden, random); break;
+    case 1: chosen = &AnyOf(cells, random); break;
+    default: return RandomRecurrentNet(random);
+  }
+  NetSubject subject{.net = chosen->net, .feeds = {}};
+  for (const auto& [name, tensor] : chosen->feeds) subject.feeds.emplace_back(name, tensor.Clone());
+  return subject;
+}
+
+NetSubject DamagedNet(std::mt19937& random) {
+  NetSubject subject = AnyNet(random);
+  for (unsigned k = 1 + random() % 3; k > 0; --k) Damage(&subject.net, random);
+  if (random() % 4 == 0) Damage(&subject.feeds, random);
+  return subject;
+}
+
+NetSubject GradientsOfDamagedNet(std::mt19937& random) {
+  NetSubject subject = AnyNet(random);
+  subject.net = ForwardPart(subject.net);
+  for (unsigned k = 1 + random() % 2; k > 0; --k) Damage(&subject.net, random);
+  std::vector<std::string> losses, inputs;
+  for (const OperatorDef& op : subject.net.op()) {
+    if (op.output_size() > 0) losses = {op.output(Below(op.output_size(), random))};
+  }
+  for (const auto& [name, tensor] : subject.feeds) inputs.push_back(name);
+  AddBackwardStepNets(&subject.net);
+  subject.net = AddGradients(subject.net, losses, inputs).net;
+  return subject;
+}
+
+std::string DamagedCell(std::mt19937& random) {
+  static const Paths files = CellFiles();
+  const std::string text = ReadFile(AnyOf(files, random).string());
+  if (random() % 2 == 0) return DamagedText(text, random);
+  CellDef cell = ParseCell(text, "cell").def;
+  for (unsigned k = 1 + random() % 3; k > 0; --k) DamageMessage(&cell, random);
+  try {
+    if (random() % 2 == 0) return PrintShortCell(cell);
+  } catch (const Error&) {  // what the short form cannot say
+  }
+  return PrintMessageText(cell);
+}
+
+std::string DamagedConfig(std::mt19937& random) {
+  TrainConfig config = SmallConfig();
+  if (random() % 4 == 0) return DamagedText(PrintMessageText(config), random);
+  for (unsigned k = 1 + random() % 3; k > 0; --k) DamageMessage(&config, random);
+  return PrintMessageText(config);
+}
+
+std::string TrainingConfig() { return PrintMessageText(SmallConfig()); }
+
+std::string TrainingText() {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += StrCat("line ", i, " of ", i * i, "\n");
+  return text;
+}
+
+std::string TrainingCell() { return ReadFile(SourcePath("examples/cells/elman.cell")); }
+
+std::string DamagedTensorFile(std::mt19937& random) {
+  const auto dtype = static_cast<DType>(random() % (static_cast<unsigned>(DType::kString) + 1));
+  const Tensor tensor = RandomTensor(dtype, {2, 1 + static_cast<std::int64_t>(random() % 4), 3}, random);
+  switch (random() % 4) {
+    case 0: {
+      const std::string path = ScratchFolder() + "/tensor.npy";
+      WriteNpy(tensor, path);
+      const std::string bytes = ReadFile(path);
+      return random() % 4 == 0 ? DamagedBytes(bytes, random) : DamagedNpy(bytes, random);
+    }
+    case 1: return DamagedMiniDb({{"x", tensor}, {"y", Tensor::Of<float>({2}, {1, 2})}}, random);
+    default: {
+      TensorProtos protos;
+      *protos.add_protos() = TensorToProto("x", tensor);
+      *protos.add_protos() = TensorToProto("y", Tensor::Of<std::int64_t>({2}, {1, 2}));
+      for (unsigned k = 1 + random() % 3; k > 0; --k) DamageMessage(&protos, random);
+      return random() % 2 == 0 ? protos.SerializePartialAsString() : PrintMessageText(protos);
+    }
+  }
+}
+
+}  // namespace stepnet

@@ -1,0 +1,22 @@
+// Mutates inputs that are text: tokens more often than bytes. For targets of libFuzzer, one file each.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "damage.h"
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most,
+                                               unsigned int seed) {
+  std::mt19937 random(seed);
+  if (random() % 4 == 0) return LLVMFuzzerMutate(data, size, most);
+  const std::string text = stepnet::DamagedText({reinterpret_cast<const char*>(data), size}, random);
+  if (text.size() > most) return LLVMFuzzerMutate(data, size, most);
+  std::ranges::copy(text, data);
+  return text.size();
+}

@@ -1,0 +1,17 @@
+// Errors for people.
+#pragma once
+
+#include <string>
+
+#include "stepnet/core/error.h"
+
+namespace stepnet::runner {
+
+// "rnn_runner check: syntax error: …" with the line feed behind it; safe for terminals. In colour where standard error
+// is a terminal and the environment does not say NO_COLOR (no-color.org).
+std::string ErrorText(const std::string& who, const Error& error);
+
+// The same, in colour or not.
+std::string ErrorText(const std::string& who, const Error& error, bool in_colour);
+
+}  // namespace stepnet::runner
