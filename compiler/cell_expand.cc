@@ -86,7 +86,7 @@ class CellExpander {
 
   void AddInput(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
     names_.Take(InputBlob(name));
-    result_.net.add_external_input(InputBlob(name));
+    *result_.net.add_external_input() = InputBlob(name);
     result_.inputs.push_back({.blob = InputBlob(name), .dtype = dtype, .dims = std::move(dims)});
   }
 

@@ -196,7 +196,7 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
     }
   }
   if (op.type() == "Dropout") {
-    if (op.output_size() == 1) op.add_output(names_.Unused(op.output(0) + "_mask"));
+    if (op.output_size() == 1) *op.add_output() = names_.Unused(op.output(0) + "_mask");
     if (!context_.use->training && FindArgument(op, "is_test") == nullptr) OpBuilder(&op).Int("is_test", 1);
   }
   return op;

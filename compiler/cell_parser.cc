@@ -8,6 +8,7 @@
 #include "stepnet/compiler/cell_step_writer.h"
 #include "stepnet/compiler/size_expression.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/proto_io.h"
 
 namespace stepnet {
 namespace {
@@ -317,7 +318,7 @@ class CellParser : private CellReader {
     while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
       const StepOperand input = Sum(depth + 1);
-      op.add_input(At(token, [&] { return step_.AsBlob(input); }));
+      *op.add_input() = At(token, [&] { return step_.AsBlob(input); });
       ends = !TakeIf(',');
     }
     if (ends) Expect(')');
@@ -398,6 +399,9 @@ class CellParser : private CellReader {
 
 }  // namespace
 
-CellSource ParseShortCell(const std::string& text, const std::string& what) { return CellParser(text, what).Run(); }
+CellSource ParseShortCell(const std::string& text, const std::string& what) {
+  PrepareMessages();
+  return CellParser(text, what).Run();
+}
 
 }  // namespace stepnet

@@ -125,6 +125,7 @@ std::string PrintShortCell(const CellDef& cell) {
   std::string text;
   if (cell.has_doc()) {
     std::istringstream lines(cell.doc());
+    lines.exceptions(std::ios::badbit);
     for (std::string line; std::getline(lines, line);) text += line.empty() ? "#\n" : "# " + line + "\n";
   }
   text += StrCat("cell ", Name(cell.name()), "(", DeclaredList(cell.input()), "; ", DeclaredList(cell.state()),

@@ -98,7 +98,7 @@ StepOperand StepWriter::Add(const char* type, std::vector<std::string> inputs) {
   OperatorDef& op = ops_.emplace_back();
   op.set_type(type);
   op.mutable_input()->Assign(inputs.begin(), inputs.end());
-  op.add_output(NewName());
+  *op.add_output() = NewName();
   MarkShared(op);
   return StepOperand::Blob(op.output(0));
 }
@@ -176,7 +176,7 @@ StepOperand StepWriter::Call(OperatorDef op) {
   if (schema.max_outputs() == 0) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has no output, so it is no value"));
   }
-  for (int i = 0; i < std::max(1, schema.min_outputs()); ++i) op.add_output(NewName());
+  for (int i = 0; i < std::max(1, schema.min_outputs()); ++i) *op.add_output() = NewName();
   MarkShared(op);
   ops_.push_back(std::move(op));
   return StepOperand::Blob(ops_.back().output(0));

@@ -170,7 +170,7 @@ class ReversePass {
     op.add_input(rows.indices);
     op.add_input(rows.values);
     op.add_input(like);
-    op.add_output(Unused(name));
+    *op.add_output() = Unused(name);
     op.set_is_gradient_op(true);
     return {.dense = op.output(0)};
   }
@@ -182,7 +182,7 @@ class ReversePass {
     std::stable_partition(value.parts.begin(), value.parts.end(),
                           [&](const GradientBlobs& part) { return part.dense == own; });
     for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
-    op.add_output(op.input(0) == own && !given_.contains(own) ? own : Unused(own));
+    *op.add_output() = op.input(0) == own && !given_.contains(own) ? own : Unused(own);
     op.set_is_gradient_op(true);
     return op.output(0);
   }
@@ -191,8 +191,8 @@ class ReversePass {
   std::string Joined(const Value& value, std::string GradientBlobs::*field, const std::string& ending) {
     OperatorDef& op = NewOp("Concat");
     for (const GradientBlobs& part : value.parts) op.add_input(part.*field);
-    op.add_output(Unused(value.name + ending));
-    op.add_output(Unused(op.output(0) + "_sizes"));
+    *op.add_output() = Unused(value.name + ending);
+    *op.add_output() = Unused(op.output(0) + "_sizes");
     op.set_is_gradient_op(true);
     Argument& axis = *op.add_arg();
     axis.set_name("axis");

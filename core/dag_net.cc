@@ -64,6 +64,7 @@ class DagRun : public SharedWork {
         run_operator_(std::move(run_operator)),
         waiting_for_(dependencies.num_predecessors),
         remaining_(static_cast<int>(waiting_for_.size())) {
+    ready_.reserve(waiting_for_.size());  // so that nothing fails between operators
     for (int i = 0; i < remaining_; ++i) {
       if (waiting_for_[i] == 0) ready_.push_back(i);
     }

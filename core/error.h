@@ -63,7 +63,7 @@ class Error : public std::exception {
 };
 
 // The exception in flight as an Error: itself when it is one, kOutOfMemory for std::bad_alloc, otherwise kFailed with
-// its what(). To be called in a catch block.
+// its what(). To be called in a catch block. Throws std::bad_alloc where there is no memory for the message.
 Error CurrentError();
 
 }  // namespace stepnet

@@ -16,11 +16,13 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/minidb.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/system_memory.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/core/wire_scan.h"
 #include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/proto/train.pb.h"
 
 namespace stepnet {
 namespace {
@@ -218,7 +220,21 @@ MessageKind DetectTextKind(const std::string& content) {
 
 }  // namespace
 
+void PrepareMessages() {
+  // Not std::call_once: the C library needs memory to pass an exception on from there.
+  static const bool is_prepared = [] {
+    RequireMemory(4 << 20, "Protocol Buffers");
+    for (const auto describe :
+         {&NetDef::descriptor, &MetaNetDef::descriptor, &CellDef::descriptor, &OptimizerDef::descriptor}) {
+      static_cast<void>(describe());
+    }
+    return true;
+  }();
+  static_cast<void>(is_prepared);
+}
+
 void ParseMessageText(const std::string& text, const std::string& what, Message* message) {
+  PrepareMessages();
   const std::unique_ptr<Message> fresh(message->New());
   FirstError error(what, *message->GetDescriptor());
   if (!ParseText(text, what, &error, fresh.get())) throw Error(ErrorCode::kInputOutput, error.text());
@@ -226,6 +242,7 @@ void ParseMessageText(const std::string& text, const std::string& what, Message*
 }
 
 void ParseMessageBytes(const std::string& bytes, const std::string& what, Message* message) {
+  PrepareMessages();
   const std::unique_ptr<Message> fresh(message->New());
   const WireScan scan = ScanWire(*message->GetDescriptor(), bytes);
   if (!scan.ok()) {
@@ -239,6 +256,7 @@ void ParseMessageBytes(const std::string& bytes, const std::string& what, Messag
 void ReadMessage(const std::string& path, Message* message) { ParseMessage(ReadFile(path), path, message); }
 
 void ParseMessage(const std::string& content, const std::string& what, Message* message) {
+  PrepareMessages();
   const Descriptor& type = *message->GetDescriptor();
   if (content.empty()) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a ", type.name(), " is needed"));
   const std::unique_ptr<Message> fresh(message->New());
@@ -282,6 +300,7 @@ void WriteMessage(const Message& message, const std::string& path) {
 }
 
 std::string PrintMessageText(const Message& message) {
+  PrepareMessages();
   std::string text;
   TextFormat::PrintToString(message, &text);
   return text;
@@ -312,6 +331,7 @@ MessageKind DetectKind(const std::string& path) {
 }
 
 MessageKind DetectKindOf(const std::string& content) {
+  PrepareMessages();
   if (content.empty()) return MessageKind::kUnknown;
   if (!LooksLikeText(content)) return DetectBinaryKind(content);
   const MessageKind kind = DetectTextKind(content);

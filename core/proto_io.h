@@ -14,6 +14,10 @@ class Message;
 
 namespace stepnet {
 
+// To be called before messages are looked at by the names of their fields; what is below does so. Protocol Buffers then
+// make the descriptions of all types, and are of no use any more when memory is refused to them. Throws kOutOfMemory.
+void PrepareMessages();
+
 // Reads `path` into `*message`, which keeps its value on failure. Throws kInputOutput when the file cannot be read or
 // does not hold such a message: for text as "FILE:LINE:COLUMN: …", for unknown names with the nearest one, for a file
 // of another kind with that kind. A file without any field of the message is an error. Throws kOutOfMemory.

@@ -8,17 +8,23 @@
 
 namespace stepnet {
 
+// Throws when there is no memory for the text; a plain stream goes on with a part of it.
+class TextStream : public std::ostringstream {
+ public:
+  TextStream() { exceptions(std::ios::badbit); }
+};
+
 // The arguments as `operator<<` prints them, one after the other.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
-  std::ostringstream out;
+  TextStream out;
   (out << ... << args);
   return std::move(out).str();
 }
 
 template <typename Container>
 std::string Join(const Container& items, std::string_view separator) {
-  std::ostringstream out;
+  TextStream out;
   std::string_view before;
   for (const auto& item : items) {
     out << before << item;

@@ -1,5 +1,6 @@
 #include "stepnet/core/system_memory.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -8,6 +9,9 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
@@ -89,6 +93,14 @@ std::int64_t ControlGroupMemory(std::string_view groups, const std::string& moun
 std::int64_t SystemMemory() {
   const std::int64_t groups = ControlGroupMemory(TextOf("/proc/self/cgroup"), "/sys/fs/cgroup");
   return std::min({PhysicalMemory(), groups, Addresses()});
+}
+
+void RequireMemory(std::int64_t bytes, std::string_view library) {
+  void* const room = mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) {
+    throw Error(ErrorCode::kOutOfMemory, StrCat("the system refused ", bytes, " bytes, which ", library, " may need"));
+  }
+  munmap(room, static_cast<size_t>(bytes));
 }
 
 }  // namespace stepnet

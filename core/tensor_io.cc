@@ -44,6 +44,7 @@ struct Layout {
 // proto2 keeps enum values that it does not know among the unknown fields, and shows the default instead.
 std::int64_t DataTypeNumber(const TensorProto& proto) {
   if (proto.has_data_type()) return proto.data_type();
+  PrepareMessages();
   const auto& unknown = proto.GetReflection()->GetUnknownFields(proto);
   for (int i = 0; i < unknown.field_count(); ++i) {
     if (unknown.field(i).number() == TensorProto::kDataTypeFieldNumber &&

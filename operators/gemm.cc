@@ -3,18 +3,17 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <type_traits>
 
 #ifdef STEPNET_HAS_ONEDNN
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
-#include <sys/mman.h>
 #endif
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/system_memory.h"
 #include "stepnet/operators/gemv.h"
 
 namespace stepnet {
@@ -73,14 +72,9 @@ class OneThread {
 // oneDNN makes the code of its kernels when it multiplies for the first time, and does not look whether it got the
 // memory for that. So it multiplies once when there certainly is enough.
 void PrepareOneDnn() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    constexpr std::int64_t kBytes = 24 << 20;  // oneDNN 2.6 takes 18 MB
-    void* const room = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED) {
-      throw Error(ErrorCode::kOutOfMemory, StrCat("the system refused ", kBytes, " bytes, which oneDNN may need"));
-    }
-    munmap(room, kBytes);
+  // Not std::call_once: the C library needs memory to pass an exception on from there.
+  static const bool is_prepared = [] {
+    RequireMemory(24 << 20, "oneDNN");  // version 2.6 takes 18 MB
     const OneThread one_thread;
     // Sizes that it has different code for: small products are computed where the matrices lie.
     constexpr std::int64_t kLargest = 16;
@@ -94,7 +88,9 @@ void PrepareOneDnn() {
         }
       }
     }
-  });
+    return true;
+  }();
+  static_cast<void>(is_prepared);
 }
 
 // False when oneDNN cannot do it. Throws kOutOfMemory.

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "stepnet/core/allowed_files.h"
 #include "stepnet/core/file.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/printable.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/operators/dtypes.h"
 
 namespace stepnet {
@@ -27,7 +27,7 @@ std::string ElementText(T value) {
 
 // "x float [2, 3], step 4: 1, 2, 3, …"
 std::string Line(const std::string& name, const TensorView& tensor, std::int64_t step, std::int64_t limit) {
-  std::ostringstream out;
+  TextStream out;
   out << PrintableLine(name) << ' ' << tensor.dtype << ' ' << *tensor.shape;
   if (step > 0) out << ", step " << step;
   out << ':';

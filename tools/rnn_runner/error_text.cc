@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <iostream>
 #include <sstream>
+#include <string_view>
 
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -32,11 +34,21 @@ std::string ErrorText(const std::string& who, const Error& error, bool in_colour
   const std::string code = ErrorCodeName(error.code());
   std::string coloured = StrCat(Printable(who), ": ", Red(code));
   std::istringstream lines(text.substr(code.size()));
+  lines.exceptions(std::ios::badbit);
   for (std::string line; std::getline(lines, line);) {
     coloured += IsCaret(line) ? line.substr(0, line.size() - 1) + Red("^") : line;
     coloured += "\n";
   }
   return coloured;
+}
+
+void PrintCurrentError(const std::string& who) noexcept {
+  try {
+    std::cerr << ErrorText(who, CurrentError());
+  } catch (...) {
+    constexpr std::string_view kMessage = "rnn_runner: out of memory: the system has no more memory to give\n";
+    static_cast<void>(!write(STDERR_FILENO, kMessage.data(), kMessage.size()));
+  }
 }
 
 }  // namespace stepnet::runner

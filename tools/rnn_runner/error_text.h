@@ -14,4 +14,8 @@ std::string ErrorText(const std::string& who, const Error& error);
 // The same, in colour or not.
 std::string ErrorText(const std::string& who, const Error& error, bool in_colour);
 
+// Prints the exception in flight as ErrorText says it or, where there is no memory for that, that there is none. For
+// catch blocks.
+void PrintCurrentError(const std::string& who) noexcept;
+
 }  // namespace stepnet::runner

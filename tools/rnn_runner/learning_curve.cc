@@ -39,11 +39,13 @@ T NumberIn(const std::string& csv, const std::string& cell) {
 Curves ReadCurves(const std::string& csv) {
   Curves curves;
   std::istringstream lines(ReadFile(csv));
+  lines.exceptions(std::ios::badbit);
   std::string line;
   std::getline(lines, line);  // the names of the columns
   while (std::getline(lines, line)) {
     std::vector<std::string> cells;
     std::istringstream columns(line);
+    columns.exceptions(std::ios::badbit);
     for (std::string cell; std::getline(columns, cell, ',');) cells.push_back(cell);
     if (cells.size() < 3) break;
     curves.training.push_back(NumberIn<double>(csv, cells[2]));

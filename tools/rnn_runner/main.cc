@@ -11,6 +11,7 @@
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
+#include "stepnet/tools/rnn_runner/memory_reserve.h"
 #include "stepnet/tools/rnn_runner/standard_output.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -77,7 +78,7 @@ int Main(const std::vector<std::string>& arguments) {
     return kUsage;
   } catch (...) {
     std::cout.flush();  // in the order in which it was said
-    std::cerr << ErrorText(who, CurrentError());
+    PrintCurrentError(who);
     return kFault;
   }
 }
@@ -88,7 +89,13 @@ int Main(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   // A reader that goes away is an error of writing, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
-  FLAGS_logtostderr = true;
-  google::InitGoogleLogging(argv[0]);
-  return stepnet::runner::Main({argv + 1, argv + argc});
+  try {
+    stepnet::runner::KeepMemoryReserve();
+    FLAGS_logtostderr = true;
+    google::InitGoogleLogging(argv[0]);
+    return stepnet::runner::Main({argv + 1, argv + argc});
+  } catch (...) {  // no memory to begin with, or to tell what is wrong
+    stepnet::runner::PrintCurrentError("rnn_runner");
+    return stepnet::runner::kFault;
+  }
 }

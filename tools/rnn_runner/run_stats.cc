@@ -107,7 +107,7 @@ RunStats::Share& RunStats::ShareOf(const RunEvent& event, Thread* thread) {
   return share;
 }
 
-void RunStats::Start(const RunEvent& event) {
+void RunStats::Started(const RunEvent& event) {
   Thread& thread = threads_.Mine();
   if (event.kind == RunEventKind::kNet || event.kind == RunEventKind::kLoop) {
     Share& share = ShareOf(event, &thread);
@@ -120,7 +120,7 @@ void RunStats::Start(const RunEvent& event) {
   thread.open.push_back({.start = Now(), .net = event.net, .op_index = event.op_index});
 }
 
-void RunStats::Stop(const RunEvent& event) {
+void RunStats::Stopped(const RunEvent& event) {
   const double now = Now();
   Thread& thread = threads_.Mine();
   if (thread.open.empty()) return;  // started before this looked
@@ -145,6 +145,7 @@ void RunStats::Stop(const RunEvent& event) {
 }
 
 std::vector<NetStats> RunStats::Nets() const {
+  CheckComplete();
   std::unordered_map<const std::string*, Share> merged;
   std::unordered_map<const std::string*, std::vector<ThreadStats>> threads;
   for (size_t number = 0; number < threads_.All().size(); ++number) {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "stepnet/core/observer.h"
 #include "stepnet/executor/step_plan.h"
 #include "stepnet/tools/rnn_runner/per_thread.h"
+#include "stepnet/tools/rnn_runner/recorder.h"
 
 namespace stepnet::runner {
 
@@ -63,18 +63,19 @@ struct Parallelism {
 Parallelism ParallelismOf(const NetStats& stats);
 
 // Observer of one or more runs. Its threads write into memory of their own. To be made by the thread that runs the net.
-class RunStats : public Observer {
+class RunStats : public Recorder {
  public:
-  void Start(const RunEvent& event) override;
-  void Stop(const RunEvent& event) override;
-
-  // Nets and step nets in the order in which they first started. Not while a net runs.
+  // Nets and step nets in the order in which they first started. Not while a net runs. Throws what kept it from
+  // recording everything.
   std::vector<NetStats> Nets() const;
 
   // What looking at an instruction adds to the overhead, in seconds, measured now.
   static double SecondsOfLooking();
 
  private:
+  void Started(const RunEvent& event) override;
+  void Stopped(const RunEvent& event) override;
+
   // What one thread knows of a net or plan.
   struct Share {
     int order = 0;

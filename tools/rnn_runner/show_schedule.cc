@@ -13,6 +13,7 @@
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/schedule_text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/recorder.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
@@ -26,12 +27,20 @@ namespace {
 
 // How long loops take, without looking at instructions, which would take as long as the short ones do. To be made by
 // the thread that runs the net.
-class LoopTimes : public Observer {
+class LoopTimes : public Recorder {
  public:
-  void Start(const RunEvent& event) override {
+  // Microseconds a step; 0 where none ran.
+  double StepOf(const StepPlan& plan) const {
+    CheckComplete();
+    const auto found = loops_.find({plan.name, plan.backward});
+    return found == loops_.end() || found->second.steps == 0 ? 0 : found->second.microseconds / found->second.steps;
+  }
+
+ private:
+  void Started(const RunEvent& event) override {
     if (IsLoop(event)) starts_.push_back(std::chrono::steady_clock::now());
   }
-  void Stop(const RunEvent& event) override {
+  void Stopped(const RunEvent& event) override {
     if (!IsLoop(event)) return;
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - starts_.back();
     starts_.pop_back();
@@ -40,13 +49,6 @@ class LoopTimes : public Observer {
     loops.steps += event.num_steps;
   }
 
-  // Microseconds a step; 0 where none ran.
-  double StepOf(const StepPlan& plan) const {
-    const auto found = loops_.find({plan.name, plan.backward});
-    return found == loops_.end() || found->second.steps == 0 ? 0 : found->second.microseconds / found->second.steps;
-  }
-
- private:
   struct Loops {
     double microseconds = 0;
     std::int64_t steps = 0;

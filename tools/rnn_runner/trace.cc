@@ -44,7 +44,7 @@ const std::string* Trace::OperatorOf(const RunEvent& event, Lane* lane) {
   return lane->Keep(text);
 }
 
-void Trace::Start(const RunEvent& event) {
+void Trace::Started(const RunEvent& event) {
   if (event.kind == RunEventKind::kWait) return;  // shows as a gap
   Lane& lane = lanes_.Mine();
   const std::string* of = OperatorOf(event, &lane);
@@ -62,7 +62,7 @@ void Trace::Start(const RunEvent& event) {
                         .begin = Now()});
 }
 
-void Trace::Stop(const RunEvent& event) {
+void Trace::Stopped(const RunEvent& event) {
   if (event.kind == RunEventKind::kWait) return;
   const double now = Now();
   Lane& lane = lanes_.Mine();
@@ -94,6 +94,7 @@ void Trace::WriteLane(size_t number, const Lane& lane) {
 }
 
 void Trace::Write() {
+  CheckComplete();
   file_.Write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
   for (size_t number = 0; number < lanes_.All().size(); ++number) {
     if (number > 0) file_.Write(",\n");

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "stepnet/core/file.h"
-#include "stepnet/core/observer.h"
 #include "stepnet/tools/rnn_runner/per_thread.h"
+#include "stepnet/tools/rnn_runner/recorder.h"
 
 namespace stepnet::runner {
 
 // Observer of one or more runs: nets, operators, transfers and loops with when and on which thread they ran. To be made
 // by the thread that runs the net.
-class Trace : public Observer {
+class Trace : public Recorder {
  public:
   // What a trace holds at most unless told otherwise; some 30 MB of memory, 100 MB of file.
   static constexpr std::int64_t kMostEvents = 500'000;
@@ -26,15 +26,15 @@ class Trace : public Observer {
   // Throws kInputOutput when the file cannot be made.
   explicit Trace(const std::string& path, std::int64_t most_events = kMostEvents);
 
-  void Start(const RunEvent& event) override;
-  void Stop(const RunEvent& event) override;
-
-  // Writes the file, once, not while a net runs. Throws kInputOutput.
+  // Writes the file, once, not while a net runs. Throws kInputOutput, and what kept it from recording everything.
   void Write();
   // That found no room any more.
   std::int64_t left_out() const { return std::max<std::int64_t>(0, events_ - most_events_); }
 
  private:
+  void Started(const RunEvent& event) override;
+  void Stopped(const RunEvent& event) override;
+
   struct Span {
     RunEventKind kind = RunEventKind::kNet;
     bool backward = false;

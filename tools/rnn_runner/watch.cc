@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -31,7 +32,7 @@ TraceOfRuns::~TraceOfRuns() {
   try {
     Write();
   } catch (...) {  // the fault that led here is told of
-    std::cerr << Printable(CurrentError().what()) << "\n";
+    PrintCurrentError("rnn_runner");
   }
 }
 
