@@ -4,6 +4,7 @@
 //   build/release/bench/stepnet_bench --benchmark_filter=Overhead
 #include <benchmark/benchmark.h>
 
+#include "one_state.h"
 #include "stepnet/core/net.h"
 #include "stepnet/core/op_builder.h"
 #include "stepnet/core/operator.h"
@@ -37,18 +38,7 @@ NetDef ChainOf(int parts) {
     AddOp(&step, "bench.Nothing", {StrCat("b", i - 1)}, {i + 1 < kInstructions ? StrCat("b", i) : "h"})
         .Int("parts", parts);
   }
-  NetDef net;
-  AddOp(&net, "RecurrentNetwork", {"x", "h0"}, {"h_all", "record"})
-      .Net("step_net", step)
-      .Strings("recurrent_states", {"h_states"})
-      .Ints("initial_recurrent_state_ids", {1})
-      .Strings("link_internal", {"x_t", "h_prev", "h"})
-      .Strings("link_external", {"x", "h_states", "h_states"})
-      .Ints("link_offset", {0, 0, 1})
-      .Strings("alias_src", {"h_states"})
-      .Strings("alias_dst", {"h_all"})
-      .Ints("alias_offset", {1});
-  return net;
+  return OneStateNet(step);
 }
 
 void RunChain(benchmark::State& state, const RunOptions& options, int parts) {

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "one_state.h"
 #include "stepnet/core/backward.h"
 #include "stepnet/core/net.h"
 #include "stepnet/core/op_builder.h"
@@ -20,18 +21,7 @@ NetDef Recurrent(int size, const std::function<void(int size, NetDef* step)>& fr
   NetDef step;
   AddOp(&step, "Add", {"x_t", "h_prev"}, {"sum"});
   from_sum_to_h(size, &step);
-  NetDef net;
-  AddOp(&net, "RecurrentNetwork", {"x", "h0", "w"}, {"h_all", "record"})
-      .Net("step_net", step)
-      .Strings("recurrent_states", {"h_states"})
-      .Ints("initial_recurrent_state_ids", {1})
-      .Strings("link_internal", {"x_t", "h_prev", "h"})
-      .Strings("link_external", {"x", "h_states", "h_states"})
-      .Ints("link_offset", {0, 0, 1})
-      .Strings("alias_src", {"h_states"})
-      .Strings("alias_dst", {"h_all"})
-      .Ints("alias_offset", {1});
-  return net;
+  return OneStateNet(step, {"w"});
 }
 
 void InPlace(int size, NetDef* step) {

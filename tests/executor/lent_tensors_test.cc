@@ -7,11 +7,6 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Tensor Column(const Numbers& values) {
-  return Tensor::Of<double>({static_cast<std::int64_t>(values.size()), 1, 1}, values);
-}
-Tensor One(double value) { return Tensor::Of<double>({1, 1}, {value}); }
-
 // Two runs give the same, and leave what they were fed as it was.
 void ExpectTwoRuns(RecurrentCase net, const std::string& fed, const std::string& blob, const Numbers& expected) {
   const Tensor given = net.Get(fed);

@@ -8,11 +8,6 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Tensor Column(const Numbers& values) {
-  return Tensor::Of<double>({static_cast<std::int64_t>(values.size()), 1, 1}, values);
-}
-Tensor One(double value) { return Tensor::Of<double>({1, 1}, {value}); }
-
 // g[t] = 2 h[t] where h is a running sum that is read by another name.
 RecurrentCase SecondName(const std::vector<std::string>& ops) {
   RecurrentCase net;

@@ -61,6 +61,12 @@ void AddStrings(OperatorDef* op, const std::string& name, const std::vector<std:
   for (const std::string& value : values) argument->add_strings(value);
 }
 
+Tensor Column(const std::vector<double>& values) {
+  return Tensor::Of<double>({static_cast<std::int64_t>(values.size()), 1, 1}, values);
+}
+
+Tensor One(double value) { return Tensor::Of<double>({1, 1}, {value}); }
+
 Tensor Random(const Shape& shape, unsigned seed, DType dtype) {
   std::mt19937 rng(seed);
   std::uniform_real_distribution<double> uniform(-1, 1);

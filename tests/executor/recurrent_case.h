@@ -26,6 +26,9 @@ void AddInts(OperatorDef* op, const std::string& name, const std::vector<std::in
 void AddString(OperatorDef* op, const std::string& name, const std::string& value);
 void AddStrings(OperatorDef* op, const std::string& name, const std::vector<std::string>& values);
 
+// A sequence [T, 1, 1] of these doubles, and a tensor [1, 1].
+Tensor Column(const std::vector<double>& values);
+Tensor One(double value);
 // Uniform in [-1, 1).
 Tensor Random(const Shape& shape, unsigned seed, DType dtype = DType::kDouble);
 std::vector<double> Values(const Tensor& tensor);

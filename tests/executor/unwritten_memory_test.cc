@@ -17,11 +17,6 @@ void ExpectRun(const std::function<RecurrentCase()>& make, const std::string& bl
   }
 }
 
-Tensor Column(const Numbers& values) {
-  return Tensor::Of<double>({static_cast<std::int64_t>(values.size()), 1, 1}, values);
-}
-Tensor One(double value) { return Tensor::Of<double>({1, 1}, {value}); }
-
 TEST(UnwrittenMemory, AStateThatNoOperatorWritesIsRefusedWithTheNearestName) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("hnext = Sum(x_t, h_prev)").Output("all", "h", 1);

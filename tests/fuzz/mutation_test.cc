@@ -20,6 +20,9 @@
 #include "trials.h"
 
 namespace stepnet {
+
+void PrintTo(const TrialKind& kind, std::ostream* out) { *out << kind.name; }
+
 namespace {
 
 const std::string kGolden = SourcePath("tests/golden");
