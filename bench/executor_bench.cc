@@ -6,10 +6,10 @@
 #include <benchmark/benchmark.h>
 
 #include "random_tensor.h"
-#include "stepnet/core/backward.h"
-#include "stepnet/core/net.h"
-#include "stepnet/core/op_builder.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {

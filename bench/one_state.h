@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/op_builder.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

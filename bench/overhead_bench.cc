@@ -5,8 +5,8 @@
 #include <benchmark/benchmark.h>
 
 #include "one_state.h"
-#include "stepnet/core/net.h"
-#include "stepnet/core/op_builder.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {

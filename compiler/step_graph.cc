@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "stepnet/core/net_check.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

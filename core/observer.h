@@ -30,7 +30,7 @@ struct RunEvent {
   bool backward = false;                 // in a backward step net
 
   // In step nets alone.
-  const std::shared_ptr<const StepPlan>* plan = nullptr;  // executor/step_plan.h; to keep it, copy what this points to
+  const std::shared_ptr<const StepPlan>* plan = nullptr;  // compiler/step_plan.h; to keep it, copy what this points to
   std::int64_t num_steps = 0;                             // of the loop
   int instruction = -1;                                   // of the plan: an operator or transfer
   int part = 0;  // of `parts`: an instruction that is cut up starts and stops once for each, maybe on several threads

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "stepnet/core/operator.h"
-#include "stepnet/core/operator_library.h"
+#include "stepnet/io/operator_library.h"
 
 namespace stepnet {
 namespace {

@@ -18,7 +18,7 @@
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/executor/schedule.h"
+#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

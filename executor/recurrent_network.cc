@@ -6,11 +6,11 @@
 #include <limits>
 #include <set>
 
-#include "stepnet/executor/accumulate.h"
+#include "stepnet/core/accumulate.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/executor/forward_plan.h"
-#include "stepnet/executor/plan_cache.h"
-#include "stepnet/executor/requested_gradients.h"
+#include "stepnet/compiler/forward_plan.h"
+#include "stepnet/compiler/plan_cache.h"
+#include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

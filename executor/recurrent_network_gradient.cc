@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
-#include "stepnet/core/completion.h"
-#include "stepnet/executor/accumulate.h"
-#include "stepnet/executor/backward_plan.h"
+#include "stepnet/nets/completion.h"
+#include "stepnet/core/accumulate.h"
+#include "stepnet/compiler/backward_plan.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/executor/plan_cache.h"
-#include "stepnet/executor/requested_gradients.h"
+#include "stepnet/compiler/plan_cache.h"
+#include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/executor/recurrent_spec.h"
+#include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "stepnet/core/memory_fill.h"
-#include "stepnet/executor/instruction_rows.h"
+#include "stepnet/compiler/instruction_rows.h"
 
 namespace stepnet {
 namespace {

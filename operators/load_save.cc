@@ -9,7 +9,7 @@
 
 #include "stepnet/core/allowed_files.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 
 namespace stepnet {
 namespace {

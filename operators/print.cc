@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "stepnet/core/allowed_files.h"
-#include "stepnet/core/file.h"
+#include "stepnet/io/file.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"

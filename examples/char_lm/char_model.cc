@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 

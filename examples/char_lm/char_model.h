@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/core/workspace.h"
 
 class CharModel {

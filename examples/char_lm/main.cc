@@ -17,7 +17,7 @@
 #include "shading.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/printable.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
 
 DEFINE_string(model, "examples/char_lm", "folder with init_net.pb, net.pb and vocabulary.json");

@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <random>
 
-#include "stepnet/compiler/cell_expand.h"
-#include "stepnet/core/net.h"
-#include "stepnet/core/op_builder.h"
-#include "stepnet/executor/training_net.h"
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/training_net.h"
 
 using namespace stepnet;
 

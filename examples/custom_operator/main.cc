@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <exception>
 
-#include "stepnet/core/net.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/proto/net.pb.h"
 

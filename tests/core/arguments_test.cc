@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "stepnet/core/operator.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
 

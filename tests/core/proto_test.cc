@@ -9,8 +9,8 @@
 #include <map>
 #include <sstream>
 
-#include "stepnet/core/file.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/file.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/source_path.h"

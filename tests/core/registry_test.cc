@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <climits>
 
-#include "stepnet/core/net.h"
-#include "stepnet/core/net_check.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "stepnet/core/file.h"
+#include "stepnet/io/file.h"
 #include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cell_references.h"
-#include "stepnet/compiler/cell_expand.h"
+#include "stepnet/cells/cell_expand.h"
 
 namespace stepnet {
 

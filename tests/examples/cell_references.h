@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/cell.h"
+#include "stepnet/cells/cell.h"
 #include "stepnet/core/tensor.h"
 
 namespace stepnet {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
-#include "stepnet/core/net_check.h"
-#include "stepnet/core/proto_io.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/source_path.h"

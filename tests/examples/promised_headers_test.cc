@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/file.h"
+#include "stepnet/io/file.h"
 #include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {

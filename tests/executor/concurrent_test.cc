@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "recurrent_case.h"
-#include "stepnet/compiler/cell_expand.h"
-#include "stepnet/core/backward.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {

@@ -5,7 +5,7 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
-#include "stepnet/executor/schedule.h"
+#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

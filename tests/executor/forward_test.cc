@@ -1,7 +1,7 @@
 // RecurrentNetwork forward: shapes, sequences, states. Names of tests cite the rules of docs/caffe2_compatibility.md.
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
-#include "stepnet/executor/forward_plan.h"
+#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/tests/core/filled_memory.h"
 
 namespace stepnet {

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "layers.h"
-#include "stepnet/core/file.h"
-#include "stepnet/core/net.h"
-#include "stepnet/core/proto_io.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/file.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/tests/core/filled_memory.h"
 #include "stepnet/tests/core/source_path.h"
 

@@ -3,9 +3,9 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
-#include "stepnet/core/backward.h"
-#include "stepnet/executor/backward_step.h"
-#include "stepnet/executor/step_plan.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
 namespace {

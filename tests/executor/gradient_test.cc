@@ -1,6 +1,6 @@
 // RecurrentNetworkGradient against central differences in double. Names of tests cite the rules of
 // docs/caffe2_compatibility.md.
-#include "stepnet/core/gradient.h"
+#include "stepnet/nets/gradient.h"
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"

@@ -10,7 +10,7 @@
 
 #include "recurrent_case.h"
 #include "stepnet/core/observer.h"
-#include "stepnet/executor/step_plan.h"
+#include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
 namespace {

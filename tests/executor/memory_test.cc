@@ -7,7 +7,7 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
-#include "stepnet/core/rename.h"
+#include "stepnet/nets/rename.h"
 #include "stepnet/executor/recurrent_record.h"
 
 // Every allocation of the test program is counted. Sanitizers bring their own.

@@ -12,7 +12,7 @@
 #include "probe.h"
 #include "recurrent_case.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/step_plan.h"
+#include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
 namespace {

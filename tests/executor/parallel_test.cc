@@ -9,7 +9,7 @@
 #include "recurrent_case.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/executor/schedule.h"
+#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "recurrent_case.h"
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "recurrent_case.h"
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <random>
 
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

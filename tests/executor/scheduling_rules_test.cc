@@ -12,7 +12,7 @@
 #include "probe.h"
 #include "recurrent_case.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/schedule.h"
+#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

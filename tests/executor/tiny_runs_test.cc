@@ -5,7 +5,7 @@
 
 #include "layers.h"
 #include "recurrent_case.h"
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

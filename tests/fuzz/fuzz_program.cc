@@ -24,8 +24,8 @@
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/file.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/file.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
 #include "subjects.h"
 

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "damage.h"
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/file.h"
-#include "stepnet/core/net.h"
-#include "stepnet/core/proto_io.h"
-#include "stepnet/core/tensor_io.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/io/file.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/tests/core/source_path.h"
 #include "trials.h"
 

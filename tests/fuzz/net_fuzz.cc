@@ -8,7 +8,7 @@
 #include "damage.h"
 #include "fault.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "trials.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);

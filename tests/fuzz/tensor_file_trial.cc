@@ -2,10 +2,10 @@
 
 #include "scratch_folder.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/file.h"
-#include "stepnet/core/npy.h"
+#include "stepnet/io/file.h"
+#include "stepnet/io/npy.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "trials.h"
 
 namespace stepnet {

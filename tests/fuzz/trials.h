@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -2,7 +2,7 @@
 #include <random>
 
 #include "op_test.h"
-#include "stepnet/core/gradient.h"
+#include "stepnet/nets/gradient.h"
 
 namespace stepnet {
 namespace {

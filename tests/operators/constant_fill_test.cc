@@ -1,5 +1,5 @@
 #include "op_test.h"
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {

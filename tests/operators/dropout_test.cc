@@ -1,6 +1,6 @@
 #include "op_test.h"
-#include "stepnet/core/gradient.h"
-#include "stepnet/core/net.h"
+#include "stepnet/nets/gradient.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {

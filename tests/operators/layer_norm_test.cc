@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "op_test.h"
-#include "stepnet/core/gradient.h"
+#include "stepnet/nets/gradient.h"
 
 namespace stepnet {
 namespace {

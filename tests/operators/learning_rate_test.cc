@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "op_test.h"
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <random>
 
-#include "stepnet/core/gradient.h"
-#include "stepnet/core/net.h"
-#include "stepnet/core/net_check.h"
+#include "stepnet/nets/gradient.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/net_check.h"
 
 namespace stepnet {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "op_test.h"
-#include "stepnet/core/op_builder.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {

@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "op_test.h"
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "op_test.h"
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {

@@ -1,5 +1,5 @@
 #include "op_test.h"
-#include "stepnet/core/gradient.h"
+#include "stepnet/nets/gradient.h"
 
 namespace stepnet {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "../core/temp_dir.h"
 #include "../operators/op_test.h"
-#include "stepnet/core/minidb.h"
+#include "stepnet/io/minidb.h"
 
 namespace stepnet::runner {
 namespace {

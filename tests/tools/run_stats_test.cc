@@ -5,7 +5,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
-#include "stepnet/core/rename.h"
+#include "stepnet/nets/rename.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
 #include "training_case.h"
 

@@ -6,7 +6,7 @@
 
 #include "../core/temp_dir.h"
 #include "../operators/op_test.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 

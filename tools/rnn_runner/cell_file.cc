@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "stepnet/core/minidb.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/core/random.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"

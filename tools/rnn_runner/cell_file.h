@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/cell_expand.h"
-#include "stepnet/core/model.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/nets/model.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 

@@ -2,9 +2,9 @@
 #include <iostream>
 #include <set>
 
-#include "stepnet/core/minidb.h"
-#include "stepnet/core/net_check.h"
-#include "stepnet/core/plan.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/execution_plan.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/proto/train.pb.h"
 
 namespace stepnet::runner {

@@ -1,7 +1,7 @@
 // rnn_runner convert: the same message as text or in binary.
 #include <iostream>
 
-#include "stepnet/compiler/cell.h"
+#include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "stepnet/core/crc32c.h"
+#include "stepnet/io/crc32c.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/file.h"
+#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

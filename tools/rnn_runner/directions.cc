@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/random.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"

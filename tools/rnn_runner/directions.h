@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet::runner {
 

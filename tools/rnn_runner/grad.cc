@@ -2,10 +2,10 @@
 #include <iostream>
 #include <set>
 
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"

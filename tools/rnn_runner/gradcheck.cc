@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "stepnet/core/backward.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/core/random.h"
-#include "stepnet/executor/backward_step.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 #include "stepnet/tools/rnn_runner/inputs.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/command.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/op_builder.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet::runner {

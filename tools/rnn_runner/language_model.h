@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/cell_expand.h"
+#include "stepnet/cells/cell_expand.h"
 
 namespace stepnet::runner {
 

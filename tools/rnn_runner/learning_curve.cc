@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/file.h"
+#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

@@ -1,9 +1,9 @@
 #include "stepnet/tools/rnn_runner/model_file.h"
 
-#include "stepnet/compiler/cell.h"
+#include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/minidb.h"
-#include "stepnet/core/model.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 

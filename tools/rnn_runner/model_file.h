@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
 

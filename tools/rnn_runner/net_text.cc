@@ -5,7 +5,7 @@
 #include <set>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

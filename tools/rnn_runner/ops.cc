@@ -1,7 +1,7 @@
 // rnn_runner ops: what the registrations say about operators.
 #include <iostream>
 
-#include "stepnet/core/gradient.h"
+#include "stepnet/nets/gradient.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/text.h"

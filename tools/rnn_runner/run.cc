@@ -6,10 +6,10 @@
 #include <iostream>
 #include <map>
 
-#include "stepnet/core/model.h"
-#include "stepnet/core/npy.h"
-#include "stepnet/core/plan.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/nets/model.h"
+#include "stepnet/io/npy.h"
+#include "stepnet/nets/execution_plan.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/session.h"

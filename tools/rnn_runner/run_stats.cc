@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/schedule.h"
+#include "stepnet/compiler/schedule.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "stepnet/executor/step_plan.h"
+#include "stepnet/compiler/step_plan.h"
 #include "stepnet/tools/rnn_runner/per_thread.h"
 #include "stepnet/tools/rnn_runner/recorder.h"
 

@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/model.h"
-#include "stepnet/core/net_check.h"
+#include "stepnet/nets/model.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/recurrent_spec.h"
+#include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet::runner {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/tools/rnn_runner/corpus.h"
 

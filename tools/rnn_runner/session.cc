@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "stepnet/core/model.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/command.h"
 

@@ -5,7 +5,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/schedule_text.h"
+#include "stepnet/compiler/schedule_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "stepnet/core/file.h"
+#include "stepnet/io/file.h"
 #include "stepnet/tools/rnn_runner/per_thread.h"
 #include "stepnet/tools/rnn_runner/recorder.h"
 

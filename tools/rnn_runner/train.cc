@@ -14,7 +14,7 @@
 #include <iostream>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/checkpoint.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/proto_io.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/executor/training_net.h"
+#include "stepnet/nets/training_net.h"
 
 namespace stepnet::runner {
 namespace {

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/op_builder.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet::runner {

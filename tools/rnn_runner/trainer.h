@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/net.h"
-#include "stepnet/core/tensor_io.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/core/workspace.h"
-#include "stepnet/executor/training_net.h"
+#include "stepnet/nets/training_net.h"
 #include "stepnet/tools/rnn_runner/corpus.h"
 #include "stepnet/tools/rnn_runner/metrics.h"
 #include "stepnet/tools/rnn_runner/train_config.h"

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "stepnet/core/net.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/trace.h"

@@ -1,0 +1,275 @@
+// What can be known to be wrong with a cell before its sizes are known.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/cells/size_expression.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+class CellChecker {
+ public:
+  explicit CellChecker(const CellSource& source) : source_(source), cell_(source.def) {}
+
+  void Run() {
+    if (cell_.name().empty()) Report(CellPart::kCell, 0, "the cell has no name");
+    if (cell_.input_size() == 0) Report(CellPart::kCell, 0, "the cell has no input, whose steps it could run over");
+    if (cell_.output_size() == 0) Report(CellPart::kCell, 0, "the cell has no output");
+    CheckSizes();
+    CheckNames();
+    CheckOperators();
+    CheckOutputs();
+    CheckUse();
+    CheckStates();
+    CheckOptions();
+    if (problems_.empty()) return;
+    throw Error(ErrorCode::kInvalidNet, Join(problems_, "\n"));
+  }
+
+ private:
+  void Report(CellPart part, int index, const std::string& message) {
+    problems_.push_back(source_.Fault(part, index, message));
+  }
+
+  void CheckSizes() {
+    for (int i = 0; i < cell_.size_size(); ++i) {
+      const CellSize& size = cell_.size(i);
+      if (size.name().empty()) Report(CellPart::kSize, i, "a size has no name");
+      if (std::ranges::find(sizes_, size.name()) != sizes_.end()) {
+        Report(CellPart::kSize, i, StrCat("the size ", size.name(), " is declared twice"));
+      }
+      if (size.name() == "B" || size.name() == "T") {
+        Report(CellPart::kSize, i,
+               StrCat(size.name(), " stands for the ", size.name() == "B" ? "batch" : "steps",
+                      " and cannot be a size of the cell"));
+      }
+      if (size.has_value() && size.value() <= 0) {
+        Report(CellPart::kSize, i, StrCat("the size ", size.name(), " is ", size.value(), ", must be above 0"));
+      }
+      sizes_.push_back(size.name());
+    }
+  }
+
+  template <typename Message>
+  void CheckShape(CellPart part, int index, const Message& message) {
+    for (const std::string& dimension : message.shape()) {
+      try {
+        for (const std::string& name : NamesInSize(dimension)) {
+          if (std::ranges::find(sizes_, name) != sizes_.end() || (part == CellPart::kCapture && name == "B")) continue;
+          const std::string hint = DidYouMean(name, sizes_);
+          Report(part, index,
+                 StrCat("the shape of \"", message.name(), "\" has a size ", name, ", which the cell does not declare",
+                        hint.empty() ? StrCat("; add: size ", name) : hint));
+        }
+      } catch (const Error& error) {
+        Report(part, index, error.message());
+      }
+    }
+  }
+
+  void Declare(CellPart part, int index, const std::string& name) {
+    if (name.empty()) return Report(part, index, "a name is missing");
+    if (name == "timestep") return Report(part, index, "\"timestep\" is the number of the step");
+    if (!names_.insert(name).second) Report(part, index, StrCat("the name \"", name, "\" is taken already"));
+  }
+
+  void CheckNames() {
+    for (int i = 0; i < cell_.input_size(); ++i) {
+      Declare(CellPart::kInput, i, cell_.input(i).name());
+      CheckShape(CellPart::kInput, i, cell_.input(i));
+    }
+    for (int i = 0; i < cell_.state_size(); ++i) {
+      Declare(CellPart::kState, i, cell_.state(i).name());
+      Declare(CellPart::kState, i, PreviousOf(cell_.state(i)));
+      CheckShape(CellPart::kState, i, cell_.state(i));
+    }
+    for (int i = 0; i < cell_.capture_size(); ++i) {
+      Declare(CellPart::kCapture, i, cell_.capture(i).name());
+      CheckShape(CellPart::kCapture, i, cell_.capture(i));
+    }
+    for (int i = 0; i < cell_.parameter_size(); ++i) {
+      Declare(CellPart::kParameter, i, cell_.parameter(i).name());
+      CheckShape(CellPart::kParameter, i, cell_.parameter(i));
+      CheckInitializer(i);
+    }
+  }
+
+  void CheckInitializer(int i) {
+    const CellParameter& parameter = cell_.parameter(i);
+    if (!parameter.has_initializer()) return;
+    try {
+      const OpInit fill(parameter.initializer());
+      if (fill.num_inputs() > 0 || fill.schema().min_inputs() > 0 || fill.schema().FindArgument("shape") == nullptr) {
+        Report(CellPart::kParameter, i, StrCat(fill.type(), " cannot fill a parameter: it makes no tensor of a shape"));
+      }
+      if (fill.HasArg("shape")) {
+        Report(CellPart::kParameter, i,
+               StrCat("\"", parameter.name(), "\" has a shape already; its initializer needs none"));
+      }
+    } catch (const Error& error) {
+      Report(CellPart::kParameter, i, error.message());
+    }
+  }
+
+  void CheckOperators() {
+    known_ = {"timestep"};
+    for (const CellInput& input : cell_.input()) known_.insert(input.name());
+    for (const CellState& state : cell_.state()) known_.insert(PreviousOf(state));
+    for (const CellCapture& capture : cell_.capture()) known_.insert(capture.name());
+    for (const CellParameter& parameter : cell_.parameter()) known_.insert(parameter.name());
+    const std::set<std::string> given = known_;
+    for (int k = 0; k < cell_.op_size(); ++k) {
+      const OperatorDef& op = cell_.op(k);
+      for (const std::string& input : op.input()) {
+        read_.insert(input);
+        if (known_.contains(input)) continue;
+        std::vector<std::string> names(known_.begin(), known_.end());
+        Report(
+            CellPart::kOperator, k,
+            StrCat("`", OperatorText(op), "` reads \"", input, "\", which is no input, state or parameter and which ",
+                   "no operator before it writes", DidYouMean(input, names)));
+      }
+      for (const std::string& output : op.output()) {
+        if (given.contains(output)) {
+          Report(CellPart::kOperator, k,
+                 StrCat("`", OperatorText(op), "` writes \"", output, "\", which a step is given"));
+        }
+        known_.insert(output);
+        written_.insert(output);
+      }
+    }
+    // Types, arity and arguments, as in any net.
+    NetDef step;
+    for (const OperatorDef& op : cell_.op()) *step.add_op() = Resolvable(op);
+    for (const NetProblem& problem : CheckNet(step)) {
+      Report(CellPart::kOperator, std::max(problem.op_index, 0),
+             problem.op_text.empty() ? problem.message : StrCat("`", problem.op_text, "`: ", problem.message));
+    }
+  }
+
+  // With 1 in place of expressions of sizes.
+  static OperatorDef Resolvable(OperatorDef op) {
+    const OperatorSchema* schema = FindOperator(op.type());
+    if (schema == nullptr) return op;
+    for (Argument& argument : *op.mutable_arg()) {
+      const ArgumentSpec* spec = schema->FindArgument(argument.name());
+      if (spec == nullptr) continue;
+      if (argument.has_s() && spec->type == ArgumentType::kInt) {
+        argument.clear_s();
+        argument.set_i(1);
+      } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
+        for (int i = 0; i < argument.strings_size(); ++i) argument.add_ints(1);
+        argument.clear_strings();
+      }
+    }
+    return op;
+  }
+
+  // Whether the cell's net reads something of this name.
+  bool IsNameOutside(const std::string& name) const {
+    const auto is_name = [&](const auto& message) { return message.name() == name; };
+    return std::ranges::any_of(cell_.input(), is_name) || std::ranges::any_of(cell_.capture(), is_name) ||
+           std::ranges::any_of(cell_.parameter(), is_name) || name == cell_.options().lengths() ||
+           name == cell_.options().mask();
+  }
+
+  void CheckOutputs() {
+    std::set<std::string> names;
+    for (int i = 0; i < cell_.output_size(); ++i) {
+      const CellOutput& output = cell_.output(i);
+      if (!written_.contains(output.blob())) {
+        std::vector<std::string> candidates(written_.begin(), written_.end());
+        Report(CellPart::kOutput, i,
+               StrCat("the output \"", output.blob(), "\" is written by no operator",
+                      DidYouMean(output.blob(), candidates)));
+      }
+      if (!names.insert(NameOf(output)).second) {
+        Report(CellPart::kOutput, i, StrCat("two outputs are called \"", NameOf(output), "\""));
+      }
+      if (IsNameOutside(NameOf(output))) {
+        Report(CellPart::kOutput, i, StrCat("the output \"", NameOf(output), "\" has the name of what the net reads"));
+      }
+      read_.insert(output.blob());
+    }
+    if (cell_.output_size() > 0 && cell_.output(0).last()) {
+      Report(CellPart::kOutput, 0, "the first output must be of every step");
+    }
+  }
+
+  void CheckUse() {
+    for (int i = 0; i < cell_.parameter_size(); ++i) {
+      if (read_.contains(cell_.parameter(i).name())) continue;
+      Report(CellPart::kParameter, i, StrCat("nothing reads the parameter \"", cell_.parameter(i).name(), "\""));
+    }
+    for (int i = 0; i < cell_.capture_size(); ++i) {
+      if (read_.contains(cell_.capture(i).name())) continue;
+      Report(CellPart::kCapture, i, StrCat("nothing reads \"", cell_.capture(i).name(), "\""));
+    }
+    for (int i = 0; i < cell_.input_size(); ++i) {
+      if (read_.contains(cell_.input(i).name())) continue;
+      Report(CellPart::kInput, i, StrCat("nothing reads the input \"", cell_.input(i).name(), "\""));
+    }
+  }
+
+  void CheckProbability(CellPart part, int index, const char* name, float value) {
+    if (value >= 0 && value < 1) return;
+    Report(part, index, StrCat(name, " is ", value, ", must be at least 0 and below 1"));
+  }
+
+  void CheckStates() {
+    for (int i = 0; i < cell_.state_size(); ++i) {
+      const CellState& state = cell_.state(i);
+      const auto report = [&](const std::string& message) {
+        Report(CellPart::kState, i, StrCat("the state \"", state.name(), "\" ", message));
+      };
+      if (!written_.contains(state.name())) report("is written by no operator");
+      if (state.window() < 1) report(StrCat("has a window of ", state.window(), ", must be at least 1"));
+      CheckProbability(CellPart::kState, i, "dropout", state.dropout());
+      CheckProbability(CellPart::kState, i, "zoneout", state.zoneout());
+      const std::string& initial = state.initial();
+      float number = 0;
+      const auto [end, fault] = std::from_chars(initial.data(), initial.data() + initial.size(), number);
+      const bool is_number = fault == std::errc() && end == initial.data() + initial.size();
+      if (initial != "given" && initial != "learned" && !(is_number && std::isfinite(number))) {
+        report(StrCat("has the initial value \"", initial, "\", must be a number, given or learned",
+                      DidYouMean(initial, {"given", "learned"})));
+      }
+    }
+  }
+
+  void CheckOptions() {
+    const CellOptions& options = cell_.options();
+    const auto report = [&](const std::string& message) { Report(CellPart::kOptions, 0, message); };
+    constexpr std::int64_t kMostLayers = 1000;
+    if (options.layers() < 1 || options.layers() > kMostLayers) {
+      report(StrCat("layers is ", options.layers(), ", must be between 1 and ", kMostLayers));
+    }
+    CheckProbability(CellPart::kOptions, 0, "dropout", options.dropout());
+    CheckProbability(CellPart::kOptions, 0, "recurrent_dropout", options.recurrent_dropout());
+    CheckProbability(CellPart::kOptions, 0, "zoneout", options.zoneout());
+    if (options.has_lengths() && options.has_mask()) report("a cell has lengths or a mask, not both");
+    for (const std::string& name : {options.lengths(), options.mask()}) {
+      if (!name.empty() && names_.contains(name)) report(StrCat("the name \"", name, "\" is taken already"));
+    }
+  }
+
+  const CellSource& source_;
+  const CellDef& cell_;
+  std::vector<std::string> sizes_;
+  std::set<std::string> names_;    // declared
+  std::set<std::string> known_;    // that an operator may read
+  std::set<std::string> written_;  // by operators
+  std::set<std::string> read_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+void CheckCell(const CellSource& cell) { CellChecker(cell).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,343 @@
+#include "stepnet/cells/cell_expand.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "stepnet/cells/cell_layer.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+// An operator with one input and one output, and other inputs that are there already; adds itself to the net.
+using Stage = std::function<void(const std::string& input, const std::string& output)>;
+
+class CellExpander {
+ public:
+  CellExpander(const CellSource& source, const CellUse& use) : source_(source), cell_(source.def), use_(use) {}
+
+  CellNet Run() {
+    CheckCell(source_);
+    if (use_.carry) CheckCarry();
+    ReadSizes();
+    result_.init_net.set_name(cell_.name() + "_init");
+    result_.net.set_name(cell_.name());
+    NameInputs();
+    WriteInputs();
+    for (std::int64_t layer = 0; layer < options().layers(); ++layer) WriteLayer(layer);
+    ListExternals();
+    return std::move(result_);
+  }
+
+ private:
+  const CellOptions& options() const { return cell_.options(); }
+  bool is_bidirectional() const { return options().direction() == CellOptions::BIDIRECTIONAL; }
+
+  // Throws unless sequences can be run in parts.
+  void CheckCarry() const {
+    if (options().direction() != CellOptions::FORWARD) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          source_.Fault(CellPart::kOptions, 0,
+                        StrCat("states can be carried ", "from one part of a sequence to the next only forward")));
+    }
+    for (int i = 0; i < cell_.state_size(); ++i) {
+      if (cell_.state(i).initial() != "learned") continue;
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          source_.Fault(
+              CellPart::kState, i,
+              StrCat("the initial value of the state \"", cell_.state(i).name(),
+                     "\" is learned, and a state that is carried starts from what it is given: it would not be ",
+                     "learned")));
+    }
+  }
+
+  void ReadSizes() {
+    std::vector<std::string> names;
+    for (const CellSize& size : cell_.size()) {
+      names.push_back(size.name());
+      if (size.has_value()) sizes_[size.name()] = size.value();
+    }
+    for (const auto& [name, value] : use_.sizes) {
+      if (std::ranges::find(names, name) == names.end()) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    StrCat("cell \"", cell_.name(), "\" has no size ", name, DidYouMean(name, names)));
+      }
+      if (value <= 0)
+        throw Error(ErrorCode::kInvalidArgument, StrCat("the size ", name, " is ", value, ", must be above 0"));
+      sizes_[name] = value;
+    }
+    std::vector<std::string> missing;
+    std::ranges::copy_if(names, std::back_inserter(missing), [&](const auto& name) { return !sizes_.contains(name); });
+    if (missing.empty()) return;
+    const auto first = static_cast<int>(std::ranges::find(names, missing[0]) - names.begin());
+    throw Error(ErrorCode::kInvalidArgument,
+                source_.Fault(CellPart::kSize, first,
+                              StrCat("cell \"", cell_.name(), "\" needs a value for its ",
+                                     missing.size() == 1 ? "size " : "sizes ", Join(missing, ", "))));
+  }
+
+  std::string InputBlob(const std::string& name) const {
+    const auto found = use_.inputs.find(name);
+    return found == use_.inputs.end() ? name : found->second;
+  }
+
+  void AddInput(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
+    names_.Take(InputBlob(name));
+    *result_.net.add_external_input() = InputBlob(name);
+    result_.inputs.push_back({.blob = InputBlob(name), .dtype = dtype, .dims = std::move(dims)});
+  }
+
+  // `first`, then the shape of part `index`.
+  std::vector<std::int64_t> Dims(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
+                                 std::vector<std::int64_t> first) const {
+    for (const std::string& text : shape) {
+      first.push_back(text == "B" ? CellNetInput::kBatch : SizeIn(source_, part, index, text, sizes_));
+    }
+    return first;
+  }
+
+  void NameInputs() {
+    std::vector<std::int64_t> steps = {CellNetInput::kSteps, CellNetInput::kBatch};
+    if (options().batch_major()) std::swap(steps[0], steps[1]);
+    for (int i = 0; i < cell_.input_size(); ++i) {
+      AddInput(cell_.input(i).name(), DType::kFloat, Dims(CellPart::kInput, i, cell_.input(i).shape(), steps));
+    }
+    for (int i = 0; i < cell_.capture_size(); ++i) {
+      AddInput(cell_.capture(i).name(), DType::kFloat, Dims(CellPart::kCapture, i, cell_.capture(i).shape(), {}));
+    }
+    if (options().has_lengths()) AddInput(options().lengths(), DType::kInt32, {CellNetInput::kBatch});
+    if (options().has_mask()) AddInput(options().mask(), DType::kBool, steps);
+    for (const CellOutput& output : cell_.output()) names_.Take(use_.scope + NameOf(output));
+    for (std::int64_t layer = 0; layer < options().layers(); ++layer) {
+      for (const bool reverse : {false, true}) {
+        for (const CellParameter& parameter : cell_.parameter()) names_.Take(Prefix(layer, reverse) + parameter.name());
+      }
+    }
+  }
+
+  std::string Prefix(std::int64_t layer, bool reverse) const {
+    std::string prefix = use_.scope;
+    if (options().layers() > 1) prefix += StrCat("layer", layer, "/");
+    return is_bidirectional() && reverse ? prefix + "reverse/" : prefix;
+  }
+
+  static std::vector<std::int64_t> StepsFirst(int item_rank) {
+    std::vector<std::int64_t> axes = {1, 0};
+    for (int i = 0; i < item_rank; ++i) axes.push_back(2 + i);
+    return axes;
+  }
+
+  // Brings inputs into the form that layers take: time-major, the mask as [T, B].
+  void WriteInputs() {
+    for (const CellInput& input : cell_.input()) {
+      std::string blob = InputBlob(input.name());
+      if (options().batch_major()) blob = Transposed(blob, input.shape_size());
+      sequences_.push_back(blob);
+    }
+    if (options().has_mask()) {
+      mask_ = InputBlob(options().mask());
+      if (options().batch_major()) mask_ = Transposed(mask_, 0);
+    }
+    if (options().has_lengths()) {
+      mask_ = names_.Unused(use_.scope + "mask");
+      AddOp(&result_.net, "StepMask", {sequences_[0], InputBlob(options().lengths())}, {mask_});
+    }
+  }
+
+  std::string Transposed(const std::string& blob, int item_rank) {
+    const std::string result = names_.Unused(use_.scope + blob + "_time_major");
+    AddOp(&result_.net, "Transpose", {blob}, {result}).Ints("axes", StepsFirst(item_rank));
+    return result;
+  }
+
+  // From the last step to the first; of sequences with lengths, each for itself.
+  void Reverse(const std::string& input, const std::string& output) {
+    std::vector<std::string> inputs = {input};
+    if (options().has_lengths()) inputs.push_back(InputBlob(options().lengths()));
+    AddOp(&result_.net, "ReversePackedSegs", inputs, {output});
+  }
+
+  std::string Reversed(const std::string& blob) {
+    const auto [found, is_new] = reversed_.emplace(blob, "");
+    if (is_new) Reverse(blob, found->second = names_.Unused(use_.scope + blob + "_reversed"));
+    return found->second;
+  }
+
+  void WriteLayer(std::int64_t layer) {
+    const bool is_last = layer + 1 == options().layers();
+    std::vector<CellLayer> directions;
+    for (const bool reverse : {false, true}) {
+      if (is_bidirectional() || reverse == (options().direction() == CellOptions::REVERSE)) {
+        directions.emplace_back(Context(layer, reverse));
+      }
+    }
+    std::vector<std::vector<std::string>> sources(directions.size());
+    std::vector<std::function<void()>> finish;
+    std::vector<std::string> outputs;
+    std::vector<Shape> items;
+    for (int k = 0; k < cell_.output_size(); ++k) {
+      const Shape item = OutputItem(directions, k);
+      const std::string prefix = is_last ? use_.scope : Prefix(layer, false);
+      // What the next layer reads stays time-major.
+      outputs.push_back(is_last ? prefix + NameOf(cell_.output(k)) : names_.Unused(prefix + NameOf(cell_.output(k))));
+      items.push_back(item);
+      WriteOutput(k, layer, item, outputs.back(), &sources, &finish);
+    }
+    for (size_t d = 0; d < directions.size(); ++d) directions[d].Write(sources[d], &result_);
+    for (const auto& write : finish) write();
+    if (is_last) {
+      result_.outputs.insert(result_.outputs.begin(), outputs.begin(), outputs.end());
+      result_.output_items.insert(result_.output_items.begin(), items.begin(), items.end());
+      return;
+    }
+    // The next layer reads the first output.
+    result_.outputs.insert(result_.outputs.end(), outputs.begin() + 1, outputs.end());
+    result_.output_items.insert(result_.output_items.end(), items.begin() + 1, items.end());
+    BindInput(items[0]);
+    sequences_[0] = outputs[0];
+  }
+
+  LayerContext Context(std::int64_t layer, bool reverse) {
+    LayerContext context{.cell = &source_,
+                         .use = &use_,
+                         .sizes = sizes_,
+                         .prefix = Prefix(layer, reverse),
+                         .sequences = sequences_,
+                         .mask = mask_,
+                         .names = &names_};
+    if (!reverse) return context;
+    for (std::string& sequence : context.sequences) sequence = Reversed(sequence);
+    // With lengths, the steps that count come first in either direction.
+    if (options().has_mask()) context.mask = Reversed(mask_);
+    return context;
+  }
+
+  Shape OutputItem(const std::vector<CellLayer>& directions, int k) const {
+    const Shape& item = directions.front().output_items()[k];
+    if (directions.size() == 1) return item;
+    if (item.rank() == 0) {
+      throw Error(
+          ErrorCode::kShapeMismatch,
+          source_.Fault(
+              CellPart::kOutput, k,
+              StrCat(
+                  "the output \"", cell_.output(k).blob(),
+                  "\" is one number an item, and has no dimension in which two directions could be put side by side")));
+    }
+    return item.With(item.rank() - 1, 2 * item[-1]);
+  }
+
+  // Says what the RecurrentNetwork operators are to write (`sources`) and what is to be done behind them (`finish`) so
+  // that `name` holds output k.
+  void WriteOutput(int k, std::int64_t layer, const Shape& item, const std::string& name,
+                   std::vector<std::vector<std::string>>* sources, std::vector<std::function<void()>>* finish) {
+    const bool is_last_layer = layer + 1 == options().layers();
+    const bool last = cell_.output(k).last();
+    std::vector<Stage> joint;
+    if (k == 0 && layer > 0 && options().residual()) {
+      if (item != item_) {
+        throw Error(ErrorCode::kShapeMismatch, source_.Fault(CellPart::kOptions, 0,
+                                                             StrCat("residual adds the input of layer ", layer, ", ",
+                                                                    item_, " an item, to its output, ", item)));
+      }
+      joint.push_back([this, input = sequences_[0]](const std::string& from, const std::string& to) {
+        AddOp(&result_.net, "Add", {from, input}, {to});
+      });
+    }
+    if (k == 0 && !is_last_layer && use_.training && options().dropout() > 0) {
+      joint.push_back([this](const std::string& from, const std::string& to) {
+        AddOp(&result_.net, "Dropout", {from}, {to, names_.Unused(to + "_mask")}).Float("ratio", options().dropout());
+      });
+    }
+    if (options().batch_major() && !last && (is_last_layer || k > 0)) {
+      joint.push_back([this, rank = item.rank()](const std::string& from, const std::string& to) {
+        AddOp(&result_.net, "Transpose", {from}, {to}).Ints("axes", StepsFirst(rank));
+      });
+    }
+    const bool has_concat = sources->size() > 1;
+    const std::string joined = WriteChain(name, joint, finish, /*at=*/finish->size());
+    std::vector<std::string> parts;
+    std::vector<std::function<void()>> before;
+    for (size_t d = 0; d < sources->size(); ++d) {
+      const bool reverse = options().direction() == CellOptions::REVERSE || d == 1;
+      std::vector<Stage> own;
+      if (!last && reverse) {
+        own.push_back([this](const std::string& from, const std::string& to) { Reverse(from, to); });
+      }
+      parts.push_back(has_concat ? names_.Unused(joined + (reverse ? "_reverse" : "_forward")) : joined);
+      (*sources)[d].push_back(WriteChain(parts.back(), own, &before, before.size()));
+    }
+    if (has_concat) {
+      before.push_back([this, parts, joined] {
+        AddOp(&result_.net, "Concat", parts, {joined, names_.Unused(joined + "_sizes")}).Int("axis", -1);
+      });
+    }
+    finish->insert(finish->end() - static_cast<std::ptrdiff_t>(joint.size()), before.begin(), before.end());
+  }
+
+  // Appends the stages so that the last writes `name`; the blob that the first reads, `name` where there is none.
+  std::string WriteChain(const std::string& name, const std::vector<Stage>& stages,
+                         std::vector<std::function<void()>>* finish, size_t at) {
+    std::string to = name;
+    for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+      const std::string from = names_.Unused(name + "_raw");
+      finish->insert(finish->begin() + static_cast<std::ptrdiff_t>(at),
+                     [stage = *stage, from, to] { stage(from, to); });
+      to = from;
+    }
+    return to;
+  }
+
+  // The sizes of the first input are those of what the next layer reads.
+  void BindInput(const Shape& item) {
+    item_ = item;
+    const CellInput& input = cell_.input(0);
+    if (item.rank() != input.shape_size()) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  source_.Fault(CellPart::kInput, 0,
+                                StrCat("layers cannot be put on each other: an item of the first ", "output is ", item,
+                                       ", of the first input it has ", input.shape_size(), " dimensions")));
+    }
+    for (int i = 0; i < item.rank(); ++i) {
+      const std::string& dimension = input.shape(i);
+      if (sizes_.contains(dimension)) {
+        sizes_[dimension] = item[i];
+      } else if (SizeIn(source_, CellPart::kInput, 0, dimension, sizes_) != item[i]) {
+        throw Error(ErrorCode::kShapeMismatch,
+                    source_.Fault(CellPart::kInput, 0,
+                                  StrCat("layers cannot be put on each other: an item of the ", "first output is ",
+                                         item, ", and the first input has a size of ", dimension)));
+      }
+    }
+  }
+
+  void ListExternals() {
+    for (const std::string& parameter : result_.parameters) result_.net.add_external_input(parameter);
+    for (const OperatorDef& op : result_.init_net.op()) {
+      const auto& known = result_.net.external_input();
+      if (std::ranges::find(known, op.output(0)) == known.end()) result_.net.add_external_input(op.output(0));
+    }
+    for (const std::string& output : result_.outputs) result_.net.add_external_output(output);
+    for (const CarriedState& state : result_.states) result_.net.add_external_output(state.last);
+  }
+
+  const CellSource& source_;
+  const CellDef& cell_;
+  const CellUse& use_;
+  CellSizes sizes_;
+  NameSet names_;
+  std::vector<std::string> sequences_;  // of the layer at hand
+  Shape item_;                          // of its first sequence, from the second layer on
+  std::string mask_;
+  std::map<std::string, std::string> reversed_;  // sequence → the same from the last step to the first
+  CellNet result_;
+};
+
+}  // namespace
+
+CellNet ExpandCell(const CellSource& cell, const CellUse& use) { return CellExpander(cell, use).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,539 @@
+#include "stepnet/cells/cell_layer.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/io/tensor_io.h"
+
+namespace stepnet {
+namespace {
+
+bool IsFloating(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
+
+bool Contains(const google::protobuf::RepeatedPtrField<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
+  const auto found = std::ranges::find(op.arg(), name, [](const Argument& argument) { return argument.name(); });
+  return found == op.arg().end() ? nullptr : &*found;
+}
+
+template <typename Messages>
+int IndexOf(const Messages& messages, const std::string& name) {
+  for (int i = 0; i < messages.size(); ++i) {
+    if (messages[i].name() == name) return i;
+  }
+  return -1;
+}
+
+// What a state starts as: 0 where it is learned or given.
+float NumberOf(const std::string& text) {
+  float value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+void AddFill(const std::string& name, const Shape& shape, float value, NetDef* net) {
+  AddOp(net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector()).Float("value", value);
+}
+
+// Row `first` of x, of `rank` dimensions, and all behind it.
+void AddRowsFrom(std::int64_t first, const std::string& x, const std::string& y, int rank, NetDef* net) {
+  std::vector<std::int64_t> starts(rank, 0);
+  starts[0] = first;
+  AddOp(net, "Slice", {x}, {y}).Ints("starts", starts).Ints("ends", std::vector<std::int64_t>(rank, -1));
+}
+
+std::string OuterName(const CellUse& use, const std::string& input) {
+  const auto found = use.inputs.find(input);
+  return found == use.inputs.end() ? input : found->second;
+}
+
+}  // namespace
+
+std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes) {
+  std::int64_t value = 0;
+  try {
+    value = EvaluateSize(text, sizes);
+  } catch (const Error& error) {
+    throw Error(error.code(), cell.Fault(part, index, error.message()));
+  }
+  if (value > 0) return value;
+  throw Error(ErrorCode::kInvalidArgument,
+              cell.Fault(part, index, StrCat("the size ", text, " is ", value, ", must be above 0")));
+}
+
+CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
+  ChooseBatch();
+  NameStep();
+  WriteStep();
+  InferShapes();
+  WriteOutputs();
+  if (cell().options().project_inputs()) FindProjections();
+}
+
+Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
+                         const CellSizes& sizes) const {
+  std::vector<std::int64_t> dims;
+  for (const std::string& text : shape) dims.push_back(SizeIn(*context_.cell, part, index, text, sizes));
+  try {
+    return Shape(dims);
+  } catch (const Error& error) {
+    throw Error(error.code(), context_.cell->Fault(part, index, error.message()));
+  }
+}
+
+void CellLayer::ChooseBatch() {
+  std::set<std::int64_t> sizes;
+  const auto add = [&](const Shape& shape) { sizes.insert(shape.dims().begin(), shape.dims().end()); };
+  for (int i = 0; i < cell().input_size(); ++i) add(InputShape(i));
+  for (int i = 0; i < cell().state_size(); ++i) add(StateShape(i));
+  for (int i = 0; i < cell().parameter_size(); ++i) add(ParameterShape(i));
+  for (int i = 0; i < cell().capture_size(); ++i) add(CaptureShape(i));
+  batch_ = context_.use->batch > 0 ? context_.use->batch : 3;
+  while (sizes.contains(batch_)) ++batch_;
+}
+
+// [1, B, …] and not [B, …].
+bool CellLayer::HasStep(const Shape& shape) const { return shape.rank() >= 2 && shape[0] == 1 && shape[1] == batch_; }
+
+Shape CellLayer::InputShape(int i) const {
+  return ShapeOf(CellPart::kInput, i, cell().input(i).shape(), context_.sizes);
+}
+Shape CellLayer::StateShape(int i) const {
+  return ShapeOf(CellPart::kState, i, cell().state(i).shape(), context_.sizes);
+}
+Shape CellLayer::ParameterShape(int i) const {
+  return ShapeOf(CellPart::kParameter, i, cell().parameter(i).shape(), context_.sizes);
+}
+Shape CellLayer::CaptureShape(int i) const {
+  CellSizes sizes = context_.sizes;
+  sizes["B"] = batch_;
+  return ShapeOf(CellPart::kCapture, i, cell().capture(i).shape(), sizes);
+}
+
+float CellLayer::DropoutOf(int state) const {
+  const CellState& def = cell().state(state);
+  if (!context_.use->training) return 0;
+  return def.has_dropout() || state > 0 ? def.dropout() : cell().options().recurrent_dropout();
+}
+
+float CellLayer::ZoneoutOf(int state) const {
+  const CellState& def = cell().state(state);
+  return def.has_zoneout() ? def.zoneout() : cell().options().zoneout();
+}
+
+// What the cell calls a blob is kept where it can be; names that come from outside go before.
+void CellLayer::NameStep() {
+  names_.Take("timestep");
+  for (const CellParameter& parameter : cell().parameter()) {
+    names_.Take(renamed_[parameter.name()] = context_.prefix + parameter.name());
+  }
+  for (const CellCapture& capture : cell().capture()) {
+    names_.Take(renamed_[capture.name()] = OuterName(*context_.use, capture.name()));
+  }
+  for (const CellInput& input : cell().input()) renamed_[input.name()] = names_.Unused(input.name() + "_t");
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const CellState& state = cell().state(i);
+    const std::string previous = names_.Unused(PreviousOf(state));
+    previous_.push_back(previous);
+    renamed_[PreviousOf(state)] = DropoutOf(i) > 0 ? names_.Unused(previous + "_dropped") : previous;
+    next_.push_back(names_.Unused(state.name() + "_t"));
+    const bool is_updated = ZoneoutOf(i) > 0 || !context_.mask.empty();
+    renamed_[state.name()] = is_updated ? names_.Unused(state.name() + "_new") : next_.back();
+  }
+  for (const OperatorDef& op : cell().op()) {
+    for (const std::string& output : op.output()) {
+      if (!renamed_.contains(output)) renamed_[output] = names_.Unused(output);
+    }
+  }
+  if (!context_.mask.empty()) mask_ = names_.Unused("mask_t");
+}
+
+void CellLayer::WriteStep() {
+  step_.set_name(cell().name() + "_step");
+  for (int i = 0; i < cell().state_size(); ++i) {
+    if (DropoutOf(i) == 0) continue;
+    const std::string& dropped = renamed_.at(PreviousOf(cell().state(i)));
+    AddOp(&step_, "Dropout", {previous_[i]}, {dropped, names_.Unused(dropped + "_mask")})
+        .Float("ratio", DropoutOf(i))
+        .Int("same_mask_each_step", 1);
+  }
+  first_op_ = step_.op_size();
+  for (int k = 0; k < cell().op_size(); ++k) {
+    try {
+      *step_.add_op() = Resolved(cell().op(k));
+    } catch (const Error& error) {
+      throw Error(error.code(), context_.cell->Fault(CellPart::kOperator, k, error.message()));
+    }
+  }
+  for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
+}
+
+// The operator with the names of the step net and integers in place of expressions of sizes. Dropout drops while
+// training alone, and keeps its mask for its gradient.
+OperatorDef CellLayer::Resolved(const OperatorDef& def) {
+  OperatorDef op = def;
+  const auto rename = [&](std::string* name) {
+    if (const auto found = renamed_.find(*name); found != renamed_.end()) *name = found->second;
+  };
+  for (std::string& input : *op.mutable_input()) rename(&input);
+  for (std::string& output : *op.mutable_output()) rename(&output);
+  const OperatorSchema& schema = GetOperator(op.type());
+  for (Argument& argument : *op.mutable_arg()) {
+    const ArgumentSpec* spec = schema.FindArgument(argument.name());
+    if (spec == nullptr) continue;
+    if (argument.has_s() && spec->type == ArgumentType::kInt) {
+      argument.set_i(EvaluateSize(argument.s(), context_.sizes));
+      argument.clear_s();
+    } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
+      for (const std::string& text : argument.strings()) argument.add_ints(EvaluateSize(text, context_.sizes));
+      argument.clear_strings();
+    }
+  }
+  if (op.type() == "Dropout") {
+    if (op.output_size() == 1) *op.add_output() = names_.Unused(op.output(0) + "_mask");
+    if (!context_.use->training && FindArgument(op, "is_test") == nullptr) OpBuilder(&op).Int("is_test", 1);
+  }
+  return op;
+}
+
+// Zoneout, then what holds back where the mask is false. Source: D. Krueger et al., Zoneout, 2016, eq. 2 and 3: an
+// element keeps its value with probability z while training, and moves by 1 - z of its way otherwise. Dropout scales
+// what it keeps by 1 / (1 - z), so that one formula says both.
+void CellLayer::WriteStateUpdate(int i) {
+  const CellState& state = cell().state(i);
+  const std::string& computed = renamed_.at(state.name());
+  if (computed == next_[i]) return;
+  std::string previous = previous_[i];
+  if (state.window() > 1) {
+    previous = names_.Unused(previous_[i] + "_last");
+    AddRowsFrom(state.window() - 1, previous_[i], previous, 2 + state.shape_size(), &step_);
+  }
+  const float zoneout = ZoneoutOf(i);
+  std::string updated = computed;
+  if (zoneout > 0) {
+    std::string change = names_.Unused(state.name() + "_change");
+    AddOp(&step_, "Sub", {computed, previous}, {change});
+    if (context_.use->training) {
+      const std::string drawn = names_.Unused(change + "_drawn");
+      AddOp(&step_, "Dropout", {change}, {drawn, names_.Unused(drawn + "_mask")}).Float("ratio", zoneout);
+      change = drawn;
+    }
+    const std::string part = names_.Unused(change + "_part");
+    AddOp(&step_, "Scale", {change}, {part}).Float("scale", 1 - zoneout);
+    updated = mask_.empty() ? next_[i] : names_.Unused(state.name() + "_zoned");
+    AddOp(&step_, "Add", {previous, part}, {updated});
+  }
+  if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
+}
+
+std::map<std::string, StepInput> CellLayer::StepInputs() const {
+  std::map<std::string, StepInput> inputs;
+  const auto add = [&](const std::string& name, DType dtype, const Shape& shape) {
+    inputs[name] = {.info = {.dtype = dtype, .shape = shape}};
+  };
+  const auto add_rows = [&](CellPart part, int i, const std::string& name, std::int64_t rows, const Shape& item) {
+    try {
+      add(name, DType::kFloat, item.Inserted(0, batch_).Inserted(0, rows));
+    } catch (const Error& error) {
+      throw Error(error.code(), context_.cell->Fault(part, i, error.message()));
+    }
+  };
+  for (int i = 0; i < cell().input_size(); ++i) {
+    add_rows(CellPart::kInput, i, renamed_.at(cell().input(i).name()), 1, InputShape(i));
+  }
+  for (int i = 0; i < cell().state_size(); ++i) {
+    add_rows(CellPart::kState, i, previous_[i], cell().state(i).window(), StateShape(i));
+  }
+  for (int i = 0; i < cell().capture_size(); ++i) {
+    add(renamed_.at(cell().capture(i).name()), DType::kFloat, CaptureShape(i));
+  }
+  for (int i = 0; i < cell().parameter_size(); ++i) {
+    add(renamed_.at(cell().parameter(i).name()), DType::kFloat, ParameterShape(i));
+  }
+  add("timestep", DType::kInt32, {1});
+  if (!mask_.empty()) add(mask_, DType::kBool, {1, batch_});
+  return inputs;
+}
+
+// Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
+void CellLayer::ThrowAtOperator(const Error& error) const {
+  const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
+  const bool is_of_cell = k >= 0 && k < cell().op_size();
+  const CellPart part = is_of_cell ? CellPart::kOperator : CellPart::kCell;
+  const int index = is_of_cell ? k : 0;
+  Error told(error.code(), error.message() + context_.cell->Line(part, index));
+  for (const Place& place : error.places()) told.At(place);
+  throw told.At({.file = context_.cell->Place(part, index)});
+}
+
+// Stands for B a number that is no other size, so that dimensions are not mistaken for it; what is wrong is said of the
+// batch that the user gave.
+void CellLayer::InferShapes() {
+  try {
+    InferShapesOfBatch();
+  } catch (const Error&) {
+    const std::int64_t wanted = context_.use->batch;
+    if (wanted == batch_ || wanted < 1) throw;
+    batch_ = wanted;
+    InferShapesOfBatch();
+    throw;
+  }
+}
+
+void CellLayer::InferShapesOfBatch() {
+  const CellSource& source = *context_.cell;
+  const std::map<std::string, StepInput> inputs = StepInputs();
+  StepGraph graph;
+  try {
+    graph = ImportStepNet(step_, inputs, {});
+  } catch (const Error& error) {
+    ThrowAtOperator(error);
+  }
+  const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const StepValue& written = value(next_[i]);
+    const Shape wanted = StateShape(i).Inserted(0, batch_).Inserted(0, 1);
+    if (written.dynamic || written.info.shape == wanted) continue;
+    throw Error(ErrorCode::kShapeMismatch, source.Fault(CellPart::kState, i,
+                                                        StrCat("the state \"", cell().state(i).name(), "\" is ", wanted,
+                                                               " in a step of a batch of ", batch_,
+                                                               ", and the step writes ", written.info.Description())));
+  }
+  for (int k = 0; k < cell().output_size(); ++k) {
+    const std::string& blob = cell().output(k).blob();
+    if (const int state = IndexOf(cell().state(), blob); state >= 0) {
+      output_blobs_.push_back(next_[state]);
+      output_infos_.push_back(value(next_[state]).info);
+      output_items_.push_back(StateShape(state));
+      continue;
+    }
+    const StepValue& written = value(renamed_.at(blob));
+    const Shape& shape = written.info.shape;
+    const bool has_step = HasStep(shape);
+    if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != batch_))) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  source.Fault(CellPart::kOutput, k,
+                               StrCat("the output \"", blob, "\" is ",
+                                      written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
+                                      " in a step of a batch of ", batch_, "; it must be [1, B, …] or [B, …]")));
+    }
+    output_blobs_.push_back(renamed_.at(blob));
+    output_infos_.push_back(written.info);
+    output_items_.push_back(has_step ? shape.Tail().Tail() : shape.Tail());
+  }
+}
+
+// Makes outputs that are no states [1, B, …], and holds them back where the mask is false.
+void CellLayer::WriteOutputs() {
+  for (int k = 0; k < cell().output_size(); ++k) {
+    if (IndexOf(cell().state(), cell().output(k).blob()) >= 0) continue;
+    const TensorInfo& info = output_infos_[k];
+    std::string& blob = output_blobs_[k];
+    if (!HasStep(info.shape)) {
+      const std::string expanded = names_.Unused(blob + "_t");
+      AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
+      blob = expanded;
+    }
+    const bool is_shown = cell().output(k).last() && IsFloating(info.dtype);
+    std::string held;
+    if (!mask_.empty()) {
+      const std::string otherwise = names_.Unused(blob + (is_shown ? "_prev" : "_zeros"));
+      if (is_shown) {
+        held = otherwise;
+      } else {
+        AddOp(&step_, "ConstantFill", {blob}, {otherwise}).Int("value", 0).Int("dtype", NumberFromDType(info.dtype));
+      }
+      const std::string masked = names_.Unused(blob + "_masked");
+      AddOp(&step_, "Where", {mask_, blob, otherwise}, {masked}).Int("broadcast_on_rows", 1);
+      blob = masked;
+    }
+    if (is_shown) shown_.push_back({.blob = blob, .previous = held, .item = output_items_[k]});
+  }
+}
+
+// FCs over the last dimension of an input, with parameters: the same for all steps at once.
+void CellLayer::FindProjections() {
+  for (int k = 0; k < cell().op_size(); ++k) {
+    const OperatorDef& op = cell().op(k);
+    if (op.type() != "FC") continue;
+    const int input = IndexOf(cell().input(), op.input(0));
+    if (input < 0) continue;
+    const bool has_parameters = std::all_of(op.input().begin() + 1, op.input().end(), [&](const std::string& name) {
+      return IndexOf(cell().parameter(), name) >= 0;
+    });
+    const Argument* axis = FindArgument(op, "axis");
+    const bool is_of_last = axis != nullptr && (axis->i() == -1 || axis->i() == 1 + cell().input(input).shape_size());
+    const bool is_output =
+        std::ranges::any_of(cell().output(), [&](const CellOutput& output) { return output.blob() == op.output(0); }) ||
+        IndexOf(cell().state(), op.output(0)) >= 0;
+    const auto writes = std::ranges::count_if(
+        cell().op(), [&](const OperatorDef& other) { return Contains(other.output(), op.output(0)); });
+    if (has_parameters && is_of_last && !is_output && writes == 1) projections_.insert(k);
+  }
+}
+
+void CellLayer::WriteProjections(NetDef* net) {
+  NetDef rest = step_;
+  rest.clear_op();
+  for (int k = 0; k < step_.op_size(); ++k) {
+    OperatorDef op = step_.op(k);
+    if (!projections_.contains(k - first_op_)) {
+      *rest.add_op() = op;
+      continue;
+    }
+    const int input = IndexOf(cell().input(), cell().op(k - first_op_).input(0));
+    const std::string internal = op.output(0);
+    op.set_input(0, context_.sequences[input]);
+    op.set_output(0, context_.names->Unused(context_.prefix + cell().op(k - first_op_).output(0) + "_all"));
+    links_.push_back({.internal = internal, .external = op.output(0), .offset = 0, .window = 1});
+    *net->add_op() = std::move(op);
+  }
+  step_ = std::move(rest);
+}
+
+void CellLayer::WriteParameters(CellNet* result) const {
+  for (int i = 0; i < cell().parameter_size(); ++i) {
+    const CellParameter& parameter = cell().parameter(i);
+    const Shape shape = ParameterShape(i);
+    const std::string& name = renamed_.at(parameter.name());
+    OperatorDef& fill = *result->init_net.add_op();
+    if (parameter.has_initializer()) {
+      fill = parameter.initializer();
+    } else {
+      fill.set_type(shape.rank() >= 2 ? "XavierFill" : "ConstantFill");
+    }
+    fill.add_output(name);
+    OpBuilder(&fill).Ints("shape", shape.ToVector());
+    result->parameters.push_back(name);
+  }
+}
+
+std::string CellLayer::WriteInitial(int i, CellNet* result) const {
+  const CellState& state = cell().state(i);
+  const std::string name = context_.names->Unused(context_.prefix + state.name() + "_init");
+  if (context_.use->carry || state.initial() == "given") {
+    result->net.add_external_input(name);
+    std::vector<std::int64_t> dims = {state.window(), CellNetInput::kBatch};
+    const Shape shape = StateShape(i);
+    dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
+    result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims});
+    return name;
+  }
+  if (state.initial() == "learned") result->parameters.push_back(name);
+  // One row, for every item of the batch.
+  const Shape shape = StateShape(i).Inserted(0, 1).Inserted(0, state.window());
+  AddFill(name, shape, NumberOf(state.initial()), &result->init_net);
+  return name;
+}
+
+void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
+  WriteParameters(result);
+  WriteProjections(&result->net);
+  const std::vector<std::string> read = BlobsReadFirst(step_);
+  const auto is_read = [&](const std::string& blob) { return std::ranges::find(read, blob) != read.end(); };
+  for (int i = 0; i < cell().input_size(); ++i) {
+    const std::string& internal = renamed_.at(cell().input(i).name());
+    if (is_read(internal)) links_.push_back({internal, context_.sequences[i], 0, 1});
+  }
+  if (!mask_.empty() && is_read(mask_)) links_.push_back({mask_, context_.mask, 0, 1});
+
+  std::vector<std::string> inputs;
+  for (const Link& link : links_) {
+    if (std::ranges::find(inputs, link.external) == inputs.end()) inputs.push_back(link.external);
+  }
+  std::vector<std::string> states;
+  std::vector<std::int64_t> initial;
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const std::int64_t window = cell().state(i).window();
+    states.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_states"));
+    initial.push_back(static_cast<std::int64_t>(inputs.size()));
+    inputs.push_back(WriteInitial(i, result));
+    if (is_read(previous_[i])) links_.push_back({previous_[i], states[i], 0, window});
+    links_.push_back({next_[i], states[i], window, 1});
+  }
+  for (ShownState& shown : shown_) {
+    shown.name = context_.names->Unused(context_.prefix + shown.blob + "_states");
+    states.push_back(shown.name);
+    initial.push_back(static_cast<std::int64_t>(inputs.size()));
+    inputs.push_back(context_.names->Unused(context_.prefix + shown.blob + "_init"));
+    AddFill(inputs.back(), shown.item.Inserted(0, 1).Inserted(0, 1), 0, &result->net);
+    if (!shown.previous.empty()) links_.push_back({shown.previous, shown.name, 0, 1});
+    links_.push_back({shown.blob, shown.name, 1, 1});
+  }
+  for (const CellParameter& parameter : cell().parameter()) {
+    if (is_read(renamed_.at(parameter.name()))) inputs.push_back(renamed_.at(parameter.name()));
+  }
+  for (const CellCapture& capture : cell().capture()) {
+    const std::string& blob = renamed_.at(capture.name());
+    if (is_read(blob) && std::ranges::find(inputs, blob) == inputs.end()) inputs.push_back(blob);
+  }
+  WriteOperator(inputs, initial, states, outputs, result);
+}
+
+void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
+                              const std::vector<std::string>& states, const std::vector<std::string>& outputs,
+                              CellNet* result) {
+  struct Alias {
+    std::string source;
+    std::string destination;
+    std::int64_t offset;
+  };
+  std::vector<Alias> aliases;
+  std::vector<std::string> step_sources;
+  std::vector<std::string> step_destinations;
+  std::vector<std::string> all = outputs;
+  for (int k = 0; k < cell().output_size(); ++k) {
+    const bool last = cell().output(k).last();
+    const auto shown = std::ranges::find(shown_, output_blobs_[k], &ShownState::blob);
+    if (const int state = IndexOf(cell().state(), cell().output(k).blob()); state >= 0) {
+      aliases.push_back({states[state], outputs[k], last ? -1 : cell().state(state).window()});
+    } else if (shown != shown_.end()) {
+      aliases.push_back({shown->name, outputs[k], last ? -1 : 1});
+    } else {
+      if (last) all[k] = context_.names->Unused(outputs[k] + "_steps");
+      step_sources.push_back(output_blobs_[k]);
+      step_destinations.push_back(all[k]);
+    }
+  }
+  for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
+    all.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
+    aliases.push_back({states[i], all.back(), -cell().state(i).window()});
+    result->states.push_back({.initial = inputs[initial[i]],
+                              .last = all.back(),
+                              .rows = cell().state(i).window(),
+                              .item = StateShape(i),
+                              .start = NumberOf(cell().state(i).initial())});
+  }
+  all.push_back(context_.names->Unused(context_.prefix + "record"));
+
+  step_.mutable_external_output()->Assign(next_.begin(), next_.end());
+  for (const ShownState& shown : shown_) step_.add_external_output(shown.blob);
+  for (const std::string& blob : step_sources) step_.add_external_output(blob);
+  const std::vector<std::string> read = BlobsReadFirst(step_);
+  step_.mutable_external_input()->Assign(read.begin(), read.end());
+
+  const auto column = [](const auto& rows, auto field) {
+    std::vector<std::decay_t<decltype(rows[0].*field)>> values;
+    for (const auto& row : rows) values.push_back(row.*field);
+    return values;
+  };
+  OpBuilder op = AddOp(&result->net, "RecurrentNetwork", inputs, all);
+  op.Net("step_net", step_).Strings("recurrent_states", states).Ints("initial_recurrent_state_ids", initial);
+  op.Strings("link_internal", column(links_, &Link::internal))
+      .Strings("link_external", column(links_, &Link::external));
+  op.Ints("link_offset", column(links_, &Link::offset)).Ints("link_window", column(links_, &Link::window));
+  op.Strings("alias_src", column(aliases, &Alias::source)).Strings("alias_dst", column(aliases, &Alias::destination));
+  op.Ints("alias_offset", column(aliases, &Alias::offset));
+  if (!step_sources.empty()) op.Strings("step_output_src", step_sources).Strings("step_output_dst", step_destinations);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (all[k] != outputs[k]) AddRowsFrom(-2, all[k], outputs[k], 2 + output_items_[k].rank(), &result->net);
+  }
+}
+
+}  // namespace stepnet

@@ -1,0 +1,116 @@
+// CellLayer: one layer of a cell in one direction, as a RecurrentNetwork operator and what belongs to it.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/compiler/step_graph.h"
+
+namespace stepnet {
+
+// Names of blobs that are taken.
+class NameSet {
+ public:
+  void Take(const std::string& name) { names_.insert(name); }
+  // `name`, or with "_" behind it until nobody has it.
+  std::string Unused(std::string name) {
+    while (!names_.insert(name).second) name += '_';
+    return name;
+  }
+
+ private:
+  std::set<std::string> names_;
+};
+
+// The value of a size in the shape of a part of the cell: above 0. Throws kInvalidArgument with the part's place.
+std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes);
+
+// What a layer is given.
+struct LayerContext {
+  const CellSource* cell = nullptr;
+  const CellUse* use = nullptr;
+  CellSizes sizes;
+  std::string prefix;                  // of names outside
+  std::vector<std::string> sequences;  // blobs of the cell's inputs, [T, B, …]
+  std::string mask;                    // blob, bool [T, B], or ""
+  NameSet* names = nullptr;            // outside
+};
+
+class CellLayer {
+ public:
+  // Makes the step net and infers its shapes. Throws as ExpandCell does.
+  explicit CellLayer(LayerContext context);
+
+  // Of an item of each output.
+  const std::vector<Shape>& output_items() const { return output_items_; }
+
+  // Adds to result's nets; `outputs` names the blobs that shall hold the cell's outputs.
+  void Write(const std::vector<std::string>& outputs, CellNet* result);
+
+ private:
+  struct Link {
+    std::string internal;
+    std::string external;
+    std::int64_t offset;
+    std::int64_t window;
+  };
+
+  // A state that is there to show the last value of a blob that is none. Steps read it only where there is a mask, to
+  // hold what they do not count.
+  struct ShownState {
+    std::string blob;      // what the step writes
+    std::string previous;  // "" where the step does not read it
+    Shape item;
+    std::string name = {};  // outside
+  };
+
+  const CellDef& cell() const { return context_.cell->def; }
+  Shape ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
+                const CellSizes& sizes) const;
+  void ChooseBatch();
+  bool HasStep(const Shape& shape) const;
+  Shape InputShape(int i) const;
+  Shape StateShape(int i) const;
+  Shape ParameterShape(int i) const;
+  Shape CaptureShape(int i) const;
+  float DropoutOf(int state) const;
+  float ZoneoutOf(int state) const;
+
+  void NameStep();
+  void WriteStep();
+  OperatorDef Resolved(const OperatorDef& def);
+  void WriteStateUpdate(int state);
+  void WriteOutputs();
+  std::map<std::string, StepInput> StepInputs() const;
+  void InferShapes();
+  void InferShapesOfBatch();
+  [[noreturn]] void ThrowAtOperator(const Error& error) const;
+  void FindProjections();
+
+  void WriteProjections(NetDef* net);
+  void WriteParameters(CellNet* result) const;
+  std::string WriteInitial(int state, CellNet* result) const;
+  void WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
+                     const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
+
+  LayerContext context_;
+  std::int64_t batch_ = 1;                      // where shapes are inferred
+  NameSet names_;                               // in the step net
+  std::map<std::string, std::string> renamed_;  // blob of the cell → blob of the step net
+  std::vector<std::string> previous_;           // of each state, what the step reads
+  std::vector<std::string> next_;               // of each state, what the step gives
+  std::vector<std::string> output_blobs_;       // of each output
+  std::vector<TensorInfo> output_infos_;        // of each output, as the cell writes it
+  std::vector<Shape> output_items_;
+  std::vector<ShownState> shown_;  // for outputs of the last step
+  std::string mask_;               // in the step net
+  NetDef step_;
+  int first_op_ = 0;           // of step_ that comes from the cell
+  std::set<int> projections_;  // operators of the cell that run before the loop
+  std::vector<Link> links_;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,407 @@
+// The short form of cells: a parser by recursive descent that writes operators as it goes.
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_reader.h"
+#include "stepnet/cells/cell_step_writer.h"
+#include "stepnet/cells/size_expression.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/io/proto_io.h"
+
+namespace stepnet {
+namespace {
+
+class CellParser : private CellReader {
+ public:
+  CellParser(const std::string& text, const std::string& what) : CellReader(text, what) {
+    source_.file = what;
+    source_.text = text;
+    if (!doc().empty()) source_.def.set_doc(doc());
+  }
+
+  CellSource Run() {
+    Header();
+    SkipNewlines();
+    while (!Next().Is('}')) {
+      Statement();
+      if (!Next().Is('}')) TakeSeparator();
+      SkipNewlines();
+    }
+    Take();
+    SkipNewlines();
+    if (Next().kind != CellToken::kEnd) Fail(StrCat(Next().Description(), " behind the end of the cell"));
+    return std::move(source_);
+  }
+
+ private:
+  void Mark(CellPart part, int index, const CellToken& token) {
+    source_.places[{part, index}] = {token.line, token.column};
+  }
+
+  // --- declarations
+
+  void Header() {
+    SkipNewlines();
+    if (!Next().IsName("cell")) {
+      Fail(StrCat("\"cell\" is expected, not ", Next().Description(), DidYouMean(Next().text, {"cell"})));
+    }
+    Mark(CellPart::kCell, 0, Take());
+    source_.def.set_name(ExpectName("the name of the cell"));
+    Expect('(');
+    Declarations(CellPart::kInput, source_.def.mutable_input(), "an input");
+    if (!Next().Is(';')) Fail(StrCat("';' is expected between inputs and states, not ", Next().Description()));
+    Take();
+    if (!Next().Is(')') && !Next().Is(';')) Declarations(CellPart::kState, source_.def.mutable_state(), "a state");
+    if (TakeIf(';')) Declarations(CellPart::kCapture, source_.def.mutable_capture(), "a tensor");
+    Expect(')');
+    Expect('{');
+    for (const CellInput& input : source_.def.input()) step_.Declare(input.name(), StepBlob::kInput, 0);
+    for (const CellState& state : source_.def.state()) step_.DeclareState(state.name());
+    for (const CellCapture& capture : source_.def.capture()) {
+      step_.Declare(capture.name(), StepBlob::kShared, capture.shape_size());
+    }
+  }
+
+  // `a, b[H], c[4*H]`: names without a shape have the next one.
+  template <typename Messages>
+  void Declarations(CellPart part, Messages* messages, const char* what) {
+    int first_without = messages->size();
+    do {
+      const CellToken& token = Next();
+      CheckNew(token);
+      Mark(part, messages->size(), token);
+      auto* message = messages->Add();
+      message->set_name(ExpectName(what));
+      if (!Next().Is('[')) continue;
+      const std::vector<std::string> shape = Dimensions();
+      for (; first_without < messages->size(); ++first_without) {
+        messages->Mutable(first_without)->mutable_shape()->Assign(shape.begin(), shape.end());
+      }
+    } while (TakeIf(','));
+    if (first_without < messages->size()) {
+      Fail(StrCat("\"", messages->Get(messages->size() - 1).name(), "\" needs a shape, as in x[D]"));
+    }
+  }
+
+  void CheckNew(const CellToken& token) {
+    if (token.kind == CellToken::kName && !names_.insert(token.text).second) {
+      FailAt(token, StrCat("\"", token.text, "\" is declared twice"));
+    }
+  }
+
+  void Statement() {
+    const bool is_declaration = Next(1).kind == CellToken::kName;
+    if (is_declaration && Next().IsName("size")) return SizeStatement();
+    if (is_declaration && Next().IsName("param")) return ParameterStatement();
+    if (is_declaration && Next().IsName("state")) return StateStatement();
+    if (is_declaration && Next().IsName("output")) return OutputStatement();
+    if (is_declaration && Next().IsName("option")) return OptionStatement();
+    if (is_declaration) {
+      Fail(StrCat("\"", Next().text, "\" is no statement",
+                  DidYouMean(Next().text, {"size", "param", "state", "output", "option"})));
+    }
+    Assignment();
+  }
+
+  void SizeStatement() {
+    Take();
+    Mark(CellPart::kSize, source_.def.size_size(), Next());
+    CheckNew(Next());
+    CellSize& size = *source_.def.add_size();
+    size.set_name(ExpectName("the name of a size"));
+    if (!TakeIf('=')) return;
+    const CellToken& token = Next();
+    const std::string text = SizeText();
+    size.set_value(At(token, [&] { return EvaluateSize(text, {}); }));
+  }
+
+  // `param w[4*H, D] = UniformFill(min=-0.1, max=0.1)`, or a number.
+  void ParameterStatement() {
+    Take();
+    Mark(CellPart::kParameter, source_.def.parameter_size(), Next());
+    CheckNew(Next());
+    CellParameter& parameter = *source_.def.add_parameter();
+    parameter.set_name(ExpectName("the name of a parameter"));
+    const std::vector<std::string> shape = Dimensions();
+    parameter.mutable_shape()->Assign(shape.begin(), shape.end());
+    step_.Declare(parameter.name(), StepBlob::kShared, parameter.shape_size());
+    if (!TakeIf('=')) return;
+    OperatorDef& fill = *parameter.mutable_initializer();
+    if (Next().kind == CellToken::kName) {
+      const CellToken& type = Take();
+      CheckType(type);
+      fill.set_type(type.text);
+      if (TakeIf('(')) ArgumentList(&fill);
+    } else {
+      fill.set_type("ConstantFill");
+      Argument& value = *fill.add_arg();
+      value.set_name("value");
+      value.set_f(ExpectFloat());
+    }
+  }
+
+  // `state c initial=given window=3 dropout=0.2 zoneout=0.1`
+  void StateStatement() {
+    Take();
+    const CellToken& token = Next();
+    const std::string name = ExpectName("the name of a state");
+    auto* states = source_.def.mutable_state();
+    const auto state = std::ranges::find(*states, name, [](const CellState& s) { return s.name(); });
+    if (state == states->end()) {
+      FailAt(token, StrCat("the cell has no state \"", name, "\"", DidYouMean(name, StateNames())));
+    }
+    while (Next().kind == CellToken::kName) {
+      const CellToken& key = Take();
+      Expect('=');
+      if (!given_.insert(name + " " + key.text).second)
+        FailAt(key, StrCat(key.text, " of \"", name, "\" is given twice"));
+      if (key.text == "initial") {
+        state->set_initial(Next().kind == CellToken::kName ? Take().text : ExpectNumber());
+      } else if (key.text == "window") {
+        state->set_window(ExpectInteger());
+      } else if (key.text == "dropout") {
+        state->set_dropout(ExpectFloat());
+      } else if (key.text == "zoneout") {
+        state->set_zoneout(ExpectFloat());
+      } else {
+        FailAt(key, StrCat("a state has no \"", key.text, "\"",
+                           DidYouMean(key.text, {"initial", "window", "dropout", "zoneout"})));
+      }
+    }
+  }
+
+  std::vector<std::string> StateNames() const {
+    std::vector<std::string> names;
+    for (const CellState& state : source_.def.state()) names.push_back(state.name());
+    return names;
+  }
+
+  // `output c last as c_end`
+  void OutputStatement() {
+    Take();
+    Mark(CellPart::kOutput, source_.def.output_size(), Next());
+    CellOutput& output = *source_.def.add_output();
+    output.set_blob(ExpectName("a blob"));
+    if (Next().IsName("last")) {
+      Take();
+      output.set_last(true);
+    }
+    if (Next().IsName("as")) {
+      Take();
+      output.set_name(ExpectName("a name"));
+    }
+  }
+
+  void OptionStatement() {
+    Take();
+    const CellToken& token = Next();
+    Mark(CellPart::kOptions, 0, token);
+    const std::string name = ExpectName("the name of an option");
+    Expect('=');
+    const google::protobuf::Descriptor& type = *CellOptions::descriptor();
+    const google::protobuf::FieldDescriptor* field = type.FindFieldByName(name);
+    if (field == nullptr) {
+      std::vector<std::string> names;
+      for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+      FailAt(token, StrCat("there is no option \"", name, "\"", DidYouMean(name, names)));
+    }
+    if (!given_.insert("option " + name).second) FailAt(token, StrCat("the option ", name, " is given twice"));
+    SetOption(*field);
+  }
+
+  void SetOption(const google::protobuf::FieldDescriptor& field) {
+    using Field = google::protobuf::FieldDescriptor;
+    CellOptions* options = source_.def.mutable_options();
+    const google::protobuf::Reflection& set = *options->GetReflection();
+    const CellToken& token = Next();
+    switch (field.cpp_type()) {
+      case Field::CPPTYPE_INT64: return set.SetInt64(options, &field, ExpectInteger());
+      case Field::CPPTYPE_FLOAT: return set.SetFloat(options, &field, ExpectFloat());
+      case Field::CPPTYPE_STRING: return set.SetString(options, &field, ExpectName("the name of an input"));
+      case Field::CPPTYPE_BOOL: {
+        const std::string value = ExpectName("true or false");
+        if (value != "true" && value != "false") FailAt(token, "true or false is expected");
+        return set.SetBool(options, &field, value == "true");
+      }
+      default: break;
+    }
+    std::string value = ExpectName("a direction");
+    std::ranges::transform(value, value.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
+    const google::protobuf::EnumValueDescriptor* number = field.enum_type()->FindValueByName(value);
+    if (number == nullptr) FailAt(token, "forward, reverse or bidirectional is expected");
+    set.SetEnum(options, &field, number);
+  }
+
+  // --- the step
+
+  void CheckType(const CellToken& token) const {
+    At(token, [&] { GetOperator(token.text); });
+  }
+
+  // `i, f = Split(…)` or `h = expression`
+  void Assignment() {
+    const CellToken& first = Next();
+    std::vector<const CellToken*> targets;
+    do {
+      targets.push_back(&Next());
+      ExpectName("a blob");
+    } while (TakeIf(','));
+    Expect('=');
+    SkipLineBreaks();
+    step_.Begin(targets.front()->text);
+    const int first_op = step_.num_ops();
+    const StepOperand value = Sum(/*depth=*/0);
+    std::vector<std::string> names;
+    for (const CellToken* target : targets) names.push_back(target->text);
+    At(first, [&] { step_.Assign(value, names); });
+    CopyOps(first_op, first);
+  }
+
+  void CopyOps(int first_op, const CellToken& token) {
+    for (int k = first_op; k < step_.num_ops(); ++k) {
+      Mark(CellPart::kOperator, source_.def.op_size(), token);
+      *source_.def.add_op() = step_.op(k);
+    }
+  }
+
+  StepOperand Sum(int depth) {
+    StepOperand left = Product(depth);
+    while (Next().Is('+') || Next().Is('-')) {
+      const CellToken& sign = Take();
+      SkipLineBreaks();
+      const StepOperand right = Product(depth);
+      left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
+    }
+    return left;
+  }
+
+  StepOperand Product(int depth) {
+    StepOperand left = Factor(depth);
+    while (Next().Is('*') || Next().Is('/') || Next().Is('@')) {
+      const CellToken& sign = Take();
+      SkipLineBreaks();
+      const StepOperand right = Factor(depth);
+      left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
+    }
+    return left;
+  }
+
+  StepOperand Factor(int depth) {
+    constexpr int kMostNesting = 200;
+    if (depth > kMostNesting) Fail("the expression nests too deep");
+    const CellToken& token = Next();
+    if (TakeIf('-')) {
+      const StepOperand value = Factor(depth + 1);
+      return At(token, [&] { return step_.Negative(value); });
+    }
+    if (TakeIf('(')) {
+      const StepOperand value = Sum(depth + 1);
+      Expect(')');
+      return value;
+    }
+    if (token.kind == CellToken::kNumber) return StepOperand::Number(ToDouble(Take()));
+    if (token.kind != CellToken::kName) Fail(StrCat("a value is expected, not ", token.Description()));
+    Take();
+    if (Next().Is('(')) return Call(token, depth);
+    return At(token, [&] { return StepOperand::Blob(step_.Read(token.text)); });
+  }
+
+  // `Type(inputs…, argument=value…)`
+  StepOperand Call(const CellToken& type, int depth) {
+    CheckType(type);
+    Take();
+    OperatorDef op;
+    op.set_type(type.text);
+    bool ends = false;
+    while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
+      const CellToken& token = Next();
+      const StepOperand input = Sum(depth + 1);
+      *op.add_input() = At(token, [&] { return step_.AsBlob(input); });
+      ends = !TakeIf(',');
+    }
+    if (ends) Expect(')');
+    if (!ends) ArgumentList(&op);
+    return At(type, [&] { return step_.Call(std::move(op)); });
+  }
+
+  // `name=value, …)`
+  void ArgumentList(OperatorDef* op) {
+    while (!Next().Is(')')) {
+      const CellToken& token = Next();
+      const std::string name = ExpectName("an argument");
+      Expect('=');
+      for (const Argument& other : op->arg()) {
+        if (other.name() == name) FailAt(token, StrCat("the argument ", name, " is given twice"));
+      }
+      const ArgumentSpec* spec = GetOperator(op->type()).FindArgument(name);
+      Argument& argument = *op->add_arg();
+      argument.set_name(name);
+      if (TakeIf('[')) {
+        ListValue(spec, &argument);
+      } else {
+        Value(spec, &argument);
+      }
+      if (!TakeIf(',')) break;
+    }
+    Expect(')');
+  }
+
+  static bool IsFloat(const ArgumentSpec* spec) {
+    return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
+  }
+  void Value(const ArgumentSpec* spec, Argument* argument) {
+    if (Next().kind == CellToken::kString) return argument->set_s(Take().text);
+    if (Next().IsName("true") || Next().IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
+    const std::string text = ValueText();
+    const std::optional<float> number = FloatOf(text);
+    const std::optional<std::int64_t> integer = IntegerOf(text);
+    if (number && (IsFloat(spec) || !integer)) {
+      argument->set_f(*number);
+    } else if (integer) {
+      argument->set_i(*integer);
+    } else {
+      argument->set_s(text);
+    }
+  }
+
+  void ListValue(const ArgumentSpec* spec, Argument* argument) {
+    std::vector<std::string> texts;
+    bool all_strings = true;
+    while (!Next().Is(']')) {
+      if (Next().kind == CellToken::kString) {
+        texts.push_back(Take().text);
+      } else {
+        texts.push_back(ValueText());
+        all_strings = false;
+      }
+      if (!TakeIf(',')) break;
+    }
+    Expect(']');
+    const bool numbers =
+        !all_strings && std::ranges::all_of(texts, [](const auto& t) { return FloatOf(t).has_value(); });
+    const bool integers = std::ranges::all_of(texts, [](const auto& t) { return IntegerOf(t).has_value(); });
+    if (numbers && (IsFloat(spec) || !integers)) {
+      for (const std::string& text : texts) argument->add_floats(*FloatOf(text));
+    } else if (numbers) {
+      for (const std::string& text : texts) argument->add_ints(*IntegerOf(text));
+    } else {
+      argument->mutable_strings()->Assign(texts.begin(), texts.end());
+    }
+  }
+
+  CellSource source_;
+  StepWriter step_;
+  std::set<std::string> names_;  // declared
+  std::set<std::string> given_;  // "STATE KEY", "option NAME"
+};
+
+}  // namespace
+
+CellSource ParseShortCell(const std::string& text, const std::string& what) {
+  PrepareMessages();
+  return CellParser(text, what).Run();
+}
+
+}  // namespace stepnet

@@ -1,0 +1,154 @@
+#include <cctype>
+#include <charconv>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/cells/size_expression.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+[[noreturn]] void Refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, StrCat("the short form of cells cannot say ", what));
+}
+
+const std::string& Name(const std::string& name) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; };
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0 || name[0] == '.' ||
+      !std::ranges::all_of(name, is_part)) {
+    Refuse(StrCat("the name \"", name, "\""));
+  }
+  return name;
+}
+
+// The shortest text that reads as the same float and not as an integer.
+std::string FloatText(float value) {
+  std::array<char, 64> buffer = {};
+  const auto [end, fault] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  std::string text(buffer.data(), end);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  if (text.find_first_of("in") != std::string::npos) Refuse(StrCat("the number ", text));
+  return text;
+}
+
+std::string StringText(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '\n') Refuse("a string of several lines");
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+
+std::string ArgumentText(const Argument& argument) {
+  if (argument.has_n() || argument.nets_size() > 0) Refuse(StrCat("the argument ", argument.name(), ", a net"));
+  if (argument.has_t() || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
+    Refuse(StrCat("the argument ", argument.name(), ", a tensor"));
+  }
+  if (argument.has_f()) return FloatText(argument.f());
+  if (argument.has_i()) return StrCat(argument.i());
+  if (argument.has_s()) return StringText(argument.s());
+  std::vector<std::string> items;
+  for (const float item : argument.floats()) items.push_back(FloatText(item));
+  for (const std::int64_t item : argument.ints()) items.push_back(StrCat(item));
+  for (const std::string& item : argument.strings()) items.push_back(StringText(item));
+  return StrCat("[", Join(items, ", "), "]");
+}
+
+std::string CallText(const OperatorDef& op) {
+  if (op.has_engine() || op.has_device_option() || op.control_input_size() > 0 || op.has_name()) {
+    Refuse(StrCat("name, engine, device or control input of ", op.type()));
+  }
+  std::vector<std::string> items;
+  for (const std::string& input : op.input()) items.push_back(Name(input));
+  for (const Argument& argument : op.arg()) items.push_back(StrCat(Name(argument.name()), "=", ArgumentText(argument)));
+  return StrCat(Name(op.type()), "(", Join(items, ", "), ")");
+}
+
+template <typename Message>
+std::string Declared(const Message& message) {
+  for (const std::string& dimension : message.shape()) NamesInSize(dimension);  // throws for what is no size
+  const std::vector<std::string> shape(message.shape().begin(), message.shape().end());
+  return StrCat(Name(message.name()), "[", Join(shape, ", "), "]");
+}
+
+template <typename Messages>
+std::string DeclaredList(const Messages& messages) {
+  std::vector<std::string> items;
+  for (const auto& message : messages) items.push_back(Declared(message));
+  return Join(items, ", ");
+}
+
+std::string StateText(const CellState& state) {
+  if (state.has_previous() && state.previous() != state.name() + "_prev") {
+    Refuse(StrCat("\"", state.previous(), "\", a name of the previous \"", state.name(), "\" other than ", state.name(),
+                  "_prev"));
+  }
+  std::string text;
+  if (state.has_initial()) {
+    float number = 0;
+    const char* const end = state.initial().data() + state.initial().size();
+    const bool is_number = std::from_chars(state.initial().data(), end, number).ptr == end;
+    text += " initial=" + (is_number ? state.initial() : Name(state.initial()));
+  }
+  if (state.has_window()) text += StrCat(" window=", state.window());
+  if (state.has_dropout()) text += " dropout=" + FloatText(state.dropout());
+  if (state.has_zoneout()) text += " zoneout=" + FloatText(state.zoneout());
+  return text.empty() ? "" : StrCat("  state ", state.name(), text, "\n");
+}
+
+void PrintOptions(const CellOptions& options, std::string* text) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  const google::protobuf::Reflection& get = *options.GetReflection();
+  get.ListFields(options, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    using Field = google::protobuf::FieldDescriptor;
+    std::string value;
+    switch (field->cpp_type()) {
+      case Field::CPPTYPE_INT64: value = StrCat(get.GetInt64(options, field)); break;
+      case Field::CPPTYPE_FLOAT: value = FloatText(get.GetFloat(options, field)); break;
+      case Field::CPPTYPE_BOOL: value = get.GetBool(options, field) ? "true" : "false"; break;
+      case Field::CPPTYPE_STRING: value = Name(get.GetString(options, field)); break;
+      default:
+        value = get.GetEnum(options, field)->name();
+        for (char& c : value) c = static_cast<char>(std::tolower(c));
+    }
+    *text += StrCat("  option ", field->name(), " = ", value, "\n");
+  }
+}
+
+}  // namespace
+
+std::string PrintShortCell(const CellDef& cell) {
+  std::string text;
+  if (cell.has_doc()) {
+    std::istringstream lines(cell.doc());
+    lines.exceptions(std::ios::badbit);
+    for (std::string line; std::getline(lines, line);) text += line.empty() ? "#\n" : "# " + line + "\n";
+  }
+  text += StrCat("cell ", Name(cell.name()), "(", DeclaredList(cell.input()), "; ", DeclaredList(cell.state()),
+                 cell.capture_size() > 0 ? "; " : "", DeclaredList(cell.capture()), ") {\n");
+  for (const CellSize& size : cell.size()) {
+    text += StrCat("  size ", Name(size.name()), size.has_value() ? StrCat(" = ", size.value()) : "", "\n");
+  }
+  for (const CellParameter& parameter : cell.parameter()) {
+    text += StrCat("  param ", Declared(parameter),
+                   parameter.has_initializer() ? " = " + CallText(parameter.initializer()) : "", "\n");
+  }
+  for (const CellState& state : cell.state()) text += StateText(state);
+  for (const OperatorDef& op : cell.op()) {
+    std::vector<std::string> outputs;
+    for (const std::string& output : op.output()) outputs.push_back(Name(output));
+    text += StrCat("  ", Join(outputs, ", "), " = ", CallText(op), "\n");
+  }
+  for (const CellOutput& output : cell.output()) {
+    text += StrCat("  output ", Name(output.blob()), output.last() ? " last" : "",
+                   output.has_name() ? " as " + Name(output.name()) : "", "\n");
+  }
+  PrintOptions(cell.options(), &text);
+  return text + "}\n";
+}
+
+}  // namespace stepnet

@@ -1,0 +1,228 @@
+#include "stepnet/cells/cell_step_writer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+void AddInt(const char* name, std::int64_t value, OperatorDef* op) {
+  Argument& argument = *op->add_arg();
+  argument.set_name(name);
+  argument.set_i(value);
+}
+
+void AddFloat(const char* name, double value, OperatorDef* op) {
+  if (!std::isfinite(static_cast<float>(value))) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(value, " is beyond what a float can hold"));
+  }
+  Argument& argument = *op->add_arg();
+  argument.set_name(name);
+  argument.set_f(static_cast<float>(value));
+}
+
+const char* TypeOf(char sign) {
+  switch (sign) {
+    case '+': return "Add";
+    case '-': return "Sub";
+    case '*': return "Mul";
+    default: return "Div";
+  }
+}
+
+double Computed(char sign, double left, double right) {
+  switch (sign) {
+    case '+': return left + right;
+    case '-': return left - right;
+    case '*': return left * right;
+    default: return left / right;
+  }
+}
+
+}  // namespace
+
+void StepWriter::Declare(const std::string& name, StepBlob kind, int rank) {
+  known_[name] = {.kind = kind, .is_shared = kind == StepBlob::kShared, .rank = rank};
+}
+
+void StepWriter::DeclareState(const std::string& name) {
+  known_[name] = {.kind = StepBlob::kState};
+  known_[name + "_prev"] = {.kind = StepBlob::kInput};
+  unwritten_states_.insert(name);
+}
+
+std::string StepWriter::Read(const std::string& name) const {
+  if (name == "timestep") return name;
+  if (!known_.contains(name)) {
+    std::vector<std::string> names;
+    for (const auto& [known, kind] : known_) names.push_back(known);
+    throw Error(ErrorCode::kInvalidArgument, StrCat("there is no blob \"", name, "\" so far", DidYouMean(name, names)));
+  }
+  return unwritten_states_.contains(name) ? name + "_prev" : name;
+}
+
+StepWriter::Known StepWriter::KnownOf(const StepOperand& value) const {
+  const auto found = known_.find(value.blob);
+  return value.kind == StepOperand::kBlob && found != known_.end() ? found->second : Known{};
+}
+
+void StepWriter::MarkShared(const OperatorDef& op) {
+  if (op.input_size() == 0 || !(GetOperator(op.type()).elementwise || op.type() == "ConstantFill")) return;
+  int rank = 0;
+  for (const std::string& input : op.input()) {
+    const Known known = KnownOf(StepOperand::Blob(input));
+    if (!known.is_shared) return;
+    rank = std::max(rank, known.rank);
+  }
+  for (const std::string& output : op.output()) known_[output] = {.is_shared = true, .rank = rank};
+}
+
+bool StepWriter::IsRepeated(const StepOperand& a, const StepOperand& b) const {
+  const Known of_a = KnownOf(a);
+  const Known of_b = KnownOf(b);
+  return of_a.is_shared && (!of_b.is_shared || of_a.rank < of_b.rank);
+}
+
+std::string StepWriter::NewName() {
+  std::string name;
+  do {
+    name = StrCat(target_, ".", ++num_names_);
+  } while (known_.contains(name));
+  known_[name] = {};
+  return name;
+}
+
+StepOperand StepWriter::Add(const char* type, std::vector<std::string> inputs) {
+  OperatorDef& op = ops_.emplace_back();
+  op.set_type(type);
+  op.mutable_input()->Assign(inputs.begin(), inputs.end());
+  *op.add_output() = NewName();
+  MarkShared(op);
+  return StepOperand::Blob(op.output(0));
+}
+
+StepOperand StepWriter::Scaled(const StepOperand& value, double factor) {
+  const StepOperand result = Add("Scale", {AsBlob(value)});
+  AddFloat("scale", factor, &ops_.back());
+  return result;
+}
+
+StepOperand StepWriter::Like(const StepOperand& value, double number) {
+  const StepOperand result = Add("ConstantFill", {value.blob});
+  AddFloat("value", number, &ops_.back());
+  return result;
+}
+
+StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOperand& right) {
+  if (sign == '@') {
+    if (left.kind == StepOperand::kNumber || right.kind == StepOperand::kNumber) {
+      throw Error(ErrorCode::kInvalidArgument, "@ needs tensors, not numbers");
+    }
+    if (KnownOf(left).is_shared && !KnownOf(right).is_shared) {
+      const auto shown = [&](const StepOperand& operand) {
+        const bool has_name = operand.kind == StepOperand::kBlob && !operand.blob.starts_with(target_ + ".");
+        return has_name ? operand.blob : "…";
+      };
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("the matrix of parameters, [N, D], stands on the right of @; did you mean `", shown(right),
+                         " @ ", shown(left), "`?"));
+    }
+    return {.kind = StepOperand::kProduct, .blob = AsBlob(left), .weights = AsBlob(right)};
+  }
+  if (left.kind == StepOperand::kNumber && right.kind == StepOperand::kNumber) {
+    return StepOperand::Number(Computed(sign, left.number, right.number));
+  }
+  if (sign == '+' && left.kind == StepOperand::kProduct && KnownOf(right).kind == StepBlob::kShared &&
+      KnownOf(right).rank == 1) {
+    const StepOperand result = Add("FC", {left.blob, left.weights, right.blob});
+    AddInt("axis", -1, &ops_.back());
+    return result;
+  }
+  if (right.kind == StepOperand::kNumber && sign == '*') return Scaled(left, right.number);
+  if (right.kind == StepOperand::kNumber && sign == '/') return Scaled(left, 1 / right.number);
+  if (left.kind == StepOperand::kNumber && sign == '*') return Scaled(right, left.number);
+  if (left.kind == StepOperand::kNumber) {
+    const StepOperand value = StepOperand::Blob(AsBlob(right));
+    return Elementwise(sign, Like(value, left.number), value);
+  }
+  const StepOperand value = StepOperand::Blob(AsBlob(left));
+  if (right.kind == StepOperand::kNumber) return Elementwise(sign, value, Like(value, right.number));
+  return Elementwise(sign, value, StepOperand::Blob(AsBlob(right)));
+}
+
+// The second operand may be repeated over the first, not the other way round.
+StepOperand StepWriter::Elementwise(char sign, const StepOperand& left, const StepOperand& right) {
+  if (IsRepeated(left, right)) {
+    if (sign == '+' || sign == '*') return Elementwise(sign, right, left);
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("\"", left.blob, "\" cannot be repeated over \"", right.blob, "\" on the left of ", sign,
+                       sign == '-' ? "; write -a + b for b - a" : "; write b * Reciprocal(a) for b / a"));
+  }
+  const bool is_repeated = IsRepeated(right, left);
+  const StepOperand result = Add(TypeOf(sign), {left.blob, right.blob});
+  if (is_repeated) AddInt("broadcast", 1, &ops_.back());
+  return result;
+}
+
+StepOperand StepWriter::Negative(const StepOperand& value) {
+  if (value.kind == StepOperand::kNumber) return StepOperand::Number(-value.number);
+  return Add("Negative", {AsBlob(value)});
+}
+
+StepOperand StepWriter::Call(OperatorDef op) {
+  const OperatorSchema& schema = GetOperator(op.type());
+  if (schema.max_outputs() == 0) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has no output, so it is no value"));
+  }
+  for (int i = 0; i < std::max(1, schema.min_outputs()); ++i) *op.add_output() = NewName();
+  MarkShared(op);
+  ops_.push_back(std::move(op));
+  return StepOperand::Blob(ops_.back().output(0));
+}
+
+std::string StepWriter::AsBlob(const StepOperand& value) {
+  switch (value.kind) {
+    case StepOperand::kBlob: return value.blob;
+    case StepOperand::kNumber:
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a number has no shape here; give the shape, as in ConstantFill(x, value=1.0)");
+    case StepOperand::kProduct: break;
+  }
+  const StepOperand result = Add("FC", {value.blob, value.weights});
+  AddInt("axis", -1, &ops_.back());
+  return result.blob;
+}
+
+void StepWriter::Assign(const StepOperand& value, const std::vector<std::string>& names) {
+  const std::string blob = AsBlob(value);
+  const bool is_new = !ops_.empty() && ops_.back().output(0) == blob && blob.starts_with(target_ + ".");
+  if (!is_new && names.size() > 1) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("one value cannot be given to ", names.size(), " names"));
+  }
+  if (!is_new) Add("Copy", {blob});
+  OperatorDef& op = ops_.back();
+  if (static_cast<int>(names.size()) > GetOperator(op.type()).max_outputs()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), " has at most ", GetOperator(op.type()).max_outputs(),
+                                                    " outputs, not ", names.size()));
+  }
+  // The names between that the operator has so far are free again.
+  const Known written = KnownOf(StepOperand::Blob(op.output(0)));
+  for (int i = 0; i < op.output_size() && i < static_cast<int>(names.size()); ++i) known_.erase(op.output(i));
+  for (size_t i = 0; i < names.size(); ++i) {
+    DeclareWritten(names[i], written);
+    *(static_cast<int>(i) < op.output_size() ? op.mutable_output(static_cast<int>(i)) : op.add_output()) = names[i];
+  }
+}
+
+void StepWriter::DeclareWritten(const std::string& name, Known written) {
+  const auto [known, is_new] = known_.emplace(name, written);
+  if (is_new || unwritten_states_.erase(name) > 0) return;
+  const bool is_given = known->second.kind == StepBlob::kInput || known->second.kind == StepBlob::kShared;
+  throw Error(ErrorCode::kInvalidArgument,
+              is_given ? StrCat("\"", name, "\" is given to the step, which cannot write it")
+                       : StrCat("\"", name, "\" is written twice; give the second value a name of its own"));
+}
+
+}  // namespace stepnet

@@ -1,0 +1,20 @@
+// Conflicts: which accesses of which steps share a byte, one of them writing.
+//
+// In the order in which a serial run touches a byte, only neighbours are looked at: whoever reads waits for the last
+// writer, whoever writes waits for all who read since, or for the last writer where nobody has. What waits for those
+// follows. So there are about as many conflicts as accesses, however many instructions use the same memory.
+#pragma once
+
+#include <vector>
+
+#include "stepnet/compiler/dependencies.h"
+
+namespace stepnet {
+
+// Edges that imply the order of any two accesses that conflict, by from, delta, to; each once, by way of the accesses
+// that come first among those of its first kind. Memory that is looked at in more than 64 ways (rows that begin or end
+// elsewhere; wide windows that are written) counts as one row that all steps touch whole: its edges then order more
+// than conflicts.
+std::vector<Dependency> FindConflicts(const std::vector<std::vector<MemoryAccess>>& accesses);
+
+}  // namespace stepnet

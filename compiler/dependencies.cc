@@ -1,0 +1,152 @@
+#include "stepnet/compiler/dependencies.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "stepnet/compiler/conflicts.h"
+#include "stepnet/compiler/transitive_reduction.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;  // more bytes than there are
+
+class AccessCollector {
+ public:
+  // With `of_steps` what each instruction touches in one step, also where it runs for many at once.
+  AccessCollector(const StepPlan& plan, bool of_steps) : plan_(plan), of_steps_(of_steps) {}
+
+  // Of instructions [begin, end).
+  std::vector<std::vector<MemoryAccess>> Run(int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      const Instruction& instruction = plan_.instructions[i];
+      accesses_.emplace_back();
+      for (const Operand& input : instruction.inputs) Add(instruction, input, /*writes=*/false);
+      for (const Operand& output : instruction.outputs) Add(instruction, output, /*writes=*/true);
+      // A dynamic operator remembers the shapes of its last run, so two steps of it are never under way at once.
+      if (instruction.dynamic) AddOwn(Whole(Own(i)));
+      const bool reaches_out = instruction.node && instruction.node->init.schema().manages_outputs;
+      if (reaches_out || instruction.has_side_effects) AddOwn(Whole(Own(-1)));
+    }
+    return std::move(accesses_);
+  }
+
+ private:
+  // Pieces of memory: bases, dynamic lists, then one for each instruction and one for the world outside.
+  int Own(int i) const { return plan_.num_bases + static_cast<int>(plan_.dynamic_lists.size()) + 1 + i; }
+  static MemoryAccess Whole(int memory) { return {.memory = memory, .writes = true, .bytes = 1}; }
+  void AddOwn(MemoryAccess access) { accesses_.back().push_back(access); }
+
+  void Add(const Instruction& instruction, const Operand& operand, bool writes) {
+    const Slot& slot = plan_.slots[operand.slot];
+    if (instruction.steps_at_once == kAllSteps && operand.rows) {  // how many rows only a run knows
+      AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kEver, .slot = operand.slot});
+      return;
+    }
+    const std::int64_t steps = operand.rows && !of_steps_ ? instruction.steps_at_once : 1;
+    const std::int64_t direction = plan_.backward ? -steps : steps;
+    if (slot.storage_class == StorageClass::kDynamic) {
+      AddOwn({.memory = plan_.num_bases + slot.base,
+              .writes = writes,
+              .begin = 0,
+              .stride = plan_.dynamic_lists[slot.base] ? direction : 0,
+              .bytes = 1,
+              .slot = operand.slot});
+      return;
+    }
+    AddOwn({.memory = slot.base,
+            .writes = writes,
+            .begin = slot.BeginInBase(),
+            .stride = slot.row_bytes * direction,
+            .bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype) * steps,
+            .ring = slot.ring_rows * slot.row_bytes,
+            .slot = operand.slot});
+  }
+
+  const StepPlan& plan_;
+  const bool of_steps_;
+  std::vector<std::vector<MemoryAccess>> accesses_;
+};
+
+// What is touched in `steps` steps, as one access; all of a ring, whichever rows those steps use.
+MemoryAccess OverSteps(MemoryAccess access, std::int64_t steps) {
+  if (access.ring != 0) {
+    access.begin = access.stride = 0;
+    access.bytes = std::exchange(access.ring, 0);
+    return access;
+  }
+  const std::int64_t way = (steps - 1) * access.stride;
+  access.begin += std::min<std::int64_t>(way, 0);
+  access.bytes += std::abs(way);
+  access.stride *= steps;
+  return access;
+}
+
+}  // namespace
+
+const char* DependencyKindName(DependencyKind kind) {
+  switch (kind) {
+    case DependencyKind::kReadAfterWrite: return "read after write";
+    case DependencyKind::kWriteAfterRead: return "write after read";
+    case DependencyKind::kWriteAfterWrite: return "write after write";
+  }
+  return "unknown";
+}
+
+bool Dependencies::Orders(int from, int to, int delta) const {
+  std::set<std::pair<int, int>> reached;
+  std::vector<std::pair<int, int>> stack = {{from, 0}};
+  while (!stack.empty()) {
+    const auto [at, steps] = stack.back();
+    stack.pop_back();
+    for (const Dependency& edge : edges) {
+      if (edge.from != at || steps + edge.delta > delta) continue;
+      if (edge.to == to && steps + edge.delta == delta) return true;
+      if (reached.emplace(edge.to, steps + edge.delta).second) stack.emplace_back(edge.to, steps + edge.delta);
+    }
+  }
+  return false;
+}
+
+std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan) {
+  return AccessCollector(plan, /*of_steps=*/false).Run(0, static_cast<int>(plan.instructions.size()));
+}
+
+Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses) {
+  Dependencies result{.num_instructions = static_cast<int>(accesses.size()), .edges = FindConflicts(accesses)};
+  RemoveImplied(result.num_instructions, &result.edges);
+  for (const Dependency& edge : result.edges) result.max_delta = std::max(result.max_delta, edge.delta);
+  return result;
+}
+
+Dependencies FindDependencies(const StepPlan& plan, const Stage& stage) {
+  Dependencies dependencies = FindDependencies(AccessCollector(plan, /*of_steps=*/false).Run(stage.begin, stage.end));
+  dependencies.num_instructions = static_cast<int>(plan.instructions.size());
+  for (Dependency& edge : dependencies.edges) {
+    edge.from += stage.begin;
+    edge.to += stage.begin;
+  }
+  if (stage.steps_at_once == kAllSteps) {
+    std::erase_if(dependencies.edges, [](const Dependency& edge) { return edge.delta > 0; });
+    dependencies.max_delta = 0;
+  }
+  return dependencies;
+}
+
+Dependencies FindChunkDependencies(const StepPlan& plan) {
+  const std::vector<std::vector<MemoryAccess>> of_steps =
+      AccessCollector(plan, /*of_steps=*/true).Run(0, static_cast<int>(plan.instructions.size()));
+  std::vector<std::vector<MemoryAccess>> accesses(plan.stages.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    if (stage.steps_at_once == kAllSteps) continue;
+    for (int i = stage.begin; i < stage.end; ++i) {
+      for (const MemoryAccess& access : of_steps[i]) accesses[s].push_back(OverSteps(access, plan.chunk_steps));
+    }
+  }
+  return FindDependencies(accesses);
+}
+
+}  // namespace stepnet

@@ -1,0 +1,215 @@
+#include "stepnet/compiler/forward_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/nets/link_roles.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+int InputIndex(const OpInit& op, const std::string& name) {
+  const auto found = std::ranges::find(op.inputs(), name);
+  return found == op.inputs().end() ? -1 : static_cast<int>(found - op.inputs().begin());
+}
+
+class ForwardPlanMaker {
+ public:
+  ForwardPlanMaker(const OpInit& op, const RecurrentSpec& spec, const std::vector<TensorInfo>& inputs)
+      : op_(op), spec_(spec), inputs_(inputs) {}
+
+  std::shared_ptr<const ForwardPlan> Make() {
+    request_.net = spec_.step_net.get();
+    request_.options = spec_.options;
+    request_.ring_rows = RingRows(spec_);
+    request_.most_steps = spec_.num_workspaces;
+    plan_->keeps_all = FetchesBlobs();
+    for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
+    request_.num_bases = static_cast<int>(spec_.states.size());
+    BindLinks();
+    BindTimestep();
+    BindCaptured();
+    KeepWhatIsReadLater();
+    auto steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
+    if (!spec_.step_outputs.empty()) steps = WithStepOutputs(*steps);
+    plan_->steps = std::move(steps);
+    return plan_;
+  }
+
+ private:
+  struct External {
+    int base = -1;
+    DType dtype = DType::kFloat;
+    Shape row;
+    StateLayout* state = nullptr;
+  };
+
+  External FindExternal(const std::string& name) {
+    for (size_t i = 0; i < spec_.states.size(); ++i) {
+      if (spec_.states[i].name != name) continue;
+      StateLayout& layout = plan_->states[i];
+      return {.base = static_cast<int>(i), .dtype = layout.dtype, .row = layout.row, .state = &layout};
+    }
+    const int input = InputIndex(op_, name);
+    if (input < 0) {
+      throw Error(ErrorCode::kInvalidNet, StrCat("\"", name, "\" is linked and is neither a state nor an input"));
+    }
+    const TensorInfo& info = inputs_[input];
+    if (info.shape.rank() == 0) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("\"", name, "\" is linked as a sequence and is ", info.Description()));
+    }
+    return {
+        .base = BaseOfInput(input, &plan_->inputs, &request_.num_bases), .dtype = info.dtype, .row = info.shape.Tail()};
+  }
+
+  void BindLinks() {
+    const std::vector<LinkRole> roles = FindLinkRoles(spec_);
+    std::map<std::string, std::vector<size_t>> by_blob;
+    for (size_t i = 0; i < spec_.links.size(); ++i) by_blob[spec_.links[i].internal].push_back(i);
+    for (const auto& [blob, links] : by_blob) {
+      for (const size_t i : links) BindLinkOf(blob, spec_.links[i], roles[i], /*is_alone=*/links.size() == 1);
+    }
+  }
+
+  // A blob with several links comes from its source, and goes to the others.
+  void BindLinkOf(const std::string& blob, const Link& link, const LinkRole& role, bool is_alone) {
+    const External external = FindExternal(link.external);
+    if (external.state != nullptr) {
+      CheckLinkInBounds(link, external.state->num_initial + 1, 1);
+      const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
+      if (gives_row) external.state->zero_first = false;
+    }
+    BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
+    if (is_alone) {
+      bound.readable = role.is_source;
+      request_.bound.push_back(std::move(bound));
+      return;
+    }
+    Slot outside = bound.slot;
+    outside.blob = link.external;
+    const Transfer transfer{.kind = role.is_source ? Transfer::Kind::kCopyIn : Transfer::Kind::kCopyOut,
+                            .blob = blob,
+                            .outside = outside,
+                            .info = bound.info};
+    // Sources first: a blob that no operator writes is copied on at once.
+    request_.transfers.insert(role.is_source ? request_.transfers.begin() : request_.transfers.end(), transfer);
+  }
+
+  void BindTimestep() {
+    const std::vector<std::string> reads = BlobsReadFirst(*spec_.step_net);
+    if (std::ranges::find(reads, spec_.timestep) == reads.end()) return;
+    plan_->timestep_base = request_.num_bases++;
+    const Link link{.internal = spec_.timestep, .external = spec_.timestep};
+    request_.bound.push_back(BindLink(link, plan_->timestep_base, DType::kInt32, Shape()));
+  }
+
+  void BindCaptured() {
+    std::set<std::string> known;
+    for (const BoundBlob& bound : request_.bound) known.insert(bound.slot.blob);
+    for (const Transfer& transfer : request_.transfers) known.insert(transfer.blob);
+    for (const std::string& blob : BlobsReadFirst(*spec_.step_net)) {
+      const int input = InputIndex(op_, blob);
+      if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
+      const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+      request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
+    }
+  }
+
+  bool FetchesBlobs() const {
+    const std::vector<std::string>& readers = op_.ReadersOf(op_.num_outputs() - 1);
+    return std::ranges::find(readers, "RecurrentNetworkBlobFetcher") != readers.end();
+  }
+
+  void KeepWhatIsReadLater() {
+    if (plan_->keeps_all) {
+      request_.keep = [](const std::string&) { return true; };
+      return;
+    }
+    std::set<std::string> kept;
+    if (spec_.backward_step_net != nullptr) {
+      const std::vector<std::string> reads = BlobsReadFirst(*spec_.backward_step_net);
+      kept.insert(reads.begin(), reads.end());
+    }
+    request_.keep = [kept](const std::string& blob) { return kept.contains(blob); };
+  }
+
+  // Blobs that become outputs get a copy a step in a base of their own; their shapes are known only now.
+  std::shared_ptr<StepPlan> WithStepOutputs(const StepPlan& first) {
+    for (const StepOutput& output : spec_.step_outputs) {
+      const StepPlan::Final& final = first.finals.at(output.blob);  // the check of the operator knows that it is there
+      if (first.slots[final.slot].storage_class == StorageClass::kDynamic) {
+        throw Error(ErrorCode::kShapeMismatch,
+                    StrCat("step_output_src names \"", output.blob,
+                           "\", whose shape is known only when a step has run; make it the new row of a state, which "
+                           "says what shape it has"));
+      }
+      const TensorInfo& info = final.info;
+      const std::int64_t bytes = info.shape.size() * DTypeBytes(info.dtype);
+      const int base = request_.num_bases++;
+      plan_->step_outputs.emplace_back(base, info);
+      request_.transfers.push_back({.kind = Transfer::Kind::kCopyOut,
+                                    .blob = output.blob,
+                                    .outside = {.blob = output.destination,
+                                                .storage_class = StorageClass::kLinked,
+                                                .base = base,
+                                                .row_bytes = bytes,
+                                                .bytes = bytes,
+                                                .dtype = info.dtype},
+                                    .info = info,
+                                    .required = true});
+    }
+    return std::make_shared<StepPlan>(MakeStepPlan(request_));
+  }
+
+  const OpInit& op_;
+  const RecurrentSpec& spec_;
+  const std::vector<TensorInfo>& inputs_;
+  StepPlanRequest request_;
+  std::shared_ptr<ForwardPlan> plan_ = std::make_shared<ForwardPlan>();
+};
+
+}  // namespace
+
+StateLayout LayoutOf(const RecurrentState& state, const OpInit& op, const std::vector<TensorInfo>& inputs) {
+  const TensorInfo& initial = inputs.at(state.initial);
+  const Shape& shape = initial.shape;
+  const std::string& name = op.inputs()[state.initial];
+  if (shape.rank() == 0) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state \"", name, "\" is ", initial.Description(),
+                                                  "; it must be [D], [B, D] or [L, B, …]"));
+  }
+  StateLayout layout{.initial = state.initial, .dtype = initial.dtype, .row = shape, .num_initial = 1};
+  if (shape.rank() >= 3) {
+    layout.num_initial = shape[0];
+    layout.row = shape.Tail();
+  }
+  const TensorInfo& sequence = inputs.at(0);
+  const std::int64_t batch = sequence.shape.rank() >= 2 ? sequence.shape[1] : -1;
+  if (shape.rank() == 1) {
+    if (batch < 0) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("the initial state \"", name, "\" is ", initial.Description(),
+                         ", the same for every row of the batch, but the first input \"", op.inputs()[0], "\" is ",
+                         sequence.Description(), " and has no batch"));
+    }
+    layout.row = shape.Inserted(0, batch);
+  } else if (batch >= 0 && layout.row[0] != batch) {
+    if (layout.row[0] != 1) {
+      throw Error(
+          ErrorCode::kShapeMismatch,
+          StrCat("the initial state \"", name, "\" is ", initial.Description(), " with a batch of ", layout.row[0],
+                 "; the first input \"", op.inputs()[0], "\" is ", sequence.Description(), " with a batch of ", batch));
+    }
+    layout.row = layout.row.With(0, batch);
+  }
+  return layout;
+}
+
+std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OpInit& op, const RecurrentSpec& spec,
+                                                   const std::vector<TensorInfo>& inputs) {
+  return ForwardPlanMaker(op, spec, inputs).Make();
+}
+
+}  // namespace stepnet

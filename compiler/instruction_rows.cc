@@ -1,0 +1,66 @@
+#include "stepnet/compiler/instruction_rows.h"
+
+#include <algorithm>
+
+#include "stepnet/compiler/stages.h"
+
+namespace stepnet {
+namespace {
+
+bool HasRows(const StepPlan& plan, const Operand& operand) {
+  const Slot& slot = plan.slots[operand.slot];
+  return slot.storage_class != StorageClass::kDynamic && slot.ring_rows == 0 && slot.row_bytes > 0 &&
+         slot.row_bytes == operand.info.shape.size() * DTypeBytes(operand.info.dtype) && operand.info.shape.rank() > 0;
+}
+
+}  // namespace
+
+void MarkRows(const StepPlan& plan, const OpInit& op, Instruction* instruction) {
+  const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
+  const std::optional<RowOperands> rule = op.schema().rows(ShapeQuery(op, inputs));
+  if (!rule) return;
+  instruction->takes_rows = true;
+  const auto mark = [&](const std::vector<int>& with_rows, bool is_output, Operand* operand) {
+    operand->rows = std::ranges::count(with_rows, operand->position) > 0;
+    const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (operand->adds || !is_output);
+    const bool fits = operand->rows ? HasRows(plan, *operand) : is_for_all;
+    instruction->takes_rows = instruction->takes_rows && fits;
+  };
+  for (Operand& input : instruction->inputs) mark(rule->inputs, false, &input);
+  for (Operand& output : instruction->outputs) mark(rule->outputs, true, &output);
+}
+
+void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction) {
+  const auto has_rows = [&](const Operand& operand) { return HasRows(plan, operand); };
+  instruction->takes_rows =
+      std::ranges::all_of(instruction->inputs, has_rows) && std::ranges::all_of(instruction->outputs, has_rows);
+  for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
+    for (Operand& operand : *operands) operand.rows = instruction->takes_rows;
+  }
+}
+
+bool HasSumsAndRows(const Instruction& instruction) {
+  const auto has_rows = [](const Operand& operand) { return operand.rows; };
+  return instruction.takes_rows && std::ranges::any_of(instruction.outputs, has_rows) &&
+         !std::ranges::all_of(instruction.outputs, has_rows);
+}
+
+std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands) {
+  const bool are_outputs = &operands == &instruction.outputs;
+  const size_t count = are_outputs ? static_cast<size_t>(instruction.num_outputs) : operands.size();
+  const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
+  std::vector<TensorInfo> infos(count, {.dtype = DType::kFloat, .shape = Shape({0})});
+  for (const Operand& operand : operands) {
+    TensorInfo& info = infos[operand.position];
+    info = operand.info;
+    info.shape = ShapeOfSteps(operand, steps);
+  }
+  return infos;
+}
+
+Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps) {
+  const Shape& row = operand.info.shape;
+  return operand.rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
+}
+
+}  // namespace stepnet

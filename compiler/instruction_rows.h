@@ -1,0 +1,24 @@
+// Rows of operands: which instructions may run for several steps at once, and what they see then.
+#pragma once
+
+#include <vector>
+
+#include "stepnet/compiler/step_plan.h"
+
+namespace stepnet {
+
+// Sets `takes_rows`, and `rows` of the operands. The slots of `plan` say where operands are: rows of all steps must lie
+// one after the other, and what has no rows must be the same for all steps, or a sum over them.
+void MarkRows(const StepPlan& plan, const OpInit& op, Instruction* instruction);  // by the type's rule
+void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction);          // of what goes element by element
+
+// Whether some outputs are sums over the steps and others have rows.
+bool HasSumsAndRows(const Instruction& instruction);
+
+// What one run sees, by position; what it leaves out has no elements. Of one for all steps, for kTypicalSteps.
+std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands);
+
+// The shape of an operand that has rows with those of `num_steps` steps; of others theirs.
+Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps);
+
+}  // namespace stepnet

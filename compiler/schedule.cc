@@ -1,0 +1,294 @@
+#include "stepnet/compiler/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "stepnet/nets/net_operator.h"
+#include "stepnet/compiler/stages.h"
+
+namespace stepnet {
+namespace {
+
+// A step, in a run of several.
+double SimulatedMicroseconds(const Schedule& schedule, int threads) {
+  constexpr std::int64_t kSteps = 16;
+  const std::int64_t steps = schedule.steps_at_once == 1 ? kSteps : kTypicalSteps;
+  return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads)).microseconds / static_cast<double>(steps);
+}
+
+// Cuts up instructions that take long enough for what it costs to bring threads together. What runs once has more parts
+// than there are threads, so that they end together also where one is slower; in a loop each thread keeps its part.
+void Split(const StepPlan& plan, int threads, Schedule* schedule) {
+  constexpr double kLeastMicrosecondsOfPart = 3, kMicrosecondsOfPart = 200;
+  for (Task& task : schedule->tasks) {
+    const int most = plan.instructions[task.instructions.front()].most_parts;
+    if (task.instructions.size() > 1 || most < 2) continue;
+    const std::int64_t steps = schedule->steps_at_once == kAllSteps ? kTypicalSteps : schedule->steps_at_once;
+    const double microseconds = task.microseconds * static_cast<double>(steps);
+    task.parts = std::clamp(static_cast<int>(microseconds / kLeastMicrosecondsOfPart), 1, std::min(most, threads));
+    if (schedule->steps_at_once != kAllSteps) continue;
+    task.parts = std::clamp(static_cast<int>(microseconds / kMicrosecondsOfPart), task.parts, most);
+  }
+}
+
+// Chains end where an instruction may be cut up: whether that is done is decided later.
+bool MayJoin(const StepPlan& plan, int before, int i) {
+  return plan.instructions[before].most_parts < 2 && plan.instructions[i].most_parts < 2;
+}
+
+}  // namespace
+
+int Task::NumPredecessors(std::int64_t step) const {
+  return static_cast<int>(std::ranges::count_if(predecessor_deltas, [&](int delta) { return delta <= step; }));
+}
+
+std::int64_t StepsUnderWay(const Schedule& schedule, int threads) {
+  const std::int64_t steps = std::max(4, 2 * threads);
+  return schedule.IsPipeline() ? steps + static_cast<std::int64_t>(schedule.tasks.size()) : steps;  // one more a stage
+}
+
+namespace {
+
+void AddInstruction(const StepPlan& plan, int i, Task* task) {
+  task->instructions.push_back(i);
+  task->microseconds += EstimateMicroseconds(plan.instructions[i].cost);
+}
+
+// A task of a step, and what it waited for last.
+struct Finish {
+  double microseconds = 0;  // after the begin of the run
+  int task = -1;            // -1: it waited for nothing
+  int delta = 0;
+};
+
+// Of all tasks of `steps` steps, step by step, on threads without number.
+std::vector<Finish> FinishesOf(const Schedule& schedule, size_t steps) {
+  const size_t num_tasks = schedule.tasks.size();
+  std::vector<Finish> finishes(steps * num_tasks);
+  for (size_t k = 0; k < steps; ++k) {
+    for (size_t i = 0; i < num_tasks; ++i) {  // edges within a step lead to later tasks
+      const Task& task = schedule.tasks[i];
+      Finish& finish = finishes[k * num_tasks + i];
+      finish.microseconds += task.microseconds / task.parts;
+      for (const Task::Successor& next : task.successors) {
+        if (k + next.delta >= steps) continue;
+        Finish& later = finishes[(k + next.delta) * num_tasks + next.task];
+        if (later.task >= 0 && later.microseconds >= finish.microseconds) continue;
+        later = {.microseconds = finish.microseconds, .task = static_cast<int>(i), .delta = next.delta};
+      }
+    }
+  }
+  return finishes;
+}
+
+// How long tasks take tells when they are due.
+void SetPace(Schedule* schedule) {
+  std::vector<Task>& tasks = schedule->tasks;
+  for (size_t i = tasks.size(); i-- > 0;) {
+    tasks[i].tail = 0;
+    for (const Task::Successor& next : tasks[i].successors) {
+      if (next.delta == 0) tasks[i].tail = std::max(tasks[i].tail, tasks[next.task].tail);
+    }
+    tasks[i].tail += tasks[i].microseconds / tasks[i].parts;
+  }
+  // After so many steps the longest way through a run goes round its slowest cycle.
+  constexpr size_t kSteps = 16;
+  const std::vector<Finish> finishes = FinishesOf(*schedule, kSteps);
+  const auto end = [&](size_t step) {
+    double last = 0;
+    for (size_t i = 0; i < tasks.size(); ++i) last = std::max(last, finishes[step * tasks.size() + i].microseconds);
+    return last;
+  };
+  schedule->pace = (end(kSteps - 1) - end(kSteps / 2 - 1)) / (kSteps / 2);
+}
+
+// The edges between tasks: of those that the dependencies are about, number first + n is in task_of[n].
+void Connect(const std::vector<int>& task_of, int first, Schedule* schedule) {
+  std::set<std::tuple<int, int, int>> known;
+  for (const Dependency& edge : schedule->dependencies.edges) {
+    const int from = task_of[edge.from - first];
+    const int to = task_of[edge.to - first];
+    if ((from == to && edge.delta == 0) || !known.emplace(from, to, edge.delta).second) continue;
+    schedule->tasks[from].successors.push_back({.task = to, .delta = edge.delta});
+    schedule->tasks[to].predecessor_deltas.push_back(edge.delta);
+  }
+  for (Task& task : schedule->tasks) {
+    task.starts_step = std::ranges::find(task.predecessor_deltas, 0) == task.predecessor_deltas.end();
+    schedule->step_microseconds += task.microseconds;
+  }
+  SetPace(schedule);
+}
+
+// The schedule for one number of threads. With `splits` instructions are cut up where that is worth it.
+Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads,
+                     bool splits) {
+  Schedule schedule{.dependencies = dependencies, .threads = threads, .steps_at_once = stage.steps_at_once};
+  std::vector<std::vector<const Dependency*>> in_of(stage.end - stage.begin);
+  for (const Dependency& edge : schedule.dependencies.edges) in_of[edge.to - stage.begin].push_back(&edge);
+  std::vector<int> task_of(stage.end - stage.begin);
+  for (int i = stage.begin; i < stage.end; ++i) {
+    const std::vector<const Dependency*>& in = in_of[i - stage.begin];
+    const bool waits_for_one = in.size() == 1 && in[0]->delta == 0;
+    const int before = waits_for_one ? task_of[in[0]->from - stage.begin] : -1;
+    int& task = task_of[i - stage.begin];
+    if (before >= 0 && schedule.tasks[before].instructions.back() == in[0]->from &&
+        (!splits || MayJoin(plan, in[0]->from, i))) {
+      task = before;
+    } else {
+      task = static_cast<int>(schedule.tasks.size());
+      schedule.tasks.emplace_back();
+    }
+    AddInstruction(plan, i, &schedule.tasks[task]);
+  }
+  if (splits) Split(plan, threads, &schedule);
+  Connect(task_of, stage.begin, &schedule);
+  return schedule;
+}
+
+// Whichever way of using the threads is the faster one.
+Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
+  Schedule whole = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
+  Schedule split = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true);
+  // Parts of what runs once even out what estimates do not know.
+  const double margin = stage.steps_at_once == kAllSteps ? 1.02 : 1;
+  return SimulatedMicroseconds(split, threads) < margin * SimulatedMicroseconds(whole, threads) ? split : whole;
+}
+
+}  // namespace
+
+Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
+  const Dependencies dependencies = FindDependencies(plan, stage);
+  if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
+  // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
+  constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
+  constexpr int kMostThreads = 64;
+  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), kMostThreads);
+  Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
+  double fastest = best.step_microseconds;
+  for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
+    Schedule next = FasterSchedule(plan, stage, dependencies, count);
+    const double time = SimulatedMicroseconds(next, count);
+    if (time * kLeastGain >= fastest) continue;  // also where there is nothing to do
+    best = std::move(next);
+    fastest = time;
+  }
+  const double gain = best.step_microseconds - fastest;
+  if (best.threads > 1) best.least_steps += static_cast<std::int64_t>(kMicrosecondsToCome / gain);
+  return best;
+}
+
+Schedule MakePipeline(const StepPlan& plan, int threads) {
+  Schedule pipeline{.dependencies = FindChunkDependencies(plan), .threads = threads, .steps_at_once = plan.chunk_steps};
+  std::vector<int> task_of(plan.stages.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    if (stage.steps_at_once == kAllSteps) continue;
+    task_of[s] = static_cast<int>(pipeline.tasks.size());
+    Task& task = pipeline.tasks.emplace_back();
+    task.stage = static_cast<int>(s);
+    for (int i = stage.begin; i < stage.end; ++i) AddInstruction(plan, i, &task);
+  }
+  Connect(task_of, /*first=*/0, &pipeline);
+  // As many threads as it can keep busy; costs are estimates, so a stage each is never too many.
+  const double busy = pipeline.pace > 0 ? std::ceil(pipeline.step_microseconds / pipeline.pace) : threads;
+  const auto useful = std::max(static_cast<double>(pipeline.tasks.size()), busy);
+  pipeline.threads = static_cast<int>(std::min<double>(threads, useful));
+  return pipeline;
+}
+
+namespace {
+
+void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Schedule>* schedule) {
+  if (*schedule == nullptr) return;
+  Schedule changed = **schedule;
+  changed.step_microseconds = 0;
+  for (Task& task : changed.tasks) {
+    task.microseconds = 0;
+    for (const int i : task.instructions) task.microseconds += microseconds[i];
+    changed.step_microseconds += task.microseconds;
+  }
+  SetPace(&changed);
+  *schedule = std::make_shared<Schedule>(std::move(changed));
+}
+
+}  // namespace
+
+void AddSchedules(int threads, StepPlan* plan) {
+  for (Stage& stage : plan->stages) stage.schedule = std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads));
+  plan->pipeline = nullptr;
+  if (plan->chunk_steps == 0 || threads == 1) return;
+  const int most = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+  const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps);
+  auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, most));
+  plan->pipeline = pipeline;
+  const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
+  if (gain <= 0) plan->pipeline = nullptr;
+  const double steps_to_come = kMicrosecondsToCome * kTypicalSteps / gain;
+  pipeline->least_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
+}
+
+void SetCosts(const std::vector<double>& microseconds, StepPlan* plan) {
+  for (Stage& stage : plan->stages) SetCosts(microseconds, &stage.schedule);
+  SetCosts(microseconds, &plan->pipeline);
+}
+
+double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
+                    std::optional<int> threads) {
+  const auto run = [&](const Schedule& schedule) {
+    const int count = threads.value_or(schedule.threads);
+    if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
+    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule, count);
+    return Simulate(schedule, count, steps, under_way, costs).microseconds;
+  };
+  double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
+  for (const Stage& stage : plan.stages) {
+    if (plan.pipeline == nullptr || stage.steps_at_once == kAllSteps) sum += run(*stage.schedule);
+  }
+  return sum;
+}
+
+double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way) {
+  const int threads = static_cast<int>(schedule.tasks.size() * static_cast<size_t>(steps_under_way));
+  const std::int64_t steps = 4 * steps_under_way;
+  const SchedulingCosts free{.inline_task = 0, .handed_task = 0};
+  return threads == 0 ? 0 : Simulate(schedule, threads, steps, steps_under_way, free).microseconds / steps;
+}
+
+std::vector<ChainLink> LongestChain(const Schedule& schedule) {
+  const size_t num_tasks = schedule.tasks.size();
+  if (num_tasks == 0) return {};
+  // In so many steps a chain through all of them meets one task twice; longer ones are not looked for.
+  constexpr size_t kMostSteps = 64;
+  const size_t steps = std::min(num_tasks * static_cast<size_t>(schedule.dependencies.max_delta) + 1, kMostSteps);
+  const std::vector<Finish> finishes = FinishesOf(schedule, steps);
+  // Backward from the last to finish, until a task is met again.
+  const auto last = finishes.end() - static_cast<std::ptrdiff_t>(num_tasks);
+  int at = static_cast<int>(std::ranges::max_element(last, finishes.end(), {}, &Finish::microseconds) - last);
+  size_t step = steps - 1;
+  std::vector<std::pair<int, int>> chain;  // task, and steps after the one that it waited for
+  std::vector<int> position(num_tasks, -1);
+  size_t begin = 0;
+  while (at >= 0 && position[at] < 0) {
+    const Finish& finish = finishes[step * num_tasks + at];
+    position[at] = static_cast<int>(chain.size());
+    chain.emplace_back(at, finish.delta);
+    at = finish.task;
+    step -= finish.delta;
+  }
+  if (at >= 0) begin = position[at];
+  std::vector<ChainLink> links;
+  for (size_t i = chain.size(); i-- > begin;) {
+    int delta = chain[i].second;  // of the first instruction; the others follow in the same step
+    for (const int instruction : schedule.tasks[chain[i].first].instructions) {
+      links.push_back({.instruction = instruction, .delta = std::exchange(delta, 0)});
+    }
+  }
+  return links;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,107 @@
+// Schedule: a stage of a StepPlan made ready for several threads: chains of instructions as tasks, who waits for whom,
+// and what each is likely to cost. Made once with the plan, for any number of steps. In a pipeline tasks are whole
+// stages.
+//
+// A step of a schedule is as many steps of the run as its stage takes at once.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepnet/compiler/dependencies.h"
+
+namespace stepnet {
+
+// Instructions that run one after the other on one thread.
+struct Task {
+  struct Successor {
+    int task = 0;
+    int delta = 0;
+  };
+  std::vector<int> instructions;
+  int stage = -1;           // of a pipeline: which of the plan's, for all the steps of a chunk
+  double microseconds = 0;  // estimate, for one step of the run
+  double tail = 0;          // of the longest chain of its step that begins with it, microseconds as well
+  int parts = 1;            // one for each of as many threads, for an instruction that is cut up
+  std::vector<Successor> successors = {};
+  std::vector<int> predecessor_deltas = {};  // of each edge that ends here
+  bool starts_step = false;                  // waits for nothing of its own step
+
+  // What a step must wait for that has `step` steps before it.
+  int NumPredecessors(std::int64_t step) const;
+};
+
+struct Schedule {
+  Dependencies dependencies;
+  std::vector<Task> tasks;
+  double step_microseconds = 0;  // of all tasks
+  double pace = 0;               // microseconds from one step to the next on threads without number
+  int threads = 1;               // that a run uses; 1: it is serial
+  std::int64_t least_steps = 2;  // runs of fewer are serial: they would end before other threads have come
+  std::int64_t steps_at_once = 1;
+
+  bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }
+  // Of ready tasks a thread takes the one for which this is least: when it must begin for the run to be as fast as its
+  // longest chain, in microseconds of a step of the run (highest level first; Adam, Chandy and Dickson, A comparison of
+  // list schedules for parallel processing systems, 1974). Where a step takes longer because there are few threads, the
+  // task that the thread had before, `last`, may begin by as much earlier, up to two steps: its weights are in the
+  // cache of that core.
+  double Due(int task, std::int64_t step, int last) const {
+    const double early = task == last ? std::clamp(step_microseconds / threads - pace, 0.0, 2 * pace) : 0;
+    return pace * static_cast<double>(step) - tasks[task].tail - early;
+  }
+};
+
+// Steps that a run on `threads` threads has under way at once, at most.
+std::int64_t StepsUnderWay(const Schedule& schedule, int threads);
+
+// An instruction that waits for nothing but another of its step joins the task of that one. With 0 `threads` the
+// schedule has as many as are worth having, by simulation, and at most one a core.
+Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads);
+
+// Stages, but those for all steps, as tasks for each chunk, on at most so many threads. REQUIRES chunks.
+Schedule MakePipeline(const StepPlan& plan, int threads);
+
+// Gives each stage its schedule, and the plan a pipeline where overlapping stages are faster than one after the other.
+void AddSchedules(int threads, StepPlan* plan);
+
+// The schedules of the plan with the same tasks, where instruction i takes microseconds[i] a step of the run.
+void SetCosts(const std::vector<double>& microseconds, StepPlan* plan);
+
+// What moving work between threads costs, in microseconds; used where schedules are compared.
+struct SchedulingCosts {
+  double inline_task = 0.2;  // to go on with a task on the same thread
+  double handed_task = 1.0;  // to give a task to another thread
+};
+
+struct Simulation {
+  double microseconds = 0;  // from the first task to the last
+  double busy = 0;          // of all threads, as a part of threads * microseconds
+};
+
+// A run of `steps` steps on `threads` threads that always take the ready task that is due first, at most
+// `steps_under_way` steps at once.
+Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
+                    const SchedulingCosts& costs = {});
+
+// All stages of a plan that has schedules, as a run of so many steps takes them, each on the threads of its schedule or
+// on `threads`, in microseconds.
+double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs = {},
+                    std::optional<int> threads = std::nullopt);
+
+// Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.
+double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way);
+
+struct ChainLink {
+  int instruction = 0;
+  int delta =
+      0;  // steps after the link before; of the first link, after the last one: 0 where steps do not wait for another
+};
+// The longest chain of instructions that comes back to where it began some steps later, which sets the pace of a run
+// with threads without number; where no step waits for another, the longest chain of a step.
+std::vector<ChainLink> LongestChain(const Schedule& schedule);
+
+}  // namespace stepnet

@@ -1,0 +1,211 @@
+#include "stepnet/compiler/schedule_text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+namespace stepnet {
+namespace {
+
+std::string Fixed(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", value);
+  return text;
+}
+
+// The lines of `text`, those of more columns broken at blanks, further in. What has no blank stays whole.
+std::string Wrapped(const std::string& text) {
+  constexpr size_t kColumns = 100;
+  constexpr size_t kFurther = 4;
+  std::string wrapped;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + kFurther, ' ');
+    for (size_t start = indent.size() - kFurther; line.size() > kColumns;) {
+      size_t blank = line.rfind(' ', kColumns);
+      if (blank == std::string::npos || blank <= start) blank = line.find(' ', kColumns);
+      if (blank == std::string::npos) break;
+      wrapped += line.substr(0, blank) + "\n";
+      line = indent + line.substr(blank + 1);
+      start = indent.size();
+    }
+    wrapped += line + "\n";
+    begin = end + 1;
+  }
+  return wrapped;
+}
+
+std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Operand& operand) {
+  const Slot& slot = plan.slots[operand.slot];
+  std::string text = StrCat(slot.blob, " (", StorageClassName(slot.storage_class));
+  if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
+  if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
+  if (slot.storage_class != StorageClass::kDynamic) {
+    text += StrCat(", ", operand.info.shape.size() * DTypeBytes(operand.info.dtype), " bytes");
+    if (steps_at_once != 1 && operand.rows) text += " a step";
+  }
+  return text + ")";
+}
+
+std::string PlacesText(const StepPlan& plan, std::int64_t steps_at_once, const std::vector<Operand>& operands) {
+  std::vector<std::string> places;
+  for (const Operand& operand : operands) places.push_back(PlaceText(plan, steps_at_once, operand));
+  return Join(places, ", ");
+}
+
+// "a_t as a_prev (4096 bytes)": the blob as the earlier one calls it and, where that differs, the later one.
+std::string BlobText(const StepPlan& plan, const Dependency& edge) {
+  if (edge.from_slot < 0) return "what is outside of the step";
+  const Slot& slot = plan.slots[edge.from_slot];
+  std::string text = slot.blob;
+  if (plan.slots[edge.to_slot].blob != slot.blob) text += " as " + plan.slots[edge.to_slot].blob;
+  if (slot.storage_class != StorageClass::kDynamic && edge.bytes > 0) text += StrCat(" (", edge.bytes, " bytes)");
+  return text;
+}
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// "the longest chain: 0, 1, 2, of the next step 0, …"
+std::string ChainText(const std::vector<ChainLink>& chain) {
+  if (chain.empty()) return "";
+  const auto item = [](const ChainLink& link) {
+    if (link.delta == 0) return StrCat(link.instruction);
+    const std::string when = link.delta == 1 ? "the next step" : StrCat(link.delta, " steps later");
+    return StrCat("of ", when, " ", link.instruction);
+  };
+  std::vector<std::string> items = {StrCat(chain.front().instruction)};
+  for (size_t i = 1; i < chain.size(); ++i) items.push_back(item(chain[i]));
+  if (chain.front().delta > 0) items.push_back(item(chain.front()) + " again");
+  return StrCat("the longest chain: ", Join(items, ", "), "\n");
+}
+
+// Steps overlap where one that begins before the last one has ended makes the run shorter.
+bool StepsOverlap(const Schedule& schedule) {
+  constexpr double kLeastGain = 1.05;
+  const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
+  return overlapping * kLeastGain < CriticalMicroseconds(schedule, 1);
+}
+
+// "after 4 of 1 step before: read after write of h (4096 bytes)", where edges are between steps or between chunks.
+std::string AfterText(const StepPlan& plan, const Dependency& edge, const std::string& from, const std::string& unit) {
+  const std::string when =
+      edge.delta == 0 ? "" : StrCat(" of ", edge.delta, " ", unit, edge.delta == 1 ? "" : "s", " before");
+  return StrCat("      after ", from, when, ": ", DependencyKindName(edge.kind), " of ", BlobText(plan, edge), "\n");
+}
+
+std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int i, int task) {
+  const Instruction& instruction = plan.instructions[i];
+  std::string text = StrCat("  ", i, ": ", instruction.text, "\n      task ", task);
+  if (schedule.tasks[task].parts > 1) text += StrCat(" in ", schedule.tasks[task].parts, " parts");
+  text += StrCat("; reads ", PlacesText(plan, instruction.steps_at_once, instruction.inputs), "; writes ",
+                 PlacesText(plan, instruction.steps_at_once, instruction.outputs), "\n");
+  for (const Dependency& edge : schedule.dependencies.edges) {
+    if (edge.to == i) text += AfterText(plan, edge, StrCat(edge.from), "step");
+  }
+  return text;
+}
+
+std::string StageText(const StepPlan& plan, const Stage& stage) {
+  const Schedule& schedule = *stage.schedule;
+  std::vector<int> task_of(plan.instructions.size());
+  for (size_t t = 0; t < schedule.tasks.size(); ++t) {
+    for (const int i : schedule.tasks[t].instructions) task_of[i] = static_cast<int>(t);
+  }
+  std::string text;
+  if (plan.stages.size() > 1) text = StageTitle(stage) + ":\n";
+  for (int i = stage.begin; i < stage.end; ++i) text += InstructionText(plan, schedule, i, task_of[i]);
+  const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
+  text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
+                 " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
+                 " threads busy\n");
+  return text + ChainText(LongestChain(schedule));
+}
+
+// Of the stages that overlap, by the numbers of their instructions, which waits for which.
+std::string PipelineText(const StepPlan& plan) {
+  const auto name = [&](const Stage& stage) {
+    return stage.end - stage.begin == 1 ? StrCat(stage.begin) : StrCat(stage.begin, " to ", stage.end - 1);
+  };
+  std::string text = StrCat("stages overlap, each with ", plan.chunk_steps, " steps at a time, a chunk:\n");
+  for (const Task& task : plan.pipeline->tasks) {
+    text += StrCat("  ", name(plan.stages[task.stage]), "\n");
+    for (const Dependency& edge : plan.pipeline->dependencies.edges) {
+      if (edge.to == task.stage) text += AfterText(plan, edge, name(plan.stages[edge.from]), "chunk");
+    }
+  }
+  return text;
+}
+
+// An arrow from one instruction to another, `what` before the blob that it is for.
+std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int to, const std::string& what) {
+  const std::string later = edge.delta == 0 ? "" : StrCat("+", edge.delta, " ");
+  return StrCat("  i", from, " -> i", to, " [label=", Quoted(later + what + BlobText(plan, edge)),
+                edge.delta == 0 ? "" : ", style=dashed, constraint=false", "];\n");
+}
+
+}  // namespace
+
+std::string ThreadsText(const StepPlan& plan) {
+  int threads = plan.pipeline != nullptr ? plan.pipeline->threads : 1;
+  bool steps_overlap = false;
+  std::int64_t parts = 0, at_once = 0;
+  for (const Stage& stage : plan.stages) {
+    if (stage.steps_at_once != 1) at_once += stage.end - stage.begin;
+    const bool overlaps = plan.pipeline != nullptr && stage.steps_at_once != kAllSteps;
+    if (overlaps || stage.schedule->threads < 2) continue;
+    threads = std::max(threads, stage.schedule->threads);
+    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(*stage.schedule));
+    parts += std::ranges::count_if(stage.schedule->tasks, [](const Task& task) { return task.parts > 1; });
+  }
+  const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
+  std::string text = threads < 2 ? "one thread" : StrCat(threads, " threads");
+  if (plan.pipeline != nullptr) text += ", stages overlap";
+  if (steps_overlap) text += ", steps overlap";
+  if (parts > 0) text += StrCat(", ", parts, of_all, " in parts");
+  if (at_once > 0) text += StrCat(", ", at_once, parts > 0 ? "" : of_all, " for many steps at once");
+  return text;
+}
+
+std::string ScheduleText(const StepPlan& plan) {
+  std::string text =
+      StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
+  for (const Stage& stage : plan.stages) text += StageText(plan, stage);
+  if (plan.pipeline != nullptr) text += PipelineText(plan);
+  return Wrapped(text);
+}
+
+std::string ScheduleDot(const StepPlan& plan) {
+  std::string text = StrCat("digraph ", Quoted(plan.name), " {\n  node [shape=box];\n");
+  int number = 0;  // of tasks
+  for (const Stage& stage : plan.stages) {
+    const Schedule& schedule = *stage.schedule;
+    std::set<int> in_chain;
+    for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
+    for (const Task& task : schedule.tasks) {
+      const std::string label = StrCat("task ", number, plan.stages.size() > 1 ? ", " + StageTitle(stage) : "");
+      text += StrCat("  subgraph cluster_", number++, " {\n    label=", Quoted(label), ";\n");
+      for (const int i : task.instructions) {
+        text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text),
+                       in_chain.contains(i) ? ", penwidth=2" : "", "];\n");
+      }
+      text += "  }\n";
+    }
+    for (const Dependency& edge : schedule.dependencies.edges) text += EdgeDot(plan, edge, edge.from, edge.to, "");
+  }
+  if (plan.pipeline == nullptr) return text + "}\n";
+  // From the last instruction of a stage to the first one of another.
+  for (const Dependency& edge : plan.pipeline->dependencies.edges) {
+    text += EdgeDot(plan, edge, plan.stages[edge.from].end - 1, plan.stages[edge.to].begin, "chunk of ");
+  }
+  return text + "}\n";
+}
+
+}  // namespace stepnet

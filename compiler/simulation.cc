@@ -1,0 +1,186 @@
+// Simulate: a run of a schedule, on threads that take what is due first.
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "stepnet/core/cancellation.h"
+#include "stepnet/compiler/schedule.h"
+
+namespace stepnet {
+namespace {
+
+struct Ready {
+  std::int64_t step = 0;
+  int task = 0;
+  int from = -1;  // thread that made it ready; -1: it is handed to any other
+};
+
+// What is ready, by when it is due. Heaps hold places in the list; what has left or moved since is passed over.
+class ReadyList {
+ public:
+  explicit ReadyList(const Schedule& schedule) : schedule_(schedule), places_of_(schedule.tasks.size()) {}
+
+  bool empty() const { return ready_.empty(); }
+  const Ready& operator[](size_t place) const { return ready_[place]; }
+
+  void Add(const Ready& added) {
+    ready_.push_back(added);
+    Note(ready_.size() - 1);
+  }
+
+  // The place of what a thread takes that had task `last` before; -1: none.
+  size_t FirstFor(int last) {
+    const auto is_stale = [this](const Place& place) {
+      const auto& [due, step, task, at] = place;
+      return at >= ready_.size() || ready_[at].step != step || ready_[at].task != task;
+    };
+    const auto first_of = [&](Heap& heap) {
+      while (!heap.empty() && is_stale(heap.top())) heap.pop();
+      return heap.empty() ? nullptr : &heap.top();
+    };
+    const Place* first = first_of(places_);
+    const Place* of_last = last >= 0 ? first_of(places_of_[last]) : nullptr;
+    if (of_last == nullptr) return std::get<3>(*first);
+    const auto& [due, step, task, at] = *of_last;
+    return std::get<2>(*first) == last || Place(schedule_.Due(task, step, last), step, task, at) < *first
+               ? at
+               : std::get<3>(*first);
+  }
+
+  Ready Take(size_t place) {
+    const Ready taken = std::exchange(ready_[place], ready_.back());
+    ready_.pop_back();
+    if (place < ready_.size()) Note(place);
+    return taken;
+  }
+
+ private:
+  using Place = std::tuple<double, std::int64_t, int, size_t>;  // when it is due, step, task, place in the list
+  using Heap = std::priority_queue<Place, std::vector<Place>, std::greater<>>;
+
+  void Note(size_t at) {
+    const Ready& ready = ready_[at];
+    const Place place(schedule_.Due(ready.task, ready.step, /*last=*/-1), ready.step, ready.task, at);
+    places_.push(place);
+    places_of_[ready.task].push(place);
+  }
+
+  const Schedule& schedule_;
+  std::vector<Ready> ready_;
+  Heap places_;
+  std::vector<Heap> places_of_;  // of each task
+};
+
+// Threads that have nothing to do; whoever has come last is asked first.
+class IdleThreads {
+ public:
+  explicit IdleThreads(int threads) : since_(threads, 0) {
+    for (int thread = threads; thread-- > 0;) Add(thread);
+  }
+
+  bool empty() const { return num_idle_ == 0; }
+  void Add(int thread) {
+    since_[thread] = ++now_;
+    came_.emplace_back(thread, now_);
+    ++num_idle_;
+  }
+  // `wanted` where it is idle, otherwise any.
+  int Take(int wanted) {
+    int thread = wanted;
+    if (wanted < 0 || since_[wanted] == 0) {
+      while (since_[came_.back().first] != came_.back().second) came_.pop_back();
+      thread = came_.back().first;
+    }
+    since_[thread] = 0;
+    --num_idle_;
+    return thread;
+  }
+
+ private:
+  std::vector<std::int64_t> since_;  // 0: it is busy
+  std::vector<std::pair<int, std::int64_t>> came_;
+  std::int64_t now_ = 0;
+  int num_idle_ = 0;
+};
+
+}  // namespace
+
+Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
+                    const SchedulingCosts& costs) {
+  // From here on in steps of the schedule, which take `times` as long.
+  const std::int64_t at_once =
+      schedule.steps_at_once == kAllSteps ? std::max<std::int64_t>(steps, 1) : schedule.steps_at_once;
+  const std::int64_t all = steps;
+  steps = (steps + at_once - 1) / at_once;
+  const double times = steps == 0 ? 0 : static_cast<double>(all) / static_cast<double>(steps);
+  const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
+  if (num_tasks == 0 || steps <= 0) return {};
+  ReadyList ready(schedule);
+  std::vector<int> last(threads, -1);  // task of each thread
+  std::vector<int> pending(num_tasks * steps);
+  std::vector<std::int64_t> unfinished(steps, num_tasks);
+  for (std::int64_t k = 0; k < steps; ++k) {
+    for (std::int64_t i = 0; i < num_tasks; ++i) {
+      const Task& task = schedule.tasks[i];
+      pending[k * num_tasks + i] = task.NumPredecessors(k) + (task.starts_step ? 1 : 0);
+    }
+  }
+  std::vector<int> parts_left(num_tasks * steps);
+  const auto release = [&](int task, std::int64_t k, int thread) {
+    if (--pending[k * num_tasks + task] > 0) return;
+    parts_left[k * num_tasks + task] = schedule.tasks[task].parts;
+    for (int part = 0; part < schedule.tasks[task].parts; ++part) {
+      ready.Add({.step = k, .task = task, .from = part == 0 ? thread : -1});
+    }
+  };
+  std::int64_t admitted = 0;
+  const auto admit = [&](std::int64_t limit, int thread) {
+    for (; admitted < std::min(limit, steps); ++admitted) {
+      for (std::int64_t i = 0; i < num_tasks; ++i) {
+        if (schedule.tasks[i].starts_step) release(static_cast<int>(i), admitted, thread);
+      }
+    }
+  };
+  admit(steps_under_way, 0);
+  struct Running {
+    double until;
+    int thread;
+    int task;
+    std::int64_t step;
+    bool operator>(const Running& other) const { return std::tie(until, thread) > std::tie(other.until, other.thread); }
+  };
+  std::priority_queue<Running, std::vector<Running>, std::greater<>> running;
+  IdleThreads idle(threads);
+  double now = 0;
+  double busy = 0;
+  std::int64_t oldest = 0;
+  while (!ready.empty() || !running.empty()) {
+    CheckCancelled();
+    while (!ready.empty() && !idle.empty()) {
+      // The thread that made the first one ready, if it is free.
+      const int thread = idle.Take(ready[ready.FirstFor(-1)].from);
+      const Ready next = ready.Take(ready.FirstFor(last[thread]));
+      last[thread] = next.task;
+      const double cost = times * schedule.tasks[next.task].microseconds / schedule.tasks[next.task].parts;
+      busy += cost;
+      const double overhead = thread == next.from ? costs.inline_task : costs.handed_task;
+      running.push({.until = now + cost + overhead, .thread = thread, .task = next.task, .step = next.step});
+    }
+    const Running done = running.top();
+    running.pop();
+    now = done.until;
+    idle.Add(done.thread);
+    if (--parts_left[done.step * num_tasks + done.task] > 0) continue;
+    for (const Task::Successor& next : schedule.tasks[done.task].successors) {
+      if (done.step + next.delta < steps) release(next.task, done.step + next.delta, done.thread);
+    }
+    --unfinished[done.step];
+    while (oldest < steps && unfinished[oldest] == 0) ++oldest;
+    admit(oldest + steps_under_way, done.thread);
+  }
+  return {.microseconds = now, .busy = now > 0 ? busy / (threads * now) : 0};
+}
+
+}  // namespace stepnet

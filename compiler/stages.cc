@@ -1,0 +1,245 @@
+#include "stepnet/compiler/stages.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "stepnet/compiler/dependencies.h"
+
+namespace stepnet {
+namespace {
+
+// Sums over the steps to which instructions do nothing but add are the same in any order of the terms, so they order
+// nothing.
+std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan) {
+  std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
+  const auto adds = [&](size_t i, const MemoryAccess& access) {
+    return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
+      return output.adds && !output.rows && output.slot == access.slot;
+    });
+  };
+  std::set<int> otherwise_used;  // memory
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    for (const MemoryAccess& access : accesses[i]) {
+      if (!adds(i, access)) otherwise_used.insert(access.memory);
+    }
+  }
+  for (std::vector<MemoryAccess>& of_instruction : accesses) {
+    std::erase_if(of_instruction, [&](const MemoryAccess& access) { return !otherwise_used.contains(access.memory); });
+  }
+  return accesses;
+}
+
+// What all steps share is large beside what each has of its own, which many steps at once take out of the caches.
+bool GainsOverTime(const Instruction& instruction) {
+  std::int64_t shared = 0, own = 0;
+  for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+    for (const Operand& operand : *operands) {
+      const std::int64_t bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype);
+      std::int64_t& most = operand.rows ? own : shared;
+      most = std::max(most, bytes);
+    }
+  }
+  constexpr std::int64_t kLeastRatio = 4;
+  return shared >= kLeastRatio * own;
+}
+
+// Enough rows for a product to be fast, in few enough steps for stages to overlap.
+std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageOfInstructions>& stages) {
+  constexpr std::int64_t kRows = 64, kLeast = 4, kMost = 64;
+  std::int64_t rows = 1;  // of one step
+  for (const StageOfInstructions& stage : stages) {
+    if (stage.steps_at_once == 1) continue;
+    for (const int i : stage.instructions) {
+      for (const Operand& output : plan.instructions[i].outputs) {
+        const Shape& shape = output.info.shape;
+        if (output.rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
+      }
+    }
+  }
+  return std::clamp(kRows / rows, kLeast, kMost);
+}
+
+enum class Kind { kLoop, kOverTime, kEither, kSum };
+
+// Instructions that wait for each other, around a loop, or a single one.
+struct Component {
+  std::vector<int> instructions;
+  Kind kind = Kind::kEither;
+  std::set<int> before = {};  // components
+  std::set<int> after = {};
+  int stage = -1;             // odd numbers are loops, even ones take chunks, the last one all steps
+  int first = 0;              // stage that it can be in
+  bool follows_rows = false;  // something over time comes before it, without a loop between
+};
+
+class StageFinder {
+ public:
+  explicit StageFinder(const StepPlan& plan)
+      : plan_(plan), num_instructions_(static_cast<int>(plan.instructions.size())) {}
+
+  std::vector<StageOfInstructions> Run() {
+    FindComponents();
+    FindOrder();
+    PlaceThoseOfOneKind();
+    PlaceOthers();
+    std::map<int, StageOfInstructions> stages;
+    for (const int c : order_) {
+      const Component& component = components_[c];
+      StageOfInstructions& stage = stages[component.stage];
+      if (component.stage % 2 == 0) stage.steps_at_once = kAllSteps;
+      stage.instructions.insert(stage.instructions.end(), component.instructions.begin(), component.instructions.end());
+    }
+    std::vector<StageOfInstructions> result;
+    for (auto& [number, stage] : stages) {
+      if (stage.steps_at_once == 1) std::ranges::sort(stage.instructions);
+      result.push_back(std::move(stage));
+    }
+    const std::int64_t chunk = ChunkSteps(plan_, result);
+    for (StageOfInstructions& stage : result) {
+      const bool is_last = &stage == &result.back() && stages.contains(kLast);
+      if (stage.steps_at_once == kAllSteps && !is_last) stage.steps_at_once = chunk;
+    }
+    return result;
+  }
+
+ private:
+  // Strongly connected components (Kosaraju, in Aho, Hopcroft and Ullman, Data Structures and Algorithms, 1983, section
+  // 6.7): what is reached backward, in the reverse of the order in which a walk forward ends.
+  void FindComponents() {
+    const Dependencies dependencies = FindDependencies(AccessesWithoutSums(plan_));
+    std::vector<std::vector<int>> forward(num_instructions_), backward(num_instructions_);
+    std::vector<bool> waits_for_itself(num_instructions_, false);
+    for (const Dependency& edge : dependencies.edges) {
+      forward[edge.from].push_back(edge.to);
+      backward[edge.to].push_back(edge.from);
+      if (edge.from == edge.to) waits_for_itself[edge.from] = true;
+    }
+    std::vector<int> ended;
+    std::vector<bool> seen(num_instructions_, false);
+    for (int i = 0; i < num_instructions_; ++i) {
+      Walk(forward, i, &seen, [&](int at) { ended.push_back(at); });
+    }
+    std::vector<int> component_of(num_instructions_);
+    seen.assign(num_instructions_, false);
+    for (size_t k = ended.size(); k-- > 0;) {
+      if (seen[ended[k]]) continue;
+      Component component;
+      Walk(backward, ended[k], &seen, [&](int at) { component.instructions.push_back(at); });
+      std::ranges::sort(component.instructions);
+      component.kind = KindOf(component, waits_for_itself);
+      for (const int i : component.instructions) component_of[i] = static_cast<int>(components_.size());
+      components_.push_back(std::move(component));
+    }
+    for (const Dependency& edge : dependencies.edges) {
+      const int from = component_of[edge.from], to = component_of[edge.to];
+      if (from == to) continue;
+      components_[from].after.insert(to);
+      components_[to].before.insert(from);
+    }
+  }
+
+  // Depth first from `start`, without what has been seen; `end` is told of each when all behind it has ended.
+  static void Walk(const std::vector<std::vector<int>>& edges, int start, std::vector<bool>* seen,
+                   const std::function<void(int)>& end) {
+    if ((*seen)[start]) return;
+    (*seen)[start] = true;
+    std::vector<std::pair<int, size_t>> stack = {{start, 0}};
+    while (!stack.empty()) {
+      auto& [at, next] = stack.back();
+      if (next == edges[at].size()) {
+        end(at);
+        stack.pop_back();
+        continue;
+      }
+      const int to = edges[at][next++];
+      if ((*seen)[to]) continue;
+      (*seen)[to] = true;
+      stack.emplace_back(to, 0);
+    }
+  }
+
+  Kind KindOf(const Component& component, const std::vector<bool>& waits_for_itself) const {
+    const int first = component.instructions.front();
+    const Instruction& instruction = plan_.instructions[first];
+    if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.takes_rows) return Kind::kLoop;
+    if (!GainsOverTime(instruction)) return Kind::kEither;
+    const bool has_rows = std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.rows; });
+    return has_rows ? Kind::kOverTime : Kind::kSum;
+  }
+
+  // What waits comes later; otherwise as in the program.
+  void FindOrder() {
+    std::vector<size_t> waits_for;
+    std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> ready;
+    for (size_t c = 0; c < components_.size(); ++c) {
+      waits_for.push_back(components_[c].before.size());
+      if (waits_for[c] == 0) ready.emplace(components_[c].instructions.front(), static_cast<int>(c));
+    }
+    while (!ready.empty()) {
+      const int c = ready.top().second;
+      ready.pop();
+      order_.push_back(c);
+      for (const int next : components_[c].after) {
+        if (--waits_for[next] == 0) ready.emplace(components_[next].instructions.front(), next);
+      }
+    }
+  }
+
+  // Each in the first stage of its kind that what it waits for allows.
+  void PlaceThoseOfOneKind() {
+    for (const int c : order_) {
+      Component& component = components_[c];
+      for (const int p : component.before) {
+        const Component& before = components_[p];
+        component.first = std::max(component.first, before.kind == Kind::kEither ? before.first : before.stage);
+      }
+      component.follows_rows = std::ranges::any_of(component.before, [&](int p) {
+        const Component& before = components_[p];
+        const bool is_rows = before.kind == Kind::kOverTime || (before.kind == Kind::kEither && before.follows_rows);
+        return is_rows && component.first % 2 == 0;
+      });
+      if (component.kind == Kind::kEither) continue;
+      if (component.kind == Kind::kSum && component.after.empty()) {  // otherwise something overwrites what it reads
+        component.stage = kLast;
+        continue;
+      }
+      const bool is_loop = component.first % 2 != 0;
+      component.stage = component.first + (is_loop == (component.kind == Kind::kLoop) ? 0 : 1);
+    }
+  }
+
+  // Cheap instructions go over time only between those that do; in a loop their values need not leave the cache.
+  void PlaceOthers() {
+    for (size_t k = order_.size(); k-- > 0;) {
+      Component& component = components_[order_[k]];
+      if (component.kind != Kind::kEither) continue;
+      int last = kLast;  // sums wait for others, others for none of them
+      for (const int next : component.after) last = std::min(last, components_[next].stage);
+      const int first = component.first;
+      if (first % 2 != 0 || first == last) {
+        component.stage = first;
+      } else if (last == kLast) {
+        component.stage = component.follows_rows ? first : first + 1;
+      } else {
+        component.stage = last % 2 != 0 ? last : last - 1;
+      }
+    }
+  }
+
+  static constexpr int kLast = std::numeric_limits<int>::max() - 1;
+
+  const StepPlan& plan_;
+  const int num_instructions_;
+  std::vector<Component> components_;
+  std::vector<int> order_;
+};
+
+}  // namespace
+
+std::vector<StageOfInstructions> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
+
+}  // namespace stepnet

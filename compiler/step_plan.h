@@ -1,0 +1,187 @@
+// StepPlan: what one timestep does and where its values live.
+//
+// Instructions that need not wait for their turn in a loop run for many steps at once: compiler/stages.h.
+//
+// A plan is immutable and knows no threads, no tensors and no number of steps: it is made once for given shapes,
+// printed, tested, and shared by every run. A run gives it memory (RunState); an executor carries it out.
+//
+// Memory is addressed as bases[base] + (t + offset) * row_bytes, so that a link costs nothing at run time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "stepnet/compiler/step_graph.h"
+
+namespace stepnet {
+
+enum class StorageClass {
+  kShared,   // one tensor, the same in all steps: weights, captured tensors
+  kLinked,   // rows [t + offset, t + offset + window) of a tensor outside
+  kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
+  kRing,     // one of a few rows of an arena that steps use in turn
+  kDynamic,  // a tensor (or object) a step, of a shape known only then
+};
+const char* StorageClassName(StorageClass storage_class);
+
+// Where a blob of the step net lives.
+struct Slot {
+  std::string blob;
+  StorageClass storage_class = StorageClass::kRing;
+  int base = -1;                // index of a base address, or for kDynamic of a list of blobs
+  std::int64_t offset = 0;      // rows added to t
+  std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
+  std::int64_t ring_rows = 0;   // a power of two: step t uses row t modulo this; 0: rows go on
+  std::int64_t bytes = 0;       // that one step may touch
+  DType dtype = DType::kFloat;  // of memory outside
+
+  // Of step 0.
+  std::int64_t BeginInBase() const { return offset * row_bytes; }
+};
+
+// Whether one step finds some bytes in both.
+bool ShareBytes(const Slot& a, const Slot& b);
+
+// A blob that lives outside of the plan's arenas, as the caller describes it.
+struct BoundBlob {
+  Slot slot;
+  TensorInfo info;       // of what one step sees
+  bool readable = true;  // has a value before the first operator of the step
+};
+
+// Moves a blob's value between its slot and memory outside, once a step.
+struct Transfer {
+  enum class Kind {
+    kCopyIn,   // before the first operator that uses the blob: blob = outside
+    kAddIn,    // before the first operator that uses the blob: blob += outside
+    kCopyOut,  // after the last operator that writes the blob: outside = blob
+    kAddOut,   // after the last operator that writes the blob: outside += blob
+  };
+  Kind kind = Kind::kCopyOut;
+  std::string blob;
+  Slot outside;
+  TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
+  bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
+  // Of kAddOut: `outside` is zeros before the first step, and nothing but such transfers uses that base.
+  bool from_zero = false;
+};
+
+inline constexpr std::int64_t kAllSteps = 0;
+// Runs of fewer steps do without packed inputs: to make them would take longer than they save. How many steps that is
+// depends on the rows (--stats tells what packing takes; bench, ProductLayout, what a step gains).
+inline constexpr std::int64_t kLeastStepsToPack = 48;
+
+struct Operand {
+  int slot = 0;
+  TensorInfo info;    // of one step; meaningless in kDynamic slots
+  int position = 0;   // among the operator's inputs or outputs
+  bool adds = false;  // of outputs: to what the memory holds
+  bool rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
+};
+
+// One operator or transfer of the step.
+struct Instruction {
+  std::string text;  // "y = FC(x, w, b)"
+  std::string type;
+  int op_index = -1;  // in the step net; -1 for transfers
+  RunFn kernel;
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;    // not those that another instruction of the operator gives
+  int num_outputs = 0;             // of the operator
+  std::optional<Operand> packed;   // another form of an input (Operator::Packs), used where runs are long enough
+  bool takes_rows = false;         // may run for several steps, with all rows of the operands that have rows
+  std::int64_t steps_at_once = 1;  // that a run is for, more than one with `takes_rows` alone; kAllSteps
+  bool dynamic = false;            // goes through blobs
+  bool has_side_effects = false;
+  Cost cost = {};                // estimate; of what runs over time a step's share
+  int most_parts = 1;            // that may run at the same time
+  bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
+  std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
+};
+
+struct Schedule;
+
+// Instructions [begin, end) of a plan, which run in turn for one step after the other, for several steps at once, or
+// once for all.
+struct Stage {
+  int begin = 0;
+  int end = 0;
+  std::int64_t steps_at_once = 1;
+  std::int64_t least_steps = 0;              // it is left out of runs of fewer
+  std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
+};
+
+// "in each step", "for 16 steps at once", "once for all steps".
+std::string StageTitle(const Stage& stage);
+
+// A region of the arena.
+struct ArenaSlot {
+  int base = -1;
+  std::int64_t row_bytes = 0;
+  std::int64_t rows = 1;  // 0: T rows
+};
+
+struct StepPlan {
+  std::string name;  // of the step net
+  bool backward = false;
+  std::vector<Slot> slots;
+  std::vector<Instruction> instructions;  // by stages; those of a loop in program order
+  std::vector<Stage> stages;              // each may run for a step when those before it have run for that step
+  std::vector<ArenaSlot> arena;
+  int num_bases = 0;
+  std::vector<bool> writes;  // by base: whether an instruction writes to it
+  // Dynamic blobs: for each list whether it has one blob a step or one in all.
+  std::vector<bool> dynamic_lists;
+  // Where each blob of the step net is found after the last operator, and what it holds.
+  struct Final {
+    int slot = 0;
+    TensorInfo info;
+  };
+  std::map<std::string, Final> finals;
+  // Bases of sums from zero whose first term a run of any steps writes: they need not be zeros before.
+  std::set<int> written_first;
+  // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
+  bool does_nothing = false;
+  std::int64_t chunk_steps = 0;  // that one stage after the other takes; 0: each stage takes all of them
+  // In which each stage, but those that run once for all steps, is one task for each chunk; null where stages run one
+  // after the other.
+  std::shared_ptr<const Schedule> pipeline;
+  std::int64_t most_steps = 0;  // that may be under way at once; 0: as many as suit the threads
+
+  // Its stages have schedules: it was made for the executor "parallel".
+  bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
+  // Each region of the arena starts on a cache line.
+  static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.
+  std::int64_t ArenaBytes(std::int64_t num_steps) const;
+  std::string ToString() const;
+};
+
+struct StepPlanRequest {
+  const NetDef* net = nullptr;
+  bool backward = false;
+  RunOptions options = {};
+  int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
+  // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
+  std::int64_t ring_rows = 1;
+  std::int64_t most_steps = 0;  // as in StepPlan
+  std::vector<BoundBlob> bound = {};
+  // Dynamic blobs that exist before the first operator, with the index of their list.
+  std::map<std::string, int> bound_dynamic = {};
+  int num_dynamic_lists = 0;
+  std::vector<Transfer> transfers = {};
+  // Whether the values that this blob takes in all steps are read after the loop.
+  std::function<bool(const std::string&)> keep = {};
+};
+
+// Throws what ImportStepNet throws; kShapeMismatch when an operator gives a linked blob another shape than the link
+// has, or when a transfer's sizes differ.
+StepPlan MakeStepPlan(const StepPlanRequest& request);
+
+}  // namespace stepnet

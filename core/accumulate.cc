@@ -1,0 +1,33 @@
+#include "stepnet/core/accumulate.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace stepnet {
+namespace {
+
+template <typename T>
+void AddElements(const T* from, T* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+}  // namespace
+
+void Accumulate(const TensorView& from, const TensorView& to) {
+  if (from.dtype == DType::kDouble) {
+    AddElements(from.As<double>(), to.As<double>(), from.size());
+  } else {
+    AddElements(from.As<float>(), to.As<float>(), from.size());
+  }
+}
+
+void SetZero(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kString) {
+    std::fill_n(tensor.data<std::string>(), tensor.size(), std::string());
+  } else {
+    std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));
+  }
+}
+
+}  // namespace stepnet

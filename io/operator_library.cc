@@ -1,0 +1,166 @@
+#include "stepnet/io/operator_library.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "stepnet/io/file.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+namespace {
+
+// The T at `offset` of `bytes`, or nothing when it does not lie within.
+template <typename T>
+std::optional<T> At(std::string_view bytes, std::uint64_t offset) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return std::nullopt;
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+// "" when `file` begins as a shared library of this machine does; otherwise what is wrong.
+std::string HeaderFault(const std::optional<ElfW(Ehdr)>& header) {
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return "it is no shared library (ELF)";
+  ElfW(Ehdr) own;
+  FileReader("/proc/self/exe").Read(&own, sizeof(own), "the header of this program");
+  if (header->e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header->e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
+      header->e_machine != own.e_machine) {
+    return "it is built for another machine";
+  }
+  if (header->e_type != ET_DYN) return "it is an ELF file, but no shared library";
+  return "";
+}
+
+// Appends what the notes between begin and end say of StepNet.
+void ReadNotes(std::string_view notes, std::uint64_t alignment, std::vector<Abi>* found) {
+  const auto aligned = [&](std::uint64_t n) { return (n + alignment - 1) / alignment * alignment; };
+  std::uint64_t at = 0;
+  while (const auto header = At<ElfW(Nhdr)>(notes, at)) {
+    const auto note = At<AbiNote>(notes, at);
+    constexpr AbiNote kOurs;
+    if (note && note->type == kOurs.type && note->name_bytes == kOurs.name_bytes &&
+        std::memcmp(note->name, kOurs.name, sizeof(kOurs.name)) == 0) {
+      found->push_back(note->abi);
+      found->back().version[sizeof(Abi::version) - 1] = '\0';
+    }
+    at += sizeof(ElfW(Nhdr)) + aligned(header->n_namesz) + aligned(header->n_descsz);
+  }
+}
+
+// What is wrong with the library, and what it says of the versions that its objects were built for.
+std::string SegmentsFault(std::string_view file, const ElfW(Ehdr) & header, std::vector<Abi>* abis) {
+  for (int i = 0; i < header.e_phnum; ++i) {
+    const auto segment = At<ElfW(Phdr)>(file, header.e_phoff + i * sizeof(ElfW(Phdr)));
+    if (!segment || segment->p_offset > file.size() || segment->p_filesz > file.size() - segment->p_offset) {
+      return StrCat("it is cut off: it has ", file.size(), " bytes, segment ", i, " of ", header.e_phnum,
+                    " lies beyond them");
+    }
+    if (segment->p_type != PT_NOTE) continue;
+    ReadNotes(file.substr(segment->p_offset, segment->p_filesz), segment->p_align == 8 ? 8 : 4, abis);
+  }
+  // The table of sections ends a file, which is how the loss of its last bytes shows.
+  const std::uint64_t table = std::uint64_t{header.e_shnum} * header.e_shentsize;
+  if (header.e_shnum > 0 && (header.e_shoff > file.size() || table > file.size() - header.e_shoff)) {
+    return StrCat("it is cut off: it has ", file.size(), " bytes, its table of sections lies beyond them");
+  }
+  return "";
+}
+
+std::string AbiFault(const std::vector<Abi>& abis) {
+  if (abis.empty()) {
+    return StrCat("it does not say for which version of stepnet it was built; this is ", kAbi.Text(),
+                  ", and a library is built with its headers");
+  }
+  for (const Abi& abi : abis) {
+    if (!(abi == kAbi)) return StrCat("it was built for stepnet ", abi.Text(), ", this is ", kAbi.Text());
+  }
+  return "";
+}
+
+std::string FaultOf(const std::string& path) {
+  const std::string file = ReadFile(path);
+  const auto header = At<ElfW(Ehdr)>(file, 0);
+  std::vector<Abi> abis;
+  std::string fault = HeaderFault(header);
+  if (fault.empty()) fault = SegmentsFault(file, *header, &abis);
+  return fault.empty() ? AbiFault(abis) : fault;
+}
+
+constexpr std::string_view kLoaded = "loaded";
+int report_to = -1;  // of the process that tries a library
+
+void Report(std::string_view text) {
+  // A reader that is gone wants no report.
+  static_cast<void>(!write(report_to, text.data(), text.size()));
+}
+
+// Whether an exception of a constructor leaves dlopen depends on the C library; here it gets no further.
+[[noreturn]] void TryToLoad(const std::string& path, int report) noexcept {
+  report_to = report;
+  std::set_terminate([] {
+    Report(std::current_exception() ? StrCat("a constructor in it throws: ", CurrentError().message())
+                                    : "a constructor in it calls std::terminate");
+    _exit(1);
+  });
+  const bool is_loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr;
+  const char* reason = is_loaded ? nullptr : dlerror();
+  Report(is_loaded ? kLoaded : reason != nullptr ? reason : "unknown reason");
+  _exit(0);
+}
+
+std::string ReadAll(int descriptor) {
+  std::string text;
+  std::array<char, 4096> block;
+  ssize_t got;
+  while ((got = read(descriptor, block.data(), block.size())) > 0 || (got < 0 && errno == EINTR)) {
+    if (got > 0) text.append(block.data(), static_cast<size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Abi::Text() const {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (int shift = 28; shift >= 0; shift -= 4) hex += kDigits[layout >> shift & 15];
+  return StrCat(version, " (layout ", hex, ")");
+}
+
+void CheckOperatorLibrary(const std::string& path) {
+  const std::string fault = FaultOf(path);
+  if (!fault.empty()) {
+    throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
+  }
+}
+
+std::string FaultOfLoading(const std::string& path) {
+  std::array<int, 2> ends;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return StrCat("no pipe: ", std::strerror(errno));
+  const pid_t child = fork();
+  if (child == 0) TryToLoad(path, ends[1]);
+  close(ends[1]);
+  const std::string report = child > 0 ? ReadAll(ends[0]) : StrCat("no process: ", std::strerror(errno));
+  close(ends[0]);
+  int status = 0;
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (report == kLoaded) return "";
+  if (!report.empty()) return report;
+  return WIFSIGNALED(status)
+             ? StrCat("a process that loads it ends with signal ", WTERMSIG(status), ", ", strsignal(WTERMSIG(status)))
+             : StrCat("a process that loads it ends with status ", WEXITSTATUS(status));
+}
+
+}  // namespace stepnet

@@ -1,0 +1,341 @@
+#include "stepnet/io/proto_io.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "stepnet/core/error.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/system_memory.h"
+#include "stepnet/core/tensor.h"
+#include "stepnet/io/wire_scan.h"
+#include "stepnet/proto/cell.pb.h"
+#include "stepnet/proto/metanet.pb.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/proto/train.pb.h"
+
+namespace stepnet {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::DescriptorPool;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::TextFormat;
+
+// The text between the first `before` and the `"` that follows it, or nothing.
+std::optional<std::string> Quoted(const std::string& text, std::string_view before) {
+  const size_t found = text.find(before);
+  if (found == std::string::npos) return std::nullopt;
+  const size_t begin = found + before.size();
+  const size_t end = text.find('"', begin);
+  if (end == std::string::npos) return std::nullopt;
+  return text.substr(begin, end - begin);
+}
+
+// Enum values that some field `name` of `type`, or of a message within it, can have.
+void CollectEnumValues(const Descriptor& type, const std::string& name, std::set<const Descriptor*>* seen,
+                       std::vector<std::string>* values) {
+  if (!seen->insert(&type).second) return;
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (field.message_type() != nullptr) CollectEnumValues(*field.message_type(), name, seen, values);
+    if (field.name() != name || field.enum_type() == nullptr) continue;
+    for (int k = 0; k < field.enum_type()->value_count(); ++k) {
+      values->push_back(field.enum_type()->value(k)->name());
+    }
+  }
+}
+
+// `; did you mean "op"?` for the parser's messages about names, otherwise "".
+std::string Suggestion(const std::string& message, const Descriptor& type) {
+  if (const auto field_name = Quoted(message, "has no field named \"")) {
+    const auto type_name = Quoted(message, "Message type \"");
+    const Descriptor* enclosing = type_name ? type.file()->pool()->FindMessageTypeByName(*type_name) : nullptr;
+    if (enclosing == nullptr) return "";
+    std::vector<std::string> names;
+    for (int i = 0; i < enclosing->field_count(); ++i) names.push_back(enclosing->field(i)->name());
+    return DidYouMean(*field_name, names);
+  }
+  if (const auto value = Quoted(message, "Unknown enumeration value of \"")) {
+    const auto field_name = Quoted(message, "for field \"");
+    std::set<const Descriptor*> seen;
+    std::vector<std::string> values;
+    if (field_name) CollectEnumValues(type, *field_name, &seen, &values);
+    return DidYouMean(*value, values);
+  }
+  return "";
+}
+
+// Keeps the first error, as "FILE:LINE:COLUMN: message".
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  FirstError(const std::string& what, const Descriptor& type) : what_(what), type_(type) {}
+
+  void AddError(int line, int column, const std::string& message) override {
+    if (!text_.empty()) return;
+    if (line >= 0) place_ = {line, column};
+    text_ = what_;
+    if (line >= 0) text_ += StrCat(":", line + 1, ":", column + 1);
+    // The parser's sentences end with a full stop; ours do not, and the package of the messages says nothing.
+    std::string sentence = message;
+    if (sentence.ends_with('.')) sentence.pop_back();
+    for (size_t at; (at = sentence.find("\"stepnet.")) != std::string::npos;) sentence.erase(at + 1, 8);
+    text_ += StrCat(": ", sentence, Suggestion(message, type_));
+  }
+  void AddWarning(int, int, const std::string&) override {}
+
+  const std::string& text() const { return text_; }
+  // Line and column from 0; of an error in the message as a whole, the end of the text.
+  std::pair<int, int> place() const { return place_; }
+
+ private:
+  std::string what_;
+  const Descriptor& type_;
+  std::string text_;
+  std::pair<int, int> place_ = {std::numeric_limits<int>::max(), 0};
+};
+
+void CheckMemory(const std::string& what, std::int64_t bytes) {
+  const std::int64_t limit = TensorMemory().limit;
+  if (bytes <= limit) return;
+  throw Error(ErrorCode::kOutOfMemory, StrCat(what, " may take ", bytes, " bytes of memory once it is read; ", limit,
+                                              " are allowed (raise the limit with --max_memory)"));
+}
+
+// Parses into `message`; false with the first error in `error`.
+bool ParseText(const std::string& text, const std::string& what, FirstError* error, Message* message) {
+  // A message takes a brace, a value at least two characters: neither takes more memory than this.
+  constexpr std::int64_t kBytesOfMessage = 320;
+  constexpr std::int64_t kBytesOfCharacter = 24;
+  const std::int64_t messages = std::ranges::count_if(text, [](char c) { return c == '{' || c == '<'; });
+  CheckMemory(what, messages * kBytesOfMessage + static_cast<std::int64_t>(text.size()) * kBytesOfCharacter);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(error);
+  parser.SetRecursionLimit(kMaxMessageNesting);
+  static const std::string kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
+  if (!text.starts_with(kByteOrderMark)) return parser.ParseFromString(text, message);
+  return parser.ParseFromString(text.substr(kByteOrderMark.size()), message);
+}
+
+bool LooksLikeText(std::string_view content) {
+  return std::ranges::all_of(content, [](char c) {
+    const auto code = static_cast<unsigned char>(c);
+    return code >= 0x20 ? code != 0x7f : c == '\n' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
+  });
+}
+
+void ParseScanned(const WireScan& scan, const std::string& bytes, const std::string& what, Message* message) {
+  CheckMemory(what, scan.max_bytes);
+  if (!message->ParsePartialFromString(bytes)) {
+    throw Error(ErrorCode::kInputOutput,
+                StrCat(what, " holds no ", message->GetDescriptor()->name(), " that can be parsed"));
+  }
+  if (!message->IsInitialized()) {
+    throw Error(ErrorCode::kInputOutput,
+                StrCat(what, " lacks required fields: ", message->InitializationErrorString()));
+  }
+}
+
+bool HasAnyField(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  return !fields.empty();
+}
+
+struct Candidate {
+  MessageKind kind;
+  const Message* prototype;
+};
+
+// In the order in which they are preferred when a file fits several.
+const std::array<Candidate, 7>& Candidates() {
+  static const std::array<Candidate, 7> candidates = {{
+      {MessageKind::kNetDef, &NetDef::default_instance()},
+      {MessageKind::kTensorProtos, &TensorProtos::default_instance()},
+      {MessageKind::kMetaNetDef, &MetaNetDef::default_instance()},
+      {MessageKind::kPlanDef, &PlanDef::default_instance()},
+      {MessageKind::kBlobProto, &BlobProto::default_instance()},
+      {MessageKind::kTensorProto, &TensorProto::default_instance()},
+      {MessageKind::kCellDef, &CellDef::default_instance()},
+  }};
+  return candidates;
+}
+
+// Short messages of one type can pass for another by accident, with fields that the other does not know. Some such
+// fields are normal: later versions of the format have more.
+MessageKind DetectBinaryKind(const std::string& content) {
+  constexpr std::int64_t kLeastFieldsAnOddity = 4;
+  MessageKind best = MessageKind::kUnknown;
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (const Candidate& candidate : Candidates()) {
+    const WireScan scan = ScanWire(*candidate.prototype->GetDescriptor(), content);
+    const bool fits = scan.ok() && scan.known > 0 && scan.oddities * kLeastFieldsAnOddity <= scan.fields;
+    if (!fits || scan.oddities >= fewest) continue;
+    best = candidate.kind;
+    fewest = scan.oddities;
+  }
+  return best;
+}
+
+// The kind that parses, or gets further than others before its first error.
+MessageKind DetectTextKind(const std::string& content) {
+  MessageKind best = MessageKind::kUnknown;
+  std::set<std::pair<int, int>> places;
+  for (const Candidate& candidate : Candidates()) {
+    const std::unique_ptr<Message> message(candidate.prototype->New());
+    FirstError error("", *message->GetDescriptor());
+    if (ParseText(content, "the text", &error, message.get())) {
+      if (HasAnyField(*message)) return candidate.kind;
+    } else {
+      if (places.empty() || error.place() > *places.rbegin()) best = candidate.kind;
+      places.insert(error.place());
+    }
+  }
+  return places.size() > 1 ? best : MessageKind::kUnknown;
+}
+
+[[noreturn]] void ThrowOtherKind(const std::string& content, const std::string& what, const Message& message,
+                                 const std::string& why) {
+  const std::string& wanted = message.GetDescriptor()->name();
+  const MessageKind kind = DetectKindOf(content);
+  std::string text = StrCat(what, " does not hold a ", wanted);
+  if (kind != MessageKind::kUnknown && wanted != MessageKindName(kind)) {
+    text += StrCat(", it looks like a ", MessageKindName(kind));
+  } else if (!why.empty()) {
+    text += StrCat(": ", why);
+  }
+  throw Error(ErrorCode::kInputOutput, text);
+}
+
+}  // namespace
+
+void PrepareMessages() {
+  // Not std::call_once: the C library needs memory to pass an exception on from there.
+  static const bool is_prepared = [] {
+    RequireMemory(4 << 20, "Protocol Buffers");
+    for (const auto describe :
+         {&NetDef::descriptor, &MetaNetDef::descriptor, &CellDef::descriptor, &OptimizerDef::descriptor}) {
+      static_cast<void>(describe());
+    }
+    return true;
+  }();
+  static_cast<void>(is_prepared);
+}
+
+void ParseMessageText(const std::string& text, const std::string& what, Message* message) {
+  PrepareMessages();
+  const std::unique_ptr<Message> fresh(message->New());
+  FirstError error(what, *message->GetDescriptor());
+  if (!ParseText(text, what, &error, fresh.get())) throw Error(ErrorCode::kInputOutput, error.text());
+  message->GetReflection()->Swap(message, fresh.get());
+}
+
+void ParseMessageBytes(const std::string& bytes, const std::string& what, Message* message) {
+  PrepareMessages();
+  const std::unique_ptr<Message> fresh(message->New());
+  const WireScan scan = ScanWire(*message->GetDescriptor(), bytes);
+  if (!scan.ok()) {
+    throw Error(ErrorCode::kInputOutput,
+                StrCat(what, " does not hold a ", message->GetDescriptor()->name(), ": ", scan.problem));
+  }
+  ParseScanned(scan, bytes, what, fresh.get());
+  message->GetReflection()->Swap(message, fresh.get());
+}
+
+void ReadMessage(const std::string& path, Message* message) { ParseMessage(ReadFile(path), path, message); }
+
+void ParseMessage(const std::string& content, const std::string& what, Message* message) {
+  PrepareMessages();
+  const Descriptor& type = *message->GetDescriptor();
+  if (content.empty()) throw Error(ErrorCode::kInputOutput, StrCat(what, " is empty, a ", type.name(), " is needed"));
+  const std::unique_ptr<Message> fresh(message->New());
+  const WireScan scan = ScanWire(type, content);
+  const bool fits_binary = scan.ok() && scan.known > 0;
+  // Bytes without control characters can be either, and are text nearly always. Others are text only by name, to get
+  // the text parser's message about them.
+  const bool looks_like_text = LooksLikeText(content);
+  bool read = false;
+  if (looks_like_text || (!fits_binary && IsTextFileName(what))) {
+    FirstError error(what, type);
+    read = ParseText(content, what, &error, fresh.get());
+    if (!read && !fits_binary) {
+      const MessageKind kind = DetectKindOf(content);
+      const bool other = kind != MessageKind::kUnknown && type.name() != MessageKindName(kind);
+      throw Error(ErrorCode::kInputOutput,
+                  StrCat(error.text(), other ? StrCat(" (the file looks like a ", MessageKindName(kind), ")") : ""));
+    }
+    if (!read) fresh->Clear();
+  }
+  if (!read) {
+    if (!fits_binary) ThrowOtherKind(content, what, *message, scan.problem);
+    ParseScanned(scan, content, what, fresh.get());
+  }
+  if (!HasAnyField(*fresh)) ThrowOtherKind(content, what, *message, "it sets no field");
+  message->GetReflection()->Swap(message, fresh.get());
+}
+
+void WriteMessage(const Message& message, const std::string& path) {
+  if (IsTextFileName(path)) return WriteFile(path, PrintMessageText(message));
+  const size_t size = message.ByteSizeLong();
+  if (size >= static_cast<size_t>(std::numeric_limits<std::int32_t>::max())) {
+    throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", path, ": the message has ", size,
+                                                " bytes, and one message holds less than 2 GiB"));
+  }
+  std::string bytes;
+  if (!message.SerializePartialToString(&bytes)) {
+    throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", path, ": the message cannot be serialised"));
+  }
+  WriteFile(path, bytes);
+}
+
+std::string PrintMessageText(const Message& message) {
+  PrepareMessages();
+  std::string text;
+  TextFormat::PrintToString(message, &text);
+  return text;
+}
+
+bool IsTextFileName(const std::string& path) {
+  return path.ends_with(".pbtxt") || path.ends_with(".prototxt") || path.ends_with(".txt");
+}
+
+const char* MessageKindName(MessageKind kind) {
+  switch (kind) {
+    case MessageKind::kUnknown: return "unknown";
+    case MessageKind::kNetDef: return "NetDef";
+    case MessageKind::kMetaNetDef: return "MetaNetDef";
+    case MessageKind::kPlanDef: return "PlanDef";
+    case MessageKind::kTensorProtos: return "TensorProtos";
+    case MessageKind::kTensorProto: return "TensorProto";
+    case MessageKind::kBlobProto: return "BlobProto";
+    case MessageKind::kMiniDb: return "minidb";
+    case MessageKind::kCellDef: return "CellDef";
+  }
+  return "unknown";
+}
+
+MessageKind DetectKind(const std::string& path) {
+  if (LooksLikeMiniDb(path)) return MessageKind::kMiniDb;
+  return DetectKindOf(ReadFile(path));
+}
+
+MessageKind DetectKindOf(const std::string& content) {
+  PrepareMessages();
+  if (content.empty()) return MessageKind::kUnknown;
+  if (!LooksLikeText(content)) return DetectBinaryKind(content);
+  const MessageKind kind = DetectTextKind(content);
+  return kind != MessageKind::kUnknown ? kind : DetectBinaryKind(content);
+}
+
+}  // namespace stepnet

@@ -1,0 +1,429 @@
+#include "stepnet/nets/backward.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "stepnet/nets/gradient.h"
+#include "stepnet/nets/needed_operators.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/rename.h"
+
+namespace stepnet {
+namespace {
+
+// What a blob holds between two writes: the net in single assignment.
+struct Value {
+  std::string blob;
+  std::string name;         // the blob's own for the value that it holds at the end, otherwise a name of its own
+  int producer = -1;        // index of the operator that writes it; -1: it is there before the net runs
+  int overwritten_by = -1;  // index of the operator after which it is gone; -1: it stays
+  bool kept = false;        // a gradient reads it under its own name
+  bool depends = false;     // on one of the inputs, by way of operators that pass gradients
+  int reached_by = -1;      // the operator by whose gradient the first of the parts came; -1: it is a loss
+  std::vector<GradientBlobs> parts = {};  // of its gradient
+};
+
+using ValueIds = std::vector<int>;
+
+class ReversePass {
+ public:
+  ReversePass(const NetDef& net, const std::set<std::string>& changing) : net_(net), changing_(changing) {
+    result_.net = net;
+  }
+
+  // An empty name in `losses` asks for ones.
+  NetWithGradients Run(const std::map<std::string, std::string>& losses, const std::vector<std::string>& inputs) {
+    // Gradient rules rely on what a check finds, but need not know where values come from.
+    ThrowIfProblems(CheckNet(net_, {.blob_exists = [](const std::string&) { return true; }}));
+    for (const auto& [loss, gradient] : losses) given_.insert(gradient);
+    used_ = given_;
+    NameValues();
+    MarkDependent(inputs);
+    Seed(losses);
+    for (int k = net_.op_size() - 1; k >= 0; --k) {
+      try {
+        Differentiate(k);
+      } catch (...) {
+        const Error error = CurrentError();
+        throw Error(error.code(), error.message() + WayTo(k))
+            .At({.net = net_.name(), .op_index = k, .op_text = OperatorText(net_.op(k))});
+      }
+    }
+    for (const std::string& input : inputs) {
+      const auto found = first_.find(input);
+      if (found == first_.end()) continue;
+      GradientBlobs gradient = Collect(found->second);
+      if (!gradient.absent()) result_.gradients[input] = std::move(gradient);
+    }
+    DropUnneeded();
+    WriteForward();
+    return std::move(result_);
+  }
+
+ private:
+  // Gives every blob's every value a number.
+  void NameValues() {
+    for (int k = 0; k < net_.op_size(); ++k) {
+      ValueIds& reads = reads_.emplace_back();
+      for (const std::string& input : net_.op(k).input()) {
+        if (!current_.contains(input)) first_[input] = NewValue(input, -1);
+        reads.push_back(current_[input]);
+      }
+      ValueIds& writes = writes_.emplace_back();
+      for (const std::string& output : net_.op(k).output()) {
+        if (const auto old = current_.find(output); old != current_.end()) values_[old->second].overwritten_by = k;
+        writes.push_back(NewValue(output, k));
+      }
+    }
+    for (const auto& [blob, value] : current_) used_.insert(blob);
+    for (Value& value : values_) {
+      const bool stays = value.overwritten_by < 0 && !changing_.contains(value.blob);
+      value.name = stays ? value.blob : Unused(value.blob + "_before");
+    }
+  }
+
+  int NewValue(const std::string& blob, int producer) {
+    values_.push_back({.blob = blob, .name = {}, .producer = producer});
+    current_[blob] = static_cast<int>(values_.size()) - 1;
+    return current_[blob];
+  }
+
+  void MarkDependent(const std::vector<std::string>& inputs) {
+    for (const std::string& input : inputs) {
+      if (const auto found = first_.find(input); found != first_.end()) values_[found->second].depends = true;
+    }
+    for (int k = 0; k < net_.op_size(); ++k) {
+      if (GetOperator(net_.op(k).type()).gradient_kind == GradientKind::kStops) continue;
+      if (!std::ranges::any_of(reads_[k], [&](int v) { return values_[v].depends; })) continue;
+      for (const int v : writes_[k]) values_[v].depends = true;
+    }
+  }
+
+  void Seed(const std::map<std::string, std::string>& losses) {
+    for (const auto& [loss, gradient] : losses) {
+      const auto found = current_.find(loss);
+      if (found == current_.end()) {
+        std::vector<std::string> blobs;
+        for (const auto& [blob, value] : current_) blobs.push_back(blob);
+        throw Error(ErrorCode::kInvalidNet, StrCat("the net has no blob \"", loss, "\"", DidYouMean(loss, blobs)));
+      }
+      Value& value = values_[found->second];
+      if (!value.depends) continue;
+      if (!gradient.empty()) {
+        value.parts.push_back({.dense = gradient});
+        continue;
+      }
+      const std::string seed = Unused(loss + "_autogen_grad");
+      AddFill(loss, seed, 1);
+      value.parts.push_back({.dense = seed});
+    }
+  }
+
+  OperatorDef& NewOp(const std::string& type) {
+    OperatorDef& op = *result_.net.add_op();
+    op.set_type(type);
+    return op;
+  }
+
+  OperatorDef& AddFill(const std::string& like, const std::string& name, float filler) {
+    OperatorDef& fill = NewOp("ConstantFill");
+    fill.add_input(like);
+    fill.add_output(name);
+    Argument& argument = *fill.add_arg();
+    argument.set_name("value");
+    argument.set_f(filler);
+    return fill;
+  }
+
+  // The gradient of a value whose readers all have been differentiated: its only part, or the sum of its parts.
+  GradientBlobs Collect(int v) {
+    Value& value = values_[v];
+    if (value.parts.size() <= 1) return value.parts.empty() ? GradientBlobs{} : value.parts.front();
+    const auto is_dense = [](const GradientBlobs& part) { return !part.dense.empty(); };
+    const auto dense = std::ranges::find_if(value.parts, is_dense);
+    GradientBlobs sum;
+    if (dense == value.parts.end()) {
+      sum = {.dense = {},
+             .indices = Joined(value, &GradientBlobs::indices, "_grad_indices"),
+             .values = Joined(value, &GradientBlobs::values, "_grad_values")};
+    } else {
+      const std::string like = dense->dense;  // has the shape of the value, which may be gone
+      for (GradientBlobs& part : value.parts) {
+        if (!is_dense(part)) part = MadeDense(part, value.name + "_grad_dense", like);
+      }
+      sum.dense = Summed(value);
+    }
+    value.parts = {sum};
+    return sum;
+  }
+
+  // As Collect, for an operator that wrote the value: their gradients take no rows.
+  GradientBlobs CollectWhole(int v) {
+    const GradientBlobs gradient = Collect(v);
+    if (gradient.absent() || !gradient.dense.empty()) return gradient;
+    return MadeDense(gradient, values_[v].name + "_grad", values_[v].name);
+  }
+
+  GradientBlobs MadeDense(const GradientBlobs& rows, const std::string& name, const std::string& like) {
+    OperatorDef& op = NewOp("SparseToDense");
+    op.add_input(rows.indices);
+    op.add_input(rows.values);
+    op.add_input(like);
+    *op.add_output() = Unused(name);
+    op.set_is_gradient_op(true);
+    return {.dense = op.output(0)};
+  }
+
+  std::string Summed(Value& value) {
+    OperatorDef& op = NewOp("Sum");
+    const std::string own = value.name + "_grad";
+    // The part of that name comes first: Sum works in place on its first input, unless that is not ours to change.
+    std::stable_partition(value.parts.begin(), value.parts.end(),
+                          [&](const GradientBlobs& part) { return part.dense == own; });
+    for (const GradientBlobs& part : value.parts) op.add_input(part.dense);
+    *op.add_output() = op.input(0) == own && !given_.contains(own) ? own : Unused(own);
+    op.set_is_gradient_op(true);
+    return op.output(0);
+  }
+
+  // Rows of several sparse gradients one after the other.
+  std::string Joined(const Value& value, std::string GradientBlobs::*field, const std::string& ending) {
+    OperatorDef& op = NewOp("Concat");
+    for (const GradientBlobs& part : value.parts) op.add_input(part.*field);
+    *op.add_output() = Unused(value.name + ending);
+    *op.add_output() = Unused(op.output(0) + "_sizes");
+    op.set_is_gradient_op(true);
+    Argument& axis = *op.add_arg();
+    axis.set_name("axis");
+    axis.set_i(0);
+    return op.output(0);
+  }
+
+  void Differentiate(int k) {
+    const auto depends = [&](int v) { return values_[v].depends; };
+    if (std::ranges::none_of(reads_[k], depends)) return;
+    if (std::ranges::all_of(writes_[k], [&](int v) { return values_[v].parts.empty(); })) return;
+    RefuseGradientOfGradient(net_.op(k));
+    std::vector<GradientBlobs> gradients;
+    for (const int v : writes_[k]) gradients.push_back(CollectWhole(v));
+    const OperatorDef op = InOwnNames(k);
+    Append(k, op, MakeGradientOf(op, k, std::move(gradients)));
+  }
+
+  void RefuseGradientOfGradient(const OperatorDef& op) const {
+    const bool has_none = GetOperator(op.type()).gradient_kind == GradientKind::kNone;
+    if (!op.is_gradient_op() && !(has_none && op.type().ends_with("Gradient"))) return;
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat(op.type(), " computes a gradient, and gradients of gradients are not computed"));
+  }
+
+  // How the gradient of a loss comes to operator k, a line an operator; "" where k computes the loss.
+  std::string WayTo(int k) const {
+    std::vector<int> way;
+    const Value* value = nullptr;
+    for (;;) {
+      const auto reached = std::ranges::find_if(writes_[k], [&](int v) { return !values_[v].parts.empty(); });
+      value = &values_[*reached];
+      k = value->reached_by;
+      if (k < 0) break;
+      way.push_back(k);
+    }
+    if (way.empty()) return "";
+    std::string text = StrCat("; the gradient of \"", value->blob, "\" comes to it by");
+    constexpr size_t kMost = 100;  // a hostile net may have a million
+    for (size_t i = 0; i < way.size() && i < kMost; ++i) {
+      const int step = way[way.size() - 1 - i];
+      text += StrCat("\n    op ", step, " `", OperatorText(net_.op(step)), "`");
+    }
+    if (way.size() > kMost) text += StrCat("\n    … and ", way.size() - kMost, " more");
+    return text;
+  }
+
+  // Operator k with a name of its own for each value, so that what its gradient reads and writes is unambiguous even
+  // where it works in place.
+  OperatorDef InOwnNames(int k) const {
+    return Renamed(k, [](int) { return true; });
+  }
+
+  // Operator k with their own names for the values of which `is_renamed` says so.
+  OperatorDef Renamed(int k, const std::function<bool(int)>& is_renamed) const {
+    OperatorDef op = net_.op(k);
+    std::map<std::string, std::string> names;  // of an operator that holds nets: its arguments name blobs, too
+    const bool has_nets = std::ranges::any_of(GetOperator(op.type()).arguments,
+                                              [](const ArgumentSpec& spec) { return spec.type == ArgumentType::kNet; });
+    const auto rename = [&](int v, std::string* name) {
+      const Value& value = values_[v];
+      if (!is_renamed(v) || value.name == value.blob) return;
+      if (has_nets) {
+        names[value.blob] = value.name;
+        names[value.blob + "_grad"] = value.name + "_grad";  // in links
+      } else {
+        *name = value.name;
+      }
+    };
+    for (int i = 0; i < op.input_size(); ++i) rename(reads_[k][i], op.mutable_input(i));
+    for (int o = 0; o < op.output_size(); ++o) rename(writes_[k][o], op.mutable_output(o));
+    if (names.empty()) return op;
+    NetDef net;
+    *net.add_op() = std::move(op);
+    RenameBlobs(names, &net);
+    return net.op(0);
+  }
+
+  // As MakeGradient. Outputs that nothing needs get zeros where the rule insists on a gradient.
+  OperatorGradient MakeGradientOf(const OperatorDef& op, int k, std::vector<GradientBlobs> gradients) {
+    try {
+      return MakeGradient(op, gradients);
+    } catch (const Error&) {
+      if (std::ranges::none_of(gradients, &GradientBlobs::absent)) throw;
+    }
+    std::map<std::string, int> zeros;
+    for (size_t o = 0; o < gradients.size(); ++o) {
+      if (!gradients[o].absent()) continue;
+      gradients[o].dense = Unused(values_[writes_[k][o]].name + "_grad_zero");
+      zeros[gradients[o].dense] = static_cast<int>(o);
+    }
+    OperatorGradient made = MakeGradient(op, gradients);
+    for (const OperatorDef& gradient : made.ops) {
+      for (const std::string& input : gradient.input()) {
+        const auto zero = zeros.find(input);
+        if (zero == zeros.end()) continue;
+        AddFill(values_[writes_[k][zero->second]].name, input, 0).set_is_gradient_op(true);
+        zeros.erase(zero);
+      }
+    }
+    return made;
+  }
+
+  // Without the gradient operators that serve none of the gradients that were asked for.
+  void DropUnneeded() {
+    std::set<std::string> needed;
+    for (const auto& [input, gradient] : result_.gradients) {
+      needed.insert({gradient.dense, gradient.indices, gradient.values});
+    }
+    result_.net = WithNeededOperators(result_.net, std::move(needed), net_.op_size());
+  }
+
+  // Which values the gradient operators read under their own names.
+  void FindKept() {
+    std::map<std::string, int> values;
+    for (size_t v = 0; v < values_.size(); ++v) values[values_[v].name] = static_cast<int>(v);
+    for (int k = net_.op_size(); k < result_.net.op_size(); ++k) {
+      for (const std::string& input : result_.net.op(k).input()) {
+        if (const auto found = values.find(input); found != values.end()) values_[found->second].kept = true;
+      }
+    }
+  }
+
+  // Puts the operators of the net, with names of their own for the values that gradients read after they are
+  // overwritten, in place of those that are there.
+  void WriteForward() {
+    FindKept();
+    NetDef all = net_;
+    all.clear_op();
+    std::vector<bool> copied(values_.size(), false);
+    const auto copy = [&](int v) {
+      if (copied[v] || !IsCopied(v)) return;
+      copied[v] = true;
+      OperatorDef& op = *all.add_op();
+      op.set_type("Copy");
+      op.add_input(values_[v].blob);
+      op.add_output(values_[v].name);
+    };
+    for (int k = 0; k < net_.op_size(); ++k) {
+      for (const int v : reads_[k]) copy(v);  // what no operator writes
+      const ValueIds& writes = writes_[k];
+      *all.add_op() = Renamed(k, [&](int v) {
+        if (!values_[v].kept) return false;
+        const bool is_written = std::ranges::count(writes, v) > 0;
+        return is_written ? !IsCopied(v) : !MustOverwrite(k, v);
+      });
+      std::ranges::for_each(writes, copy);
+    }
+    result_.num_forward = all.op_size();
+    for (int k = net_.op_size(); k < result_.net.op_size(); ++k) all.add_op()->Swap(result_.net.mutable_op(k));
+    result_.net = std::move(all);
+  }
+
+  // Whether the value gets its own name by a copy, as others see the blob with this value.
+  bool IsCopied(int v) const {
+    const Value& value = values_[v];
+    if (!value.kept || value.name == value.blob) return false;
+    return value.producer < 0 || value.overwritten_by < 0 || MustOverwrite(value.overwritten_by, v);
+  }
+
+  // Whether operator k works on the value in place and cannot do otherwise.
+  bool MustOverwrite(int k, int v) const {
+    const OperatorDef& op = net_.op(k);
+    return std::ranges::any_of(GetOperator(op.type()).enforced_in_place, [&](const std::pair<int, int>& pair) {
+      return pair.first < op.input_size() && reads_[k][pair.first] == v;
+    });
+  }
+
+  void Append(int k, const OperatorDef& op, OperatorGradient made) {
+    std::map<std::string, std::string> written;  // as the rule calls it → as the net calls it
+    for (OperatorDef& gradient : made.ops) {
+      for (std::string& input : *gradient.mutable_input()) {
+        if (const auto own = written.find(input); own != written.end()) input = own->second;
+      }
+      for (std::string& output : *gradient.mutable_output()) {
+        if (!written.contains(output)) written[output] = NameOfPart(output);
+        output = written[output];
+      }
+      *result_.net.add_op() = std::move(gradient);
+    }
+    const auto name = [&](const std::string& rules) {
+      const auto found = written.find(rules);
+      return found == written.end() ? rules : found->second;
+    };
+    for (int i = 0; i < op.input_size(); ++i) {
+      const GradientBlobs& gradient = made.input_gradients[i];
+      Value& value = values_[reads_[k][i]];
+      if (gradient.absent() || !value.depends) continue;
+      if (value.parts.empty()) value.reached_by = k;
+      value.parts.push_back(
+          {.dense = name(gradient.dense), .indices = name(gradient.indices), .values = name(gradient.values)});
+    }
+  }
+
+  // A name that nothing has yet for what a gradient operator writes.
+  std::string NameOfPart(const std::string& name) {
+    return used_.insert(name).second ? name : Unused("_" + name + "_autosplit");
+  }
+
+  std::string Unused(const std::string& name) {
+    std::string unused = name;
+    int& next = next_ending_[name];  // those before are used
+    while (!used_.insert(unused).second) unused = StrCat(name, "_", next++);
+    return unused;
+  }
+
+  const NetDef& net_;
+  const std::set<std::string>& changing_;
+  NetWithGradients result_;
+  std::vector<Value> values_;
+  std::vector<ValueIds> reads_;             // of each operator
+  std::vector<ValueIds> writes_;            // of each operator
+  std::map<std::string, int> first_;        // blob → the value that it has before the net runs
+  std::map<std::string, int> current_;      // blob → its latest value
+  std::set<std::string> used_;              // names of blobs
+  std::map<std::string, int> next_ending_;  // the number that the next name with this beginning gets
+  std::set<std::string> given_;             // gradients that come from outside
+};
+
+}  // namespace
+
+NetWithGradients AddGradients(const NetDef& net, const std::vector<std::string>& losses,
+                              const std::vector<std::string>& inputs) {
+  std::map<std::string, std::string> seeds;
+  for (const std::string& loss : losses) seeds[loss] = "";
+  return ReversePass(net, {}).Run(seeds, inputs);
+}
+
+NetWithGradients AddGradientsFrom(const NetDef& net, const std::map<std::string, std::string>& output_gradients,
+                                  const std::vector<std::string>& inputs, const std::set<std::string>& changing) {
+  return ReversePass(net, changing).Run(output_gradients, inputs);
+}
+
+}  // namespace stepnet

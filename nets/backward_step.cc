@@ -1,0 +1,425 @@
+#include "stepnet/nets/backward_step.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <ranges>
+#include <set>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/rename.h"
+#include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+class BackwardStepMaker {
+ public:
+  BackwardStepMaker(OperatorDef* op, const RecurrentSpec& spec,
+                    const std::function<bool(const std::string&)>& is_floating)
+      : op_(op), spec_(spec), step_(*spec.step_net), is_floating_(is_floating) {}
+
+  void Make() {
+    for (const OperatorDef& op : step_.op()) {
+      written_.insert(op.output().begin(), op.output().end());
+      used_.insert(op.input().begin(), op.input().end());
+    }
+    used_.insert(written_.begin(), written_.end());
+    for (const std::string& blob : BlobsReadFirst(step_)) {
+      if (written_.contains(blob)) changing_.insert(blob);
+    }
+    for (const Link& link : spec_.links) {
+      if (written_.contains(link.internal) && !IsState(link.external)) changing_.insert(link.internal);
+    }
+    RefuseChangedRows();
+    const NetDef step = StepToDifferentiate();
+    const std::map<std::string, std::string> seeds = Seeds();
+    made_ = AddGradientsFrom(step, seeds, Wanted(), changing_);
+    for (const StepOutput& output : spec_.step_outputs) {
+      // What goes from a link to an output, past all operators, has the gradient of the output.
+      if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
+    }
+    backward_.set_name(step_.name() + "_backward");
+    ComputeAgain();
+    for (int k = made_.num_forward; k < made_.net.op_size(); ++k) {
+      *backward_.add_op() = WithWindows(made_.net.op(k));
+    }
+    for (const OperatorDef& op : made_.net.op()) {
+      names_.insert(op.input().begin(), op.input().end());
+      names_.insert(op.output().begin(), op.output().end());
+    }
+    for (const auto& [blob, gradient] : seeds) names_.insert(gradient);
+    AddLinks();
+    AddParams();
+    RenameUnaskedGradients();
+    ListExternals();
+    *NewArgument("backward_step_net")->mutable_n() = std::move(backward_);
+    ReplaceStepNet();
+  }
+
+ private:
+  bool IsState(const std::string& blob) const {
+    return std::ranges::find(spec_.states, blob, &RecurrentState::name) != spec_.states.end();
+  }
+  // Whether the link shows a row of a state that the step writes, not one that a blob starts with.
+  bool Gives(const Link& link) const {
+    if (!IsState(link.external) || !written_.contains(link.internal)) return false;
+    return !changing_.contains(link.internal) || EndsWithNewRow(link);
+  }
+  // Whether the link is to a state's rows up to the newest that the step sees, which is the one that it gives.
+  bool EndsWithNewRow(const Link& link) const {
+    return IsState(link.external) && std::ranges::none_of(spec_.links, [&](const Link& other) {
+             return other.external == link.external && other.offset + other.window > link.offset + link.window;
+           });
+  }
+  // Whether this may be a link by which a step hands on to a state what another link gives it.
+  bool MayPass(const Link& link) const {
+    return link.window == 1 && !written_.contains(link.internal) && EndsWithNewRow(link);
+  }
+  bool IsWindow(const Link& link) const {
+    return std::ranges::any_of(windows_, [&](const auto& window) { return window.second == link.internal; });
+  }
+  bool Passes(const Link& link) const { return MayPass(link) && passed_.contains(link.internal); }
+  bool IsFloating(const std::string& blob) const { return IsState(blob) || !is_floating_ || is_floating_(blob); }
+
+  // The step net with sums of one blob, at which the reverse pass brings gradients together. Before the first reader of
+  // a window that shows the new row of a state: what the window gives to that row must be there when the gradient of
+  // the row is read. And for each blob that the step hands on: the state's gradient is a part of its own.
+  NetDef StepToDifferentiate() {
+    NetDef step = step_;
+    step.clear_op();
+    std::map<std::string, std::string> read_as;
+    for (OperatorDef op : step_.op()) {
+      for (std::string& input : *op.mutable_input()) {
+        const bool is_window = std::ranges::any_of(spec_.links, [&](const Link& link) {
+          return link.internal == input && link.window > 1 && EndsWithNewRow(link);
+        });
+        if (!is_window) continue;
+        if (!read_as.contains(input)) {
+          const std::string window = input;
+          read_as[window] = AddSum(window, "_read", &step);
+          windows_[read_as[window]] = window;
+        }
+        input = read_as.at(input);
+      }
+      *step.add_op() = op;
+    }
+    for (const Link& link : spec_.links) {
+      const bool has_source = std::ranges::any_of(
+          spec_.links, [&](const Link& other) { return other.internal == link.internal && !MayPass(other); });
+      if (!MayPass(link) || !has_source || passed_.contains(link.internal)) continue;
+      passed_[link.internal] = AddSum(link.internal, "_passed", &step);
+      used_.insert(link.internal);
+    }
+    return step;
+  }
+
+  // The name of the sum.
+  std::string AddSum(const std::string& blob, const std::string& suffix, NetDef* step) {
+    std::string sum = blob + suffix;
+    while (!used_.insert(sum).second) sum += "_";
+    OperatorDef& op = *step->add_op();
+    op.set_type("Sum");
+    op.add_input(blob);
+    op.add_output(sum);
+    return sum;
+  }
+
+  // Operators read the windows themselves.
+  OperatorDef WithWindows(OperatorDef op) const {
+    for (std::string& input : *op.mutable_input()) {
+      if (const auto window = windows_.find(input); window != windows_.end()) input = window->second;
+    }
+    return op;
+  }
+
+  // A blob that the step reads and then overwrites is in its link's memory where it has one link. What other steps, or
+  // users, see of such rows changes behind the back of all other gradients.
+  void RefuseChangedRows() const {
+    for (const Link& link : spec_.links) {
+      const auto is_same_blob = [&](const Link& other) { return other.internal == link.internal; };
+      const auto is_same_memory = [&](const Link& other) { return other.external == link.external; };
+      if (!changing_.contains(link.internal) || std::ranges::count_if(spec_.links, is_same_blob) > 1) continue;
+      const bool is_seen_once = link.window == 1 && std::ranges::count_if(spec_.links, is_same_memory) == 1;
+      if (is_seen_once && !IsState(link.external)) continue;
+      throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites \"", link.internal, "\", rows of \"",
+                                                 link.external, "\" that others see too; no gradient can be made"));
+    }
+  }
+
+  // With names of their own for the values that gradients read after they are overwritten.
+  void ReplaceStepNet() {
+    NetDef step = step_;
+    step.clear_op();
+    bool is_changed = false;
+    for (int k = 0; k < made_.num_forward; ++k) {
+      const OperatorDef& op = made_.net.op(k);
+      const auto is_sum = [&](const auto& sum) { return op.output_size() == 1 && sum == op.output(0); };
+      if (std::ranges::any_of(windows_ | std::views::keys, is_sum)) continue;
+      if (std::ranges::any_of(passed_ | std::views::values, is_sum)) continue;
+      *step.add_op() = WithWindows(op);
+      is_changed = is_changed || step.op_size() > step_.op_size() ||
+                   OperatorText(*step.op().rbegin()) != OperatorText(step_.op(step.op_size() - 1));
+    }
+    if (is_changed) *NewArgument("step_net")->mutable_n() = std::move(step);
+  }
+
+  // What the step gives to states and outputs has a gradient before the backward step runs.
+  std::map<std::string, std::string> Seeds() {
+    std::map<std::string, std::string> seeds;
+    for (const StepOutput& output : spec_.step_outputs) {
+      if (used_.contains(output.blob)) seeds[output.blob] = output.blob + "_grad";
+    }
+    for (const Link& link : spec_.links) {
+      if (Gives(link)) seeds[link.internal] = link.internal + "_grad";
+    }
+    for (const auto& [blob, passed] : passed_) seeds[passed] = passed + "_grad";
+    return seeds;
+  }
+
+  // What the step reads of states and sequences, and the inputs that it captures.
+  std::vector<std::string> Wanted() {
+    std::set<std::string> linked;
+    std::vector<std::string> wanted;
+    for (const Link& link : spec_.links) {
+      linked.insert(link.internal);
+      if (!Gives(link) && !Passes(link) && IsFloating(link.external)) wanted.push_back(link.internal);
+    }
+    for (const std::string& blob : BlobsReadFirst(step_)) {
+      if (InputIndex(blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
+    }
+    wanted.insert(wanted.end(), captured_.begin(), captured_.end());
+    return wanted;
+  }
+
+  // The operators whose outputs the forward run is not to keep, as they are in the step net.
+  void ComputeAgain() {
+    const std::set<std::string> again(spec_.recompute.begin(), spec_.recompute.end());
+    for (int k = 0; k < step_.op_size(); ++k) {
+      const OperatorDef& op = step_.op(k);
+      const auto is_kept = [&](const std::string& blob) { return !again.contains(blob); };
+      if (std::ranges::all_of(op.output(), is_kept)) continue;
+      const auto kept = std::ranges::find_if(op.output(), is_kept);
+      if (kept != op.output().end()) RefuseToComputeAgain(k, StrCat("\"", *kept, "\", another of its outputs, is not"));
+      for (const std::string& input : op.input()) {
+        for (int later = k + 1; is_kept(input) && later < step_.op_size(); ++later) {
+          const auto& outputs = step_.op(later).output();
+          if (std::ranges::find(outputs, input) == outputs.end()) continue;
+          RefuseToComputeAgain(k, StrCat("its input \"", input, "\" is overwritten by op ", later));
+        }
+      }
+      *backward_.add_op() = op;
+    }
+  }
+
+  [[noreturn]] void RefuseToComputeAgain(int k, const std::string& why) const {
+    throw Error(ErrorCode::kInvalidNet, StrCat("recompute_blobs_on_backward names an output of op ", k, " `",
+                                               OperatorText(step_.op(k)), "`, which cannot be computed again: ", why));
+  }
+
+  // The blob of the backward step net that holds the gradient of `blob`, whole, and of nothing else; "" when there is
+  // none.
+  std::string OwnGradient(const std::string& blob) {
+    const auto found = made_.gradients.find(blob);
+    if (found == made_.gradients.end()) return "";
+    const auto [own, is_new] = own_.emplace(blob, blob + "_grad");
+    std::string& name = own->second;
+    const GradientBlobs& gradient = found->second;
+    if (!is_new || gradient.dense == name) return name;
+    while (!names_.insert(name).second) name += "_";
+    OperatorDef& op = *backward_.add_op();
+    if (gradient.dense.empty()) {
+      // What each step adds to a table is summed over the steps as a tensor.
+      op.set_type("SparseToDense");
+      op.add_input(gradient.indices);
+      op.add_input(gradient.values);
+      op.add_input(blob);
+    } else {
+      // A sum passes one gradient on to all that it adds; each of them is linked to another place.
+      op.set_type("Copy");
+      op.add_input(gradient.dense);
+    }
+    op.add_output(name);
+    op.set_is_gradient_op(true);
+    return name;
+  }
+
+  Argument* NewArgument(const std::string& name) {
+    for (Argument& argument : *op_->mutable_arg()) {
+      if (argument.name() != name) continue;
+      argument.Clear();
+      argument.set_name(name);
+      return &argument;
+    }
+    Argument* argument = op_->add_arg();
+    argument->set_name(name);
+    return argument;
+  }
+
+  void AddLinks() {
+    std::vector<Link> links;
+    for (const Link& link : spec_.links) {
+      const std::string gradient = Gives(link)      ? link.internal + "_grad"
+                                   : Passes(link)   ? passed_.at(link.internal) + "_grad"
+                                   : IsWindow(link) ? made_.gradients[link.internal].dense
+                                                    : OwnGradient(link.internal);
+      if (gradient.empty()) continue;
+      links.push_back({gradient, link.external + "_grad", link.offset, link.window});
+    }
+    for (const StepOutput& output : spec_.step_outputs) {
+      links.push_back({.internal = output.blob + "_grad", .external = output.destination + "_grad"});
+    }
+    Argument* internal = NewArgument("backward_link_internal");
+    for (const Link& link : links) internal->add_strings(link.internal);
+    Argument* external = NewArgument("backward_link_external");
+    for (const Link& link : links) external->add_strings(link.external);
+    Argument* offset = NewArgument("backward_link_offset");
+    for (const Link& link : links) offset->add_ints(link.offset);
+    Argument* window = NewArgument("backward_link_window");
+    for (const Link& link : links) window->add_ints(link.window);
+  }
+
+  int InputIndex(const std::string& blob) const {
+    const auto found = std::ranges::find(op_->input(), blob);
+    return found == op_->input().end() ? -1 : static_cast<int>(found - op_->input().begin());
+  }
+
+  // Captured inputs, whose gradients are summed over the steps, and sequences beside the first one.
+  void AddParams() {
+    std::vector<std::pair<int, std::string>> params;
+    for (const Link& link : spec_.links) {
+      const int input = InputIndex(link.external);
+      const bool is_known = std::ranges::any_of(params, [&](const auto& param) { return param.first == input; });
+      if (IsState(link.external) || input <= 0 || is_known) continue;
+      if (const std::string gradient = OwnGradient(link.internal); !gradient.empty()) {
+        params.emplace_back(input, gradient);
+      }
+    }
+    for (const std::string& blob : captured_) {
+      const std::string gradient = OwnGradient(blob);
+      if (gradient.empty()) continue;
+      if (changing_.contains(blob)) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites its input \"", blob,
+                                                   "\", which the next step reads; no gradient can be made"));
+      }
+      if (std::ranges::any_of(spec_.links, [&](const Link& link) { return link.external == blob; })) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("the step net reads \"", blob,
+                                                   "\" whole and, through a link, by rows; no gradient can be made"));
+      }
+      params.emplace_back(InputIndex(blob), gradient);
+    }
+    Argument* param = NewArgument("param");
+    for (const auto& [input, gradient] : params) param->add_ints(input);
+    Argument* gradients = NewArgument("param_grads");
+    for (const auto& [input, gradient] : params) gradients->add_strings(gradient);
+  }
+
+  // An operator may give gradients of captured inputs that are not wanted; under their names they would be.
+  void RenameUnaskedGradients() {
+    std::map<std::string, std::string> names;
+    for (const std::string& blob : BlobsReadFirst(step_)) {
+      if (InputIndex(blob) < 0 || IsFloating(blob)) continue;
+      std::string unasked = blob + "_grad_unasked";
+      while (!names_.insert(unasked).second) unasked += "_";
+      names[blob + "_grad"] = unasked;
+    }
+    RenameBlobs(names, &backward_);
+  }
+
+  void ListExternals() {
+    for (const std::string& blob : BlobsReadFirst(backward_)) backward_.add_external_input(blob);
+  }
+
+  OperatorDef* op_;
+  const RecurrentSpec& spec_;
+  const NetDef& step_;
+  const std::function<bool(const std::string&)>& is_floating_;
+  std::set<std::string> written_;               // by the step net
+  std::set<std::string> used_;                  // read or written by it
+  std::set<std::string> changing_;              // start with a value, which it overwrites
+  std::vector<std::string> captured_;           // inputs that the step net reads as they are
+  std::map<std::string, std::string> windows_;  // sums, and the windows that they stand for
+  std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
+  std::set<std::string> names_;                 // of blobs of either step net
+  NetWithGradients made_;
+  std::map<std::string, std::string> own_;  // OwnGradient of blobs that were asked for
+  NetDef backward_;
+};
+
+// Calls `make` for the operators that need a backward step net, after `descend` for the step nets of all.
+void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDef*, const RecurrentSpec&)>& make,
+                                const std::function<void(OperatorDef*, NetDef*)>& descend) {
+  for (int k = 0; k < net->op_size(); ++k) {
+    OperatorDef* op = net->mutable_op(k);
+    if (op->type() != "RecurrentNetwork") continue;
+    try {
+      for (Argument& argument : *op->mutable_arg()) {
+        if (argument.name() == "step_net" && argument.has_n()) descend(op, argument.mutable_n());
+      }
+      const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
+      if (spec.backward_step_net == nullptr && spec.backward_links.empty()) make(op, spec);
+    } catch (...) {
+      throw CurrentError().At({.net = net->name(), .op_index = k, .op_text = OperatorText(*op)});
+    }
+  }
+}
+
+// The blobs that a step net reads of what has a gradient outside: of states, too.
+std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function<bool(const std::string&)>& depends) {
+  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op));
+  std::vector<std::string> inputs;
+  std::ranges::copy_if(op.input(), std::back_inserter(inputs), depends);
+  for (const Link& link : spec.links) {
+    const bool is_state = std::ranges::find(spec.states, link.external, &RecurrentState::name) != spec.states.end();
+    if (is_state || depends(link.external)) inputs.push_back(link.internal);
+  }
+  return inputs;
+}
+
+// Says that the gradient operator need not give the gradients of these inputs, unless the operator says what it is to
+// give.
+void LeaveOut(OperatorDef* op, const std::function<bool(const std::string&)>& is_left_out) {
+  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
+  std::vector<int> inputs = {0};
+  inputs.insert(inputs.end(), spec.params.begin(), spec.params.end());
+  for (const RecurrentState& state : spec.states) inputs.push_back(state.initial);
+  const auto is_out = [&](int input) {
+    return input >= 0 && input < op->input_size() && is_left_out(op->input(input));
+  };
+  if (!spec.requests.empty() || std::ranges::none_of(inputs, is_out)) return;
+  Argument& requests = *op->add_arg();
+  requests.set_name("gradient_requests");
+  for (const int input : inputs) requests.add_strings(is_out(input) ? "none" : "write");
+}
+
+}  // namespace
+
+void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating) {
+  ForEachWithoutBackwardStep(
+      net, [&](OperatorDef* op, const RecurrentSpec& spec) { BackwardStepMaker(op, spec, is_floating).Make(); },
+      [&](OperatorDef*, NetDef* step) { AddBackwardStepNets(step, is_floating); });
+}
+
+void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs) {
+  std::set<std::string> depending(inputs.begin(), inputs.end());
+  const auto depends = [&](const std::string& blob) { return depending.contains(blob); };
+  for (const OperatorDef& op : net->op()) {
+    const OperatorSchema* schema = FindOperator(op.type());  // whoever checks the net says that there is none
+    const bool passes = schema == nullptr || schema->gradient_kind != GradientKind::kStops;
+    if (!passes || std::ranges::none_of(op.input(), depends)) continue;
+    depending.insert(op.output().begin(), op.output().end());
+  }
+  ForEachWithoutBackwardStep(
+      net,
+      [&](OperatorDef* op, const RecurrentSpec& spec) {
+        BackwardStepMaker(op, spec, depends).Make();
+        LeaveOut(op, std::not_fn(depends));
+      },
+      [&](OperatorDef* op, NetDef* step) { AddBackwardStepNets(step, InputsOfStep(*op, depends)); });
+}
+
+}  // namespace stepnet

@@ -1,0 +1,13 @@
+// The net of type "dag".
+#pragma once
+
+#include <memory>
+
+#include "stepnet/nets/net.h"
+
+namespace stepnet {
+
+// Without operators yet; Net::Create adds them. `num_workers` of the NetDef, at least 1, is the number of threads.
+std::unique_ptr<Net> MakeDagNet(const NetDef& def);
+
+}  // namespace stepnet

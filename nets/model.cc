@@ -1,0 +1,165 @@
+// Source: Caffe2's predictor_exporter: a bundle has nets, and lists of blobs, under the keys of PredictorConsts; a
+// predictor database has the bundle under the key META_NET_DEF and a parameter under every other key.
+#include "stepnet/nets/model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/core/error.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/tensor_io.h"
+#include "stepnet/proto/metanet.pb.h"
+
+namespace stepnet {
+namespace {
+
+const PredictorConsts& Keys() { return PredictorConsts::default_instance(); }
+
+const NetDef* FindNet(const MetaNetDef& bundle, const std::string& key) {
+  for (const NetsMap& entry : bundle.nets()) {
+    if (entry.key() == key) return &entry.value();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> FindBlobs(const MetaNetDef& bundle, const std::string& key) {
+  for (const BlobsMap& entry : bundle.blobs()) {
+    if (entry.key() == key) return {entry.value().begin(), entry.value().end()};
+  }
+  return {};
+}
+
+// True for the operator by which Caffe2 reads the parameters out of the file that the bundle itself comes from.
+bool ReadsThePredictorDatabase(const OperatorDef& op) {
+  return op.type() == "Load" && op.input_size() == 1 && op.input(0) == Keys().predictor_dbreader();
+}
+
+void AppendInitNet(const NetDef* net, Model* model) {
+  if (net == nullptr) return;
+  if (model->init_net.name().empty()) model->init_net.set_name(net->name());
+  for (const OperatorDef& op : net->op()) {
+    if (!ReadsThePredictorDatabase(op)) {
+      *model->init_net.add_op() = op;
+      continue;
+    }
+    for (const std::string& parameter : op.output()) {
+      if (model->parameters.contains(parameter)) continue;
+      throw Error(ErrorCode::kInputOutput, StrCat("the bundle loads \"", parameter,
+                                                  "\" from the predictor database, which has none; give the "
+                                                  "database (minidb) itself, or the parameters as init_net"));
+    }
+  }
+}
+
+void TakeBundle(const MetaNetDef& bundle, Model* model) {
+  const NetDef* net = FindNet(bundle, Keys().predict_net_type());
+  if (net == nullptr) {
+    std::vector<std::string> keys;
+    for (const NetsMap& entry : bundle.nets()) keys.push_back(entry.key());
+    throw Error(ErrorCode::kInvalidNet, StrCat("the bundle has no net ", Keys().predict_net_type(), "; it has ",
+                                               keys.empty() ? "no nets" : Join(keys, ", ")));
+  }
+  model->net = *net;
+  AppendInitNet(FindNet(bundle, Keys().global_init_net_type()), model);
+  AppendInitNet(FindNet(bundle, Keys().predict_init_net_type()), model);
+  model->inputs = FindBlobs(bundle, Keys().inputs_blob_type());
+  model->outputs = FindBlobs(bundle, Keys().outputs_blob_type());
+}
+
+void AddParameters(NamedTensors tensors, Model* model) {
+  for (auto& [name, tensor] : tensors) model->parameters[name] = std::move(tensor);
+}
+
+void TakeInit(const std::string& path, Model* model) {
+  if (!LooksLikeMiniDb(path)) {
+    const std::string content = ReadFile(path);
+    const MessageKind kind = DetectKindOf(content);
+    if (kind != MessageKind::kTensorProtos && kind != MessageKind::kTensorProto && kind != MessageKind::kBlobProto) {
+      NetDef net;
+      ParseMessage(content, path, &net);
+      return AppendInitNet(&net, model);
+    }
+  }
+  AddParameters(ReadTensors(path), model);
+}
+
+// What a net reads and neither writes first nor gets from the init net or the parameters.
+std::vector<std::string> InputsOf(const Model& model) {
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : model.parameters) known.insert(name);
+  for (const OperatorDef& op : model.init_net.op()) known.insert(op.output().begin(), op.output().end());
+  std::vector<std::string> inputs;
+  const auto add = [&](const std::string& blob) {
+    if (known.insert(blob).second) inputs.push_back(blob);
+  };
+  std::ranges::for_each(model.net.external_input(), add);
+  if (model.net.external_input_size() > 0) return inputs;
+  for (const OperatorDef& op : model.net.op()) {  // a net need not list what it reads
+    std::ranges::for_each(op.input(), add);
+    known.insert(op.output().begin(), op.output().end());
+  }
+  return inputs;
+}
+
+}  // namespace
+
+void Model::Initialize(Workspace& workspace, const RunOptions& options) const {
+  for (const auto& [name, tensor] : parameters) workspace.SetTensor(name, tensor);
+  if (init_net.op_size() > 0) RunNetOnce(init_net, workspace, options);
+}
+
+Model LoadParameters(const std::string& path) {
+  Model model;
+  TakeInit(path, &model);
+  return model;
+}
+
+Model LoadModel(const std::string& net_path, const std::string& init_path) {
+  // First, so that a bundle finds the parameters that it loads.
+  Model model = init_path.empty() ? Model() : LoadParameters(init_path);
+  try {
+    if (LooksLikeMiniDb(net_path)) {
+      const MetaNetDef bundle = ReadBundle(net_path);
+      AddParameters(ReadTensors(net_path, [](const std::string& name) { return name != Keys().meta_net_def(); }),
+                    &model);
+      TakeBundle(bundle, &model);
+    } else {
+      const std::string content = ReadFile(net_path);
+      if (DetectKindOf(content) == MessageKind::kMetaNetDef) {
+        MetaNetDef bundle;
+        ParseMessage(content, net_path, &bundle);
+        TakeBundle(bundle, &model);
+      } else {
+        ParseMessage(content, net_path, &model.net);
+      }
+    }
+  } catch (Error& error) {
+    if (error.message().find(net_path) != std::string::npos || !error.places().empty()) throw;
+    throw error.At({.file = net_path});
+  }
+  if (model.inputs.empty()) model.inputs = InputsOf(model);
+  if (model.outputs.empty()) {
+    model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
+  }
+  return model;
+}
+
+MetaNetDef ReadBundle(const std::string& path) {
+  MiniDbReader reader(path);
+  std::string key, value;
+  while (reader.Next(&key, &value)) {
+    if (BlobOfKey(key) != Keys().meta_net_def()) continue;
+    BlobProto blob;
+    ParseMessageBytes(value, StrCat(path, ": the value of \"", key, "\""), &blob);
+    MetaNetDef bundle;
+    ParseMessage(blob.content(), StrCat(path, ": the content of \"", key, "\""), &bundle);
+    return bundle;
+  }
+  throw Error(ErrorCode::kInputOutput,
+              StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
+}
+
+}  // namespace stepnet

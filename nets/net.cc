@@ -1,0 +1,94 @@
+#include "stepnet/nets/net.h"
+
+#include "stepnet/nets/completion.h"
+#include "stepnet/nets/dag_net.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/thread_pool.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+class SimpleNet : public Net {
+ protected:
+  void RunOperators(std::uint64_t run) override {
+    Lend(run, &context_);
+    for (size_t i = 0; i < operators_.size(); ++i) RunOperator(static_cast<int>(i), context_);
+  }
+
+ private:
+  RunContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace, const RunOptions& options) {
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("a run on ", options.threads, " threads; must be between 0 and ", kMostThreads));
+  }
+  const NetDef def = Completed(as_written);
+  try {
+    ThrowIfProblems(CheckNet(
+        def, {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }}));
+    std::unique_ptr<Net> net;
+    if (CanonicalNetType(def.type()) == "simple") {
+      net = std::make_unique<SimpleNet>();
+    } else {
+      net = MakeDagNet(def);
+    }
+    net->name_ = def.name();
+    std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(def);
+    for (int i = 0; i < def.op_size(); ++i) {
+      OperatorDef op = def.op(i);
+      if (!op.has_device_option() && def.has_device_option()) *op.mutable_device_option() = def.device_option();
+      try {
+        OpInit init(op, options);
+        init.SetReaders(std::move(readers[i]));
+        net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
+      } catch (...) {
+        throw CurrentError().At({.net = def.name(), .op_index = i, .op_text = OperatorText(op)});
+      }
+    }
+    return net;
+  } catch (Error& error) {
+    if (error.places().empty()) error.At({.net = def.name()});
+    throw;
+  }
+}
+
+void Net::Run(const Cancellation* cancellation) {
+  const std::lock_guard lock(mutex_);
+  cancellation_ = cancellation;
+  const CancellationScope cancelled(cancellation);
+  const ObservedScope scope(observers_, {.net = &name_});
+  RunOperators(run_++);
+}
+
+void Net::Lend(std::uint64_t run, RunContext* context) const {
+  context->run = run;
+  context->observers = observers_;
+  context->cancellation = cancellation_;
+}
+
+void Net::RunOperator(int i, RunContext& context) {
+  NetOperator& op = *operators_[i];
+  try {
+    if (context.cancellation != nullptr) context.cancellation->Check();
+    const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
+                                                  .net = &name_,
+                                                  .op_index = i,
+                                                  .op_type = &op.init().type(),
+                                                  .op_text = &op.text()});
+    op.Run(context);
+  } catch (...) {
+    throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.text(), .blobs = op.InputsText()});
+  }
+}
+
+void RunNetOnce(const NetDef& def, Workspace& workspace, const RunOptions& options) {
+  Net::Create(def, workspace, options)->Run();
+}
+
+}  // namespace stepnet

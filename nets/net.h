@@ -1,0 +1,61 @@
+// Net: the operators of a NetDef, bound to the blobs of a workspace and ready to run.
+//
+// Types: "" and "simple" run in program order; "dag" runs operators in parallel, each after those whose blobs it reads
+// or overwrites, and gives the same values. Caffe2's other types are mapped to these two (docs/net_types.md).
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/cancellation.h"
+#include "stepnet/nets/net_operator.h"
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+class Net {
+ public:
+  // Checks the whole net (CheckNet) and makes its kernels. Blobs that operators write and that do not exist are created
+  // in `workspace`, which must outlive the net. Throws kInvalidNet with all problems.
+  static std::unique_ptr<Net> Create(const NetDef& def, Workspace& workspace, const RunOptions& options = {});
+  virtual ~Net() = default;
+
+  // Runs every operator once. Throws what the first failing operator threw, with its place; later operators have then
+  // not run, nothing is running any more, and the net can be run again. Calls from several threads run one by one.
+  // Throws kCancelled when `cancellation` asks for it, which without it is what the calling thread works under.
+  void Run(const Cancellation* cancellation = CurrentCancellation());
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }
+
+  // Observers are told of the net and of every operator, those within step nets included. Not while Run runs.
+  void AttachObserver(Observer* observer) { observers_.push_back(observer); }
+  void DetachObserver(Observer* observer) { std::erase(observers_, observer); }
+
+  // The number that the next run uses for random numbers; runs count up from 0.
+  void SetRunCounter(std::uint64_t run) { run_ = run; }
+
+ protected:
+  Net() = default;
+  virtual void RunOperators(std::uint64_t run) = 0;
+  // What the run that is under way lends to its operators.
+  void Lend(std::uint64_t run, RunContext* context) const;
+  // Runs operator i and adds its place to what it throws.
+  void RunOperator(int i, RunContext& context);
+
+  std::string name_;
+  std::vector<std::unique_ptr<NetOperator>> operators_;
+  ObserverList observers_;
+
+ private:
+  std::mutex mutex_;
+  std::uint64_t run_ = 0;
+  const Cancellation* cancellation_ = nullptr;  // of the run that is under way
+};
+
+// Creates a net, runs it once.
+void RunNetOnce(const NetDef& def, Workspace& workspace, const RunOptions& options = {});
+
+}  // namespace stepnet

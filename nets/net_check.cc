@@ -1,0 +1,226 @@
+#include "stepnet/nets/net_check.h"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <set>
+
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+std::string Expected(int low, int high, const char* what) {
+  const char* plural = low == 1 && high == 1 ? "" : "s";
+  if (high == INT_MAX) return StrCat("at least ", low, " ", what, low == 1 ? "" : "s");
+  if (low == high) return StrCat(low, " ", what, plural);
+  return StrCat(low, " to ", high, " ", what, plural);
+}
+
+void CheckArity(const OperatorDef& op, const OperatorSchema& schema, std::vector<std::string>* messages) {
+  const auto check = [&](int count, int low, int high, const char* what) {
+    if (count >= low && count <= high) return;
+    messages->push_back(StrCat(op.type(), " takes ", Expected(low, high, what), ", has ", count));
+  };
+  check(op.input_size(), schema.min_inputs(), schema.max_inputs(), "input");
+  check(op.output_size(), schema.min_outputs(), schema.max_outputs(), "output");
+}
+
+void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, std::vector<std::string>* messages) {
+  std::multimap<std::string_view, int> inputs;
+  for (int i = 0; i < op.input_size(); ++i) inputs.emplace(op.input(i), i);
+  std::map<std::string_view, int> outputs;
+  for (int o = 0; o < op.output_size(); ++o) {
+    const auto [first, last] = inputs.equal_range(op.output(o));
+    const bool allowed =
+        std::any_of(first, last, [&](const auto& input) { return schema.AllowsInPlace(input.second, o); });
+    // Operators that manage their outputs replace a blob's tensor and never write into it.
+    if (schema.manages_outputs) continue;
+    if (first != last && !allowed) {
+      messages->push_back(
+          StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
+    }
+    const auto [other, is_new] = outputs.emplace(op.output(o), o);
+    if (!is_new) messages->push_back(StrCat("\"", op.output(o), "\" is output ", other->second, " and output ", o));
+  }
+  for (const auto& [i, o] : schema.enforced_in_place) {
+    if (i < op.input_size() && o < op.output_size() && op.input(i) != op.output(o)) {
+      messages->push_back(StrCat(op.type(), " works in place: output ", o, " must be \"", op.input(i), "\", is \"",
+                                 op.output(o), "\""));
+    }
+  }
+}
+
+class Checker {
+ public:
+  Checker(const NetDef& net, const NetCheckOptions& options) : net_(net), options_(options) {}
+
+  std::vector<NetProblem> Run() {
+    known_.insert(net_.external_input().begin(), net_.external_input().end());
+    CheckType();
+    // A hostile net may have a million faults; nobody reads so many.
+    constexpr size_t kMostProblems = 1000;
+    for (int i = 0; i < net_.op_size() && problems_.size() < kMostProblems; ++i) CheckOp(i);
+    if (problems_.size() >= kMostProblems) Report(-1, "too many problems; the rest of the net is not checked");
+    for (const std::string& output : net_.external_output()) {
+      if (!Exists(output)) Report(-1, StrCat("nothing produces the external output \"", output, "\"", Nearest(output)));
+    }
+    return std::move(problems_);
+  }
+
+ private:
+  void CheckType() {
+    try {
+      CanonicalNetType(net_.type());
+    } catch (const Error& error) {
+      Report(-1, error.message());
+    }
+    if (net_.num_workers() < 0) Report(-1, StrCat("num_workers is ", net_.num_workers(), ", must be at least 0"));
+  }
+
+  void CheckOp(int i) {
+    const OperatorDef& op = net_.op(i);
+    if (net_.external_input_size() > 0 || options_.all_inputs_known) {
+      for (const std::string& input : op.input()) {
+        if (!Exists(input)) Report(i, StrCat("\"", input, "\" is read before anything writes it", Nearest(input)));
+      }
+    }
+    known_.insert(op.output().begin(), op.output().end());
+    try {
+      const OpInit init(op, options_.run);
+      const OperatorSchema& schema = init.schema();
+      if (schema.FindKernel(options_.device) == nullptr) {
+        Report(i, StrCat(op.type(), " has no kernel for ", DeviceName(options_.device)));
+      }
+      CheckDevice(i, op);
+      std::vector<std::string> messages;
+      CheckArity(op, schema, &messages);
+      CheckInPlace(op, schema, &messages);
+      for (std::string& message : messages) Report(i, std::move(message));
+      if (messages.empty() && schema.check) {
+        std::vector<NetProblem> found;
+        schema.check(init, &found);
+        for (NetProblem& problem : found) {
+          if (problem.net.empty()) {
+            Report(i, std::move(problem.message));
+          } else {
+            problems_.push_back(std::move(problem));
+          }
+        }
+      }
+    } catch (const Error& error) {
+      Report(i, error.message());
+    }
+  }
+
+  void CheckDevice(int i, const OperatorDef& op) {
+    const DeviceOption& device = op.has_device_option() ? op.device_option() : net_.device_option();
+    constexpr int kCpuType = 0;
+    constexpr int kMkldnnType = 2;  // a back end of the CPU; ours chooses for itself
+    constexpr int kIdeepType = 5;
+    const int type = device.device_type();
+    if (options_.device == Device::kCpu && type != kCpuType && type != kMkldnnType && type != kIdeepType) {
+      Report(i, StrCat("the net places ", op.type(), " on device type ", type, "; this run is on cpu"));
+    }
+  }
+
+  bool Exists(const std::string& blob) const {
+    return known_.contains(blob) || (options_.blob_exists && options_.blob_exists(blob));
+  }
+
+  // For the first few problems only: a hostile net may have a million, each with a million names to compare.
+  std::string Nearest(const std::string& blob) const {
+    constexpr size_t kMostSuggestions = 20;
+    return problems_.size() < kMostSuggestions ? DidYouMean(blob, {known_.begin(), known_.end()}) : "";
+  }
+
+  void Report(int i, std::string message) {
+    problems_.push_back({.net = net_.name(),
+                         .op_index = i,
+                         .op_text = i >= 0 ? OperatorText(net_.op(i)) : "",
+                         .message = std::move(message)});
+  }
+
+  const NetDef& net_;
+  const NetCheckOptions& options_;
+  std::set<std::string> known_;
+  std::vector<NetProblem> problems_;
+};
+
+}  // namespace
+
+std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options) {
+  return Checker(net, options).Run();
+}
+
+void ThrowIfProblems(const std::vector<NetProblem>& problems) {
+  if (problems.empty()) return;
+  if (problems.size() == 1) {
+    const NetProblem& problem = problems.front();
+    throw Error(ErrorCode::kInvalidNet, problem.message)
+        .At({.net = problem.net, .op_index = problem.op_index, .op_text = problem.op_text});
+  }
+  constexpr size_t kShown = 20;
+  std::string text = StrCat(problems.size(), " problems");
+  for (size_t i = 0; i < problems.size() && i < kShown; ++i) text += "\n  " + problems[i].Text();
+  if (problems.size() > kShown) text += StrCat("\n  … and ", problems.size() - kShown, " more");
+  throw Error(ErrorCode::kInvalidNet, text);
+}
+
+std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net) {
+  std::vector<std::vector<std::vector<std::string>>> readers(net.op_size());
+  std::map<std::string, std::pair<int, int>> writer;  // blob → operator and output that wrote it last
+  const auto read = [&](const std::string& blob, const std::string& type) {
+    const auto found = writer.find(blob);
+    if (found != writer.end()) readers[found->second.first][found->second.second].push_back(type);
+  };
+  for (int i = 0; i < net.op_size(); ++i) {
+    const OperatorDef& op = net.op(i);
+    for (const std::string& input : op.input()) read(input, op.type());
+    readers[i].resize(op.output_size());
+    for (int o = 0; o < op.output_size(); ++o) writer[op.output(o)] = {i, o};
+  }
+  for (const std::string& output : net.external_output()) read(output, "");
+  return readers;
+}
+
+std::string CanonicalNetType(const std::string& type) {
+  static const std::map<std::string, std::string> types = {{"", "simple"},
+                                                           {"simple", "simple"},
+                                                           {"async_simple", "simple"},
+                                                           {"rnn", "simple"},
+                                                           {"singlethread_async", "simple"},
+                                                           {"dag", "dag"},
+                                                           {"async_dag", "dag"},
+                                                           {"async_scheduling", "dag"},
+                                                           {"async_polling", "dag"},
+                                                           {"prof_dag", "dag"},
+                                                           {"htrace_dag", "dag"},
+                                                           {"htrace_async_dag", "dag"},
+                                                           {"parallel", "dag"}};
+  const auto found = types.find(type);
+  if (found != types.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, canonical] : types) names.push_back(name);
+  throw Error(ErrorCode::kInvalidNet, StrCat("no net type \"", type, "\"", DidYouMean(type, names)));
+}
+
+std::string OperatorText(const OperatorDef& op) {
+  constexpr size_t kLongest = 600;
+  std::string text;
+  const auto add = [&](const auto& names) {
+    const char* before = "";
+    for (const std::string& name : names) {
+      if (text.size() > kLongest) return;
+      text += before + (name.size() > kLongest ? name.substr(0, kLongest) + "…" : name);
+      before = ", ";
+    }
+  };
+  add(op.output());
+  if (op.output_size() > 0) text += " = ";
+  text += op.type() + "(";
+  add(op.input());
+  return text.size() > kLongest ? text.substr(0, kLongest) + "…" : text + ")";
+}
+
+}  // namespace stepnet

@@ -1,0 +1,207 @@
+#include "stepnet/nets/net_operator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <ranges>
+#include <thread>
+
+#include "stepnet/core/first_failure.h"
+#include "stepnet/core/thread_pool.h"
+
+namespace stepnet {
+
+namespace {
+
+class BlobHost : public OpHost {
+ public:
+  BlobHost(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace)
+      : inputs_(inputs), outputs_(outputs), workspace_(workspace) {}
+  const Blob& Input(int i) override { return *inputs_[i]; }
+  Blob& Output(int i) override { return *outputs_[i]; }
+  Workspace& workspace() override { return workspace_; }
+
+ private:
+  std::span<Blob* const> inputs_;
+  std::span<Blob* const> outputs_;
+  Workspace& workspace_;
+};
+
+// The inputs whose elements the shape rule reads, as far as the operator has them.
+auto ValueInputs(const OpInit& init) {
+  return init.schema().value_inputs |
+         std::views::filter([n = static_cast<int>(init.inputs().size())](int i) { return i < n; });
+}
+
+// The parts of one run of a kernel: each thread takes the next one that is left.
+class PartsOfRun : public SharedWork {
+ public:
+  using RunPart = std::function<void(int part, int lane)>;
+  PartsOfRun(int parts, RunPart run_part) : parts_(parts), left_(parts), run_part_(std::move(run_part)) {}
+
+  void Join(int lane) override {
+    for (int part = next_++; part < parts_; part = next_++) {
+      try {
+        run_part_(part, lane);
+      } catch (...) {
+        failure_.Note();
+      }
+      const std::lock_guard lock(mutex_);
+      if (--left_ == 0) done_.notify_one();
+    }
+    if (lane != 0) return;
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return left_ == 0; });
+  }
+
+  // Throws what the first failing part threw.
+  void Check() { failure_.Rethrow(); }
+
+ private:
+  const int parts_;
+  std::atomic<int> next_ = 0;
+  std::mutex mutex_;
+  std::condition_variable done_;  // for the caller
+  int left_;
+  const RunPart run_part_;
+  FirstFailure failure_;
+};
+
+}  // namespace
+
+NetOperator::NetOperator(OpInit init) : init_(std::move(init)), text_(init_.Text()) {
+  for (const std::string& output : init_.outputs()) {
+    const auto same = std::ranges::find(init_.inputs(), output);
+    in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));
+  }
+  input_views_.resize(init_.inputs().size());
+  output_views_.resize(init_.outputs().size());  // null for operators that manage their outputs
+  const KernelFactory* factory = init_.schema().FindKernel(Device::kCpu);
+  if (factory == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
+  kernel_ = (*factory)(init_);
+}
+
+NetOperator::NetOperator(OpInit init, Workspace& workspace) : NetOperator(std::move(init)) {
+  workspace_ = &workspace;
+  for (const std::string& input : init_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
+  for (const std::string& output : init_.outputs()) outputs_.push_back(&workspace.CreateBlob(output));
+}
+
+bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
+  // Throws for a blob without tensor before anything is noted: outputs never keep shapes of other inputs.
+  for (const Blob* input : inputs) static_cast<void>(input->GetTensor());
+  // No outputs: there are no inputs to compare, or the rule has thrown.
+  bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || !ValueInputs(init_).empty();
+  input_infos_.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& tensor = inputs[i]->GetTensor();
+    TensorInfo& info = input_infos_[i];
+    if (info.dtype == tensor.dtype() && info.shape == tensor.shape()) continue;
+    info = {.dtype = tensor.dtype(), .shape = tensor.shape()};
+    changed = true;
+  }
+  return changed;
+}
+
+void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs) {
+  if (InputsChanged(inputs)) {
+    for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor();
+    output_infos_.clear();  // stays so when the rule throws, and the next run infers again
+    std::vector<TensorInfo> inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
+    // Not to keep the tensors alive, nor to make their blobs look shared.
+    for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();
+    if (inferred.size() < outputs.size()) {
+      throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
+                                               " outputs, the operator has ", outputs.size()));
+    }
+    output_infos_ = std::move(inferred);
+    parts_ = NumParts();
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const TensorInfo& info = output_infos_[o];
+    const int i = in_place_of_[o];
+    if (i < 0) {
+      output_views_[o] = outputs[o]->MakeTensor(info.dtype, info.shape).View();
+      continue;
+    }
+    const Tensor& tensor = inputs[i]->GetTensor();
+    if (!(input_infos_[i] == info)) outputs[o]->SetTensor(tensor.Reinterpreted(info.dtype, info.shape));
+    output_views_[o] = outputs[o]->GetTensor().View();
+  }
+}
+
+int NetOperator::NumParts() const {
+  const PartsRule& rule = init_.schema().most_parts;
+  const RunOptions& options = init_.options();
+  if (!rule || options.executor != "parallel") return 1;
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const double worth = EstimateMicroseconds(LastCost()) / kMicrosecondsToCome;
+  const int most = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
+  return std::min(most, rule(ShapeQuery(init_, input_infos_), output_infos_));
+}
+
+void NetOperator::RunParts(RunContext& context, std::int64_t step) {
+  lanes_.resize(parts_);
+  for (RunContext& lane : lanes_) lane.run = context.run;
+  const auto work = std::make_shared<PartsOfRun>(parts_, [&](int part, int lane) {
+    RunContext& own = lane == 0 ? context : lanes_[lane];
+    own.scratch.Reset();
+    OpRun run(input_views_, output_views_, own, step);
+    run.SetPart(part, parts_);
+    kernel_(run);
+  });
+  ThreadPool::Process().Run(work, parts_ - 1);
+  work->Check();
+}
+
+void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace,
+                        RunContext& context, std::int64_t step) {
+  context.scratch.Reset();
+  if (!init_.schema().manages_outputs) {
+    PrepareOutputs(inputs, outputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      // In place with another shape: the input keeps the shape that it had.
+      input_views_[i] = {inputs[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};
+    }
+    if (parts_ > 1) return RunParts(context, step);
+    kernel_(OpRun(input_views_, output_views_, context, step));
+    return;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    input_views_[i] = inputs[i]->HasTensor() ? inputs[i]->GetTensor().View() : TensorView{};
+  }
+  BlobHost host(inputs, outputs, workspace);
+  kernel_(OpRun(input_views_, output_views_, context, step, &host));
+}
+
+Cost NetOperator::LastCost() const {
+  return output_infos_.empty() ? Cost{} : EstimateCost(init_, input_infos_, output_infos_);
+}
+
+std::string NetOperator::InputsText() const {
+  std::vector<std::string> items;
+  for (const Blob* blob : inputs_) items.push_back(StrCat(blob->name(), " ", blob->Description()));
+  return Join(items, ", ");
+}
+
+Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
+  if (const CostRule& rule = op.schema().cost) return rule(ShapeQuery(op, inputs), outputs);
+  Cost cost;
+  for (const TensorInfo& info : inputs) cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
+  for (const TensorInfo& info : outputs) {
+    cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
+    if (op.schema().elementwise) cost.flops += static_cast<double>(info.shape.size());
+  }
+  return cost;
+}
+
+double EstimateMicroseconds(const Cost& cost) {
+  constexpr double kFlopsPerMicrosecond = 80e3;
+  constexpr double kBytesPerMicrosecond = 40e3;
+  constexpr double kMicrosecondsOfCall = 0.05;
+  return kMicrosecondsOfCall + std::max(cost.flops / kFlopsPerMicrosecond, cost.bytes / kBytesPerMicrosecond);
+}
+
+}  // namespace stepnet

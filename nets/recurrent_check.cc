@@ -1,0 +1,171 @@
+// What can be known to be wrong with a recurrent operator before it is given tensors.
+#include <algorithm>
+#include <set>
+
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/link_roles.h"
+#include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+class RecurrentChecker {
+ public:
+  RecurrentChecker(const OpInit& op, const RecurrentSpec& spec, bool gradient, std::vector<NetProblem>* problems)
+      : op_(op), spec_(spec), gradient_(gradient), problems_(problems) {}
+
+  void Run() {
+    CheckIndices();
+    CheckNames();
+    CheckLinks();
+    CheckStepNet(*spec_.step_net, /*backward=*/false);
+    if (spec_.backward_step_net != nullptr) CheckStepNet(*spec_.backward_step_net, /*backward=*/true);
+    CheckAliases();
+    if (gradient_) CheckGradientOutputs();
+    if (gradient_) return;
+    FindLinkRoles(spec_, problems_);
+    CheckStepOutputs();
+    CheckOutputs();
+  }
+
+ private:
+  void Report(std::string message) { problems_->push_back({.message = std::move(message)}); }
+
+  bool IsState(const std::string& name) const {
+    return std::ranges::find(spec_.states, name, &RecurrentState::name) != spec_.states.end();
+  }
+  bool IsInput(const std::string& name) const { return std::ranges::find(op_.inputs(), name) != op_.inputs().end(); }
+
+  // Position of forward input 0 among the operator's inputs.
+  int FirstInput() const { return gradient_ ? static_cast<int>(spec_.outputs_with_grads.size()) : 0; }
+
+  void CheckIndices() {
+    const int available = op_.num_inputs() - FirstInput();
+    const auto check = [&](int index, const char* what) {
+      if (index < 0 || index >= available) Report(StrCat(what, " names input ", index, "; there are ", available));
+    };
+    for (const RecurrentState& state : spec_.states) check(state.initial, "initial_recurrent_state_ids");
+    for (const int param : spec_.params) check(param, "param");
+    for (const int output : spec_.outputs_with_grads) {
+      if (!gradient_ && (output < 0 || output >= op_.num_outputs() - 1)) {
+        Report(StrCat("outputs_with_grads names output ", output, "; there are ", op_.num_outputs() - 1,
+                      " before the record of the run"));
+      }
+    }
+  }
+
+  // What the operator writes it writes before it has read all its inputs.
+  void CheckNames() {
+    for (int o = 0; o < op_.num_outputs(); ++o) {
+      const std::string& output = op_.outputs()[o];
+      if (!IsInput(output)) continue;
+      Report(StrCat(op_.type(), " cannot work in place: \"", output, "\" is an input and output ", o));
+    }
+    if (gradient_) return;
+    for (const RecurrentState& state : spec_.states) {
+      if (IsInput(state.name)) Report(StrCat("recurrent_states names \"", state.name, "\", which is an input"));
+    }
+  }
+
+  void CheckLinks() {
+    for (const Link& link : spec_.links) {
+      if (IsState(link.external) || IsInput(link.external)) continue;
+      std::vector<std::string> names = op_.inputs();
+      for (const RecurrentState& state : spec_.states) names.push_back(state.name);
+      Report(StrCat("\"", link.internal, "\" is linked to \"", link.external,
+                    "\", which is neither a state nor an input", DidYouMean(link.external, names)));
+    }
+  }
+
+  void CheckStepNet(const NetDef& net, bool backward) {
+    std::set<std::string> known = {spec_.timestep};
+    known.insert(op_.inputs().begin(), op_.inputs().end());
+    for (const Link& link : spec_.links) known.insert(link.internal);
+    if (backward) {
+      for (const Link& link : spec_.backward_links) known.insert(link.internal);
+      for (const OperatorDef& op : spec_.step_net->op()) known.insert(op.output().begin(), op.output().end());
+    }
+    // What a step net declares to be its inputs is not what it is given: that is what `known` lists.
+    NetDef body = net;
+    body.clear_external_input();
+    NetCheckOptions options{.run = op_.options(),
+                            .blob_exists = [&](const std::string& blob) { return known.contains(blob); }};
+    options.all_inputs_known = true;
+    for (NetProblem& problem : CheckNet(body, options)) {
+      if (problem.net.empty()) problem.net = backward ? "backward_step_net" : "step_net";
+      problems_->push_back(std::move(problem));
+    }
+    for (const OperatorDef& op : net.op()) {
+      if (std::ranges::find(op.output(), spec_.timestep) == op.output().end()) continue;
+      Report(
+          StrCat("operator ", op.type(), " of the step net writes \"", spec_.timestep, "\", the number of the step"));
+    }
+  }
+
+  void CheckAliases() {
+    for (const OffsetAlias& alias : spec_.aliases) {
+      if (IsState(alias.source)) continue;
+      std::vector<std::string> names;
+      for (const RecurrentState& state : spec_.states) names.push_back(state.name);
+      Report(StrCat("alias_src names \"", alias.source, "\", which is no state", DidYouMean(alias.source, names)));
+    }
+  }
+
+  void CheckStepOutputs() {
+    std::set<std::string> blobs;
+    for (const Link& link : spec_.links) blobs.insert(link.internal);
+    for (const OperatorDef& op : spec_.step_net->op()) {
+      blobs.insert(op.input().begin(), op.input().end());
+      blobs.insert(op.output().begin(), op.output().end());
+    }
+    for (const StepOutput& output : spec_.step_outputs) {
+      if (blobs.contains(output.blob)) continue;
+      Report(StrCat("step_output_src names \"", output.blob, "\", which the step net does not have",
+                    DidYouMean(output.blob, {blobs.begin(), blobs.end()})));
+    }
+  }
+
+  void CheckOutputs() {
+    std::set<std::string> made;
+    for (const OffsetAlias& alias : spec_.aliases) made.insert(alias.destination);
+    for (const RecurrentState& state : spec_.states) made.insert(state.name);
+    for (const StepOutput& output : spec_.step_outputs) made.insert(output.destination);
+    for (int i = 0; i + 1 < op_.num_outputs(); ++i) {
+      const std::string& output = op_.outputs()[i];
+      if (made.contains(output)) continue;
+      Report(StrCat("output ", i, " \"", output, "\" is neither an alias nor a state nor a step output",
+                    DidYouMean(output, {made.begin(), made.end()})));
+    }
+    const std::string& record = op_.outputs().back();
+    if (made.contains(record)) {
+      Report(StrCat("the last output, \"", record, "\", is the record of the run and cannot be an alias too"));
+    }
+  }
+
+  void CheckGradientOutputs() {
+    const int expected = 1 + static_cast<int>(spec_.params.size() + spec_.states.size());
+    if (op_.num_outputs() != expected) {
+      Report(StrCat("RecurrentNetworkGradient has ", op_.num_outputs(), " outputs; it gives ", expected,
+                    ": the gradient of input 0, of ", spec_.params.size(), " params and of ", spec_.states.size(),
+                    " initial states"));
+    }
+    if (!spec_.requests.empty() && static_cast<int>(spec_.requests.size()) != op_.num_outputs()) {
+      Report(StrCat("gradient_requests has ", spec_.requests.size(), " entries for ", op_.num_outputs(), " outputs"));
+    }
+  }
+
+  const OpInit& op_;
+  const RecurrentSpec& spec_;
+  const bool gradient_;
+  std::vector<NetProblem>* problems_;
+};
+
+}  // namespace
+
+void CheckRecurrent(const OpInit& op, bool gradient, std::vector<NetProblem>* problems) {
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  RecurrentChecker(op, spec, gradient, problems).Run();
+}
+
+}  // namespace stepnet

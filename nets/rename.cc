@@ -1,0 +1,100 @@
+#include "stepnet/nets/rename.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::string_view kRename = ".rename";
+
+class Renamer {
+ public:
+  explicit Renamer(const std::map<std::string, std::string>& names) : names_(names) {}
+
+  void Rename(NetDef* net) {
+    for (OperatorDef& op : *net->mutable_op()) {
+      RenameAll(op.mutable_input());
+      RenameAll(op.mutable_output());
+      RenameAll(op.mutable_control_input());
+      const OperatorSchema* schema = FindOperator(op.type());
+      if (schema != nullptr) WriteDefaults(*schema, &op);
+      for (Argument& argument : *op.mutable_arg()) RenameIn(schema, &argument);
+    }
+    RenameAll(net->mutable_external_input());
+    RenameAll(net->mutable_external_output());
+  }
+
+  const std::set<std::string>& kept() const { return kept_; }
+
+ private:
+  std::string NewName(const std::string& blob) {
+    const auto found = names_.find(blob);
+    if (found != names_.end()) return found->second;
+    kept_.insert(blob);
+    return blob;
+  }
+
+  // An argument that is left out names a blob too, when its default does.
+  void WriteDefaults(const OperatorSchema& schema, OperatorDef* op) const {
+    for (const ArgumentSpec& spec : schema.arguments) {
+      const std::optional<std::string>& name = spec.default_value.s;
+      const bool is_written =
+          std::ranges::any_of(op->arg(), [&](const Argument& argument) { return argument.name() == spec.name; });
+      if (!spec.names_blobs || !name || is_written || !names_.contains(*name)) continue;
+      Argument* argument = op->add_arg();
+      argument->set_name(spec.name);
+      argument->set_s(*name);
+    }
+  }
+
+  template <typename Strings>
+  void RenameAll(Strings* blobs) {
+    for (std::string& blob : *blobs) blob = NewName(blob);
+  }
+
+  void RenameIn(const OperatorSchema* schema, Argument* argument) {
+    const ArgumentSpec* spec = schema != nullptr ? schema->FindArgument(argument->name()) : nullptr;
+    if (argument->has_n()) Rename(argument->mutable_n());
+    for (NetDef& net : *argument->mutable_nets()) Rename(&net);
+    if (spec == nullptr) return;
+    if (spec->type == ArgumentType::kNet && argument->has_s() && !argument->s().empty()) {
+      NetDef net;  // a step net in text
+      ParseMessageText(argument->s(), argument->name(), &net);
+      Rename(&net);
+      argument->set_s(PrintMessageText(net));
+    }
+    if (!spec->names_blobs) return;
+    RenameAll(argument->mutable_strings());
+    if (argument->has_s()) argument->set_s(NewName(argument->s()));
+    const std::string& name = argument->name();
+    if (name.ends_with(kRename)) {
+      argument->set_name(StrCat(NewName(name.substr(0, name.size() - kRename.size())), kRename));
+    }
+  }
+
+  const std::map<std::string, std::string>& names_;
+  std::set<std::string> kept_;
+};
+
+}  // namespace
+
+void RenameBlobs(const std::map<std::string, std::string>& names, NetDef* net) {
+  NetDef renamed = *net;
+  Renamer renamer(names);
+  renamer.Rename(&renamed);
+  std::set<std::string> taken = renamer.kept();
+  for (const auto& [old_name, new_name] : names) {
+    if (taken.insert(new_name).second) continue;
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat("cannot rename \"", old_name, "\" to \"", new_name, "\": another blob has that name"))
+        .At({.net = net->name()});
+  }
+  *net = std::move(renamed);
+}
+
+}  // namespace stepnet

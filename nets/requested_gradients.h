@@ -1,0 +1,12 @@
+// Gradients that nobody asks for are not computed: gradient_requests of RecurrentNetwork and its gradient.
+#pragma once
+
+#include "stepnet/nets/recurrent_spec.h"
+
+namespace stepnet {
+
+// `spec`, the arguments of `op`, with only those operators in the backward step net that serve gradients of states and
+// those that are requested. Forward, that tells what the backward run will read.
+RecurrentSpec WithRequestedGradients(const OpInit& op, RecurrentSpec spec);
+
+}  // namespace stepnet

@@ -1,0 +1,352 @@
+// Everything that can be wrong with a cell, and what is said about it: file, line, column, and what would be right.
+#include <filesystem>
+#include <regex>
+
+#include "../operators/op_test.h"
+#include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/io/file.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tests/core/source_path.h"
+
+namespace stepnet {
+namespace {
+
+// Without the lines of the source that it shows.
+Error WithoutSource(const Error& error) {
+  static const std::regex kSource("\n *[0-9]* \\| .*");
+  Error result(error.code(), std::regex_replace(error.message(), kSource, ""));
+  for (const Place& place : error.places()) result.At(place);
+  return result;
+}
+
+// The error of reading and expanding the text as a file "c"; what it shows of the source is tested below.
+void ExpectFault(const std::string& text, const std::string& error) {
+  SCOPED_TRACE(text.substr(0, 500));
+  const auto fault = [&] {
+    try {
+      ExpandCell(ParseCell(text, "c"));
+    } catch (const Error& thrown) {
+      throw WithoutSource(thrown);
+    }
+  };
+  ExpectError(fault, error);
+}
+
+// A cell of sizes D = 2 and H = 3 with the lines in it, the first of which is line 4.
+std::string CellOf(const std::string& lines) {
+  return "cell c(x[D]; h[H]) {\n  size D = 2\n  size H = 3\n" + lines + "\n}\n";
+}
+void ExpectSyntaxFault(const std::string& lines, const std::string& error) {
+  ExpectFault(CellOf(lines), "syntax error: c:" + error);
+}
+void ExpectNetFault(const std::string& lines, const std::string& error) {
+  ExpectFault(CellOf(lines), "invalid net: c:" + error);
+}
+
+const char kStep[] = "param w[H, D]\nh = Tanh(x @ w)\noutput h\n";
+
+TEST(CellErrors, OfWords) {
+  ExpectSyntaxFault("h = x ^ 2", "4:7: '^' has no meaning here");
+  ExpectSyntaxFault("h = \x01", "4:5: the byte 1 has no meaning here");
+  ExpectSyntaxFault("h = \xff", "4:5: the byte 255 has no meaning here");
+  ExpectSyntaxFault("h = F(x, mode=\"a b", "4:15: the string does not end on its line");
+  ExpectSyntaxFault("h = 2x", "4:5: a name cannot start with a digit");
+  ExpectSyntaxFault("h = x + 1e999", "4:9: 1e999 is beyond what a number can be");
+  ExpectSyntaxFault("h = x + 1e300", "4:7: 1e+300 is beyond what a float can hold");
+  ExpectSyntaxFault("h = x / 0", "4:7: inf is beyond what a float can hold");
+}
+
+TEST(CellErrors, OfTheHeader) {
+  ExpectFault("cell", "syntax error: c:1:5: the name of the cell is expected, not the end of the line");
+  ExpectFault("cell c[", "syntax error: c:1:7: '(' is expected, not '['");
+  ExpectFault("cell c(x; h[2]) {}", "syntax error: c:1:9: \"x\" needs a shape, as in x[D]");
+  ExpectFault("cell c(x[2], h[2]) {}", "syntax error: c:1:18: ';' is expected between inputs and states, not ')'");
+  ExpectFault("cell c(x[2]; x[2]) {}", "syntax error: c:1:14: \"x\" is declared twice");
+  ExpectFault("cell c(x[2; h[2]) {}", "syntax error: c:1:11: ']' is expected, not ';'");
+  ExpectFault("cell c(x[]; h[,]) {}", "syntax error: c:1:15: a size is expected, not ','");
+  ExpectFault("cell c(x[D]; ) {\n  y = x\n  output y\n",
+              "syntax error: c:4:1: a blob is expected, not the end of the text");
+  ExpectFault("cell c(x[2]; ) {\n  y = x\n  output y\n}\n}", "syntax error: c:5:1: '}' behind the end of the cell");
+  ExpectFault("cell c(x[D]; ) {\n  y = x\n  output y\n}",
+              "invalid net: c:1:8: the shape of \"x\" has a size D, which the cell does not declare; add: size D");
+  ExpectFault(
+      "cell c(x[Hh]; ) {\n  size H = 1\n  y = x\n  output y\n}",
+      "invalid net: c:1:8: the shape of \"x\" has a size Hh, which the cell does not declare; did you mean \"H\"?");
+}
+
+TEST(CellErrors, OfStatements) {
+  ExpectSyntaxFault("parm w[H, D]", "4:1: \"parm\" is no statement; did you mean \"param\"?");
+  ExpectSyntaxFault("h = x output h", "4:7: the end of the statement is expected, not 'output'");
+  ExpectSyntaxFault("size D = 3", "4:6: \"D\" is declared twice");
+  ExpectSyntaxFault("size E = 2*D", "4:10: the size D in \"2*D\" has no value");
+  ExpectSyntaxFault("size E = 99999999999999999999", "4:10: \"99999999999999999999\" is no size: it is too large");
+  ExpectSyntaxFault("param w[H, D\nh = x", "5:1: ']' is expected, not 'h'");
+  ExpectSyntaxFault("param w[H D]", "4:11: ']' is expected, not 'D'");
+  ExpectSyntaxFault("param w[H] = Unifrm()", "4:14: no operator type \"Unifrm\"");
+  ExpectSyntaxFault("param w[H] = UniformFil()",
+                    "4:14: no operator type \"UniformFil\"; did you mean \"UniformFill\"?");
+  ExpectSyntaxFault("param w[H] = -1e39", "4:14: -1e39 is beyond what a float can hold");
+  ExpectSyntaxFault("state hh window=2", "4:7: the cell has no state \"hh\"; did you mean \"h\"?");
+  ExpectSyntaxFault("state h windows=2", "4:9: a state has no \"windows\"; did you mean \"window\"?");
+  ExpectSyntaxFault("state h window=1e30", "4:16: an integer is expected, not 1e30");
+  ExpectSyntaxFault("state h window=2.5", "4:16: an integer is expected, not 2.5");
+  ExpectSyntaxFault("state h window=2 window=3", "4:18: window of \"h\" is given twice");
+  ExpectSyntaxFault("state h zoneout=true", "4:17: a number is expected, not 'true'");
+  ExpectSyntaxFault("option layer = 2", "4:8: there is no option \"layer\"; did you mean \"layers\"?");
+  ExpectSyntaxFault("option layers = 9223372036854775808", "4:17: an integer is expected, not 9223372036854775808");
+  ExpectSyntaxFault("option residual = 1", "4:19: true or false is expected, not '1'");
+  ExpectSyntaxFault("option direction = sideways", "4:20: forward, reverse or bidirectional is expected");
+  ExpectSyntaxFault("option layers = 2\noption layers = 3", "5:8: the option layers is given twice");
+  ExpectSyntaxFault("output", "4:7: '=' is expected, not the end of the line");
+}
+
+TEST(CellErrors, OfExpressions) {
+  ExpectSyntaxFault("h = Tanh(y)", "4:10: there is no blob \"y\" so far");
+  ExpectSyntaxFault("param weights[H, D]\nh = x @ weihts",
+                    "5:9: there is no blob \"weihts\" so far; did you mean \"weights\"?");
+  ExpectSyntaxFault("h = Tahn(x)", "4:5: no operator type \"Tahn\"; did you mean \"Tanh\"?");
+  ExpectSyntaxFault("h = Tanh(x", "5:1: ')' is expected, not '}'");
+  ExpectSyntaxFault("h = Tanh(x))", "4:12: the end of the statement is expected, not ')'");
+  ExpectSyntaxFault("h = x +", "5:1: a value is expected, not '}'");
+  ExpectSyntaxFault("h = 1", "4:1: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0)");
+  ExpectSyntaxFault("h = 2 @ x", "4:7: @ needs tensors, not numbers");
+  ExpectSyntaxFault("h = x\nh = x", "5:1: \"h\" is written twice; give the second value a name of its own");
+  ExpectSyntaxFault("h, h = Split(x)", "4:1: \"h\" is written twice; give the second value a name of its own");
+  ExpectSyntaxFault("x = h", "4:1: \"x\" is given to the step, which cannot write it");
+  ExpectSyntaxFault("h_prev = x", "4:1: \"h_prev\" is given to the step, which cannot write it");
+  ExpectSyntaxFault("h, y = Tanh(x)", "4:1: Tanh has at most 1 outputs, not 2");
+  ExpectSyntaxFault("a, y = x", "4:1: one value cannot be given to 2 names");
+  ExpectSyntaxFault("h = Print(x)", "4:5: Print has no output, so it is no value");
+  ExpectSyntaxFault("h = Add(x, x, axis=1, axis=2)", "4:23: the argument axis is given twice");
+  ExpectSyntaxFault("h = Scale(x, scale=1e300)", "4:20: 1e300 is beyond what a float can hold");
+  ExpectSyntaxFault("param b[H]\nh = b - x",
+                    "5:7: \"b\" cannot be repeated over \"x\" on the left of -; write -a + b for b - a");
+}
+
+TEST(CellErrors, DoNotNestForEver) {
+  const std::string many(100'000, '(');
+  ExpectSyntaxFault("h = " + many, "4:206: the expression nests too deep");
+  ExpectSyntaxFault("h = " + std::string(100'000, '-') + "x", "4:206: the expression nests too deep");
+  std::string calls = "h = ";
+  for (int k = 0; k < 100'000; ++k) calls += "Tanh(";
+  ExpectSyntaxFault(calls, "4:1010: the expression nests too deep");
+  ExpectSyntaxFault("param w[" + many, "4:9: \"" + many.substr(0, 60) + "…\" is no size: it nests too deep");
+  std::string sum = "h = x";
+  for (int k = 0; k < 20'000; ++k) sum += " + x";
+  EXPECT_EQ(ParseShortCell(CellOf(sum), "c").def.op_size(), 20'000);
+}
+
+TEST(CellErrors, OfWhatACellLacks) {
+  ExpectFault("cell c(x[2]; ) {}", "invalid net: c:1:1: the cell has no output\nc:1:8: nothing reads the input \"x\"");
+  ExpectNetFault("param w[H, D]\nh = Tanh(x)\noutput h", "4:7: nothing reads the parameter \"w\"");
+  ExpectFault("cell c(x[2]; h, c[2]) {\n  h = Tanh(x)\n  output h\n}",
+              "invalid net: c:1:17: the state \"c\" is written by no operator");
+  ExpectFault("cell c(x[2]; h[2]; keys[S, B]) {\n  size S = 2\n  h = Tanh(x)\n  output h\n}",
+              "invalid net: c:1:20: nothing reads \"keys\"");
+  ExpectNetFault("h = x\noutput hh", "5:8: the output \"hh\" is written by no operator; did you mean \"h\"?");
+  ExpectNetFault("h = x\noutput h last", "5:8: the first output must be of every step");
+  ExpectNetFault("h = x\noutput h\noutput h", "6:8: two outputs are called \"h\"");
+  ExpectNetFault("h = x\noutput h as x", "5:8: the output \"x\" has the name of what the net reads");
+  // All at once.
+  ExpectNetFault("param w[H, D]\nparam u[E]\nh = x\noutput x",
+                 "5:7: the shape of \"u\" has a size E, which the cell does not declare; add: size E\n"
+                 "c:7:8: the output \"x\" is written by no operator\nc:7:8: the output \"x\" has the name of what the "
+                 "net reads\nc:4:7: nothing reads the parameter \"w\"\nc:5:7: nothing reads the parameter \"u\"");
+}
+
+TEST(CellErrors, OfValues) {
+  const std::string step = kStep;
+  ExpectNetFault(step + "option layers = 0", "7:8: layers is 0, must be between 1 and 1000");
+  ExpectNetFault(step + "option layers = 1001", "7:8: layers is 1001, must be between 1 and 1000");
+  ExpectNetFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");
+  ExpectNetFault(step + "option recurrent_dropout = -0.5",
+                 "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
+  ExpectNetFault(step + "option zoneout = 1.5", "7:8: zoneout is 1.5, must be at least 0 and below 1");
+  ExpectNetFault(step + "state h dropout=2", "1:14: dropout is 2, must be at least 0 and below 1");
+  ExpectNetFault(step + "state h window=0", "1:14: the state \"h\" has a window of 0, must be at least 1");
+  ExpectNetFault(step + "state h initial=1e99",
+                 "1:14: the state \"h\" has the initial value \"1e99\", must be a number, given or learned");
+  ExpectNetFault(step + "state h initial=learnt",
+                 "1:14: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
+                 "mean \"learned\"?");
+  ExpectNetFault(step + "option lengths = x", "7:8: the name \"x\" is taken already");
+  ExpectNetFault(step + "option lengths = l\noption mask = m", "8:8: a cell has lengths or a mask, not both");
+  ExpectNetFault("param w[H, D] = Tanh\nh = Tanh(x @ w)\noutput h",
+                 "4:7: Tanh cannot fill a parameter: it makes no tensor of a shape");
+  ExpectNetFault("param w[H, D] = UniformFill(mn=2)\nh = Tanh(x @ w)\noutput h",
+                 "4:7: UniformFill has no argument \"mn\"; did you mean \"min\"?");
+  ExpectNetFault("param w[H, D] = UniformFill(shape=[2])\nh = Tanh(x @ w)\noutput h",
+                 "4:7: \"w\" has a shape already; its initializer needs none");
+  ExpectNetFault("param w[H, D]\nh = Softmax(x @ w, axes=2)\noutput h",
+                 "5:1: `h = Softmax(h.1)`: Softmax has no argument \"axes\"; did you mean \"axis\"?");
+  ExpectNetFault("size B = 2\nh = x\noutput h", "4:6: B stands for the batch and cannot be a size of the cell");
+  ExpectNetFault("size E = 0\nh = x\noutput h", "4:6: the size E is 0, must be above 0");
+}
+
+TEST(CellErrors, OfSizes) {
+  ExpectFault("cell c(x[D]; ) {\n  size D\n  y = x\n  output y\n}",
+              "invalid argument: c:2:8: cell \"c\" needs a value for its size D");
+  ExpectFault(CellOf("param w[H/2, D]\nh = Tanh(x @ w)\noutput h"),
+              "invalid argument: c:4:7: \"H/2\" is no size: 3 cannot be divided by 2");
+  ExpectFault(CellOf("param w[H - 3, D]\nh = Tanh(x @ w)\noutput h"),
+              "invalid argument: c:4:7: the size H - 3 is 0, must be above 0");
+  ExpectFault("cell c(x[9000000000000000000]; ) {\n  y = x\n  output y\n}",
+              "shape mismatch: c:1:8: the sizes of [3, 9000000000000000000] multiply to more than 2^63");
+  ExpectFault(CellOf("h = Slice(x, starts=[H/2], ends=[D])\noutput h"),
+              "invalid argument: c:4:1: \"H/2\" is no size: 3 cannot be divided by 2");
+  const CellSource cell = ParseCell(CellOf(kStep), "c");
+  ExpectError(
+      [&] {
+        ExpandCell(cell, {.sizes = {{"h", 4}}});
+      },
+      "invalid argument: cell \"c\" has no size h; did you mean \"H\"?");
+  ExpectError([&] { ExpandCell(cell, {.sizes = {{"H", 0}}}); }, "invalid argument: the size H is 0, must be above 0");
+}
+
+TEST(CellErrors, ShowTheLine) {
+  ExpectError([] { ParseCell(CellOf("param w[H, D]\nh = Tanh(x @ w) + w2\noutput h\n"), "c"); },
+              "syntax error: c:5:19: there is no blob \"w2\" so far; did you mean \"w\"?\n  5 | h = Tanh(x @ w) + w2\n"
+              "    |                   ^");
+  ExpectError([] { ExpandCell(ParseCell(CellOf("param w[H, D]\nparam u[H, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
+              "invalid net: c:5:7: nothing reads the parameter \"u\"\n  5 | param u[H, H]\n    |       ^");
+  ExpectError([] { ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
+              "…x_t is float [1, 4, 2] and w is float [2, 3]\n  5 | h = Tanh(x @ w)\n    | ^\n  at op 0 ");
+}
+
+// A file is what its name says, whatever its first word is.
+TEST(CellErrors, OfFilesWhoseNamesAreThoseOfCells) {
+  ExpectError([] { ParseCell("cel c(x[2]; h[2]) {\n}\n", "c.cell"); },
+              "…c.cell:1:1: \"cell\" is expected, not 'cel'; did you mean \"cell\"?");
+  ExpectError([] { ParseCell("", "c.cell"); }, "…c.cell:1:1: \"cell\" is expected, not the end of the text");
+  EXPECT_EQ(ParseCell("name: 'c' input { name: 'x' }", "c.cell").def.name(), "c");
+}
+
+TEST(CellErrors, OfProductsTheWrongWayRound) {
+  ExpectSyntaxFault("param w[H, D]\nh = Tanh(w @ x)\noutput h",
+                    "5:12: the matrix of parameters, [N, D], stands on the right of @; did you mean `x @ w`?");
+  ExpectSyntaxFault("param w[H, D]\nh = Tanh(w @ (x * 2))\noutput h",
+                    "5:12: the matrix of parameters, [N, D], stands on the right of @; did you mean `… @ w`?");
+}
+
+TEST(CellErrors, OfShapesNameTheBatchThatWasGiven) {
+  const auto error_with = [](std::int64_t batch) {
+    try {
+      ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c"), {.batch = batch});
+    } catch (const Error& error) {
+      return error.message().substr(0, error.message().find('\n'));
+    }
+    return std::string();
+  };
+  for (const std::int64_t batch : {1, 2, 3, 7}) {  // 2 and 3 are sizes of the cell too
+    EXPECT_NE(error_with(batch).find(StrCat("x_t is float [1, ", batch, ", 2] and")), std::string::npos)
+        << error_with(batch);
+  }
+}
+
+TEST(CellErrors, OfShapes) {
+  ExpectFault(CellOf("param w[H, D]\nparam u[H, D]\nh = Tanh(x @ w + h @ u)\noutput h"),
+              "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 2 on; h_prev is "
+              "float [1, 4, 3] and u is float [3, 2]\n  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, 4, 3], u "
+              "float [3, 2]\n  in net \"c_step\"\n  in file c:6:1");
+  ExpectFault(
+      CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
+      "shape mismatch: c:1:14: the state \"h\" is [1, 4, 3] in a step of a batch of 4, and the step writes float "
+      "[1, 4, 6]");
+  // The batch is no size of the cell, so that dimensions in a wrong order are found.
+  ExpectFault(
+      "cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}",
+      "shape mismatch: c:1:14: the state \"h\" is [1, 4, 3] in a step of a batch of 4, and the step writes float "
+      "[1, 3, 4]");
+  ExpectFault(
+      CellOf("param w[H, D]\nh = Tanh(x @ w)\noutput h\nk = Reshape(h, shape=[-1])\noutput k"),
+      "shape mismatch: c:8:8: the output \"k\" is float [12] in a step of a batch of 4; it must be [1, B, …] or "
+      "[B, …]");
+  ExpectFault(
+      CellOf(std::string(kStep) +
+             "m = ReduceSum(h, axes=[0, 2], keepdims=0)\noutput m\noption direction = bidirectional"),
+      "shape mismatch: c:8:8: the output \"m\" is one number an item, and has no dimension in which two directions "
+      "could be put side by side");
+  ExpectFault("cell c(x[2]; h[3]) {\n  param w[3, 2]\n  h = Tanh(x @ w)\n  output h\n  option layers = 2\n}",
+              "shape mismatch: c:1:8: layers cannot be put on each other: an item of the first output is [3], and the "
+              "first input has a size of 2");
+  ExpectFault(
+      "cell c(x[D]; h[3]) {\n  size D = 2\n  param w[3, D]\n  h = Tanh(x @ w)\n  y = ExpandDims(h, dims=[3])\n"
+      "  output y\n  option layers = 2\n}",
+      "shape mismatch: c:1:8: layers cannot be put on each other: an item of the first output is [3, 1], of the "
+      "first input it has 1 dimensions");
+  ExpectFault(
+      "cell c(x[D]; ) {\n  size D = 2\n  y = Concat(x, x, axis=-1)\n  output y\n  option layers = 2\n"
+      "  option residual = true\n}",
+      "shape mismatch: c:6:10: residual adds the input of layer 1, [4] an item, to its output, [8]");
+}
+
+TEST(CellErrors, OfUses) {
+  CellSource cell = ParseCell(CellOf(kStep), "c");
+  cell.def.mutable_options()->set_direction(CellOptions::REVERSE);
+  ExpectError([&] { ExpandCell(cell, {.carry = true}); },
+              "invalid argument: c: states can be carried from one part of a sequence to the next only forward");
+  CellSource learned = ParseCell(CellOf(kStep), "c");
+  learned.def.mutable_state(0)->set_initial("learned");
+  ExpectError(
+      [&] { ExpandCell(learned, {.carry = true}); },
+      "…the initial value of the state \"h\" is learned, and a state that is carried starts from what it is given: "
+      "it would not be learned");
+}
+
+// Of messages as text, in which parts have their places too.
+TEST(CellErrors, OfMessages) {
+  const std::string start = "name: \"c\"\ninput { name: \"x\" shape: \"2\" }\nstate { name: \"h\" shape: \"2\" }\n";
+  ExpectFault(start + "op { type: \"Tahn\" input: \"x\" output: \"h\" }\noutput { blob: \"h\" }",
+              "invalid net: c:4:1: `h = Tahn(x)`: no operator type \"Tahn\"; did you mean \"Tanh\"?");
+  ExpectFault(
+      start + "op { type: \"Tanh\" input: \"y\" output: \"h\" }\n  output { blob: \"k\" }",
+      "invalid net: c:4:1: `h = Tanh(y)` reads \"y\", which is no input, state or parameter and which no operator "
+      "before it writes\nc:5:3: the output \"k\" is written by no operator\nc:2:1: nothing reads the input \"x\"");
+  ExpectFault(
+      start + "op { type: \"Tanh\" input: \"x\" output: \"h_prev\" }\noutput { blob: \"h_prev\" }",
+      "invalid net: c:4:1: `h_prev = Tanh(x)` writes \"h_prev\", which a step is given\nc:3:1: the state \"h\" is "
+      "written by no operator");
+  ExpectFault(start +
+                  "state { name: \"h\" shape: \"2\" }\nop { type: \"Tanh\" input: \"x\" output: \"h\" }\noutput { "
+                  "blob: \"h\" }",
+              "invalid net: c:4:1: the name \"h\" is taken already\nc:4:1: the name \"h_prev\" is taken already");
+  ExpectFault(start +
+                  "size { name: \"D\" } size { name: \"D\" }\nop { type: \"Tanh\" input: \"x\" output: \"h\" }\noutput "
+                  "{ blob: \"h\" }",
+              "invalid net: c:4:20: the size D is declared twice");
+  ExpectFault(start +
+                  "input { name: \"timestep\" }\ncapture { }\nop { type: \"Tanh\" input: \"x\" output: \"h\" }\noutput "
+                  "{ blob: \"h\" }",
+              "…invalid net: c:4:1: \"timestep\" is the number of the step\nc:5:1: a name is missing");
+  ExpectFault(start +
+                  "parameter { name: \"w\" shape: \"2^\" }\nop { type: \"Mul\" input: \"x\" input: \"w\" output: \"h\" "
+                  "}\noutput { blob: \"h\" }",
+              "invalid net: c:4:1: \"2^\" is no size: '^' is not expected");
+  ExpectFault(
+      "name: \"c\"\ninput { nam: \"x\" }",
+      "input/output error: c:2:12: Message type \"CellInput\" has no field named \"nam\"; did you mean \"name\"?");
+  ExpectFault("name: \"c\"\ninput { name: \"x\"", "…c:2:");
+}
+
+// Any example with another byte, one less, or cut off, is read or refused.
+TEST(CellErrors, OfDamagedExamples) {
+  const std::string bytes = "\n(){}[],;=+-*/@#\"\\0x.\xff\0";
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("examples/cells"))) {
+    if (entry.path().extension() != ".cell") continue;
+    const std::string text = ReadFile(entry.path());
+    for (size_t at = text.find("cell "); at < text.size(); at += 3) {
+      std::string damaged = text;
+      damaged[at] = bytes[at % bytes.size()];
+      for (const std::string& content : {damaged, text.substr(0, at), text.substr(0, at) + text.substr(at + 1)}) {
+        try {
+          ExpandCell(ParseCell(content, "damaged"));
+        } catch (const Error&) {
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,263 @@
+// The nets that cells stand for: names, what runs outside of the loop, chance, and what is shown of a step.
+#include "stepnet/cells/cell_expand.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../examples/cell_case.h"
+#include "../executor/recurrent_case.h"
+#include "../operators/op_test.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/workspace.h"
+
+namespace stepnet {
+namespace {
+
+CellSource Cell(const std::string& text) { return ParseCell(text, "c"); }
+
+std::vector<std::string> Types(const NetDef& net) {
+  std::vector<std::string> types;
+  for (const OperatorDef& op : net.op()) types.push_back(op.type());
+  return types;
+}
+
+// What the operators of the first recurrent network's step are.
+std::vector<std::string> StepTypes(const NetDef& net) {
+  for (const OperatorDef& op : net.op()) {
+    for (const Argument& argument : op.arg()) {
+      if (argument.name() == "step_net") return Types(argument.n());
+    }
+  }
+  return {};
+}
+
+Tensor RandomSteps(std::int64_t steps, std::int64_t batch, std::int64_t size) {
+  Tensor x(DType::kDouble, Shape({steps, batch, size}));
+  for (std::int64_t i = 0; i < x.size(); ++i) x.data<double>()[i] = std::cos(static_cast<double>(i)) + 2;
+  return x;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(ExpandCell, ProductsOfInputsRunBeforeTheLoop) {
+  CellSource cell = ReadExampleCell("lstm");
+  EXPECT_EQ(Types(ExpandCell(cell).net), (Names{"FC", "RecurrentNetwork"}));
+  EXPECT_EQ(std::ranges::count(StepTypes(ExpandCell(cell).net), "FC"), 1);
+  cell.def.mutable_options()->set_project_inputs(false);
+  EXPECT_EQ(Types(ExpandCell(cell).net), (Names{"RecurrentNetwork"}));
+  EXPECT_EQ(std::ranges::count(StepTypes(ExpandCell(cell).net), "FC"), 2);
+}
+
+// A product that is an output, and one of something that the step computes, stay in the loop.
+TEST(ExpandCell, OtherProductsStayInTheLoop) {
+  const CellNet net =
+      ExpandCell(Cell("cell c(x[2]; ) {\n  param w[2, 2]\n  y = x @ w\n  z = Tanh(x) @ w\n  output y\n"
+                      "  output z\n}\n"));
+  EXPECT_EQ(Types(net.net), (Names{"RecurrentNetwork"}));
+}
+
+TEST(ExpandCell, NamesLayersAndDirections) {
+  CellSource cell = ReadExampleCell("elman");
+  cell.def.mutable_options()->set_layers(2);
+  cell.def.mutable_options()->set_direction(CellOptions::BIDIRECTIONAL);
+  const CellNet net = ExpandCell(cell, {.scope = "enc/", .inputs = {{"x", "embedded"}}});
+  EXPECT_EQ(net.parameters,
+            (Names{"enc/layer0/w", "enc/layer0/u", "enc/layer0/b", "enc/layer0/reverse/w", "enc/layer0/reverse/u",
+                   "enc/layer0/reverse/b", "enc/layer1/w", "enc/layer1/u", "enc/layer1/b", "enc/layer1/reverse/w",
+                   "enc/layer1/reverse/u", "enc/layer1/reverse/b"}));
+  EXPECT_EQ(net.outputs, (Names{"enc/h", "enc/h_last", "enc/layer0/h_last"}));
+  EXPECT_EQ(net.output_items[0], Shape({32}));
+  ASSERT_EQ(net.inputs.size(), 1u);
+  EXPECT_EQ(net.inputs[0].blob, "embedded");
+  EXPECT_EQ(net.inputs[0].dims, (std::vector<std::int64_t>{CellNetInput::kSteps, CellNetInput::kBatch, 8}));
+}
+
+TEST(ExpandCell, ParametersAreFilledAsTheySay) {
+  const CellNet net = ExpandCell(
+      Cell("cell c(x[2]; h[2]) {\n  param w[2, 2]\n  param b[2]\n  param g[2] = 3\n"
+           "  param u[2, 2] = UniformFill(min=4, max=5)\n  state h initial=learned\n  h = x @ w + b + g * (h @ u)\n"
+           "  output h\n}\n"));
+  EXPECT_EQ(Types(net.init_net), (Names{"XavierFill", "ConstantFill", "ConstantFill", "UniformFill", "ConstantFill"}));
+  EXPECT_EQ(net.parameters, (Names{"w", "b", "g", "u", "h_init"}));
+  Workspace workspace;
+  RunNetOnce(net.init_net, workspace);
+  EXPECT_EQ(workspace.GetTensor("b").data<float>()[1], 0);
+  EXPECT_EQ(workspace.GetTensor("g").data<float>()[1], 3);
+  EXPECT_GE(workspace.GetTensor("u").data<float>()[3], 4);
+  EXPECT_EQ(workspace.GetTensor("h_init").shape(), Shape({1, 1, 2}));
+}
+
+// Whatever the cell calls its blobs.
+TEST(ExpandCell, NamesDoNotCollide) {
+  const CellNet net = ExpandCell(
+      Cell("cell c(x[2]; h[2]) {\n  param mask_t[2]\n  h_states = x * mask_t\n  h_t = h_states + h\n  h_new = h_t + 1\n"
+           "  x_t = h_new - x\n  record = x_t * 1\n  h = record\n  h_init = h + 1\n  output h\n  output h_init\n"
+           "  output record\n  output x_t as mask\n  option lengths = length\n}\n"));
+  const Tensor x = RandomSteps(2, 1, 2);
+  const Tensor lengths = Tensor::Of<std::int32_t>({1}, {2});
+  Tensors given = {{"x", x}, {"length", lengths}, {"mask_t", Tensor::Of<double>({2}, {1, 2})}};
+  for (const OperatorDef& fill : net.init_net.op()) {
+    if (!given.contains(fill.output(0))) given[fill.output(0)] = Tensor::Zeros(DType::kDouble, Shape({1, 1, 2}));
+  }
+  const Tensors outputs = RunCell(net, given);
+  // h = x g + h + 1 - x
+  double h = 0;
+  for (int t = 0; t < 2; ++t) {
+    const double in = x.data<double>()[t * 2 + 1];
+    h += 2 * in + 1 - in;
+    EXPECT_NEAR(outputs.at("h").data<double>()[t * 2 + 1], h, 1e-12);
+    EXPECT_NEAR(outputs.at("h_init").data<double>()[t * 2 + 1], h + 1, 1e-12);
+    EXPECT_NEAR(outputs.at("mask").data<double>()[t * 2 + 1], h, 1e-12);
+  }
+}
+
+// Integers are shown too, 0 where the mask is false; they have no gradient.
+TEST(ExpandCell, ShowsIntegers) {
+  for (const std::string option : {"", "  option mask = m\n"}) {
+    const CellNet net = ExpandCell(
+        Cell("cell c(x[3]; ) {\n  best = ArgMax(x, axis=2)\n  output best\n  output best last\n" + option + "}\n"));
+    Tensors given = {{"x", Tensor::Of<double>({2, 1, 3}, {1, 3, 2, 1, 2, 3})}};
+    given["m"] = Tensor::Of<bool>({2, 1}, {true, false});
+    const Tensors outputs = RunCell(net, given);
+    EXPECT_EQ(outputs.at("best").data<std::int64_t>()[0], 1);
+    EXPECT_EQ(outputs.at("best").data<std::int64_t>()[1], option.empty() ? 2 : 0);
+    EXPECT_EQ(outputs.at("best_last").size(), 1);
+  }
+}
+
+// Of a blob that is no state, `last` is each sequence's own last value; where there is none, zeros.
+TEST(ExpandCell, ShowsTheLastValueOfAnyBlob) {
+  for (const std::string option : {"", "  option lengths = n\n"}) {
+    for (const std::int64_t num_steps : {2, 0}) {
+      const CellNet net = ExpandCell(Cell(
+          "cell c(x[1]; ) {\n  y = x * 2\n  output y\n  output y last\n  output y last as end\n" + option + "}\n"));
+      Tensors given = {{"x", Tensor(DType::kDouble, Shape({num_steps, 3, 1}))}};
+      for (int i = 0; i < 3 * num_steps; ++i) given.at("x").data<double>()[i] = i + 1;
+      given["n"] = Tensor::Of<std::int32_t>({3}, {0, num_steps > 0 ? 1 : 0, static_cast<int>(num_steps)});
+      const Tensors outputs = RunCell(net, given);
+      std::vector<double> wanted = {0, 0, 0};
+      if (num_steps > 0) wanted = option.empty() ? std::vector<double>{8, 10, 12} : std::vector<double>{0, 4, 12};
+      for (const std::string name : {"y_last", "end"}) {
+        ASSERT_EQ(outputs.at(name).shape(), Shape({1, 3, 1}));
+        for (int b = 0; b < 3; ++b) EXPECT_EQ(outputs.at(name).data<double>()[b], wanted[b]) << name << " " << option;
+      }
+      EXPECT_EQ(outputs.at("y").shape(), Shape({num_steps, 3, 1}));
+    }
+  }
+}
+
+TEST(ExpandCell, TellsTheStepItsNumber) {
+  const CellNet net =
+      ExpandCell(Cell("cell c(x[1]; ) {\n  t = Cast(timestep, to=\"float\")\n  y = Add(x, t, broadcast=1)\n"
+                      "  output y\n}\n"));
+  const Tensors outputs = RunCell(net, {{"x", Tensor::Of<double>({3, 1, 1}, {5, 5, 5})}});
+  for (int t = 0; t < 3; ++t) EXPECT_EQ(outputs.at("y").data<double>()[t], 5 + t);
+}
+
+// With nothing but dropout between them, the states of a sequence show its masks: 0, or twice the one before.
+TEST(ExpandCell, RecurrentDropoutDrawsOneMaskForAllSteps) {
+  const CellSource cell = Cell(
+      "cell c(x[64]; h[64]) {\n  state h initial=1\n  h = h + 0 * x\n  output h\n  option recurrent_dropout = "
+      "0.5\n}\n");
+  const CellNet net = ExpandCell(cell, {.training = true});
+  const Tensors given = {{"x", RandomSteps(4, 2, 64)},
+                         {"h_init", Tensor::Of<double>({1, 1, 64}, std::vector<double>(64, 1))}};
+  const Tensor h = RunCell(net, given).at("h");
+  int kept = 0;
+  for (int i = 0; i < 128; ++i) {
+    const bool is_kept = h.data<double>()[i] != 0;
+    kept += is_kept ? 1 : 0;
+    for (int t = 0; t < 4; ++t) EXPECT_EQ(h.data<double>()[t * 128 + i], is_kept ? std::pow(2.0, t + 1) : 0);
+  }
+  EXPECT_GT(kept, 30);
+  EXPECT_LT(kept, 98);
+  const Tensor whole = RunCell(ExpandCell(cell), given).at("h");
+  for (std::int64_t i = 0; i < whole.size(); ++i) EXPECT_EQ(whole.data<double>()[i], 1);
+}
+
+TEST(ExpandCell, DropoutIsBetweenLayersWhileTraining) {
+  const CellSource cell =
+      Cell("cell c(x[64]; ) {\n  y = x * 1\n  output y\n  option layers = 3\n  option dropout = 0.5\n}\n");
+  for (const bool training : {true, false}) {
+    const CellNet net = ExpandCell(cell, {.training = training});
+    const Tensors given = {{"x", RandomSteps(2, 2, 64)}};
+    const Tensor y = RunCell(net, given).at("y");
+    int kept = 0;
+    for (std::int64_t i = 0; i < y.size(); ++i) {
+      const double factor = y.data<double>()[i] / given.at("x").data<double>()[i];
+      EXPECT_TRUE(training ? factor == 0 || factor == 4 : factor == 1) << factor;
+      kept += factor == 0 ? 0 : 1;
+    }
+    EXPECT_NEAR(kept, training ? y.size() / 4 : y.size(), 30);
+  }
+}
+
+// An operator Dropout of the cell drops while training alone; it need not name its mask to have a gradient.
+TEST(ExpandCell, DropoutWithinACellIsForTraining) {
+  const CellSource cell = Cell("cell c(x[64]; h[64]) {\n  h = Dropout(x, ratio=0.5) * 2 + h\n  output h\n}\n");
+  const Tensors given = {{"x", RandomSteps(1, 2, 64)}, {"h_init", Tensor::Zeros(DType::kDouble, Shape({1, 1, 64}))}};
+  const Tensor ones = Tensor::Of<double>({1, 2, 64}, std::vector<double>(128, 1));
+  for (const bool training : {true, false}) {
+    const CellNet net = ExpandCell(cell, {.training = training});
+    const Tensor h = RunCell(net, given).at("h");
+    const Tensor gradient = CellGradients(net, given, {{"h", ones}}).at("x");
+    int kept = 0;
+    for (std::int64_t i = 0; i < h.size(); ++i) {
+      const double factor = h.data<double>()[i] / given.at("x").data<double>()[i];
+      EXPECT_TRUE(training ? factor == 0 || factor == 4 : factor == 2) << factor;
+      EXPECT_EQ(gradient.data<double>()[i], factor);
+      kept += factor == 0 ? 0 : 1;
+    }
+    EXPECT_NEAR(kept, training ? 64 : 128, 20);
+  }
+}
+
+// Each element is its new value, or the one before.
+TEST(ExpandCell, ZoneoutKeepsElementsWhileTraining) {
+  const CellSource cell = Cell("cell c(x[64]; h[64]) {\n  h = x\n  output h\n  option zoneout = 0.25\n}\n");
+  const Tensors given = {{"x", RandomSteps(4, 2, 64)}, {"h_init", Tensor::Zeros(DType::kDouble, Shape({1, 1, 64}))}};
+  const Tensor h = RunCell(ExpandCell(cell, {.training = true}), given).at("h");
+  int kept = 0;
+  for (std::int64_t i = 0; i < h.size(); ++i) {
+    const double before = i < 128 ? 0 : h.data<double>()[i - 128];
+    const double value = h.data<double>()[i];
+    const double computed = given.at("x").data<double>()[i];
+    EXPECT_TRUE(std::abs(value - before) < 1e-6 || std::abs(value - computed) < 1e-6) << value;
+    kept += std::abs(value - before) < 1e-6 ? 1 : 0;
+  }
+  EXPECT_NEAR(kept, h.size() / 4, 40);
+}
+
+// The same masks forward and backward: gradients are the differences of the net itself.
+TEST(ExpandCell, GradientsGoThroughChance) {
+  CellCase test{.cell = ReadExampleCell("lstm")};
+  test.cell.def.mutable_options()->set_layers(2);
+  test.cell.def.mutable_options()->set_dropout(0.4F);
+  test.cell.def.mutable_options()->set_recurrent_dropout(0.4F);
+  test.cell.def.mutable_options()->set_zoneout(0.3F);
+  test.cell.def.mutable_options()->set_lengths("lengths");
+  test.use = {.sizes = SmallSizes(test.cell.def), .training = true};
+  test.num_steps = 3;
+  test.batch = 2;
+  const CellNet net = test.Expand();
+  const Tensors given = test.RandomValues(net);
+  const auto loss = [&] {
+    const Tensor h = RunCell(net, given).at("h");
+    double sum = 0;
+    for (std::int64_t i = 0; i < h.size(); ++i) sum += h.data<double>()[i] * std::cos(static_cast<double>(i));
+    return sum;
+  };
+  Tensor weights(DType::kDouble, RunCell(net, given).at("h").shape());
+  for (std::int64_t i = 0; i < weights.size(); ++i) weights.data<double>()[i] = std::cos(static_cast<double>(i));
+  for (const auto& [name, gradient] : CellGradients(net, given, {{"h", weights}})) {
+    const std::vector<double> numeric = Differences(given.at(name), loss);
+    ASSERT_EQ(gradient.size(), static_cast<std::int64_t>(numeric.size())) << name;
+    for (size_t i = 0; i < numeric.size(); ++i) {
+      ASSERT_NEAR(gradient.data<double>()[i], numeric[i], 1e-7) << name << ", element " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,62 @@
+#include "stepnet/cells/size_expression.h"
+
+#include "../operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+const CellSizes kSizes = {{"D", 6}, {"H", 8}, {"num_heads", 2}};
+
+TEST(SizeExpression, FollowsArithmetic) {
+  const std::vector<std::pair<std::string, std::int64_t>> cases = {
+      {"7", 7},           {"H", 8},        {"4*H", 32},     {"D + H", 14},     {" H - D ", 2},
+      {"H/num_heads", 4}, {"2*H + D", 22}, {"D + 2*H", 22}, {"(D + 2)*H", 64}, {"H - D - 1", 1},
+      {"16/H/2", 1},      {"-D + H", 2},   {"-(D - H)", 2}, {"H*D/4", 12},     {"9223372036854775807", INT64_MAX}};
+  for (const auto& [text, value] : cases) EXPECT_EQ(EvaluateSize(text, kSizes), value) << text;
+}
+
+TEST(SizeExpression, NamesEachOnceInTheirOrder) {
+  EXPECT_EQ(NamesInSize("H*(D + H)/num_heads"), (std::vector<std::string>{"H", "D", "num_heads"}));
+  EXPECT_EQ(NamesInSize("H/0"), (std::vector<std::string>{"H"}));  // values are not looked at
+}
+
+TEST(SizeExpression, RefusesWhatIsNone) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "\"\" is no size: it is empty"},
+      {"4*", "\"4*\" is no size: it ends too early"},
+      {"4 H", "\"4 H\" is no size: 'H' is not expected"},
+      {"2^H", "\"2^H\" is no size: '^' is not expected"},
+      {"(H", "\"(H\" is no size: a bracket is not closed"},
+      {"H)", "\"H)\" is no size: ')' is not expected"},
+      {"1.5", "\"1.5\" is no size: '.' is not expected"},
+      {"99999999999999999999", "\"99999999999999999999\" is no size: it is too large"}};
+  for (const auto& [text, message] : cases) {
+    ExpectError([&] { EvaluateSize(text, kSizes); }, "invalid argument: " + message);
+    ExpectError([&] { NamesInSize(text); }, "invalid argument: " + message);
+  }
+}
+
+TEST(SizeExpression, RefusesWhatHasNoValue) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"2*Hh", "the size Hh in \"2*Hh\" has no value; did you mean \"H\"?"},
+      {"zzz", "the size zzz has no value"},
+      {"D/4", "\"D/4\" is no size: 6 cannot be divided by 4"},
+      {"D/(H - 8)", "\"D/(H - 8)\" is no size: it divides by 0"},
+      {"9223372036854775807 + 1", "\"9223372036854775807 + 1\" is no size: it is too large"},
+      {"-9223372036854775807 - 2", "\"-9223372036854775807 - 2\" is no size: it is too large"},
+      {"4000000000*4000000000", "\"4000000000*4000000000\" is no size: it is too large"},
+      {"-(-9223372036854775807 - 1)", "\"-(-9223372036854775807 - 1)\" is no size: it is too large"}};
+  for (const auto& [text, message] : cases) {
+    ExpectError([&] { EvaluateSize(text, kSizes); }, "invalid argument: " + message);
+  }
+}
+
+TEST(SizeExpression, DoesNotNestForEver) {
+  for (const char bracket : {'(', '-'}) {
+    ExpectError([&] { EvaluateSize(std::string(100'000, bracket) + "H", kSizes); }, "… is no size: it nests too deep");
+  }
+  EXPECT_EQ(EvaluateSize(std::string(40, '(') + "H" + std::string(40, ')'), kSizes), 8);
+}
+
+}  // namespace
+}  // namespace stepnet

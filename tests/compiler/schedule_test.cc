@@ -1,0 +1,87 @@
+// Schedules made by hand, whose longest chain and simulated times can be worked out.
+#include "stepnet/compiler/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include "stepnet/compiler/step_plan.h"
+
+namespace stepnet {
+namespace {
+
+// Tasks of one instruction each.
+Schedule Make(const std::vector<double>& microseconds, const std::vector<Dependency>& edges) {
+  Schedule schedule;
+  for (size_t i = 0; i < microseconds.size(); ++i) {
+    schedule.tasks.push_back({.instructions = {static_cast<int>(i)}, .microseconds = microseconds[i]});
+    schedule.step_microseconds += microseconds[i];
+  }
+  for (const Dependency& edge : edges) {
+    schedule.tasks[edge.from].successors.push_back({.task = edge.to, .delta = edge.delta});
+    schedule.tasks[edge.to].predecessor_deltas.push_back(edge.delta);
+    schedule.dependencies.max_delta = std::max(schedule.dependencies.max_delta, edge.delta);
+  }
+  for (Task& task : schedule.tasks) task.starts_step = task.NumPredecessors(0) == 0;
+  return schedule;
+}
+
+std::vector<std::pair<int, int>> Chain(const Schedule& schedule) {
+  std::vector<std::pair<int, int>> chain;
+  for (const ChainLink& link : LongestChain(schedule)) chain.emplace_back(link.instruction, link.delta);
+  return chain;
+}
+
+using Links = std::vector<std::pair<int, int>>;
+
+TEST(LongestChain, IsTheOneWithMostTimeForAStep) {
+  const Dependency forth{.from = 0, .to = 1, .delta = 0}, itself{.from = 2, .to = 2, .delta = 1};
+  EXPECT_EQ(Chain(Make({1, 2, 2.5}, {forth, {.from = 1, .to = 0, .delta = 1}, itself})), (Links{{0, 1}, {1, 0}}));
+  EXPECT_EQ(Chain(Make({1, 2, 3.5}, {forth, {.from = 1, .to = 0, .delta = 1}, itself})), (Links{{2, 1}}));
+  // 3 us, but only every second step waits for it.
+  EXPECT_EQ(Chain(Make({1, 2, 2.5}, {forth, {.from = 1, .to = 0, .delta = 2}, itself})), (Links{{2, 1}}));
+}
+
+TEST(LongestChain, IsThatOfAStepWhereNoStepWaitsForAnother) {
+  EXPECT_EQ(Chain(Make({1, 2, 2}, {{.from = 0, .to = 2, .delta = 0}})), (Links{{0, 0}, {2, 0}}));
+  EXPECT_EQ(Chain(Make({1}, {})), (Links{{0, 0}}));
+  EXPECT_EQ(Chain(Schedule{}), Links{});
+}
+
+TEST(LongestChain, SetsThePaceOfASimulationWithThreadsWithoutNumber) {
+  const Schedule schedule = Make({1, 2, 2.5}, {{.from = 0, .to = 1, .delta = 0},
+                                               {.from = 1, .to = 0, .delta = 1},
+                                               {.from = 1, .to = 2, .delta = 0},
+                                               {.from = 2, .to = 2, .delta = 1}});
+  constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 16, 100, 100, kFree).microseconds, 100 * 3 + 2.5);
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 1, 100, 100, kFree).microseconds, 100 * 5.5);
+  // The last task of a step runs beside the first ones of the next.
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 100, 2, kFree).microseconds, 100 * 3 + 2.5);
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 100, 1, kFree).microseconds, 100 * 5.5) << "one step at a time";
+}
+
+TEST(Simulation, TakesFirstWhatOthersWaitForLongest) {
+  Schedule schedule = Make({2, 2, 1, 3}, {{.from = 2, .to = 3, .delta = 0}});
+  constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 1, 1, kFree).microseconds, 6) << "tasks in order: 2, then 1 and 3";
+  for (Task& task : schedule.tasks) task.tail = task.microseconds;
+  schedule.tasks[2].tail += 3;
+  EXPECT_DOUBLE_EQ(Simulate(schedule, 2, 1, 1, kFree).microseconds, 4) << "1 and 3 beside 2 and 2";
+}
+
+TEST(Schedule, ATaskIsDueBeforeThoseOfShorterTailsAndOfLaterSteps) {
+  Schedule schedule = Make({2, 1}, {{.from = 0, .to = 0, .delta = 1}, {.from = 0, .to = 1, .delta = 0}});
+  schedule.tasks[0].tail = 3;
+  schedule.tasks[1].tail = 1;
+  schedule.pace = 2;
+  schedule.step_microseconds = 12;
+  schedule.threads = 2;  // 4 us a step behind
+  EXPECT_LT(schedule.Due(0, 5, -1), schedule.Due(1, 5, -1));
+  EXPECT_EQ(schedule.Due(0, 6, -1), schedule.Due(1, 5, -1)) << "both begin 12 us after the run";
+  EXPECT_LT(schedule.Due(0, 7, 0), schedule.Due(1, 6, 0)) << "a thread stays with its task";
+  EXPECT_GT(schedule.Due(0, 10, 0), schedule.Due(1, 6, 0)) << "not for ever";
+}
+
+TEST(MakeSchedule, HasOneThreadForAPlanThatDoesNothing) { EXPECT_EQ(MakeSchedule(StepPlan{}, Stage{}, 0).threads, 1); }
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,509 @@
+// Which instructions leave the loop, in which order stages come, and that values stay what one loop gives.
+#include "stepnet/compiler/stages.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "../operators/op_test.h"
+#include "../executor/layers.h"
+#include "../executor/recurrent_case.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/compiler/schedule.h"
+
+namespace stepnet {
+namespace {
+
+using Lines = std::vector<std::string>;
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+// What a plan does, a line for the title of each stage and for each instruction.
+Lines StagesOf(const StepPlan& plan) {
+  Lines lines;
+  for (const Stage& stage : plan.stages) {
+    lines.push_back(StageTitle(stage) + ":");
+    for (int i = stage.begin; i < stage.end; ++i) lines.push_back(plan.instructions[i].text);
+  }
+  return lines;
+}
+
+// The title of the stage with the instruction that gives `outputs`, as its text has them.
+std::string StageWith(const StepPlan& plan, const std::string& outputs) {
+  for (const Stage& stage : plan.stages) {
+    for (int i = stage.begin; i < stage.end; ++i) {
+      if (plan.instructions[i].text.starts_with(outputs + " ")) return StageTitle(stage);
+    }
+  }
+  return "nowhere";
+}
+
+struct Plans {
+  StepPlan forward, backward;
+};
+
+// Runs the net in the workspace and returns the plans that it made.
+Plans PlansOf(const NetDef& def, Workspace& workspace, RunOptions options = {.executor = "serial"}) {
+  Plans plans;
+  options.on_plan = [&](const StepPlan& plan) { (plan.backward ? plans.backward : plans.forward) = plan; };
+  Net::Create(def, workspace, options)->Run();
+  return plans;
+}
+
+Plans PlansOf(const NetDef& def, const Feeds& feeds, const RunOptions& options = {.executor = "serial"}) {
+  Workspace workspace;
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+  return PlansOf(def, workspace, options);
+}
+
+// The net with the gradients of `outputs` by `inputs`.
+NetDef Training(const NetDef& forward, const Lines& outputs, const Lines& inputs) {
+  NetDef net = forward;
+  AddBackwardStepNets(&net);
+  return AddGradients(net, outputs, inputs).net;
+}
+
+// A product of rows [1, B, K].
+OperatorDef Product(const std::string& text) {
+  OperatorDef op = ParseOp(text);
+  AddInt(&op, "axis", 2);
+  return op;
+}
+
+constexpr std::int64_t kSize = 8;  // weights are eight times as large as a row, or four times two rows
+
+Tensor Rows(std::int64_t rows, unsigned seed, std::int64_t batch = 1) { return Random({rows, batch, kSize}, seed); }
+
+// Small enough for values to stay small over any number of steps.
+Tensor Weights(unsigned seed) {
+  const Tensor weights = Random({kSize, kSize}, seed);
+  for (std::int64_t i = 0; i < weights.size(); ++i) weights.data<double>()[i] *= 0.3;
+  return weights;
+}
+
+// Runs the net at level 0 and 1 and compares all blobs, which must differ by rounding alone.
+Plans ExpectLevelsAgree(const NetDef& def, const Feeds& feeds, const std::string& what) {
+  Workspace in_a_loop;
+  for (const auto& [name, tensor] : feeds) in_a_loop.SetTensor(name, tensor.Clone());
+  const Plans loops = PlansOf(def, in_a_loop, {.executor = "serial", .opt_level = 0});
+  EXPECT_EQ(loops.forward.stages.size(), 1u);
+  Plans plans;
+  for (const int threads : {1, 3}) {
+    Workspace in_stages;
+    for (const auto& [name, tensor] : feeds) in_stages.SetTensor(name, tensor.Clone());
+    plans = PlansOf(def, in_stages, {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
+    for (const std::string& name : in_a_loop.LocalBlobs()) {
+      if (!in_a_loop.FindBlob(name)->HasTensor()) continue;
+      const std::vector<double> expected = Values(in_a_loop.GetTensor(name)), found = Values(in_stages.GetTensor(name));
+      EXPECT_EQ(found.size(), expected.size()) << name;
+      for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+        EXPECT_NEAR(found[i], expected[i], 1e-12 * (1 + std::abs(expected[i])))
+            << name << " element " << i << ", " << threads << " threads, " << what;
+        if (testing::Test::HasFailure()) return plans;
+      }
+    }
+  }
+  return plans;
+}
+
+// A recurrent layer over x: what comes from it goes through `above`, which gives h_next from p, and r of the state.
+RecurrentCase Layer(const Lines& above = {"s = Sum(p, r)", "h_next = Tanh(s)"}) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u").Captured("b");
+  net.Step(Product("p = FC(x_t, w, b)")).Step(Product("r = FC(h_prev, u)"));
+  for (const std::string& op : above) net.Step(op);
+  net.Output("h_all", "h", 1);
+  return net;
+}
+
+Feeds LayerFeeds(std::int64_t steps, std::int64_t batch = 1) {
+  return {{"x", Rows(steps, 1, batch)},
+          {"h0", Random({batch, kSize}, 2)},
+          {"w", Weights(3)},
+          {"u", Weights(4)},
+          {"v", Weights(5)},
+          {"b", Random({kSize}, 6)}};
+}
+
+TEST(Stages, TheProductOfASequenceRunsBeforeTheLoop) {
+  const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
+  EXPECT_EQ(StagesOf(plans.forward),
+            (Lines{"once for all steps:", "u packed = Pack(u)",   //
+                   "for 64 steps at once:", "p = FC(x_t, w, b)",  //
+                   "in each step:", "r = FC(h_prev, u)", "s = Sum(p, r)", "h_next = Tanh(s)"}));
+}
+
+TEST(Stages, ElementwiseOperatorsBesideALoopStayInIt) {
+  // Before the loop or after it, their values would have to leave the caches.
+  RecurrentCase net =
+      Layer({"a = Tanh(p)", "e = Sigmoid(x_t)", "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"});
+  net.State("o_state", "h0", "", "o").Output("o_all", "o_state", 1);
+  const Plans plans = PlansOf(net.Build(), LayerFeeds(3));
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{"once for all steps:", "u packed = Pack(u)",   //
+                                            "for 64 steps at once:", "p = FC(x_t, w, b)",  //
+                                            "in each step:", "r = FC(h_prev, u)", "a = Tanh(p)", "e = Sigmoid(x_t)",
+                                            "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"}));
+}
+
+TEST(Stages, ElementwiseOperatorsBetweenProductsLeaveTheLoopWithThem) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step(Product("p = FC(x_t, w)")).Step("a = Tanh(p)").Step("a = Mul(a, x_t)").Step(Product("q = FC(a, u)"));
+  net.Step("h_next = Sum(q, h_prev)").Output("h_all", "h", 1);
+  const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "between products");
+  EXPECT_EQ(StagesOf(plans.forward),
+            (Lines{"for 64 steps at once:", "p = FC(x_t, w)", "a = Tanh(p)", "a = Mul(a, x_t)", "q = FC(a, u)",  //
+                   "in each step:", "h_next = Sum(q, h_prev)"}));
+}
+
+TEST(Stages, AStepNetInWhichNoStepWaitsForAnotherHasNoLoop) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w");
+  net.Step(Product("p = FC(x_t, w)")).Step("h_next = Tanh(p)").Output("h_all", "h", 1);
+  const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "no loop");
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{"for 64 steps at once:", "p = FC(x_t, w)", "h_next = Tanh(p)"}));
+}
+
+// Two layers in one step net, the second over what the first gives.
+RecurrentCase TwoLayers(const OperatorDef& between) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("g", "h0", "g_prev", "g_next");
+  net.Captured("w").Captured("u").Captured("v").Captured("b");
+  net.Step(Product("r = FC(h_prev, u)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)");
+  net.Step(between).Step(Product("q = FC(g_prev, v)")).Step("a = Sum(p, q)").Step("g_next = Tanh(a)");
+  net.Output("g_all", "g", 1).Output("h_all", "h", 1);
+  return net;
+}
+
+TEST(Stages, LoopsComeApartWhereAProductLiesBetweenThem) {
+  const NetDef net =
+      Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
+  const Plans plans = ExpectLevelsAgree(net, LayerFeeds(150), "two layers");
+  EXPECT_EQ(StagesOf(plans.forward),
+            (Lines{"once for all steps:", "u packed = Pack(u)", "v packed = Pack(v)",            //
+                   "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)",  //
+                   "for 64 steps at once:", "p = FC(h_next, w, b)",                              //
+                   "in each step:", "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
+  EXPECT_EQ(StagesOf(plans.backward),
+            (Lines{"in each step:", "a_grad = TanhGradient(g_next, g_next_grad)",
+                   "g_prev_grad = FCGradient(g_prev, v, a_grad)",                                      //
+                   "for 64 steps at once:", "_h_next_grad_autosplit = FCGradient(h_next, w, a_grad)",  //
+                   "in each step:", "h_next_grad_0 = Sum(h_next_grad, _h_next_grad_autosplit)",
+                   "s_grad = TanhGradient(h_next, h_next_grad_0)", "h_prev_grad = FCGradient(h_prev, u, s_grad)",
+                   "x_t_grad = Copy(s_grad)",  //
+                   "once for all steps:", "v_grad = FCGradient(g_prev, v, a_grad)",
+                   "w_grad, b_grad = FCGradient(h_next, w, a_grad)", "u_grad = FCGradient(h_prev, u, s_grad)"}));
+}
+
+// The edges between the tasks of the plan's pipeline: from, to, delta.
+std::set<std::tuple<int, int, int>> EdgesOf(const StepPlan& plan) {
+  std::set<std::tuple<int, int, int>> edges;
+  const Schedule pipeline = MakePipeline(plan, 8);
+  for (size_t task = 0; task < pipeline.tasks.size(); ++task) {
+    for (const Task::Successor& next : pipeline.tasks[task].successors) edges.emplace(task, next.task, next.delta);
+  }
+  return edges;
+}
+
+using PipelineEdges = std::set<std::tuple<int, int, int>>;
+
+TEST(Stages, ProductsOfOneChunkDoNotWaitForThoseOfAnother) {
+  const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
+  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 1, 0}, {1, 1, 1}}));
+}
+
+TEST(Stages, ALoopWaitsForItsLastChunkAndForTheRowsThatItReads) {
+  const Plans plans = PlansOf(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), LayerFeeds(3));
+  EXPECT_EQ(EdgesOf(plans.forward), (PipelineEdges{{0, 0, 1}, {0, 1, 0}, {1, 2, 0}, {2, 2, 1}}));
+}
+
+TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step(Product("p = FC(x_t, w)")).Step("m = Softmax(p)").Step("n = Softmax(m)").Step(Product("q = FC(n, u)"));
+  net.Step("h_next = Sum(q, h_prev)").Output("h_all", "h", 1);
+  const StepPlan plan = PlansOf(net.Build(), LayerFeeds(3), {.executor = "parallel", .threads = 2}).forward;
+  EXPECT_EQ(StagesOf(plan), (Lines{"for 64 steps at once:", "p = FC(x_t, w)",            //
+                                   "in each step:", "m = Softmax(p)", "n = Softmax(m)",  //
+                                   "for 64 steps at once:", "q = FC(n, u)",              //
+                                   "in each step:", "h_next = Sum(q, h_prev)"}));
+  // No step of the first loop waits for another, but m is in a ring.
+  EXPECT_EQ(EdgesOf(plan), (PipelineEdges{{0, 1, 0}, {1, 1, 1}, {1, 2, 0}, {2, 3, 0}, {3, 3, 1}}));
+}
+
+// A layer of so many units that its product is made in several blocks.
+Feeds WideFeeds(std::int64_t steps, std::int64_t batch) {
+  constexpr std::int64_t kUnits = 1030;
+  Tensor u = Random({kUnits, kUnits}, 4);
+  for (std::int64_t i = 0; i < u.size(); ++i) u.data<double>()[i] /= kUnits;  // so that rounding does not grow
+  return {{"x", Random({steps, batch, kUnits}, 1)},
+          {"h0", Random({batch, kUnits}, 2)},
+          {"u", u},
+          {"b", Random({kUnits}, 6)}};
+}
+
+TEST(Stages, WeightsThatTheLoopReadsAreTurnedAroundOnce) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u").Captured("b");
+  net.Step(Product("r = FC(h_prev, u, b)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  const auto has_packed = [](const StepPlan& plan) { return StagesOf(plan).front() == "once for all steps:"; };
+  for (const std::int64_t batch : {1, 4}) {
+    const auto what = StrCat("batch ", batch);
+    EXPECT_TRUE(has_packed(ExpectLevelsAgree(net.Build(), WideFeeds(kLeastStepsToPack, batch), what).forward)) << what;
+  }
+  EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 2)).forward)) << "two rows are slower so";
+}
+
+TEST(Stages, WeightsThatManyChunksReadAreTurnedAroundToo) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
+  const NetDef def = net.Step(Product("h_next = FC(x_t, w, b)")).Output("h_all", "h", 1).Build();
+  // Chunks of 64 rows in 8 and in 4 steps, in so many steps that runs have few of them, and of 256 rows.
+  const std::vector<std::pair<std::int64_t, bool>> cases = {{8, true}, {16, true}, {4, false}, {64, false}};
+  for (const auto& [batch, packs] : cases) {
+    constexpr std::int64_t kUnits = 1030;
+    const Feeds feeds = {{"x", Random({kLeastStepsToPack + 1, batch, kUnits}, 1)},
+                         {"h0", Random({batch, kUnits}, 2)},
+                         {"w", Random({kUnits, kUnits}, 3)},
+                         {"b", Random({kUnits}, 4)}};
+    const Plans plans = ExpectLevelsAgree(def, feeds, StrCat("batch ", batch));
+    EXPECT_EQ(StagesOf(plans.forward).size(), packs ? 4u : 2u) << "batch " << batch;
+    EXPECT_EQ(StagesOf(plans.forward)[1], packs ? "w packed = Pack(w)" : "h_next = FC(x_t, w, b)") << "batch " << batch;
+  }
+}
+
+TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u");
+  net.Step(Product("r = FC(h_prev, u)")).Step("h_next = Sum(x_t, r)").Output("h_all", "h", 1);
+  Workspace workspaces[2];
+  for (const int level : {0, 1}) {
+    for (const auto& [name, tensor] : WideFeeds(kLeastStepsToPack - 1, 4)) workspaces[level].SetTensor(name, tensor);
+    RunNetOnce(net.Build(), workspaces[level], {.opt_level = level});
+  }
+  ExpectSame(workspaces[0].GetTensor("h_all"), workspaces[1].GetTensor("h_all"), "the same products in the same order");
+}
+
+TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {
+  const Plans plans = PlansOf(TwoLayers(ParseOp("p = Tanh(h_next)")).Build(), LayerFeeds(3));
+  EXPECT_EQ(StagesOf(plans.forward),
+            (Lines{"once for all steps:", "u packed = Pack(u)", "v packed = Pack(v)",  //
+                   "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)", "p = Tanh(h_next)",
+                   "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
+}
+
+const Lines kParameters = {"x", "h0", "w", "u", "b"};
+
+TEST(Stages, GradientsOfWeightsAreSummedOnceForAllSteps) {
+  const Plans plans = PlansOf(Training(Layer().Build(), {"h_all"}, kParameters), LayerFeeds(3));
+  EXPECT_EQ(StagesOf(plans.backward), (Lines{"in each step:", "s_grad = TanhGradient(h_next, h_next_grad)",
+                                             "h_prev_grad = FCGradient(h_prev, u, s_grad)",                     //
+                                             "for 64 steps at once:", "x_t_grad = FCGradient(x_t, w, s_grad)",  //
+                                             "once for all steps:", "u_grad = FCGradient(h_prev, u, s_grad)",
+                                             "w_grad, b_grad = FCGradient(x_t, w, s_grad)"}));
+}
+
+const Lines kForwardLoop = {"in each step:", "p = FC(x_t, w, b)", "r = FC(h_prev, u)", "s = Sum(p, r)",
+                            "h_next = Tanh(s)"};
+const Lines kBackwardLoop = {"in each step:", "s_grad = TanhGradient(h_next, h_next_grad)",
+                             "u_grad, h_prev_grad = FCGradient(h_prev, u, s_grad)",
+                             "w_grad, b_grad, x_t_grad = FCGradient(x_t, w, s_grad)"};
+
+TEST(Stages, AtLevel0EverythingIsInOneLoop) {
+  const Plans plans =
+      PlansOf(Training(Layer().Build(), {"h_all"}, kParameters), LayerFeeds(3), {.executor = "serial", .opt_level = 0});
+  EXPECT_EQ(StagesOf(plans.forward), kForwardLoop);
+  EXPECT_EQ(StagesOf(plans.backward), kBackwardLoop);
+}
+
+TEST(Stages, ProductsStayInTheLoopWhereRowsAreLargeBesideTheWeights) {
+  // 64 elements of weights: four times two rows, less than four times three.
+  const NetDef net = Training(Layer().Build(), {"h_all"}, kParameters);
+  EXPECT_GT(PlansOf(net, LayerFeeds(3, 2)).forward.stages.size(), 1u);
+  const Plans plans = PlansOf(net, LayerFeeds(3, 3));
+  EXPECT_EQ(StagesOf(plans.forward), kForwardLoop);
+  EXPECT_EQ(StagesOf(plans.backward), kBackwardLoop);
+}
+
+TEST(Stages, AStepNetWithoutProductsIsOneLoop) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("a = Tanh(x_t)").Step("h_next = Sum(a, h_prev)").Output("h_all", "h", 1);
+  const NetDef def = Training(net.Build(), {"h_all"}, {"x", "h0"});
+  for (const int level : {0, 1}) {
+    const Plans plans = PlansOf(def, LayerFeeds(3), {.executor = "serial", .opt_level = level});
+    EXPECT_EQ(StagesOf(plans.forward), (Lines{"in each step:", "a = Tanh(x_t)", "h_next = Sum(a, h_prev)"}));
+    EXPECT_EQ(plans.backward.stages.size(), 1u);
+    EXPECT_EQ(plans.backward.stages.front().steps_at_once, 1);
+  }
+}
+
+TEST(Stages, AChunkHas64RowsIn4StepsAtLeast) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step(Product("h_next = FC(x_t, w)"));
+  const NetDef def = net.Output("h_all", "h", 1).Build();
+  for (const auto& [rows, steps] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 64}, {3, 21}, {16, 4}, {17, 4}, {64, 4}}) {
+    const std::int64_t size = std::max<std::int64_t>(4 * rows, 8);
+    const Plans plans = PlansOf(def, {{"x", Tensor::Zeros(DType::kFloat, {2, rows, size})},
+                                      {"h0", Tensor::Zeros(DType::kFloat, {rows, size})},
+                                      {"w", Tensor::Zeros(DType::kFloat, {size, size})}});
+    EXPECT_EQ(plans.forward.chunk_steps, steps) << rows << " rows";
+    EXPECT_EQ(StageWith(plans.forward, "h_next"), StrCat("for ", steps, " steps at once"));
+  }
+}
+
+TEST(Stages, AProductOfSeveralRowsOfASequenceStaysInTheLoop) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").Sequence("y", "y_w", 0, 2).State("h", "h0", "", "h_next").Captured("w");
+  net.Step(Product("p = FC(x_t, w)")).Step(Product("q = FC(y_w, w)"));
+  OperatorDef sum = ParseOp("m = ReduceSum(q)");
+  AddInts(&sum, "axes", {0});
+  net.Step(sum).Step("h_next = Sum(p, m)").Output("h_all", "h", 1);
+  Feeds feeds = LayerFeeds(150);
+  feeds.emplace_back("y", Rows(151, 7));
+  const Plans plans = ExpectLevelsAgree(net.Build(), feeds, "windows");
+  EXPECT_EQ(StageWith(plans.forward, "p"), "for 64 steps at once");
+  EXPECT_EQ(StageWith(plans.forward, "q"), "in each step");
+}
+
+TEST(Stages, AProductWithWeightsThatTheStepComputesStaysInTheLoop) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("u");
+  net.Step("v = Tanh(w)").Step(Product("p = FC(x_t, v)")).Step(Product("q = FC(x_t, u)"));
+  net.Step("h_next = Sum(p, q)").Output("h_all", "h", 1);
+  const Plans plans = PlansOf(net.Build(), LayerFeeds(3));
+  EXPECT_EQ(StageWith(plans.forward, "p"), "in each step");
+  EXPECT_EQ(StageWith(plans.forward, "q"), "for 64 steps at once");
+}
+
+TEST(Stages, RandomNumbersStayThoseOfTheirStep) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step(Product("p = FC(x_t, w)")).Step("d, mask = Dropout(p)").Step(Product("q = FC(d, u)"));
+  net.Step("h_next = Sum(q, h_prev)").Output("h_all", "h", 1);
+  const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "dropout");
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{"for 64 steps at once:", "p = FC(x_t, w)",  //
+                                            "in each step:", "d, mask = Dropout(p)",    //
+                                            "for 64 steps at once:", "q = FC(d, u)",    //
+                                            "in each step:", "h_next = Sum(q, h_prev)"}));
+}
+
+std::vector<std::int64_t> steps_seen;
+
+// y = x; notes which step it is.
+const Registration notes_step = Operator("test.NotesStep")
+                                    .Input("x", "any shape")
+                                    .Output("y", "as x")
+                                    .Elementwise()
+                                    .HasSideEffects()
+                                    .Shapes(SameAsInput(0))
+                                    .Cpu([](const OpInit&) -> RunFn {
+                                      return [](const OpRun& run) {
+                                        steps_seen.push_back(run.step());
+                                        CopyElements(run.In(0), run.Out(0));
+                                      };
+                                    });
+
+TEST(Stages, WhatHasSideEffectsRunsInEachStep) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step(Product("p = FC(x_t, w)")).Step("d = test.NotesStep(p)").Step(Product("q = FC(d, u)"));
+  net.Step("h_next = Sum(q, h_prev)").Output("h_all", "h", 1);
+  steps_seen.clear();
+  const Plans plans = PlansOf(net.Build(), LayerFeeds(5));
+  EXPECT_EQ(StageWith(plans.forward, "p"), "for 64 steps at once");
+  EXPECT_EQ(StageWith(plans.forward, "d"), "in each step");
+  EXPECT_EQ(steps_seen, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(Stages, WhatReadsAStateOfAStepAgoComesAfterWhatGivesItsRows) {
+  // No loop is needed; z is the first in the program, and its row 64 is one that the first chunk of s gives.
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("s", "h0", "s_prev", "s_next").State("z_state", "h0", "", "z");
+  net.Captured("w").Captured("u").Captured("b");
+  net.Step(Product("z = FC(s_prev, u)")).Step(Product("s_next = FC(x_t, w, b)"));
+  net.Output("z_all", "z_state", 1).Output("s_all", "s", 1);
+  const NetDef def = Training(net.Build(), {"z_all", "s_all"}, kParameters);
+  for (const std::int64_t steps : {0, 1, 64, 65, 128, 150}) {
+    const Plans plans = ExpectLevelsAgree(def, LayerFeeds(steps), StrCat(steps, " steps"));
+    EXPECT_EQ(StagesOf(plans.forward), (Lines{"for 64 steps at once:", "s_next = FC(x_t, w, b)", "z = FC(s_prev, u)"}));
+    EXPECT_EQ(StagesOf(plans.backward), (Lines{"for 64 steps at once:", "s_prev_grad = FCGradient(s_prev, u, z_grad)",
+                                               "x_t_grad = FCGradient(x_t, w, s_next_grad)",  //
+                                               "once for all steps:", "u_grad = FCGradient(s_prev, u, z_grad)",
+                                               "w_grad, b_grad = FCGradient(x_t, w, s_next_grad)"}));
+  }
+}
+
+TEST(Stages, TheNumberOfStepsMayChangeFromRunToRun) {
+  const NetDef net =
+      Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
+  for (const int threads : {1, 2, 3}) {
+    Workspace changing;
+    for (const auto& [name, tensor] : LayerFeeds(5)) changing.SetTensor(name, tensor);
+    const auto made =
+        Net::Create(net, changing, {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
+    for (const std::int64_t steps : {5, 150, 0, 64, 1, 200, 3}) {
+      changing.SetTensor("x", Rows(steps, 1));
+      made->Run();
+      Workspace fresh;
+      for (const auto& [name, tensor] : LayerFeeds(steps)) fresh.SetTensor(name, tensor);
+      RunNetOnce(net, fresh, {.executor = "serial"});
+      ExpectSameBlobs(fresh, changing, StrCat(steps, " steps, ", threads, " threads"));
+    }
+  }
+}
+
+TEST(Stages, ASumIsNotPutOffWhenItsTermIsOverwritten) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");
+  net.Step(Product("p = FC(x_t, w)")).Step("h_next = Sum(p, h_prev)").Output("h_all", "h", 1);
+  OperatorDef gradient = ParseOp("w_step, dx = FCGradient(x_t, w, d)");
+  AddInt(&gradient, "axis", 2);
+  AddInt(&gradient, "no_bias", 1);
+  net.BackwardStep("d = Tanh(h_next_grad)").BackwardStep(gradient).BackwardStep("d = Mul(d, d)");
+  net.BackwardStep("e = Sum(d, dx)").BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("e", "x_grad", 0);
+  net.Param("w", "w_step").OutputGradient("h_all").WithGradient();
+  Feeds feeds = LayerFeeds(150);
+  feeds.emplace_back("h_all_grad", Rows(150, 9));
+  const Plans plans = ExpectLevelsAgree(net.Build(), feeds, "overwritten");
+  EXPECT_EQ(StagesOf(plans.backward),
+            (Lines{"for 64 steps at once:", "d = Tanh(h_next_grad)", "w_step = FCGradient(x_t, w, d)",
+                   "dx = FCGradient(x_t, w, d)", "d = Mul(d, d)", "e = Sum(d, dx)"}));
+}
+
+// A recurrent layer whose products are of this type.
+NetDef TrainedLayer(const std::string& type, bool has_bias) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  OperatorDef p = ParseOp(StrCat("p = ", type, "(x_t, w", has_bias ? ", b" : "", ")"));
+  OperatorDef r = ParseOp(StrCat("r = ", type, "(h_prev, u)"));
+  if (type != "MatMul") {
+    for (OperatorDef* op : {&p, &r}) AddInt(op, "axis", 2);
+  }
+  net.Captured("b").Step(p).Step(r).Step("s = Sum(p, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  return Training(net.Build(), {"h_all"}, has_bias ? kParameters : Lines{"x", "h0", "w", "u"});
+}
+
+TEST(Stages, EveryTypeOfProductLeavesTheLoopAndIsTrainedAsInOne) {
+  for (const auto& [type, has_bias] : std::vector<std::pair<std::string, bool>>{
+           {"FC", true}, {"FC", false}, {"FCTransposed", true}, {"FCTransposed", false}, {"MatMul", false}}) {
+    const std::string what = StrCat(type, has_bias ? " with bias" : "");
+    // The gradient of MatMul is one of matrices: a step has one row.
+    const std::int64_t batch = type == "MatMul" ? 1 : 2;
+    const std::string chunk = batch == 1 ? "for 64 steps at once" : "for 32 steps at once";
+    const Plans plans = ExpectLevelsAgree(TrainedLayer(type, has_bias), LayerFeeds(150, batch), what);
+    EXPECT_EQ(StageWith(plans.forward, "p"), chunk) << what;
+    EXPECT_EQ(StageWith(plans.forward, "r"), "in each step") << what;
+    EXPECT_EQ(StageWith(plans.backward, has_bias ? "w_grad, b_grad" : "w_grad"), "once for all steps") << what;
+    EXPECT_EQ(StageWith(plans.backward, "u_grad"), "once for all steps") << what;
+    EXPECT_EQ(StageWith(plans.backward, "x_t_grad"), chunk) << what;
+    EXPECT_EQ(StageWith(plans.backward, "h_prev_grad"), "in each step") << what;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,169 @@
+#include "stepnet/compiler/step_plan.h"
+
+#include "../operators/op_test.h"
+#include "../executor/recurrent_case.h"
+#include "stepnet/executor/run_state.h"
+
+namespace stepnet {
+namespace {
+
+BoundBlob Linked(const std::string& blob, int base, std::int64_t offset, bool readable) {
+  const Shape row({1, 4});
+  return {.slot = {.blob = blob,
+                   .storage_class = StorageClass::kLinked,
+                   .base = base,
+                   .offset = offset,
+                   .row_bytes = 16,
+                   .bytes = 16},
+          .info = {.dtype = DType::kFloat, .shape = row},
+          .readable = readable};
+}
+
+StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::vector<Transfer> transfers = {}) {
+  StepPlanRequest request;
+  request.net = &net;
+  request.num_bases = 2;
+  request.bound = std::move(bound);
+  request.transfers = std::move(transfers);
+  return request;
+}
+
+TEST(StepPlan, PlacesEveryBlobOnce) {
+  NetDef net;
+  net.set_name("cell");
+  for (const char* op : {"s = Sum(x, prev)", "s = Tanh(s)", "t = Mul(s, s)", "next = Copy(t)"})
+    *net.add_op() = ParseOp(op);
+  StepPlanRequest request =
+      Request(net, {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)});
+  request.keep = [](const std::string& blob) { return blob == "s"; };
+  const StepPlan plan = MakeStepPlan(request);
+  EXPECT_EQ(plan.ToString(),
+            "plan cell {\n"
+            "  next: linked t+1, 16 bytes\n"
+            "  prev: linked t+0, 16 bytes\n"
+            "  s: stacked, 16 bytes\n"
+            "  t: ring, 16 bytes\n"
+            "  x: linked t+0, 16 bytes\n"
+            "  s = Sum(x, prev)\n"
+            "  s = Tanh(s)\n"
+            "  t = Mul(s, s)\n"
+            "  next = Copy(t)\n"
+            "}\n");
+  EXPECT_EQ(plan.ArenaBytes(0), 64);
+  EXPECT_EQ(plan.ArenaBytes(100), 1600 + 64);
+}
+
+TEST(StepPlan, ABlobHasRoomForItsLargestValue) {
+  NetDef net;
+  net.set_name("cell");
+  OperatorDef shrink = ParseOp("s = ReduceSum(wide)"), grow = ParseOp("t = Sum(x, x)");
+  AddInts(&shrink, "axes", {1});
+  for (const OperatorDef& op :
+       {ParseOp("s = Sum(x, x)"), ParseOp("wide = Copy(s)"), shrink, ParseOp("t = Copy(s)"), grow})
+    *net.add_op() = op;
+  const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}));
+  EXPECT_EQ(plan.ToString(),
+            "plan cell {\n"
+            "  s: ring, 16 bytes\n"
+            "  t: ring, 16 bytes\n"
+            "  wide: ring, 16 bytes\n"
+            "  x: linked t+0, 16 bytes\n"
+            "  s = Sum(x, x)\n"
+            "  wide = Copy(s)\n"
+            "  s = ReduceSum(wide)\n"
+            "  t = Copy(s)\n"
+            "  t = Sum(x, x)\n"
+            "}\n");
+}
+
+TEST(StepPlan, TransfersFollowTheLastWriter) {
+  NetDef net;
+  net.set_name("cell");
+  for (const char* op : {"s = Sum(x, x)", "s = Tanh(s)", "z = Copy(s)"}) *net.add_op() = ParseOp(op);
+  const Slot outside{.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 16};
+  const Transfer add{.kind = Transfer::Kind::kAddOut,
+                     .blob = "s",
+                     .outside = outside,
+                     .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
+  const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}, {add}));
+  std::vector<std::string> texts;
+  for (const Instruction& instruction : plan.instructions) texts.push_back(instruction.text);
+  EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));
+}
+
+TEST(StepPlan, RefusesABlobThatDoesNotFitItsTransfer) {
+  NetDef net;
+  net.set_name("cell");
+  *net.add_op() = ParseOp("s = Sum(x, x)");
+  const Transfer add{.kind = Transfer::Kind::kAddOut,
+                     .blob = "s",
+                     .outside = {.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20},
+                     .info = {.dtype = DType::kFloat, .shape = Shape({5})}};
+  ExpectError(
+      [&] { MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}, {add})); },
+      "shape mismatch: \"s\" is float [1, 4] in the step net; it belongs to \"total\", where a step has room for float "
+      "[5]\n"
+      "  in net \"cell\"");
+}
+
+TEST(StepPlan, AnEmptyBatchIsNotRunStepByStep) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t")
+      .State("h", "h0", "h_prev", "h_next")
+      .Step("h_next = Sum(x_t, h_prev)")
+      .Output("h_all", "h", 1);
+  // Two thousand million steps of nothing.
+  const std::int64_t steps = 2'000'000'000;
+  net.Feed("x", Tensor(DType::kFloat, Shape({steps, 0, 4}))).Feed("h0", Tensor(DType::kFloat, Shape({0, 4}))).Run();
+  EXPECT_EQ(net.Get("h_all").shape(), Shape({steps, 0, 4}));
+  net.Feed("x", Tensor(DType::kFloat, Shape({3'000'000'000, 0, 4})));
+  ExpectError([&] { net.Run(); }, "…shape mismatch: \"x\" is float [3000000000, 0, 4]; the number of a step is int32");
+}
+
+int num_counted = 0;
+
+// y = x; counts how often it runs.
+const Registration count = Operator("test.CountRuns")
+                               .Input("x", "any shape")
+                               .Output("y", "the shape of x")
+                               .HasSideEffects()
+                               .Shapes(SameAsInput(0))
+                               .Cpu([](const OpInit&) -> RunFn {
+                                 return [](const OpRun& run) {
+                                   ++num_counted;
+                                   CopyElements(run.In(0), run.Out(0));
+                                 };
+                               });
+
+TEST(StepPlan, AnEmptyBatchIsRunForItsSideEffects) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("h_next = test.CountRuns(x_t)").Output("h_all", "h", 1);
+  net.Feed("x", Random({3, 0, 4}, 1)).Feed("h0", Random({0, 4}, 2));
+  num_counted = 0;
+  net.Run();
+  EXPECT_EQ(num_counted, 3);
+}
+
+TEST(StepPlan, ARunRefusesMemoryThatEndsBeforeItsSteps) {
+  NetDef net;
+  net.set_name("cell");
+  *net.add_op() = ParseOp("next = Tanh(x)");
+  const auto plan =
+      std::make_shared<StepPlan>(MakeStepPlan(Request(net, {Linked("x", 0, 0, true), Linked("next", 1, 1, false)})));
+  const auto prepare = [&](std::int64_t x_rows, std::int64_t y_rows) {
+    RunState state(plan);
+    Workspace workspace;
+    state.SetBase(0, Tensor(DType::kFloat, {x_rows, 1, 4}));
+    state.SetBase(1, Tensor(DType::kFloat, {y_rows, 1, 4}));
+    state.Prepare(3, workspace);
+  };
+  prepare(3, 4);
+  ExpectError(
+      [&] { prepare(2, 4); },
+      "shape mismatch: step 2 of 3 would see \"x\", float [1, 4], beyond the end of float [2, 1, 4], to which it "
+      "is linked at offset 0\n  in net \"cell\"");
+  ExpectError([&] { prepare(3, 3); }, "…would see \"next\", float [1, 4], beyond the end of float [3, 1, 4]");
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,209 @@
+#include "stepnet/nets/net_check.h"
+
+#include "stepnet/nets/net.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+using Messages = std::vector<std::string>;
+
+RunFn Nothing(const OpInit&) {
+  return [](const OpRun&) {};
+}
+
+// x, optional lengths -> y; may work in place on x alone.
+const Registration unary = Operator("test.Unary")
+                               .Input("x", "")
+                               .OptionalInput("lengths", "")
+                               .Output("y", "")
+                               .InPlace({{0, 0}})
+                               .Shapes(SameAsInput(0))
+                               .Cpu(Nothing);
+const Registration two_outputs =
+    Operator("test.TwoOutputs").Input("x", "").Output("a", "").Output("b", "").ManagesOutputs().Cpu(Nothing);
+const Registration two_kept = Operator("test.TwoKept").Input("x", "").Outputs("ys", "").Cpu(Nothing);
+const Registration must_share =
+    Operator("test.MustShare").Input("x", "").Input("sum", "").Output("y", "").EnforceInPlace({{1, 0}}).Cpu(Nothing);
+const Registration many = Operator("test.Many").Inputs("xs", "").Output("y", "").Cpu(Nothing);
+const Registration no_kernel = Operator("test.NoKernel").Input("x", "").Output("y", "");
+const Registration checked =
+    Operator("test.Checked")
+        .OptionalInput("x", "")
+        .Check([](const OpInit&, std::vector<NetProblem>* problems) {
+          problems->push_back({.message = "own problem"});
+          problems->push_back({.net = "inner", .op_index = 3, .op_text = "q = Inner()", .message = "problem within"});
+        })
+        .Cpu(Nothing);
+
+NetDef NetOf(const std::string& text) {
+  NetDef net;
+  ParseMessageText(text, "test", &net);
+  return net;
+}
+
+Messages Problems(const std::string& text, const NetCheckOptions& options = {}) {
+  Messages messages;
+  for (const NetProblem& problem : CheckNet(NetOf(text), options)) messages.push_back(problem.message);
+  return messages;
+}
+
+TEST(NetCheck, AcceptsSoundNets) {
+  EXPECT_EQ(Problems(""), Messages{});
+  EXPECT_EQ(
+      Problems("op { type: 'test.Unary' input: 'x' output: 'x' } op { type: 'test.Unary' input: ['x', 'l'] output: "
+               "'y' } external_input: ['x', 'l'] external_output: 'y'"),
+      Messages{});
+}
+
+TEST(NetCheck, FindsUnknownTypes) {
+  EXPECT_EQ(Problems("op { type: 'test.Unray' input: 'x' output: 'y' }"),
+            Messages{"no operator type \"test.Unray\"; did you mean \"test.Unary\"?"});
+}
+
+TEST(NetCheck, FindsMissingKernels) {
+  const std::string net = "op { type: 'test.NoKernel' input: 'x' output: 'y' }";
+  EXPECT_EQ(Problems(net), Messages{"test.NoKernel has no kernel for cpu"});
+  EXPECT_EQ(Problems(net, {.device = Device::kCuda}), Messages{"test.NoKernel has no kernel for cuda"});
+}
+
+TEST(NetCheck, FindsWrongArity) {
+  EXPECT_EQ(Problems("op { type: 'test.Unary' output: 'y' }"), Messages{"test.Unary takes 1 to 2 inputs, has 0"});
+  EXPECT_EQ(Problems("op { type: 'test.Unary' input: ['x', 'l', 'z'] output: ['y', 'q'] }"),
+            (Messages{"test.Unary takes 1 to 2 inputs, has 3", "test.Unary takes 1 output, has 2"}));
+  EXPECT_EQ(Problems("op { type: 'test.Many' output: 'y' }"), Messages{"test.Many takes at least 1 input, has 0"});
+  EXPECT_EQ(Problems("op { type: 'test.TwoOutputs' input: 'x' }"), Messages{"test.TwoOutputs takes 2 outputs, has 0"});
+}
+
+TEST(NetCheck, FindsWrongArguments) {
+  EXPECT_EQ(Problems("op { type: 'test.Unary' input: 'x' output: 'y' arg { name: 'axis' i: 1 } }"),
+            Messages{"test.Unary has no argument \"axis\""});
+}
+
+TEST(NetCheck, FindsForbiddenInPlace) {
+  EXPECT_EQ(Problems("op { type: 'test.Unary' input: ['x', 'y'] output: 'y' }"),
+            Messages{"test.Unary cannot work in place: \"y\" is an input and output 0"});
+  // One allowed pair suffices when the blob is read twice.
+  EXPECT_EQ(Problems("op { type: 'test.Unary' input: ['x', 'x'] output: 'x' }"), Messages{});
+  EXPECT_EQ(Problems("op { type: 'test.TwoKept' input: 'x' output: ['a', 'b', 'a', 'a'] }"),
+            (Messages{"\"a\" is output 0 and output 2", "\"a\" is output 0 and output 3"}));
+  // Operators that manage their outputs replace tensors and write into none.
+  EXPECT_EQ(Problems("op { type: 'test.TwoOutputs' input: 'x' output: ['x', 'x'] }"), Messages{});
+}
+
+TEST(NetCheck, FindsMissingInPlace) {
+  EXPECT_EQ(Problems("op { type: 'test.MustShare' input: ['x', 's'] output: 'y' }"),
+            Messages{"test.MustShare works in place: output 0 must be \"s\", is \"y\""});
+  EXPECT_EQ(Problems("op { type: 'test.MustShare' input: ['x', 's'] output: 's' }"), Messages{});
+}
+
+TEST(NetCheck, FindsBlobsThatNothingWrites) {
+  const std::string net =
+      "external_input: 'input' op { type: 'test.Unary' input: 'inptu' output: 'y' } op { type: 'test.Unary' input: 'z' "
+      "output: 'z2' } op { type: 'test.Unary' input: 'y' output: 'z' } external_output: ['y', 'yy1']";
+  EXPECT_EQ(Problems(net),
+            (Messages{"\"inptu\" is read before anything writes it; did you mean \"input\"?",
+                      "\"z\" is read before anything writes it", "nothing produces the external output \"yy1\""}));
+  EXPECT_EQ(Problems(net, {.blob_exists = [](const std::string& blob) { return blob == "inptu" || blob == "yy1"; }}),
+            Messages{"\"z\" is read before anything writes it"});
+  // Without external_input a net reads what there is, unless that is known.
+  const std::string open = "op { type: 'test.Unary' input: 'x' output: 'y' }";
+  EXPECT_EQ(Problems(open), Messages{});
+  EXPECT_EQ(Problems(open, {.all_inputs_known = true}), Messages{"\"x\" is read before anything writes it"});
+}
+
+TEST(NetCheck, FindsOtherDevices) {
+  const std::string op = "op { type: 'test.Unary' input: 'x' output: 'y' ";
+  EXPECT_EQ(Problems(op + "device_option { device_type: 1 } }"),
+            Messages{"the net places test.Unary on device type 1; this run is on cpu"});
+  EXPECT_EQ(Problems(op + "} device_option { device_type: 1 }"),
+            Messages{"the net places test.Unary on device type 1; this run is on cpu"});
+  EXPECT_EQ(Problems(op + "device_option { } } device_option { device_type: 1 }"), Messages{});
+  EXPECT_EQ(Problems(op + "device_option { device_type: 5 } }"), Messages{});  // a back end of the CPU
+}
+
+TEST(NetCheck, FindsWrongTypesOfNets) {
+  EXPECT_EQ(Problems("type: 'simpel'"), Messages{"no net type \"simpel\"; did you mean \"simple\"?"});
+  EXPECT_EQ(Problems("type: 'opengl'"), Messages{"no net type \"opengl\""});
+  EXPECT_EQ(Problems("num_workers: -1"), Messages{"num_workers is -1, must be at least 0"});
+}
+
+TEST(NetCheck, AddsWhatOperatorsFind) {
+  const std::vector<NetProblem> problems = CheckNet(NetOf("name: 'outer' op { type: 'test.Checked' }"));
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_EQ(problems[0].Text(), "net \"outer\", op 0 `test.Checked()`: own problem");
+  EXPECT_EQ(problems[1].Text(), "net \"inner\", op 3 `q = Inner()`: problem within");
+}
+
+TEST(NetCheck, OneProblemIsAnErrorWithItsPlace) {
+  Workspace workspace;
+  ExpectError([&] { Net::Create(NetOf("name: 'n' op { type: 'test.Unary' output: 'y' }"), workspace); },
+              "invalid net: test.Unary takes 1 to 2 inputs, has 0\n  at op 0 `y = test.Unary()`\n  in net \"n\"");
+}
+
+TEST(NetCheck, SeveralProblemsAreAllInTheError) {
+  Workspace workspace;
+  std::string net = "name: 'n' ";
+  for (int i = 0; i < 2; ++i) net += "op { type: 'test.Unary' output: 'y' } ";
+  ExpectError([&] { Net::Create(NetOf(net), workspace); },
+              "invalid net: 2 problems\n"
+              "  net \"n\", op 0 `y = test.Unary()`: test.Unary takes 1 to 2 inputs, has 0\n"
+              "  net \"n\", op 1 `y = test.Unary()`: test.Unary takes 1 to 2 inputs, has 0\n"
+              "  in net \"n\"");
+  for (int i = 0; i < 30; ++i) net += "op { type: 'test.Unary' output: 'y' } ";
+  ExpectError([&] { Net::Create(NetOf(net), workspace); }, "…\n  … and 12 more");
+}
+
+// Sizes at which anything quadratic would take minutes.
+TEST(NetCheck, HostileNetsAreCheckedInTime) {
+  NetDef net;
+  net.add_external_input("x");
+  for (int i = 0; i < 50000; ++i) {  // one hub, and one fault each
+    OperatorDef* op = net.add_op();
+    op->set_type("test.Unary");
+    op->add_input(i % 2 == 0 ? "x" : StrCat("missing", i));
+    op->add_output(StrCat("y", i));
+  }
+  const std::vector<NetProblem> problems = CheckNet(net);
+  EXPECT_EQ(problems.size(), 1001u);
+  EXPECT_EQ(problems.back().message, "too many problems; the rest of the net is not checked");
+  for (OperatorDef& op : *net.mutable_op()) op.set_input(0, "x");
+  net.set_type("dag");
+  Workspace workspace;
+  EXPECT_EQ(Net::Create(net, workspace)->operators().size(), 50000u);
+  NetDef wide;
+  OperatorDef* op = wide.add_op();
+  op->set_type("test.TwoKept");
+  op->add_input("x");
+  for (int i = 0; i < 50000; ++i) op->add_output(StrCat("y", i));
+  EXPECT_TRUE(CheckNet(wide).empty());
+}
+
+TEST(OperatorText, IsCutWhenItIsLong) {
+  OperatorDef op;
+  op.set_type("F");
+  for (int i = 0; i < 100000; ++i) op.add_input("blob");
+  EXPECT_LT(OperatorText(op).size(), 700u);
+  EXPECT_TRUE(OperatorText(op).starts_with("F(blob, blob, "));
+  OperatorDef small;
+  small.set_type("F");
+  small.add_output("y");
+  EXPECT_EQ(OperatorText(small), "y = F()");
+}
+
+TEST(ReadersOfOutputs, ListsTypesUntilTheNextWrite) {
+  const auto readers = ReadersOfOutputs(
+      NetOf("op { type: 'A' output: 'x' } op { type: 'B' input: ['x', 'x'] output: 'y' } op { type: 'C' input: 'x' "
+            "output: 'x' } op { type: 'D' input: 'x' } external_output: ['x', 'y']"));
+  using Types = std::vector<std::string>;
+  ASSERT_EQ(readers.size(), 4u);
+  EXPECT_EQ(readers[0], std::vector<Types>({{"B", "B", "C"}}));
+  EXPECT_EQ(readers[1], std::vector<Types>({{""}}));
+  EXPECT_EQ(readers[2], std::vector<Types>({{"D", ""}}));
+  EXPECT_TRUE(readers[3].empty());
+}
+
+}  // namespace
+}  // namespace stepnet
