@@ -7,9 +7,9 @@
 
 #include "random_tensor.h"
 #include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {

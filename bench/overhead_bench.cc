@@ -5,9 +5,9 @@
 #include <benchmark/benchmark.h>
 
 #include "one_state.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/core/operator.h"
 
 namespace stepnet {
 namespace {

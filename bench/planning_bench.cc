@@ -7,11 +7,11 @@
 #include <functional>
 
 #include "one_state.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/core/strings.h"
-#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {

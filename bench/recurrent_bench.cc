@@ -5,8 +5,8 @@
 #include <benchmark/benchmark.h>
 
 #include "random_tensor.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 
 #ifdef STEPNET_HAS_ONEDNN

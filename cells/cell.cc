@@ -7,8 +7,8 @@
 
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/proto_io.h"
 
 namespace stepnet {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/size_expression.h"
-#include "stepnet/nets/net_check.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/net_check.h"
 
 namespace stepnet {
 namespace {

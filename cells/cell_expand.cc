@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "stepnet/cells/cell_layer.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "stepnet/compiler/step_graph.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/nets/link_roles.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -20,7 +21,7 @@ class BackwardPlanMaker {
   std::shared_ptr<const BackwardPlan> Make() {
     request_.net = &spec_.BackwardStep();
     request_.backward = true;
-    request_.options = spec_.options;
+    request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
     request_.most_steps = spec_.num_workspaces;
     request_.num_bases = 2 * NumStates();

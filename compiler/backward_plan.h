@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "stepnet/executor/recurrent_record.h"
+#include "stepnet/compiler/recurrent_plan.h"
 
 namespace stepnet {
 

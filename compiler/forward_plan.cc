@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/nets/link_roles.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -21,7 +22,7 @@ class ForwardPlanMaker {
 
   std::shared_ptr<const ForwardPlan> Make() {
     request_.net = spec_.step_net.get();
-    request_.options = spec_.options;
+    request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
     request_.most_steps = spec_.num_workspaces;
     plan_->keeps_all = FetchesBlobs();

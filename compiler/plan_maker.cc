@@ -2,16 +2,16 @@
 #include <algorithm>
 #include <set>
 
-#include "stepnet/core/cancellation.h"
-#include "stepnet/nets/net_check.h"
-#include "stepnet/nets/net_operator.h"
-#include "stepnet/core/accumulate.h"
 #include "stepnet/compiler/direct_sums.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/stages.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/compiler/unneeded_outputs.h"
+#include "stepnet/core/accumulate.h"
+#include "stepnet/core/cancellation.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/net_operator.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "stepnet/nets/net_operator.h"
 #include "stepnet/compiler/stages.h"
+#include "stepnet/nets/net_operator.h"
 
 namespace stepnet {
 namespace {

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "stepnet/core/cancellation.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/core/cancellation.h"
 
 namespace stepnet {
 namespace {

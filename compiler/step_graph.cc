@@ -123,18 +123,6 @@ StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput
   return importer.Finish();
 }
 
-std::vector<std::string> BlobsReadFirst(const NetDef& net) {
-  std::set<std::string> written;
-  std::set<std::string> read_first;
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& input : op.input()) {
-      if (!written.contains(input)) read_first.insert(input);
-    }
-    written.insert(op.output().begin(), op.output().end());
-  }
-  return {read_first.begin(), read_first.end()};
-}
-
 std::string StepGraph::ToString() const {
   const auto name_of = [this](int v) {
     const StepValue& value = values[v];

@@ -55,7 +55,4 @@ struct StepInput {
 StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options,
                         const std::map<std::string, TensorInfo>& linked = {});
 
-// The blobs that `net` reads before it writes them, sorted.
-std::vector<std::string> BlobsReadFirst(const NetDef& net);
-
 }  // namespace stepnet

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -442,12 +443,8 @@ const OperatorSchema* FindOperator(const std::string& type);
 // As FindOperator; throws kInvalidNet with the nearest name when there is none.
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
-
-// Loads a shared library whose registrations add operators. It is loaded in a process of its own first, so that a
-// library which fails while it is loaded is an error. Throws kInputOutput for a file that is no whole library, one that
-// was built for another version (core/abi.h), and one that cannot be loaded; kInvalidNet for a type that is registered
-// already. No other thread may be loading libraries at the same time.
-void LoadOperatorLibrary(const std::string& path);
+// The types that are registered twice, each with what is wrong.
+std::map<std::string, std::string> DuplicateOperatorTypes();
 
 // What this build and libraries of operators have to agree on.
 inline constexpr Abi kAbi =

@@ -1,14 +1,10 @@
 // The table of operator types, and the declarations that fill it.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <climits>
-#include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "stepnet/core/operator.h"
-#include "stepnet/io/operator_library.h"
 
 namespace stepnet {
 namespace {
@@ -23,12 +19,6 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry registry;
   return registry;
-}
-
-std::map<std::string, std::string> Duplicates() {
-  Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
-  return registry.duplicates;
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
@@ -114,36 +104,18 @@ const OperatorSchema& GetOperator(const std::string& type) {
   throw Error(ErrorCode::kInvalidNet, StrCat("no operator type \"", type, "\"", DidYouMean(type, OperatorTypes())));
 }
 
+std::map<std::string, std::string> DuplicateOperatorTypes() {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  return registry.duplicates;
+}
+
 std::vector<std::string> OperatorTypes() {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   std::vector<std::string> types;
   for (const auto& [type, schema] : registry.schemas) types.push_back(type);
   return types;
-}
-
-void LoadOperatorLibrary(const std::string& path) {
-  // A name without a slash would be looked for in the system's library folders alone.
-  std::error_code status;
-  const std::string absolute = std::filesystem::absolute(path, status).string();
-  if (!std::filesystem::exists(absolute, status)) {
-    throw Error(ErrorCode::kInputOutput, status
-                                             ? StrCat("cannot load the operator library ", path, ": ", status.message())
-                                             : StrCat("no operator library ", path));
-  }
-  CheckOperatorLibrary(path);
-  const std::map<std::string, std::string> before = Duplicates();
-  std::string fault = FaultOfLoading(absolute);
-  if (fault.empty() && dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    const char* reason = dlerror();
-    fault = reason != nullptr ? reason : "unknown reason";
-  }
-  if (!fault.empty()) {
-    throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
-  }
-  for (const auto& [type, message] : Duplicates()) {
-    if (!before.contains(type)) throw Error(ErrorCode::kInvalidNet, message);
-  }
 }
 
 Operator::Operator(std::string type, const char* file) {

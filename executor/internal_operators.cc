@@ -1,7 +1,7 @@
 // rnn_internal_apply_link and rnn_internal_accumulate_gradient_input: what Caffe2 adds to step nets when it runs them.
 // Plans do this without operators; these serve nets that were saved with them.
-#include "stepnet/core/operator.h"
 #include "stepnet/core/accumulate.h"
+#include "stepnet/core/operator.h"
 
 namespace stepnet {
 namespace {

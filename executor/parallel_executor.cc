@@ -14,11 +14,11 @@
 #include <optional>
 #include <tuple>
 
+#include "stepnet/compiler/schedule.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

@@ -6,10 +6,11 @@
 #include <limits>
 #include <set>
 
-#include "stepnet/core/accumulate.h"
-#include "stepnet/executor/executor.h"
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
+#include "stepnet/core/accumulate.h"
+#include "stepnet/executor/executor.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 

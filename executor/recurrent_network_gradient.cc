@@ -6,11 +6,11 @@
 #include <map>
 #include <set>
 
-#include "stepnet/nets/completion.h"
-#include "stepnet/core/accumulate.h"
 #include "stepnet/compiler/backward_plan.h"
-#include "stepnet/executor/executor.h"
 #include "stepnet/compiler/plan_cache.h"
+#include "stepnet/core/accumulate.h"
+#include "stepnet/executor/executor.h"
+#include "stepnet/nets/completion.h"
 #include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "stepnet/core/memory_fill.h"
 #include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/core/memory_fill.h"
 
 namespace stepnet {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "stepnet/nets/net_operator.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/nets/net_operator.h"
 
 namespace stepnet {
 

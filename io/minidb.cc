@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "stepnet/io/crc32c.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/io/crc32c.h"
 
 namespace stepnet {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 
 namespace stepnet {
 namespace {

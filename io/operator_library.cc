@@ -10,12 +10,14 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "stepnet/io/file.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/io/file.h"
 
 namespace stepnet {
 namespace {
@@ -88,7 +90,7 @@ std::string AbiFault(const std::vector<Abi>& abis) {
   return "";
 }
 
-std::string FaultOf(const std::string& path) {
+std::string FaultOfFile(const std::string& path) {
   const std::string file = ReadFile(path);
   const auto header = At<ElfW(Ehdr)>(file, 0);
   std::vector<Abi> abis;
@@ -129,22 +131,8 @@ std::string ReadAll(int descriptor) {
   return text;
 }
 
-}  // namespace
-
-std::string Abi::Text() const {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (int shift = 28; shift >= 0; shift -= 4) hex += kDigits[layout >> shift & 15];
-  return StrCat(version, " (layout ", hex, ")");
-}
-
-void CheckOperatorLibrary(const std::string& path) {
-  const std::string fault = FaultOf(path);
-  if (!fault.empty()) {
-    throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
-  }
-}
-
+// Loads the library in a process of its own. What goes wrong there, constructors that throw or crash included; "" when
+// it loads.
 std::string FaultOfLoading(const std::string& path) {
   std::array<int, 2> ends;
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return StrCat("no pipe: ", std::strerror(errno));
@@ -161,6 +149,32 @@ std::string FaultOfLoading(const std::string& path) {
   return WIFSIGNALED(status)
              ? StrCat("a process that loads it ends with signal ", WTERMSIG(status), ", ", strsignal(WTERMSIG(status)))
              : StrCat("a process that loads it ends with status ", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+void LoadOperatorLibrary(const std::string& path) {
+  // A name without a slash would be looked for in the system's library folders alone.
+  std::error_code status;
+  const std::string absolute = std::filesystem::absolute(path, status).string();
+  if (!std::filesystem::exists(absolute, status)) {
+    throw Error(ErrorCode::kInputOutput, status
+                                             ? StrCat("cannot load the operator library ", path, ": ", status.message())
+                                             : StrCat("no operator library ", path));
+  }
+  std::string fault = FaultOfFile(path);
+  if (fault.empty()) fault = FaultOfLoading(absolute);
+  const std::map<std::string, std::string> before = DuplicateOperatorTypes();
+  if (fault.empty() && dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    const char* reason = dlerror();
+    fault = reason != nullptr ? reason : "unknown reason";
+  }
+  if (!fault.empty()) {
+    throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
+  }
+  for (const auto& [type, message] : DuplicateOperatorTypes()) {
+    if (!before.contains(type)) throw Error(ErrorCode::kInvalidNet, message);
+  }
 }
 
 }  // namespace stepnet

@@ -1,16 +1,14 @@
-// Shared libraries of operators, looked at before this process loads them.
+// Shared libraries of operators.
 #pragma once
 
 #include <string>
 
 namespace stepnet {
 
-// Throws kInputOutput, without running anything of it, unless `path` is a whole shared library of this machine that was
-// built for this version of StepNet.
-void CheckOperatorLibrary(const std::string& path);
-
-// Loads the library in a process of its own. What goes wrong there, constructors that throw or crash included; "" when
-// it loads.
-std::string FaultOfLoading(const std::string& path);
+// Loads a shared library whose registrations add operators. It is loaded in a process of its own first, so that a
+// library which fails while it is loaded is an error. Throws kInputOutput for a file that is no whole library, one that
+// was built for another version (core/abi.h), and one that cannot be loaded; kInvalidNet for a type that is registered
+// already. No other thread may be loading libraries at the same time.
+void LoadOperatorLibrary(const std::string& path);
 
 }  // namespace stepnet

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/minidb.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/io/wire_scan.h"
 #include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/metanet.pb.h"

@@ -9,9 +9,9 @@
 #include <type_traits>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/proto_io.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -7,11 +7,11 @@
 #include <ranges>
 #include <set>
 
-#include "stepnet/compiler/step_graph.h"
 #include "stepnet/nets/backward.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
-#include "stepnet/nets/rename.h"
 #include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/nets/rename.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

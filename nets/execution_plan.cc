@@ -11,9 +11,9 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/first_failure.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/core/signal_block.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/nets/turns.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -292,8 +292,8 @@ void ThrowIfProblems(std::vector<std::string> problems) {
 
 }  // namespace
 
-bool RunPlan(const PlanDef& plan, Workspace& workspace, const PlanOptions& options) {
-  ThrowIfProblems(CheckPlan(plan));
+bool RunExecutionPlan(const PlanDef& plan, Workspace& workspace, const ExecutionPlanOptions& options) {
+  ThrowIfProblems(CheckExecutionPlan(plan));
   PlanRun run{.options = options.run};
   for (const NetDef& net : plan.network()) run.nets[net.name()] = &net;
   NetScope scope(run, workspace, /*execution=*/0);

@@ -20,18 +20,18 @@ namespace stepnet {
 
 class PlanDef;
 
-struct PlanOptions {
+struct ExecutionPlanOptions {
   RunOptions run = {};
   // Asked before each net, from several threads at once; false ends the plan.
   std::function<bool()> should_continue = {};
 };
 
 // True when the plan ran to its end, false when should_continue ended it. Throws kInvalidNet with all problems that
-// CheckPlan finds, and what the first failing net throws; then nothing is running any more.
-bool RunPlan(const PlanDef& plan, Workspace& workspace, const PlanOptions& options = {});
+// CheckExecutionPlan finds, and what the first failing net throws; then nothing is running any more.
+bool RunExecutionPlan(const PlanDef& plan, Workspace& workspace, const ExecutionPlanOptions& options = {});
 
 // What is wrong with the steps of a plan: unknown nets, counts without sense, steps nested more than 100 deep, …
 // The nets themselves are not looked into (CheckNet). Each problem starts with its step.
-std::vector<std::string> CheckPlan(const PlanDef& plan);
+std::vector<std::string> CheckExecutionPlan(const PlanDef& plan);
 
 }  // namespace stepnet

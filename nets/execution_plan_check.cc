@@ -1,8 +1,8 @@
 // The rules for the steps of a plan.
 #include <set>
 
-#include "stepnet/nets/execution_plan.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/execution_plan.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -94,6 +94,6 @@ class PlanChecker {
 
 }  // namespace
 
-std::vector<std::string> CheckPlan(const PlanDef& plan) { return PlanChecker().Run(plan); }
+std::vector<std::string> CheckExecutionPlan(const PlanDef& plan) { return PlanChecker().Run(plan); }
 
 }  // namespace stepnet

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/minidb.h"
-#include "stepnet/nets/net.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/metanet.pb.h"
 
 namespace stepnet {

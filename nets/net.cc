@@ -1,10 +1,10 @@
 #include "stepnet/nets/net.h"
 
+#include "stepnet/core/strings.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/dag_net.h"
 #include "stepnet/nets/net_check.h"
-#include "stepnet/core/strings.h"
-#include "stepnet/core/thread_pool.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/nets/net_operator.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/net_operator.h"
 
 namespace stepnet {
 

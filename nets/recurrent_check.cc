@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
-#include "stepnet/nets/net_check.h"
 #include "stepnet/nets/link_roles.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/proto/net.pb.h"
 

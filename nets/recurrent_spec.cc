@@ -1,13 +1,10 @@
 #include "stepnet/nets/recurrent_spec.h"
 
 #include <algorithm>
-#include <iostream>
 #include <utility>
 
-#include "stepnet/core/printable.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/thread_pool.h"
-#include "stepnet/compiler/schedule_text.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -138,11 +135,6 @@ RunOptions OptionsOf(const OpInit& op) {
     // At most kMostThreads, as declared; below 0 as 0.
     options.threads = static_cast<int>(std::max<std::int64_t>(0, op.Int("rnn_executor.num_threads")));
   }
-  if (op.Int("rnn_executor_debug") == 0 || options.quiet) return options;
-  options.on_plan = [given = options.on_plan](const StepPlan& plan) {
-    if (given) given(plan);
-    if (plan.IsScheduled()) std::cerr << Printable(ScheduleText(plan));
-  };
   return options;
 }
 
@@ -185,6 +177,7 @@ RecurrentSpec ParseRecurrentSpec(const OpInit& op) {
   ParseGradients(op, &spec);
   spec.timestep = op.String("timestep");
   spec.options = OptionsOf(op);
+  spec.prints_schedules = op.Int("rnn_executor_debug") != 0 && !spec.options.quiet;
   spec.num_workspaces = static_cast<int>(op.Int("num_workspaces"));
   return spec;
 }

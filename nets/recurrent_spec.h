@@ -58,6 +58,7 @@ struct RecurrentSpec {
   std::vector<GradientRequest> requests;  // one an output of the gradient operator; empty: all kWrite
   std::map<std::string, std::string> renames;
   RunOptions options;  // of the run, with what the arguments say of executor and threads
+  bool prints_schedules = false;
   int num_workspaces = 0;
 
   // An empty net when there is none: gradients that are links alone need nothing computed.

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <set>
 
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/error.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "stepnet/nets/net.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 

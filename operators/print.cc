@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "stepnet/core/allowed_files.h"
-#include "stepnet/io/file.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 #include "stepnet/operators/dtypes.h"
 
 namespace stepnet {

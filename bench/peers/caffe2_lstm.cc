@@ -6,9 +6,9 @@
 // with the executor and that many threads, or without the executor where THREADS is 1,
 // prints the minimum and the median milliseconds of a run.
 #include <caffe2/core/init.h>
-#include <caffe2/nets/net.h>
 #include <caffe2/core/tensor.h>
 #include <caffe2/core/workspace.h>
+#include <caffe2/nets/net.h>
 #include <caffe2/utils/proto_utils.h>
 
 #include <algorithm>

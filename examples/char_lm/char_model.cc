@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
 
 using stepnet::Error;

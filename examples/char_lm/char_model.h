@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/nets/net.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/nets/net.h"
 
 class CharModel {
  public:

@@ -17,8 +17,8 @@
 #include "shading.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/printable.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/proto_io.h"
 
 DEFINE_string(model, "examples/char_lm", "folder with init_net.pb, net.pb and vocabulary.json");
 DEFINE_string(text, "", "text to read; by default text.txt of the model, whose recorded figures are compared");

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <exception>
 
-#include "stepnet/nets/net.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace {

@@ -5,8 +5,8 @@
 #include "../operators/op_test.h"
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_expand.h"
-#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 #include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {

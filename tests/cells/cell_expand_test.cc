@@ -7,9 +7,9 @@
 #include "../examples/cell_case.h"
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {

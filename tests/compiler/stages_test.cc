@@ -7,13 +7,13 @@
 #include <set>
 #include <tuple>
 
-#include "../operators/op_test.h"
 #include "../executor/layers.h"
 #include "../executor/recurrent_case.h"
-#include "stepnet/nets/backward.h"
-#include "stepnet/core/strings.h"
-#include "stepnet/nets/backward_step.h"
+#include "../operators/op_test.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {

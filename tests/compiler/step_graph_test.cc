@@ -65,10 +65,5 @@ TEST(StepGraph, RefusesABlobThatIsReadBeforeItIsWritten) {
       "  at op 0 `a = Mul(x, b)` with x float [1, 2]\n  in net \"cell\"");
 }
 
-TEST(StepGraph, ListsWhatANetReadsFirst) {
-  EXPECT_EQ(BlobsReadFirst(NetOf({"a = Mul(x, b)", "b = Tanh(a)", "x = Copy(c)"})),
-            (std::vector<std::string>{"b", "c", "x"}));
-}
-
 }  // namespace
 }  // namespace stepnet

@@ -1,7 +1,7 @@
 #include "stepnet/compiler/step_plan.h"
 
-#include "../operators/op_test.h"
 #include "../executor/recurrent_case.h"
+#include "../operators/op_test.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"

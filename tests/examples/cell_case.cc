@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <random>
 
+#include "stepnet/core/workspace.h"
 #include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/core/workspace.h"
-#include "stepnet/nets/backward_step.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 

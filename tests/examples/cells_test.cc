@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/nets/net.h"
-#include "stepnet/nets/net_check.h"
+#include "stepnet/core/workspace.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
-#include "stepnet/core/workspace.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/source_path.h"
 

@@ -6,9 +6,9 @@
 
 #include "layers.h"
 #include "stepnet/io/file.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/tests/core/filled_memory.h"
 #include "stepnet/tests/core/source_path.h"
 

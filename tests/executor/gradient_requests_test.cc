@@ -3,9 +3,9 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/compiler/step_plan.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
-#include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
 namespace {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "recurrent_case.h"
-#include "stepnet/nets/backward.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 

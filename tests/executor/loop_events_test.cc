@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "recurrent_case.h"
-#include "stepnet/core/observer.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/observer.h"
 
 namespace stepnet {
 namespace {

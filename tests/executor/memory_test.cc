@@ -7,8 +7,8 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
-#include "stepnet/nets/rename.h"
 #include "stepnet/executor/recurrent_record.h"
+#include "stepnet/nets/rename.h"
 
 // Every allocation of the test program is counted. Sanitizers bring their own.
 #if defined(__has_feature)

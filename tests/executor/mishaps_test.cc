@@ -11,8 +11,8 @@
 #include "layers.h"
 #include "probe.h"
 #include "recurrent_case.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {

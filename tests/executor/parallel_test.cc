@@ -7,9 +7,9 @@
 
 #include "layers.h"
 #include "recurrent_case.h"
+#include "stepnet/compiler/schedule.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

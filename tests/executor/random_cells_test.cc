@@ -3,8 +3,8 @@
 #include <set>
 
 #include "recurrent_case.h"
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
 
 namespace stepnet {
 namespace {

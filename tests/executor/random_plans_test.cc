@@ -7,9 +7,9 @@
 
 #include "random_step.h"
 #include "recurrent_case.h"
+#include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/compiler/schedule.h"
 
 namespace stepnet {
 namespace {

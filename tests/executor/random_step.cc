@@ -5,9 +5,9 @@
 #include <set>
 
 #include "recurrent_case.h"
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 
 namespace stepnet {

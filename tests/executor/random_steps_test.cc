@@ -8,10 +8,10 @@
 #include "layers.h"
 #include "random_step.h"
 #include "recurrent_case.h"
+#include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/core/strings.h"
-#include "stepnet/compiler/step_plan.h"
 #include "stepnet/tests/core/filled_memory.h"
 
 namespace stepnet {

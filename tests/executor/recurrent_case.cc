@@ -5,8 +5,8 @@
 #include <cstring>
 #include <random>
 
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 
 namespace stepnet {

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "recurrent_case.h"
-#include "stepnet/nets/backward.h"
-#include "stepnet/nets/op_builder.h"
-#include "stepnet/nets/backward_step.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {

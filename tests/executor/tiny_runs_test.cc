@@ -5,8 +5,8 @@
 
 #include "layers.h"
 #include "recurrent_case.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {

@@ -24,9 +24,9 @@
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
-#include "stepnet/core/strings.h"
 #include "subjects.h"
 
 namespace stepnet {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "damage.h"
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/error.h"
 #include "stepnet/io/file.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/tests/core/source_path.h"
 #include "trials.h"
 

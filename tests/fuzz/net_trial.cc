@@ -10,9 +10,9 @@
 
 #include "damage.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_check.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/tests/core/filled_memory.h"
 #include "trials.h"
 

@@ -2,9 +2,9 @@
 
 #include "scratch_folder.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/npy.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/io/tensor_io.h"
 #include "trials.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "stepnet/core/error.h"
-#include "stepnet/nets/net_check.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 #include "text_mutator.h"
 

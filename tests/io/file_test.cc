@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/io/minidb.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/tests/core/limited_memory.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "../operators/op_test.h"
 #include "../executor/recurrent_case.h"
+#include "../operators/op_test.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_check.h"
 

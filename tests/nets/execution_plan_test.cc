@@ -97,17 +97,18 @@ std::int64_t Count(const Workspace& workspace, const std::string& blob) {
 
 TEST(Plan, RunsNetsInOrderSoManyTimes) {
   Workspace workspace;
-  EXPECT_TRUE(
-      RunPlan(PlanOf("execution_step { network: ['a', 'b'] num_iter: 3 } execution_step { network: 'a' }"), workspace));
+  EXPECT_TRUE(RunExecutionPlan(
+      PlanOf("execution_step { network: ['a', 'b'] num_iter: 3 } execution_step { network: 'a' }"), workspace));
   EXPECT_EQ(Count(workspace, "a"), 4);
   EXPECT_EQ(Count(workspace, "b"), 3);
 }
 
 TEST(Plan, NestsSteps) {
   Workspace workspace;
-  RunPlan(PlanOf("execution_step { num_iter: 3 substep { network: 'a' num_iter: 2 } substep { num_iter: 2 substep { "
-                 "network: 'b' num_iter: 2 } } } execution_step { num_iter: 0 network: 'until' }"),
-          workspace);
+  RunExecutionPlan(
+      PlanOf("execution_step { num_iter: 3 substep { network: 'a' num_iter: 2 } substep { num_iter: 2 substep { "
+             "network: 'b' num_iter: 2 } } } execution_step { num_iter: 0 network: 'until' }"),
+      workspace);
   EXPECT_EQ(Count(workspace, "a"), 6);
   EXPECT_EQ(Count(workspace, "b"), 12);
   EXPECT_EQ(Count(workspace, "n"), 0);
@@ -116,35 +117,39 @@ TEST(Plan, NestsSteps) {
 TEST(Plan, StopsWhenTheBlobSaysSo) {
   Workspace workspace;
   // After the net that sets it, nothing else of the step runs.
-  RunPlan(PlanOf("execution_step { network: ['until', 'a'] should_stop_blob: 'stop' }"), workspace);
+  RunExecutionPlan(PlanOf("execution_step { network: ['until', 'a'] should_stop_blob: 'stop' }"), workspace);
   EXPECT_EQ(Count(workspace, "n"), 4);
   EXPECT_EQ(Count(workspace, "a"), 3);
   Workspace nested;
-  RunPlan(PlanOf("execution_step { should_stop_blob: 'stop' substep { network: 'until' } substep { network: 'a' } }"),
-          nested);
+  RunExecutionPlan(
+      PlanOf("execution_step { should_stop_blob: 'stop' substep { network: 'until' } substep { network: 'a' } }"),
+      nested);
   EXPECT_EQ(Count(nested, "n"), 4);
   EXPECT_EQ(Count(nested, "a"), 3);
   Workspace once;
-  RunPlan(PlanOf("execution_step { network: ['until', 'a'] should_stop_blob: 'stop' only_once: true }"), once);
+  RunExecutionPlan(PlanOf("execution_step { network: ['until', 'a'] should_stop_blob: 'stop' only_once: true }"), once);
   EXPECT_EQ(Count(once, "n"), 1);
 }
 
 TEST(Plan, RefusesAStopBlobThatIsNone) {
   Workspace workspace;
-  ExpectError([&] { RunPlan(PlanOf("execution_step { name: 's' network: 'a' should_stop_blob: 'a' }"), workspace); },
-              "type mismatch: should_stop_blob \"a\" of step \"s\" is int64 [], must be bool with one element");
-  ExpectError([&] { RunPlan(PlanOf("execution_step { network: 'until' should_stop_blob: 'stpo' }"), workspace); },
-              "invalid argument: no blob \"stpo\"; did you mean \"stop\"?");
+  ExpectError(
+      [&] { RunExecutionPlan(PlanOf("execution_step { name: 's' network: 'a' should_stop_blob: 'a' }"), workspace); },
+      "type mismatch: should_stop_blob \"a\" of step \"s\" is int64 [], must be bool with one element");
+  ExpectError(
+      [&] { RunExecutionPlan(PlanOf("execution_step { network: 'until' should_stop_blob: 'stpo' }"), workspace); },
+      "invalid argument: no blob \"stpo\"; did you mean \"stop\"?");
 }
 
 TEST(Plan, OwnWorkspacesAreMadeAnew) {
   Workspace workspace;
-  RunPlan(PlanOf("execution_step { num_iter: 3 substep { network: ['a', 'a'] create_workspace: true } }"), workspace);
+  RunExecutionPlan(PlanOf("execution_step { num_iter: 3 substep { network: ['a', 'a'] create_workspace: true } }"),
+                   workspace);
   EXPECT_FALSE(workspace.HasBlob("a"));
   // Blobs of the workspace around it are seen, and written.
-  RunPlan(PlanOf("execution_step { network: 'a' } execution_step { num_iter: 3 substep { network: ['a', 'b'] "
-                 "create_workspace: true } }"),
-          workspace);
+  RunExecutionPlan(PlanOf("execution_step { network: 'a' } execution_step { num_iter: 3 substep { network: ['a', 'b'] "
+                          "create_workspace: true } }"),
+                   workspace);
   EXPECT_EQ(Count(workspace, "a"), 4);
   EXPECT_FALSE(workspace.HasBlob("b"));
 }
@@ -153,9 +158,9 @@ TEST(Plan, RandomNumbersDifferFromTimeToTime) {
   for (const char* workspace_field : {"", "create_workspace: true"}) {
     noted.clear();
     Workspace workspace;
-    RunPlan(PlanOf(std::string("execution_step { num_iter: 2 substep { num_iter: 2 network: 'draw' ") +
-                   workspace_field + " } }"),
-            workspace);
+    RunExecutionPlan(PlanOf(std::string("execution_step { num_iter: 2 substep { num_iter: 2 network: 'draw' ") +
+                            workspace_field + " } }"),
+                     workspace);
     ASSERT_EQ(noted.size(), 4u);
     for (int i = 0; i < 4; ++i) {
       for (int k = 0; k < i; ++k) EXPECT_NE(noted[i], noted[k]) << i << " and " << k;
@@ -166,18 +171,20 @@ TEST(Plan, RandomNumbersDifferFromTimeToTime) {
 TEST(Plan, RunsSubstepsAtTheSameTime) {
   meeting = 0;
   Workspace workspace;
-  EXPECT_TRUE(RunPlan(PlanOf("execution_step { concurrent_substeps: true substep { network: 'meet1' } substep { "
-                             "network: 'meet2' } }"),
-                      workspace));
+  EXPECT_TRUE(
+      RunExecutionPlan(PlanOf("execution_step { concurrent_substeps: true substep { network: 'meet1' } substep { "
+                              "network: 'meet2' } }"),
+                       workspace));
   EXPECT_EQ(meeting, 2);
 }
 
 TEST(Plan, NetsThatTouchTheSameBlobTakeTurns) {
   Workspace workspace;
-  RunPlan(PlanOf("network { name: 'a2' op { type: 'test.Count' output: 'a' } } "
-                 "execution_step { num_iter: 5 concurrent_substeps: true num_concurrent_instances: 3 "
-                 "substep { network: ['a', 'b'] num_iter: 20 } substep { network: ['b', 'a2'] num_iter: 20 } }"),
-          workspace);
+  RunExecutionPlan(
+      PlanOf("network { name: 'a2' op { type: 'test.Count' output: 'a' } } "
+             "execution_step { num_iter: 5 concurrent_substeps: true num_concurrent_instances: 3 "
+             "substep { network: ['a', 'b'] num_iter: 20 } substep { network: ['b', 'a2'] num_iter: 20 } }"),
+      workspace);
   EXPECT_EQ(Count(workspace, "a"), 600);
   EXPECT_EQ(Count(workspace, "b"), 600);
 }
@@ -185,9 +192,10 @@ TEST(Plan, NetsThatTouchTheSameBlobTakeTurns) {
 TEST(Plan, InstancesHaveWorkspacesOfTheirOwn) {
   Workspace workspace;
   noted.clear();
-  RunPlan(PlanOf("execution_step { num_concurrent_instances: 4 substep { network: ['b', 'draw'] create_workspace: true "
-                 "} }"),
-          workspace);
+  RunExecutionPlan(
+      PlanOf("execution_step { num_concurrent_instances: 4 substep { network: ['b', 'draw'] create_workspace: true "
+             "} }"),
+      workspace);
   EXPECT_FALSE(workspace.HasBlob("b"));
   EXPECT_EQ(noted.size(), 4u);
 }
@@ -195,30 +203,32 @@ TEST(Plan, InstancesHaveWorkspacesOfTheirOwn) {
 TEST(Plan, F7TheFirstFailureFailsThePlan) {
   Workspace workspace;
   const std::string error = "operator failed: made to fail\n  at op 0 `f = test.Count()`\n  in net \"fails\"";
-  ExpectError([&] { RunPlan(PlanOf("execution_step { network: ['fails', 'a'] num_iter: 10 }"), workspace); }, error);
+  ExpectError([&] { RunExecutionPlan(PlanOf("execution_step { network: ['fails', 'a'] num_iter: 10 }"), workspace); },
+              error);
   EXPECT_EQ(Count(workspace, "f"), 2);
   EXPECT_EQ(Count(workspace, "a"), 2);
   Workspace concurrent;
   const PlanDef plan = PlanOf(
       "execution_step { concurrent_substeps: true substep { network: 'a' num_iter: "
       "4000000000000000000 } substep { network: 'fails' num_iter: 10 } }");
-  ExpectError([&] { RunPlan(plan, concurrent); }, error);
+  ExpectError([&] { RunExecutionPlan(plan, concurrent); }, error);
   EXPECT_EQ(Count(concurrent, "f"), 2);
   // And the next run works.
   concurrent.GetBlob("f").Reset();
-  EXPECT_TRUE(RunPlan(PlanOf("execution_step { network: 'fails' }"), concurrent));
+  EXPECT_TRUE(RunExecutionPlan(PlanOf("execution_step { network: 'fails' }"), concurrent));
 }
 
 TEST(Plan, EndsWhenAskedTo) {
   Workspace workspace;
   std::atomic<int> left{5};
-  const PlanOptions options{.should_continue = [&] { return --left > 0; }};
-  EXPECT_FALSE(RunPlan(PlanOf("execution_step { network: 'a' num_iter: 1000 } execution_step { network: 'b' }"),
-                       workspace, options));
+  const ExecutionPlanOptions options{.should_continue = [&] { return --left > 0; }};
+  EXPECT_FALSE(RunExecutionPlan(
+      PlanOf("execution_step { network: 'a' num_iter: 1000 } execution_step { network: 'b' }"), workspace, options));
   EXPECT_LT(Count(workspace, "a"), 5);
   EXPECT_EQ(Count(workspace, "b"), 0);
   left = 50;
-  EXPECT_FALSE(RunPlan(PlanOf("execution_step { concurrent_substeps: true substep { network: 'a' num_iter: "
+  EXPECT_FALSE(
+      RunExecutionPlan(PlanOf("execution_step { concurrent_substeps: true substep { network: 'a' num_iter: "
                               "4000000000000000000 } substep { network: 'b' num_iter: 4000000000000000000 } }"),
                        workspace, options));
 }
@@ -226,13 +236,15 @@ TEST(Plan, EndsWhenAskedTo) {
 TEST(Plan, ReportsFromTimeToTimeAndAtTheEnd) {
   reports = 0;
   Workspace workspace;
-  RunPlan(PlanOf("execution_step { network: 'a' num_iter: 3 report_net: 'report' report_interval: 1000 }"), workspace);
+  RunExecutionPlan(PlanOf("execution_step { network: 'a' num_iter: 3 report_net: 'report' report_interval: 1000 }"),
+                   workspace);
   EXPECT_EQ(reports, 1);
   EXPECT_EQ(Count(workspace, "seen"), 3);
   // While the step runs: it goes on until a report has been made.
   reports = 0;
-  const PlanOptions options{.should_continue = [&] { return reports < 3; }};
-  EXPECT_FALSE(RunPlan(PlanOf("execution_step { num_iter: 4000000000000000000 substep { network: 'a' } substep { "
+  const ExecutionPlanOptions options{.should_continue = [&] { return reports < 3; }};
+  EXPECT_FALSE(
+      RunExecutionPlan(PlanOf("execution_step { num_iter: 4000000000000000000 substep { network: 'a' } substep { "
                               "run_every_ms: 1 network: 'report' } }"),
                        workspace, options));
   EXPECT_GE(reports, 3);
@@ -242,7 +254,7 @@ TEST(Plan, AFailingReportFailsThePlan) {
   Workspace workspace;
   ExpectError(
       [&] {
-        RunPlan(
+        RunExecutionPlan(
             PlanOf("execution_step { num_iter: 4000000000000000000 substep { network: 'a' } substep { run_every_ms: "
                    "1 network: 'fails' } }"),
             workspace);
@@ -252,13 +264,13 @@ TEST(Plan, AFailingReportFailsThePlan) {
 
 TEST(Plan, ALoopOverNothingEndsAtOnce) {
   Workspace workspace;
-  EXPECT_TRUE(RunPlan(PlanOf("execution_step { num_iter: 4000000000000000000 substep { substep { num_iter: "
-                             "4000000000000000000 } } }"),
-                      workspace));
+  EXPECT_TRUE(RunExecutionPlan(PlanOf("execution_step { num_iter: 4000000000000000000 substep { substep { num_iter: "
+                                      "4000000000000000000 } } }"),
+                               workspace));
 }
 
 TEST(Plan, ListsItsProblems) {
-  const auto problems = [](const std::string& steps) { return CheckPlan(PlanOf(steps)); };
+  const auto problems = [](const std::string& steps) { return CheckExecutionPlan(PlanOf(steps)); };
   using Messages = std::vector<std::string>;
   EXPECT_EQ(problems("execution_step { name: 's' network: 'unti' }"),
             Messages{"step \"s\": the plan has no net \"unti\"; did you mean \"until\"?"});
@@ -288,20 +300,21 @@ TEST(Plan, ListsItsProblems) {
     step->set_name("s");
     step = step->add_substep();
   }
-  EXPECT_EQ(CheckPlan(deep).size(), 1u);
-  EXPECT_TRUE(CheckPlan(deep)[0].ends_with("s/#0\": steps nest deeper than 100")) << CheckPlan(deep)[0];
+  EXPECT_EQ(CheckExecutionPlan(deep).size(), 1u);
+  EXPECT_TRUE(CheckExecutionPlan(deep)[0].ends_with("s/#0\": steps nest deeper than 100"))
+      << CheckExecutionPlan(deep)[0];
 }
 
 TEST(Plan, SaysAllThatIsWrongWhenRun) {
   Workspace workspace;
-  ExpectError([&] { RunPlan(PlanOf("execution_step { network: 'c' num_iter: -2 }"), workspace); },
+  ExpectError([&] { RunExecutionPlan(PlanOf("execution_step { network: 'c' num_iter: -2 }"), workspace); },
               "invalid net: 2 problems\n  step \"#0\": the plan has no net \"c\"\n  step \"#0\": "
               "num_iter is -2, must be at least 0");
-  ExpectError([&] { RunPlan(PlanOf("execution_step { only_once: true }"), workspace); },
+  ExpectError([&] { RunExecutionPlan(PlanOf("execution_step { only_once: true }"), workspace); },
               "invalid net: step \"#0\": has only_once without should_stop_blob");
   std::string many;
   for (int i = 0; i < 25; ++i) many += "execution_step { only_once: true } ";
-  ExpectError([&] { RunPlan(PlanOf(many), workspace); }, "…\n  … and 5 more");
+  ExpectError([&] { RunExecutionPlan(PlanOf(many), workspace); }, "…\n  … and 5 more");
 }
 
 TEST(Turns, FindsConflicts) {

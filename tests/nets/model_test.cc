@@ -3,9 +3,9 @@
 #include <set>
 
 #include "stepnet/io/minidb.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"

@@ -1,7 +1,7 @@
 #include "stepnet/nets/net_check.h"
 
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
 

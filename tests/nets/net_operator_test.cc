@@ -5,8 +5,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
 

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "stepnet/nets/net_check.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
 

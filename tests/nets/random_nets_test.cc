@@ -4,9 +4,9 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net.h"
-#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {

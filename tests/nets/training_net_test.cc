@@ -6,9 +6,9 @@
 #include <numbers>
 
 #include "../operators/op_test.h"
+#include "stepnet/core/workspace.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/core/workspace.h"
 
 namespace stepnet {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "op_test.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 

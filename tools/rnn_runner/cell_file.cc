@@ -5,8 +5,8 @@
 #include <cmath>
 #include <iostream>
 
-#include "stepnet/io/minidb.h"
 #include "stepnet/core/random.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
-#include "stepnet/nets/model.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 

@@ -3,8 +3,8 @@
 #include <set>
 
 #include "stepnet/io/minidb.h"
-#include "stepnet/nets/net_check.h"
 #include "stepnet/nets/execution_plan.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
@@ -37,7 +37,7 @@ int Check(const std::vector<std::string>& operands) {
   int step_nets = 0;
   if (file.kind == MessageKind::kPlanDef) {
     const auto& plan = static_cast<const PlanDef&>(*file.message);
-    for (const std::string& problem : CheckPlan(plan)) {
+    for (const std::string& problem : CheckExecutionPlan(plan)) {
       std::cout << Printable(StrCat("plan \"", plan.name(), "\", ", problem)) << "\n";
       ++problems;
     }

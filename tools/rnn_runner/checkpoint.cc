@@ -7,9 +7,9 @@
 #include <iostream>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/proto_io.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

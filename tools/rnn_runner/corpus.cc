@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "stepnet/io/crc32c.h"
 #include "stepnet/core/error.h"
-#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/crc32c.h"
+#include "stepnet/io/file.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

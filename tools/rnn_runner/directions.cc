@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/random.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 #include "stepnet/tools/rnn_runner/inputs.h"

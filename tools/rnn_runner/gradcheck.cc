@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
-#include "stepnet/nets/backward.h"
 #include "stepnet/core/random.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/double_net.h"

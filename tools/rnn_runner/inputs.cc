@@ -10,10 +10,10 @@
 #include <optional>
 #include <set>
 
-#include "stepnet/nets/net_check.h"
-#include "stepnet/io/npy.h"
 #include "stepnet/core/random.h"
+#include "stepnet/io/npy.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"

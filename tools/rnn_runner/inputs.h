@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/io/tensor_io.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/command.h"
 

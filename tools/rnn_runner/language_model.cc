@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "stepnet/core/error.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet::runner {
 namespace {

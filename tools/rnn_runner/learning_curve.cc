@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

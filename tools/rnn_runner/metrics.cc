@@ -8,10 +8,10 @@
 #include <cstring>
 #include <numbers>
 
-#include "stepnet/io/crc32c.h"
 #include "stepnet/core/error.h"
-#include "stepnet/io/file.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/crc32c.h"
+#include "stepnet/io/file.h"
 #include "stepnet/proto/summary.pb.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

@@ -2,9 +2,9 @@
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/model.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 
 namespace stepnet::runner {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

@@ -1,8 +1,8 @@
 // rnn_runner ops: what the registrations say about operators.
 #include <iostream>
 
-#include "stepnet/nets/gradient.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/gradient.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

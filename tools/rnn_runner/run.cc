@@ -6,10 +6,10 @@
 #include <iostream>
 #include <map>
 
-#include "stepnet/nets/model.h"
 #include "stepnet/io/npy.h"
-#include "stepnet/nets/execution_plan.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/execution_plan.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/session.h"
@@ -118,7 +118,7 @@ int RunPlanFile(const RunOptions& options) {
   RunAndReport(workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
     try {
       CheckInputs(all, workspace);
-      RunPlan(plan, workspace, {.run = options});
+      RunExecutionPlan(plan, workspace, {.run = options});
     } catch (...) {
       throw CurrentError().At({.file = FLAGS_net});
     }

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "stepnet/core/strings.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
-#include "stepnet/core/strings.h"
 #include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet::runner {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/nets/net.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/tools/rnn_runner/corpus.h"
 
 namespace stepnet::runner {

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
-#include "stepnet/nets/net_operator.h"
-#include "stepnet/core/thread_pool.h"
 #include "stepnet/compiler/schedule_text.h"
+#include "stepnet/core/thread_pool.h"
+#include "stepnet/nets/net_operator.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/recorder.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "stepnet/core/strings.h"
 #include "stepnet/compiler/schedule_text.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {

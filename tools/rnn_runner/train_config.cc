@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "stepnet/core/error.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/nets/training_net.h"
 
 namespace stepnet::runner {

@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include "stepnet/core/error.h"
-#include "stepnet/nets/op_builder.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/op_builder.h"
 
 namespace stepnet::runner {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/nets/net.h"
-#include "stepnet/io/tensor_io.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/nets/training_net.h"
 #include "stepnet/tools/rnn_runner/corpus.h"
 #include "stepnet/tools/rnn_runner/metrics.h"

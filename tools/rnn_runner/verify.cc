@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "stepnet/nets/backward.h"
 #include "stepnet/io/file.h"
-#include "stepnet/nets/net.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/directions.h"
