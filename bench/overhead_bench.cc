@@ -29,7 +29,7 @@ const Registration nothing = Operator("bench.Nothing")
                                  .Splits([](const ShapeQuery& query, std::span<const TensorInfo>) {
                                    return static_cast<int>(query.op().Int("parts"));
                                  })
-                                 .Cpu([](const OpInit&) -> RunFn { return [](const OpRun&) {}; });
+                                 .Cpu([](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; });
 
 NetDef ChainOf(int parts) {
   NetDef step;

@@ -103,7 +103,7 @@ class CellChecker {
     const CellParameter& parameter = cell_.parameter(i);
     if (!parameter.has_initializer()) return;
     try {
-      const OpInit fill(parameter.initializer());
+      const OperatorCall fill(parameter.initializer());
       if (fill.num_inputs() > 0 || fill.schema().min_inputs() > 0 || fill.schema().FindArgument("shape") == nullptr) {
         Report(CellPart::kParameter, i, StrCat(fill.type(), " cannot fill a parameter: it makes no tensor of a shape"));
       }
@@ -245,9 +245,9 @@ class CellChecker {
   void CheckOptions() {
     const CellOptions& options = cell_.options();
     const auto report = [&](const std::string& message) { Report(CellPart::kOptions, 0, message); };
-    constexpr std::int64_t kMostLayers = 1000;
-    if (options.layers() < 1 || options.layers() > kMostLayers) {
-      report(StrCat("layers is ", options.layers(), ", must be between 1 and ", kMostLayers));
+    constexpr std::int64_t kMaxLayers = 1000;
+    if (options.layers() < 1 || options.layers() > kMaxLayers) {
+      report(StrCat("layers is ", options.layers(), ", must be between 1 and ", kMaxLayers));
     }
     CheckProbability(CellPart::kOptions, 0, "dropout", options.dropout());
     CheckProbability(CellPart::kOptions, 0, "recurrent_dropout", options.recurrent_dropout());

@@ -289,8 +289,8 @@ class CellParser : private CellReader {
   }
 
   StepOperand Factor(int depth) {
-    constexpr int kMostNesting = 200;
-    if (depth > kMostNesting) Fail("the expression nests too deep");
+    constexpr int kMaxNesting = 200;
+    if (depth > kMaxNesting) Fail("the expression nests too deep");
     const CellToken& token = Next();
     if (TakeIf('-')) {
       const StepOperand value = Factor(depth + 1);

@@ -31,8 +31,8 @@ class Evaluator {
 
  private:
   [[noreturn]] void Fail(const std::string& why) const {
-    constexpr size_t kMostShown = 60;
-    const std::string shown = text_.size() <= kMostShown ? text_ : text_.substr(0, kMostShown) + "…";
+    constexpr size_t kMaxShown = 60;
+    const std::string shown = text_.size() <= kMaxShown ? text_ : text_.substr(0, kMaxShown) + "…";
     throw Error(ErrorCode::kInvalidArgument, StrCat("\"", shown, "\" is no size: ", why));
   }
 
@@ -79,8 +79,8 @@ class Evaluator {
   }
 
   std::int64_t Factor(int depth) {
-    constexpr int kMostNesting = 50;
-    if (depth > kMostNesting) Fail("it nests too deep");
+    constexpr int kMaxNesting = 50;
+    if (depth > kMaxNesting) Fail("it nests too deep");
     if (Take('(')) {
       const std::int64_t value = Sum(depth + 1);
       if (!Take(')')) Fail("a bracket is not closed");

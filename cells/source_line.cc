@@ -22,7 +22,7 @@ std::string Shown(const std::string& text) {
 }  // namespace
 
 std::string SourceLine(const std::string& text, int line, int column) {
-  constexpr size_t kMostBefore = 60, kMostBehind = 30;  // bytes
+  constexpr size_t kMaxBefore = 60, kMaxBehind = 30;  // bytes
   size_t begin = 0;
   for (int i = 1; i < line; ++i) {
     begin = text.find('\n', begin);
@@ -32,8 +32,8 @@ std::string SourceLine(const std::string& text, int line, int column) {
   const size_t end = std::min(text.find('\n', begin), text.size());
   if (line < 1 || column < 1 || begin + static_cast<size_t>(column) > end + 1) return "";
   const size_t at = begin + static_cast<size_t>(column) - 1;
-  size_t first = at - begin > kMostBefore ? at - kMostBefore : begin;
-  size_t last = end - at > kMostBehind ? at + kMostBehind : end;
+  size_t first = at - begin > kMaxBefore ? at - kMaxBefore : begin;
+  size_t last = end - at > kMaxBehind ? at + kMaxBehind : end;
   while (first < at && !StartsCharacter(text[first])) ++first;
   while (last < end && !StartsCharacter(text[last])) --last;
   if (last > first && text[last - 1] == '\r') --last;

@@ -12,10 +12,10 @@ namespace {
 
 class BackwardPlanMaker {
  public:
-  BackwardPlanMaker(const OpInit& op, const RecurrentSpec& spec, const GradientInputs& layout,
-                    const RecurrentRecord& record)
-      : op_(op), spec_(spec), layout_(layout), forward_(*record.plan), inputs_(record.inputs) {
-    plan_->forward = record.plan;
+  BackwardPlanMaker(const OperatorCall& op, const RecurrentSpec& spec, const GradientInputs& layout,
+                    const std::shared_ptr<const ForwardPlan>& forward, const std::vector<TensorInfo>& inputs)
+      : op_(op), spec_(spec), layout_(layout), forward_(*forward), inputs_(inputs) {
+    plan_->forward = forward;
   }
 
   std::shared_ptr<const BackwardPlan> Make() {
@@ -23,7 +23,7 @@ class BackwardPlanMaker {
     request_.backward = true;
     request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
-    request_.most_steps = spec_.num_workspaces;
+    request_.max_steps = spec_.num_workspaces;
     request_.num_bases = 2 * NumStates();
     for (const std::string& blob : BlobsReadFirst(*request_.net)) reads_first_.insert(blob);
     for (const OperatorDef& op : request_.net->op()) written_.insert(op.output().begin(), op.output().end());
@@ -34,7 +34,7 @@ class BackwardPlanMaker {
     BindWhatIsRead();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
     for (GradientTarget& target : plan_->targets) {
-      if (plan_->steps->written_first.contains(target.base)) target.zero_first = false;
+      if (plan_->steps->unzeroed_bases.contains(target.base)) target.needs_zeros = false;
     }
     return plan_;
   }
@@ -214,7 +214,7 @@ class BackwardPlanMaker {
                               !reads_first_.contains(blob) && !IsParamGradient(blob) &&
                               RequestOf(only.target->output) == GradientRequest::kWrite && IsSoleOutput(*only.target);
       if (writes_all) {
-        only.target->zero_first = false;
+        only.target->needs_zeros = false;
         only.view.readable = false;
         request_.bound.push_back(only.view);
         continue;
@@ -269,7 +269,7 @@ class BackwardPlanMaker {
            .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
            .info = info,
            .required = true,
-           .from_zero = RequestOf(output) == GradientRequest::kWrite && IsSoleOutput(*target)});
+           .starts_at_zero = RequestOf(output) == GradientRequest::kWrite && IsSoleOutput(*target)});
     }
   }
 
@@ -316,7 +316,7 @@ class BackwardPlanMaker {
     request_.bound.push_back({.slot = outside, .info = final.info});
   }
 
-  const OpInit& op_;
+  const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const GradientInputs& layout_;
   const ForwardPlan& forward_;
@@ -330,9 +330,11 @@ class BackwardPlanMaker {
 
 }  // namespace
 
-std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OpInit& op, const RecurrentSpec& spec,
-                                                     const GradientInputs& layout, const RecurrentRecord& record) {
-  return BackwardPlanMaker(op, spec, layout, record).Make();
+std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
+                                                     const GradientInputs& layout,
+                                                     const std::shared_ptr<const ForwardPlan>& forward,
+                                                     const std::vector<TensorInfo>& inputs) {
+  return BackwardPlanMaker(op, spec, layout, forward, inputs).Make();
 }
 
 }  // namespace stepnet

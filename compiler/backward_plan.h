@@ -23,7 +23,7 @@ struct GradientTarget {
   int output = 0;                // of the gradient operator; the first one with this name
   int input = 0;                 // of the forward operator
   int base = -1;                 // -1: only initial states or nothing add to it
-  bool zero_first = true;        // otherwise every element is written in a run of any steps
+  bool needs_zeros = true;       // otherwise every element is written in a run of any steps
   std::vector<Link> links = {};  // by which the steps see its rows
 };
 
@@ -39,9 +39,12 @@ struct BackwardPlan {
   std::vector<std::pair<int, int>> dynamic;                // (dynamic list of the forward plan, list)
 };
 
-// `op` is the gradient operator. Throws kInvalidNet when the forward run did not keep a blob that the backward step net
-// reads, and when a backward link names nothing that has a gradient.
-std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OpInit& op, const RecurrentSpec& spec,
-                                                     const GradientInputs& layout, const RecurrentRecord& record);
+// `op` is the gradient operator, `forward` the plan of the run whose inputs were as `inputs` says. Throws kInvalidNet
+// when the forward run did not keep a blob that the backward step net reads, and when a backward link names nothing
+// that has a gradient.
+std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
+                                                     const GradientInputs& layout,
+                                                     const std::shared_ptr<const ForwardPlan>& forward,
+                                                     const std::vector<TensorInfo>& inputs);
 
 }  // namespace stepnet

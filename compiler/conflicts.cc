@@ -13,12 +13,12 @@ namespace {
 
 // Conflicts in more steps than these are replaced by one in the first of them and by keeping the earlier instruction in
 // order with itself, which implies the rest.
-constexpr std::int64_t kMostDeltas = 8;
+constexpr std::int64_t kMaxDeltas = 8;
 
 // More ways of looking at one piece of memory are not told apart.
-constexpr size_t kMostWays = 64;
+constexpr size_t kMaxWays = 64;
 
-constexpr std::int64_t kMostSteps = std::numeric_limits<std::int32_t>::max();  // of a run
+constexpr std::int64_t kMaxSteps = std::numeric_limits<std::int32_t>::max();  // of a run
 
 // More steps than a run has, and more bytes than there are.
 constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;
@@ -105,8 +105,8 @@ class ConflictFinder {
   void FindThoseOfMemory() {
     if (!MoveAlike()) {
       const auto num_writers = std::ranges::count_if(users_, [](const User& user) { return user.access.writes; });
-      if (static_cast<size_t>(num_writers) <= kMostWays) return ComparePairs();
-    } else if (const std::vector<std::int64_t> bytes = BytesToLookAt(); bytes.size() <= kMostWays) {
+      if (static_cast<size_t>(num_writers) <= kMaxWays) return ComparePairs();
+    } else if (const std::vector<std::int64_t> bytes = BytesToLookAt(); bytes.size() <= kMaxWays) {
       for (const std::int64_t byte : bytes) FollowByte(byte);
       return;
     }
@@ -122,7 +122,7 @@ class ConflictFinder {
     const MemoryAccess& first = users_.front().access;
     return std::ranges::all_of(users_, [&](const User& user) {
       const MemoryAccess& access = user.access;
-      const bool is_narrow = !MovesOn(access) || access.bytes <= std::abs(access.stride) * (kMostDeltas / 2);
+      const bool is_narrow = !MovesOn(access) || access.bytes <= std::abs(access.stride) * (kMaxDeltas / 2);
       return access.stride == first.stride && access.ring == first.ring && is_narrow;
     });
   }
@@ -233,8 +233,8 @@ class ConflictFinder {
     // In one step, program order decides.
     const bool comes_later = users_[earlier].instruction < users_[later].instruction;
     if (!comes_later) deltas.first = std::max<std::int64_t>(deltas.first, 1);
-    if (deltas.first > kMostSteps) return;
-    if (deltas.last - deltas.first >= kMostDeltas) {
+    if (deltas.first > kMaxSteps) return;
+    if (deltas.last - deltas.first >= kMaxDeltas) {
       Add(earlier, later, deltas.first);
       Conflict self = found_.back();
       self.edge.to = self.edge.from;
@@ -246,7 +246,7 @@ class ConflictFinder {
   }
 
   void Add(size_t earlier, size_t later, std::int64_t delta) {
-    if (delta > kMostSteps) return;
+    if (delta > kMaxSteps) return;
     const MemoryAccess &a = users_[earlier].access, &b = users_[later].access;
     found_.push_back({.edge = {.from = users_[earlier].instruction,
                                .to = users_[later].instruction,

@@ -41,11 +41,11 @@ class AccessCollector {
 
   void Add(const Instruction& instruction, const Operand& operand, bool writes) {
     const Slot& slot = plan_.slots[operand.slot];
-    if (instruction.steps_at_once == kAllSteps && operand.rows) {  // how many rows only a run knows
+    if (instruction.steps_at_once == kAllSteps && operand.contiguous_rows) {  // how many rows only a run knows
       AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kEver, .slot = operand.slot});
       return;
     }
-    const std::int64_t steps = operand.rows && !of_steps_ ? instruction.steps_at_once : 1;
+    const std::int64_t steps = operand.contiguous_rows && !of_steps_ ? instruction.steps_at_once : 1;
     const std::int64_t direction = plan_.backward ? -steps : steps;
     if (slot.storage_class == StorageClass::kDynamic) {
       AddOwn({.memory = plan_.num_bases + slot.base,

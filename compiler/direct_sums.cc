@@ -225,7 +225,7 @@ void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan) {
   }
   for (const Transfer& transfer : request.transfers) {
     const int base = transfer.outside.base;
-    if (!transfer.from_zero || plan->written_first.contains(base)) continue;
+    if (!transfer.starts_at_zero || plan->unzeroed_bases.contains(base)) continue;
     const auto found = first_writers.find(base);
     if (found == first_writers.end() || found->second->steps_at_once != kAllSteps) continue;
     std::vector<Operand>& outputs = found->second->outputs;
@@ -233,7 +233,7 @@ void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan) {
     const auto term = std::ranges::find_if(outputs, is_term);
     if (!term->adds || std::ranges::count_if(outputs, is_term) > 1) continue;
     term->adds = false;
-    plan->written_first.insert(base);
+    plan->unzeroed_bases.insert(base);
   }
 }
 

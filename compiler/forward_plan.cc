@@ -10,21 +10,21 @@
 namespace stepnet {
 namespace {
 
-int InputIndex(const OpInit& op, const std::string& name) {
+int InputIndex(const OperatorCall& op, const std::string& name) {
   const auto found = std::ranges::find(op.inputs(), name);
   return found == op.inputs().end() ? -1 : static_cast<int>(found - op.inputs().begin());
 }
 
 class ForwardPlanMaker {
  public:
-  ForwardPlanMaker(const OpInit& op, const RecurrentSpec& spec, const std::vector<TensorInfo>& inputs)
+  ForwardPlanMaker(const OperatorCall& op, const RecurrentSpec& spec, const std::vector<TensorInfo>& inputs)
       : op_(op), spec_(spec), inputs_(inputs) {}
 
   std::shared_ptr<const ForwardPlan> Make() {
     request_.net = spec_.step_net.get();
     request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
-    request_.most_steps = spec_.num_workspaces;
+    request_.max_steps = spec_.num_workspaces;
     plan_->keeps_all = FetchesBlobs();
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     request_.num_bases = static_cast<int>(spec_.states.size());
@@ -80,7 +80,7 @@ class ForwardPlanMaker {
     if (external.state != nullptr) {
       CheckLinkInBounds(link, external.state->num_initial + 1, 1);
       const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
-      if (gives_row) external.state->zero_first = false;
+      if (gives_row) external.state->needs_zeros = false;
     }
     BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
     if (is_alone) {
@@ -164,7 +164,7 @@ class ForwardPlanMaker {
     return std::make_shared<StepPlan>(MakeStepPlan(request_));
   }
 
-  const OpInit& op_;
+  const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
@@ -173,7 +173,7 @@ class ForwardPlanMaker {
 
 }  // namespace
 
-StateLayout LayoutOf(const RecurrentState& state, const OpInit& op, const std::vector<TensorInfo>& inputs) {
+StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const std::vector<TensorInfo>& inputs) {
   const TensorInfo& initial = inputs.at(state.initial);
   const Shape& shape = initial.shape;
   const std::string& name = op.inputs()[state.initial];
@@ -208,7 +208,7 @@ StateLayout LayoutOf(const RecurrentState& state, const OpInit& op, const std::v
   return layout;
 }
 
-std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OpInit& op, const RecurrentSpec& spec,
+std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
                                                    const std::vector<TensorInfo>& inputs) {
   return ForwardPlanMaker(op, spec, inputs).Make();
 }

@@ -15,16 +15,16 @@ bool HasRows(const StepPlan& plan, const Operand& operand) {
 
 }  // namespace
 
-void MarkRows(const StepPlan& plan, const OpInit& op, Instruction* instruction) {
+void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruction) {
   const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
   const std::optional<RowOperands> rule = op.schema().rows(ShapeQuery(op, inputs));
   if (!rule) return;
-  instruction->takes_rows = true;
+  instruction->can_batch_steps = true;
   const auto mark = [&](const std::vector<int>& with_rows, bool is_output, Operand* operand) {
-    operand->rows = std::ranges::count(with_rows, operand->position) > 0;
+    operand->contiguous_rows = std::ranges::count(with_rows, operand->position) > 0;
     const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (operand->adds || !is_output);
-    const bool fits = operand->rows ? HasRows(plan, *operand) : is_for_all;
-    instruction->takes_rows = instruction->takes_rows && fits;
+    const bool fits = operand->contiguous_rows ? HasRows(plan, *operand) : is_for_all;
+    instruction->can_batch_steps = instruction->can_batch_steps && fits;
   };
   for (Operand& input : instruction->inputs) mark(rule->inputs, false, &input);
   for (Operand& output : instruction->outputs) mark(rule->outputs, true, &output);
@@ -32,16 +32,16 @@ void MarkRows(const StepPlan& plan, const OpInit& op, Instruction* instruction) 
 
 void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction) {
   const auto has_rows = [&](const Operand& operand) { return HasRows(plan, operand); };
-  instruction->takes_rows =
+  instruction->can_batch_steps =
       std::ranges::all_of(instruction->inputs, has_rows) && std::ranges::all_of(instruction->outputs, has_rows);
   for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
-    for (Operand& operand : *operands) operand.rows = instruction->takes_rows;
+    for (Operand& operand : *operands) operand.contiguous_rows = instruction->can_batch_steps;
   }
 }
 
 bool HasSumsAndRows(const Instruction& instruction) {
-  const auto has_rows = [](const Operand& operand) { return operand.rows; };
-  return instruction.takes_rows && std::ranges::any_of(instruction.outputs, has_rows) &&
+  const auto has_rows = [](const Operand& operand) { return operand.contiguous_rows; };
+  return instruction.can_batch_steps && std::ranges::any_of(instruction.outputs, has_rows) &&
          !std::ranges::all_of(instruction.outputs, has_rows);
 }
 
@@ -60,7 +60,7 @@ std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vecto
 
 Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps) {
   const Shape& row = operand.info.shape;
-  return operand.rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
+  return operand.contiguous_rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
 }
 
 }  // namespace stepnet

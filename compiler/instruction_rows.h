@@ -7,10 +7,10 @@
 
 namespace stepnet {
 
-// Sets `takes_rows`, and `rows` of the operands. The slots of `plan` say where operands are: rows of all steps must lie
-// one after the other, and what has no rows must be the same for all steps, or a sum over them.
-void MarkRows(const StepPlan& plan, const OpInit& op, Instruction* instruction);  // by the type's rule
-void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction);          // of what goes element by element
+// Sets `can_batch_steps`, and `rows` of the operands. The slots of `plan` say where operands are: rows of all steps
+// must lie one after the other, and what has no rows must be the same for all steps, or a sum over them.
+void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruction);  // by the type's rule
+void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction);  // of what goes element by element
 
 // Whether some outputs are sums over the steps and others have rows.
 bool HasSumsAndRows(const Instruction& instruction);

@@ -21,13 +21,13 @@ class PlanCache {
       return entries_.front().second;
     }
     entries_.emplace_front(key, make());
-    if (entries_.size() > kMostPlans) entries_.pop_back();
+    if (entries_.size() > kMaxPlans) entries_.pop_back();
     return entries_.front().second;
   }
 
  private:
   // Enough for bucketed batches; a bound, so that ever new shapes do not fill the memory.
-  static constexpr size_t kMostPlans = 16;
+  static constexpr size_t kMaxPlans = 16;
   std::mutex mutex_;
   std::list<std::pair<Key, std::shared_ptr<const Plan>>> entries_;
 };

@@ -21,9 +21,9 @@ std::int64_t Bytes(const TensorInfo& info) { return info.shape.size() * DTypeByt
 
 // Parts of what goes through elements, large enough to be worth a thread.
 int PartsOf(const TensorInfo& info) {
-  constexpr std::int64_t kLeastBytes = 32 * 1024;
-  constexpr std::int64_t kMost = 1024;
-  return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kLeastBytes, 1, kMost));
+  constexpr std::int64_t kMinBytes = 32 * 1024;
+  constexpr std::int64_t kMax = 1024;
+  return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kMinBytes, 1, kMax));
 }
 
 RunFn CopyKernel() {
@@ -59,17 +59,17 @@ class PlanMaker {
     direct_sums_ = FindDirectSums(request_, graph_);
     unneeded_ = UnneededOutputs(request_, graph_);
     PlaceTransfers();
-    std::vector<StageOfInstructions> stages;
+    std::vector<StageDraft> stages;
     if (request_.options.opt_level > 0) {
       // Where every step has memory of its own, only what computes a value and what uses it wait for each other.
-      stacks_all_ = true;
+      is_draft_ = true;
       Build();
       stages = FindStages(plan_);
-      if (Rejoin(stages)) {
+      if (JoinCutOperators(stages)) {
         Build();
         stages = FindStages(plan_);
       }
-      stacks_all_ = false;
+      is_draft_ = false;
       KeepBetween(stages);
     }
     Build();
@@ -97,7 +97,7 @@ class PlanMaker {
     plan_.name = request_.net->name();
     plan_.backward = request_.backward;
     plan_.num_bases = request_.num_bases;
-    plan_.most_steps = request_.most_steps;
+    plan_.max_steps = request_.max_steps;
     plan_.dynamic_lists.assign(request_.num_dynamic_lists, true);
     slot_of_.clear();
     PlaceBlobs();
@@ -116,21 +116,21 @@ class PlanMaker {
   }
 
   // Operators in two instructions that came into one loop after all need not be.
-  bool Rejoin(const std::vector<StageOfInstructions>& stages) {
-    for (const StageOfInstructions& stage : stages) {
+  bool JoinCutOperators(const std::vector<StageDraft>& stages) {
+    for (const StageDraft& stage : stages) {
       if (stage.steps_at_once != 1) continue;
       std::set<int> ops;
       for (const int i : stage.instructions) {
         const int op_index = plan_.instructions[i].op_index;
-        if (op_index >= 0 && !ops.insert(op_index).second) in_one_.insert(op_index);
+        if (op_index >= 0 && !ops.insert(op_index).second) uncut_operators_.insert(op_index);
       }
     }
-    std::erase_if(in_two_, [this](int op_index) { return in_one_.contains(op_index); });
-    return !in_one_.empty();
+    std::erase_if(cut_operators_, [this](int op_index) { return uncut_operators_.contains(op_index); });
+    return !uncut_operators_.empty();
   }
 
   // Values that one stage gives to another are there for all steps at once.
-  void KeepBetween(const std::vector<StageOfInstructions>& stages) {
+  void KeepBetween(const std::vector<StageDraft>& stages) {
     steps_at_once_.assign(plan_.instructions.size(), 1);
     std::map<std::string, size_t> stage_of;
     for (size_t s = 0; s < stages.size(); ++s) {
@@ -149,7 +149,7 @@ class PlanMaker {
     }
   }
 
-  void Arrange(const std::vector<StageOfInstructions>& stages) {
+  void Arrange(const std::vector<StageDraft>& stages) {
     if (stages.empty()) {
       plan_.stages = {{.begin = 0, .end = static_cast<int>(plan_.instructions.size())}};
       return;
@@ -159,9 +159,9 @@ class PlanMaker {
       plan_.stages.push_back({.begin = 0,
                               .end = static_cast<int>(arranged.size()),
                               .steps_at_once = kAllSteps,
-                              .least_steps = kLeastStepsToPack});
+                              .min_steps = kMinStepsToPack});
     }
-    for (const StageOfInstructions& stage : stages) {
+    for (const StageDraft& stage : stages) {
       const auto begin = static_cast<int>(arranged.size());
       for (const int i : stage.instructions) arranged.push_back(std::move(plan_.instructions[i]));
       const auto end = static_cast<int>(arranged.size());
@@ -239,7 +239,7 @@ class PlanMaker {
   }
 
   void AddArenaSlot(const std::string& blob, std::int64_t bytes) {
-    const bool stacked = stacks_all_ || kept_between_.contains(blob) || (request_.keep && request_.keep(blob));
+    const bool stacked = is_draft_ || kept_between_.contains(blob) || (request_.keep && request_.keep(blob));
     const int base = plan_.num_bases++;
     const bool turns = !stacked && request_.ring_rows > 1;  // otherwise every step uses the one row
     const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(bytes) : bytes;
@@ -294,12 +294,13 @@ class PlanMaker {
       return;
     }
     const OperatorSchema& schema = node.init.schema();
-    instruction.by_elements = schema.elementwise && !schema.most_parts && IsByElements(instruction);
+    instruction.by_elements = schema.elementwise && !schema.max_parts && IsByElements(instruction);
     if (instruction.by_elements) MarkRowsOfElements(plan_, &instruction);
     if (schema.rows) MarkRows(plan_, node.init, &instruction);
-    if (stacks_all_ && HasSumsAndRows(instruction) && !in_one_.contains(node.op_index)) in_two_.insert(node.op_index);
-    if (in_two_.contains(node.op_index)) {
-      const auto is_sum = [](const Operand& output) { return !output.rows; };
+    if (is_draft_ && HasSumsAndRows(instruction) && !uncut_operators_.contains(node.op_index))
+      cut_operators_.insert(node.op_index);
+    if (cut_operators_.contains(node.op_index)) {
+      const auto is_sum = [](const Operand& output) { return !output.contiguous_rows; };
       Instruction sums = instruction;
       std::erase_if(sums.outputs, std::not_fn(is_sum));
       FinishOperator(node, std::move(sums));
@@ -318,22 +319,22 @@ class PlanMaker {
     const std::vector<TensorInfo> inputs = InfosOf(instruction, instruction.inputs);
     const std::vector<TensorInfo> outputs = InfosOf(instruction, instruction.outputs);
     instruction.cost = EstimateCost(node.init, inputs, outputs);
-    const PartsRule& most_parts = node.init.schema().most_parts;
-    if (most_parts) instruction.most_parts = most_parts(ShapeQuery(node.init, inputs), outputs);
-    if (instruction.by_elements) instruction.most_parts = PartsOf(outputs.front());
+    const PartsRule& max_parts = node.init.schema().max_parts;
+    if (max_parts) instruction.max_parts = max_parts(ShapeQuery(node.init, inputs), outputs);
+    if (instruction.by_elements) instruction.max_parts = PartsOf(outputs.front());
     const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
     instruction.cost.flops /= static_cast<double>(steps);
     instruction.cost.bytes /= static_cast<double>(steps);
-    if (request_.options.opt_level > 0 && !stacks_all_) Pack(node, &instruction);
+    if (request_.options.opt_level > 0 && !is_draft_) Pack(node, &instruction);
     AddInstruction(std::move(instruction));
   }
 
   // Adds an instruction that packs an input of this one before the first step.
   void Pack(const StepNode& node, Instruction* instruction) {
     // What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
-    constexpr std::int64_t kMostStepsAtOnce = kLeastStepsToPack / 4;
+    constexpr std::int64_t kMaxStepsAtOnce = kMinStepsToPack / 4;
     const std::optional<Packing>& packing = node.init.schema().packing;
-    if (!packing || instruction->steps_at_once == kAllSteps || instruction->steps_at_once > kMostStepsAtOnce) return;
+    if (!packing || instruction->steps_at_once == kAllSteps || instruction->steps_at_once > kMaxStepsAtOnce) return;
     const Operand& input = instruction->inputs[packing->input];
     const Slot& from = plan_.slots[input.slot];
     if (from.storage_class != StorageClass::kShared || written_bases_.contains(from.base)) return;
@@ -354,7 +355,7 @@ class PlanMaker {
                       .num_outputs = 1,
                       .steps_at_once = kAllSteps,
                       .cost = {.bytes = 2.0 * static_cast<double>(bytes) / kTypicalSteps},
-                      .most_parts = PartsOf(input.info),
+                      .max_parts = PartsOf(input.info),
                       .node = {}});
     packs_.back().inputs[0].position = 0;
   }
@@ -386,7 +387,7 @@ class PlanMaker {
         const Slot &to = plan_.slots[output.slot], &from = plan_.slots[input.slot];
         const bool in_place =
             input.slot == output.slot || (instruction.by_elements && to.BeginInBase() == from.BeginInBase());
-        if (!in_place && ShareBytes(to, from)) instruction.most_parts = 1;
+        if (!in_place && ShareBytes(to, from)) instruction.max_parts = 1;
       }
     }
     plan_.instructions.push_back(std::move(instruction));
@@ -488,7 +489,7 @@ class PlanMaker {
     if (!dynamic) {
       MarkRowsOfElements(plan_, &instruction);
       instruction.steps_at_once = StepsAtOnce();
-      instruction.most_parts = PartsOf(InfosOf(instruction, instruction.outputs).front());
+      instruction.max_parts = PartsOf(InfosOf(instruction, instruction.outputs).front());
     }
     AddInstruction(std::move(instruction));
   }
@@ -508,14 +509,14 @@ class PlanMaker {
   std::set<int> unneeded_;       // values that no instruction gives
   TransfersOfOperators before_;  // by the operator that they come before, in the order of the request
   TransfersOfOperators after_;
-  bool stacks_all_ = false;
+  bool is_draft_ = false;
   std::set<std::string> kept_between_;       // temporaries that more than one stage uses
   std::vector<std::int64_t> steps_at_once_;  // by instruction, in program order
   std::vector<Instruction> packs_;           // before the first step
   // Operators that sum over the steps and give rows too: sums can wait until after the loop when what goes on in it
   // cannot, so they may be two instructions.
-  std::set<int> in_two_;
-  std::set<int> in_one_;
+  std::set<int> cut_operators_;
+  std::set<int> uncut_operators_;
 };
 
 }  // namespace

@@ -39,6 +39,14 @@ int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bas
   return (*num_bases)++;
 }
 
+void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps) {
+  if (num_steps == 0 || num_steps - 1 + link.offset + link.window <= num_rows) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("step ", num_steps - 1, " of ", num_steps, " would see rows [", num_steps - 1 + link.offset, ", ",
+                     num_steps - 1 + link.offset + link.window, ") of \"", link.external, "\" as \"", link.internal,
+                     "\" (link offset ", link.offset, ", window ", link.window, "), which has ", num_rows, " rows"));
+}
+
 std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,
                              const NetDef& step_net) {
   const std::vector<std::string> captured = BlobsReadFirst(step_net);

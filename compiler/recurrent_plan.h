@@ -19,7 +19,7 @@ struct StateLayout {
   Shape row;                     // of one step: [B, …]
   std::int64_t num_initial = 1;  // L
   // No step writes all of what follows the initial rows: rows that nobody has written are zeros.
-  bool zero_first = true;
+  bool needs_zeros = true;
 };
 
 // The plan of one step with the meaning of its bases: states, inputs that links see row by row, the step's number,
@@ -47,6 +47,9 @@ RunOptions StepPlanOptions(const RecurrentSpec& spec);
 
 // Rows of rings: how many steps may be under way at once.
 std::int64_t RingRows(const RecurrentSpec& spec);
+
+// Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
+void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);
 
 // Which inputs the step net sees only row by row, through links: a plan serves any length of them.
 std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,

@@ -24,13 +24,13 @@ double SimulatedMicroseconds(const Schedule& schedule, int threads) {
 // Cuts up instructions that take long enough for what it costs to bring threads together. What runs once has more parts
 // than there are threads, so that they end together also where one is slower; in a loop each thread keeps its part.
 void Split(const StepPlan& plan, int threads, Schedule* schedule) {
-  constexpr double kLeastMicrosecondsOfPart = 3, kMicrosecondsOfPart = 200;
+  constexpr double kMinMicrosecondsOfPart = 3, kMicrosecondsOfPart = 200;
   for (Task& task : schedule->tasks) {
-    const int most = plan.instructions[task.instructions.front()].most_parts;
+    const int most = plan.instructions[task.instructions.front()].max_parts;
     if (task.instructions.size() > 1 || most < 2) continue;
     const std::int64_t steps = schedule->steps_at_once == kAllSteps ? kTypicalSteps : schedule->steps_at_once;
     const double microseconds = task.microseconds * static_cast<double>(steps);
-    task.parts = std::clamp(static_cast<int>(microseconds / kLeastMicrosecondsOfPart), 1, std::min(most, threads));
+    task.parts = std::clamp(static_cast<int>(microseconds / kMinMicrosecondsOfPart), 1, std::min(most, threads));
     if (schedule->steps_at_once != kAllSteps) continue;
     task.parts = std::clamp(static_cast<int>(microseconds / kMicrosecondsOfPart), task.parts, most);
   }
@@ -38,7 +38,7 @@ void Split(const StepPlan& plan, int threads, Schedule* schedule) {
 
 // Chains end where an instruction may be cut up: whether that is done is decided later.
 bool MayJoin(const StepPlan& plan, int before, int i) {
-  return plan.instructions[before].most_parts < 2 && plan.instructions[i].most_parts < 2;
+  return plan.instructions[before].max_parts < 2 && plan.instructions[i].max_parts < 2;
 }
 
 }  // namespace
@@ -165,20 +165,20 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   const Dependencies dependencies = FindDependencies(plan, stage);
   if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
   // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
-  constexpr double kLeastGain = 1.1;  // below, estimates are too rough to leave the serial run for
-  constexpr int kMostThreads = 64;
-  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), kMostThreads);
+  constexpr double kMinGain = 1.1;  // below, estimates are too rough to leave the serial run for
+  constexpr int kMaxThreads = 64;
+  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), kMaxThreads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   double fastest = best.step_microseconds;
   for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(next, count);
-    if (time * kLeastGain >= fastest) continue;  // also where there is nothing to do
+    if (time * kMinGain >= fastest) continue;  // also where there is nothing to do
     best = std::move(next);
     fastest = time;
   }
   const double gain = best.step_microseconds - fastest;
-  if (best.threads > 1) best.least_steps += static_cast<std::int64_t>(kMicrosecondsToCome / gain);
+  if (best.threads > 1) best.min_steps += static_cast<std::int64_t>(kMicrosecondsToCome / gain);
   return best;
 }
 
@@ -229,7 +229,7 @@ void AddSchedules(int threads, StepPlan* plan) {
   const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
   if (gain <= 0) plan->pipeline = nullptr;
   const double steps_to_come = kMicrosecondsToCome * kTypicalSteps / gain;
-  pipeline->least_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
+  pipeline->min_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
 }
 
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan) {
@@ -242,7 +242,7 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
   const auto run = [&](const Schedule& schedule) {
     const int count = threads.value_or(schedule.threads);
     if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
-    const std::int64_t under_way = plan.most_steps > 0 ? plan.most_steps : StepsUnderWay(schedule, count);
+    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count);
     return Simulate(schedule, count, steps, under_way, costs).microseconds;
   };
   double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
@@ -263,8 +263,8 @@ std::vector<ChainLink> LongestChain(const Schedule& schedule) {
   const size_t num_tasks = schedule.tasks.size();
   if (num_tasks == 0) return {};
   // In so many steps a chain through all of them meets one task twice; longer ones are not looked for.
-  constexpr size_t kMostSteps = 64;
-  const size_t steps = std::min(num_tasks * static_cast<size_t>(schedule.dependencies.max_delta) + 1, kMostSteps);
+  constexpr size_t kMaxSteps = 64;
+  const size_t steps = std::min(num_tasks * static_cast<size_t>(schedule.dependencies.max_delta) + 1, kMaxSteps);
   const std::vector<Finish> finishes = FinishesOf(schedule, steps);
   // Backward from the last to finish, until a task is met again.
   const auto last = finishes.end() - static_cast<std::ptrdiff_t>(num_tasks);

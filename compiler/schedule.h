@@ -40,7 +40,7 @@ struct Schedule {
   double step_microseconds = 0;  // of all tasks
   double pace = 0;               // microseconds from one step to the next on threads without number
   int threads = 1;               // that a run uses; 1: it is serial
-  std::int64_t least_steps = 2;  // runs of fewer are serial: they would end before other threads have come
+  std::int64_t min_steps = 2;    // runs of fewer are serial: they would end before other threads have come
   std::int64_t steps_at_once = 1;
 
   bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }

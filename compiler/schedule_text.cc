@@ -43,7 +43,7 @@ std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Op
   if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
   if (slot.storage_class != StorageClass::kDynamic) {
     text += StrCat(", ", operand.info.shape.size() * DTypeBytes(operand.info.dtype), " bytes");
-    if (steps_at_once != 1 && operand.rows) text += " a step";
+    if (steps_at_once != 1 && operand.contiguous_rows) text += " a step";
   }
   return text + ")";
 }
@@ -89,9 +89,9 @@ std::string ChainText(const std::vector<ChainLink>& chain) {
 
 // Steps overlap where one that begins before the last one has ended makes the run shorter.
 bool StepsOverlap(const Schedule& schedule) {
-  constexpr double kLeastGain = 1.05;
+  constexpr double kMinGain = 1.05;
   const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
-  return overlapping * kLeastGain < CriticalMicroseconds(schedule, 1);
+  return overlapping * kMinGain < CriticalMicroseconds(schedule, 1);
 }
 
 // "after 4 of 1 step before: read after write of h (4096 bytes)", where edges are between steps or between chunks.

@@ -18,7 +18,7 @@ std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan)
   std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
   const auto adds = [&](size_t i, const MemoryAccess& access) {
     return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
-      return output.adds && !output.rows && output.slot == access.slot;
+      return output.adds && !output.contiguous_rows && output.slot == access.slot;
     });
   };
   std::set<int> otherwise_used;  // memory
@@ -39,28 +39,28 @@ bool GainsOverTime(const Instruction& instruction) {
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const Operand& operand : *operands) {
       const std::int64_t bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype);
-      std::int64_t& most = operand.rows ? own : shared;
+      std::int64_t& most = operand.contiguous_rows ? own : shared;
       most = std::max(most, bytes);
     }
   }
-  constexpr std::int64_t kLeastRatio = 4;
-  return shared >= kLeastRatio * own;
+  constexpr std::int64_t kMinRatio = 4;
+  return shared >= kMinRatio * own;
 }
 
 // Enough rows for a product to be fast, in few enough steps for stages to overlap.
-std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageOfInstructions>& stages) {
-  constexpr std::int64_t kRows = 64, kLeast = 4, kMost = 64;
+std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
+  constexpr std::int64_t kRows = 64, kMin = 4, kMax = 64;
   std::int64_t rows = 1;  // of one step
-  for (const StageOfInstructions& stage : stages) {
+  for (const StageDraft& stage : stages) {
     if (stage.steps_at_once == 1) continue;
     for (const int i : stage.instructions) {
       for (const Operand& output : plan.instructions[i].outputs) {
         const Shape& shape = output.info.shape;
-        if (output.rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
+        if (output.contiguous_rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
       }
     }
   }
-  return std::clamp(kRows / rows, kLeast, kMost);
+  return std::clamp(kRows / rows, kMin, kMax);
 }
 
 enum class Kind { kLoop, kOverTime, kEither, kSum };
@@ -81,25 +81,25 @@ class StageFinder {
   explicit StageFinder(const StepPlan& plan)
       : plan_(plan), num_instructions_(static_cast<int>(plan.instructions.size())) {}
 
-  std::vector<StageOfInstructions> Run() {
+  std::vector<StageDraft> Run() {
     FindComponents();
     FindOrder();
     PlaceThoseOfOneKind();
     PlaceOthers();
-    std::map<int, StageOfInstructions> stages;
+    std::map<int, StageDraft> stages;
     for (const int c : order_) {
       const Component& component = components_[c];
-      StageOfInstructions& stage = stages[component.stage];
+      StageDraft& stage = stages[component.stage];
       if (component.stage % 2 == 0) stage.steps_at_once = kAllSteps;
       stage.instructions.insert(stage.instructions.end(), component.instructions.begin(), component.instructions.end());
     }
-    std::vector<StageOfInstructions> result;
+    std::vector<StageDraft> result;
     for (auto& [number, stage] : stages) {
       if (stage.steps_at_once == 1) std::ranges::sort(stage.instructions);
       result.push_back(std::move(stage));
     }
     const std::int64_t chunk = ChunkSteps(plan_, result);
-    for (StageOfInstructions& stage : result) {
+    for (StageDraft& stage : result) {
       const bool is_last = &stage == &result.back() && stages.contains(kLast);
       if (stage.steps_at_once == kAllSteps && !is_last) stage.steps_at_once = chunk;
     }
@@ -165,9 +165,11 @@ class StageFinder {
   Kind KindOf(const Component& component, const std::vector<bool>& waits_for_itself) const {
     const int first = component.instructions.front();
     const Instruction& instruction = plan_.instructions[first];
-    if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.takes_rows) return Kind::kLoop;
+    if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_batch_steps)
+      return Kind::kLoop;
     if (!GainsOverTime(instruction)) return Kind::kEither;
-    const bool has_rows = std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.rows; });
+    const bool has_rows =
+        std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.contiguous_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;
   }
 
@@ -240,6 +242,6 @@ class StageFinder {
 
 }  // namespace
 
-std::vector<StageOfInstructions> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
+std::vector<StageDraft> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
 
 }  // namespace stepnet

@@ -23,13 +23,13 @@ namespace stepnet {
 // Steps of the runs that estimates are made for: plans know no number of steps.
 inline constexpr std::int64_t kTypicalSteps = 128;
 
-struct StageOfInstructions {
+struct StageDraft {
   std::int64_t steps_at_once = 1;
   std::vector<int> instructions;  // in the order in which they shall run
 };
 
 // `plan` has one row a step for each temporary, and its instructions in program order. Every instruction is in one of
 // the stages, none of which is empty.
-std::vector<StageOfInstructions> FindStages(const StepPlan& plan);
+std::vector<StageDraft> FindStages(const StepPlan& plan);
 
 }  // namespace stepnet

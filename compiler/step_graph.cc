@@ -23,7 +23,7 @@ class Importer {
   void AddOperator(int k) {
     OperatorDef op = net_.op(k);
     if (!op.has_device_option() && net_.has_device_option()) *op.mutable_device_option() = net_.device_option();
-    StepNode node{.init = OpInit(op, options_), .op_index = k, .inputs = {}, .outputs = {}};
+    StepNode node{.init = OperatorCall(op, options_), .op_index = k, .inputs = {}, .outputs = {}};
     for (const std::string& input : op.input()) {
       const auto found = graph_.last.find(input);
       if (found == graph_.last.end()) {

@@ -22,7 +22,7 @@ struct StepValue {
 };
 
 struct StepNode {
-  OpInit init;
+  OperatorCall init;
   int op_index = 0;          // in the NetDef
   std::vector<int> inputs;   // values
   std::vector<int> outputs;  // values

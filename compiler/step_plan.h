@@ -69,20 +69,20 @@ struct Transfer {
   TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
   bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
   // Of kAddOut: `outside` is zeros before the first step, and nothing but such transfers uses that base.
-  bool from_zero = false;
+  bool starts_at_zero = false;
 };
 
 inline constexpr std::int64_t kAllSteps = 0;
 // Runs of fewer steps do without packed inputs: to make them would take longer than they save. How many steps that is
 // depends on the rows (--stats tells what packing takes; bench, ProductLayout, what a step gains).
-inline constexpr std::int64_t kLeastStepsToPack = 48;
+inline constexpr std::int64_t kMinStepsToPack = 48;
 
 struct Operand {
   int slot = 0;
-  TensorInfo info;    // of one step; meaningless in kDynamic slots
-  int position = 0;   // among the operator's inputs or outputs
-  bool adds = false;  // of outputs: to what the memory holds
-  bool rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
+  TensorInfo info;               // of one step; meaningless in kDynamic slots
+  int position = 0;              // among the operator's inputs or outputs
+  bool adds = false;             // of outputs: to what the memory holds
+  bool contiguous_rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
 };
 
 // One operator or transfer of the step.
@@ -95,12 +95,12 @@ struct Instruction {
   std::vector<Operand> outputs;    // not those that another instruction of the operator gives
   int num_outputs = 0;             // of the operator
   std::optional<Operand> packed;   // another form of an input (Operator::Packs), used where runs are long enough
-  bool takes_rows = false;         // may run for several steps, with all rows of the operands that have rows
-  std::int64_t steps_at_once = 1;  // that a run is for, more than one with `takes_rows` alone; kAllSteps
+  bool can_batch_steps = false;    // may run for several steps, with all rows of the operands that have rows
+  std::int64_t steps_at_once = 1;  // that a run is for, more than one with `can_batch_steps` alone; kAllSteps
   bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
   Cost cost = {};                // estimate; of what runs over time a step's share
-  int most_parts = 1;            // that may run at the same time
+  int max_parts = 1;             // that may run at the same time
   bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
 };
@@ -113,7 +113,7 @@ struct Stage {
   int begin = 0;
   int end = 0;
   std::int64_t steps_at_once = 1;
-  std::int64_t least_steps = 0;              // it is left out of runs of fewer
+  std::int64_t min_steps = 0;                // it is left out of runs of fewer
   std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
 };
 
@@ -145,14 +145,14 @@ struct StepPlan {
   };
   std::map<std::string, Final> finals;
   // Bases of sums from zero whose first term a run of any steps writes: they need not be zeros before.
-  std::set<int> written_first;
+  std::set<int> unzeroed_bases;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
   std::int64_t chunk_steps = 0;  // that one stage after the other takes; 0: each stage takes all of them
   // In which each stage, but those that run once for all steps, is one task for each chunk; null where stages run one
   // after the other.
   std::shared_ptr<const Schedule> pipeline;
-  std::int64_t most_steps = 0;  // that may be under way at once; 0: as many as suit the threads
+  std::int64_t max_steps = 0;  // that may be under way at once; 0: as many as suit the threads
 
   // Its stages have schedules: it was made for the executor "parallel".
   bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
@@ -170,7 +170,7 @@ struct StepPlanRequest {
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
   // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
-  std::int64_t most_steps = 0;  // as in StepPlan
+  std::int64_t max_steps = 0;  // as in StepPlan
   std::vector<BoundBlob> bound = {};
   // Dynamic blobs that exist before the first operator, with the index of their list.
   std::map<std::string, int> bound_dynamic = {};

@@ -22,10 +22,10 @@ class Reduction {
       max_delta = std::max(max_delta, edge.delta);
     }
     for (int i = 0; i < num_instructions; ++i) first_edge_[i + 1] += first_edge_[i];
-    constexpr std::int64_t kMostWords = 1 << 22, kMostSteps = 1 << 27;
+    constexpr std::int64_t kMaxWords = 1 << 22, kMaxSteps = 1 << 27;
     const std::int64_t instructions = std::max(num_instructions, 1);
     const std::int64_t words = std::max<std::int64_t>(edges.size(), 1) * ((instructions + kTargets - 1) / kTargets);
-    num_rows_ = std::min({max_delta + std::int64_t{1}, kMostWords / instructions, kMostSteps / words});
+    num_rows_ = std::min({max_delta + std::int64_t{1}, kMaxWords / instructions, kMaxSteps / words});
     reached_.resize(num_rows_ * num_instructions);
   }
 

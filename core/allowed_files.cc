@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void Refuse(const OpInit& op, const std::string& path, const std::string& reason) {
+[[noreturn]] void Refuse(const OperatorCall& op, const std::string& path, const std::string& reason) {
   throw Error(ErrorCode::kInputOutput, StrCat(op.type(), " may not open \"", path, "\": ", reason));
 }
 
@@ -18,7 +18,7 @@ bool IsInside(const fs::path& file, const fs::path& folder) {
   return end_of_folder == folder.end() && rest != file.end();
 }
 
-fs::path AllowedFolder(const OpInit& op, const std::string& path) {
+fs::path AllowedFolder(const OperatorCall& op, const std::string& path) {
   const std::string& allowed = op.options().allow_files;
   if (allowed.empty()) {
     Refuse(op, path, "operators open files under `rnn_runner run --allow_files=DIR` alone, inside DIR");
@@ -30,7 +30,7 @@ fs::path AllowedFolder(const OpInit& op, const std::string& path) {
   return folder;
 }
 
-std::string AllowedFile(const OpInit& op, const std::string& path) {
+std::string AllowedFile(const OperatorCall& op, const std::string& path) {
   const fs::path folder = AllowedFolder(op, path);
   if (path.find('\0') != std::string::npos) Refuse(op, path, "a path holds no NUL");
   std::error_code fault;
@@ -49,7 +49,7 @@ std::string AllowedFile(const OpInit& op, const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> AllowedFiles(const OpInit& op) {
+std::vector<std::string> AllowedFiles(const OperatorCall& op) {
   std::vector<std::string> files;
   for (const std::string& path : op.schema().files(op)) files.push_back(AllowedFile(op, path));
   return files;

@@ -13,6 +13,6 @@ namespace stepnet {
 // the declaration. Throws kInputOutput when one of them lies outside of the allowed folder or none is allowed, naming
 // the operator type, the path and the flag. Relative paths start at the current folder. Links are followed before the
 // comparison; who may put links into the folder while a net runs decides what the net reaches.
-std::vector<std::string> AllowedFiles(const OpInit& op);
+std::vector<std::string> AllowedFiles(const OperatorCall& op);
 
 }  // namespace stepnet

@@ -30,7 +30,7 @@ std::vector<std::string> DeclaredNames(const OperatorSchema& schema) {
 
 }  // namespace
 
-OpInit::OpInit(const OperatorDef& def, RunOptions options)
+OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
     : schema_(&GetOperator(def.type())),
       inputs_(def.input().begin(), def.input().end()),
       outputs_(def.output().begin(), def.output().end()),
@@ -68,9 +68,9 @@ OpInit::OpInit(const OperatorDef& def, RunOptions options)
   seed_ = def.device_option().has_random_seed() ? def.device_option().random_seed() : options_.seed;
 }
 
-const std::string& OpInit::type() const { return schema_->type; }
+const std::string& OperatorCall::type() const { return schema_->type; }
 
-const ArgumentValue& OpInit::Value(std::string_view name, ArgumentType type) const {
+const ArgumentValue& OperatorCall::Value(std::string_view name, ArgumentType type) const {
   const ArgumentSpec* spec = schema_->FindArgument(name);
   if (spec == nullptr || spec->type != type) {
     throw Error(ErrorCode::kInternal,
@@ -80,41 +80,43 @@ const ArgumentValue& OpInit::Value(std::string_view name, ArgumentType type) con
   return found != arguments_.end() ? found->second : spec->default_value;
 }
 
-float OpInit::Float(std::string_view name) const {
+float OperatorCall::Float(std::string_view name) const {
   const ArgumentValue& value = Value(name, ArgumentType::kFloat);
   return value.f ? *value.f : static_cast<float>(value.i.value_or(0));
 }
-double OpInit::Number(std::string_view name) const {
+double OperatorCall::Number(std::string_view name) const {
   const ArgumentValue& value = Value(name, ArgumentType::kNumber);
   return value.f ? static_cast<double>(*value.f) : static_cast<double>(value.i.value_or(0));
 }
-std::int64_t OpInit::Int(std::string_view name) const { return Value(name, ArgumentType::kInt).i.value_or(0); }
-bool OpInit::Bool(std::string_view name) const { return Value(name, ArgumentType::kBool).i.value_or(0) != 0; }
-const std::string& OpInit::String(std::string_view name) const {
+std::int64_t OperatorCall::Int(std::string_view name) const { return Value(name, ArgumentType::kInt).i.value_or(0); }
+bool OperatorCall::Bool(std::string_view name) const { return Value(name, ArgumentType::kBool).i.value_or(0) != 0; }
+const std::string& OperatorCall::String(std::string_view name) const {
   static const std::string empty;
   const std::optional<std::string>& value = Value(name, ArgumentType::kString).s;
   return value ? *value : empty;
 }
-std::vector<float> OpInit::Floats(std::string_view name) const {
+std::vector<float> OperatorCall::Floats(std::string_view name) const {
   const ArgumentValue& value = Value(name, ArgumentType::kFloats);
   if (!value.floats.empty() || value.ints.empty()) return value.floats;
   return {value.ints.begin(), value.ints.end()};
 }
-const std::vector<std::int64_t>& OpInit::Ints(std::string_view name) const {
+const std::vector<std::int64_t>& OperatorCall::Ints(std::string_view name) const {
   return Value(name, ArgumentType::kInts).ints;
 }
-const std::vector<std::string>& OpInit::Strings(std::string_view name) const {
+const std::vector<std::string>& OperatorCall::Strings(std::string_view name) const {
   return Value(name, ArgumentType::kStrings).strings;
 }
-const ArgumentValue& OpInit::Any(std::string_view name) const { return Value(name, ArgumentType::kAny); }
-std::shared_ptr<const NetDef> OpInit::Net(std::string_view name) const { return Value(name, ArgumentType::kNet).net; }
+const ArgumentValue& OperatorCall::Any(std::string_view name) const { return Value(name, ArgumentType::kAny); }
+std::shared_ptr<const NetDef> OperatorCall::Net(std::string_view name) const {
+  return Value(name, ArgumentType::kNet).net;
+}
 
-const std::vector<std::string>& OpInit::ReadersOf(int output) const {
+const std::vector<std::string>& OperatorCall::ReadersOf(int output) const {
   static const std::vector<std::string> none;
   return output < static_cast<int>(readers_.size()) ? readers_[output] : none;
 }
 
-std::string OpInit::Text() const {
+std::string OperatorCall::Text() const {
   return StrCat(Join(outputs_, ", "), outputs_.empty() ? "" : " = ", type(), "(", Join(inputs_, ", "), ")");
 }
 
@@ -133,20 +135,13 @@ std::vector<std::int64_t> ShapeQuery::IntsOf(int i) const {
   return ints;
 }
 
-std::string NetProblem::Text() const {
-  std::string text = StrCat("net \"", PrintableLine(net), "\"");
-  if (op_index >= 0) text += StrCat(", op ", op_index);
-  if (!op_text.empty()) text += StrCat(" `", PrintableLine(op_text), "`");
-  return StrCat(text, ": ", message);
-}
-
 ShapeRule SameAsInput(int i) {
   return [i](const ShapeQuery& query) {
     return std::vector<TensorInfo>{{.dtype = query.In(i).dtype, .shape = query.In(i).shape}};
   };
 }
 
-GradientBuilder::GradientBuilder(const OpInit& op, std::vector<GradientBlobs> output_gradients)
+GradientBuilder::GradientBuilder(const OperatorCall& op, std::vector<GradientBlobs> output_gradients)
     : op_(op), output_gradients_(std::move(output_gradients)), input_gradients_(op.inputs().size()) {}
 
 const std::string& GradientBuilder::GO(int i) const {

@@ -10,7 +10,7 @@
 //           .InPlace({{0, 0}})
 //           .Elementwise()
 //           .Gradient("EluGradient", {"y", "dy"}, {"dx"})
-//           .Cpu([](const OpInit& op) -> RunFn { … });
+//           .Cpu([](const OperatorCall& op) -> RunFn { … });
 //
 // This header knows no protobuf, and neither do the files that include it to declare operators.
 #pragma once
@@ -26,9 +26,12 @@
 
 #include "stepnet/core/abi.h"
 #include "stepnet/core/arguments.h"
+#include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/net_problem.h"
 #include "stepnet/core/random.h"
 #include "stepnet/core/run_context.h"
+#include "stepnet/core/run_options.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/core/workspace.h"
@@ -38,44 +41,13 @@ namespace stepnet {
 class OperatorDef;
 class NetDef;
 struct OperatorSchema;
-struct StepPlan;
-
-enum class Device { kCpu, kCuda };
-const char* DeviceName(Device device);
-
-// Something wrong with a net, found without running it. A check of one operator fills in the message alone.
-struct NetProblem {
-  std::string net = {};
-  int op_index = -1;  // -1: of the net itself
-  std::string op_text = {};
-  std::string message = {};
-
-  std::string Text() const;  // `net "lstm", op 3 `y = FC(x, w, b)`: message`
-};
-
-inline constexpr int kMostOptLevel = 1;
-
-// How nets made from files are to be run; operators that run nets themselves read it.
-struct RunOptions {
-  std::string executor = "parallel";
-  int threads = 0;  // 0: as many as the machine has cores
-  // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
-  // which changes results within rounding (compiler/stages.h).
-  int opt_level = kMostOptLevel;
-  std::uint64_t seed = 0;
-  // The folder in which, and below which, operators may open files; empty: none (core/allowed_files.h).
-  std::string allow_files = {};
-  bool quiet = false;  // operators print nothing
-  // Told of every plan of a step net when it is made (compiler/step_plan.h).
-  std::function<void(const StepPlan& plan)> on_plan = {};
-};
 
 // One operator of a net, its arguments parsed and checked: what shape rules and kernel factories ask.
-class OpInit {
+class OperatorCall {
  public:
   // Throws kInvalidNet for an unknown type (with the nearest name), kInvalidArgument for arguments that the schema
   // does not allow. Arity and in-place rules are checked by CheckNet.
-  explicit OpInit(const OperatorDef& def, RunOptions options = {});
+  explicit OperatorCall(const OperatorDef& def, RunOptions options = {});
 
   const std::string& type() const;
   const OperatorSchema& schema() const { return *schema_; }
@@ -126,8 +98,8 @@ class OpInit {
 // What a shape rule is given: the operator, and dtype and shape of each input.
 class ShapeQuery {
  public:
-  ShapeQuery(const OpInit& op, std::span<const TensorInfo> inputs) : op_(op), inputs_(inputs) {}
-  const OpInit& op() const { return op_; }
+  ShapeQuery(const OperatorCall& op, std::span<const TensorInfo> inputs) : op_(op), inputs_(inputs) {}
+  const OperatorCall& op() const { return op_; }
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   const TensorInfo& In(int i) const { return inputs_[i]; }
   // The elements of input i, an int32 or int64 tensor whose value decides about shapes. Only for inputs that
@@ -136,7 +108,7 @@ class ShapeQuery {
   bool ValueKnown(int i) const { return inputs_[i].value.defined(); }
 
  private:
-  const OpInit& op_;
+  const OperatorCall& op_;
   std::span<const TensorInfo> inputs_;
 };
 
@@ -180,7 +152,7 @@ class OpRun {
   T* ScratchOf(std::int64_t n) const {
     return static_cast<T*>(context_.scratch.Get(n * static_cast<std::int64_t>(sizeof(T))));
   }
-  RandomStream Random(const OpInit& op) const { return Random(op.seed(), op.random_id()); }
+  RandomStream Random(const OperatorCall& op) const { return Random(op.seed(), op.random_id()); }
   RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.run, step_}; }
   std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
   // Of types that declare Splits: the kernel is called once for each part in [0, parts()), by several threads at once,
@@ -221,7 +193,7 @@ class OpRun {
 // A kernel: runs many times, from many threads at once. Holds no state that a run changes.
 using RunFn = std::function<void(const OpRun&)>;
 // Makes the kernel of one operator of a net; arguments are read here, once.
-using KernelFactory = std::function<RunFn(const OpInit&)>;
+using KernelFactory = std::function<RunFn(const OperatorCall&)>;
 
 // Work of one run, for given inputs: an estimate for tables and schedules. Outputs that a run is not for (OpRun::Wants)
 // have no elements there.
@@ -270,9 +242,9 @@ struct GradientBlobs {
 class GradientBuilder {
  public:
   // `output_gradients` holds the gradient of each output of op, absent where nothing needs one.
-  GradientBuilder(const OpInit& op, std::vector<GradientBlobs> output_gradients);
+  GradientBuilder(const OperatorCall& op, std::vector<GradientBlobs> output_gradients);
 
-  const OpInit& op() const { return op_; }
+  const OperatorCall& op() const { return op_; }
   const std::string& I(int i) const { return op_.inputs()[i]; }
   const std::string& O(int i) const { return op_.outputs()[i]; }
   bool HasGO(int i) const { return !output_gradients_[i].dense.empty(); }
@@ -289,14 +261,14 @@ class GradientBuilder {
   const std::vector<GradientBlobs>& input_gradients() const { return input_gradients_; }
 
  private:
-  const OpInit& op_;
+  const OperatorCall& op_;
   std::vector<GradientBlobs> output_gradients_;
   std::vector<GradientBlobs> input_gradients_;
   std::vector<GradientOp> ops_;
 };
 using GradientRule = std::function<void(GradientBuilder&)>;
 // Paths of the files that an operator reads, writes or asks about, as its arguments give them.
-using FilesRule = std::function<std::vector<std::string>(const OpInit&)>;
+using FilesRule = std::function<std::vector<std::string>(const OperatorCall&)>;
 
 enum class GradientKind {
   kRule,   // has a gradient rule
@@ -330,13 +302,13 @@ struct OperatorSchema {
   std::vector<int> value_inputs;  // ReadsValues
   ShapeRule shapes;
   CostRule cost;
-  PartsRule most_parts;  // null: one
+  PartsRule max_parts;  // null: one
   std::vector<int> can_add;
   RowsRule rows;  // null: nothing is known
   std::optional<Packing> packing;
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
-  std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check;
+  std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
   std::vector<std::pair<Device, KernelFactory>> kernels;
 
@@ -396,7 +368,7 @@ class Operator {
   Operator& CostIs(CostRule rule);
   // The kernel can run in parts (OpRun::part): in any number up to what the rule gives, with the same values bit for
   // bit.
-  Operator& Splits(PartsRule most_parts);
+  Operator& Splits(PartsRule max_parts);
   // The kernel asks OpRun::Adds about these outputs, the first 64 at most: what it computes for them can be summed over
   // the steps where it belongs, without a copy of its own.
   Operator& CanAdd(std::vector<int> outputs);
@@ -406,7 +378,7 @@ class Operator {
   // The kernel can use OpRun::packed in place of the input, and does where it is not null.
   Operator& Packs(Packing packing);
   // Checks beyond arity and arguments; appends what is wrong.
-  Operator& Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check);
+  Operator& Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check);
 
   // The only files that the operator may open; the kernel takes their paths from AllowedFiles (core/allowed_files.h).
   Operator& OpensFiles(FilesRule rule);
@@ -447,10 +419,10 @@ std::vector<std::string> OperatorTypes();  // sorted
 std::map<std::string, std::string> DuplicateOperatorTypes();
 
 // What this build and libraries of operators have to agree on.
-inline constexpr Abi kAbi =
-    MakeAbi(STEPNET_VERSION, LayoutOf<std::string, std::function<void()>, Shape, Tensor, TensorView, TensorInfo, Blob,
-                                      ArgumentValue, ArgumentSpec, Error, RunOptions, RunContext, OpInit, ShapeQuery,
-                                      OpRun, Packing, GradientOp, GradientBuilder, OperatorSchema, Operator>());
+inline constexpr Abi kAbi = MakeAbi(
+    STEPNET_VERSION, LayoutOf<std::string, std::function<void()>, Shape, Tensor, TensorView, TensorInfo, Blob,
+                              ArgumentValue, ArgumentSpec, Error, RunOptions, RunContext, OperatorCall, ShapeQuery,
+                              OpRun, Packing, GradientOp, GradientBuilder, OperatorSchema, Operator>());
 [[gnu::section(".note.stepnet"), gnu::used]] alignas(4) static constexpr AbiNote kAbiNote = {.abi = kAbi};
 
 }  // namespace stepnet

@@ -16,7 +16,7 @@ Character FirstCharacter(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   if (byte(0) < 0x80) return {.bytes = 1, .code = byte(0)};
   const size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // shorter forms say the same
+  constexpr std::uint32_t kMin[] = {0, 0, 0x80, 0x800, 0x10000};  // shorter forms say the same
   if (byte(0) < 0xc0 || byte(0) >= 0xf8 || text.size() < bytes) return {};
   std::uint32_t code = byte(0) & (0x7fU >> bytes);
   for (size_t i = 1; i < bytes; ++i) {
@@ -24,8 +24,7 @@ Character FirstCharacter(std::string_view text) {
     code = code << 6 | (byte(i) & 0x3f);
   }
   const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-  return code < kLeast[bytes] || code > 0x10ffff || is_surrogate ? Character{}
-                                                                 : Character{.bytes = bytes, .code = code};
+  return code < kMin[bytes] || code > 0x10ffff || is_surrogate ? Character{} : Character{.bytes = bytes, .code = code};
 }
 
 bool DrivesTerminals(std::uint32_t code) {

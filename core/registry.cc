@@ -28,8 +28,6 @@ int Count(const std::vector<Formal>& formals, bool required_only) {
 
 }  // namespace
 
-const char* DeviceName(Device device) { return device == Device::kCpu ? "cpu" : "cuda"; }
-
 int OperatorSchema::min_inputs() const { return Count(inputs, true); }
 int OperatorSchema::max_inputs() const {
   return !inputs.empty() && inputs.back().variadic ? INT_MAX : Count(inputs, false);
@@ -258,8 +256,8 @@ Operator& Operator::CostIs(CostRule rule) {
   return *this;
 }
 
-Operator& Operator::Splits(PartsRule most_parts) {
-  schema_.most_parts = std::move(most_parts);
+Operator& Operator::Splits(PartsRule max_parts) {
+  schema_.max_parts = std::move(max_parts);
   return *this;
 }
 Operator& Operator::CanAdd(std::vector<int> outputs) {
@@ -274,7 +272,7 @@ Operator& Operator::Packs(Packing packing) {
   schema_.packing = std::move(packing);
   return *this;
 }
-Operator& Operator::Check(std::function<void(const OpInit&, std::vector<NetProblem>* problems)> check) {
+Operator& Operator::Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
   return *this;
 }

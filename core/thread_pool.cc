@@ -18,16 +18,16 @@ namespace {
 constexpr std::chrono::microseconds kLookOut{20};
 
 // As many as may help a caller, and whose stacks take no more than a quarter of the addresses that the process may use.
-int MostHelpers() {
-  constexpr int kMost = kMostThreads - 1;
+int MaxHelpers() {
+  constexpr int kMax = kMaxThreads - 1;
   rlimit addresses = {};
   pthread_attr_t attributes;
   size_t stack = 0;
-  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return kMost;
-  if (pthread_getattr_default_np(&attributes) != 0) return kMost;
+  if (getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return kMax;
+  if (pthread_getattr_default_np(&attributes) != 0) return kMax;
   pthread_attr_getstacksize(&attributes, &stack);
   pthread_attr_destroy(&attributes);
-  return stack > 0 ? static_cast<int>(std::min<rlim_t>(kMost, addresses.rlim_cur / 4 / stack)) : kMost;
+  return stack > 0 ? static_cast<int>(std::min<rlim_t>(kMax, addresses.rlim_cur / 4 / stack)) : kMax;
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ ThreadPool::~ThreadPool() {
 
 // REQUIRES mutex_. Fewer where the system gives no more: callers can do without.
 void ThreadPool::MakeThreads(int count) {
-  count = std::min(count, MostHelpers());
+  count = std::min(count, MaxHelpers());
   const SignalBlock block;
   try {
     while (static_cast<int>(threads_.size()) < count) {

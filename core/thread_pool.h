@@ -27,7 +27,7 @@ class SharedWork {
 };
 
 // More threads than that are asked for by mistake.
-inline constexpr int kMostThreads = 1024;
+inline constexpr int kMaxThreads = 1024;
 
 class ThreadPool {
  public:

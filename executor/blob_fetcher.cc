@@ -47,7 +47,7 @@ const Registration blob_fetcher = Operator("RecurrentNetworkBlobFetcher")
                                       .ManagesOutputs()
                                       .HasSideEffects()
                                       .StopsGradient()
-                                      .Cpu([](const OpInit& op) -> RunFn {
+                                      .Cpu([](const OperatorCall& op) -> RunFn {
                                         const std::string prefix = op.String("prefix");
                                         return [prefix](const OpRun& run) { Fetch(run, prefix); };
                                       });

@@ -50,7 +50,7 @@ const Registration apply_link =
         .ManagesOutputs()
         .Private()
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           const std::int64_t offset = op.Int("offset");
           const std::int64_t window = op.Int("window");
           return [offset, window](const OpRun& run) { ApplyLink(run, offset, window); };
@@ -69,7 +69,7 @@ const Registration accumulate_gradient =
         .ManagesOutputs()
         .Private()
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           const std::int64_t offset = op.Int("offset");
           return [offset](const OpRun& run) { AccumulateGradient(run, offset); };
         });

@@ -380,7 +380,7 @@ class ParallelExecutor : public Executor {
     const StepPlan& plan = state.plan();
     if (plan.does_nothing) return;
     const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
-    const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->least_steps;
+    const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->min_steps;
     bool is_pipeline_run = false;
     for (const Stage& stage : plan.stages) {
       if (!overlaps || stage.steps_at_once == kAllSteps) {
@@ -397,7 +397,7 @@ class ParallelExecutor : public Executor {
   static void RunStage(RunState& state, const Stage& stage, RunContext& context) {
     if (state.NumRunsOf(stage) == 0) return;
     const Schedule& schedule = *stage.schedule;
-    if (schedule.threads < 2 || state.num_steps() < schedule.least_steps) {
+    if (schedule.threads < 2 || state.num_steps() < schedule.min_steps) {
       RunSerially(state, stage, 0, state.num_steps(), context);
     } else {
       RunTasks(state, schedule, state.NumRunsOf(stage), context);
@@ -406,8 +406,8 @@ class ParallelExecutor : public Executor {
 
   static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {
     state.PrepareLanes(schedule.threads);
-    const std::int64_t most_steps = state.plan().most_steps;
-    const std::int64_t under_way = most_steps > 0 ? most_steps : StepsUnderWay(schedule, schedule.threads);
+    const std::int64_t max_steps = state.plan().max_steps;
+    const std::int64_t under_way = max_steps > 0 ? max_steps : StepsUnderWay(schedule, schedule.threads);
     const auto run = std::make_shared<ParallelRun>(schedule, num_steps, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
     run->Check();

@@ -10,6 +10,7 @@
 #include "stepnet/compiler/plan_cache.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
@@ -40,7 +41,7 @@ void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Te
 
 class RecurrentNetwork {
  public:
-  explicit RecurrentNetwork(const OpInit& op)
+  explicit RecurrentNetwork(const OperatorCall& op)
       : op_(op),
         spec_(WithRequestedGradients(op, ParseRecurrentSpec(op))),
         seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
@@ -126,8 +127,8 @@ class RecurrentNetwork {
     }
     record->steps = std::make_unique<RunState>(plan->steps);
     // Records that others hold on to are forgotten here, and freed when they let go.
-    constexpr size_t kMostRecords = 4;
-    if (records_.size() >= kMostRecords) records_.erase(records_.begin());
+    constexpr size_t kMaxRecords = 4;
+    if (records_.size() >= kMaxRecords) records_.erase(records_.begin());
     records_.push_back(record);
     return record;
   }
@@ -141,7 +142,7 @@ class RecurrentNetwork {
       const Shape shape = layout.row.Inserted(0, record.num_steps + layout.num_initial);
       const Tensor& state = record.states[i]->MakeTensor(layout.dtype, shape);
       CopyInitialState(run.host().Input(layout.initial).GetTensor(), layout, state);
-      if (layout.zero_first) SetZero(state.Slice(layout.num_initial, shape[0]));
+      if (layout.needs_zeros) SetZero(state.Slice(layout.num_initial, shape[0]));
       steps.SetBase(static_cast<int>(i), state);
     }
     for (const auto& [input, base] : plan.inputs) steps.LendBase(base, run.host().Input(input).GetTensor());
@@ -198,7 +199,7 @@ class RecurrentNetwork {
     run.host().Output(run.num_outputs() - 1).SetObject<RecurrentRecord>(record);
   }
 
-  const OpInit op_;
+  const OperatorCall op_;
   const RecurrentSpec spec_;
   const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
@@ -210,7 +211,7 @@ class RecurrentNetwork {
 
 // The params that are listed, and every other captured input whose gradient the backward step net writes: a tensor
 // that is left out of the list by accident would silently not be trained.
-std::vector<std::pair<int, std::string>> ParamsWithGradients(const OpInit& op, const RecurrentSpec& spec) {
+std::vector<std::pair<int, std::string>> ParamsWithGradients(const OperatorCall& op, const RecurrentSpec& spec) {
   std::vector<std::pair<int, std::string>> params;
   std::set<std::string> taken = {op.inputs()[0]};
   for (size_t k = 0; k < spec.params.size(); ++k) {
@@ -249,7 +250,7 @@ void ApplyRequests(const RecurrentSpec& spec, const std::vector<int>& inputs, Gr
 // Caffe2's order: [gradients of outputs_with_grads…, inputs…, outputs…] → [gradient of input 0, of each param, of each
 // initial state].
 void MakeRecurrentGradient(GradientBuilder& g) {
-  const OpInit& op = g.op();
+  const OperatorCall& op = g.op();
   const RecurrentSpec spec = ParseRecurrentSpec(op);
   // Files lose a backward step net without operators; its links remain.
   if (spec.backward_step_net == nullptr && spec.backward_links.empty()) {
@@ -300,9 +301,9 @@ const Registration recurrent_network =
                  "RecurrentNetworkGradient and RecurrentNetworkBlobFetcher read")
         .Args(RecurrentArguments())
         .ManagesOutputs()
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, false, problems); })
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, false, problems); })
         .Gradient(MakeRecurrentGradient)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           auto network = std::make_shared<RecurrentNetwork>(op);
           return [network](const OpRun& run) { network->Run(run); };
         });

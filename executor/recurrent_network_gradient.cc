@@ -10,6 +10,7 @@
 #include "stepnet/compiler/plan_cache.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
@@ -31,7 +32,7 @@ using BackwardPlanKey = std::pair<std::shared_ptr<const ForwardPlan>, std::vecto
 
 class RecurrentNetworkGradient {
  public:
-  explicit RecurrentNetworkGradient(const OpInit& op)
+  explicit RecurrentNetworkGradient(const OperatorCall& op)
       : op_(op),
         spec_(WithRequestedGradients(op, ParseRecurrentSpec(op))),
         seen_by_rows_(InputsSeenByRows(op, spec_)),
@@ -43,7 +44,7 @@ class RecurrentNetworkGradient {
     CheckInputs(run, layout, *record);
     const std::shared_ptr<const BackwardPlan> plan =
         plans_.Get({record->plan, PlanKey(record->inputs, seen_by_rows_)},
-                   [&] { return MakeBackwardPlan(op_, spec_, layout, *record); });
+                   [&] { return MakeBackwardPlan(op_, spec_, layout, record->plan, record->inputs); });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
     BackwardRun backward = Acquire(plan);
     const std::vector<Tensor> step_outputs = StepOutputGradients(run, layout, *record, *plan);
@@ -124,7 +125,7 @@ class RecurrentNetworkGradient {
   }
 
   // By the inputs of the forward operator, and its outputs, which follow them.
-  static std::vector<bool> InputsSeenByRows(const OpInit& op, const RecurrentSpec& spec) {
+  static std::vector<bool> InputsSeenByRows(const OperatorCall& op, const RecurrentSpec& spec) {
     const size_t first = std::min(spec.outputs_with_grads.size(), op.inputs().size());
     return SeenByRows({op.inputs().begin() + static_cast<std::ptrdiff_t>(first), op.inputs().end()}, spec.links,
                       spec.BackwardStep());
@@ -293,7 +294,7 @@ class RecurrentNetworkGradient {
       const Tensor& tensor = output.MakeTensor(info.dtype, info.shape);
       // Steps that write every row of their own do not reach those that the sequence has beyond.
       const bool has_more_rows = !target.links.empty() && info.shape[0] != record.num_steps;
-      if (target.zero_first || has_more_rows || record.num_steps == 0) SetZero(tensor);
+      if (target.needs_zeros || has_more_rows || record.num_steps == 0) SetZero(tensor);
       targets.push_back(tensor);
     }
     return targets;
@@ -353,7 +354,7 @@ class RecurrentNetworkGradient {
     }
   }
 
-  const OpInit op_;
+  const OperatorCall op_;
   const RecurrentSpec spec_;
   const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
@@ -407,8 +408,8 @@ const Registration recurrent_network_gradient =
         .Outputs("gradients", "of input 0, of each param, of each initial state, shaped like these")
         .Args(RecurrentArguments())
         .ManagesOutputs()
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
+        .Cpu([](const OperatorCall& op) -> RunFn {
           auto gradient = std::make_shared<RecurrentNetworkGradient>(op);
           return [gradient](const OpRun& run) { gradient->Run(run); };
         });

@@ -10,14 +10,6 @@ Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old) {
   return numbers;
 }
 
-void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps) {
-  if (num_steps == 0 || num_steps - 1 + link.offset + link.window <= num_rows) return;
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat("step ", num_steps - 1, " of ", num_steps, " would see rows [", num_steps - 1 + link.offset, ", ",
-                     num_steps - 1 + link.offset + link.window, ") of \"", link.external, "\" as \"", link.internal,
-                     "\" (link offset ", link.offset, ", window ", link.window, "), which has ", num_rows, " rows"));
-}
-
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
                    std::int64_t num_steps) {
   for (const Link& link : links) {

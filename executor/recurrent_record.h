@@ -27,9 +27,6 @@ struct RecurrentRecord {
 // int32 [num_steps] holding 0, 1, 2, …; `old` when that is long enough already.
 Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old);
 
-// Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
-void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);
-
 // Checks that input `i` of a recurrent operator, named `name`, fits the links that see it and gives num_steps steps.
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
                    std::int64_t num_steps);

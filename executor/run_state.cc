@@ -103,7 +103,7 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
     for (const Operand& output : instruction.outputs) {
       BindOperand(output, instruction.inputs.size() + output.position, instruction, &bound);
     }
-    const bool packs = instruction.packed && num_steps >= kLeastStepsToPack;
+    const bool packs = instruction.packed && num_steps >= kMinStepsToPack;
     bound.packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw() : nullptr;
   }
 }
@@ -138,7 +138,7 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
 }
 
 std::int64_t RunState::NumRunsOf(const Stage& stage) const {
-  if (num_steps_ < stage.least_steps) return 0;
+  if (num_steps_ < stage.min_steps) return 0;
   if (stage.steps_at_once == kAllSteps) return std::min<std::int64_t>(num_steps_, 1);
   return (num_steps_ + stage.steps_at_once - 1) / stage.steps_at_once;
 }

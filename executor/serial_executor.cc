@@ -20,7 +20,7 @@ class SerialExecutor : public Executor {
 
 void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;
-  end = state.num_steps() < stage.least_steps ? 0 : std::min(end, state.num_steps());
+  end = state.num_steps() < stage.min_steps ? 0 : std::min(end, state.num_steps());
   for (std::int64_t step = begin; step < end; step += at_once) {
     if (context.cancellation != nullptr) context.cancellation->Check();
     for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, step / at_once, context);

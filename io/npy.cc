@@ -171,8 +171,8 @@ Element ParseDescr(const std::string& descr, const std::string& path) {
     return element;
   }
   // The length of the longest string follows the letter.
-  constexpr size_t kMostDigits = 9;
-  const bool is_string = code.size() > 1 && code.size() <= 1 + kMostDigits && (code[0] == 'U' || code[0] == 'S') &&
+  constexpr size_t kMaxDigits = 9;
+  const bool is_string = code.size() > 1 && code.size() <= 1 + kMaxDigits && (code[0] == 'U' || code[0] == 'S') &&
                          std::ranges::all_of(code.substr(1), [](char c) { return c >= '0' && c <= '9'; });
   if (is_string) {
     element.dtype = DType::kString;
@@ -208,9 +208,9 @@ std::optional<std::vector<std::uint32_t>> DecodeUtf8(const std::string& text) {
       if ((next & 0xc0) != 0x80) return std::nullopt;
       code = (code << 6) | (next & 0x3f);
     }
-    constexpr std::array<std::uint32_t, 4> kLeast = {0, 0x80, 0x800, 0x10000};
+    constexpr std::array<std::uint32_t, 4> kMin = {0, 0x80, 0x800, 0x10000};
     const bool surrogate = code >= 0xd800 && code < 0xe000;
-    if (code < kLeast[tail] || code > 0x10ffff || surrogate) return std::nullopt;
+    if (code < kMin[tail] || code > 0x10ffff || surrogate) return std::nullopt;
     codes.push_back(code);
   }
   return codes;

@@ -175,12 +175,12 @@ const std::array<Candidate, 7>& Candidates() {
 // Short messages of one type can pass for another by accident, with fields that the other does not know. Some such
 // fields are normal: later versions of the format have more.
 MessageKind DetectBinaryKind(const std::string& content) {
-  constexpr std::int64_t kLeastFieldsAnOddity = 4;
+  constexpr std::int64_t kMinUnusualFields = 4;
   MessageKind best = MessageKind::kUnknown;
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (const Candidate& candidate : Candidates()) {
     const WireScan scan = ScanWire(*candidate.prototype->GetDescriptor(), content);
-    const bool fits = scan.ok() && scan.known > 0 && scan.oddities * kLeastFieldsAnOddity <= scan.fields;
+    const bool fits = scan.ok() && scan.known > 0 && scan.oddities * kMinUnusualFields <= scan.fields;
     if (!fits || scan.oddities >= fewest) continue;
     best = candidate.kind;
     fewest = scan.oddities;

@@ -231,12 +231,12 @@ class ReversePass {
     }
     if (way.empty()) return "";
     std::string text = StrCat("; the gradient of \"", value->blob, "\" comes to it by");
-    constexpr size_t kMost = 100;  // a hostile net may have a million
-    for (size_t i = 0; i < way.size() && i < kMost; ++i) {
+    constexpr size_t kMax = 100;  // a hostile net may have a million
+    for (size_t i = 0; i < way.size() && i < kMax; ++i) {
       const int step = way[way.size() - 1 - i];
       text += StrCat("\n    op ", step, " `", OperatorText(net_.op(step)), "`");
     }
-    if (way.size() > kMost) text += StrCat("\n    … and ", way.size() - kMost, " more");
+    if (way.size() > kMax) text += StrCat("\n    … and ", way.size() - kMax, " more");
     return text;
   }
 

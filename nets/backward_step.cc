@@ -360,7 +360,7 @@ void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDe
       for (Argument& argument : *op->mutable_arg()) {
         if (argument.name() == "step_net" && argument.has_n()) descend(op, argument.mutable_n());
       }
-      const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
+      const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
       if (spec.backward_step_net == nullptr && spec.backward_links.empty()) make(op, spec);
     } catch (...) {
       throw CurrentError().At({.net = net->name(), .op_index = k, .op_text = OperatorText(*op)});
@@ -370,7 +370,7 @@ void ForEachWithoutBackwardStep(NetDef* net, const std::function<void(OperatorDe
 
 // The blobs that a step net reads of what has a gradient outside: of states, too.
 std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function<bool(const std::string&)>& depends) {
-  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op));
+  const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op));
   std::vector<std::string> inputs;
   std::ranges::copy_if(op.input(), std::back_inserter(inputs), depends);
   for (const Link& link : spec.links) {
@@ -383,7 +383,7 @@ std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function
 // Says that the gradient operator need not give the gradients of these inputs, unless the operator says what it is to
 // give.
 void LeaveOut(OperatorDef* op, const std::function<bool(const std::string&)>& is_left_out) {
-  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(*op));
+  const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(*op));
   std::vector<int> inputs = {0};
   inputs.insert(inputs.end(), spec.params.begin(), spec.params.end());
   for (const RecurrentState& state : spec.states) inputs.push_back(state.initial);

@@ -23,7 +23,7 @@ void AddArgument(const std::string& name, const ArgumentValue& value, OperatorDe
 }  // namespace
 
 OperatorGradient MakeGradient(const OperatorDef& op, const std::vector<GradientBlobs>& output_gradients) {
-  const OpInit init(op);
+  const OperatorCall init(op);
   const OperatorSchema& schema = init.schema();
   if (schema.gradient_kind == GradientKind::kStops) {
     return {.ops = {}, .input_gradients = std::vector<GradientBlobs>(init.inputs().size())};

@@ -24,9 +24,9 @@ class SimpleNet : public Net {
 }  // namespace
 
 std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace, const RunOptions& options) {
-  if (options.threads < 0 || options.threads > kMostThreads) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
     throw Error(ErrorCode::kInvalidArgument,
-                StrCat("a run on ", options.threads, " threads; must be between 0 and ", kMostThreads));
+                StrCat("a run on ", options.threads, " threads; must be between 0 and ", kMaxThreads));
   }
   const NetDef def = Completed(as_written);
   try {
@@ -44,7 +44,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       OperatorDef op = def.op(i);
       if (!op.has_device_option() && def.has_device_option()) *op.mutable_device_option() = def.device_option();
       try {
-        OpInit init(op, options);
+        OperatorCall init(op, options);
         init.SetReaders(std::move(readers[i]));
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
       } catch (...) {

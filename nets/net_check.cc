@@ -59,9 +59,9 @@ class Checker {
     known_.insert(net_.external_input().begin(), net_.external_input().end());
     CheckType();
     // A hostile net may have a million faults; nobody reads so many.
-    constexpr size_t kMostProblems = 1000;
-    for (int i = 0; i < net_.op_size() && problems_.size() < kMostProblems; ++i) CheckOp(i);
-    if (problems_.size() >= kMostProblems) Report(-1, "too many problems; the rest of the net is not checked");
+    constexpr size_t kMaxProblems = 1000;
+    for (int i = 0; i < net_.op_size() && problems_.size() < kMaxProblems; ++i) CheckOp(i);
+    if (problems_.size() >= kMaxProblems) Report(-1, "too many problems; the rest of the net is not checked");
     for (const std::string& output : net_.external_output()) {
       if (!Exists(output)) Report(-1, StrCat("nothing produces the external output \"", output, "\"", Nearest(output)));
     }
@@ -87,7 +87,7 @@ class Checker {
     }
     known_.insert(op.output().begin(), op.output().end());
     try {
-      const OpInit init(op, options_.run);
+      const OperatorCall init(op, options_.run);
       const OperatorSchema& schema = init.schema();
       if (schema.FindKernel(options_.device) == nullptr) {
         Report(i, StrCat(op.type(), " has no kernel for ", DeviceName(options_.device)));
@@ -130,8 +130,8 @@ class Checker {
 
   // For the first few problems only: a hostile net may have a million, each with a million names to compare.
   std::string Nearest(const std::string& blob) const {
-    constexpr size_t kMostSuggestions = 20;
-    return problems_.size() < kMostSuggestions ? DidYouMean(blob, {known_.begin(), known_.end()}) : "";
+    constexpr size_t kMaxSuggestions = 20;
+    return problems_.size() < kMaxSuggestions ? DidYouMean(blob, {known_.begin(), known_.end()}) : "";
   }
 
   void Report(int i, std::string message) {

@@ -30,7 +30,7 @@ class BlobHost : public OpHost {
 };
 
 // The inputs whose elements the shape rule reads, as far as the operator has them.
-auto ValueInputs(const OpInit& init) {
+auto ValueInputs(const OperatorCall& init) {
   return init.schema().value_inputs |
          std::views::filter([n = static_cast<int>(init.inputs().size())](int i) { return i < n; });
 }
@@ -71,7 +71,7 @@ class PartsOfRun : public SharedWork {
 
 }  // namespace
 
-NetOperator::NetOperator(OpInit init) : init_(std::move(init)), text_(init_.Text()) {
+NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init_.Text()) {
   for (const std::string& output : init_.outputs()) {
     const auto same = std::ranges::find(init_.inputs(), output);
     in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));
@@ -83,7 +83,7 @@ NetOperator::NetOperator(OpInit init) : init_(std::move(init)), text_(init_.Text
   kernel_ = (*factory)(init_);
 }
 
-NetOperator::NetOperator(OpInit init, Workspace& workspace) : NetOperator(std::move(init)) {
+NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
   workspace_ = &workspace;
   for (const std::string& input : init_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
   for (const std::string& output : init_.outputs()) outputs_.push_back(&workspace.CreateBlob(output));
@@ -133,7 +133,7 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
 }
 
 int NetOperator::NumParts() const {
-  const PartsRule& rule = init_.schema().most_parts;
+  const PartsRule& rule = init_.schema().max_parts;
   const RunOptions& options = init_.options();
   if (!rule || options.executor != "parallel") return 1;
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
@@ -186,7 +186,7 @@ std::string NetOperator::InputsText() const {
   return Join(items, ", ");
 }
 
-Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
+Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
   if (const CostRule& rule = op.schema().cost) return rule(ShapeQuery(op, inputs), outputs);
   Cost cost;
   for (const TensorInfo& info : inputs) cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));

@@ -12,7 +12,7 @@
 namespace stepnet {
 
 // What one run of `op` costs: as its type declares, otherwise what it reads and writes.
-Cost EstimateCost(const OpInit& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
+Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
 // Rough time of such a run on one core, for choices between ways of running; no promise.
 double EstimateMicroseconds(const Cost& cost);
 // Until a thread of the pool that slept takes part in a run.
@@ -21,9 +21,9 @@ inline constexpr double kMicrosecondsToCome = 40;
 class NetOperator {
  public:
   // Blobs are given to each run. Throws what the kernel factory throws.
-  explicit NetOperator(OpInit init);
+  explicit NetOperator(OperatorCall init);
   // Bound to the blobs of its names; creates outputs that do not exist.
-  NetOperator(OpInit init, Workspace& workspace);
+  NetOperator(OperatorCall init, Workspace& workspace);
 
   // Runs on the blobs that it is bound to. Throws kTypeMismatch when an input holds no tensor, what the shape rule
   // throws, and what the kernel throws.
@@ -32,7 +32,7 @@ class NetOperator {
   void RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace, RunContext& context,
              std::int64_t step);
 
-  const OpInit& init() const { return init_; }
+  const OperatorCall& init() const { return init_; }
   const std::string& text() const { return text_; }  // "y = FC(x, w, b)"
   // Estimate for the shapes of the last run; zero where the type declares no cost.
   Cost LastCost() const;
@@ -44,7 +44,7 @@ class NetOperator {
   int NumParts() const;
   void RunParts(RunContext& context, std::int64_t step);
 
-  OpInit init_;
+  OperatorCall init_;
   std::string text_;
   RunFn kernel_;
   Workspace* workspace_ = nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 class RecurrentChecker {
  public:
-  RecurrentChecker(const OpInit& op, const RecurrentSpec& spec, bool gradient, std::vector<NetProblem>* problems)
+  RecurrentChecker(const OperatorCall& op, const RecurrentSpec& spec, bool gradient, std::vector<NetProblem>* problems)
       : op_(op), spec_(spec), gradient_(gradient), problems_(problems) {}
 
   void Run() {
@@ -155,7 +155,7 @@ class RecurrentChecker {
     }
   }
 
-  const OpInit& op_;
+  const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const bool gradient_;
   std::vector<NetProblem>* problems_;
@@ -163,7 +163,7 @@ class RecurrentChecker {
 
 }  // namespace
 
-void CheckRecurrent(const OpInit& op, bool gradient, std::vector<NetProblem>* problems) {
+void CheckRecurrent(const OperatorCall& op, bool gradient, std::vector<NetProblem>* problems) {
   const RecurrentSpec spec = ParseRecurrentSpec(op);
   RecurrentChecker(op, spec, gradient, problems).Run();
 }

@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void Refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
 // Models that a very old Caffe2 wrote hold their step nets as text.
-std::shared_ptr<const NetDef> StepNet(const OpInit& op, const std::string& name) {
+std::shared_ptr<const NetDef> StepNet(const OperatorCall& op, const std::string& name) {
   if (std::shared_ptr<const NetDef> net = op.Net(name)) return net;
   const auto found = op.arguments().find(name);
   if (found == op.arguments().end() || !found->second.s || found->second.s->empty()) return nullptr;
@@ -22,7 +22,7 @@ std::shared_ptr<const NetDef> StepNet(const OpInit& op, const std::string& name)
   return net;
 }
 
-std::vector<Link> ParseLinks(const OpInit& op, const std::string& prefix) {
+std::vector<Link> ParseLinks(const OperatorCall& op, const std::string& prefix) {
   const std::vector<std::string>& internal = op.Strings(prefix + "internal");
   const std::vector<std::string>& external = op.Strings(prefix + "external");
   const std::vector<std::int64_t>& offsets = op.Ints(prefix + "offset");
@@ -56,7 +56,7 @@ std::vector<Link> ParseLinks(const OpInit& op, const std::string& prefix) {
 
 // The indices in a list of inputs or outputs. An int holds every index that there is; whether these are among them is
 // checked where both operators are known.
-std::vector<int> Indices(const OpInit& op, const std::string& name, const char* of) {
+std::vector<int> Indices(const OperatorCall& op, const std::string& name, const char* of) {
   std::vector<int> indices;
   for (const std::int64_t index : op.Ints(name)) {
     if (!std::in_range<int>(index)) {
@@ -68,7 +68,7 @@ std::vector<int> Indices(const OpInit& op, const std::string& name, const char* 
   return indices;
 }
 
-void ParseStates(const OpInit& op, RecurrentSpec* spec) {
+void ParseStates(const OperatorCall& op, RecurrentSpec* spec) {
   const std::vector<std::string>& names = op.Strings("recurrent_states");
   const std::vector<int> initial = Indices(op, "initial_recurrent_state_ids", "input");
   if (names.size() != initial.size()) {
@@ -83,7 +83,7 @@ void ParseStates(const OpInit& op, RecurrentSpec* spec) {
   }
 }
 
-void ParseAliases(const OpInit& op, RecurrentSpec* spec) {
+void ParseAliases(const OperatorCall& op, RecurrentSpec* spec) {
   const std::vector<std::string>& sources = op.Strings("alias_src");
   const std::vector<std::string>& destinations = op.Strings("alias_dst");
   const std::vector<std::int64_t>& offsets = op.Ints("alias_offset");
@@ -102,7 +102,7 @@ void ParseAliases(const OpInit& op, RecurrentSpec* spec) {
   for (size_t i = 0; i < blobs.size(); ++i) spec->step_outputs.push_back({.blob = blobs[i], .destination = outputs[i]});
 }
 
-void ParseGradients(const OpInit& op, RecurrentSpec* spec) {
+void ParseGradients(const OperatorCall& op, RecurrentSpec* spec) {
   spec->params = Indices(op, "param", "input");
   spec->param_grads = op.Strings("param_grads");
   if (!spec->param_grads.empty() && spec->param_grads.size() != spec->params.size()) {
@@ -128,11 +128,11 @@ void ParseGradients(const OpInit& op, RecurrentSpec* spec) {
   }
 }
 
-RunOptions OptionsOf(const OpInit& op) {
+RunOptions OptionsOf(const OperatorCall& op) {
   RunOptions options = op.options();
   if (op.HasArg("enable_rnn_executor") && !op.Bool("enable_rnn_executor")) options.executor = "serial";
   if (options.threads == 0) {
-    // At most kMostThreads, as declared; below 0 as 0.
+    // At most kMaxThreads, as declared; below 0 as 0.
     options.threads = static_cast<int>(std::max<std::int64_t>(0, op.Int("rnn_executor.num_threads")));
   }
   return options;
@@ -165,7 +165,7 @@ void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output) {
                      "_grad\": the backward step net would ignore its gradient"));
 }
 
-RecurrentSpec ParseRecurrentSpec(const OpInit& op) {
+RecurrentSpec ParseRecurrentSpec(const OperatorCall& op) {
   RecurrentSpec spec;
   spec.step_net = StepNet(op, "step_net");
   if (spec.step_net == nullptr) Refuse("step_net is empty; it holds the net of one step");
@@ -230,12 +230,12 @@ std::vector<ArgumentSpec> RecurrentArguments() {
        .default_value = {.i = 0},
        .doc = "0, where it is given: on one thread, whatever the executor of the run"},
       number("rnn_executor.num_threads", 0,
-             "threads, where the run does not say; at most 0: as many as are worth having", {.at_most = kMostThreads}),
+             "threads, where the run does not say; at most 0: as many as are worth having", {.at_most = kMaxThreads}),
       number("rnn_executor.max_cuda_streams", 0, "streams of the CUDA executor; at most 0: automatic",
-             {.at_most = kMostThreads}),
+             {.at_most = kMaxThreads}),
       number("rnn_executor_debug", 0, "1: prints schedules to standard error when they are made", {}),
       number("num_workspaces", 0, "steps of a loop that may be under way at once; 0: as many as suit the threads",
-             Between(0, kMostThreads)),
+             Between(0, kMaxThreads)),
       {.name = "*.rename",
        .type = kString,
        .doc = "the name that Caffe2's memory optimiser gave to the gradient of this blob",

@@ -73,13 +73,13 @@ void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output);
 
 // Throws kInvalidArgument for lists of different lengths, indices out of range, negative windows; kInputOutput for a
 // step net in text that does not parse.
-RecurrentSpec ParseRecurrentSpec(const OpInit& op);
+RecurrentSpec ParseRecurrentSpec(const OperatorCall& op);
 
 // The arguments of both operators, for their declarations.
 std::vector<ArgumentSpec> RecurrentArguments();
 
 // Appends what can be known to be wrong before shapes are known: problems within the step nets, links of blobs that
 // nobody has, aliases of blobs that are no state. `gradient` tells which of the two operators `op` is.
-void CheckRecurrent(const OpInit& op, bool gradient, std::vector<NetProblem>* problems);
+void CheckRecurrent(const OperatorCall& op, bool gradient, std::vector<NetProblem>* problems);
 
 }  // namespace stepnet

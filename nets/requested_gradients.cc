@@ -11,7 +11,7 @@ namespace {
 
 class RequestedGradients {
  public:
-  RequestedGradients(const OpInit& op, const RecurrentSpec& spec)
+  RequestedGradients(const OperatorCall& op, const RecurrentSpec& spec)
       : op_(op), spec_(spec), is_gradient_(op.type() == "RecurrentNetworkGradient"), inputs_({0}) {
     inputs_.insert(inputs_.end(), spec.params.begin(), spec.params.end());
     for (const RecurrentState& state : spec.states) inputs_.push_back(state.initial);
@@ -70,7 +70,7 @@ class RequestedGradients {
     return true;
   }
 
-  const OpInit& op_;
+  const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const bool is_gradient_;
   std::vector<int> inputs_;  // of the forward operator, by outputs of the gradient operator
@@ -78,7 +78,7 @@ class RequestedGradients {
 
 }  // namespace
 
-RecurrentSpec WithRequestedGradients(const OpInit& op, RecurrentSpec spec) {
+RecurrentSpec WithRequestedGradients(const OperatorCall& op, RecurrentSpec spec) {
   const RequestedGradients requested(op, spec);
   if (spec.backward_step_net == nullptr || !requested.LeaveOut()) return spec;
   spec.backward_step_net =

@@ -7,6 +7,6 @@ namespace stepnet {
 
 // `spec`, the arguments of `op`, with only those operators in the backward step net that serve gradients of states and
 // those that are requested. Forward, that tells what the backward run will read.
-RecurrentSpec WithRequestedGradients(const OpInit& op, RecurrentSpec spec);
+RecurrentSpec WithRequestedGradients(const OperatorCall& op, RecurrentSpec spec);
 
 }  // namespace stepnet

@@ -30,7 +30,7 @@ Touches TouchesOf(const Net& net, const Workspace& workspace) {
     if (const Blob* blob = workspace.FindBlob(name)) blobs[blob] |= written;
   };
   for (const auto& op : net.operators()) {
-    const OpInit& init = op->init();
+    const OperatorCall& init = op->init();
     touches.everything = touches.everything || init.schema().has_side_effects;
     for (const std::string& input : init.inputs()) add(input, false);
     for (const std::string& output : init.outputs()) add(output, true);

@@ -73,7 +73,7 @@ HWY_EXPORT(UpdateFloat);
 HWY_EXPORT(UpdateDouble);
 
 struct Adam {
-  explicit Adam(const OpInit& op)
+  explicit Adam(const OperatorCall& op)
       : beta1(op.Float("beta1")),
         beta2(op.Float("beta2")),
         epsilon(op.Float("epsilon")),
@@ -120,7 +120,7 @@ std::vector<TensorInfo> AdamShapes(const ShapeQuery& query) {
 }
 
 // At 1 the corrections divide by 0.
-void CheckBetas(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckBetas(const OperatorCall& op, std::vector<NetProblem>* problems) {
   for (const char* beta : {"beta1", "beta2"}) {
     if (op.Float(beta) < 1) continue;
     problems->push_back({.message = StrCat("Adam: ", beta, " is ", op.Float(beta), ", must be below 1")});
@@ -153,7 +153,7 @@ const Registration adam =
         .Check(CheckBetas)
         .InPlace({{0, 0}, {1, 1}, {2, 2}})
         .Shapes(AdamShapes)
-        .Cpu([](const OpInit& op) -> RunFn { return [adam = Adam(op)](const OpRun& run) { adam.Run(run); }; });
+        .Cpu([](const OperatorCall& op) -> RunFn { return [adam = Adam(op)](const OpRun& run) { adam.Run(run); }; });
 
 }  // namespace
 }  // namespace stepnet

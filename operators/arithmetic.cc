@@ -32,7 +32,7 @@ T IntegerResult(Arithmetic op, T a, T b, const std::string& type) {
   return b == -1 ? static_cast<T>(-x) : static_cast<T>(a / b);  // the lowest integer / -1 traps
 }
 
-RunFn ArithmeticKernel(const OpInit& op, Arithmetic what) {
+RunFn ArithmeticKernel(const OperatorCall& op, Arithmetic what) {
   return [what, type = op.type(), rule = ReadBroadcastRule(op)](const OpRun& run) {
     const BroadcastPlan plan = PlanBroadcast(rule, *run.In(0).shape, *run.In(1).shape);
     const auto floating = [&](auto zero) {
@@ -65,13 +65,13 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
       .Shapes(BroadcastShapes(kNumbers))
       .InPlace({{0, 0}, {1, 0}})
       .Elementwise()
-      .Check([](const OpInit& init, std::vector<NetProblem>* problems) {
+      .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
         if (!init.Bool("broadcast") || init.inputs()[0] == init.outputs()[0]) return;
         if (init.inputs()[1] == init.outputs()[0]) {
           problems->push_back({.message = StrCat(init.type(), " with broadcast can overwrite its first input alone")});
         }
       })
-      .Cpu([what](const OpInit& init) { return ArithmeticKernel(init, what); });
+      .Cpu([what](const OperatorCall& init) { return ArithmeticKernel(init, what); });
   return op;
 }
 
@@ -137,7 +137,7 @@ const Registration div_gradient =
           return std::vector<TensorInfo>{{.dtype = dtype, .shape = query.In(1).shape},
                                          {.dtype = dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [rule = ReadBroadcastRule(op)](const OpRun& run) {
             const BroadcastPlan plan = PlanBroadcast(rule, *run.In(1).shape, *run.In(0).shape);
             ForFloatType(run.Out(0).dtype, "DivGradient", [&](auto zero) {
@@ -174,7 +174,7 @@ const Registration sum_reduce_like =
           const auto sums = static_cast<double>(outputs[0].shape.size());
           return {.flops = elements, .bytes = (elements + sums) * static_cast<double>(DTypeBytes(outputs[0].dtype))};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [rule = ReadBroadcastRule(op, /*always=*/true)](const OpRun& run) {
             const BroadcastPlan plan = PlanBroadcast(rule, *run.In(0).shape, *run.In(1).shape);
             ForFloatType(run.Out(0).dtype, "SumReduceLike", [&](auto zero) {

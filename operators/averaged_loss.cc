@@ -16,7 +16,7 @@ const Registration averaged_loss = Operator("AveragedLoss")
                                          return {{.dtype = query.In(0).dtype, .shape = {}}};
                                        })
                                        .Gradient("AveragedLossGradient", {"x", "dy"}, {"dx"})
-                                       .Cpu([](const OpInit&) -> RunFn {
+                                       .Cpu([](const OperatorCall&) -> RunFn {
                                          return [](const OpRun& run) {
                                            ForFloatType(run.Out(0).dtype, "AveragedLoss", [&](auto zero) {
                                              using T = decltype(zero);
@@ -46,7 +46,7 @@ const Registration averaged_loss_gradient =
           }
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "AveragedLossGradient", [&](auto zero) {
               using T = decltype(zero);

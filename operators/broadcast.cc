@@ -194,7 +194,7 @@ std::vector<ArgumentSpec> BroadcastArguments() {
   };
 }
 
-BroadcastRule ReadBroadcastRule(const OpInit& op, bool always) {
+BroadcastRule ReadBroadcastRule(const OperatorCall& op, bool always) {
   BroadcastRule rule{.enabled = always || op.Bool("broadcast"), .axis = static_cast<int>(op.Int("axis"))};
   const std::string& letter = op.String("axis_str");
   if (!rule.enabled && (rule.axis != -1 || !letter.empty())) {

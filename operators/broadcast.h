@@ -56,7 +56,7 @@ struct BroadcastRule {
 
 // Throws kInvalidArgument when they contradict each other. `always`: of SumReduceLike, whose inputs are those of an
 // operator that did broadcast, whether it says so or not.
-BroadcastRule ReadBroadcastRule(const OpInit& op, bool always = false);
+BroadcastRule ReadBroadcastRule(const OperatorCall& op, bool always = false);
 
 // Throws kShapeMismatch, naming both blobs, when input b does not fit input a.
 void CheckBroadcast(const ShapeQuery& query, const BroadcastRule& rule, int a = 0, int b = 1);

@@ -29,7 +29,7 @@ std::string InCapitals(std::string text) {
 }
 
 // The dtype that an argument names, by the number or the name of a TensorProto.DataType.
-DType DTypeArgument(const OpInit& op, const std::string& name) {
+DType DTypeArgument(const OperatorCall& op, const std::string& name) {
   const ArgumentValue& value = op.arguments().find(name)->second;
   DType dtype = DType::kString;
   if (value.i) {
@@ -121,7 +121,7 @@ const Registration cast =
           if (g.op().HasArg("from_type") && !IsFloating(DTypeArgument(g.op(), "from_type"))) return;
           g.Add({.type = "CastGradient", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           DTypeArgument(op, "to");  // refuses what names no type when the net is created
           return CastKernel;
         });
@@ -138,7 +138,7 @@ const Registration cast_gradient =
           ExpectType(query, 1, kNumeric);
           return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit&) -> RunFn { return CastKernel; });
+        .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
 
 }  // namespace
 }  // namespace stepnet

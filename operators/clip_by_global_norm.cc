@@ -78,7 +78,7 @@ const Registration clip_by_global_norm =
         .Inputs("g", "gradients, each of any shape, all float or all double")
         .Outputs("y_and_norm", "y0, y1, …: the shapes of g0, g1, …; last norm [1], of the same type")
         .RequiredArg("max_norm", ArgumentType::kFloat, "the greatest norm that the outputs have", AtLeast(0))
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_outputs() == op.num_inputs() + 1) return;
           problems->push_back({.message = StrCat("ClipByGlobalNorm has ", op.num_inputs(), " inputs and ",
                                                  op.num_outputs(), " outputs, needs one output more than inputs")});
@@ -93,7 +93,7 @@ const Registration clip_by_global_norm =
           outputs.push_back({.dtype = query.In(0).dtype, .shape = Shape({1})});
           return outputs;
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [max_norm = double{op.Float("max_norm")}](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "ClipByGlobalNorm", [&](auto zero) { Clip<decltype(zero)>(run, max_norm); });
           };

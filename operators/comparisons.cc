@@ -8,7 +8,7 @@ const std::vector<DType> kOrdered = {DType::kFloat, DType::kDouble, DType::kInt3
 const std::vector<DType> kComparable = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool};
 
 template <typename Fn>
-RunFn Compare(const OpInit& op, Fn fn) {
+RunFn Compare(const OperatorCall& op, Fn fn) {
   return [fn, rule = ReadBroadcastRule(op)](const OpRun& run) {
     const BroadcastPlan plan = PlanBroadcast(rule, *run.In(0).shape, *run.In(1).shape);
     const auto compare = [&](auto zero) {
@@ -39,7 +39,7 @@ Operator Comparison(const std::string& type, const std::string& sign, const std:
       .Shapes(BroadcastShapes(dtypes, DType::kBool))
       .Elementwise()
       .StopsGradient()
-      .Cpu([fn](const OpInit& init) { return Compare(init, fn); });
+      .Cpu([fn](const OperatorCall& init) { return Compare(init, fn); });
   return op;
 }
 

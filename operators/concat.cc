@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kAxisDoc = "dimension; negative counts from the end. Default: 1, or 3 where order is NHWC";
 constexpr const char* kOrderDoc = "where axis is not given: NCHW stands for axis 1, NHWC for axis 3";
 
-std::int64_t AxisArgument(const OpInit& op) {
+std::int64_t AxisArgument(const OperatorCall& op) {
   if (op.HasArg("axis")) return op.Int("axis");
   return op.String("order") == "NHWC" ? 3 : 1;
 }
@@ -108,7 +108,7 @@ const Registration concat =
           for (int i = 0; i < g.op().num_inputs(); ++i) split.outputs.push_back(g.GI(i));
           g.Add(std::move(split));
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = AxisArgument(op), adds_axis = op.Bool("add_axis")](const OpRun& run) {
             RunConcat(run, axis, adds_axis);
           };
@@ -116,7 +116,7 @@ const Registration concat =
 
 // The sizes of the parts: given by an input, by the argument, or equal.
 std::vector<std::int64_t> PartSizes(const ShapeQuery& query, int axis) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   const std::vector<std::int64_t>& argument = op.Ints("split");
   if (query.num_inputs() > 1) {
@@ -135,7 +135,7 @@ std::vector<std::int64_t> PartSizes(const ShapeQuery& query, int axis) {
 }
 
 std::vector<TensorInfo> SplitShapes(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   const int axis = x.shape.CanonicalAxis(AxisArgument(op));
   const bool drops_axis = op.Bool("add_axis");
@@ -207,7 +207,7 @@ const Registration split =
         .ReadsValues({1})
         .Shapes(SplitShapes)
         .Gradient(SplitGradient)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = AxisArgument(op), drops_axis = op.Bool("add_axis")](const OpRun& run) {
             RunSplit(run, axis, drops_axis);
           };

@@ -71,7 +71,7 @@ Operator ConstantFillOperator() {
         ForDType(y.dtype, [&](auto zero) { ConstantAs<decltype(zero)>(query.op().Any("value")); });
         return {std::move(y)};
       })
-      .Cpu([](const OpInit& op) -> RunFn {
+      .Cpu([](const OperatorCall& op) -> RunFn {
         return [value = op.Any("value")](const OpRun& run) {
           const TensorView& y = run.Out(0);
           ForDType(y.dtype, [&](auto zero) {
@@ -122,7 +122,7 @@ Tensor GivenValues(DType dtype, const ArgumentValue& values) {
 
 // `takes_dtype`: the argument dtype decides, and `dtype` is what holds without it.
 Operator GivenTensorFillOperator(const char* type, DType dtype, bool takes_dtype = false) {
-  const auto dtype_of = [=](const OpInit& op) {
+  const auto dtype_of = [=](const OperatorCall& op) {
     return takes_dtype && op.HasArg("dtype") ? DTypeOfCode(op.Int("dtype"), "dtype") : dtype;
   };
   Operator op = FillOperator(type);
@@ -144,7 +144,7 @@ Operator GivenTensorFillOperator(const char* type, DType dtype, bool takes_dtype
         }
         return {std::move(y)};
       })
-      .Cpu([=](const OpInit& op) -> RunFn {
+      .Cpu([=](const OperatorCall& op) -> RunFn {
         return [values = GivenValues(dtype_of(op), op.Any("values"))](const OpRun& run) {
           const TensorView& y = run.Out(0);
           CopyRuns(y.dtype, static_cast<const std::byte*>(values.raw()), y.size(), At(y, 0), y.size(), y.size(), 1);

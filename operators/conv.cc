@@ -52,7 +52,7 @@ void ConvolveGroup(const ConvSizes& sizes, std::int64_t pixels, const T* patches
   Gemm<T>(outputs, pixels, patch, {filter, patch}, {patches, patch_stride}, y, pixels, bias != nullptr);
 }
 
-RunFn ConvKernel(const OpInit& op) {
+RunFn ConvKernel(const OperatorCall& op) {
   return [arguments = ConvArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -115,7 +115,7 @@ struct GradientOutputs {
       : db(no_bias || num_outputs < 2 ? -1 : 1), dx(num_outputs > (no_bias ? 1 : 2) ? num_outputs - 1 : -1) {}
 };
 
-RunFn ConvGradientKernel(const OpInit& op) {
+RunFn ConvGradientKernel(const OperatorCall& op) {
   const GradientOutputs outputs(op.Bool("no_bias"), op.num_outputs());
   return [arguments = ConvArguments(op), outputs, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
@@ -216,7 +216,7 @@ const Registration conv_gradient =
         .Args(ConvArguments::Specs())
         .Arg("no_gradient_to_input", false, "as for Conv")
         .Arg("no_bias", false, "the convolution has no bias")
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_outputs() < 3 || !op.Bool("no_bias")) return;
           problems->push_back({.message = "ConvGradient with no_bias has two outputs, dfilter and dx; here are three"});
         })

@@ -14,7 +14,7 @@ constexpr std::int64_t kLegacyPadSame = 2;
 
 // The values for height and width of an argument that is written as one number for both, as a list, or dimension by
 // dimension.
-std::vector<std::int64_t> Values(const OpInit& op, const std::string& name, const std::string& list,
+std::vector<std::int64_t> Values(const OperatorCall& op, const std::string& name, const std::string& list,
                                  const std::vector<std::string>& single, std::int64_t default_value) {
   const size_t count = single.size();
   const bool any_single = std::ranges::any_of(single, [&](const std::string& each) { return op.HasArg(each); });
@@ -42,7 +42,7 @@ std::vector<std::int64_t> Values(const OpInit& op, const std::string& name, cons
   return values;
 }
 
-void CheckRange(const OpInit& op, const char* what, const std::vector<std::int64_t>& values, std::int64_t low) {
+void CheckRange(const OperatorCall& op, const char* what, const std::vector<std::int64_t>& values, std::int64_t low) {
   for (const std::int64_t value : values) {
     if (value >= low && value <= std::numeric_limits<std::int32_t>::max()) continue;
     throw Error(ErrorCode::kInvalidArgument,
@@ -70,7 +70,7 @@ void SetSizes(std::int64_t in, std::int64_t legacy_pad, Window* window) {
 
 }  // namespace
 
-ConvArguments::ConvArguments(const OpInit& op)
+ConvArguments::ConvArguments(const OperatorCall& op)
     : channels_last(op.String("order") == "NHWC"), groups(op.Int("group")), legacy_pad(op.Int("legacy_pad")) {
   const auto kernel = Values(op, "kernel", "kernels", {"kernel_h", "kernel_w"}, 0);
   const auto stride = Values(op, "stride", "strides", {"stride_h", "stride_w"}, 1);

@@ -27,7 +27,7 @@ struct ConvArguments {
   Window h, w;  // without sizes
 
   // Throws kInvalidArgument when one is missing or given twice.
-  explicit ConvArguments(const OpInit& op);
+  explicit ConvArguments(const OperatorCall& op);
   static std::vector<ArgumentSpec> Specs();
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<TensorInfo> LikeFirstInput(const ShapeQuery& query) { return {query.In(0)}; }
 
-RunFn CopyKernel(const OpInit&) {
+RunFn CopyKernel(const OperatorCall&) {
   return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
 }
 

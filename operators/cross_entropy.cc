@@ -49,7 +49,7 @@ const Registration label_cross_entropy =
         .Output("y", "[N]")
         .Shapes(LabelShapes)
         .Gradient("LabelCrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "LabelCrossEntropy", [&](auto zero) {
               using T = decltype(zero);
@@ -78,7 +78,7 @@ const Registration label_cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "LabelCrossEntropyGradient", [&](auto zero) {
               using T = decltype(zero);
@@ -111,7 +111,7 @@ const Registration cross_entropy =
         .Output("y", "[N]")
         .Shapes(SoftLabelShapes)
         .Gradient("CrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "CrossEntropy", [&](auto zero) {
               using T = decltype(zero);
@@ -152,7 +152,7 @@ const Registration cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "CrossEntropyGradient", [&](auto zero) {
               using T = decltype(zero);

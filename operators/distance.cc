@@ -34,7 +34,7 @@ std::vector<TensorInfo> DistanceGradientShapes(const ShapeQuery& query) {
 // term(x - y), summed over each row.
 template <typename Term>
 KernelFactory SumOverRows(Term term) {
-  return [term](const OpInit& op) -> RunFn {
+  return [term](const OperatorCall& op) -> RunFn {
     return [term, type = op.type()](const OpRun& run) {
       ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
         using T = decltype(zero);
@@ -57,7 +57,7 @@ KernelFactory SumOverRows(Term term) {
 // dx = derivative(x - y) * dd, dy = -dx.
 template <typename Derivative>
 KernelFactory GradientOverRows(Derivative derivative) {
-  return [derivative](const OpInit& op) -> RunFn {
+  return [derivative](const OperatorCall& op) -> RunFn {
     return [derivative, type = op.type()](const OpRun& run) {
       ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
         using T = decltype(zero);

@@ -35,7 +35,7 @@ void DrawMask(const RandomStream& random, std::uint64_t drops_below, bool* mask,
 }
 
 struct Dropout {
-  explicit Dropout(const OpInit& op)
+  explicit Dropout(const OperatorCall& op)
       : is_test(op.Bool("is_test")),
         same_each_step(op.Bool("same_mask_each_step")),
         ratio(op.Float("ratio")),
@@ -81,7 +81,7 @@ std::vector<ArgumentSpec> DropoutArgs() {
            .doc = "in a step net, every step of a run draws the same mask"}};
 }
 
-void CheckRatio(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckRatio(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (op.Float("ratio") < 1) return;
   problems->push_back({.message = StrCat(op.type(), ": ratio is ", op.Float("ratio"), ", must be less than 1")});
 }
@@ -112,7 +112,9 @@ const Registration dropout =
           }
           g.Add(std::move(op));
         })
-        .Cpu([](const OpInit& op) -> RunFn { return [dropout = Dropout(op)](const OpRun& run) { dropout.Run(run); }; });
+        .Cpu([](const OperatorCall& op) -> RunFn {
+          return [dropout = Dropout(op)](const OpRun& run) { dropout.Run(run); };
+        });
 
 std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
   ExpectFloat(query, 0);
@@ -140,7 +142,7 @@ const Registration dropout_grad =
         .Check(CheckRatio)
         .Shapes(DropoutGradShapes)
         .InPlace({{0, 0}})
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [is_test = op.Bool("is_test"), ratio = op.Float("ratio")](const OpRun& run) {
             if (is_test) return CopyElements(run.In(0), run.Out(0));
             ForFloatType(run.Out(0).dtype, "DropoutGrad", [&](auto zero) {

@@ -37,7 +37,7 @@ ShapeRule SameFloats();
 // Kernel that calls fn(x[i]) or fn(x[i], y[i]) for each element, where fn takes float or double (a generic lambda).
 // The shape rule has seen to it that all inputs have the dtype and size of the output.
 template <typename Fn>
-RunFn Map(const OpInit& op, Fn fn) {
+RunFn Map(const OperatorCall& op, Fn fn) {
   return [fn, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);

@@ -110,7 +110,7 @@ const Registration elementwise_linear =
                  .inputs = {g.GO(0), g.I(0), g.I(1)},
                  .outputs = {g.GI(0), g.GI(1), g.GI(2)}});
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), axis = op.Int("axis")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);
@@ -148,7 +148,7 @@ const Registration elementwise_linear_gradient =
           const TensorInfo dw{.dtype = dx.dtype, .shape = query.In(2).shape};
           return std::vector<TensorInfo>{dx, dw, dw};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), axis = op.Int("axis")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);

@@ -10,7 +10,7 @@
 namespace stepnet {
 namespace {
 
-RunFn Elu(const OpInit& op, float alpha, float scale) {
+RunFn Elu(const OperatorCall& op, float alpha, float scale) {
   return MapThrough(
       op, [](auto x) { return (x > 0 ? decltype(x){0} : x) / 2; }, kTanh,
       [alpha, scale](auto x, auto t) {
@@ -20,7 +20,7 @@ RunFn Elu(const OpInit& op, float alpha, float scale) {
 }
 
 // Takes y, not x, so that the forward pass may overwrite x. Below 0, dy/dx = scale * alpha * e^x = y + scale * alpha.
-RunFn EluGradient(const OpInit& op, float alpha, float scale) {
+RunFn EluGradient(const OperatorCall& op, float alpha, float scale) {
   return Map(op, [alpha, scale](auto y, auto dy) {
     using T = decltype(y);
     return dy * (y > 0 ? T{scale} : y + T{scale} * T{alpha});
@@ -53,25 +53,27 @@ Operator Backward(const std::string& type, const std::string& doc) {
 
 const Registration elu = Forward("Elu", "y = x where x > 0, alpha * (e^x - 1) elsewhere.")
                              .Arg("alpha", 1.0f, "y tends to -alpha as x falls", AtLeast(0))
-                             .Cpu([](const OpInit& op) { return Elu(op, op.Float("alpha"), 1); });
+                             .Cpu([](const OperatorCall& op) { return Elu(op, op.Float("alpha"), 1); });
 
-const Registration elu_gradient = Backward("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
-                                      .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
-                                      .Cpu([](const OpInit& op) { return EluGradient(op, op.Float("alpha"), 1); });
+const Registration elu_gradient =
+    Backward("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
+        .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
+        .Cpu([](const OperatorCall& op) { return EluGradient(op, op.Float("alpha"), 1); });
 
 constexpr float kSeluAlpha = 1.6732632423543772848f;
 constexpr float kSeluScale = 1.0507009873554804934f;
 
-const Registration selu = Forward("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
-                              .Arg("alpha", kSeluAlpha, "y tends to -scale * alpha as x falls", AtLeast(0))
-                              .Arg("scale", kSeluScale, "slope above 0", AtLeast(0))
-                              .Cpu([](const OpInit& op) { return Elu(op, op.Float("alpha"), op.Float("scale")); });
+const Registration selu =
+    Forward("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
+        .Arg("alpha", kSeluAlpha, "y tends to -scale * alpha as x falls", AtLeast(0))
+        .Arg("scale", kSeluScale, "slope above 0", AtLeast(0))
+        .Cpu([](const OperatorCall& op) { return Elu(op, op.Float("alpha"), op.Float("scale")); });
 
 const Registration selu_gradient =
     Backward("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
         .Arg("alpha", kSeluAlpha, "as in Selu", AtLeast(0))
         .Arg("scale", kSeluScale, "as in Selu", AtLeast(0))
-        .Cpu([](const OpInit& op) { return EluGradient(op, op.Float("alpha"), op.Float("scale")); });
+        .Cpu([](const OperatorCall& op) { return EluGradient(op, op.Float("alpha"), op.Float("scale")); });
 
 }  // namespace
 }  // namespace stepnet

@@ -16,7 +16,7 @@ const Registration exp = Operator("Exp")
                              .Gradient([](GradientBuilder& g) {
                                g.Add({.type = "Mul", .inputs = {g.O(0), g.GO(0)}, .outputs = {g.GI(0)}});
                              })
-                             .Cpu([](const OpInit& op) -> RunFn {
+                             .Cpu([](const OperatorCall& op) -> RunFn {
                                return [type = op.type()](const OpRun& run) {
                                  ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
                                    using T = decltype(zero);
@@ -36,7 +36,7 @@ const Registration log = Operator("Log")
                                ExpectInputsKept(g);
                                g.Add({.type = "Div", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}});
                              })
-                             .Cpu([](const OpInit& op) -> RunFn {
+                             .Cpu([](const OperatorCall& op) -> RunFn {
                                return [type = op.type()](const OpRun& run) {
                                  ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
                                    using T = decltype(zero);

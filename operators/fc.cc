@@ -21,7 +21,8 @@ struct Layout {
   std::int64_t axis, axis_w;
   bool transposed;
 
-  Layout(const OpInit& op, bool transposed) : axis(op.Int("axis")), axis_w(op.Int("axis_w")), transposed(transposed) {}
+  Layout(const OperatorCall& op, bool transposed)
+      : axis(op.Int("axis")), axis_w(op.Int("axis_w")), transposed(transposed) {}
 
   // The k of w; that of x is the same once shapes have been checked.
   Sizes SizesOf(const Shape& x, const Shape& w) const {
@@ -118,7 +119,7 @@ PartsRule FcGradientParts(bool transposed) {
 // Sizes before `axis` count rows; with axis 0 there are none, and x is one row.
 RowsRule FcRows(bool is_gradient) {
   return [is_gradient](const ShapeQuery& query) -> std::optional<RowOperands> {
-    const OpInit& op = query.op();
+    const OperatorCall& op = query.op();
     if (query.In(0).shape.CanonicalAxis(op.Int("axis")) == 0) return std::nullopt;
     if (!is_gradient) return RowOperands{.inputs = {0}, .outputs = {0}};
     return RowOperands{.inputs = {0, 2}, .outputs = {op.Bool("no_bias") ? 1 : 2}};
@@ -135,11 +136,11 @@ Packing TransposedWeights() {
   return {.input = 1,
           .bytes = [](const ShapeQuery& query) -> std::int64_t {
             const Sizes sizes = Layout(query.op(), false).SizesOf(query.In(0).shape, query.In(1).shape);
-            constexpr std::int64_t kMostRows = 128;  // beyond, laying them out is a small part of the product
-            const bool is_faster = sizes.m == 1 || (sizes.m >= 4 && sizes.m <= kMostRows);
+            constexpr std::int64_t kMaxRows = 128;  // beyond, laying them out is a small part of the product
+            const bool is_faster = sizes.m == 1 || (sizes.m >= 4 && sizes.m <= kMaxRows);
             return is_faster ? query.In(1).shape.size() * DTypeBytes(query.In(1).dtype) : 0;
           },
-          .pack = [](const OpInit& op) -> RunFn {
+          .pack = [](const OperatorCall& op) -> RunFn {
             return [axis_w = op.Int("axis_w"), type = op.type()](const OpRun& run) {
               ForFloatType(run.In(0).dtype, type, [&](auto zero) {
                 using T = decltype(zero);
@@ -157,7 +158,7 @@ Packing TransposedWeights() {
           }};
 }
 
-RunFn FcKernel(const OpInit& op, bool transposed) {
+RunFn FcKernel(const OperatorCall& op, bool transposed) {
   return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -228,7 +229,7 @@ void InputGradient(const OpRun& run, const Sizes& sizes, bool transposed, int dx
   }
 }
 
-RunFn FcGradientKernel(const OpInit& op, bool transposed) {
+RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
   const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
   const auto is_given = [&](int output) { return std::ranges::count(op.Ints("without"), output) == 0; };
   const bool gives_dw = is_given(0), gives_db = dx == 2 && is_given(1), gives_dx = is_given(dx);
@@ -275,10 +276,10 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                        .Splits(FcParts(transposed))
                        .Rows(FcRows(false))
                        .Gradient(FcGradientRule)
-                       .Cpu([transposed](const OpInit& op) { return FcKernel(op, transposed); }));
+                       .Cpu([transposed](const OperatorCall& op) { return FcKernel(op, transposed); }));
 }
 
-void CheckFcGradient(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckFcGradient(const OperatorCall& op, std::vector<NetProblem>* problems) {
   const int most = op.Bool("no_bias") ? 2 : 3;
   for (const std::int64_t output : op.Ints("without")) {
     if (output < op.num_outputs()) continue;
@@ -307,7 +308,7 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
           .Splits(FcGradientParts(transposed))
           .CanAdd({0, 1, 2})
           .Rows(FcRows(true))
-          .Cpu([transposed](const OpInit& op) { return FcGradientKernel(op, transposed); }));
+          .Cpu([transposed](const OperatorCall& op) { return FcGradientKernel(op, transposed); }));
 }
 
 const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b. Without b, y = x w^T.");

@@ -19,7 +19,7 @@ Operator FillOperator(std::string type, const char* file) {
 Operator& DTypeArg(Operator& op, const char* doc) { return op.Arg("dtype", 0, doc, AtLeast(1)); }
 
 Shape FillShape(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const auto check = [&](bool right, const char* rule) {
     if (!right) throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), rule));
   };
@@ -45,14 +45,14 @@ Shape FillShape(const ShapeQuery& query) {
 }
 
 DType FillDType(const ShapeQuery& query, DType otherwise) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   if (op.HasArg("dtype")) return DTypeOfCode(op.Int("dtype"), "dtype");
   if (query.num_inputs() == 0 || op.Bool("input_as_shape")) return otherwise;
   const DType dtype = query.In(0).dtype;
   return dtype == DType::kFloat || dtype == DType::kDouble ? dtype : otherwise;
 }
 
-void CheckFill(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckFill(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (op.num_inputs() > 0) return;
   try {
     op.schema().shapes(ShapeQuery(op, {}));

@@ -22,6 +22,6 @@ Shape FillShape(const ShapeQuery& query);
 DType FillDType(const ShapeQuery& query, DType otherwise);
 
 // For Operator::Check: reports what the shape rule finds wrong, where it needs no input.
-void CheckFill(const OpInit& op, std::vector<NetProblem>* problems);
+void CheckFill(const OperatorCall& op, std::vector<NetProblem>* problems);
 
 }  // namespace stepnet

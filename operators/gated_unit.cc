@@ -23,7 +23,7 @@ void ExpectGates(const ShapeQuery& query, const GatedUnit& unit, const Shape& st
 
 }  // namespace
 
-GatedUnit::GatedUnit(const OpInit& op, int num_states, int num_gates, int num_like_state)
+GatedUnit::GatedUnit(const OperatorCall& op, int num_states, int num_gates, int num_like_state)
     : num_states(num_states),
       num_gates(num_gates),
       has_lengths(op.Bool("sequence_lengths")),
@@ -41,7 +41,7 @@ std::vector<ArgumentSpec> GatedUnitArguments() {
            .doc = "rows whose sequence has ended become 0; otherwise they keep their state"}};
 }
 
-void CheckArity(const OpInit& op, const GatedUnit& unit, std::vector<NetProblem>* problems) {
+void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetProblem>* problems) {
   if (op.num_inputs() == unit.num_inputs()) return;
   problems->push_back({.message = StrCat(op.type(), " with sequence_lengths = ", unit.has_lengths ? 1 : 0, " has ",
                                          unit.num_inputs(), " inputs; here are ", op.num_inputs())});
@@ -73,8 +73,8 @@ void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
 }
 
 int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo>) {
-  constexpr std::int64_t kMost = 1024;
-  return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape[-2], 1, kMost));
+  constexpr std::int64_t kMax = 1024;
+  return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape[-2], 1, kMax));
 }
 
 ValidRows::ValidRows(const OpRun& run, const GatedUnit& unit)

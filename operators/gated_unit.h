@@ -19,7 +19,7 @@ struct GatedUnit {
   bool drops_states;   // argument drop_states
   int num_like_state;  // outputs and their gradients that a gradient operator reads
 
-  GatedUnit(const OpInit& op, int num_states, int num_gates, int num_like_state = 0);
+  GatedUnit(const OperatorCall& op, int num_states, int num_gates, int num_like_state = 0);
   int gates() const { return num_states; }
   int lengths() const { return num_states + 1; }
   int timestep() const { return num_states + 1 + has_lengths; }
@@ -31,7 +31,7 @@ struct GatedUnit {
 std::vector<ArgumentSpec> GatedUnitArguments();
 
 // Adds a problem unless there are as many inputs as sequence_lengths asks for.
-void CheckArity(const OpInit& op, const GatedUnit& unit, std::vector<NetProblem>* problems);
+void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetProblem>* problems);
 
 // Throws kTypeMismatch or kShapeMismatch unless the inputs fit together.
 void CheckInputs(const ShapeQuery& query, const GatedUnit& unit);

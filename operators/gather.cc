@@ -66,7 +66,7 @@ const Registration gather =
           if (!g.op().Bool("dense_gradient")) return g.SetSparse(0, g.I(1), g.GO(0));
           g.Add({.type = "SparseToDense", .inputs = {g.I(1), g.GO(0), g.I(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OpInit&) -> RunFn { return RunGather; });
+        .Cpu([](const OperatorCall&) -> RunFn { return RunGather; });
 
 // One more than the largest index, which names the last row.
 std::int64_t RowsNeeded(const std::vector<std::int64_t>& indices) {
@@ -133,7 +133,7 @@ const Registration sparse_to_dense =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});
         })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             const TensorView& out = run.Out(0);
             ClearElements(out.dtype, At(out, 0), out.size());

@@ -162,13 +162,13 @@ MatrixView<T> From(MatrixView<T> matrix, std::int64_t i, std::int64_t j) {
 // Nobody can stop the library that multiplies, so no product that it is given takes long: some milliseconds on the
 // widest vectors, and less than 50 on narrow ones. Sums of many terms are cut up first, then rows and columns are
 // halved in turn, since products of few of them take longer.
-constexpr std::int64_t kMostTerms = 1 << 14;
+constexpr std::int64_t kMaxTerms = 1 << 14;
 #ifdef STEPNET_HAS_ONEDNN
 template <typename T>
-constexpr std::int64_t kMostProducts = std::is_same_v<T, float> ? 1 << 29 : 1 << 27;
+constexpr std::int64_t kMaxProducts = std::is_same_v<T, float> ? 1 << 29 : 1 << 27;
 #else
 template <typename T>
-constexpr std::int64_t kMostProducts = 1 << 27;
+constexpr std::int64_t kMaxProducts = 1 << 27;
 #endif
 
 struct Blocks {
@@ -182,10 +182,10 @@ Blocks BlocksOf(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t kMultiple = 64;  // whole vectors and tiles
   const auto is_large = [](const Blocks& b) {
     return static_cast<double>(b.m) * static_cast<double>(b.n) * static_cast<double>(b.k) >
-           static_cast<double>(kMostProducts<T>);
+           static_cast<double>(kMaxProducts<T>);
   };
   Blocks blocks{.m = m, .n = n, .k = k};
-  if (is_large(blocks)) blocks.k = std::min(k, kMostTerms);
+  if (is_large(blocks)) blocks.k = std::min(k, kMaxTerms);
   while (is_large(blocks)) {
     std::int64_t& larger = blocks.m >= blocks.n ? blocks.m : blocks.n;
     larger = (larger / 2 + kMultiple - 1) / kMultiple * kMultiple;

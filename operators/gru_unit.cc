@@ -97,7 +97,7 @@ constexpr int kStates = 1;
 constexpr int kGates = 3;
 constexpr int kLikeState = 2;  // h, dh
 
-RunFn GruUnitKernel(const OpInit& op) {
+RunFn GruUnitKernel(const OperatorCall& op) {
   return [unit = GatedUnit(op, kStates, kGates), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -119,7 +119,7 @@ RunFn GruUnitKernel(const OpInit& op) {
   };
 }
 
-RunFn GruUnitGradientKernel(const OpInit& op) {
+RunFn GruUnitGradientKernel(const OperatorCall& op) {
   return [unit = GatedUnit(op, kStates, kGates, kLikeState), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -154,7 +154,7 @@ Operator& AddInputs(Operator& op) {
       .NumberArg("forget_bias", 0, "must be 0: Caffe2 accepts any value here and ignores it");
 }
 
-void CheckGruUnit(const OpInit& op, int num_like_state, std::vector<NetProblem>* problems) {
+void CheckGruUnit(const OperatorCall& op, int num_like_state, std::vector<NetProblem>* problems) {
   CheckArity(op, GatedUnit(op, kStates, kGates, num_like_state), problems);
   if (op.Number("forget_bias") == 0) return;
   problems->push_back({.message = StrCat(op.type(), ": forget_bias is ", op.Number("forget_bias"),
@@ -167,7 +167,7 @@ Operator GruUnit() {
                    "with drop_states."))
       .OptionalInput("timestep", "[1] int32, from 0")
       .Output("h", "the shape of h_prev, state after the step")
-      .Check([](const OpInit& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, 0, problems); })
+      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, 0, problems); })
       .Shapes([](const ShapeQuery& query) {
         CheckInputs(query, GatedUnit(query.op(), kStates, kGates));
         return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
@@ -192,7 +192,7 @@ Operator GruUnitGradient() {
       .OptionalInput("dh", "the shape of h_prev")
       .Output("dh_prev", "the shape of h_prev")
       .Output("dgates", "the shape of gates")
-      .Check([](const OpInit& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, kLikeState, problems); })
+      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckGruUnit(op, kLikeState, problems); })
       .Shapes([](const ShapeQuery& query) {
         const GatedUnit unit(query.op(), kStates, kGates, kLikeState);
         CheckInputs(query, unit);

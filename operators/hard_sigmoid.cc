@@ -15,7 +15,7 @@ const Registration hard_sigmoid =
         .InPlace({{0, 0}})
         .Elementwise()
         .Gradient("HardSigmoidGradient", {"y", "dy"}, {"dx"})
-        .Cpu([](const OpInit& op) {
+        .Cpu([](const OperatorCall& op) {
           return Map(op, [alpha = op.Float("alpha"), beta = op.Float("beta")](auto x) {
             using T = decltype(x);
             const T line = T{alpha} * x + T{beta};
@@ -33,7 +33,7 @@ const Registration hard_sigmoid_gradient = Operator("HardSigmoidGradient")
                                                .Shapes(SameFloats())
                                                .InPlace({{0, 0}, {1, 0}})
                                                .Elementwise()
-                                               .Cpu([](const OpInit& op) {
+                                               .Cpu([](const OperatorCall& op) {
                                                  return Map(op, [alpha = op.Float("alpha")](auto y, auto dy) {
                                                    using T = decltype(y);
                                                    return y > 0 && y < 1 ? T{alpha} * dy : T{0};

@@ -125,7 +125,7 @@ const Registration layer_norm =
           g.Add(
               {.type = "LayerNormGradient", .inputs = {g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), axis = op.Int("axis"), epsilon = op.Float("epsilon")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);
@@ -168,7 +168,7 @@ const Registration layer_norm_gradient =
           }
           return SameAsInput(0)(query);
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), axis = op.Int("axis")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);

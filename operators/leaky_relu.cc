@@ -14,7 +14,7 @@ const Registration leaky_relu =
         .InPlace({{0, 0}})
         .Elementwise()
         .Gradient("LeakyReluGradient", {"y", "dy"}, {"dx"})
-        .Cpu([](const OpInit& op) {
+        .Cpu([](const OperatorCall& op) {
           return Map(op, [alpha = op.Float("alpha")](auto x) { return x >= 0 ? x : decltype(x){alpha} * x; });
         });
 
@@ -28,7 +28,7 @@ const Registration leaky_relu_gradient = Operator("LeakyReluGradient")
                                              .Shapes(SameFloats())
                                              .InPlace({{0, 0}, {1, 0}})
                                              .Elementwise()
-                                             .Cpu([](const OpInit& op) {
+                                             .Cpu([](const OperatorCall& op) {
                                                return Map(op, [alpha = op.Float("alpha")](auto y, auto dy) {
                                                  return y >= 0 ? dy : decltype(y){alpha} * dy;
                                                });

@@ -22,7 +22,7 @@ const Registration iter =
           ExpectIteration(query, 0);
           return SameAsInput(0)(query);
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [name = op.inputs()[0]](const OpRun& run) {
             const std::int64_t count = IterationOf(run.In(0), name);
             if (count == std::numeric_limits<std::int64_t>::max()) {
@@ -37,7 +37,7 @@ const Registration iter =
 using Policy = std::function<double(double iteration)>;
 
 // Loshchilov, Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017, equation 5.
-Policy CosinePolicy(const OpInit& op) {
+Policy CosinePolicy(const OperatorCall& op) {
   return [low = op.Float("min_lr"), high = op.Float("max_lr"), first_period = op.Int("period"),
           t_mult = op.Float("t_mult"), shrink = op.Float("lr_shrink")](double iteration) {
     auto period = static_cast<double>(first_period);
@@ -52,7 +52,7 @@ Policy CosinePolicy(const OpInit& op) {
   };
 }
 
-Policy PolicyArgument(const OpInit& op) {
+Policy PolicyArgument(const OperatorCall& op) {
   const std::string& policy = op.String("policy");
   const double gamma = op.Float("gamma");
   const double power = op.Float("power");
@@ -73,7 +73,7 @@ Policy PolicyArgument(const OpInit& op) {
 }
 
 // Each policy insists on the arguments that it uses.
-void CheckPolicy(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckPolicy(const OperatorCall& op, std::vector<NetProblem>* problems) {
   const std::string& policy = op.String("policy");
   const auto need = [&](bool ok, const char* what) {
     if (!ok) problems->push_back({.message = StrCat("LearningRate with policy ", policy, " needs ", what)});
@@ -88,7 +88,7 @@ void CheckPolicy(const OpInit& op, std::vector<NetProblem>* problems) {
 
 // A line from `start` to 1 over the first iterations, before the policy begins.
 struct Warmup {
-  explicit Warmup(const OpInit& op) {
+  explicit Warmup(const OperatorCall& op) {
     const bool is_policy = op.String("policy") == "linearWarmup";
     iterations = static_cast<double>(op.Int(is_policy ? "num_iter" : "linear_warmup_num_iter"));
     start = op.Float(is_policy ? "start_multiplier" : "start_warmup_multiplier");
@@ -132,7 +132,7 @@ const Registration learning_rate =
           ExpectIteration(query, 0);
           return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [base = op.Float("base_lr"), policy = PolicyArgument(op), warmup = Warmup(op),
                   name = op.inputs()[0]](const OpRun& run) {
             const auto n = static_cast<double>(IterationOf(run.In(0), name));

@@ -47,11 +47,11 @@ std::string WithoutPrefix(const std::string& name, const std::string& prefix) {
   return found == std::string::npos ? name : name.substr(found + prefix.size());
 }
 
-std::vector<std::string> FilesToLoad(const OpInit& op) {
+std::vector<std::string> FilesToLoad(const OperatorCall& op) {
   return op.Strings("dbs").empty() ? std::vector<std::string>{op.String("db")} : op.Strings("dbs");
 }
 
-void CheckLoad(const OpInit& op, Problems* problems) {
+void CheckLoad(const OperatorCall& op, Problems* problems) {
   CheckType(op.String("db_type"), problems);
   CheckDistinct(FilesToLoad(op), op.Strings("dbs").empty() ? "db" : "dbs", problems);
   const std::vector<std::string>& sources = op.Strings("source_blob_names");
@@ -136,7 +136,7 @@ const Registration load =
         .OpensFiles(FilesToLoad)
         .Check(CheckLoad)
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           Loader loader{.files = AllowedFiles(op),
                         .strip_prefix = op.String("strip_prefix"),
                         .add_prefix = op.String("add_prefix"),
@@ -148,14 +148,14 @@ const Registration load =
         });
 
 // The names under which the inputs are kept.
-std::vector<std::string> NamesToSave(const OpInit& op) {
+std::vector<std::string> NamesToSave(const OperatorCall& op) {
   if (!op.Strings("blob_name_overrides").empty()) return op.Strings("blob_name_overrides");
   std::vector<std::string> names;
   for (const std::string& input : op.inputs()) names.push_back(WithoutPrefix(input, op.String("strip_prefix")));
   return names;
 }
 
-void CheckSave(const OpInit& op, Problems* problems) {
+void CheckSave(const OperatorCall& op, Problems* problems) {
   CheckType(op.String("db_type"), problems);
   if (op.String("db").empty()) Report("db is empty; it must be the path of the file", problems);
   const std::vector<std::string>& overrides = op.Strings("blob_name_overrides");
@@ -182,10 +182,10 @@ const Registration save =
         .Arg("chunk_size", kElementsOfChunk, "elements of a record of a minidb", AtLeast(1))
         .ManagesOutputs()
         .HasSideEffects()
-        .OpensFiles([](const OpInit& op) { return std::vector{op.String("db")}; })
+        .OpensFiles([](const OperatorCall& op) { return std::vector{op.String("db")}; })
         .Check(CheckSave)
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [names = NamesToSave(op), path = AllowedFiles(op).front(), mini_db = IsMiniDb(op.String("db_type")),
                   chunk = op.Int("chunk_size")](const OpRun& run) {
             NamedTensors tensors;
@@ -206,11 +206,11 @@ const Registration db_exists =
         .RequiredArg("db_name", ArgumentType::kString, "path of the file")
         .Arg("db_type", "", kTypeDoc)
         .HasSideEffects()
-        .OpensFiles([](const OpInit& op) { return std::vector{op.String("db_name")}; })
-        .Check([](const OpInit& op, Problems* problems) { CheckType(op.String("db_type"), problems); })
+        .OpensFiles([](const OperatorCall& op) { return std::vector{op.String("db_name")}; })
+        .Check([](const OperatorCall& op, Problems* problems) { CheckType(op.String("db_type"), problems); })
         .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape()}}; })
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [path = AllowedFiles(op).front()](const OpRun& run) {
             std::error_code ignored;
             *run.Out(0).As<bool>() = std::filesystem::exists(path, ignored);

@@ -18,7 +18,7 @@ Operator Logic(const std::string& type, const std::string& doc, Fn fn) {
       .InPlace({{0, 0}})
       .Elementwise()
       .StopsGradient()
-      .Cpu([fn](const OpInit& init) -> RunFn {
+      .Cpu([fn](const OperatorCall& init) -> RunFn {
         return [fn, rule = ReadBroadcastRule(init)](const OpRun& run) {
           const bool* a = run.In(0).As<bool>();
           const bool* b = run.In(1).As<bool>();
@@ -45,7 +45,7 @@ const Registration logical_not = Operator("Not")
                                      .InPlace({{0, 0}})
                                      .Elementwise()
                                      .StopsGradient()
-                                     .Cpu([](const OpInit&) -> RunFn {
+                                     .Cpu([](const OperatorCall&) -> RunFn {
                                        return [](const OpRun& run) {
                                          const bool* x = run.In(0).As<bool>();
                                          bool* y = run.Out(0).As<bool>();

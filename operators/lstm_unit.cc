@@ -134,7 +134,7 @@ constexpr int kStates = 2;
 constexpr int kGates = 4;
 constexpr int kLikeState = 4;  // h, c, dh, dc
 
-RunFn LstmUnitKernel(const OpInit& op) {
+RunFn LstmUnitKernel(const OperatorCall& op) {
   const GatedUnit unit(op, kStates, kGates);
   return [unit, forget_bias = op.Number("forget_bias"), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
@@ -162,7 +162,7 @@ RunFn LstmUnitKernel(const OpInit& op) {
   };
 }
 
-RunFn LstmUnitGradientKernel(const OpInit& op) {
+RunFn LstmUnitGradientKernel(const OperatorCall& op) {
   const GatedUnit unit(op, kStates, kGates, kLikeState);
   return [unit, forget_bias = op.Number("forget_bias"), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
@@ -215,7 +215,7 @@ Operator LstmUnit() {
       .OptionalInput("timestep", "[1] int32, from 0")
       .Output("h", "the shape of h_prev, hidden state after the step")
       .Output("c", "the shape of h_prev, cell state after the step")
-      .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         CheckArity(op, GatedUnit(op, kStates, kGates), problems);
       })
       .Shapes([](const ShapeQuery& query) {
@@ -246,7 +246,7 @@ Operator LstmUnitGradient() {
       .Output("dh_prev", "the shape of h_prev")
       .Output("dc_prev", "the shape of h_prev")
       .Output("dgates", "the shape of gates")
-      .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
         CheckArity(op, GatedUnit(op, kStates, kGates, kLikeState), problems);
       })
       .Shapes([](const ShapeQuery& query) {

@@ -14,7 +14,7 @@ namespace stepnet {
 // of arrays, `[](const auto* in, auto* out, std::int64_t n) { VectorTanh(in, out, n); }`. All three are generic
 // lambdas. The shape rule has seen to it that all inputs have the dtype and size of the output.
 template <typename Before, typename F, typename After>
-RunFn MapThrough(const OpInit& op, Before before, F f, After after) {
+RunFn MapThrough(const OperatorCall& op, Before before, F f, After after) {
   return [=, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);

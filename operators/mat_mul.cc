@@ -75,7 +75,7 @@ struct MatMulArguments {
   std::int64_t axis_a, axis_b;
   bool trans_a, trans_b;
 
-  explicit MatMulArguments(const OpInit& op)
+  explicit MatMulArguments(const OperatorCall& op)
       : axis_a(op.Int("axis_a")), axis_b(op.Int("axis_b")), trans_a(op.Bool("trans_a")), trans_b(op.Bool("trans_b")) {}
   Operand A(const Shape& a) const { return MatrixOf(a, axis_a, "axis_a", trans_a); }
   Operand B(const Shape& b) const { return MatrixOf(b, axis_b, "axis_b", trans_b); }
@@ -122,7 +122,7 @@ MatrixView<T> WithoutFirst(MatrixView<T> matrix, std::int64_t begin, bool column
   return matrix;
 }
 
-RunFn MatMulKernel(const OpInit& op) {
+RunFn MatMulKernel(const OperatorCall& op) {
   return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -188,7 +188,7 @@ bool MakeBatch(const Shape& a, const Shape& b, Batch* batch) {
 
 std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
   ExpectFloats(query);
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const bool broadcasts = op.Bool("broadcast"), trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b");
   const Shape& a = query.In(0).shape;
   const Shape& b = query.In(1).shape;
@@ -242,7 +242,7 @@ void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchOperan
   }
 }
 
-RunFn BatchMatMulKernel(const OpInit& op) {
+RunFn BatchMatMulKernel(const OperatorCall& op) {
   return [trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b"), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -259,7 +259,7 @@ Cost MatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 }
 
 Cost BatchMatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const BatchOperands operands =
       OperandsOf(query.In(0).shape, query.In(1).shape, op.Bool("trans_a"), op.Bool("trans_b"));
   return ProductCost(query, outputs[0], operands.a.inner_as_left());

@@ -24,7 +24,7 @@ Operator Extremum(const std::string& type, const std::string& doc, Arithmetic wh
         }
         g.Add(std::move(gradient));
       })
-      .Cpu([what](const OpInit& init) -> RunFn {
+      .Cpu([what](const OperatorCall& init) -> RunFn {
         return [what, type = init.type()](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);
@@ -49,7 +49,7 @@ Operator ExtremumGradient(const std::string& type) {
       .Input("dy", "the shape of y")
       .Inputs("x", "the inputs of " + type)
       .Outputs("dx", "the shape of y, one for each x")
-      .Check([](const OpInit& init, std::vector<NetProblem>* problems) {
+      .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
         if (init.num_outputs() == init.num_inputs() - 2) return;
         problems->push_back({.message = StrCat(init.type(), " needs an output for each input after the second; it has ",
                                                init.num_inputs(), " inputs and ", init.num_outputs(), " outputs")});
@@ -60,7 +60,7 @@ Operator ExtremumGradient(const std::string& type) {
         return std::vector<TensorInfo>(query.num_inputs() - 2,
                                        {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
       })
-      .Cpu([](const OpInit& init) -> RunFn {
+      .Cpu([](const OperatorCall& init) -> RunFn {
         return [type = init.type()](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);

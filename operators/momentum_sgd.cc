@@ -95,7 +95,7 @@ const Registration momentum_sgd_update =
         .Arg("weight_decay", 0.0f, "times param it is added to grad: L2 regularisation", AtLeast(0))
         .InPlace({{0, 0}, {1, 1}, {3, 2}})
         .Shapes(UpdateShapes)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           const MomentumFactors factors = {.rate = 0,
                                            .momentum = op.Float("momentum"),
                                            .weight_decay = op.Float("weight_decay"),

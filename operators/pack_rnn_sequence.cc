@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kAnyLength = std::numeric_limits<std::int32_t>::max();
 
-void CheckRows(std::int64_t rows, const Lengths& lengths, const OpInit& op, const TensorInfo& x) {
+void CheckRows(std::int64_t rows, const Lengths& lengths, const OperatorCall& op, const TensorInfo& x) {
   if (rows == lengths.sum()) return;
   throw Error(ErrorCode::kShapeMismatch,
               StrCat(op.inputs()[0], " is ", x.Description(), " and the lengths in ", op.inputs()[1], " add up to ",
@@ -24,7 +24,7 @@ Shape WithTail(std::vector<std::int64_t> sizes, const Shape& x, int from) {
 }
 
 std::vector<TensorInfo> PackShapes(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 1) {
     throw Error(ErrorCode::kShapeMismatch,
@@ -49,7 +49,7 @@ std::vector<TensorInfo> PackShapes(const ShapeQuery& query) {
 }
 
 std::vector<TensorInfo> UnpackShapes(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   if (x.shape.rank() < 2) {
     throw Error(ErrorCode::kShapeMismatch,
@@ -93,7 +93,7 @@ const Registration pack =
         .ReadsValues({1})
         .Shapes(PackShapes)
         .Gradient("UnpackRNNSequence", {"dy", "lengths"}, {"dx"})
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [name = op.inputs()[1]](const OpRun& run) {
             const TensorView& y = run.Out(0);
             const Lengths lengths(run.In(1), name, y.dim(0));
@@ -112,7 +112,7 @@ const Registration unpack =
         .Shapes(UnpackShapes)
         // x tells T, which may exceed the greatest length.
         .Gradient("PackRNNSequence", {"dy", "lengths", "x"}, {"dx"})
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [name = op.inputs()[1]](const OpRun& run) {
             const Lengths lengths(run.In(1), name, run.In(0).dim(0));
             CopySequences(run.In(0), run.Out(0), lengths, /*packs=*/false);

@@ -17,7 +17,7 @@ namespace {
 constexpr double kMaxWidth = 0x1p30;
 
 struct Widths {
-  explicit Widths(const OpInit& op)
+  explicit Widths(const OperatorCall& op)
       : start(op.Int("padding_width")), end(op.Int("end_padding_width") < 0 ? start : op.Int("end_padding_width")) {}
 
   std::int64_t both() const { return start + end; }
@@ -170,7 +170,7 @@ void RunGatherPadding(const OpRun& run, const Widths& widths, const std::string&
 
 using Kernel = void (*)(const OpRun&, const Widths&, const std::string&);
 KernelFactory WithWidths(Kernel kernel) {
-  return [kernel](const OpInit& op) -> RunFn {
+  return [kernel](const OperatorCall& op) -> RunFn {
     return [kernel, widths = Widths(op), name = op.num_inputs() > 1 ? op.inputs()[1] : ""](const OpRun& run) {
       kernel(run, widths, name);
     };

@@ -38,7 +38,7 @@ void Root(const float* x, float* y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(RootF
 void Root(const double* x, double* y, std::int64_t n) { HWY_DYNAMIC_DISPATCH(RootDouble)(x, y, n); }
 
 // Kernel of sqrt(x), or of its reciprocal.
-RunFn MapRoot(const OpInit& op, bool reciprocal) {
+RunFn MapRoot(const OperatorCall& op, bool reciprocal) {
   return [reciprocal, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -88,7 +88,7 @@ const Registration sqr =
           g.Add({.type = "Scale", .inputs = {g.GO(0)}, .outputs = {doubled}, .arguments = {{"scale", Factor(2)}}});
           g.Add({.type = "Mul", .inputs = {doubled, g.I(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return x * x; }); });
+        .Cpu([](const OperatorCall& op) { return Map(op, [](auto x) { return x * x; }); });
 
 const Registration sqrt =
     Power("Sqrt", "The square root, element by element; NaN below 0.")
@@ -97,27 +97,28 @@ const Registration sqrt =
           g.Add({.type = "Scale", .inputs = {g.GO(0)}, .outputs = {halved}, .arguments = {{"scale", Factor(0.5f)}}});
           g.Add({.type = "Div", .inputs = {halved, g.O(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OpInit& op) { return MapRoot(op, /*reciprocal=*/false); });
+        .Cpu([](const OperatorCall& op) { return MapRoot(op, /*reciprocal=*/false); });
 
 const Registration rsqrt = Power("Rsqrt", "y = 1 / sqrt(x), element by element.")
                                .Gradient("RsqrtGradient", {"y", "dy"}, {"dx"})
-                               .Cpu([](const OpInit& op) { return MapRoot(op, /*reciprocal=*/true); });
+                               .Cpu([](const OperatorCall& op) { return MapRoot(op, /*reciprocal=*/true); });
 
-const Registration rsqrt_gradient = GradientOfPower("Rsqrt", "dx = -dy * y^3 / 2.").Cpu([](const OpInit& op) {
+const Registration rsqrt_gradient = GradientOfPower("Rsqrt", "dx = -dy * y^3 / 2.").Cpu([](const OperatorCall& op) {
   return Map(op, [](auto y, auto dy) { return dy * (y * y * y) / -2; });
 });
 
 const Registration reciprocal = Power("Reciprocal", "y = 1 / x, element by element.")
                                     .Gradient("ReciprocalGradient", {"y", "dy"}, {"dx"})
-                                    .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return 1 / x; }); });
+                                    .Cpu([](const OperatorCall& op) { return Map(op, [](auto x) { return 1 / x; }); });
 
-const Registration reciprocal_gradient = GradientOfPower("Reciprocal", "dx = -dy * y^2.").Cpu([](const OpInit& op) {
-  return Map(op, [](auto y, auto dy) { return -dy * (y * y); });
-});
+const Registration reciprocal_gradient =
+    GradientOfPower("Reciprocal", "dx = -dy * y^2.").Cpu([](const OperatorCall& op) {
+      return Map(op, [](auto y, auto dy) { return -dy * (y * y); });
+    });
 
 // Kernel of fn(x^exponent, dy), or of x^exponent. The powers that cells use need no std::pow.
 template <typename Fn>
-RunFn MapPower(const OpInit& op, float exponent, Fn fn) {
+RunFn MapPower(const OperatorCall& op, float exponent, Fn fn) {
   const auto map = [&](auto power) {
     if constexpr (requires { fn(0.0, 0.0); }) {
       return Map(op, [power, fn](auto x, auto dy) { return fn(power(x), dy); });
@@ -137,7 +138,7 @@ const Registration pow =
     Power("Pow", "y = x^exponent, element by element.")
         .RequiredArg("exponent", ArgumentType::kFloat, "the power that x is raised to")
         .Gradient(GradientFromInput("PowGradient"))
-        .Cpu([](const OpInit& op) { return MapPower(op, op.Float("exponent"), [](auto y) { return y; }); });
+        .Cpu([](const OperatorCall& op) { return MapPower(op, op.Float("exponent"), [](auto y) { return y; }); });
 
 const Registration pow_gradient = Operator("PowGradient")
                                       .Doc("dx = dy * exponent * x^(exponent - 1), and 0 where exponent is 0.")
@@ -148,7 +149,7 @@ const Registration pow_gradient = Operator("PowGradient")
                                       .Shapes(SameFloats())
                                       .InPlace({{0, 0}, {1, 0}})
                                       .Elementwise()
-                                      .Cpu([](const OpInit& op) {
+                                      .Cpu([](const OperatorCall& op) {
                                         const float exponent = op.Float("exponent");
                                         if (exponent == 0) return Map(op, [](auto x, auto) { return decltype(x){0}; });
                                         return MapPower(op, exponent - 1, [exponent](auto power, auto dy) {

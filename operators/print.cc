@@ -42,7 +42,7 @@ std::string Line(const std::string& name, const TensorView& tensor, std::int64_t
 }
 
 // Blob names may hold slashes, and must not lead out of the folder.
-std::vector<std::string> FilesOf(const OpInit& op) {
+std::vector<std::string> FilesOf(const OperatorCall& op) {
   if (!op.Bool("to_file")) return {};
   std::string name = op.inputs()[0];
   for (size_t at = 0; (at = name.find('/', at)) != std::string::npos;) name.replace(at, 1, "__");
@@ -60,7 +60,7 @@ const Registration print =
         .OpensFiles(FilesOf)
         .StopsGradient()
         .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{}; })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           const std::int64_t limit = op.Int("limit") == 0 ? kDefaultLimit : op.Int("limit");
           const std::vector<std::string> files = AllowedFiles(op);
           const std::string file = files.empty() ? "" : files.front();

@@ -82,7 +82,7 @@ double SizeWithout(const TensorView& y, int dim) {
 const Registration xavier_fill =
     RandomFill("XavierFill", "Uniform in [-s, s], s = sqrt(3 / fan_in), fan_in being the number of elements of a row.",
                1)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [seed = op.seed(), id = op.random_id()](const OpRun& run) {
             if (run.Out(0).size() == 0) return;
             const double scale = std::sqrt(3 / SizeWithout(run.Out(0), 0));
@@ -96,7 +96,7 @@ const Registration msra_fill =
                "Normal with mean 0 and deviation sqrt(2 / fan_out), fan_out being the number of elements over the size "
                "of dimension 1.",
                2)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [seed = op.seed(), id = op.random_id()](const OpRun& run) {
             if (run.Out(0).size() == 0) return;
             FillGaussian(run, seed, id, 0, std::sqrt(2 / SizeWithout(run.Out(0), 1)));
@@ -107,12 +107,12 @@ const Registration gaussian_fill =
     RandomFill("GaussianFill", "Normally distributed numbers.")
         .Arg("mean", 0.0f, "mean")
         .Arg("std", 1.0f, "standard deviation", AtLeast(0))
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [seed = op.seed(), id = op.random_id(), mean = op.Float("mean"),
                   std = op.Float("std")](const OpRun& run) { FillGaussian(run, seed, id, mean, std); };
         });
 
-void CheckRange(double low, double high, const OpInit& op) {
+void CheckRange(double low, double high, const OperatorCall& op) {
   if (low <= high) return;
   throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), ": min is ", low, ", must not exceed max, ", high));
 }
@@ -121,7 +121,7 @@ const Registration uniform_fill =
     RandomFill("UniformFill", "Numbers uniform between min and max.")
         .Arg("min", 0.0f, "least")
         .Arg("max", 1.0f, "greatest")
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           CheckRange(op.Float("min"), op.Float("max"), op);
           return [seed = op.seed(), id = op.random_id(), low = op.Float("min"),
                   high = op.Float("max")](const OpRun& run) { FillUniform(run, seed, id, low, high); };
@@ -139,7 +139,7 @@ const Registration uniform_int_fill =
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           return {{.dtype = DType::kInt32, .shape = FillShape(query)}};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           CheckRange(static_cast<double>(op.Int("min")), static_cast<double>(op.Int("max")), op);
           const std::int64_t low = op.Int("min");
           const auto count = static_cast<std::uint64_t>(op.Int("max") - low + 1);  // at most 2^32

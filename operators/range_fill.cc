@@ -20,7 +20,7 @@ Operator RangeFillOperator() {
         }
         return {std::move(y)};
       })
-      .Cpu([](const OpInit&) -> RunFn {
+      .Cpu([](const OperatorCall&) -> RunFn {
         return [](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, "RangeFill", [&](auto zero) {
             using T = decltype(zero);
@@ -51,7 +51,7 @@ const Registration lengths_range_fill =
           return {{.dtype = DType::kInt32, .shape = Shape({lengths.sum()})}};
         })
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [name = op.inputs()[0]](const OpRun& run) {
             const Lengths lengths(run.In(0), name, kMaxLength);
             if (lengths.sum() != run.Out(0).size()) {

@@ -126,7 +126,7 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
         return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = y}};
       })
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
-      .Cpu([average](const OpInit& init) -> RunFn {
+      .Cpu([average](const OperatorCall& init) -> RunFn {
         return [average, type = init.type(), axes = init.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type,
                        [&](auto zero) { Reduce<decltype(zero)>(run, GroupsOf(axes, *run.In(0).shape), average); });
@@ -155,7 +155,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
         }
         return SameAsInput(1)(query);
       })
-      .Cpu([average](const OpInit& init) -> RunFn {
+      .Cpu([average](const OperatorCall& init) -> RunFn {
         return [average, type = init.type(), axes = init.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);

@@ -9,17 +9,18 @@
 namespace stepnet {
 namespace {
 
-RunFn CopyFirstInput(const OpInit&) {
+RunFn CopyFirstInput(const OperatorCall&) {
   return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
 }
 
-Error CannotReshape(const OpInit& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes, const char* why) {
+Error CannotReshape(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes,
+                    const char* why) {
   return Error(ErrorCode::kShapeMismatch, StrCat(op.inputs()[0], " is ", x.Description(),
                                                  " and cannot be reshaped to [", Join(sizes, ", "), "]: ", why));
 }
 
 // The shape that `sizes` asks for: 0 is the size that x has in this place, one -1 is whatever is left.
-Shape Resolve(const OpInit& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes) {
+Shape Resolve(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes) {
   // Sizes kept by a 0 cancel out, so that -1 has a meaning in tensors without elements too.
   std::vector<std::int64_t> resolved = sizes;
   std::vector<std::int64_t> left_of_x = x.shape.ToVector();
@@ -52,7 +53,7 @@ Shape Resolve(const OpInit& op, const TensorInfo& x, const std::vector<std::int6
 }
 
 std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   if (op.HasArg("shape") == (query.num_inputs() > 1)) {
     throw Error(ErrorCode::kInvalidArgument, "Reshape needs the new shape either as an argument or as an input");
@@ -99,17 +100,17 @@ const Registration reshape =
                  .outputs = {dx, "_" + dx + "_dims"},
                  .copies_arguments = false});
         })
-        .Cpu([](const OpInit&) -> RunFn { return RunReshape; });
+        .Cpu([](const OperatorCall&) -> RunFn { return RunReshape; });
 
 // The argument dims, ascending and without repetition.
-std::vector<std::int64_t> DimsArgument(const OpInit& op) {
+std::vector<std::int64_t> DimsArgument(const OperatorCall& op) {
   std::vector<std::int64_t> dims = op.Ints("dims");
   std::ranges::sort(dims);
   dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
   return dims;
 }
 
-void CheckDimsGiven(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckDimsGiven(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (op.Ints("dims").empty()) problems->push_back({.message = op.type() + " needs at least one dimension in dims"});
 }
 

@@ -48,7 +48,7 @@ const Registration reverse_packed_segs =
         .Output("y", "[T, B, …]")
         .Shapes(ReverseShapes)
         .Gradient("ReversePackedSegs", {"dy", "lengths"}, {"dx"})
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           if (op.num_inputs() == 1) return [](const OpRun& run) { ReverseSteps(run.In(0), run.Out(0)); };
           return [name = op.inputs()[1]](const OpRun& run) {
             ReverseSequences(run.In(0), run.Out(0), Lengths(run.In(1), name, run.In(0).dim(0)));

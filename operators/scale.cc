@@ -17,7 +17,7 @@ const Registration scale = Operator("Scale")
                                .InPlace({{0, 0}})
                                .Elementwise()
                                .Gradient("Scale", {"dy"}, {"dx"})
-                               .Cpu([](const OpInit& op) {
+                               .Cpu([](const OperatorCall& op) {
                                  return Map(op, [scale = op.Float("scale")](auto x) { return decltype(x){scale} * x; });
                                });
 
@@ -26,7 +26,7 @@ struct Range {
   float max;
 };
 
-Range RangeOf(const OpInit& op) {
+Range RangeOf(const OperatorCall& op) {
   const Range range{op.Float("min"), op.Float("max")};
   if (range.min <= range.max) return range;
   throw Error(ErrorCode::kInvalidArgument,
@@ -43,7 +43,7 @@ const Registration clip = Operator("Clip")
                               .InPlace({{0, 0}})
                               .Elementwise()
                               .Gradient("ClipGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OpInit& op) {
+                              .Cpu([](const OperatorCall& op) {
                                 return Map(op, [range = RangeOf(op)](auto x) {
                                   using T = decltype(x);
                                   const T low = range.min;
@@ -62,7 +62,7 @@ const Registration clip_gradient = Operator("ClipGradient")
                                        .Shapes(SameFloats())
                                        .InPlace({{0, 0}, {1, 0}})
                                        .Elementwise()
-                                       .Cpu([](const OpInit& op) {
+                                       .Cpu([](const OperatorCall& op) {
                                          return Map(op, [range = RangeOf(op)](auto y, auto dy) {
                                            using T = decltype(y);
                                            return y > T{range.min} && y < T{range.max} ? dy : T{0};

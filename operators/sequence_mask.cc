@@ -13,7 +13,7 @@ namespace {
 
 enum class Mode { kSequence, kWindow, kUpper, kLower, kUpperDiag, kLowerDiag };
 
-Mode ModeArgument(const OpInit& op) {
+Mode ModeArgument(const OperatorCall& op) {
   const std::string& mode = op.String("mode");
   if (mode == "sequence") return Mode::kSequence;
   if (mode == "window") return Mode::kWindow;
@@ -24,7 +24,7 @@ Mode ModeArgument(const OpInit& op) {
 
 // What the arguments say about dimensions.
 struct Layout {
-  explicit Layout(const OpInit& op)
+  explicit Layout(const OperatorCall& op)
       : axis(op.Int("axis")),
         batch(op.Int("batch")),
         repeat_from(op.Int("repeat_from_axis")),
@@ -101,7 +101,7 @@ std::vector<TensorInfo> SequenceMaskShapes(const ShapeQuery& query) {
 }
 
 struct SequenceMask {
-  explicit SequenceMask(const OpInit& op)
+  explicit SequenceMask(const OperatorCall& op)
       : mode(ModeArgument(op)),
         layout(op),
         radius(op.Int("radius")),
@@ -166,7 +166,7 @@ const Registration sequence_mask =
           op.arguments["grad"] = {.i = 1};
           g.Add(std::move(op));
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [mask = SequenceMask(op)](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });
           };

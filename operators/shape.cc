@@ -22,7 +22,7 @@ const Registration shape =
           return {KnownInts(DType::kInt64, SizesOf(query.In(0).shape, query.op().Ints("axes")))};
         })
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [axes = op.Ints("axes")](const OpRun& run) {
             const Shape& x = *run.In(0).shape;
             auto* sizes = run.Out(0).As<std::int64_t>();
@@ -42,7 +42,7 @@ const Registration size = Operator("Size")
                                          .value = Tensor::Of<std::int64_t>(Shape(), {query.In(0).shape.size()})}};
                               })
                               .StopsGradient()
-                              .Cpu([](const OpInit&) -> RunFn {
+                              .Cpu([](const OperatorCall&) -> RunFn {
                                 return [](const OpRun& run) { run.Out(0).As<std::int64_t>()[0] = run.In(0).size(); };
                               });
 

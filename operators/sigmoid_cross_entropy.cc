@@ -15,12 +15,12 @@ namespace {
 
 enum class Variant { kPlain, kLogD, kUnjoined };
 
-Variant VariantOf(const OpInit& op) {
+Variant VariantOf(const OperatorCall& op) {
   if (op.Bool("unjoined_lr_loss")) return Variant::kUnjoined;
   return op.Bool("log_D_trick") ? Variant::kLogD : Variant::kPlain;
 }
 
-void CheckVariant(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckVariant(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (op.Bool("unjoined_lr_loss") && op.Bool("log_D_trick")) {
     problems->push_back({.message = op.type() + " has both log_D_trick and unjoined_lr_loss; needs one at most"});
   }
@@ -111,7 +111,7 @@ const Registration sigmoid_cross_entropy =
           return {{.dtype = query.In(0).dtype, .shape = RowsOf(query.In(0).shape)}};
         })
         .Gradient("SigmoidCrossEntropyWithLogitsGradient", {"dy", "x", "targets"}, {"dx"})
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [variant = VariantOf(op)](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "SigmoidCrossEntropyWithLogits",
                          [&](auto zero) { RunForward<decltype(zero)>(variant, run); });
@@ -137,7 +137,7 @@ const Registration sigmoid_cross_entropy_gradient =
           }
           return {{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [variant = VariantOf(op)](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "SigmoidCrossEntropyWithLogitsGradient",
                          [&](auto zero) { RunBackward<decltype(zero)>(variant, run); });

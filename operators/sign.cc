@@ -17,7 +17,7 @@ const Registration abs = Operator("Abs")
                              .InPlace({{0, 0}})
                              .Elementwise()
                              .Gradient(GradientFromInput("AbsGradient"))
-                             .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return std::abs(x); }); });
+                             .Cpu([](const OperatorCall& op) { return Map(op, [](auto x) { return std::abs(x); }); });
 
 const Registration abs_gradient = Operator("AbsGradient")
                                       .Doc("dx = dy where x > 0, -dy where x < 0, 0 where x = 0.")
@@ -27,7 +27,7 @@ const Registration abs_gradient = Operator("AbsGradient")
                                       .Shapes(SameFloats())
                                       .InPlace({{0, 0}, {1, 0}})
                                       .Elementwise()
-                                      .Cpu([](const OpInit& op) {
+                                      .Cpu([](const OperatorCall& op) {
                                         return Map(op, [](auto x, auto dy) {
                                           const auto zero = decltype(x){0};
                                           return x == 0 ? zero : x > 0 ? dy : -dy;
@@ -56,7 +56,7 @@ const Registration negative = Operator("Negative")
                                   .InPlace({{0, 0}})
                                   .Elementwise()
                                   .Gradient("Negative", {"dy"}, {"dx"})
-                                  .Cpu([](const OpInit& op) -> RunFn {
+                                  .Cpu([](const OperatorCall& op) -> RunFn {
                                     return [floats = Map(op, [](auto x) { return -x; })](const OpRun& run) {
                                       switch (run.Out(0).dtype) {
                                         case DType::kInt32: return NegateIntegers<std::int32_t>(run);

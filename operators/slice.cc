@@ -126,7 +126,7 @@ class BoxCopy {
   int inner_ = 0;  // the last dimension that is cut
 };
 
-void CheckBoundsGiven(const OpInit& op, int num_bound_inputs) {
+void CheckBoundsGiven(const OperatorCall& op, int num_bound_inputs) {
   const bool has_arguments = op.HasArg("starts") || op.HasArg("ends");
   if (num_bound_inputs == 2 ? has_arguments : num_bound_inputs == 1 || !has_arguments) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -135,7 +135,7 @@ void CheckBoundsGiven(const OpInit& op, int num_bound_inputs) {
 }
 
 std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   CheckBoundsGiven(op, query.num_inputs() - 1);
   const bool by_inputs = query.num_inputs() == 3;
@@ -151,7 +151,7 @@ std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
 }
 
 std::vector<TensorInfo> SliceGradientShapes(const ShapeQuery& query) {
-  const OpInit& op = query.op();
+  const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   const TensorInfo& dy = query.In(query.num_inputs() - 1);
   CheckBoundsGiven(op, query.num_inputs() - 2);
@@ -195,7 +195,7 @@ const Registration slice =
           op.inputs.push_back(g.GO(0));
           g.Add(std::move(op));
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [starts = op.Ints("starts"), ends = op.Ints("ends")](const OpRun& run) {
             const auto copy = [&](const Bounds& from, const Bounds& to) {
               const Box box = BoxOf(*run.In(0).shape, from.get(), to.get());
@@ -222,13 +222,13 @@ const Registration slice_gradient =
         .Output("dx", "the shape of x")
         .Arg("starts", std::vector<std::int64_t>{}, "as in Slice")
         .Arg("ends", std::vector<std::int64_t>{}, "as in Slice")
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_inputs() != 2 && op.num_inputs() != 4) {
             problems->push_back({.message = StrCat("SliceGradient takes 2 or 4 inputs, has ", op.num_inputs())});
           }
         })
         .Shapes(SliceGradientShapes)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [starts = op.Ints("starts"), ends = op.Ints("ends")](const OpRun& run) {
             if (run.num_inputs() == 4) {
               const Bounds from(run.In(1), "starts");

@@ -171,7 +171,7 @@ Operator Forward(const char* type, bool is_log, const char* doc) {
       .Arg("axis", 1, "sizes of x from here on make D, those before make N; negative counts from the end")
       .Shapes(ShapesWithAxis)
       .Gradient(std::string(type) + "Gradient", {"y", "dy"}, {"dx"})
-      .Cpu([is_log](const OpInit& op) -> RunFn {
+      .Cpu([is_log](const OperatorCall& op) -> RunFn {
         return [is_log, axis = op.Int("axis"), type = op.type()](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);
@@ -194,7 +194,7 @@ Operator Gradient(const char* type, bool is_log, const char* doc) {
       .Output("dx", "the shape of y")
       .Arg("axis", 1, "as in the forward operator")
       .Shapes(ShapesWithAxis)
-      .Cpu([is_log](const OpInit& op) -> RunFn {
+      .Cpu([is_log](const OperatorCall& op) -> RunFn {
         return [is_log, axis = op.Int("axis"), type = op.type()](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);

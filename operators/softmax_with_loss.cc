@@ -16,7 +16,7 @@ namespace stepnet {
 namespace {
 
 struct LossArgs {
-  explicit LossArgs(const OpInit& op)
+  explicit LossArgs(const OperatorCall& op)
       : axis(op.Int("axis")), label_prob(op.Bool("label_prob")), scale(op.Float("scale")) {}
 
   Rows RowsOf(const Shape& x) const {
@@ -191,7 +191,7 @@ const Registration softmax_with_loss =
           op.inputs.push_back(g.GO(1));
           g.Add(std::move(op));
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [args = LossArgs(op)](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "SoftmaxWithLoss",
                          [&](auto zero) { RunForward<decltype(zero)>(args, run); });
@@ -208,7 +208,7 @@ const Registration softmax_with_loss_gradient =
         .Inputs("others", "weights [N…] where there are any; softmax, the shape of x; dloss []")
         .Output("dx", "the shape of x")
         .Args(LossArgSpecs())
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_inputs() != 4 && op.num_inputs() != 5) {
             problems->push_back(
                 {.message = StrCat("SoftmaxWithLossGradient takes 4 or 5 inputs, has ", op.num_inputs())});
@@ -225,7 +225,7 @@ const Registration softmax_with_loss_gradient =
           }
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [args = LossArgs(op)](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "SoftmaxWithLossGradient",
                          [&](auto zero) { RunBackward<decltype(zero)>(args, run); });

@@ -35,7 +35,7 @@ const Registration softplus = Operator("Softplus")
                                   .InPlace({{0, 0}})
                                   .Elementwise()
                                   .Gradient("SoftplusGradient", {"y", "dy"}, {"dx"})
-                                  .Cpu([](const OpInit& op) -> RunFn {
+                                  .Cpu([](const OperatorCall& op) -> RunFn {
                                     return [type = op.type()](const OpRun& run) {
                                       ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
                                         using T = decltype(zero);
@@ -54,7 +54,7 @@ const Registration softplus_gradient =
         .Shapes(SameFloats())
         .InPlace({{0, 0}, {1, 0}})
         .Elementwise()
-        .Cpu([](const OpInit& op) {
+        .Cpu([](const OperatorCall& op) {
           return MapThrough(
               op, [](auto y) { return y / 2; }, kTanh, [](auto, auto dy, auto t) { return dy * (2 * t / (1 + t)); });
         });

@@ -16,7 +16,7 @@ const Registration softsign =
         .InPlace({{0, 0}})
         .Elementwise()
         .Gradient(GradientFromInput("SoftsignGradient"))
-        .Cpu([](const OpInit& op) { return Map(op, [](auto x) { return x / (1 + std::abs(x)); }); });
+        .Cpu([](const OperatorCall& op) { return Map(op, [](auto x) { return x / (1 + std::abs(x)); }); });
 
 const Registration softsign_gradient = Operator("SoftsignGradient")
                                            .Doc("dx = dy / (1 + |x|)^2.")
@@ -26,7 +26,7 @@ const Registration softsign_gradient = Operator("SoftsignGradient")
                                            .Shapes(SameFloats())
                                            .InPlace({{0, 0}, {1, 0}})
                                            .Elementwise()
-                                           .Cpu([](const OpInit& op) {
+                                           .Cpu([](const OperatorCall& op) {
                                              return Map(op, [](auto x, auto dy) {
                                                const auto root = 1 + std::abs(x);
                                                return dy / (root * root);

@@ -24,7 +24,7 @@ const Registration step_mask =
           return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape({x[0], x[1]})}};
         })
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [name = op.inputs()[1]](const OpRun& run) {
             const std::int64_t num_steps = run.Out(0).dim(0);
             const Lengths lengths(run.In(1), name, num_steps);

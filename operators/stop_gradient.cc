@@ -12,7 +12,8 @@ const Registration stop_gradient =
         .Shapes([](const ShapeQuery& query) { return std::vector<TensorInfo>{query.In(0)}; })
         .InPlace({{0, 0}})
         .StopsGradient()
-        .Cpu([](const OpInit&) -> RunFn { return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); }; });
+        .Cpu(
+            [](const OperatorCall&) -> RunFn { return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); }; });
 
 ArgumentValue Zero() {
   ArgumentValue zero;
@@ -32,7 +33,7 @@ const Registration zero_gradient =
                  .arguments = {{"value", Zero()}},
                  .copies_arguments = false});
         })
-        .Cpu([](const OpInit&) -> RunFn { return [](const OpRun&) {}; });
+        .Cpu([](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; });
 
 }  // namespace
 }  // namespace stepnet

@@ -75,7 +75,7 @@ const Registration sum = Operator("Sum")
                              .Gradient([](GradientBuilder& g) {
                                for (int i = 0; i < g.op().num_inputs(); ++i) g.SetDense(i, g.GO(0));
                              })
-                             .Cpu([](const OpInit&) -> RunFn { return SumKernel; });
+                             .Cpu([](const OperatorCall&) -> RunFn { return SumKernel; });
 
 }  // namespace
 }  // namespace stepnet

@@ -55,7 +55,7 @@ Operator TotalGradient(const std::string& type, const std::string& doc) {
 
 const Registration sum_elements = Total("SumElements", "The sum of all elements.")
                                       .Gradient("SumElementsGradient", {"x", "dy"}, {"dx"})
-                                      .Cpu([](const OpInit& op) -> RunFn {
+                                      .Cpu([](const OperatorCall& op) -> RunFn {
                                         return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
                                           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
                                             using T = decltype(zero);
@@ -69,7 +69,7 @@ const Registration sum_elements = Total("SumElements", "The sum of all elements.
 
 const Registration sum_elements_gradient =
     TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.")
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);
@@ -83,7 +83,7 @@ const Registration sum_elements_gradient =
 
 const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the squares of all elements.")
                                           .Gradient("SumSqrElementsGradient", {"x", "dy"}, {"dx"})
-                                          .Cpu([](const OpInit& op) -> RunFn {
+                                          .Cpu([](const OperatorCall& op) -> RunFn {
                                             return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
                                               ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
                                                 using T = decltype(zero);
@@ -99,16 +99,17 @@ const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the sq
                                           });
 
 const Registration sum_sqr_elements_gradient =
-    TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.").Cpu([](const OpInit& op) -> RunFn {
-      return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
-        ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-          using T = decltype(zero);
-          const std::int64_t n = run.Out(0).size();
-          const T factor = 2 * *run.In(1).As<T>() * FactorOf<T>(average, n);
-          BroadcastArithmetic(Arithmetic::kMultiply, run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
+    TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.")
+        .Cpu([](const OperatorCall& op) -> RunFn {
+          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.Out(0).size();
+              const T factor = 2 * *run.In(1).As<T>() * FactorOf<T>(average, n);
+              BroadcastArithmetic(Arithmetic::kMultiply, run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
+            });
+          };
         });
-      };
-    });
 
 }  // namespace
 }  // namespace stepnet

@@ -12,7 +12,7 @@ const Registration swish = Operator("Swish")
                                .Shapes(SameFloats())
                                .Elementwise()
                                .Gradient("SwishGradient", {"x", "y", "dy"}, {"dx"})
-                               .Cpu([](const OpInit& op) {
+                               .Cpu([](const OperatorCall& op) {
                                  return MapThrough(
                                      op, [](auto x) { return x; }, kSigmoid, [](auto x, auto s) { return x * s; });
                                });
@@ -26,7 +26,7 @@ const Registration swish_gradient = Operator("SwishGradient")
                                         .Shapes(SameFloats())
                                         .InPlace({{0, 0}, {1, 0}, {2, 0}})
                                         .Elementwise()
-                                        .Cpu([](const OpInit& op) {
+                                        .Cpu([](const OperatorCall& op) {
                                           return MapThrough(
                                               op, [](auto x) { return x; }, kSigmoid,
                                               [](auto, auto y, auto dy, auto s) { return dy * (y + s * (1 - y)); });

@@ -13,7 +13,7 @@ const Registration tanh = Operator("Tanh")
                               .InPlace({{0, 0}})
                               .Elementwise()
                               .Gradient("TanhGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OpInit& op) -> RunFn {
+                              .Cpu([](const OperatorCall& op) -> RunFn {
                                 return [type = op.type()](const OpRun& run) {
                                   ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
                                     using T = decltype(zero);
@@ -32,7 +32,7 @@ const Registration tanh_gradient =
         .Shapes(SameFloats())
         .InPlace({{1, 0}})
         .Elementwise()
-        .Cpu([](const OpInit& op) { return Map(op, [](auto y, auto dy) { return dy * (1 - y * y); }); });
+        .Cpu([](const OperatorCall& op) { return Map(op, [](auto y, auto dy) { return dy * (1 - y * y); }); });
 
 }  // namespace
 }  // namespace stepnet

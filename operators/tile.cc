@@ -39,7 +39,7 @@ const Registration tile =
           return {{.dtype = x.dtype, .shape = x.shape.With(axis, size)}};
         })
         .Gradient("TileGradient", {"dy"}, {"dx"})
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
             const TensorView& x = run.In(0);
             const std::int64_t block = x.shape->SizeFrom(x.shape->CanonicalAxis(axis));
@@ -56,7 +56,7 @@ const Registration tile_gradient =
         .Input("dy", "[…, tiles * A, …], float or double")
         .Output("dx", "[…, A, …]")
         .Args(TileArgs())
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.Int("tiles") > 0) return;
           problems->push_back({.message = "TileGradient with 0 tiles: nothing says what shape x has"});
         })
@@ -71,7 +71,7 @@ const Registration tile_gradient =
           }
           return {{.dtype = dy.dtype, .shape = dy.shape.With(axis, dy.shape[axis] / tiles)}};
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = op.Int("axis"), tiles = op.Int("tiles")](const OpRun& run) {
             const TensorView& dx = run.Out(0);
             const std::int64_t block = dx.shape->SizeFrom(dx.shape->CanonicalAxis(axis));

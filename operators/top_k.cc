@@ -85,7 +85,7 @@ const Registration top_k =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "TopKGradient", .inputs = {g.GO(0), g.O(1), g.I(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "TopK", [&](auto zero) { RunTopK<decltype(zero)>(run, axis, k); });
           };
@@ -131,7 +131,7 @@ const Registration top_k_gradient = Operator("TopKGradient")
                                         .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
                                         .Arg("axis", -1, kAxisDoc)
                                         .Shapes(TopKGradientShapes)
-                                        .Cpu([](const OpInit& op) -> RunFn {
+                                        .Cpu([](const OperatorCall& op) -> RunFn {
                                           return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
                                             ForFloatType(run.Out(0).dtype, "TopKGradient", [&](auto zero) {
                                               RunTopKGradient<decltype(zero)>(run, axis, k);
@@ -160,7 +160,7 @@ Operator ArgOperator(const char* type, const char* doc, ComesFirst comes_first) 
         return {{.dtype = DType::kInt64, .shape = shape}};
       })
       .StopsGradient()
-      .Cpu([comes_first](const OpInit& op) -> RunFn {
+      .Cpu([comes_first](const OperatorCall& op) -> RunFn {
         return [comes_first, axis = op.Int("axis"), type = op.type()](const OpRun& run) {
           ForFloatType(run.In(0).dtype, type, [&](auto zero) {
             const Lines lines(*run.In(0).shape, axis);
@@ -204,7 +204,7 @@ const Registration accuracy =
           return {{.dtype = query.In(0).dtype, .shape = {}}};
         })
         .StopsGradient()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [top_k = op.Int("top_k")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, "Accuracy", [&](auto zero) {
               using T = decltype(zero);

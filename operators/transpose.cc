@@ -32,7 +32,7 @@ std::vector<TensorInfo> TransposeShapes(const ShapeQuery& query) {
 }
 
 // axes must hold each of 0, 1, …, n-1 once.
-void CheckAxes(const OpInit& op, std::vector<NetProblem>* problems) {
+void CheckAxes(const OperatorCall& op, std::vector<NetProblem>* problems) {
   const std::vector<std::int64_t>& axes = op.Ints("axes");
   std::vector<std::int64_t> sorted = axes;
   std::ranges::sort(sorted);
@@ -152,7 +152,7 @@ const Registration transpose = Operator("Transpose")
                                      if (!axes.empty()) op.arguments["axes"] = {.ints = inverse};
                                      g.Add(std::move(op));
                                    })
-                                   .Cpu([](const OpInit& op) -> RunFn {
+                                   .Cpu([](const OperatorCall& op) -> RunFn {
                                      return [axes = op.Ints("axes")](const OpRun& run) { RunTranspose(run, axes); };
                                    });
 

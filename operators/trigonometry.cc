@@ -31,16 +31,16 @@ Operator Backward(const std::string& type, const std::string& doc) {
   return op;
 }
 
-const Registration sin = Forward("Sin", "The sine, element by element.").Cpu([](const OpInit& op) {
+const Registration sin = Forward("Sin", "The sine, element by element.").Cpu([](const OperatorCall& op) {
   return Map(op, [](auto x) { return std::sin(x); });
 });
-const Registration sin_gradient = Backward("Sin", "dx = dy * cos(x).").Cpu([](const OpInit& op) {
+const Registration sin_gradient = Backward("Sin", "dx = dy * cos(x).").Cpu([](const OperatorCall& op) {
   return Map(op, [](auto x, auto dy) { return dy * std::cos(x); });
 });
-const Registration cos = Forward("Cos", "The cosine, element by element.").Cpu([](const OpInit& op) {
+const Registration cos = Forward("Cos", "The cosine, element by element.").Cpu([](const OperatorCall& op) {
   return Map(op, [](auto x) { return std::cos(x); });
 });
-const Registration cos_gradient = Backward("Cos", "dx = -dy * sin(x).").Cpu([](const OpInit& op) {
+const Registration cos_gradient = Backward("Cos", "dx = -dy * sin(x).").Cpu([](const OperatorCall& op) {
   return Map(op, [](auto x, auto dy) { return -dy * std::sin(x); });
 });
 

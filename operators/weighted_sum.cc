@@ -72,7 +72,7 @@ const Registration weighted_sum =
         .OptionalInputs("x_and_w", "x1, w1, x2, w2, …: as x0 and w0")
         .Output("y", "the shape of x0")
         .Arg("grad_on_w", false, "the weights have gradients too")
-        .Check([](const OpInit& op, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_inputs() % 2 == 0) return;
           problems->push_back({.message = StrCat("WeightedSum has ", op.num_inputs(),
                                                  " inputs, needs pairs of a tensor and a weight")});
@@ -80,7 +80,7 @@ const Registration weighted_sum =
         .Shapes(WeightedSumShapes)
         .InPlace({{0, 0}})
         .Gradient(WeightedSumGradient)
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type()](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) { SumBlocks<decltype(zero)>(run); });
           };

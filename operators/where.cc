@@ -51,7 +51,7 @@ const Registration where =
           return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
         })
         .Gradient("WhereGradient", {"condition", "dz"}, {"dx", "dy"})
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             ForDType(run.Out(0).dtype, [&](auto zero) {
               using T = decltype(zero);
@@ -82,7 +82,7 @@ const Registration where_gradient =
           CheckCondition(query);
           return std::vector<TensorInfo>(2, {.dtype = query.In(1).dtype, .shape = query.In(1).shape});
         })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type()](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);

@@ -8,7 +8,7 @@ namespace {
 using stepnet::AtLeast;
 using stepnet::Map;
 using stepnet::Operator;
-using stepnet::OpInit;
+using stepnet::OperatorCall;
 using stepnet::Registration;
 using stepnet::SameFloats;
 
@@ -21,7 +21,7 @@ const Registration clip = Operator("acme.Clip")
                               .InPlace({{0, 0}})
                               .Elementwise()
                               .Gradient("acme.ClipGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OpInit& op) {
+                              .Cpu([](const OperatorCall& op) {
                                 const float limit = op.Float("limit");
                                 return Map(op, [limit](auto x) {
                                   using T = decltype(x);
@@ -39,7 +39,7 @@ const Registration clip_gradient = Operator("acme.ClipGradient")
                                        .Shapes(SameFloats())
                                        .InPlace({{1, 0}})
                                        .Elementwise()
-                                       .Cpu([](const OpInit& op) {
+                                       .Cpu([](const OperatorCall& op) {
                                          const float limit = op.Float("limit");
                                          return Map(op, [limit](auto y, auto dy) {
                                            using T = decltype(dy);

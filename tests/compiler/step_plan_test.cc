@@ -128,7 +128,7 @@ const Registration count = Operator("test.CountRuns")
                                .Output("y", "the shape of x")
                                .HasSideEffects()
                                .Shapes(SameAsInput(0))
-                               .Cpu([](const OpInit&) -> RunFn {
+                               .Cpu([](const OperatorCall&) -> RunFn {
                                  return [](const OpRun& run) {
                                    ++num_counted;
                                    CopyElements(run.In(0), run.Out(0));

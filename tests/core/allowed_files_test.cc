@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 // Names files as its argument says, and opens none.
 const Registration opens = Operator("test.Opens")
                                .Arg("paths", std::vector<std::string>{}, "")
-                               .OpensFiles([](const OpInit& op) { return op.Strings("paths"); })
-                               .Cpu([](const OpInit& op) -> RunFn {
+                               .OpensFiles([](const OperatorCall& op) { return op.Strings("paths"); })
+                               .Cpu([](const OperatorCall& op) -> RunFn {
                                  AllowedFiles(op);
                                  return [](const OpRun&) {};
                                });
@@ -38,7 +38,7 @@ class AllowedFilesTest : public testing::Test {
     Argument& paths = *def.add_arg();
     paths.set_name("paths");
     paths.add_strings(path);
-    return AllowedFiles(OpInit(def, {.allow_files = folder})).front();
+    return AllowedFiles(OperatorCall(def, {.allow_files = folder})).front();
   }
   std::string Allowed(const std::string& path) const { return Allowed(path, dir_.Path("in")); }
   void IsRefused(const std::string& path) const {

@@ -26,10 +26,10 @@ const Registration every_argument = Operator("test.EveryArgument")
 const Registration required_argument =
     Operator("test.RequiredArgument").RequiredArg("axis", ArgumentType::kInt, "the dimension to work along");
 
-OpInit Init(const std::string& arguments, const std::string& type = "test.EveryArgument") {
+OperatorCall Init(const std::string& arguments, const std::string& type = "test.EveryArgument") {
   OperatorDef def;
   ParseMessageText("type: '" + type + "' " + arguments, "test", &def);
-  return OpInit(def);
+  return OperatorCall(def);
 }
 
 void Refuses(const std::string& argument, const std::string& message) {
@@ -37,7 +37,7 @@ void Refuses(const std::string& argument, const std::string& message) {
 }
 
 TEST(Arguments, HaveDefaults) {
-  const OpInit op = Init("");
+  const OperatorCall op = Init("");
   EXPECT_EQ(op.Float("float"), 0.5f);
   EXPECT_EQ(op.Int("int"), 3);
   EXPECT_TRUE(op.Bool("bool"));
@@ -51,7 +51,7 @@ TEST(Arguments, HaveDefaults) {
 }
 
 TEST(Arguments, AreReadFromTheirFields) {
-  const OpInit op = Init(
+  const OperatorCall op = Init(
       "arg { name: 'float' f: 1.5 } arg { name: 'int' i: -2 } arg { name: 'bool' i: 0 } arg { name: 'string' s: 'b' } "
       "arg { name: 'floats' floats: [3, 4] } arg { name: 'ints' ints: [5, 6] } arg { name: 'strings' strings: ['p', "
       "''] "
@@ -76,7 +76,7 @@ TEST(Arguments, WholeNumbersServeAsFloats) {
 }
 
 TEST(Arguments, EmptyListsAreWrittenWithoutAField) {
-  const OpInit op = Init("arg { name: 'ints' } arg { name: 'strings' } arg { name: 'floats' }");
+  const OperatorCall op = Init("arg { name: 'ints' } arg { name: 'strings' } arg { name: 'floats' }");
   EXPECT_TRUE(op.Ints("ints").empty());
   EXPECT_TRUE(op.Strings("strings").empty());
   EXPECT_TRUE(op.Floats("floats").empty());
@@ -134,7 +134,7 @@ TEST(Arguments, RequiredOnesAreAskedFor) {
 }
 
 TEST(Arguments, UndeclaredOnesAreABugOfTheOperator) {
-  const OpInit op = Init("");
+  const OperatorCall op = Init("");
   ExpectError([&] { op.Int("float"); },
               "internal error: test.EveryArgument declares no argument \"float\" of type int");
   ExpectError([&] { op.String("none"); },
@@ -152,7 +152,7 @@ TEST(Arguments, TypesHaveNames) {
   EXPECT_STREQ(ArgumentTypeName(ArgumentType::kStrings), "strings");
 }
 
-TEST(OpInit, IdentifiesAnOperatorForRandomNumbers) {
+TEST(OperatorCall, IdentifiesAnOperatorForRandomNumbers) {
   const auto id = [](const std::string& text) { return Init(text).random_id(); };
   EXPECT_EQ(id("output: 'y'"), id("output: 'y' arg { name: 'int' i: 1 }"));
   EXPECT_NE(id("output: 'y'"), id("output: 'z'"));
@@ -161,10 +161,10 @@ TEST(OpInit, IdentifiesAnOperatorForRandomNumbers) {
   EXPECT_EQ(Init("device_option { random_seed: 5 }").seed(), 5u);
   OperatorDef def;
   def.set_type("test.EveryArgument");
-  EXPECT_EQ(OpInit(def, {.seed = 9}).seed(), 9u);
+  EXPECT_EQ(OperatorCall(def, {.seed = 9}).seed(), 9u);
 }
 
-TEST(OpInit, PrintsTheOperator) {
+TEST(OperatorCall, PrintsTheOperator) {
   EXPECT_EQ(Init("input: ['x', 'w'] output: ['y', 'z']").Text(), "y, z = test.EveryArgument(x, w)");
   EXPECT_EQ(Init("").Text(), "test.EveryArgument()");
 }

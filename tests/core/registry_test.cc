@@ -15,7 +15,7 @@ namespace {
 const Registration once = Operator("test.Twice", "first.cc").Doc("the first");
 const Registration twice = Operator("test.Twice", "second.cc").Doc("the second");
 
-RunFn Nothing(const OpInit&) {
+RunFn Nothing(const OperatorCall&) {
   return [](const OpRun&) {};
 }
 

@@ -11,7 +11,7 @@ const Registration repeat = Operator("test.Repeat")
                                 .Output("y", "[times * N, …]")
                                 .Arg("times", 1, "how often")
                                 .ManagesOutputs()
-                                .Cpu([](const OpInit& op) -> RunFn {
+                                .Cpu([](const OperatorCall& op) -> RunFn {
                                   return [times = op.Int("times")](const OpRun& run) {
                                     const Tensor x = run.host().Input(0).GetTensor();
                                     const std::int64_t n = x.dim(0);

@@ -18,7 +18,7 @@ const Registration failing = Operator("test.MayFail")
                                  .Input("x", "any shape")
                                  .Output("y", "the shape of x")
                                  .Shapes(SameAsInput(0))
-                                 .Cpu([](const OpInit&) -> RunFn {
+                                 .Cpu([](const OperatorCall&) -> RunFn {
                                    return [](const OpRun& run) {
                                      if (run.step() == failing_step) {
                                        if (failure == Failure::kError) {
@@ -211,7 +211,7 @@ const Registration failing_rows_op =
           return Cost{.flops = 8e6 * static_cast<double>(query.In(0).shape[0])};
         })
         .Rows([](const ShapeQuery&) { return RowOperands{.inputs = {0}, .outputs = {0}}; })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             if ((*run.In(0).shape)[0] == failing_rows) throw std::runtime_error("made to fail");
             CopyElements(run.In(0), run.Out(0));
@@ -236,7 +236,7 @@ TEST_F(Failures, AnErrorInAChunkNamesNoStepAndTheNextRunWorks) {
     bool overlaps = false;
     options.on_plan = [&](const StepPlan& plan) {
       EXPECT_EQ(plan.stages.size(), 3u);
-      overlaps = plan.pipeline != nullptr && plan.pipeline->least_steps <= 150;
+      overlaps = plan.pipeline != nullptr && plan.pipeline->min_steps <= 150;
     };
     const auto net = Net::Create(SlowStages(), workspace, options);
     net->Run();

@@ -319,7 +319,7 @@ const Registration sum_rows =
         .Shapes([](const ShapeQuery& query) {
           return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(0).shape.With(0, 1)}};
         })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             const double* x = run.In(0).As<double>();
             double* y = run.Out(0).As<double>();

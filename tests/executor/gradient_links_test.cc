@@ -17,7 +17,7 @@ const Registration row_product = Operator("test.RowProduct")
                                      .Input("x", "[W, B, D]")
                                      .Output("y", "[1, B, D]")
                                      .Shapes(OneRow)
-                                     .Cpu([](const OpInit&) -> RunFn {
+                                     .Cpu([](const OperatorCall&) -> RunFn {
                                        return [](const OpRun& run) {
                                          const std::int64_t n = run.Out(0).size();
                                          for (std::int64_t i = 0; i < n; ++i) {
@@ -33,7 +33,7 @@ const Registration row_product_gradient = Operator("test.RowProductGradient")
                                               .Input("dy", "[1, B, D]")
                                               .Output("dx", "[W, B, D]")
                                               .Shapes(SameAsInput(0))
-                                              .Cpu([](const OpInit&) -> RunFn {
+                                              .Cpu([](const OperatorCall&) -> RunFn {
                                                 return [](const OpRun& run) {
                                                   const std::int64_t n = run.In(1).size();
                                                   const std::int64_t window = run.In(0).dim(0);

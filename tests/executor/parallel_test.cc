@@ -69,10 +69,10 @@ TEST_P(ParallelThreads, LargeElementwiseOperatorsAreCutByRangesOfElements) {
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
   net.Step("a = Sum(x_t, h_prev)").Step("a = Tanh(a)").Step("h_next = Mul(a, x_t)").Output("h_all", "h", 1);
   const Shape row({3, 20'011});
-  int most_parts = 0;
+  int max_parts = 0;
   const auto run = [&](RunOptions options) {
     options.on_plan = [&](const StepPlan& plan) {
-      for (const Task& task : plan.stages[0].schedule->tasks) most_parts = std::max(most_parts, task.parts);
+      for (const Task& task : plan.stages[0].schedule->tasks) max_parts = std::max(max_parts, task.parts);
     };
     if (options.executor == "serial") options.on_plan = {};
     Workspace workspace;
@@ -83,8 +83,8 @@ TEST_P(ParallelThreads, LargeElementwiseOperatorsAreCutByRangesOfElements) {
   };
   const Tensor expected = run({.executor = "serial"});
   ExpectSame(run({.executor = "parallel", .threads = GetParam()}), expected, "h_all");
-  EXPECT_LE(most_parts, GetParam());
-  EXPECT_GT(most_parts, std::min(GetParam() - 1, 8)) << "of 480 KB a row";
+  EXPECT_LE(max_parts, GetParam());
+  EXPECT_GT(max_parts, std::min(GetParam() - 1, 8)) << "of 480 KB a row";
 }
 
 // How many threads a plan that is made for the net uses.
@@ -103,10 +103,10 @@ TEST(Parallel, AnInstructionThatWritesIntoWhatItReadsRunsWhole) {
   RecurrentCase net;
   net.Sequence("x", "").State("h", "h0", "", "", 2).Link("both", "h", 0, 2).Link("next", "h", 1, 2);
   net.Step("next = Tanh(both)").Output("h_all", "h", 0);
-  int most_parts = 0;
+  int max_parts = 0;
   const auto run = [&](RunOptions options) {
     options.on_plan = [&](const StepPlan& plan) {
-      for (const Instruction& i : plan.instructions) most_parts = std::max(most_parts, i.most_parts);
+      for (const Instruction& i : plan.instructions) max_parts = std::max(max_parts, i.max_parts);
     };
     Workspace workspace;
     workspace.SetTensor("x", Random({4, 3, 2}, 1));
@@ -116,7 +116,7 @@ TEST(Parallel, AnInstructionThatWritesIntoWhatItReadsRunsWhole) {
   };
   const Tensor expected = run({.executor = "serial"});
   ExpectSame(run({.executor = "parallel", .threads = 4}), expected, "h_all");
-  EXPECT_EQ(most_parts, 1);
+  EXPECT_EQ(max_parts, 1);
 }
 
 // A run on several threads ends with a wait for those that help; a serial one never waits.
@@ -147,9 +147,9 @@ TEST(Parallel, RunsThatEndBeforeAThreadHasComeAreSerial) {
   made->AttachObserver(&waits);
   made->Run();
   ASSERT_GT(schedule.threads, 1);
-  EXPECT_GT(schedule.least_steps, 3);
+  EXPECT_GT(schedule.min_steps, 3);
   EXPECT_EQ(waits.count(), 0);
-  workspace.SetTensor("x", Random(row.Inserted(0, schedule.least_steps), 1));
+  workspace.SetTensor("x", Random(row.Inserted(0, schedule.min_steps), 1));
   made->Run();
   EXPECT_GT(waits.count(), 0);
   made->DetachObserver(&waits);
@@ -249,7 +249,7 @@ const Registration fails = Operator("test.FailsInStep")
                                .Output("y", "as x")
                                .Shapes(SameAsInput(0))
                                .StopsGradient()
-                               .Cpu([](const OpInit&) -> RunFn {
+                               .Cpu([](const OperatorCall&) -> RunFn {
                                  return [](const OpRun& run) {
                                    if (run.step() == fails_at) throw std::runtime_error("as asked");
                                    CopyElements(run.In(0), run.Out(0));

@@ -20,7 +20,7 @@ struct Running {
 };
 
 KernelFactory ProbedKernel(const KernelFactory& factory) {
-  return [factory](const OpInit& op) -> RunFn {
+  return [factory](const OperatorCall& op) -> RunFn {
     return [kernel = factory(op), text = op.Text()](const OpRun& run) {
       const Running running;
       if (the_visit) the_visit({.op = text, .step = run.step()});
@@ -37,7 +37,7 @@ std::string ProbedType(const std::string& type) {
   Operator probed(probed_type);
   probed.OptionalInputs("inputs", "as " + type).OptionalOutputs("outputs", "as " + type).Args(schema.arguments);
   probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ReadsValues(schema.value_inputs);
-  probed.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.most_parts);
+  probed.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.max_parts);
   probed.CanAdd(schema.can_add).Rows(schema.rows);
   if (schema.elementwise) probed.Elementwise();
   probed.Cpu(ProbedKernel(*schema.FindKernel(Device::kCpu)));

@@ -227,7 +227,7 @@ TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
       Schedule schedule = MakeSchedule(plan, plan.stages[0], threads);
       for (Task& task : schedule.tasks) {
         if (task.instructions.size() > 1) continue;
-        task.parts = std::min(plan.instructions[task.instructions[0]].most_parts, threads);
+        task.parts = std::min(plan.instructions[task.instructions[0]].max_parts, threads);
         num_parts += task.parts - 1;
       }
       StepPlan cut_up = plan;
@@ -333,7 +333,7 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
     for (const int threads : {2, 3, 5}) {
       Schedule pipeline = MakePipeline(plan, threads);
       pipeline.threads = threads;  // also where not all have something to do
-      pipeline.least_steps = 1;
+      pipeline.min_steps = 1;
       num_overlapping += pipeline.tasks.size() > 1 ? 1 : 0;
       num_of_many += pipeline.tasks.size() > 2 ? 1 : 0;
       StepPlan overlapping = plan;
@@ -359,10 +359,10 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
       cut_up.pipeline = nullptr;
       for (Stage& stage : cut_up.stages) {
         Schedule schedule = MakeSchedule(plan, stage, threads);
-        schedule.least_steps = 1;
+        schedule.min_steps = 1;
         for (Task& task : schedule.tasks) {
           if (task.instructions.size() > 1) continue;
-          task.parts = std::min(plan.instructions[task.instructions[0]].most_parts, threads);
+          task.parts = std::min(plan.instructions[task.instructions[0]].max_parts, threads);
           num_parts[stage.steps_at_once] += task.parts - 1;
         }
         stage.schedule = std::make_shared<Schedule>(schedule);

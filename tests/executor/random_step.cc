@@ -14,7 +14,7 @@ namespace stepnet {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
-constexpr std::int64_t kMostRows = 3;  // of a window or an initial state
+constexpr std::int64_t kMaxRows = 3;  // of a window or an initial state
 
 // y = -x, of a shape that nobody knows before.
 const Registration opaque = Operator("test.OpaqueNegative")
@@ -22,7 +22,7 @@ const Registration opaque = Operator("test.OpaqueNegative")
                                 .Output("y", "as x")
                                 .ManagesOutputs()
                                 .Gradient("test.OpaqueNegative", {"dy"}, {"dx"})
-                                .Cpu([](const OpInit&) -> RunFn {
+                                .Cpu([](const OperatorCall&) -> RunFn {
                                   return [](const OpRun& run) {
                                     const Tensor x = run.host().Input(0).GetTensor();
                                     const Tensor y(x.dtype(), x.shape());
@@ -79,7 +79,7 @@ class StepDrawer {
 
   void DrawState(int i) {
     const std::string name = StrCat("s", i);
-    const std::int64_t num_initial = 1 + Upto(kMostRows - 1);
+    const std::int64_t num_initial = 1 + Upto(kMaxRows - 1);
     step_.states_.push_back({.name = name, .initial = name + "_init", .num_initial = num_initial, .next = ""});
     for (int k = Upto(1); k >= 0; --k) {
       const int offset = Upto(static_cast<int>(num_initial) - 1);

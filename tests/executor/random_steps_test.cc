@@ -280,7 +280,7 @@ TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {
   // in says nothing where an error in the last place of a feed has grown into something that can be seen. That is found
   // out in one loop, whatever stages do.
   constexpr std::int64_t kSteps = 70;
-  constexpr double kChange = 1e-13, kMostDistance = 1e-10;
+  constexpr double kChange = 1e-13, kMaxDistance = 1e-10;
   int compared = 0;
   CountsOfPlans counts;
   for (unsigned seed = 0; seed < 300; ++seed) {
@@ -294,8 +294,8 @@ TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {
         step, net, /*opt_level=*/1, {kSteps}, what, &of_net, [&](std::int64_t, const Workspace& found) {
           for (const auto& [name, values] : expected) {
             const bool is_fed = feeds.contains(name);
-            if (is_fed || !(Distance(nearby.at(name), values) < kMostDistance)) continue;
-            ASSERT_LT(Distance(Values(found.GetTensor(name)), values), 10 * kMostDistance) << name << ", " << what;
+            if (is_fed || !(Distance(nearby.at(name), values) < kMaxDistance)) continue;
+            ASSERT_LT(Distance(Values(found.GetTensor(name)), values), 10 * kMaxDistance) << name << ", " << what;
             compared += of_net.with_stages > 0 ? 1 : 0;
           }
         });

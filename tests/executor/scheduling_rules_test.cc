@@ -69,7 +69,7 @@ TEST(ParallelRules, S6AStepIsOverWhenEveryOperatorOfItIs) {
 }
 
 std::atomic<int> num_inside = 0;
-std::atomic<int> most_inside = 0;
+std::atomic<int> max_inside = 0;
 
 // y = x, of a shape that is known only when it runs.
 const Registration unforeseen =
@@ -77,7 +77,7 @@ const Registration unforeseen =
         .Input("x", "any shape")
         .Output("y", "as x")
         .ManagesOutputs()
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
         });
 
@@ -87,10 +87,10 @@ const Registration counts_itself = Operator("test.CountsItself")
                                        .Input("another", "is not read")
                                        .Output("y", "as x")
                                        .Shapes(SameAsInput(0))
-                                       .Cpu([](const OpInit&) -> RunFn {
+                                       .Cpu([](const OperatorCall&) -> RunFn {
                                          return [](const OpRun& run) {
                                            const int inside = ++num_inside;
-                                           most_inside = std::max<int>(most_inside, inside);
+                                           max_inside = std::max<int>(max_inside, inside);
                                            std::this_thread::sleep_for(microseconds(300));
                                            CopyElements(run.In(0), run.Out(0));
                                            --num_inside;
@@ -107,9 +107,9 @@ TEST(ParallelRules, S6AnOperatorThatRemembersShapesIsNeverInTwoStepsAtOnce) {
   Workspace workspace;
   workspace.SetTensor("x", Random({20, 2, 3}, 1));
   workspace.SetTensor("h0", Random({2, 3}, 2));
-  most_inside = 0;
+  max_inside = 0;
   RunNetOnce(def, workspace, {.executor = "parallel", .threads = 4});
-  EXPECT_EQ(most_inside, 1);
+  EXPECT_EQ(max_inside, 1);
 }
 
 TEST(ParallelRules, S8FewStepsUnderWayAtOnceEndInBothDirections) {

@@ -113,7 +113,7 @@ TEST(Sums, OfNoStepsAreZeroWhateverWasThere) {
     for (const Instruction& instruction : plan.instructions) {
       for (const Operand& output : instruction.outputs) {
         const Slot& slot = plan.slots[output.slot];
-        if (plan.written_first.contains(slot.base) && !output.adds) written.insert(slot.blob);
+        if (plan.unzeroed_bases.contains(slot.base) && !output.adds) written.insert(slot.blob);
       }
     }
   };
@@ -199,7 +199,7 @@ const Registration through_blobs =
         .Input("x", "any")
         .Output("y", "as x")
         .ManagesOutputs()
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
         });
 

@@ -16,7 +16,7 @@ class TinyNets {
  public:
   explicit TinyNets(int threads) {
     const NetDef def = Layers(2, /*training=*/false);
-    for (std::int64_t steps = 1; steps <= kMostSteps; ++steps) {
+    for (std::int64_t steps = 1; steps <= kMaxSteps; ++steps) {
       Workspace serial;
       FeedLayers(2, steps, 1, serial);
       RunNetOnce(def, serial, {.executor = "serial"});
@@ -29,7 +29,7 @@ class TinyNets {
 
   void Run(int times) {
     for (int run = 0; run < times; ++run) {
-      const size_t k = run % kMostSteps;
+      const size_t k = run % kMaxSteps;
       nets_[k]->Run();
       ExpectSame(workspaces_[k]->GetTensor("l1_all"), expected_[k], StrCat(k + 1, " steps, run ", run));
       if (testing::Test::HasFailure()) return;
@@ -37,7 +37,7 @@ class TinyNets {
   }
 
  private:
-  static constexpr int kMostSteps = 4;
+  static constexpr int kMaxSteps = 4;
   std::vector<Tensor> expected_;
   std::vector<std::unique_ptr<Workspace>> workspaces_;
   std::vector<std::unique_ptr<Net>> nets_;

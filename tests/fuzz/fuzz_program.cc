@@ -34,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kMostSeconds = 60;
+constexpr unsigned kMaxSeconds = 60;
 constexpr double kCpuSeconds = 4;         // that a command may take on two processors whose limit is one second
 constexpr std::int64_t kMegabytes = 400;  // of a process whose tensors may take 64
 
@@ -67,7 +67,7 @@ End Run(const std::string& program, const Job& job, const std::string& folder, c
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (chdir(folder.c_str()) != 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(99);
     setenv("TMPDIR", folder.c_str(), 1);
-    alarm(kMostSeconds);
+    alarm(kMaxSeconds);
     execv(program.c_str(), argv.data());
     _exit(99);
   }

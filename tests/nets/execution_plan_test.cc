@@ -20,7 +20,7 @@ const Registration count =
         .Arg("limit", 1000000, "")
         .Arg("fail_at", -1, "")
         .ManagesOutputs()
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return
               [limit = op.Int("limit"), fail_at = op.Int("fail_at"), stops = op.num_outputs() > 1](const OpRun& run) {
                 Blob& blob = run.host().Output(0);
@@ -34,20 +34,21 @@ const Registration count =
 
 // Waits until another operator of the same kind runs as well.
 std::atomic<int> meeting{0};
-const Registration meet = Operator("test.Meet").Output("y", "nothing").ManagesOutputs().Cpu([](const OpInit&) -> RunFn {
-  return [](const OpRun& run) {
-    ++meeting;
-    while (meeting < 2) std::this_thread::yield();
-    run.host().Output(0).SetTensor(Tensor::Of<bool>({}, {true}));
-  };
-});
+const Registration meet =
+    Operator("test.Meet").Output("y", "nothing").ManagesOutputs().Cpu([](const OperatorCall&) -> RunFn {
+      return [](const OpRun& run) {
+        ++meeting;
+        while (meeting < 2) std::this_thread::yield();
+        run.host().Output(0).SetTensor(Tensor::Of<bool>({}, {true}));
+      };
+    });
 
 std::atomic<int> reports{0};
 const Registration report = Operator("test.Report")
                                 .Input("count", "int64 []")
                                 .Output("seen", "int64 []")
                                 .ManagesOutputs()
-                                .Cpu([](const OpInit&) -> RunFn {
+                                .Cpu([](const OperatorCall&) -> RunFn {
                                   return [](const OpRun& run) {
                                     ++reports;
                                     if (!run.host().Input(0).HasTensor()) return;
@@ -59,7 +60,7 @@ const Registration draw =
     Operator("test.Draw")
         .Output("y", "int64 []")
         .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{{.dtype = DType::kInt64, .shape = Shape()}}; })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [op](const OpRun& run) { *run.Out(0).As<std::int64_t>() = run.Random(op).Word(0); };
         });
 // Appends a number to a list that outlives the workspace.
@@ -69,7 +70,7 @@ const Registration note = Operator("test.Note")
                               .OptionalOutputs("none", "")
                               .ManagesOutputs()
                               .HasSideEffects()
-                              .Cpu([](const OpInit&) -> RunFn {
+                              .Cpu([](const OperatorCall&) -> RunFn {
                                 return [](const OpRun& run) { noted.push_back(*run.In(0).As<std::int64_t>()); };
                               });
 

@@ -27,7 +27,7 @@ const Registration ones = Operator("test.Ones")
                               .Shapes([](const ShapeQuery&) {
                                 return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = Shape({2})}};
                               })
-                              .Cpu([](const OpInit&) -> RunFn {
+                              .Cpu([](const OperatorCall&) -> RunFn {
                                 return [](const OpRun& run) { std::fill_n(run.Out(0).As<float>(), 2, 1.0f); };
                               });
 

@@ -10,7 +10,7 @@ namespace {
 
 using Messages = std::vector<std::string>;
 
-RunFn Nothing(const OpInit&) {
+RunFn Nothing(const OperatorCall&) {
   return [](const OpRun&) {};
 }
 
@@ -32,7 +32,7 @@ const Registration no_kernel = Operator("test.NoKernel").Input("x", "").Output("
 const Registration checked =
     Operator("test.Checked")
         .OptionalInput("x", "")
-        .Check([](const OpInit&, std::vector<NetProblem>* problems) {
+        .Check([](const OperatorCall&, std::vector<NetProblem>* problems) {
           problems->push_back({.message = "own problem"});
           problems->push_back({.net = "inner", .op_index = 3, .op_text = "q = Inner()", .message = "problem within"});
         })

@@ -14,20 +14,21 @@ namespace stepnet {
 namespace {
 
 // y has the shape of a; b is read and does not matter.
-const Registration first_of_two =
-    Operator("test.FirstOfTwo")
-        .Input("a", "float, any shape")
-        .Input("b", "any")
-        .Output("y", "as a")
-        .Shapes(SameAsInput(0))
-        .Cpu([](const OpInit&) -> RunFn { return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); }; });
+const Registration first_of_two = Operator("test.FirstOfTwo")
+                                      .Input("a", "float, any shape")
+                                      .Input("b", "any")
+                                      .Output("y", "as a")
+                                      .Shapes(SameAsInput(0))
+                                      .Cpu([](const OperatorCall&) -> RunFn {
+                                        return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+                                      });
 
 const Registration constant =
     Operator("test.Constant")
         .Output("y", "float [3]")
         .Shapes(
             [](const ShapeQuery&) { return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = Shape({3})}}; })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) { std::fill_n(run.Out(0).As<float>(), run.Out(0).size(), 7.0f); };
         });
 
@@ -45,7 +46,7 @@ const Registration sized =
               query.num_inputs() > 1 ? query.IntsOf(1) : std::vector<std::int64_t>{1};
           return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = Shape(size)}};
         })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) { std::fill_n(run.Out(0).As<float>(), run.Out(0).size(), 0.0f); };
         });
 
@@ -55,7 +56,7 @@ OperatorDef Def(const std::string& text) {
   return def;
 }
 
-NetOperator Make(const std::string& text, Workspace& workspace) { return {OpInit(Def(text)), workspace}; }
+NetOperator Make(const std::string& text, Workspace& workspace) { return {OperatorCall(Def(text)), workspace}; }
 
 TEST(NetOperator, InfersShapesWithoutInputs) {
   Workspace workspace;
@@ -197,7 +198,7 @@ const Registration costly =
         .Shapes(SameAsInput(0))
         .CostIs([](const ShapeQuery&, std::span<const TensorInfo>) { return Cost{.flops = 80e6}; })
         .Splits([](const ShapeQuery&, std::span<const TensorInfo>) { return 4; })
-        .Cpu([](const OpInit&) -> RunFn {
+        .Cpu([](const OperatorCall&) -> RunFn {
           return [](const OpRun& run) {
             SeePart(run);
             const auto [begin, end] = run.Share(run.In(0).size());
@@ -212,8 +213,8 @@ std::string Watched(const std::string& type) {
   const OperatorSchema& schema = GetOperator(type);
   Operator watched(watched_type);
   watched.Inputs("inputs", "as " + type).Outputs("outputs", "as " + type).Args(schema.arguments);
-  watched.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.most_parts);
-  watched.Cpu([factory = *schema.FindKernel(Device::kCpu)](const OpInit& op) -> RunFn {
+  watched.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.max_parts);
+  watched.Cpu([factory = *schema.FindKernel(Device::kCpu)](const OperatorCall& op) -> RunFn {
     return [kernel = factory(op)](const OpRun& run) {
       SeePart(run);
       kernel(run);

@@ -23,7 +23,7 @@ const Registration mix = Operator("test.Mix")
                              .Arg("tag", 0, "")
                              .Shapes(SameAsInput(0))
                              .OneToOneInPlace()
-                             .Cpu([](const OpInit& op) -> RunFn {
+                             .Cpu([](const OperatorCall& op) -> RunFn {
                                return [tag = op.Int("tag")](const OpRun& run) {
                                  std::uint64_t sum = static_cast<std::uint64_t>(tag);
                                  for (int i = 0; i < run.num_inputs(); ++i) {
@@ -40,7 +40,7 @@ const Registration fail = Operator("test.Fail")
                               .Arg("how", "runtime_error", "")
                               .Shapes(SameAsInput(0))
                               .InPlace({{0, 0}})
-                              .Cpu([](const OpInit& op) -> RunFn {
+                              .Cpu([](const OperatorCall& op) -> RunFn {
                                 return [how = op.String("how")](const OpRun& run) {
                                   if (failing && how == "runtime_error") throw std::runtime_error("made to fail");
                                   if (failing && how == "bad_alloc") throw std::bad_alloc();
@@ -54,14 +54,14 @@ const Registration draw =
     Operator("test.Random")
         .Output("y", "int64 []")
         .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>{{.dtype = DType::kInt64, .shape = Shape()}}; })
-        .Cpu([](const OpInit& op) -> RunFn {
+        .Cpu([](const OperatorCall& op) -> RunFn {
           return [op](const OpRun& run) { *run.Out(0).As<std::int64_t>() = run.Random(op).Word(0); };
         });
 
 std::atomic<int> inside{0};
 std::atomic<bool> overlapped{false};
 const Registration alone =
-    Operator("test.Alone").OptionalOutput("y", "").ManagesOutputs().Cpu([](const OpInit&) -> RunFn {
+    Operator("test.Alone").OptionalOutput("y", "").ManagesOutputs().Cpu([](const OperatorCall&) -> RunFn {
       return [](const OpRun&) {
         if (++inside != 1) overlapped = true;
         std::this_thread::yield();
@@ -70,12 +70,13 @@ const Registration alone =
     });
 
 std::atomic<int> met{0};
-const Registration meet = Operator("test.MeetAnother").Output("y", "").ManagesOutputs().Cpu([](const OpInit&) -> RunFn {
-  return [](const OpRun&) {
-    ++met;
-    while (met < 2) std::this_thread::yield();
-  };
-});
+const Registration meet =
+    Operator("test.MeetAnother").Output("y", "").ManagesOutputs().Cpu([](const OperatorCall&) -> RunFn {
+      return [](const OpRun&) {
+        ++met;
+        while (met < 2) std::this_thread::yield();
+      };
+    });
 
 NetDef NetOf(const std::string& text) {
   NetDef net;

@@ -96,13 +96,13 @@ TEST(Concat, KnowsItsSizesFromShapesAlone) {
   OperatorDef def;
   def.set_type("Concat");
   for (const char* name : {"a", "b"}) def.add_input(name);
-  const OpInit op(def);
+  const OperatorCall op(def);
   const Tensor known = Tensor::Of<std::int64_t>({2}, {5, -1});
   const std::vector<TensorInfo> inputs = {{.dtype = DType::kInt64, .shape = {2}, .value = known},
                                           {.dtype = DType::kInt64, .shape = {2}, .value = known}};
   def.add_arg()->set_name("axis");
   def.mutable_arg(0)->set_i(0);
-  const std::vector<TensorInfo> along0 = op.schema().shapes(ShapeQuery(OpInit(def), inputs));
+  const std::vector<TensorInfo> along0 = op.schema().shapes(ShapeQuery(OperatorCall(def), inputs));
   EXPECT_EQ(ToDoubles(along0[0].value), (std::vector<double>{5, -1, 5, -1}));
   EXPECT_EQ(ToDoubles(along0[1].value), (std::vector<double>{2, 2}));
 }
@@ -199,8 +199,8 @@ TEST(Split, RefusesSizesThatDoNotAddUp) {
       "…Split: split is -1, must be at least 0");
   ExpectError(
       [] {
-        constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();  // 2^64 more than there are
-        OpTest("Split", 3).Ints("split", {kMost, kMost, 5}).Random("x", {2, 3}, 1).Run();
+        constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();  // 2^64 more than there are
+        OpTest("Split", 3).Ints("split", {kMax, kMax, 5}).Random("x", {2, 3}, 1).Run();
       },
       "…the sizes of the parts are [9223372036854775807, 9223372036854775807, 5]; Split needs 3 sizes that add up");
   ExpectError(

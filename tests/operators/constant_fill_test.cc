@@ -136,7 +136,7 @@ TEST(GivenTensorFill, KnowsSizesBeforeItRuns) {
   for (const char* name : {"shape", "values"}) def.add_arg()->set_name(name);
   def.mutable_arg(0)->add_ints(2);
   for (const int value : {-1, 7}) def.mutable_arg(1)->add_ints(value);
-  const OpInit op(def);
+  const OperatorCall op(def);
   EXPECT_EQ(ToDoubles(op.schema().shapes(ShapeQuery(op, {}))[0].value), (std::vector<double>{-1, 7}));
 }
 

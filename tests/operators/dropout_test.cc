@@ -19,7 +19,7 @@ std::vector<double> MaskInStep(std::int64_t step, bool same_each_step) {
   for (const char* output : {"y", "mask"}) def.add_output(output);
   def.add_arg()->set_name("same_mask_each_step");
   def.mutable_arg(0)->set_i(same_each_step ? 1 : 0);
-  const OpInit op(def);
+  const OperatorCall op(def);
   const Tensor x = Tensor::Zeros(DType::kFloat, {64});
   const Tensor y(DType::kFloat, {64});
   const Tensor mask(DType::kBool, {64});

@@ -23,7 +23,7 @@ class KernelCase {
   }
 
   const std::string& type() const { return init_.type(); }
-  int MostParts() const { return init_.schema().most_parts(query(), output_infos_); }
+  int MaxParts() const { return init_.schema().max_parts(query(), output_infos_); }
 
   std::vector<Tensor> Run(int parts = 1) const {
     const std::vector<Tensor> outputs = Outputs(0);
@@ -93,7 +93,7 @@ class KernelCase {
     kernel_(run);
   }
 
-  OpInit init_;
+  OperatorCall init_;
   std::vector<Tensor> inputs_;
   std::vector<TensorInfo> infos_;
   std::vector<TensorInfo> output_infos_;
@@ -167,16 +167,16 @@ TEST(Parts, AnyNumberGivesTheBitsOfOne) {
   std::set<std::string> types;
   for (const KernelCase& kernel : CasesOfSplitTypes()) {
     types.insert(kernel.type());
-    ASSERT_GT(kernel.MostParts(), 1) << kernel.type();
+    ASSERT_GT(kernel.MaxParts(), 1) << kernel.type();
     const std::vector<Tensor> whole = kernel.Run();
-    for (int parts = 2; parts <= kernel.MostParts(); ++parts) {
+    for (int parts = 2; parts <= kernel.MaxParts(); ++parts) {
       const std::vector<Tensor> cut = kernel.Run(parts);
       for (size_t o = 0; o < whole.size(); ++o) {
         ExpectSame(cut[o], whole[o], StrCat(kernel.type(), " output ", o, " in ", parts, " parts"));
       }
     }
   }
-  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) { return schema.most_parts != nullptr; }));
+  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) { return schema.max_parts != nullptr; }));
 }
 
 TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {

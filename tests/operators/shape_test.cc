@@ -14,7 +14,7 @@ TEST(ShapeOp, IsKnownFromShapesAlone) {
   OperatorDef def;
   def.set_type("Shape");
   def.add_input("x");
-  const OpInit op(def);
+  const OperatorCall op(def);
   const std::vector<TensorInfo> x = {{.dtype = DType::kFloat, .shape = {5, 7}}};
   EXPECT_EQ(ToDoubles(op.schema().shapes(ShapeQuery(op, x))[0].value), (std::vector<double>{5, 7}));
 }

@@ -83,7 +83,7 @@ TEST(Slice, PassesOnWhatIsKnown) {
     def.add_arg()->set_name(name);
     def.mutable_arg(def.arg_size() - 1)->add_ints(value);
   }
-  const OpInit op(def);
+  const OperatorCall op(def);
   const TensorInfo x{.dtype = DType::kInt64, .shape = {3}, .value = Int64s({4, 5, 6})};
   const std::vector<TensorInfo> y = op.schema().shapes(ShapeQuery(op, std::vector{x}));
   EXPECT_EQ(ToDoubles(y[0].value), std::vector<double>{5});

@@ -64,7 +64,7 @@ TEST(RunStats, CountsInstructionsOfNetsAndStepNetsTransfersIncluded) {
     for (const NetStats& stats : {nets[1], nets[2]}) {
       EXPECT_EQ(stats.runs, 3);
       EXPECT_EQ(stats.steps, 3 * kSteps);
-      EXPECT_EQ(stats.most_steps, kSteps);
+      EXPECT_EQ(stats.max_steps, kSteps);
       for (const InstructionStats& instruction : stats.instructions) {
         EXPECT_EQ(instruction.calls, 3 * kSteps) << executor << ": " << instruction.text;
       }

@@ -14,7 +14,7 @@ const Registration half = Operator("test.Half")
                               .InPlace({{0, 0}})
                               .Elementwise()
                               .Gradient("test.Half", {"dy"}, {"dx"})
-                              .Cpu([](const OpInit&) -> RunFn {
+                              .Cpu([](const OperatorCall&) -> RunFn {
                                 return [](const OpRun& run) {
                                   if (run.In(0).dtype == DType::kDouble) {
                                     for (std::int64_t i = 0; i < run.In(0).size(); ++i)
@@ -27,21 +27,22 @@ const Registration half = Operator("test.Half")
                               });
 
 // Its gradient is wrong: twice what it should be.
-const Registration wrong_gradient =
-    Operator("test.WrongGradient")
-        .Doc("y = x / 2 with the gradient of y = x.")
-        .Input("x", "any shape")
-        .Output("y", "the shape of x")
-        .Shapes(SameAsInput(0))
-        .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
-        .Cpu([](const OpInit& op) -> RunFn { return (*FindOperator("test.Half")->FindKernel(Device::kCpu))(op); });
+const Registration wrong_gradient = Operator("test.WrongGradient")
+                                        .Doc("y = x / 2 with the gradient of y = x.")
+                                        .Input("x", "any shape")
+                                        .Output("y", "the shape of x")
+                                        .Shapes(SameAsInput(0))
+                                        .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
+                                        .Cpu([](const OperatorCall& op) -> RunFn {
+                                          return (*FindOperator("test.Half")->FindKernel(Device::kCpu))(op);
+                                        });
 
 const Registration throws = Operator("test.Throws")
                                 .Doc("Fails whenever it runs, with an exception that is no Error.")
                                 .Input("x", "any shape")
                                 .Output("y", "the shape of x")
                                 .Shapes(SameAsInput(0))
-                                .Cpu([](const OpInit&) -> RunFn {
+                                .Cpu([](const OperatorCall&) -> RunFn {
                                   return [](const OpRun&) { throw std::runtime_error("the disk is on fire"); };
                                 });
 

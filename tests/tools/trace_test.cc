@@ -45,7 +45,7 @@ Registration MeetingOperator(const char* type, std::int64_t steps_ahead) {
       .Input("x", "any shape")
       .Output("y", "the shape of x")
       .Shapes(SameAsInput(0))
-      .Cpu([steps_ahead](const OpInit&) -> RunFn {
+      .Cpu([steps_ahead](const OperatorCall&) -> RunFn {
         return [steps_ahead](const OpRun& run) {
           meeting_points.Arrive(run.step() - steps_ahead);
           CopyElements(run.In(0), run.Out(0));
@@ -59,7 +59,7 @@ const Registration failing = Operator("test.FailInStep3")
                                  .Input("x", "any shape")
                                  .Output("y", "the shape of x")
                                  .Shapes(SameAsInput(0))
-                                 .Cpu([](const OpInit&) -> RunFn {
+                                 .Cpu([](const OperatorCall&) -> RunFn {
                                    return [](const OpRun& run) {
                                      if (run.step() == 3) throw Error(ErrorCode::kInvalidArgument, "made to fail");
                                      CopyElements(run.In(0), run.Out(0));
@@ -185,7 +185,7 @@ TEST(Trace, KeepsTheFirstEventsAndCountsTheOthers) {
   const TempDir dir;
   RecurrentCase net = TrainingCase(kSteps);
   Trace whole(dir.Path("whole.json"));
-  Trace some(dir.Path("some.json"), /*most_events=*/9);
+  Trace some(dir.Path("some.json"), /*max_events=*/9);
   for (Trace* trace : {&whole, &some}) net.net().AttachObserver(trace);
   net.Run().Run();
   whole.Write();

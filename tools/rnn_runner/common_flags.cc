@@ -18,7 +18,7 @@ DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "parallel", "what runs the step nets: parallel, or serial, the reference");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(
-    opt_level, stepnet::kMostOptLevel,
+    opt_level, stepnet::kMaxOptLevel,
     "0: every operator of a step net runs step by step; 1: what need not wait runs for many steps at once, the "
     "same within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
@@ -68,11 +68,11 @@ RunOptions RunOptionsFromFlags() {
     throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
                             DidYouMean(FLAGS_executor, executors)));
   }
-  if (FLAGS_threads < 0 || FLAGS_threads > kMostThreads) {
-    throw UsageError(StrCat("--threads is ", FLAGS_threads, ", must be between 0 and ", kMostThreads));
+  if (FLAGS_threads < 0 || FLAGS_threads > kMaxThreads) {
+    throw UsageError(StrCat("--threads is ", FLAGS_threads, ", must be between 0 and ", kMaxThreads));
   }
-  if (FLAGS_opt_level < 0 || FLAGS_opt_level > kMostOptLevel) {
-    throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be between 0 and ", kMostOptLevel));
+  if (FLAGS_opt_level < 0 || FLAGS_opt_level > kMaxOptLevel) {
+    throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be between 0 and ", kMaxOptLevel));
   }
   return {.executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
 }

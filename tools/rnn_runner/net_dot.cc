@@ -45,11 +45,11 @@ std::vector<std::string> StringsOf(const OperatorDef& op, const std::string& nam
 
 // Cut to what nets have, so that arithmetic on them cannot overflow.
 std::vector<std::int64_t> IntsOf(const OperatorDef& op, const std::string& name) {
-  constexpr std::int64_t kMost = 1'000'000'000;
+  constexpr std::int64_t kMax = 1'000'000'000;
   std::vector<std::int64_t> values;
   for (const Argument& argument : op.arg()) {
     if (argument.name() != name) continue;
-    for (const std::int64_t value : argument.ints()) values.push_back(std::clamp(value, -kMost, kMost));
+    for (const std::int64_t value : argument.ints()) values.push_back(std::clamp(value, -kMax, kMax));
   }
   return values;
 }
@@ -86,9 +86,9 @@ Recurrence RecurrenceOf(const OperatorDef& op, const std::string& prefix) {
     recurrence.roles[internal[i]] = is_state ? BlobRole::kState : BlobRole::kInput;
     if (is_state) of_state[external[i]].push_back(i);
   }
-  constexpr size_t kMostLinks = 1000;  // of one state; nobody could read the picture of more
+  constexpr size_t kMaxLinks = 1000;  // of one state; nobody could read the picture of more
   for (const auto& [state, of] : of_state) {
-    if (of.size() > kMostLinks) continue;
+    if (of.size() > kMaxLinks) continue;
     for (const size_t later : of) {
       for (const size_t earlier : of) {
         // The rows of two links meet after `most` steps at the latest, and first where the nearest of them do.

@@ -10,8 +10,8 @@ namespace stepnet::runner {
 namespace {
 
 // With more of them a simulation would say the same.
-constexpr std::int64_t kMostSimulatedSteps = 200;
-constexpr std::int64_t kMostSimulatedThreads = 1024;
+constexpr std::int64_t kMaxSimulatedSteps = 200;
+constexpr std::int64_t kMaxSimulatedThreads = 1024;
 
 void AddCall(const RunEvent& event, double seconds, std::vector<InstructionStats>* instructions) {
   const auto index = static_cast<size_t>(event.instruction >= 0 ? event.instruction : event.op_index);
@@ -32,7 +32,7 @@ void Merge(const NetStats& from, NetStats* to) {
   if (to->of.empty()) to->of = from.of;
   to->runs += from.runs;
   to->steps += from.steps;
-  to->most_steps = std::max(to->most_steps, from.most_steps);
+  to->max_steps = std::max(to->max_steps, from.max_steps);
   to->seconds += from.seconds;
   to->instructions.resize(std::max(to->instructions.size(), from.instructions.size()));
   for (size_t i = 0; i < from.instructions.size(); ++i) {
@@ -84,7 +84,7 @@ Parallelism ParallelismOf(const NetStats& stats) {
   }
   if (!plan.IsScheduled()) AddSchedules(1, &plan);
   SetCosts(microseconds, &plan);
-  const std::int64_t steps = std::min(stats.most_steps, kMostSimulatedSteps);
+  const std::int64_t steps = std::min(stats.max_steps, kMaxSimulatedSteps);
   constexpr SchedulingCosts kFree{.inline_task = 0, .handed_task = 0};  // overhead is told of on its own
   const auto busy = [&](std::optional<int> threads) {
     const double time = SimulatePlan(plan, steps, kFree, threads);
@@ -92,7 +92,7 @@ Parallelism ParallelismOf(const NetStats& stats) {
   };
   return {.achieved = stats.seconds > 0 ? stats.busy() / stats.seconds : 0,
           .achievable = busy(std::nullopt),
-          .unlimited = busy(kMostSimulatedThreads)};
+          .unlimited = busy(kMaxSimulatedThreads)};
 }
 
 RunStats::Share& RunStats::ShareOf(const RunEvent& event, Thread* thread) {
@@ -135,7 +135,7 @@ void RunStats::Stopped(const RunEvent& event) {
       share.inside += seconds;
       if (thread.open.empty()) break;  // a helper
       share.stats.steps += event.num_steps;
-      share.stats.most_steps = std::max(share.stats.most_steps, event.num_steps);
+      share.stats.max_steps = std::max(share.stats.max_steps, event.num_steps);
       [[fallthrough]];
     case RunEventKind::kNet:
       ++share.stats.runs;

@@ -40,7 +40,7 @@ struct NetStats {
   std::shared_ptr<const StepPlan> plan;  // null: a net, no step net
   std::int64_t runs = 0;
   std::int64_t steps = 0;                      // of all runs
-  std::int64_t most_steps = 0;                 // of one run
+  std::int64_t max_steps = 0;                  // of one run
   double seconds = 0;                          // from start to end, of all runs
   std::vector<InstructionStats> instructions;  // in program order
   std::vector<ThreadStats> threads;            // of step nets: those that took part

@@ -16,7 +16,7 @@ namespace {
 using CarriedStates = std::vector<std::pair<std::string, std::string>>;
 
 void AddStatesOf(const OperatorDef& op, const RunOptions& options, CarriedStates* states) {
-  const RecurrentSpec spec = ParseRecurrentSpec(OpInit(op, options));
+  const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op, options));
   for (const RecurrentState& state : spec.states) {
     const auto last = std::ranges::find_if(
         spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset < 0; });

@@ -107,7 +107,7 @@ struct Measured {
 // The medians of several runs on so many threads, for each of the plans.
 std::vector<Measured> Measure(Session& session, int threads, const std::vector<StepPlan>& plans) {
   constexpr std::chrono::seconds kEnough{2};
-  constexpr size_t kLeastRuns = 5, kMostRuns = 100;
+  constexpr size_t kMinRuns = 5, kMaxRuns = 100;
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
   options.threads = threads;
@@ -116,7 +116,7 @@ std::vector<Measured> Measure(Session& session, int threads, const std::vector<S
   std::vector<std::vector<Costs>> costs;                 // by run, then plan
   std::vector<std::vector<double>> steps(plans.size());  // by plan, then run
   const auto end = std::chrono::steady_clock::now() + kEnough;
-  while (costs.size() < kLeastRuns || (costs.size() < kMostRuns && std::chrono::steady_clock::now() < end)) {
+  while (costs.size() < kMinRuns || (costs.size() < kMaxRuns && std::chrono::steady_clock::now() < end)) {
     costs.push_back(CostsOfRun(*net, plans));
     LoopTimes times;
     net->AttachObserver(&times);
@@ -172,8 +172,8 @@ std::vector<FlagUse> ScheduleFlags() {
 
 int ShowSchedules(const std::string& path) {
   CheckFormat({"text", "dot"});
-  if (FLAGS_simulate < 0 || FLAGS_simulate > kMostThreads) {
-    throw UsageError(StrCat("--simulate is ", FLAGS_simulate, ", must be between 0 and ", kMostThreads));
+  if (FLAGS_simulate < 0 || FLAGS_simulate > kMaxThreads) {
+    throw UsageError(StrCat("--simulate is ", FLAGS_simulate, ", must be between 0 and ", kMaxThreads));
   }
   FLAGS_net = path;
   std::mutex mutex;

@@ -17,7 +17,7 @@ constexpr size_t kLongestText = 72;  // operators may have many inputs; tables s
 
 std::string ScheduleOf(const NetStats& stats) {
   if (!stats.plan->IsScheduled()) return "one thread (executor serial)";
-  return stats.most_steps < 2 ? "one thread (a single step)" : ThreadsText(*stats.plan);
+  return stats.max_steps < 2 ? "one thread (a single step)" : ThreadsText(*stats.plan);
 }
 
 std::string InstructionTable(const NetStats& stats) {
@@ -53,8 +53,8 @@ std::string StepNetText(const NetStats& stats, double looking) {
                 " of them from measuring\n", "  threads busy at a time: ", Number(parallelism.achieved, 3),
                 "; the schedule admits ", Number(parallelism.achievable, 3), ", with any number of threads ",
                 Number(parallelism.unlimited, 3),
-                "\n  arena: ", Bytes(static_cast<double>(stats.plan->ArenaBytes(stats.most_steps))), " for ",
-                Count(stats.most_steps, "step"), "\n");
+                "\n  arena: ", Bytes(static_cast<double>(stats.plan->ArenaBytes(stats.max_steps))), " for ",
+                Count(stats.max_steps, "step"), "\n");
 }
 
 nlohmann::ordered_json StepNetJson(const NetStats& stats, double looking) {
@@ -78,7 +78,7 @@ nlohmann::ordered_json StepNetJson(const NetStats& stats, double looking) {
            {{"achieved", parallelism.achieved},
             {"achievable", parallelism.achievable},
             {"unlimited", parallelism.unlimited}}},
-          {"arena_bytes", stats.plan->ArenaBytes(stats.most_steps)}};
+          {"arena_bytes", stats.plan->ArenaBytes(stats.max_steps)}};
 }
 
 }  // namespace

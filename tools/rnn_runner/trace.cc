@@ -31,8 +31,7 @@ std::string Line(const nlohmann::ordered_json& json) {
 
 }  // namespace
 
-Trace::Trace(const std::string& path, std::int64_t most_events)
-    : file_(path), most_events_(most_events), start_(Now()) {}
+Trace::Trace(const std::string& path, std::int64_t max_events) : file_(path), max_events_(max_events), start_(Now()) {}
 
 const std::string* Trace::OperatorOf(const RunEvent& event, Lane* lane) {
   if (event.plan == nullptr) return nullptr;
@@ -49,7 +48,7 @@ void Trace::Started(const RunEvent& event) {
   Lane& lane = lanes_.Mine();
   const std::string* of = OperatorOf(event, &lane);
   lane.open.push_back({.span = -1, .net = event.net, .op_index = event.op_index, .of = of});
-  if (events_.fetch_add(1) >= most_events_) return;
+  if (events_.fetch_add(1) >= max_events_) return;
   lane.open.back().span = static_cast<std::int64_t>(lane.spans.size());
   lane.spans.push_back({.kind = event.kind,
                         .backward = event.backward,

@@ -21,15 +21,15 @@ namespace stepnet::runner {
 class Trace : public Recorder {
  public:
   // What a trace holds at most unless told otherwise; some 30 MB of memory, 100 MB of file.
-  static constexpr std::int64_t kMostEvents = 500'000;
+  static constexpr std::int64_t kMaxEvents = 500'000;
 
   // Throws kInputOutput when the file cannot be made.
-  explicit Trace(const std::string& path, std::int64_t most_events = kMostEvents);
+  explicit Trace(const std::string& path, std::int64_t max_events = kMaxEvents);
 
   // Writes the file, once, not while a net runs. Throws kInputOutput, and what kept it from recording everything.
   void Write();
   // That found no room any more.
-  std::int64_t left_out() const { return std::max<std::int64_t>(0, events_ - most_events_); }
+  std::int64_t left_out() const { return std::max<std::int64_t>(0, events_ - max_events_); }
 
  private:
   void Started(const RunEvent& event) override;
@@ -65,7 +65,7 @@ class Trace : public Recorder {
   void WriteLane(size_t number, const Lane& lane);
 
   FileWriter file_;
-  const std::int64_t most_events_;
+  const std::int64_t max_events_;
   const double start_;
   std::atomic<std::int64_t> events_ = 0;
   std::mutex mutex_;

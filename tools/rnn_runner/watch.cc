@@ -47,7 +47,7 @@ void TraceOfRuns::Write() {
   trace.Write();
   std::cerr << Printable(StrCat("wrote ", FLAGS_trace));
   if (trace.left_out() > 0) {
-    std::cerr << ": the first " << Trace::kMostEvents << " events; " << trace.left_out() << " are left out";
+    std::cerr << ": the first " << Trace::kMaxEvents << " events; " << trace.left_out() << " are left out";
   }
   std::cerr << "\n";
 }

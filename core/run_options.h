@@ -1,0 +1,29 @@
+// What whoever runs a net chooses.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace stepnet {
+
+struct StepPlan;
+
+inline constexpr int kMaxOptLevel = 1;
+
+// How nets made from files are to be run; operators that run nets themselves read it.
+struct RunOptions {
+  std::string executor = "parallel";
+  int threads = 0;  // 0: as many as the machine has cores
+  // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
+  // which changes results within rounding (compiler/stages.h).
+  int opt_level = kMaxOptLevel;
+  std::uint64_t seed = 0;
+  // The folder in which, and below which, operators may open files; empty: none (core/allowed_files.h).
+  std::string allow_files = {};
+  bool quiet = false;  // operators print nothing
+  // Told of every plan of a step net when it is made (compiler/step_plan.h).
+  std::function<void(const StepPlan& plan)> on_plan = {};
+};
+
+}  // namespace stepnet
