@@ -72,7 +72,7 @@ void PlanningOneWeightWithGradient(benchmark::State& state) {
   MakeAndRun(AddGradients(net, {"h_all"}, {"x", "w"}).net, state);
 }
 
-// Of a net that reads one blob in each operator.
+// Makes the gradient of a net that reads one blob in each operator.
 void PlanningGradientOfFanOut(benchmark::State& state) {
   NetDef net;
   std::vector<std::string> read;

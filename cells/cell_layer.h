@@ -44,7 +44,7 @@ class CellLayer {
   // Makes the step net and infers its shapes. Throws as ExpandCell does.
   explicit CellLayer(LayerContext context);
 
-  // Of an item of each output.
+  // The shape of an item of each output.
   const std::vector<Shape>& output_items() const { return output_items_; }
 
   // Adds to result's nets; `outputs` names the blobs that shall hold the cell's outputs.

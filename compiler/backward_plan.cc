@@ -111,7 +111,7 @@ class BackwardPlanMaker {
   }
 
   void CollectLinks() {
-    // Of a blob with several links, rows that show what the step left in it.
+    // Rows show what the step left in a blob, also where it has several links.
     const std::vector<LinkRole> roles = FindLinkRoles(spec_);
     for (const bool is_destination : {true, false}) {
       for (size_t i = 0; i < roles.size(); ++i) {

@@ -101,7 +101,7 @@ class ConflictFinder {
   }
 
  private:
-  // Of users_.
+  // Compares users_ with each other.
   void FindThoseOfMemory() {
     if (!MoveAlike()) {
       const auto num_writers = std::ranges::count_if(users_, [](const User& user) { return user.access.writes; });

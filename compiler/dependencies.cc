@@ -18,7 +18,7 @@ class AccessCollector {
   // With `of_steps` what each instruction touches in one step, also where it runs for many at once.
   AccessCollector(const StepPlan& plan, bool of_steps) : plan_(plan), of_steps_(of_steps) {}
 
-  // Of instructions [begin, end).
+  // The accesses of instructions [begin, end).
   std::vector<std::vector<MemoryAccess>> Run(int begin, int end) {
     for (int i = begin; i < end; ++i) {
       const Instruction& instruction = plan_.instructions[i];

@@ -373,7 +373,7 @@ class PlanMaker {
     return bases;
   }
 
-  // Of the next instruction.
+  // What the next instruction runs for.
   std::int64_t StepsAtOnce() const {
     const size_t next = plan_.instructions.size();
     return next < steps_at_once_.size() ? steps_at_once_[next] : 1;

@@ -66,7 +66,7 @@ struct Finish {
   int delta = 0;
 };
 
-// Of all tasks of `steps` steps, step by step, on threads without number.
+// When each task of `steps` steps ends on unlimited threads, step by step.
 std::vector<Finish> FinishesOf(const Schedule& schedule, size_t steps) {
   const size_t num_tasks = schedule.tasks.size();
   std::vector<Finish> finishes(steps * num_tasks);

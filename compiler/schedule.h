@@ -44,7 +44,7 @@ struct Schedule {
   std::int64_t steps_at_once = 1;
 
   bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }
-  // Of ready tasks a thread takes the one for which this is least: when it must begin for the run to be as fast as its
+  // A thread takes the ready task for which this is least: when it must begin for the run to be as fast as its
   // longest chain, in microseconds of a step of the run (highest level first; Adam, Chandy and Dickson, A comparison of
   // list schedules for parallel processing systems, 1974). Where a step takes longer because there are few threads, the
   // task that the thread had before, `last`, may begin by as much earlier, up to two steps: its weights are in the

@@ -129,7 +129,7 @@ std::string StageText(const StepPlan& plan, const Stage& stage) {
   return text + ChainText(LongestChain(schedule));
 }
 
-// Of the stages that overlap, by the numbers of their instructions, which waits for which.
+// Which stage waits for which, where they overlap; by the numbers of their instructions.
 std::string PipelineText(const StepPlan& plan) {
   const auto name = [&](const Stage& stage) {
     return stage.end - stage.begin == 1 ? StrCat(stage.begin) : StrCat(stage.begin, " to ", stage.end - 1);

@@ -41,7 +41,7 @@ struct Slot {
   std::int64_t bytes = 0;       // that one step may touch
   DType dtype = DType::kFloat;  // of memory outside
 
-  // Of step 0.
+  // Where step 0 begins, in bytes from the base.
   std::int64_t BeginInBase() const { return offset * row_bytes; }
 };
 
@@ -68,7 +68,7 @@ struct Transfer {
   Slot outside;
   TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
   bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
-  // Of kAddOut: `outside` is zeros before the first step, and nothing but such transfers uses that base.
+  // `outside` of a kAddOut is zeros before the first step, and nothing but such transfers uses that base.
   bool starts_at_zero = false;
 };
 

@@ -143,8 +143,8 @@ class OpRun {
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
   // Inputs that hold no tensor (only ManagesOutputs operators meet them) have a null shape.
   const TensorView& In(int i) const { return inputs_[i]; }
-  // Of the shape that the shape rule gave, uninitialised; for an in-place pair the memory of the input. Operators that
-  // declare ManagesOutputs have none and set host().Output(i) instead.
+  // Has the shape that the shape rule gave and is uninitialised; for an in-place pair it is the memory of the input.
+  // Operators that declare ManagesOutputs have none and set host().Output(i) instead.
   const TensorView& Out(int i) const { return outputs_[i]; }
 
   // Memory for n elements, uninitialised, valid until the kernel returns.
@@ -155,11 +155,11 @@ class OpRun {
   RandomStream Random(const OperatorCall& op) const { return Random(op.seed(), op.random_id()); }
   RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.run, step_}; }
   std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
-  // Of types that declare Splits: the kernel is called once for each part in [0, parts()), by several threads at once,
-  // and does its share of the work.
+  // A type that declares Splits has its kernel called once for each part in [0, parts()), by several threads at once;
+  // each call does its share of the work.
   int part() const { return part_; }
   int parts() const { return parts_; }
-  // Of n items the first and past-the-last of this part.
+  // This part's share of n items: the first, and the one past the last.
   std::pair<std::int64_t, std::int64_t> Share(std::int64_t n) const {
     return {n * part_ / parts_, n * (part_ + 1) / parts_};
   }
@@ -167,12 +167,12 @@ class OpRun {
     part_ = part;
     parts_ = parts;
   }
-  // Of types that declare Rows: false when the kernel is run for other outputs alone. Out(output) has no memory then.
+  // False when a type that declares Rows is run for other outputs alone: Out(output) has no memory then.
   bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
-  // Of outputs that CanAdd names: whether to add to what the memory holds instead of writing it.
+  // Whether an output that CanAdd names is to be added to what the memory holds, instead of written.
   bool Adds(int output) const { return (adds_ >> output & 1) != 0; }
   void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i
-  // Of types that declare Packs: what has been made of the input for this run, or null.
+  // What Packs has made of the input for this run, or null.
   const void* packed() const { return packed_; }
   void SetPacked(const void* packed) { packed_ = packed; }
   RunContext& context() const { return context_; }

@@ -45,8 +45,8 @@ std::int64_t LimitIn(const std::string& path) {
   return limit >= 0 ? limit : kUnlimited;
 }
 
-// Of the group `group`, as "/user/session", and all around it. A container may show its own group as the root while the
-// text names it as the machine sees it; then only the root is there.
+// The limit of `group`, as "/user/session", and of all groups around it. A container may show its own group as the root
+// while the text names it as the machine sees it; then only the root is there.
 std::int64_t LimitOfGroup(const std::string& mount, std::string_view group, const char* file) {
   std::int64_t limit = kUnlimited;
   for (;;) {

@@ -84,7 +84,7 @@ class ParallelRun : public SharedWork {
     return &context;
   }
 
-  // Of a helper that has entered.
+  // Counts a helper that has entered, until it leaves.
   class Inside {
    public:
     explicit Inside(ParallelRun* run) : run_(*run) {}
@@ -209,7 +209,7 @@ class ParallelRun : public SharedWork {
     return true;
   }
 
-  // Of the parts of a task this thread always has the same one, so that its share of the weights stays in its cache.
+  // This thread always has the same part of a task, so that its share of the weights stays in its cache.
   void TakeBest(int lane, int last, std::vector<Ready>* ready, Ready* next) const {
     const auto best = std::ranges::min_element(*ready, {}, [&](const Ready& r) {
       return std::tuple(schedule_.Due(r.task, r.step, last), r.step, r.task, r.part != lane, r.part);

@@ -52,7 +52,7 @@ class RunState {
   Tensor Final(const std::string& blob, std::int64_t t) const;
   // The arena region of a stacked blob, uint8 [bytes], by its base.
   Tensor ArenaTensor(int base) const;
-  // Of a stacked dynamic blob, one blob a step.
+  // The blobs of a stacked dynamic blob, one a step.
   const std::vector<std::unique_ptr<Blob>>& DynamicList(int list) const { return *lists_[list]; }
 
  private:

@@ -20,7 +20,7 @@ struct Touches {
 
   bool ConflictsWith(const Touches& other) const;
 };
-// Of a net whose blobs are in `workspace`. A net with operators that have side effects touches everything.
+// What `net` touches, whose blobs are in `workspace`. A net with operators that have side effects touches everything.
 Touches TouchesOf(const Net& net, const Workspace& workspace);
 
 // Grants turns in the order in which they are asked for, several at once where they do not conflict: nobody waits for

@@ -183,7 +183,7 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
   };
 }
 
-// Of columns [begin, end) of m rows of n.
+// Sums columns [begin, end) of m rows of n.
 template <typename T>
 void SumRows(const T* rows, std::int64_t m, std::int64_t n, std::int64_t begin, std::int64_t end, T* sum, bool adds) {
   if (!adds) std::fill(sum + begin, sum + end, T{0});

@@ -45,7 +45,7 @@ constexpr std::int64_t NumColumnBlocks(std::int64_t size, std::int64_t depth, st
   return blocks > 1 ? blocks + blocks % 2 : 1;
 }
 
-// Of a product [M, N] whose sums have `depth` terms.
+// The blocks of a product [M, N] whose sums have `depth` terms.
 constexpr GemmBlocks BlocksOfGemm(std::int64_t m, std::int64_t n, std::int64_t depth) {
   constexpr std::int64_t kRows = 256;
   if (m < 2 * kRows) return {.of_rows = false, .count = NumColumnBlocks(n, depth)};

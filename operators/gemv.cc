@@ -12,8 +12,8 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of as many columns as eight vectors hold, kGemvColumns floats in vectors of 64 bytes: so many sums hide the latency
-// of one multiplication behind the others.
+// Computes as many columns as eight vectors hold, kGemvColumns floats in vectors of 64 bytes: so many sums hide the
+// latency of one multiplication behind the others.
 template <class V, typename T>
 HWY_INLINE void EightVectors(V v, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
                              T* HWY_RESTRICT y, bool accumulates) {
@@ -42,7 +42,7 @@ HWY_INLINE void EightVectors(V v, std::int64_t k, const T* HWY_RESTRICT x, const
   hn::StoreU(s7, v, y + 7 * lanes);
 }
 
-// Of as many columns as one vector holds, four rows of B at a time for the same reason.
+// Computes as many columns as one vector holds, four rows of B at a time for the same reason.
 template <class V, typename T>
 HWY_INLINE void OneVector(V v, std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b, std::int64_t stride,
                           T* HWY_RESTRICT y, bool accumulates) {

@@ -87,7 +87,7 @@ HWY_EXPORT(NormalizeDouble);
 HWY_EXPORT(BackwardFloat);
 HWY_EXPORT(BackwardDouble);
 
-// Of mean and std: the dimensions before `axis`, and one of size 1.
+// Mean and std have the dimensions before `axis`, and one of size 1.
 Shape StatisticsShape(const Shape& x, int axis) {
   Shape shape = x;
   while (shape.rank() > axis) shape = shape.Without(shape.rank() - 1);

@@ -1,5 +1,5 @@
 // The greatest elements: TopK, ArgMax, ArgMin, and Accuracy, which counts labels among them.
-// Of equal elements the first counts as greater. NaN counts as greater than all numbers, so that it shows.
+// The first of equal elements counts as greater. NaN counts as greater than all numbers, so that it shows.
 #include <algorithm>
 #include <cmath>
 

@@ -60,7 +60,7 @@ std::vector<SeenCharacter> ReadText(CharModel& model, const std::string& text) {
   return seen;
 }
 
-// Of characters that were predicted: all but the first.
+// The mean over the characters that were predicted: all but the first.
 double BitsPerCharacter(std::span<const SeenCharacter> text) {
   double bits = 0;
   for (const SeenCharacter& seen : text) bits -= std::log2(static_cast<double>(seen.probability));

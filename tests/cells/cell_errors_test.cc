@@ -294,7 +294,7 @@ TEST(CellErrors, OfUses) {
       "it would not be learned");
 }
 
-// Of messages as text, in which parts have their places too.
+// Messages as text, in which parts have their places too.
 TEST(CellErrors, OfMessages) {
   const std::string start = "name: \"c\"\ninput { name: \"x\" shape: \"2\" }\nstate { name: \"h\" shape: \"2\" }\n";
   ExpectFault(start + "op { type: \"Tahn\" input: \"x\" output: \"h\" }\noutput { blob: \"h\" }",

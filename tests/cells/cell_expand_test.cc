@@ -126,7 +126,7 @@ TEST(ExpandCell, ShowsIntegers) {
   }
 }
 
-// Of a blob that is no state, `last` is each sequence's own last value; where there is none, zeros.
+// For a blob that is no state, `last` is each sequence's own last value; where there is none, zeros.
 TEST(ExpandCell, ShowsTheLastValueOfAnyBlob) {
   for (const std::string option : {"", "  option lengths = n\n"}) {
     for (const std::int64_t num_steps : {2, 0}) {

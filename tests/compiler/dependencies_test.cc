@@ -79,7 +79,7 @@ class Unrolled {
  public:
   Unrolled(const Accesses& accesses, std::int64_t steps) : accesses_(accesses), steps_(steps) {}
 
-  // Of step 0 of the one and step `later` of the other, each named by its slot.
+  // Counts what step 0 of the one and step `later` of the other share, each named by its slot.
   std::int64_t SharedBytes(int from_slot, int to_slot, std::int64_t later) const {
     const std::set<std::int64_t> from = Bytes(OfSlot(from_slot), 0);
     const std::set<std::int64_t> to = Bytes(OfSlot(to_slot), later);

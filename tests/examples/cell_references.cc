@@ -136,7 +136,7 @@ class SequenceRunner {
     return rows;
   }
 
-  // Of a state whose past is `rows`: zoneout as it is expected to come out, and nothing where the step does not count.
+  // Keeps of the past `rows` what zoneout is expected to keep, and all of it where the step does not count.
   void UpdateState(const CellState& state, const Vector& rows, bool valid, Vector* row) const {
     const double zoneout = state.has_zoneout() ? state.zoneout() : options_.zoneout();
     for (size_t k = 0; k < row->size(); ++k) {

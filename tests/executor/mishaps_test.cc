@@ -22,7 +22,7 @@ struct MishapCase {
   int opt_level = 0;
   std::int64_t num_steps = 4;
 };
-// Of three rows each: a chunk of 21 and a rest.
+// Steps have three rows each: a chunk of 21 and a rest.
 constexpr std::int64_t kStepsOfTwoChunks = 24;
 
 void PrintTo(const MishapCase& mishap, std::ostream* out) {

@@ -56,7 +56,7 @@ std::set<Edge> ConflictsIn(const std::vector<std::vector<Bytes>>& touched, int n
   return conflicts;
 }
 
-// Of the instructions of `steps` steps.
+// The conflicts between the instructions of `steps` steps.
 std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   const int n = static_cast<int>(plan.instructions.size());
   std::vector<std::vector<Bytes>> touched;  // in program order
@@ -136,7 +136,7 @@ class PlanRun {
   // Instruction i of the step that is the k-th in the direction of the run.
   void RunInstruction(int i, std::int64_t k) { state_.RunInstruction(i, k, context_); }
   void RunOn(const RunOptions& options) { MakeExecutor(options)->Run(state_, context_); }
-  // Of one stage the chunk-th `steps` steps.
+  // Runs the chunk-th `steps` steps of one stage.
   void RunChunk(const Stage& stage, std::int64_t chunk, std::int64_t steps) {
     RunSerially(state_, stage, chunk * steps, (chunk + 1) * steps, context_);
   }

@@ -173,7 +173,7 @@ class Subject {
     std::vector<std::string> inputs;
     if (!subject.feeds.empty()) inputs.push_back("--input_pb=inputs.pb");
     AddJobs(is_text ? "net.prototxt" : "net.pb", inputs, loss);
-    // Of a net that lists its inputs, and not all, `run` may be given those that it does not list.
+    // A net may list some of its inputs: `run` may then be given those that it does not list.
     if (subject.net.external_input_size() > 0) compares = false;
   }
 

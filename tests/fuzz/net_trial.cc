@@ -27,7 +27,7 @@ constexpr double kLateSeconds = 10;
 constexpr double kLateSeconds = 0.5;  // that giving up may take
 #endif
 
-// Of this thread, so that a busy machine does not matter.
+// The time of this thread, so that a busy machine does not matter.
 double CpuSeconds() {
   struct timespec now = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -127,7 +127,7 @@ std::set<std::string> WrittenBlobs(const NetDef& net) {
   return written;
 }
 
-// Of what an operator of the net itself works on in place the caller gives a copy.
+// The caller gives a copy of what an operator of the net itself works on in place.
 void Feed(const NetDef& def, const NamedTensors& feeds, bool shares, Workspace& workspace) {
   const std::set<std::string> written = WrittenBlobs(def);
   for (const auto& [name, tensor] : feeds) {

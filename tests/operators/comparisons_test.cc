@@ -8,7 +8,7 @@ namespace {
 
 using Bools = std::vector<bool>;
 
-// Of 1, 2, 3 with 2, 2, 2.
+// What comparing 1, 2, 3 with 2, 2, 2 gives.
 const std::vector<std::pair<std::string, Bools>> kCases = {
     {"EQ", {false, true, false}}, {"NE", {true, false, true}},  {"LT", {true, false, false}},
     {"LE", {true, true, false}},  {"GT", {false, false, true}}, {"GE", {false, true, true}},

@@ -105,7 +105,7 @@ std::string PlaceOf(const OpTime& time) {
   return StrCat(NameText(time.net), " ", time.op_index, step);
 }
 
-// Of an operator of the net itself; 0 where it is not known.
+// What an operator of the net itself computes; 0 where it is not known.
 double FlopsOf(const OpTime& time, const Net& net) {
   if (time.in_step_net || time.op_index >= static_cast<int>(net.operators().size())) return 0;
   return net.operators()[time.op_index]->LastCost().flops;

@@ -57,7 +57,7 @@ std::vector<Loss> SeededLosses(const NetDef& net) {
 }
 
 NetDef WithoutGradients(const NetDef& net) {
-  // Of RecurrentNetwork: what its backward step net makes necessary.
+  // Arguments that RecurrentNetwork has for its backward step net alone.
   static const std::set<std::string> backward_arguments = {
       "backward_step_net",    "backward_link_internal", "backward_link_external",
       "backward_link_offset", "backward_link_window",   "param",

@@ -54,7 +54,7 @@ std::vector<std::int64_t> IntsOf(const OperatorDef& op, const std::string& name)
   return values;
 }
 
-// Of one operator with step nets: the blobs of a step that are states, and what it writes that a later one reads.
+// What one operator with step nets carries over: the states among a step's blobs, and what a later step reads.
 struct Recurrence {
   struct Pair {
     std::string written, read;
@@ -120,8 +120,8 @@ class DotWriter {
   void Line(const std::string& indent, const std::string& text) { text_ += indent + text + "\n"; }
   std::string NewNode() { return StrCat("n", nodes_++); }
 
-  // Of what a net reads that no link is laid to: an operand that operators take as weights, or what a step captures, is
-  // a parameter. Names decide nothing.
+  // A blob that a net reads and no link shows is a parameter where operators take it as weights, or a step
+  // captures it. Names decide nothing.
   static Roles RolesOf(const NetDef& net) {
     Roles roles;
     for (const OperatorDef& op : net.op()) {

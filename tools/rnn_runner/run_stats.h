@@ -59,7 +59,7 @@ struct Parallelism {
   double achievable = 0;  // in a simulation of the schedule on its threads, with the measured times and no overhead
   double unlimited = 0;   // the same with threads without number
 };
-// Of a step net that ran at least one step.
+// REQUIRES a step net that ran at least one step.
 Parallelism ParallelismOf(const NetStats& stats);
 
 // Observer of one or more runs. Its threads write into memory of their own. To be made by the thread that runs the net.

@@ -31,7 +31,7 @@ void AddStatesOf(const OperatorDef& op, const RunOptions& options, CarriedStates
   }
 }
 
-// Of every state, the blob that it starts from and the one that holds it at the end.
+// Every state, with the blob that it starts from and the one that holds it at the end.
 CarriedStates CarriedStatesOf(const NetDef& net, const RunOptions& options) {
   CarriedStates states;
   for (int k = 0; k < net.op_size(); ++k) {

@@ -98,7 +98,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Of a plan, on some number of threads.
+// What was measured of a plan on some number of threads.
 struct Measured {
   Costs costs;
   double step = 0;  // microseconds of a step, of all instructions together

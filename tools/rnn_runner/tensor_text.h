@@ -16,7 +16,7 @@ void ForEachNumber(const Tensor& tensor, const std::function<void(std::int64_t, 
 // Sets element i to number(i), rounded to the dtype; integers are cut to their range. REQUIRES: not kString.
 void FillFromNumbers(const Tensor& tensor, const std::function<double(std::int64_t)>& number);
 
-// Of the elements that are finite; all zero when there are none.
+// Describes the elements that are finite; all zero when there are none.
 struct Summary {
   double min = 0;
   double max = 0;
