@@ -20,16 +20,16 @@ Cost PretendedCost(const ShapeQuery& query, std::span<const TensorInfo>) {
   return {.flops = query.op().Int("parts") > 1 ? 1e6 : 0};
 }
 
-const Registration nothing = Operator("bench.Nothing")
-                                 .Inputs("x", "any")
-                                 .Output("y", "as x; not written")
-                                 .Arg("parts", 1, "in how many parts it may run")
-                                 .Shapes(SameAsInput(0))
-                                 .CostIs(PretendedCost)
-                                 .Splits([](const ShapeQuery& query, std::span<const TensorInfo>) {
-                                   return static_cast<int>(query.op().Int("parts"));
-                                 })
-                                 .Cpu([](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; });
+const Registration nothing =
+    Operator("bench.Nothing")
+        .Inputs("x", "any")
+        .Output("y", "as x; not written")
+        .Arg("parts", 1, "in how many parts it may run")
+        .Shapes(SameAsInput(0))
+        .CostIs(PretendedCost)
+        .Cpu({.make = [](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; },
+              .max_parts = [](const ShapeQuery& query,
+                              std::span<const TensorInfo>) { return static_cast<int>(query.op().Int("parts")); }});
 
 NetDef ChainOf(int parts) {
   NetDef step;

@@ -60,7 +60,7 @@ class AccessCollector {
             .writes = writes,
             .begin = slot.BeginInBase(),
             .stride = slot.row_bytes * direction,
-            .bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype) * steps,
+            .bytes = operand.info.size_bytes() * steps,
             .ring = slot.ring_rows * slot.row_bytes,
             .slot = operand.slot});
   }

@@ -163,8 +163,9 @@ bool OnlyOperatorAdds(const Uses& uses, const StepPlanRequest& request, const St
   if (!FitsSum(value, transfer)) return false;
   const StepNode& node = graph.nodes[value.producer];
   const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
-  return uses.NumReaders(index) == 0 && !RunsWithBlobs(request, graph, node) &&
-         std::ranges::count(node.init.schema().can_add, output) > 0 &&
+  const Kernel* kernel = node.init.schema().FindKernel(request.target->device);
+  return uses.NumReaders(index) == 0 && !RunsWithBlobs(request, graph, node) && kernel != nullptr &&
+         std::ranges::count(kernel->can_add, output) > 0 &&
          !uses.IsTouched(transfer.outside, value.producer, value.producer + 1);
 }
 

@@ -17,7 +17,7 @@ bool RunsWithBlobs(const StepPlanRequest& request, const StepGraph& graph, const
 void AddTermsOneByOne(StepPlanRequest* request, StepGraph* graph);
 
 // By blob, the transfers that add to memory outside what one operator of the step computes, can add there itself
-// (Operator::CanAdd), which saves a copy of each term, and nothing else reads. They point into the request.
+// (Kernel::can_add), which saves a copy of each term, and nothing else reads. They point into the request.
 std::map<std::string, const Transfer*> FindDirectSums(const StepPlanRequest& request, const StepGraph& graph);
 
 // Where the first of the terms of a sum from zero is that of all steps at once, it is written, not added to zeros. For

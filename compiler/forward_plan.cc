@@ -147,7 +147,7 @@ class ForwardPlanMaker {
                            "says what shape it has"));
       }
       const TensorInfo& info = final.info;
-      const std::int64_t bytes = info.shape.size() * DTypeBytes(info.dtype);
+      const std::int64_t bytes = info.size_bytes();
       const int base = request_.num_bases++;
       plan_->step_outputs.emplace_back(base, info);
       request_.transfers.push_back({.kind = Transfer::Kind::kCopyOut,

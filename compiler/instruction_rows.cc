@@ -10,7 +10,7 @@ namespace {
 bool HasRows(const StepPlan& plan, const Operand& operand) {
   const Slot& slot = plan.slots[operand.slot];
   return slot.storage_class != StorageClass::kDynamic && slot.ring_rows == 0 && slot.row_bytes > 0 &&
-         slot.row_bytes == operand.info.shape.size() * DTypeBytes(operand.info.dtype) && operand.info.shape.rank() > 0;
+         slot.row_bytes == operand.info.size_bytes() && operand.info.shape.rank() > 0;
 }
 
 }  // namespace

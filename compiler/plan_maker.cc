@@ -17,13 +17,10 @@
 namespace stepnet {
 namespace {
 
-std::int64_t Bytes(const TensorInfo& info) { return info.shape.size() * DTypeBytes(info.dtype); }
-
 // Parts of what goes through elements, large enough to be worth a thread.
-int PartsOf(const TensorInfo& info) {
-  constexpr std::int64_t kMinBytes = 32 * 1024;
+int PartsOf(const TensorInfo& info, const Target& target) {
   constexpr std::int64_t kMax = 1024;
-  return static_cast<int>(std::clamp<std::int64_t>(Bytes(info) / kMinBytes, 1, kMax));
+  return static_cast<int>(std::clamp<std::int64_t>(info.size_bytes() / target.min_part_bytes, 1, kMax));
 }
 
 RunFn CopyKernel() {
@@ -96,6 +93,7 @@ class PlanMaker {
     packs_.clear();
     plan_.name = request_.net->name();
     plan_.backward = request_.backward;
+    plan_.target = request_.target;
     plan_.num_bases = request_.num_bases;
     plan_.max_steps = request_.max_steps;
     plan_.dynamic_lists.assign(request_.num_dynamic_lists, true);
@@ -159,7 +157,7 @@ class PlanMaker {
       plan_.stages.push_back({.begin = 0,
                               .end = static_cast<int>(arranged.size()),
                               .steps_at_once = kAllSteps,
-                              .min_steps = kMinStepsToPack});
+                              .min_steps = request_.target->min_steps_to_pack});
     }
     for (const StageDraft& stage : stages) {
       const auto begin = static_cast<int>(arranged.size());
@@ -183,7 +181,7 @@ class PlanMaker {
       const StepValue& value = graph_.values[v];
       if (unneeded_.contains(static_cast<int>(v))) continue;
       std::int64_t& most = bytes[value.blob];
-      most = std::max(most, Bytes(value.info));
+      most = std::max(most, value.info.size_bytes());
       // Arenas are bytes, in which no string can live.
       dynamic[value.blob] = dynamic[value.blob] || value.dynamic || value.info.dtype == DType::kString;
       values_of[value.blob].push_back(static_cast<int>(v));
@@ -270,10 +268,12 @@ class PlanMaker {
 
   void AddOperator(const StepNode& node) {
     Instruction instruction{.text = node.init.Text(), .type = node.init.type(), .op_index = node.op_index};
-    const KernelFactory* factory = node.init.schema().FindKernel(Device::kCpu);
+    const Kernel* kernel = node.init.schema().FindKernel(request_.target->device);
     try {
-      if (factory == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(node.init.type(), " has no kernel for cpu"));
-      instruction.kernel = (*factory)(node.init);
+      if (kernel == nullptr)
+        throw Error(ErrorCode::kInvalidNet,
+                    StrCat(node.init.type(), " has no kernel for ", DeviceName(request_.target->device)));
+      instruction.kernel = kernel->make(node.init);
     } catch (...) {
       throw CurrentError().At({.net = graph_.name, .op_index = node.op_index, .op_text = node.init.Text()});
     }
@@ -294,7 +294,7 @@ class PlanMaker {
       return;
     }
     const OperatorSchema& schema = node.init.schema();
-    instruction.by_elements = schema.elementwise && !schema.max_parts && IsByElements(instruction);
+    instruction.by_elements = schema.elementwise && !kernel->max_parts && IsByElements(instruction);
     if (instruction.by_elements) MarkRowsOfElements(plan_, &instruction);
     if (schema.rows) MarkRows(plan_, node.init, &instruction);
     if (is_draft_ && HasSumsAndRows(instruction) && !uncut_operators_.contains(node.op_index))
@@ -319,9 +319,9 @@ class PlanMaker {
     const std::vector<TensorInfo> inputs = InfosOf(instruction, instruction.inputs);
     const std::vector<TensorInfo> outputs = InfosOf(instruction, instruction.outputs);
     instruction.cost = EstimateCost(node.init, inputs, outputs);
-    const PartsRule& max_parts = node.init.schema().max_parts;
+    const PartsRule& max_parts = node.init.schema().FindKernel(request_.target->device)->max_parts;
     if (max_parts) instruction.max_parts = max_parts(ShapeQuery(node.init, inputs), outputs);
-    if (instruction.by_elements) instruction.max_parts = PartsOf(outputs.front());
+    if (instruction.by_elements) instruction.max_parts = PartsOf(outputs.front(), *request_.target);
     const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
     instruction.cost.flops /= static_cast<double>(steps);
     instruction.cost.bytes /= static_cast<double>(steps);
@@ -332,9 +332,9 @@ class PlanMaker {
   // Adds an instruction that packs an input of this one before the first step.
   void Pack(const StepNode& node, Instruction* instruction) {
     // What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
-    constexpr std::int64_t kMaxStepsAtOnce = kMinStepsToPack / 4;
-    const std::optional<Packing>& packing = node.init.schema().packing;
-    if (!packing || instruction->steps_at_once == kAllSteps || instruction->steps_at_once > kMaxStepsAtOnce) return;
+    const std::int64_t max_steps_at_once = request_.target->min_steps_to_pack / 4;
+    const std::optional<Packing>& packing = node.init.schema().FindKernel(request_.target->device)->packing;
+    if (!packing || instruction->steps_at_once == kAllSteps || instruction->steps_at_once > max_steps_at_once) return;
     const Operand& input = instruction->inputs[packing->input];
     const Slot& from = plan_.slots[input.slot];
     if (from.storage_class != StorageClass::kShared || written_bases_.contains(from.base)) return;
@@ -355,7 +355,7 @@ class PlanMaker {
                       .num_outputs = 1,
                       .steps_at_once = kAllSteps,
                       .cost = {.bytes = 2.0 * static_cast<double>(bytes) / kTypicalSteps},
-                      .max_parts = PartsOf(input.info),
+                      .max_parts = PartsOf(input.info, *request_.target),
                       .node = {}});
     packs_.back().inputs[0].position = 0;
   }
@@ -483,13 +483,13 @@ class PlanMaker {
                             .outputs = {in ? blob : external},
                             .num_outputs = 1,
                             .dynamic = dynamic,
-                            .cost = {.bytes = 3.0 * static_cast<double>(Bytes(transfer.info))},
+                            .cost = {.bytes = 3.0 * static_cast<double>(transfer.info.size_bytes())},
                             .by_elements = !dynamic,
                             .node = {}};
     if (!dynamic) {
       MarkRowsOfElements(plan_, &instruction);
       instruction.steps_at_once = StepsAtOnce();
-      instruction.max_parts = PartsOf(InfosOf(instruction, instruction.outputs).front());
+      instruction.max_parts = PartsOf(InfosOf(instruction, instruction.outputs).front(), *request_.target);
     }
     AddInstruction(std::move(instruction));
   }

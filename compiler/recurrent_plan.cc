@@ -26,7 +26,7 @@ BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
   return {.slot = {.blob = blob,
                    .storage_class = StorageClass::kShared,
                    .base = base,
-                   .bytes = info.shape.size() * DTypeBytes(info.dtype),
+                   .bytes = info.size_bytes(),
                    .dtype = info.dtype},
           .info = info};
 }
@@ -77,9 +77,9 @@ RunOptions StepPlanOptions(const RecurrentSpec& spec) {
 }
 
 std::int64_t RingRows(const RecurrentSpec& spec) {
-  constexpr int kUsual = 4;  // as Caffe2's executor
   if (spec.options.executor != "parallel") return 1;
-  return std::bit_ceil(static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : kUsual));
+  return std::bit_ceil(
+      static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : kCpuTarget.ring_rows));
 }
 
 }  // namespace stepnet

@@ -24,15 +24,15 @@ double SimulatedMicroseconds(const Schedule& schedule, int threads) {
 // Cuts up instructions that take long enough for what it costs to bring threads together. What runs once has more parts
 // than there are threads, so that they end together also where one is slower; in a loop each thread keeps its part.
 void Split(const StepPlan& plan, int threads, Schedule* schedule) {
-  constexpr double kMinMicrosecondsOfPart = 3, kMicrosecondsOfPart = 200;
   for (Task& task : schedule->tasks) {
     const int most = plan.instructions[task.instructions.front()].max_parts;
     if (task.instructions.size() > 1 || most < 2) continue;
     const std::int64_t steps = schedule->steps_at_once == kAllSteps ? kTypicalSteps : schedule->steps_at_once;
     const double microseconds = task.microseconds * static_cast<double>(steps);
-    task.parts = std::clamp(static_cast<int>(microseconds / kMinMicrosecondsOfPart), 1, std::min(most, threads));
+    task.parts =
+        std::clamp(static_cast<int>(microseconds / plan.target->min_part_microseconds), 1, std::min(most, threads));
     if (schedule->steps_at_once != kAllSteps) continue;
-    task.parts = std::clamp(static_cast<int>(microseconds / kMicrosecondsOfPart), task.parts, most);
+    task.parts = std::clamp(static_cast<int>(microseconds / plan.target->part_microseconds), task.parts, most);
   }
 }
 
@@ -56,7 +56,7 @@ namespace {
 
 void AddInstruction(const StepPlan& plan, int i, Task* task) {
   task->instructions.push_back(i);
-  task->microseconds += EstimateMicroseconds(plan.instructions[i].cost);
+  task->microseconds += EstimateMicroseconds(plan.instructions[i].cost, *plan.target);
 }
 
 // A task of a step, and what it waited for last.
@@ -165,20 +165,18 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   const Dependencies dependencies = FindDependencies(plan, stage);
   if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
   // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
-  constexpr double kMinGain = 1.1;  // below, estimates are too rough to leave the serial run for
-  constexpr int kMaxThreads = 64;
-  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), kMaxThreads);
+  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   double fastest = best.step_microseconds;
   for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(next, count);
-    if (time * kMinGain >= fastest) continue;  // also where there is nothing to do
+    if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
     best = std::move(next);
     fastest = time;
   }
   const double gain = best.step_microseconds - fastest;
-  if (best.threads > 1) best.min_steps += static_cast<std::int64_t>(kMicrosecondsToCome / gain);
+  if (best.threads > 1) best.min_steps += static_cast<std::int64_t>(plan.target->microseconds_to_wake / gain);
   return best;
 }
 
@@ -228,7 +226,7 @@ void AddSchedules(int threads, StepPlan* plan) {
   plan->pipeline = pipeline;
   const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
   if (gain <= 0) plan->pipeline = nullptr;
-  const double steps_to_come = kMicrosecondsToCome * kTypicalSteps / gain;
+  const double steps_to_come = plan->target->microseconds_to_wake * kTypicalSteps / gain;
   pipeline->min_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
 }
 

@@ -42,7 +42,7 @@ std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Op
   if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
   if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
   if (slot.storage_class != StorageClass::kDynamic) {
-    text += StrCat(", ", operand.info.shape.size() * DTypeBytes(operand.info.dtype), " bytes");
+    text += StrCat(", ", operand.info.size_bytes(), " bytes");
     if (steps_at_once != 1 && operand.contiguous_rows) text += " a step";
   }
   return text + ")";

@@ -34,22 +34,20 @@ std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan)
 }
 
 // What all steps share is large beside what each has of its own, which many steps at once take out of the caches.
-bool GainsOverTime(const Instruction& instruction) {
+bool GainsOverTime(const Instruction& instruction, const Target& target) {
   std::int64_t shared = 0, own = 0;
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const Operand& operand : *operands) {
-      const std::int64_t bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype);
+      const std::int64_t bytes = operand.info.size_bytes();
       std::int64_t& most = operand.contiguous_rows ? own : shared;
       most = std::max(most, bytes);
     }
   }
-  constexpr std::int64_t kMinRatio = 4;
-  return shared >= kMinRatio * own;
+  return shared >= target.min_shared_ratio * own;
 }
 
-// Enough rows for a product to be fast, in few enough steps for stages to overlap.
 std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
-  constexpr std::int64_t kRows = 64, kMin = 4, kMax = 64;
+  const Target& target = *plan.target;
   std::int64_t rows = 1;  // of one step
   for (const StageDraft& stage : stages) {
     if (stage.steps_at_once == 1) continue;
@@ -60,7 +58,7 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
       }
     }
   }
-  return std::clamp(kRows / rows, kMin, kMax);
+  return std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
 }
 
 enum class Kind { kLoop, kOverTime, kEither, kSum };
@@ -167,7 +165,7 @@ class StageFinder {
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_batch_steps)
       return Kind::kLoop;
-    if (!GainsOverTime(instruction)) return Kind::kEither;
+    if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =
         std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.contiguous_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 
@@ -73,9 +74,6 @@ struct Transfer {
 };
 
 inline constexpr std::int64_t kAllSteps = 0;
-// Runs of fewer steps do without packed inputs: to make them would take longer than they save. How many steps that is
-// depends on the rows (--stats tells what packing takes; bench, ProductLayout, what a step gains).
-inline constexpr std::int64_t kMinStepsToPack = 48;
 
 struct Operand {
   int slot = 0;
@@ -94,7 +92,7 @@ struct Instruction {
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;    // not those that another instruction of the operator gives
   int num_outputs = 0;             // of the operator
-  std::optional<Operand> packed;   // another form of an input (Operator::Packs), used where runs are long enough
+  std::optional<Operand> packed;   // another form of an input (Kernel::packing), used where runs are long enough
   bool can_batch_steps = false;    // may run for several steps, with all rows of the operands that have rows
   std::int64_t steps_at_once = 1;  // that a run is for, more than one with `can_batch_steps` alone; kAllSteps
   bool dynamic = false;            // goes through blobs
@@ -130,6 +128,7 @@ struct ArenaSlot {
 struct StepPlan {
   std::string name;  // of the step net
   bool backward = false;
+  const Target* target = &kCpuTarget;
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
   std::vector<Stage> stages;              // each may run for a step when those before it have run for that step
@@ -166,6 +165,7 @@ struct StepPlan {
 struct StepPlanRequest {
   const NetDef* net = nullptr;
   bool backward = false;
+  const Target* target = &kCpuTarget;
   RunOptions options = {};
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
   // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.

@@ -155,7 +155,7 @@ class OpRun {
   RandomStream Random(const OperatorCall& op) const { return Random(op.seed(), op.random_id()); }
   RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.run, step_}; }
   std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
-  // A type that declares Splits has its kernel called once for each part in [0, parts()), by several threads at once;
+  // A kernel that has max_parts is called once for each part in [0, parts()), by several threads at once;
   // each call does its share of the work.
   int part() const { return part_; }
   int parts() const { return parts_; }
@@ -169,10 +169,10 @@ class OpRun {
   }
   // False when a type that declares Rows is run for other outputs alone: Out(output) has no memory then.
   bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
-  // Whether an output that CanAdd names is to be added to what the memory holds, instead of written.
+  // Whether an output that can_add names is to be added to what the memory holds, instead of written.
   bool Adds(int output) const { return (adds_ >> output & 1) != 0; }
   void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i
-  // What Packs has made of the input for this run, or null.
+  // What Packing has made of the input for this run, or null.
   const void* packed() const { return packed_; }
   void SetPacked(const void* packed) { packed_ = packed; }
   RunContext& context() const { return context_; }
@@ -219,6 +219,19 @@ struct Packing {
   std::function<std::int64_t(const ShapeQuery&)> bytes;
   // Makes output 0, of so many bytes, of input 0.
   KernelFactory pack;
+};
+
+// What a device runs of an operator type, and what this kernel can do beside running once a step.
+struct Kernel {
+  KernelFactory make = {};
+  // It can run in parts (OpRun::part): in any number up to what the rule gives, with the same values bit for bit. Null:
+  // in one.
+  PartsRule max_parts = {};
+  // Outputs, of the first 64, about which it asks OpRun::Adds: what it computes for them can be summed over the steps
+  // where it belongs, without a copy of its own.
+  std::vector<int> can_add = {};
+  // It can use OpRun::packed in place of an input, and does where it is not null.
+  std::optional<Packing> packing = {};
 };
 
 // An operator of a gradient net, as a gradient rule writes it.
@@ -302,22 +315,19 @@ struct OperatorSchema {
   std::vector<int> value_inputs;  // ReadsValues
   ShapeRule shapes;
   CostRule cost;
-  PartsRule max_parts;  // null: one
-  std::vector<int> can_add;
   RowsRule rows;  // null: nothing is known
-  std::optional<Packing> packing;
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
-  std::vector<std::pair<Device, KernelFactory>> kernels;
+  std::map<Device, Kernel> kernels;
 
   int min_inputs() const;
   int max_inputs() const;  // INT_MAX when variadic
   int min_outputs() const;
   int max_outputs() const;
   const ArgumentSpec* FindArgument(std::string_view name) const;  // null when not declared
-  const KernelFactory* FindKernel(Device device) const;           // null when there is none
+  const Kernel* FindKernel(Device device) const;                  // null when there is none
   bool AllowsInPlace(int input, int output) const;
 };
 
@@ -366,17 +376,9 @@ class Operator {
 
   Operator& Shapes(ShapeRule rule);
   Operator& CostIs(CostRule rule);
-  // The kernel can run in parts (OpRun::part): in any number up to what the rule gives, with the same values bit for
-  // bit.
-  Operator& Splits(PartsRule max_parts);
-  // The kernel asks OpRun::Adds about these outputs, the first 64 at most: what it computes for them can be summed over
-  // the steps where it belongs, without a copy of its own.
-  Operator& CanAdd(std::vector<int> outputs);
   // Rows of several steps may be given to one run. Where outputs are of both kinds, the kernel asks OpRun::Wants about
-  // each; sums are left to CanAdd.
+  // each; sums are left to Kernel::can_add.
   Operator& Rows(RowsRule rule);
-  // The kernel can use OpRun::packed in place of the input, and does where it is not null.
-  Operator& Packs(Packing packing);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check);
 
@@ -388,8 +390,9 @@ class Operator {
   Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
   Operator& StopsGradient();
 
-  Operator& Kernel(Device device, KernelFactory factory);
-  Operator& Cpu(KernelFactory factory) { return Kernel(Device::kCpu, std::move(factory)); }
+  Operator& On(Device device, Kernel kernel);
+  Operator& Cpu(Kernel kernel) { return On(Device::kCpu, std::move(kernel)); }
+  Operator& Cpu(KernelFactory make) { return Cpu(Kernel{.make = std::move(make)}); }
 
  private:
   friend class Registration;
@@ -404,10 +407,11 @@ class Registration {
   Registration(const Operator& op);  // NOLINT(google-explicit-constructor): the declaration reads as a table
 };
 
-// Adds a kernel for another device to a type that is registered elsewhere.
+// Adds a kernel for another device to a type that is registered elsewhere. A second one for a device makes every use of
+// the type an error.
 class KernelRegistration {
  public:
-  KernelRegistration(std::string type, Device device, KernelFactory factory);
+  KernelRegistration(std::string type, Device device, Kernel kernel);
 };
 
 // Null when no such type is registered. Throws kInvalidNet for a type that is registered twice.

@@ -12,13 +12,19 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, OperatorSchema> schemas;
-  std::map<std::string, std::string> duplicates;                              // type → message
-  std::vector<std::tuple<std::string, Device, KernelFactory>> early_kernels;  // registered before their type
+  std::map<std::string, std::string> duplicates;                       // type → message
+  std::vector<std::tuple<std::string, Device, Kernel>> early_kernels;  // registered before their type
 };
 
 Registry& TheRegistry() {
   static Registry registry;
   return registry;
+}
+
+void AddKernel(Device device, Kernel kernel, OperatorSchema* schema, Registry* registry) {
+  if (schema->kernels.emplace(device, std::move(kernel)).second) return;
+  registry->duplicates[schema->type] =
+      StrCat("the kernel of operator type \"", schema->type, "\" for ", DeviceName(device), " is registered twice");
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
@@ -44,11 +50,9 @@ const ArgumentSpec* OperatorSchema::FindArgument(std::string_view name) const {
   return nullptr;
 }
 
-const KernelFactory* OperatorSchema::FindKernel(Device device) const {
-  for (const auto& [where, factory] : kernels) {
-    if (where == device) return &factory;
-  }
-  return nullptr;
+const Kernel* OperatorSchema::FindKernel(Device device) const {
+  const auto found = kernels.find(device);
+  return found == kernels.end() ? nullptr : &found->second;
 }
 
 bool OperatorSchema::AllowsInPlace(int input, int output) const {
@@ -70,21 +74,21 @@ Registration::Registration(const Operator& op) {
                                               found->second.file, " and in ", schema.file);
     return;
   }
-  for (const auto& [type, device, factory] : registry.early_kernels) {
-    if (type == schema.type) schema.kernels.emplace_back(device, factory);
+  for (const auto& [type, device, kernel] : registry.early_kernels) {
+    if (type == schema.type) AddKernel(device, kernel, &schema, &registry);
   }
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
 }
 
-KernelRegistration::KernelRegistration(std::string type, Device device, KernelFactory factory) {
+KernelRegistration::KernelRegistration(std::string type, Device device, Kernel kernel) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.schemas.find(type);
   if (found == registry.schemas.end()) {
-    registry.early_kernels.emplace_back(std::move(type), device, std::move(factory));
+    registry.early_kernels.emplace_back(std::move(type), device, std::move(kernel));
   } else {
-    found->second.kernels.emplace_back(device, std::move(factory));
+    AddKernel(device, std::move(kernel), &found->second, &registry);
   }
 }
 
@@ -256,20 +260,8 @@ Operator& Operator::CostIs(CostRule rule) {
   return *this;
 }
 
-Operator& Operator::Splits(PartsRule max_parts) {
-  schema_.max_parts = std::move(max_parts);
-  return *this;
-}
-Operator& Operator::CanAdd(std::vector<int> outputs) {
-  schema_.can_add = std::move(outputs);
-  return *this;
-}
 Operator& Operator::Rows(RowsRule rule) {
   schema_.rows = std::move(rule);
-  return *this;
-}
-Operator& Operator::Packs(Packing packing) {
-  schema_.packing = std::move(packing);
   return *this;
 }
 Operator& Operator::Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check) {
@@ -289,8 +281,8 @@ Operator& Operator::StopsGradient() {
   schema_.gradient_kind = GradientKind::kStops;
   return *this;
 }
-Operator& Operator::Kernel(Device device, KernelFactory factory) {
-  schema_.kernels.emplace_back(device, std::move(factory));
+Operator& Operator::On(Device device, Kernel kernel) {
+  schema_.kernels.insert_or_assign(device, std::move(kernel));
   return *this;
 }
 

@@ -32,13 +32,10 @@ class Scratch {
   std::vector<Block> overflow_;  // what did not fit; the next Reset grows block_ instead
 };
 
-class Cancellation;
-
 struct RunContext {
   Scratch scratch = {};
   ObserverList observers = {};
   std::uint64_t run = 0;  // counts the runs of the net, for RandomStream
-  const Cancellation* cancellation = nullptr;
 };
 
 }  // namespace stepnet

@@ -187,6 +187,7 @@ struct TensorInfo {
   Shape shape = {};
   Tensor value = {};  // undefined when unknown
 
+  std::int64_t size_bytes() const { return shape.size() * DTypeBytes(dtype); }
   std::string Description() const;
   friend bool operator==(const TensorInfo& a, const TensorInfo& b) { return a.dtype == b.dtype && a.shape == b.shape; }
 };

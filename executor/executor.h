@@ -1,10 +1,12 @@
 // Executor: what carries out a StepPlan for a number of steps.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "stepnet/core/device.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {
@@ -18,12 +20,19 @@ class Executor {
   virtual void Run(RunState& state, RunContext& context) const = 0;
 };
 
-// "serial": steps in order, operators in order; the reference for every other executor. "parallel": every instruction
-// of every step as soon as what it depends on is done, on threads of the process (docs/design.md); the same values, bit
-// for bit. Throws kInvalidArgument for other names.
-std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
-std::vector<std::string> ExecutorNames();
-std::shared_ptr<const Executor> MakeParallelExecutor();
+using ExecutorFactory = std::function<std::shared_ptr<const Executor>()>;
+
+// Makes an executor known, as a variable at namespace scope. On the CPU there are "serial": steps in order, operators
+// in order, the reference for every other executor; and "parallel": every instruction of every step as soon as what it
+// depends on is done, on threads of the process (docs/design.md); the same values, bit for bit.
+class ExecutorRegistration {
+ public:
+  ExecutorRegistration(std::string name, Device device, ExecutorFactory make);
+};
+
+// The one that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for `device`.
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device = Device::kCpu);
+std::vector<std::string> ExecutorNames(Device device = Device::kCpu);  // sorted
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
 // the calling thread. `begin` is a multiple of what the stage takes at once.

@@ -181,7 +181,7 @@ class ParallelRun : public SharedWork {
   }
 
   void RunTask(const Ready& ready, RunContext& context) {
-    if (context.cancellation != nullptr) context.cancellation->Check();
+    CheckCancelled();
     const Task& task = schedule_.tasks[ready.task];
     if (task.stage >= 0) {
       const std::int64_t begin = ready.step * schedule_.steps_at_once;
@@ -414,8 +414,8 @@ class ParallelExecutor : public Executor {
   }
 };
 
-}  // namespace
+const ExecutorRegistration parallel("parallel", Device::kCpu, [] { return std::make_shared<ParallelExecutor>(); });
 
-std::shared_ptr<const Executor> MakeParallelExecutor() { return std::make_shared<ParallelExecutor>(); }
+}  // namespace
 
 }  // namespace stepnet

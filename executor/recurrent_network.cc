@@ -169,7 +169,6 @@ class RecurrentNetwork {
     }
     context.observers = run.context().observers;
     context.run = run.context().run;
-    context.cancellation = run.context().cancellation;
     return context;
   }
   void GiveBack(RunContext context) {

@@ -52,7 +52,6 @@ class RecurrentNetworkGradient {
     const std::vector<Tensor> targets = MakeTargets(run, *record, *plan);
     Bind(run, layout, *record, targets, step_outputs, backward);
     backward.context.observers = run.context().observers;
-    backward.context.cancellation = run.context().cancellation;
     backward.context.run = record->run;  // the masks of the forward run, where operators are computed again
     executor_->Run(*backward.steps, backward.context);
     backward.steps->ReleaseBases();

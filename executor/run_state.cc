@@ -103,7 +103,7 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
     for (const Operand& output : instruction.outputs) {
       BindOperand(output, instruction.inputs.size() + output.position, instruction, &bound);
     }
-    const bool packs = instruction.packed && num_steps >= kMinStepsToPack;
+    const bool packs = instruction.packed && num_steps >= plan_->target->min_steps_to_pack;
     bound.packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw() : nullptr;
   }
 }
@@ -128,7 +128,7 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
   if (num_steps_ == 0) return;
   const std::int64_t rows = slot.ring_rows > 0 ? std::min(num_steps_, slot.ring_rows) : num_steps_;
   const std::int64_t last = slot.row_bytes > 0 ? rows - 1 + slot.offset : 0;
-  const std::int64_t room = bases_[slot.base].size_bytes() - info.shape.size() * DTypeBytes(info.dtype);
+  const std::int64_t room = bases_[slot.base].size_bytes() - info.size_bytes();
   if (room >= 0 && (last == 0 || last <= room / slot.row_bytes)) return;
   throw Error(ErrorCode::kShapeMismatch,
               StrCat("step ", num_steps_ - 1, " of ", num_steps_, " would see \"", slot.blob, "\", ",
@@ -151,7 +151,6 @@ RunContext& RunState::LaneContext(int lane, const RunContext& caller) {
   RunContext& context = lanes_[lane];
   context.observers = caller.observers;
   context.run = caller.run;
-  context.cancellation = caller.cancellation;
   return context;
 }
 

@@ -16,24 +16,17 @@ class SerialExecutor : public Executor {
   }
 };
 
+const ExecutorRegistration serial("serial", Device::kCpu, [] { return std::make_shared<SerialExecutor>(); });
+
 }  // namespace
 
 void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;
   end = state.num_steps() < stage.min_steps ? 0 : std::min(end, state.num_steps());
   for (std::int64_t step = begin; step < end; step += at_once) {
-    if (context.cancellation != nullptr) context.cancellation->Check();
+    CheckCancelled();
     for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, step / at_once, context);
   }
-}
-
-std::vector<std::string> ExecutorNames() { return {"serial", "parallel"}; }
-
-std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
-  if (options.executor == "serial") return std::make_shared<SerialExecutor>();
-  if (options.executor == "parallel") return MakeParallelExecutor();
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat("no executor \"", options.executor, "\"; there is ", Join(ExecutorNames(), ", ")));
 }
 
 }  // namespace stepnet

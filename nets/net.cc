@@ -60,7 +60,6 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
 
 void Net::Run(const Cancellation* cancellation) {
   const std::lock_guard lock(mutex_);
-  cancellation_ = cancellation;
   const CancellationScope cancelled(cancellation);
   const ObservedScope scope(observers_, {.net = &name_});
   RunOperators(run_++);
@@ -69,13 +68,12 @@ void Net::Run(const Cancellation* cancellation) {
 void Net::Lend(std::uint64_t run, RunContext* context) const {
   context->run = run;
   context->observers = observers_;
-  context->cancellation = cancellation_;
 }
 
 void Net::RunOperator(int i, RunContext& context) {
   NetOperator& op = *operators_[i];
   try {
-    if (context.cancellation != nullptr) context.cancellation->Check();
+    CheckCancelled();
     const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
                                                   .net = &name_,
                                                   .op_index = i,

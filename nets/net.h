@@ -52,7 +52,6 @@ class Net {
  private:
   std::mutex mutex_;
   std::uint64_t run_ = 0;
-  const Cancellation* cancellation_ = nullptr;  // of the run that is under way
 };
 
 // Creates a net, runs it once.

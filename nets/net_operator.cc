@@ -78,9 +78,9 @@ NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init
   }
   input_views_.resize(init_.inputs().size());
   output_views_.resize(init_.outputs().size());  // null for operators that manage their outputs
-  const KernelFactory* factory = init_.schema().FindKernel(Device::kCpu);
-  if (factory == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
-  kernel_ = (*factory)(init_);
+  const Kernel* kernel = init_.schema().FindKernel(kCpuTarget.device);
+  if (kernel == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
+  kernel_ = kernel->make(init_);
 }
 
 NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
@@ -133,11 +133,11 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
 }
 
 int NetOperator::NumParts() const {
-  const PartsRule& rule = init_.schema().max_parts;
+  const PartsRule& rule = init_.schema().FindKernel(kCpuTarget.device)->max_parts;
   const RunOptions& options = init_.options();
   if (!rule || options.executor != "parallel") return 1;
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  const double worth = EstimateMicroseconds(LastCost()) / kMicrosecondsToCome;
+  const double worth = EstimateMicroseconds(LastCost(), kCpuTarget) / kCpuTarget.microseconds_to_wake;
   const int most = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
   return std::min(most, rule(ShapeQuery(init_, input_infos_), output_infos_));
 }
@@ -189,19 +189,17 @@ std::string NetOperator::InputsText() const {
 Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
   if (const CostRule& rule = op.schema().cost) return rule(ShapeQuery(op, inputs), outputs);
   Cost cost;
-  for (const TensorInfo& info : inputs) cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
+  for (const TensorInfo& info : inputs) cost.bytes += static_cast<double>(info.size_bytes());
   for (const TensorInfo& info : outputs) {
-    cost.bytes += static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
+    cost.bytes += static_cast<double>(info.size_bytes());
     if (op.schema().elementwise) cost.flops += static_cast<double>(info.shape.size());
   }
   return cost;
 }
 
-double EstimateMicroseconds(const Cost& cost) {
-  constexpr double kFlopsPerMicrosecond = 80e3;
-  constexpr double kBytesPerMicrosecond = 40e3;
-  constexpr double kMicrosecondsOfCall = 0.05;
-  return kMicrosecondsOfCall + std::max(cost.flops / kFlopsPerMicrosecond, cost.bytes / kBytesPerMicrosecond);
+double EstimateMicroseconds(const Cost& cost, const Target& target) {
+  return target.microseconds_of_call +
+         std::max(cost.flops / target.flops_per_microsecond, cost.bytes / target.bytes_per_microsecond);
 }
 
 }  // namespace stepnet

@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 
 // What one run of `op` costs: as its type declares, otherwise what it reads and writes.
 Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
 // Rough time of such a run on one core, for choices between ways of running; no promise.
-double EstimateMicroseconds(const Cost& cost);
-// Until a thread of the pool that slept takes part in a run.
-inline constexpr double kMicrosecondsToCome = 40;
+double EstimateMicroseconds(const Cost& cost, const Target& target);
 
 class NetOperator {
  public:

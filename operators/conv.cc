@@ -173,9 +173,7 @@ Cost ConvCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   const ConvSizes sizes(query.In(0).shape, query.In(1).shape, ConvArguments(query.op()));
   const bool is_gradient = query.op().type() == "ConvGradient";
   const double products = !is_gradient ? 1 : outputs.size() > 1 ? 2 : 1;
-  const auto bytes = [](const TensorInfo& info) {
-    return static_cast<double>(info.shape.size() * DTypeBytes(info.dtype));
-  };
+  const auto bytes = [](const TensorInfo& info) { return static_cast<double>(info.size_bytes()); };
   Cost cost = {.flops =
                    products * 2 * static_cast<double>(sizes.OutputShape().size()) * static_cast<double>(sizes.patch())};
   for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += bytes(query.In(i));

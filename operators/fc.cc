@@ -81,7 +81,7 @@ ShapeRule FcGradientShapes(bool transposed) {
   };
 }
 
-double Bytes(const TensorInfo& info) { return static_cast<double>(info.shape.size() * DTypeBytes(info.dtype)); }
+double Bytes(const TensorInfo& info) { return static_cast<double>(info.size_bytes()); }
 
 CostRule FcCost(bool transposed, bool is_gradient) {
   return [transposed, is_gradient](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
@@ -138,7 +138,7 @@ Packing TransposedWeights() {
             const Sizes sizes = Layout(query.op(), false).SizesOf(query.In(0).shape, query.In(1).shape);
             constexpr std::int64_t kMaxRows = 128;  // beyond, laying them out is a small part of the product
             const bool is_faster = sizes.m == 1 || (sizes.m >= 4 && sizes.m <= kMaxRows);
-            return is_faster ? query.In(1).shape.size() * DTypeBytes(query.In(1).dtype) : 0;
+            return is_faster ? query.In(1).size_bytes() : 0;
           },
           .pack = [](const OperatorCall& op) -> RunFn {
             return [axis_w = op.Int("axis_w"), type = op.type()](const OpRun& run) {
@@ -263,9 +263,10 @@ void FcGradientRule(GradientBuilder& g) {
 }
 
 Operator Fc(const char* type, bool transposed, const char* doc) {
-  Operator fc(type);
-  if (!transposed) fc.Packs(TransposedWeights());
-  return std::move(WithAxes(std::move(fc))
+  Kernel kernel = {.make = [transposed](const OperatorCall& op) { return FcKernel(op, transposed); },
+                   .max_parts = FcParts(transposed)};
+  if (!transposed) kernel.packing = TransposedWeights();
+  return std::move(WithAxes(Operator(type))
                        .Doc(doc)
                        .Input("x", "[M, K], each of them any number of sizes")
                        .Input("w", transposed ? "[K, N], weights" : "[N, K], weights")
@@ -273,10 +274,9 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                        .Output("y", "[M, N], with the sizes of x that make M")
                        .Shapes(FcShapes(transposed))
                        .CostIs(FcCost(transposed, false))
-                       .Splits(FcParts(transposed))
                        .Rows(FcRows(false))
                        .Gradient(FcGradientRule)
-                       .Cpu([transposed](const OperatorCall& op) { return FcKernel(op, transposed); }));
+                       .Cpu(std::move(kernel)));
 }
 
 void CheckFcGradient(const OperatorCall& op, std::vector<NetProblem>* problems) {
@@ -305,10 +305,10 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
           .Check(CheckFcGradient)
           .Shapes(FcGradientShapes(transposed))
           .CostIs(FcCost(transposed, true))
-          .Splits(FcGradientParts(transposed))
-          .CanAdd({0, 1, 2})
           .Rows(FcRows(true))
-          .Cpu([transposed](const OperatorCall& op) { return FcGradientKernel(op, transposed); }));
+          .Cpu({.make = [transposed](const OperatorCall& op) { return FcGradientKernel(op, transposed); },
+                .max_parts = FcGradientParts(transposed),
+                .can_add = {0, 1, 2}}));
 }
 
 const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b. Without b, y = x w^T.");

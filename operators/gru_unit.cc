@@ -178,8 +178,7 @@ Operator GruUnit() {
         builder.Add(
             {.type = "GRUUnitGradient", .inputs = std::move(inputs), .outputs = {builder.GI(0), builder.GI(1)}});
       })
-      .Splits(RowsAsParts)
-      .Cpu(GruUnitKernel);
+      .Cpu({.make = GruUnitKernel, .max_parts = RowsAsParts});
   return op;
 }
 
@@ -199,8 +198,7 @@ Operator GruUnitGradient() {
         const TensorInfo state = {.dtype = query.In(0).dtype, .shape = query.In(0).shape};
         return std::vector<TensorInfo>{state, {.dtype = state.dtype, .shape = query.In(unit.gates()).shape}};
       })
-      .Splits(RowsAsParts)
-      .Cpu(GruUnitGradientKernel);
+      .Cpu({.make = GruUnitGradientKernel, .max_parts = RowsAsParts});
   return op;
 }
 

@@ -229,8 +229,7 @@ Operator LstmUnit() {
                      .inputs = std::move(inputs),
                      .outputs = {builder.GI(0), builder.GI(1), builder.GI(2)}});
       })
-      .Splits(RowsAsParts)
-      .Cpu(LstmUnitKernel);
+      .Cpu({.make = LstmUnitKernel, .max_parts = RowsAsParts});
   return op;
 }
 
@@ -255,8 +254,7 @@ Operator LstmUnitGradient() {
         const TensorInfo state = {.dtype = query.In(0).dtype, .shape = query.In(0).shape};
         return std::vector<TensorInfo>{state, state, {.dtype = state.dtype, .shape = query.In(unit.gates()).shape}};
       })
-      .Splits(RowsAsParts)
-      .Cpu(LstmUnitGradientKernel);
+      .Cpu({.make = LstmUnitGradientKernel, .max_parts = RowsAsParts});
   return op;
 }
 

@@ -32,7 +32,7 @@ MatrixView<T> View(const Operand& operand, const T* data) {
                      " and ", InputText(query, 1), trans_b ? " (transposed)" : ""));
 }
 
-double Bytes(const TensorInfo& info) { return static_cast<double>(info.shape.size() * DTypeBytes(info.dtype)); }
+double Bytes(const TensorInfo& info) { return static_cast<double>(info.size_bytes()); }
 
 Cost ProductCost(const ShapeQuery& query, const TensorInfo& y, std::int64_t k) {
   return {.flops = 2.0 * static_cast<double>(y.shape.size()) * static_cast<double>(k),
@@ -279,11 +279,9 @@ const Registration mat_mul =
         .Arg("axis_b", 1, "where the sizes of b divide; negative counts from the end")
         .Shapes(MatMulShapes)
         .CostIs(MatMulCost)
-        .Splits(MatMulParts)
-        .CanAdd({0})
         .Rows(MatMulRows)
         .Gradient(MatMulGradient)
-        .Cpu(MatMulKernel);
+        .Cpu({.make = MatMulKernel, .max_parts = MatMulParts, .can_add = {0}});
 
 const Registration batch_mat_mul =
     Operator("BatchMatMul")

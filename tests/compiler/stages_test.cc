@@ -252,7 +252,9 @@ TEST(Stages, WeightsThatTheLoopReadsAreTurnedAroundOnce) {
   const auto has_packed = [](const StepPlan& plan) { return StagesOf(plan).front() == "once for all steps:"; };
   for (const std::int64_t batch : {1, 4}) {
     const auto what = StrCat("batch ", batch);
-    EXPECT_TRUE(has_packed(ExpectLevelsAgree(net.Build(), WideFeeds(kMinStepsToPack, batch), what).forward)) << what;
+    EXPECT_TRUE(
+        has_packed(ExpectLevelsAgree(net.Build(), WideFeeds(kCpuTarget.min_steps_to_pack, batch), what).forward))
+        << what;
   }
   EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 2)).forward)) << "two rows are slower so";
 }
@@ -265,7 +267,7 @@ TEST(Stages, WeightsThatManyChunksReadAreTurnedAroundToo) {
   const std::vector<std::pair<std::int64_t, bool>> cases = {{8, true}, {16, true}, {4, false}, {64, false}};
   for (const auto& [batch, packs] : cases) {
     constexpr std::int64_t kUnits = 1030;
-    const Feeds feeds = {{"x", Random({kMinStepsToPack + 1, batch, kUnits}, 1)},
+    const Feeds feeds = {{"x", Random({kCpuTarget.min_steps_to_pack + 1, batch, kUnits}, 1)},
                          {"h0", Random({batch, kUnits}, 2)},
                          {"w", Random({kUnits, kUnits}, 3)},
                          {"b", Random({kUnits}, 4)}};
@@ -281,7 +283,8 @@ TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
   net.Step(Product("r = FC(h_prev, u)")).Step("h_next = Sum(x_t, r)").Output("h_all", "h", 1);
   Workspace workspaces[2];
   for (const int level : {0, 1}) {
-    for (const auto& [name, tensor] : WideFeeds(kMinStepsToPack - 1, 4)) workspaces[level].SetTensor(name, tensor);
+    for (const auto& [name, tensor] : WideFeeds(kCpuTarget.min_steps_to_pack - 1, 4))
+      workspaces[level].SetTensor(name, tensor);
     RunNetOnce(net.Build(), workspaces[level], {.opt_level = level});
   }
   ExpectSame(workspaces[0].GetTensor("h_all"), workspaces[1].GetTensor("h_all"), "the same products in the same order");

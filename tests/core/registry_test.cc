@@ -20,9 +20,12 @@ RunFn Nothing(const OperatorCall&) {
 }
 
 // Kernels of other files, registered before and after their type.
-const KernelRegistration early("test.Kernels", Device::kCuda, Nothing);
+const KernelRegistration early("test.Kernels", Device::kCuda, {.make = Nothing});
 const Registration kernels = Operator("test.Kernels").Cpu(Nothing);
-const KernelRegistration late("test.MoreKernels", Device::kCuda, Nothing);
+const KernelRegistration once("test.KernelTwice", Device::kCuda, {.make = Nothing});
+const Registration kernel_twice = Operator("test.KernelTwice").Cpu(Nothing);
+const KernelRegistration twice("test.KernelTwice", Device::kCuda, {.make = Nothing});
+const KernelRegistration late("test.MoreKernels", Device::kCuda, {.make = Nothing});
 const Registration more_kernels = Operator("test.MoreKernels");
 
 const Registration formals = Operator("test.Formals")
@@ -54,6 +57,11 @@ TEST(Registry, FindsTypesAndSuggestsThem) {
   const std::vector<std::string> types = OperatorTypes();
   EXPECT_TRUE(std::ranges::is_sorted(types));
   EXPECT_EQ(std::ranges::count(types, "Relu"), 1);
+}
+
+TEST(Registry, AKernelRegisteredTwiceIsAnError) {
+  ExpectError([] { GetOperator("test.KernelTwice"); },
+              "invalid net: the kernel of operator type \"test.KernelTwice\" for cuda is registered twice");
 }
 
 TEST(Registry, KernelsMayComeBeforeOrAfterTheirType) {

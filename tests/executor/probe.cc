@@ -19,14 +19,15 @@ struct Running {
   Running& operator=(const Running&) = delete;
 };
 
-KernelFactory ProbedKernel(const KernelFactory& factory) {
-  return [factory](const OperatorCall& op) -> RunFn {
-    return [kernel = factory(op), text = op.Text()](const OpRun& run) {
+Kernel ProbedKernel(Kernel kernel) {
+  kernel.make = [make = kernel.make](const OperatorCall& op) -> RunFn {
+    return [kernel = make(op), text = op.Text()](const OpRun& run) {
       const Running running;
       if (the_visit) the_visit({.op = text, .step = run.step()});
       kernel(run);
     };
   };
+  return kernel;
 }
 
 // Registers, the first time, an operator that does what `type` does.
@@ -37,8 +38,7 @@ std::string ProbedType(const std::string& type) {
   Operator probed(probed_type);
   probed.OptionalInputs("inputs", "as " + type).OptionalOutputs("outputs", "as " + type).Args(schema.arguments);
   probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ReadsValues(schema.value_inputs);
-  probed.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.max_parts);
-  probed.CanAdd(schema.can_add).Rows(schema.rows);
+  probed.Shapes(schema.shapes).CostIs(schema.cost).Rows(schema.rows);
   if (schema.elementwise) probed.Elementwise();
   probed.Cpu(ProbedKernel(*schema.FindKernel(Device::kCpu)));
   const Registration registered(probed);

@@ -30,7 +30,7 @@ std::vector<Bytes> BytesOf(const StepPlan& plan, int i, std::int64_t t) {
   const auto add = [&](const Operand& operand, bool writes) {
     const Slot& slot = plan.slots[operand.slot];
     const std::int64_t row = slot.offset + (slot.ring_rows > 0 ? t % slot.ring_rows : t);
-    const std::int64_t bytes = operand.info.shape.size() * DTypeBytes(operand.info.dtype);
+    const std::int64_t bytes = operand.info.size_bytes();
     touched.push_back({slot.base, writes, row * slot.row_bytes, row * slot.row_bytes + bytes});
   };
   for (const Operand& input : plan.instructions[i].inputs) add(input, false);

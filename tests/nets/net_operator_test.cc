@@ -197,14 +197,14 @@ const Registration costly =
         .Output("y", "as x")
         .Shapes(SameAsInput(0))
         .CostIs([](const ShapeQuery&, std::span<const TensorInfo>) { return Cost{.flops = 80e6}; })
-        .Splits([](const ShapeQuery&, std::span<const TensorInfo>) { return 4; })
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            SeePart(run);
-            const auto [begin, end] = run.Share(run.In(0).size());
-            for (std::int64_t i = begin; i < end; ++i) run.Out(0).As<float>()[i] = run.In(0).As<float>()[i] + 1;
-          };
-        });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                return [](const OpRun& run) {
+                  SeePart(run);
+                  const auto [begin, end] = run.Share(run.In(0).size());
+                  for (std::int64_t i = begin; i < end; ++i) run.Out(0).As<float>()[i] = run.In(0).As<float>()[i] + 1;
+                };
+              },
+              .max_parts = [](const ShapeQuery&, std::span<const TensorInfo>) { return 4; }});
 
 // An operator that does what `type` does, and notes its parts.
 std::string Watched(const std::string& type) {
@@ -213,13 +213,15 @@ std::string Watched(const std::string& type) {
   const OperatorSchema& schema = GetOperator(type);
   Operator watched(watched_type);
   watched.Inputs("inputs", "as " + type).Outputs("outputs", "as " + type).Args(schema.arguments);
-  watched.Shapes(schema.shapes).CostIs(schema.cost).Splits(schema.max_parts);
-  watched.Cpu([factory = *schema.FindKernel(Device::kCpu)](const OperatorCall& op) -> RunFn {
-    return [kernel = factory(op)](const OpRun& run) {
+  watched.Shapes(schema.shapes).CostIs(schema.cost);
+  Kernel kernel = *schema.FindKernel(Device::kCpu);
+  kernel.make = [make = kernel.make](const OperatorCall& op) -> RunFn {
+    return [run_kernel = make(op)](const OpRun& run) {
       SeePart(run);
-      kernel(run);
+      run_kernel(run);
     };
-  });
+  };
+  watched.Cpu(std::move(kernel));
   const Registration registered(watched);
   return watched_type;
 }

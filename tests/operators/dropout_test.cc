@@ -26,7 +26,7 @@ std::vector<double> MaskInStep(std::int64_t step, bool same_each_step) {
   const std::vector<TensorView> inputs = {x.View()};
   const std::vector<TensorView> outputs = {y.View(), mask.View()};
   RunContext context;
-  (*op.schema().FindKernel(Device::kCpu))(op)(OpRun(inputs, outputs, context, step));
+  op.schema().FindKernel(Device::kCpu)->make(op)(OpRun(inputs, outputs, context, step));
   return ToDoubles(mask);
 }
 

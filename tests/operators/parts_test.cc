@@ -13,17 +13,20 @@
 namespace stepnet {
 namespace {
 
+bool HasKernel(const OperatorSchema& schema) { return schema.FindKernel(Device::kCpu) != nullptr; }
+const Kernel& CpuKernel(const std::string& type) { return *GetOperator(type).FindKernel(Device::kCpu); }
+
 // One operator with inputs, run as an executor runs it.
 class KernelCase {
  public:
   KernelCase(const OperatorDef& def, std::vector<Tensor> inputs) : init_(def), inputs_(std::move(inputs)) {
     for (const Tensor& input : inputs_) infos_.push_back({.dtype = input.dtype(), .shape = input.shape()});
     output_infos_ = init_.schema().shapes(query());
-    kernel_ = (*init_.schema().FindKernel(Device::kCpu))(init_);
+    kernel_ = CpuKernel(init_.type()).make(init_);
   }
 
   const std::string& type() const { return init_.type(); }
-  int MaxParts() const { return init_.schema().max_parts(query(), output_infos_); }
+  int MaxParts() const { return CpuKernel(init_.type()).max_parts(query(), output_infos_); }
 
   std::vector<Tensor> Run(int parts = 1) const {
     const std::vector<Tensor> outputs = Outputs(0);
@@ -37,7 +40,7 @@ class KernelCase {
   std::vector<Tensor> RunAdding(double start, int parts) const {
     const std::vector<Tensor> outputs = Outputs(start);
     std::uint64_t adds = 0;
-    for (const int output : init_.schema().can_add) adds |= std::uint64_t{1} << output;
+    for (const int output : CpuKernel(init_.type()).can_add) adds |= std::uint64_t{1} << output;
     for (int part = 0; part < parts; ++part) {
       RunPart(Views(inputs_), Views(outputs), [&](OpRun& run) {
         run.SetPart(part, parts);
@@ -176,13 +179,15 @@ TEST(Parts, AnyNumberGivesTheBitsOfOne) {
       }
     }
   }
-  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) { return schema.max_parts != nullptr; }));
+  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) {
+              return HasKernel(schema) && CpuKernel(schema.type).max_parts != nullptr;
+            }));
 }
 
 TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
   std::set<std::string> types;
   for (const KernelCase& kernel : CasesOfSplitTypes()) {
-    if (GetOperator(kernel.type()).can_add.empty()) continue;
+    if (CpuKernel(kernel.type()).can_add.empty()) continue;
     types.insert(kernel.type());
     const double start = 100;
     const std::vector<Tensor> written = kernel.Run();
@@ -194,7 +199,9 @@ TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
       }
     }
   }
-  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) { return !schema.can_add.empty(); }));
+  EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) {
+              return HasKernel(schema) && !CpuKernel(schema.type).can_add.empty();
+            }));
 }
 
 // Every type that says so, with whatever dtype it takes.

@@ -107,7 +107,7 @@ std::string GradientText(const OperatorSchema& schema) {
 
 std::string KernelsText(const OperatorSchema& schema) {
   std::vector<std::string> names;
-  for (const auto& [device, factory] : schema.kernels) names.emplace_back(DeviceName(device));
+  for (const auto& [device, kernel] : schema.kernels) names.emplace_back(DeviceName(device));
   return names.empty() ? "none" : Join(names, ", ");
 }
 

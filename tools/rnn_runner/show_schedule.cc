@@ -71,7 +71,7 @@ std::vector<Costs> CostsOfRun(Net& net, const std::vector<StepPlan>& plans) {
   for (const StepPlan& plan : plans) {
     Costs& of_plan = costs.emplace_back();
     for (const Instruction& instruction : plan.instructions) {
-      of_plan.push_back(EstimateMicroseconds(instruction.cost));
+      of_plan.push_back(EstimateMicroseconds(instruction.cost, *plan.target));
     }
   }
   RunStats stats;

@@ -1,0 +1,65 @@
+#include "stepnet/executor/executor.h"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+using Key = std::pair<std::string, Device>;
+
+struct Registry {
+  std::mutex mutex;
+  std::map<Key, ExecutorFactory> factories;
+  std::set<Key> duplicates;
+};
+
+Registry& TheRegistry() {
+  static Registry registry;
+  return registry;
+}
+
+}  // namespace
+
+ExecutorRegistration::ExecutorRegistration(std::string name, Device device, ExecutorFactory make) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const Key key(std::move(name), device);
+  if (!registry.factories.emplace(key, std::move(make)).second) registry.duplicates.insert(key);
+}
+
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device) {
+  ExecutorFactory make;
+  {
+    Registry& registry = TheRegistry();
+    const std::lock_guard lock(registry.mutex);
+    const Key key(options.executor, device);
+    const auto found = registry.factories.find(key);
+    if (found != registry.factories.end()) {
+      if (registry.duplicates.contains(key)) {
+        throw Error(ErrorCode::kInvalidArgument, StrCat("the executor \"", options.executor, "\" of the device ",
+                                                        DeviceName(device), " is registered twice"));
+      }
+      make = found->second;
+    }
+  }
+  if (make) return make();
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("no executor \"", options.executor, "\"; there is ", Join(ExecutorNames(device), ", ")));
+}
+
+std::vector<std::string> ExecutorNames(Device device) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  std::vector<std::string> names;
+  for (const auto& [key, make] : registry.factories) {
+    if (key.second == device) names.push_back(key.first);
+  }
+  return names;
+}
+
+}  // namespace stepnet
