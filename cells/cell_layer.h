@@ -8,6 +8,7 @@
 
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/compiler/step_graph.h"
+#include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {
 
@@ -51,13 +52,6 @@ class CellLayer {
   void Write(const std::vector<std::string>& outputs, CellNet* result);
 
  private:
-  struct Link {
-    std::string internal;
-    std::string external;
-    std::int64_t offset;
-    std::int64_t window;
-  };
-
   // A state that is there to show the last value of a blob that is none. Steps read it only where there is a mask, to
   // hold what they do not count.
   struct ShownState {

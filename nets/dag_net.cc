@@ -15,13 +15,13 @@ namespace {
 
 // Which operators must have finished before which start: whoever reads waits for the last writer, whoever writes waits
 // for the last writer and for all who read since.
-struct Dependencies {
+struct OperatorOrder {
   std::vector<std::vector<int>> successors;
   std::vector<int> num_predecessors;
 };
 
-Dependencies FindDependencies(const NetDef& net) {
-  Dependencies result;
+OperatorOrder FindOrder(const NetDef& net) {
+  OperatorOrder result;
   result.successors.resize(net.op_size());
   result.num_predecessors.assign(net.op_size(), 0);
   struct Uses {
@@ -59,10 +59,10 @@ Dependencies FindDependencies(const NetDef& net) {
 class DagRun : public SharedWork {
  public:
   using RunOperatorFn = std::function<void(int i, int lane)>;
-  DagRun(const Dependencies& dependencies, RunOperatorFn run_operator)
-      : successors_(dependencies.successors),
+  DagRun(const OperatorOrder& order, RunOperatorFn run_operator)
+      : successors_(order.successors),
         run_operator_(std::move(run_operator)),
-        waiting_for_(dependencies.num_predecessors),
+        waiting_for_(order.num_predecessors),
         remaining_(static_cast<int>(waiting_for_.size())) {
     ready_.reserve(waiting_for_.size());  // so that nothing fails between operators
     for (int i = 0; i < remaining_; ++i) {
@@ -126,7 +126,7 @@ class DagRun : public SharedWork {
 class DagNet : public Net {
  public:
   explicit DagNet(const NetDef& def)
-      : dependencies_(FindDependencies(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
+      : order_(FindOrder(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
 
  protected:
   void RunOperators(std::uint64_t run) override {
@@ -134,7 +134,7 @@ class DagNet : public Net {
       Lend(run, &context);
     }
     const auto work =
-        std::make_shared<DagRun>(dependencies_, [this](int i, int lane) { RunOperator(i, contexts_[lane]); });
+        std::make_shared<DagRun>(order_, [this](int i, int lane) { RunOperator(i, contexts_[lane]); });
     ThreadPool::Process().Run(work, static_cast<int>(contexts_.size()) - 1);
     work->Check();
   }
@@ -142,7 +142,7 @@ class DagNet : public Net {
  private:
   static constexpr int kMaxWorkers = 256;
 
-  const Dependencies dependencies_;
+  const OperatorOrder order_;
   std::vector<RunContext> contexts_;  // one a thread
 };
 

@@ -22,9 +22,9 @@ RunFn Nothing(const OperatorCall&) {
 // Kernels of other files, registered before and after their type.
 const KernelRegistration early("test.Kernels", Device::kCuda, {.make = Nothing});
 const Registration kernels = Operator("test.Kernels").Cpu(Nothing);
-const KernelRegistration once("test.KernelTwice", Device::kCuda, {.make = Nothing});
+const KernelRegistration first_kernel("test.KernelTwice", Device::kCuda, {.make = Nothing});
 const Registration kernel_twice = Operator("test.KernelTwice").Cpu(Nothing);
-const KernelRegistration twice("test.KernelTwice", Device::kCuda, {.make = Nothing});
+const KernelRegistration second_kernel("test.KernelTwice", Device::kCuda, {.make = Nothing});
 const KernelRegistration late("test.MoreKernels", Device::kCuda, {.make = Nothing});
 const Registration more_kernels = Operator("test.MoreKernels");
 

@@ -2,6 +2,7 @@
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/forward_plan.h"
+#include "stepnet/executor/recurrent_record.h"
 #include "stepnet/tests/core/filled_memory.h"
 
 namespace stepnet {

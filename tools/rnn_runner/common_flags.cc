@@ -8,6 +8,7 @@
 
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/io/operator_library.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
 
 DEFINE_string(net, "", "file of the net: a NetDef, a MetaNetDef or a minidb model, binary or text");
