@@ -17,7 +17,7 @@ struct CellUse {
   CellSizes sizes = {};                            // these before those that the cell declares
   std::string scope = {};                          // in front of all names but those of inputs: "encoder/"
   std::map<std::string, std::string> inputs = {};  // input, captured tensor, lengths or mask → blob; default: its name
-  std::int64_t batch = 0;                          // that messages about shapes shall name; 0: any
+  std::int64_t batch = 0;                          // that messages about shapes shall name; 0: they say B
   bool training = false;                           // dropout drops, zoneout draws
   bool carry =
       false;  // every state starts from an input and is given at the end, so that a sequence can be run in parts

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stepnet/cells/any_batch.h"
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net_blobs.h"
@@ -273,16 +275,29 @@ void CellLayer::ThrowAtOperator(const Error& error) const {
 }
 
 // Stands for B a number that is no other size, so that dimensions are not mistaken for it; what is wrong is said of the
-// batch that the user gave.
+// batch that the user gave, or of any.
 void CellLayer::InferShapes() {
   try {
     InferShapesOfBatch();
-  } catch (const Error&) {
+  } catch (const Error& error) {
     const std::int64_t wanted = context_.use->batch;
-    if (wanted == batch_ || wanted < 1) throw;
-    batch_ = wanted;
-    InferShapesOfBatch();
+    if (wanted == batch_) throw;
+    if (wanted > 0) {
+      batch_ = wanted;
+      InferShapesOfBatch();  // right by chance, where it returns
+    }
+    ThrowOfAnyBatch(error.code());
     throw;
+  }
+}
+
+// Throws unless that meets another error: shapes can be too large for their sizes to be counted.
+void CellLayer::ThrowOfAnyBatch(ErrorCode code) {
+  batch_ = kAnyBatch;
+  try {
+    InferShapesOfBatch();
+  } catch (const Error& error) {
+    if (error.code() == code) throw OfAnyBatch(error);
   }
 }
 

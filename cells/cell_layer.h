@@ -81,6 +81,7 @@ class CellLayer {
   std::map<std::string, StepInput> StepInputs() const;
   void InferShapes();
   void InferShapesOfBatch();
+  void ThrowOfAnyBatch(ErrorCode code);
   [[noreturn]] void ThrowAtOperator(const Error& error) const;
   void FindProjections();
 

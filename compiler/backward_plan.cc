@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
@@ -13,9 +14,14 @@ namespace {
 class BackwardPlanMaker {
  public:
   BackwardPlanMaker(const OperatorCall& op, const RecurrentSpec& spec, const GradientInputs& layout,
-                    const std::shared_ptr<const ForwardPlan>& forward, const std::vector<TensorInfo>& inputs)
-      : op_(op), spec_(spec), layout_(layout), forward_(*forward), inputs_(inputs) {
-    plan_->forward = forward;
+                    const ForwardRun& forward)
+      : op_(op),
+        spec_(spec),
+        layout_(layout),
+        forward_operator_(*forward.op),
+        forward_(*forward.plan),
+        inputs_(forward.inputs) {
+    plan_->forward = forward.plan;
   }
 
   std::shared_ptr<const BackwardPlan> Make() {
@@ -58,26 +64,20 @@ class BackwardPlanMaker {
     }
     return -1;
   }
-  int StateIndex(const std::string& name) const {
-    const auto found = std::ranges::find(spec_.states, name, &RecurrentState::name);
-    return found == spec_.states.end() ? -1 : static_cast<int>(found - spec_.states.begin());
-  }
   GradientRequest RequestOf(int output) const {
     return spec_.requests.empty() ? GradientRequest::kWrite : spec_.requests[output];
   }
 
   // One target for each output blob that is asked for; outputs of one name are summed.
   void MakeTargets() {
-    std::vector<int> inputs = {0};
-    inputs.insert(inputs.end(), spec_.params.begin(), spec_.params.end());
-    for (size_t k = 0; k < inputs.size() + spec_.states.size(); ++k) {
+    const std::vector<int> inputs = InputsOfGradients(spec_);
+    for (size_t k = 0; k < inputs.size(); ++k) {
       const int output = static_cast<int>(k);
-      const int input = k < inputs.size() ? inputs[k] : spec_.states[k - inputs.size()].initial;
       const bool is_known = std::ranges::any_of(plan_->targets, [&](const GradientTarget& target) {
         return op_.outputs()[target.output] == op_.outputs()[output];
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
-      plan_->targets.push_back({.output = output, .input = input});
+      plan_->targets.push_back({.output = output, .input = inputs[k]});
     }
   }
 
@@ -90,19 +90,6 @@ class BackwardPlanMaker {
     return nullptr;  // nobody asked for it
   }
 
-  // The output that is the gradient of this link's external, by the name of the input or by the output's own.
-  int OutputOfExternal(const std::string& external) const {
-    std::vector<int> inputs = {0};
-    inputs.insert(inputs.end(), spec_.params.begin(), spec_.params.end());
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (spec_.Renamed(ForwardInput(inputs[k]) + "_grad") == spec_.Renamed(external)) return static_cast<int>(k);
-    }
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (op_.outputs()[k] == spec_.Renamed(external)) return static_cast<int>(k);
-    }
-    return -1;
-  }
-
   ResolvedLink Resolve(const Link& link, int base, DType dtype, const Shape& row) const {
     return {.view = BindLink(link, base, dtype, row),
             .external = link.external,
@@ -111,61 +98,67 @@ class BackwardPlanMaker {
   }
 
   void CollectLinks() {
-    // Rows show what the step left in a blob, also where it has several links.
-    const std::vector<LinkRole> roles = FindLinkRoles(spec_);
+    // Rows show what the forward step left in a blob, also where it has several links.
+    const std::vector<LinkRole> roles = FindLinkRoles(forward_operator_.spec);
     for (const bool is_destination : {true, false}) {
       for (size_t i = 0; i < roles.size(); ++i) {
         if (roles[i].is_destination == is_destination) AddForwardLink(spec_.links[i]);
       }
     }
-    for (const Link& written : spec_.backward_links) {
-      Link link = written;
+    const std::vector<BackwardLinkRole> backward_roles = FindBackwardLinkRoles(op_, spec_);
+    for (size_t i = 0; i < backward_roles.size(); ++i) {
+      Link link = spec_.backward_links[i];
       link.internal = spec_.Renamed(link.internal);
-      AddBackwardLink(link);
+      links_[link.internal].push_back(BackwardLink(link, backward_roles[i]));
     }
   }
 
   void AddForwardLink(const Link& link) {
     if (!reads_first_.contains(link.internal) || links_.contains(link.internal)) return;
-    if (const int state = StateIndex(link.external); state >= 0) {
-      const StateLayout& layout = forward_.states[state];
-      CheckLinkInBounds(link, layout.num_initial + 1, 1);
-      ResolvedLink resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
-      resolved.is_source = true;
-      links_[link.internal].push_back(std::move(resolved));
-      return;
+    const auto state = std::ranges::find(spec_.states, link.external, &RecurrentState::name);
+    ResolvedLink resolved;
+    if (state != spec_.states.end()) {
+      const auto i = static_cast<int>(state - spec_.states.begin());
+      const StateLayout& layout = forward_.states[i];
+      resolved = Resolve(link, NumStates() + i, layout.dtype, layout.row);
+    } else {
+      const int input = ForwardInputIndex(link.external);
+      const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+      resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail());
     }
-    const int input = ForwardInputIndex(link.external);
-    if (input < 0) {
-      throw Error(ErrorCode::kInvalidNet,
-                  StrCat("\"", link.external, "\" is linked and is neither a state nor an input"));
-    }
-    ResolvedLink resolved = Resolve(link, BaseOfInput(input, &plan_->inputs, &request_.num_bases), inputs_[input].dtype,
-                                    inputs_[input].shape.Tail());
     resolved.is_source = true;
     links_[link.internal].push_back(std::move(resolved));
   }
 
-  void AddBackwardLink(const Link& link) {
-    for (int state = 0; state < NumStates(); ++state) {
-      if (spec_.Renamed(spec_.states[state].name + "_grad") != spec_.Renamed(link.external)) continue;
-      const StateLayout& layout = forward_.states[state];
-      CheckLinkInBounds(link, layout.num_initial + 1, 1);
-      ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
-      resolved.is_source = link.offset >= layout.num_initial;
-      links_[link.internal].push_back(std::move(resolved));
-      return;
+  ResolvedLink BackwardLink(const Link& link, const BackwardLinkRole& role) {
+    switch (role.kind) {
+      case BackwardLinkRole::Kind::kState: return StateLink(link, role.index);
+      case BackwardLinkRole::Kind::kStepOutput: return StepOutputLink(link, role.index);
+      default: return OutputLink(link, role.index);
     }
-    if (AddStepOutputLink(link)) return;
-    const int output = OutputOfExternal(link.external);
-    if (output < 0) {
-      throw Error(
-          ErrorCode::kInvalidNet,
-          StrCat("the backward link of \"", link.internal, "\" names \"", link.external,
-                 "\", which is the gradient of no state, of no step output, of no param and not of the first input"));
-    }
+  }
+
+  ResolvedLink StateLink(const Link& link, int state) {
+    const StateLayout& layout = forward_.states[state];
+    CheckLinkInState(link, layout.num_initial);
+    ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
+    resolved.is_source = link.offset >= layout.num_initial;
+    return resolved;
+  }
+
+  // The gradient of a step output, from outside: row t is what step t reads.
+  ResolvedLink StepOutputLink(const Link& link, int step_output) {
+    const TensorInfo& info = forward_.step_outputs[step_output].second;
+    ResolvedLink resolved = Resolve(link, request_.num_bases++, info.dtype, info.shape);
+    resolved.view.info = info;
+    resolved.is_source = true;
+    plan_->step_output_gradients.emplace_back(step_output, resolved.view.slot.base);
+    return resolved;
+  }
+
+  ResolvedLink OutputLink(const Link& link, int output) {
     GradientTarget* target = TargetOf(output);
-    if (target == nullptr) return;
+    has_link_.insert(output);
     const TensorInfo& info = inputs_[target->input];
     if (info.shape.rank() == 0) {
       throw Error(ErrorCode::kShapeMismatch,
@@ -174,28 +167,7 @@ class BackwardPlanMaker {
     ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail());
     resolved.target = target;
     target->links.push_back(link);
-    links_[link.internal].push_back(std::move(resolved));
-  }
-
-  // The gradient of a step output, from outside: row t is what step t reads.
-  bool AddStepOutputLink(const Link& link) {
-    for (size_t i = 0; i < spec_.step_outputs.size(); ++i) {
-      const std::string& output = spec_.step_outputs[i].destination;
-      if (spec_.Renamed(output + "_grad") != spec_.Renamed(link.external)) continue;
-      if (link.offset != 0 || link.window != 1) {
-        throw Error(ErrorCode::kInvalidNet,
-                    StrCat("the backward link of \"", link.internal, "\" has offset ", link.offset, " and window ",
-                           link.window, "; \"", output, "\" is a step output, whose row t belongs to step t"));
-      }
-      const TensorInfo& info = forward_.step_outputs[i].second;
-      ResolvedLink resolved = Resolve(link, request_.num_bases++, info.dtype, info.shape);
-      resolved.view.info = info;
-      resolved.is_source = true;
-      plan_->step_output_gradients.emplace_back(static_cast<int>(i), resolved.view.slot.base);
-      links_[link.internal].push_back(std::move(resolved));
-      return true;
-    }
-    return false;
+    return resolved;
   }
 
   void BindLinks() {
@@ -207,6 +179,7 @@ class BackwardPlanMaker {
     }
     for (auto& [blob, links] : links_) {
       const auto num_sources = std::ranges::count_if(links, &ResolvedLink::is_source);
+      if (num_sources == 0 && reads_first_.contains(blob)) RefuseInitialRows(blob, links.front());
       // Writes each row of an output of the operator, and nobody else does: straight into it, without zeros first.
       ResolvedLink& only = links.front();
       const bool writes_all = links.size() == 1 && only.target != nullptr && contributions[only.target] == 1 &&
@@ -235,6 +208,13 @@ class BackwardPlanMaker {
     }
   }
 
+  // The net is right with fewer initial rows.
+  [[noreturn]] static void RefuseInitialRows(const std::string& blob, const ResolvedLink& link) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("\"", blob, "\" is read before anything writes it: it is linked to \"", link.external,
+                       "\" with offset ", link.offset, ", which is the gradient of an initial row"));
+  }
+
   void AddTransfer(Transfer::Kind kind, const std::string& blob, const ResolvedLink& link) {
     Slot outside = link.view.slot;
     outside.blob = link.external;
@@ -243,29 +223,23 @@ class BackwardPlanMaker {
 
   bool IsParamGradient(const std::string& blob) const {
     for (size_t k = 0; k < spec_.params.size(); ++k) {
-      if (NameOfParamGradient(k) == blob) return true;
+      if (NameOfParamGradient(op_, spec_, k) == blob) return true;
     }
     return false;
   }
   bool IsSoleOutput(const GradientTarget& target) const {
     return std::ranges::count(op_.outputs(), op_.outputs()[target.output]) == 1;
   }
-  std::string NameOfParamGradient(size_t k) const {
-    return spec_.Renamed(spec_.param_grads.empty() ? op_.outputs()[k + 1] : spec_.param_grads[k]);
-  }
-
   // What the backward step gives as the gradient of a captured input is summed over the steps.
   void AddParamGradients() {
     for (size_t k = 0; k < spec_.params.size(); ++k) {
       const int output = static_cast<int>(k) + 1;
-      const bool is_sequence = std::ranges::any_of(
-          spec_.backward_links, [&](const Link& link) { return OutputOfExternal(link.external) == output; });
       GradientTarget* target = TargetOf(output);
-      if (target == nullptr || is_sequence) continue;
+      if (target == nullptr || has_link_.contains(output)) continue;
       const TensorInfo& info = inputs_[spec_.params[k]];
       request_.transfers.push_back(
           {.kind = Transfer::Kind::kAddOut,
-           .blob = NameOfParamGradient(k),
+           .blob = NameOfParamGradient(op_, spec_, k),
            .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
            .info = info,
            .required = true,
@@ -274,39 +248,37 @@ class BackwardPlanMaker {
   }
 
   void BindWhatIsRead() {
-    for (const std::string& blob : reads_first_) {
-      if (links_.contains(blob)) continue;
-      const auto final = forward_.steps->finals.find(blob);
-      const int input = ForwardInputIndex(blob);
-      if (blob == spec_.timestep) {
-        plan_->timestep_base = request_.num_bases++;
-        request_.bound.push_back(
-            BindLink({.internal = blob, .external = blob}, plan_->timestep_base, DType::kInt32, Shape()));
-      } else if (final != forward_.steps->finals.end() && !IsCaptured(final->second)) {
-        BindForwardBlob(blob, final->second);
-      } else if (input >= 0) {
-        const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
-        request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
-      }  // otherwise the import reports that it is read before anything writes it
+    for (const auto& [blob, source] : FindBackwardSources(op_, spec_, &forward_operator_)) {
+      switch (source) {
+        case BackwardSource::kTimestep: BindTimestep(); break;
+        case BackwardSource::kForwardStep: BindForwardBlob(blob); break;
+        case BackwardSource::kForwardInput: BindInput(blob); break;
+        case BackwardSource::kLink:
+        case BackwardSource::kNowhere: break;  // the import reports that it is read before anything writes it
+      }
     }
   }
 
-  bool IsCaptured(const StepPlan::Final& final) const {
-    return forward_.steps->slots[final.slot].storage_class == StorageClass::kShared;
+  void BindTimestep() {
+    plan_->timestep_base = request_.num_bases++;
+    const Link link{.internal = spec_.timestep, .external = spec_.timestep};
+    request_.bound.push_back(BindLink(link, plan_->timestep_base, DType::kInt32, Shape()));
   }
 
-  void BindForwardBlob(const std::string& blob, const StepPlan::Final& final) {
+  void BindInput(const std::string& blob) {
+    const int input = ForwardInputIndex(blob);
+    const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+    request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
+  }
+
+  // Which the forward run has kept.
+  void BindForwardBlob(const std::string& blob) {
+    const StepPlan::Final& final = forward_.steps->finals.at(blob);
     const Slot& slot = forward_.steps->slots[final.slot];
-    if (slot.storage_class == StorageClass::kDynamic && forward_.steps->dynamic_lists[slot.base]) {
+    if (slot.storage_class == StorageClass::kDynamic) {
       plan_->dynamic.emplace_back(slot.base, request_.num_dynamic_lists);
       request_.bound_dynamic[blob] = request_.num_dynamic_lists++;
       return;
-    }
-    if (slot.storage_class != StorageClass::kStacked) {
-      throw Error(ErrorCode::kInvalidNet,
-                  StrCat("the backward step net reads \"", blob,
-                         "\", which the forward run did not keep: RecurrentNetwork "
-                         "needs the argument backward_step_net, the same as its gradient has, to train"));
     }
     const int base = request_.num_bases++;
     plan_->stacked.emplace_back(slot.base, base);
@@ -319,22 +291,22 @@ class BackwardPlanMaker {
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const GradientInputs& layout_;
+  const ForwardOperator& forward_operator_;
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
   std::set<std::string> reads_first_;
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;
+  std::set<int> has_link_;  // outputs of the operator
   std::shared_ptr<BackwardPlan> plan_ = std::make_shared<BackwardPlan>();
 };
 
 }  // namespace
 
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
-                                                     const GradientInputs& layout,
-                                                     const std::shared_ptr<const ForwardPlan>& forward,
-                                                     const std::vector<TensorInfo>& inputs) {
-  return BackwardPlanMaker(op, spec, layout, forward, inputs).Make();
+                                                     const GradientInputs& layout, const ForwardRun& forward) {
+  return BackwardPlanMaker(op, spec, layout, forward).Make();
 }
 
 }  // namespace stepnet

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "stepnet/compiler/recurrent_plan.h"
+#include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
 
@@ -39,12 +40,16 @@ struct BackwardPlan {
   std::vector<std::pair<int, int>> dynamic;                // (dynamic list of the forward plan, list)
 };
 
-// `op` is the gradient operator, `forward` the plan of the run whose inputs were as `inputs` says. Throws kInvalidNet
-// when the forward run did not keep a blob that the backward step net reads, and when a backward link names nothing
-// that has a gradient.
+// What the gradient has to know of a run of the forward operator.
+struct ForwardRun {
+  std::shared_ptr<const ForwardOperator> op;
+  std::shared_ptr<const ForwardPlan> plan;
+  const std::vector<TensorInfo>& inputs;
+};
+
+// `op` is the gradient operator, which agrees with its forward operator (nets/gradient_check.h). Throws what
+// MakeStepPlan throws, and kShapeMismatch for links beyond the rows that there are.
 std::shared_ptr<const BackwardPlan> MakeBackwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
-                                                     const GradientInputs& layout,
-                                                     const std::shared_ptr<const ForwardPlan>& forward,
-                                                     const std::vector<TensorInfo>& inputs);
+                                                     const GradientInputs& layout, const ForwardRun& forward);
 
 }  // namespace stepnet

@@ -17,15 +17,16 @@ int InputIndex(const OperatorCall& op, const std::string& name) {
 
 class ForwardPlanMaker {
  public:
-  ForwardPlanMaker(const OperatorCall& op, const RecurrentSpec& spec, const std::vector<TensorInfo>& inputs)
-      : op_(op), spec_(spec), inputs_(inputs) {}
+  ForwardPlanMaker(const ForwardOperator& forward, const std::vector<TensorInfo>& inputs)
+      : op_(forward.op), spec_(forward.spec), inputs_(inputs) {
+    plan_->keeps_all = forward.keeps_all;
+  }
 
   std::shared_ptr<const ForwardPlan> Make() {
     request_.net = spec_.step_net.get();
     request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
     request_.max_steps = spec_.num_workspaces;
-    plan_->keeps_all = FetchesBlobs();
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     request_.num_bases = static_cast<int>(spec_.states.size());
     BindLinks();
@@ -78,7 +79,7 @@ class ForwardPlanMaker {
   void BindLinkOf(const std::string& blob, const Link& link, const LinkRole& role, bool is_alone) {
     const External external = FindExternal(link.external);
     if (external.state != nullptr) {
-      CheckLinkInBounds(link, external.state->num_initial + 1, 1);
+      CheckLinkInState(link, external.state->num_initial);
       const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
       if (gives_row) external.state->needs_zeros = false;
     }
@@ -116,11 +117,6 @@ class ForwardPlanMaker {
       const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
       request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
     }
-  }
-
-  bool FetchesBlobs() const {
-    const std::vector<std::string>& readers = op_.ReadersOf(op_.num_outputs() - 1);
-    return std::ranges::find(readers, "RecurrentNetworkBlobFetcher") != readers.end();
   }
 
   void KeepWhatIsReadLater() {
@@ -208,9 +204,9 @@ StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const 
   return layout;
 }
 
-std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
+std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
                                                    const std::vector<TensorInfo>& inputs) {
-  return ForwardPlanMaker(op, spec, inputs).Make();
+  return ForwardPlanMaker(forward, inputs).Make();
 }
 
 }  // namespace stepnet

@@ -9,7 +9,7 @@ namespace stepnet {
 
 // `inputs` describes the operator's inputs; the number of steps, dimension 0 of sequences, does not matter. Throws what
 // MakeStepPlan throws, and kShapeMismatch for initial states that do not fit the batch.
-std::shared_ptr<const ForwardPlan> MakeForwardPlan(const OperatorCall& op, const RecurrentSpec& spec,
+std::shared_ptr<const ForwardPlan> MakeForwardPlan(const ForwardOperator& forward,
                                                    const std::vector<TensorInfo>& inputs);
 
 // The layout of a state from its initial value: [D] (the same for every row of the batch), [B, D], or [L, B, …]; a

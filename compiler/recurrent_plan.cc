@@ -47,6 +47,14 @@ void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num
                      "\" (link offset ", link.offset, ", window ", link.window, "), which has ", num_rows, " rows"));
 }
 
+void CheckLinkInState(const Link& link, std::int64_t num_initial) {
+  if (link.offset + link.window <= num_initial + 1) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("step t would see rows [t + ", link.offset, ", t + ", link.offset + link.window, ") of \"",
+                     link.external, "\" as \"", link.internal, "\" (link offset ", link.offset, ", window ",
+                     link.window, "), and the last row that there is then is t + ", num_initial));
+}
+
 std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,
                              const NetDef& step_net) {
   const std::vector<std::string> captured = BlobsReadFirst(step_net);

@@ -51,6 +51,9 @@ std::int64_t RingRows(const RecurrentSpec& spec);
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
 void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);
 
+// Throws kShapeMismatch when a step would see rows of a state, or of its gradient, behind the new one.
+void CheckLinkInState(const Link& link, std::int64_t num_initial);
+
 // Which inputs the step net sees only row by row, through links: a plan serves any length of them.
 std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,
                              const NetDef& step_net);

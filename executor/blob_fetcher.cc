@@ -17,6 +17,7 @@ void Fetch(const OpRun& run, const std::string& prefix) {
                                                     "\" did not keep the step net's blobs: RecurrentNetworkBlobFetcher "
                                                     "must be in the same net as its RecurrentNetwork, after it"));
   }
+  const std::string& timestep = record->forward->spec.timestep;
   std::vector<std::string> names;
   const auto publish = [&](const std::string& blob, std::int64_t t, Tensor value) {
     names.push_back(StrCat(prefix, "_", blob, t));
@@ -26,11 +27,11 @@ void Fetch(const OpRun& run, const std::string& prefix) {
     for (const auto& [blob, final] : record->plan->steps->finals) {
       const StorageClass storage_class = record->plan->steps->slots[final.slot].storage_class;
       // Captured tensors are in the workspace already.
-      if (storage_class == StorageClass::kShared || blob == record->timestep) continue;
+      if (storage_class == StorageClass::kShared || blob == timestep) continue;
       const Tensor value = record->steps->Final(blob, t);
       if (value.defined()) publish(blob, t, value.Clone());  // others are objects of nested operators
     }
-    publish(record->timestep, t, Tensor::Of<std::int32_t>({1}, {static_cast<std::int32_t>(t)}));
+    publish(timestep, t, Tensor::Of<std::int32_t>({1}, {static_cast<std::int32_t>(t)}));
   }
   run.host().Output(0).SetTensor(Tensor::Of<std::string>(Shape({static_cast<std::int64_t>(names.size())}), names));
 }

@@ -12,7 +12,6 @@
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/net_blobs.h"
-#include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -42,8 +41,9 @@ void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Te
 class RecurrentNetwork {
  public:
   explicit RecurrentNetwork(const OperatorCall& op)
-      : op_(op),
-        spec_(WithRequestedGradients(op, ParseRecurrentSpec(op))),
+      : forward_(std::make_shared<const ForwardOperator>(op)),
+        op_(forward_->op),
+        spec_(forward_->spec),
         seen_by_rows_(SeenByRows(op.inputs(), spec_.links, *spec_.step_net)),
         executor_(MakeExecutor(spec_.options)) {}
 
@@ -59,7 +59,7 @@ class RecurrentNetwork {
                   StrCat("\"", op_.inputs()[0], "\" is ", inputs[0].Description(), "; the number of a step is int32"));
     }
     const std::shared_ptr<const ForwardPlan> plan =
-        plans_.Get(PlanKey(inputs, seen_by_rows_), [&] { return MakeForwardPlan(op_, spec_, inputs); });
+        plans_.Get(PlanKey(inputs, seen_by_rows_), [&] { return MakeForwardPlan(*forward_, inputs); });
     for (size_t i = 0; i < inputs.size(); ++i) {
       CheckSequence(spec_.links, op_.inputs()[i], run.host().Input(static_cast<int>(i)).GetTensor(), num_steps);
     }
@@ -119,8 +119,7 @@ class RecurrentNetwork {
     }
     auto record = std::make_shared<RecurrentRecord>();
     record->plan = plan;
-    record->timestep = spec_.timestep;
-    record->outputs = op_.outputs();
+    record->forward = forward_;
     for (const RecurrentState& state : spec_.states) record->states.push_back(std::make_unique<Blob>(state.name));
     for (const StepOutput& output : spec_.step_outputs) {
       record->step_outputs.push_back(std::make_unique<Blob>(output.destination));
@@ -198,8 +197,9 @@ class RecurrentNetwork {
     run.host().Output(run.num_outputs() - 1).SetObject<RecurrentRecord>(record);
   }
 
-  const OperatorCall op_;
-  const RecurrentSpec spec_;
+  const std::shared_ptr<const ForwardOperator> forward_;
+  const OperatorCall& op_;
+  const RecurrentSpec& spec_;
   const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
   PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;

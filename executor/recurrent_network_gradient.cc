@@ -11,7 +11,10 @@
 #include "stepnet/core/accumulate.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/recurrent_record.h"
+#include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/completion.h"
+#include "stepnet/nets/gradient_check.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -43,8 +46,9 @@ class RecurrentNetworkGradient {
     const GradientInputs layout = Layout(*record);
     CheckInputs(run, layout, *record);
     const std::shared_ptr<const BackwardPlan> plan =
-        plans_.Get({record->plan, PlanKey(record->inputs, seen_by_rows_)},
-                   [&] { return MakeBackwardPlan(op_, spec_, layout, record->plan, record->inputs); });
+        plans_.Get({record->plan, PlanKey(record->inputs, seen_by_rows_)}, [&] {
+          return MakeBackwardPlan(op_, spec_, layout, {record->forward, record->plan, record->inputs});
+        });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
     BackwardRun backward = Acquire(plan);
     const std::vector<Tensor> step_outputs = StepOutputGradients(run, layout, *record, *plan);
@@ -74,40 +78,20 @@ class RecurrentNetworkGradient {
                "before"));
   }
 
-  GradientInputs Layout(const RecurrentRecord& record) const {
-    // What follows goes through the states and step outputs of both operators together.
-    if (spec_.states.size() != record.states.size() || spec_.step_outputs.size() != record.step_outputs.size()) {
-      throw Error(ErrorCode::kInvalidNet, StrCat("RecurrentNetworkGradient has ", spec_.states.size(), " states and ",
-                                                 spec_.step_outputs.size(), " step outputs; its forward operator has ",
-                                                 record.states.size(), " and ", record.step_outputs.size()));
-    }
-    const GradientInputs layout{.num_output_gradients = static_cast<int>(spec_.outputs_with_grads.size()),
-                                .num_inputs = static_cast<int>(record.inputs.size())};
-    const int expected = layout.num_output_gradients + layout.num_inputs + static_cast<int>(record.outputs.size());
-    if (op_.num_inputs() != expected) {
-      throw Error(ErrorCode::kInvalidNet, StrCat("RecurrentNetworkGradient has ", op_.num_inputs(), " inputs; with ",
-                                                 layout.num_output_gradients, " outputs_with_grads, the ",
-                                                 layout.num_inputs, " inputs and the ", record.outputs.size(),
-                                                 " outputs of the forward operator they should be ", expected));
-    }
-    CheckIndices(record);
-    return layout;
+  GradientInputs Layout(const RecurrentRecord& record) {
+    Agree(record.forward);
+    return {.num_output_gradients = static_cast<int>(spec_.outputs_with_grads.size()),
+            .num_inputs = record.forward->op.num_inputs()};
   }
 
-  // What the operator says of the forward operator's inputs.
-  void CheckIndices(const RecurrentRecord& record) const {
-    for (const int param : spec_.params) {
-      if (param < static_cast<int>(record.inputs.size())) continue;
-      throw Error(ErrorCode::kInvalidNet,
-                  StrCat("param names input ", param, "; the forward operator has ", record.inputs.size()));
-    }
-    for (size_t i = 0; i < spec_.states.size(); ++i) {
-      const int initial = record.plan->states[i].initial;
-      if (spec_.states[i].initial == initial) continue;
-      throw Error(ErrorCode::kInvalidNet,
-                  StrCat("initial_recurrent_state_ids names input ", spec_.states[i].initial, " for state ", i,
-                         " of RecurrentNetworkGradient, and ", initial, " for that of its forward operator"));
-    }
+  // The check of the net has found out the same, where the forward operator is in it.
+  void Agree(const std::shared_ptr<const ForwardOperator>& forward) {
+    const std::lock_guard lock(mutex_);
+    if (agreed_ == forward) return;
+    std::vector<NetProblem> problems;
+    CheckGradient(op_, spec_, forward.get(), &problems);
+    ThrowIfProblems(problems);
+    agreed_ = forward;
   }
 
   void CheckInputs(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record) const {
@@ -119,7 +103,6 @@ class RecurrentNetworkGradient {
         throw Error(ErrorCode::kShapeMismatch, StrCat("\"", name, "\" is ", tensor.Description(),
                                                       "; in the forward run it was ", record.inputs[i].Description()));
       }
-      CheckSequence(spec_.links, name, tensor, record.num_steps);
     }
   }
 
@@ -166,36 +149,19 @@ class RecurrentNetworkGradient {
     runs_.push_back(std::move(run));
   }
 
-  // The state that an output of the forward operator shows, and its first row; -1 when it shows none.
-  std::pair<int, std::int64_t> StateOfOutput(const RecurrentRecord& record, const std::string& output) const {
-    for (const OffsetAlias& alias : spec_.aliases) {
-      if (alias.destination != output) continue;
-      for (size_t i = 0; i < spec_.states.size(); ++i) {
-        if (spec_.states[i].name != alias.source) continue;
-        const std::int64_t rows = record.num_steps + record.plan->states[i].num_initial;
-        return {static_cast<int>(i), alias.offset >= 0 ? alias.offset : rows + alias.offset};
-      }
-    }
-    for (size_t i = 0; i < spec_.states.size(); ++i) {
-      if (spec_.states[i].name == output) return {static_cast<int>(i), 0};
-    }
-    return {-1, 0};
-  }
-
   const std::string& ForwardOutput(const GradientInputs& layout, int index) const {
     return op_.inputs()[layout.num_output_gradients + layout.num_inputs + index];
   }
 
   // For each step output whose gradient the plan takes, the gradient: zeros where the loss does not depend on it.
-  // Throws kInvalidNet for a gradient that nothing takes, kShapeMismatch.
+  // Throws kShapeMismatch.
   std::vector<Tensor> StepOutputGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
                                           const BackwardPlan& plan) const {
     std::vector<Tensor> given(spec_.step_outputs.size());
     for (int k = 0; k < layout.num_output_gradients; ++k) {
-      const std::string& output = ForwardOutput(layout, CheckedOutput(record, k));
+      const std::string& output = ForwardOutput(layout, spec_.outputs_with_grads[k]);
       const int i = spec_.StepOutputIndex(output);
       if (i < 0) continue;
-      ExpectGradientTaken(spec_, output);
       const Tensor& value = record.step_outputs[i]->GetTensor();
       given[i] = run.host().Input(k).GetTensor();
       ExpectGradient(op_.inputs()[k], output, given[i], {.dtype = value.dtype(), .shape = value.shape()});
@@ -206,14 +172,6 @@ class RecurrentNetworkGradient {
       gradients.push_back(given[i].defined() ? given[i] : Tensor::Zeros(value.dtype(), value.shape()));
     }
     return gradients;
-  }
-
-  // The number of the output whose gradient is input k.
-  int CheckedOutput(const RecurrentRecord& record, int k) const {
-    const int index = spec_.outputs_with_grads[k];
-    if (index >= 0 && index < static_cast<int>(record.outputs.size())) return index;
-    throw Error(ErrorCode::kInvalidNet, StrCat("outputs_with_grads names output ", index, "; the forward operator has ",
-                                               record.outputs.size()));
   }
 
   static void ExpectGradient(const std::string& name, const std::string& output, const Tensor& given,
@@ -236,20 +194,15 @@ class RecurrentNetworkGradient {
       backward.state_gradients[i]->MakeTensor(state.dtype, state.row.Inserted(0, record.num_steps + state.num_initial));
     }
     for (int k = 0; k < layout.num_output_gradients; ++k) {
-      const int index = CheckedOutput(record, k);
-      const std::string& output = ForwardOutput(layout, index);
-      if (spec_.StepOutputIndex(output) >= 0) continue;
-      const auto [i, begin] = StateOfOutput(record, output);
-      if (i < 0) {
-        throw Error(ErrorCode::kInvalidNet,
-                    StrCat("output ", index, " \"", output,
-                           "\" of the forward operator is no alias of a state; its gradient cannot be "
-                           "computed"));
-      }
+      const std::string& output = ForwardOutput(layout, spec_.outputs_with_grads[k]);
+      const OutputRole role = FindOutputRole(spec_, output);
+      if (role.step_output >= 0) continue;
+      const int i = role.state;
       const Tensor& gradient = backward.state_gradients[i]->GetTensor();
       const Tensor& given = run.host().Input(k).GetTensor();
+      const std::int64_t rows = role.offset >= 0 ? gradient.dim(0) - role.offset : -role.offset;
       ExpectGradient(op_.inputs()[k], output, given,
-                     {.dtype = gradient.dtype(), .shape = gradient.shape().With(0, gradient.dim(0) - begin)});
+                     {.dtype = gradient.dtype(), .shape = gradient.shape().With(0, rows)});
       Seed(given, gradient, seeded[i]);
       seeded[i] = true;
     }
@@ -359,6 +312,7 @@ class RecurrentNetworkGradient {
   const std::shared_ptr<const Executor> executor_;
   PlanCache<BackwardPlanKey, BackwardPlan> plans_;
   std::mutex mutex_;
+  std::shared_ptr<const ForwardOperator> agreed_;  // the last one
   std::vector<BackwardRun> runs_;
 };
 

@@ -8,14 +8,14 @@
 
 #include "stepnet/compiler/recurrent_plan.h"
 #include "stepnet/executor/run_state.h"
+#include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
 
 struct RecurrentRecord {
   std::shared_ptr<const ForwardPlan> plan;
-  std::string timestep;              // the step net's name for the number of the step
-  std::vector<std::string> outputs;  // names of the forward operator's
-  std::vector<TensorInfo> inputs;    // as they were in the forward run
+  std::shared_ptr<const ForwardOperator> forward;
+  std::vector<TensorInfo> inputs;  // as they were in the forward run
   std::int64_t num_steps = 0;
   std::uint64_t run = 0;                            // for random numbers that the backward pass draws again
   std::vector<std::unique_ptr<Blob>> states;        // [T + L, B, …]

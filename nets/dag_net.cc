@@ -133,8 +133,7 @@ class DagNet : public Net {
     for (RunContext& context : contexts_) {
       Lend(run, &context);
     }
-    const auto work =
-        std::make_shared<DagRun>(order_, [this](int i, int lane) { RunOperator(i, contexts_[lane]); });
+    const auto work = std::make_shared<DagRun>(order_, [this](int i, int lane) { RunOperator(i, contexts_[lane]); });
     ThreadPool::Process().Run(work, static_cast<int>(contexts_.size()) - 1);
     work->Check();
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "stepnet/nets/net_rule.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -60,8 +61,17 @@ class Checker {
     CheckType();
     // A hostile net may have a million faults; nobody reads so many.
     constexpr size_t kMaxProblems = 1000;
-    for (int i = 0; i < net_.op_size() && problems_.size() < kMaxProblems; ++i) CheckOp(i);
-    if (problems_.size() >= kMaxProblems) Report(-1, "too many problems; the rest of the net is not checked");
+    std::set<int> faulty;
+    for (int i = 0; i < net_.op_size() && problems_.size() < kMaxProblems; ++i) {
+      const size_t before = problems_.size();
+      CheckOp(i);
+      if (problems_.size() > before) faulty.insert(i);
+    }
+    if (problems_.size() >= kMaxProblems) {
+      Report(-1, "too many problems; the rest of the net is not checked");
+    } else {
+      ApplyNetRules({.net = net_, .options = options_, .faulty = faulty}, &problems_);
+    }
     for (const std::string& output : net_.external_output()) {
       if (!Exists(output)) Report(-1, StrCat("nothing produces the external output \"", output, "\"", Nearest(output)));
     }

@@ -9,6 +9,12 @@
 
 namespace stepnet {
 
+// An operator of a net; of none where `net` is null.
+struct OperatorPlace {
+  const NetDef* net = nullptr;
+  int index = -1;
+};
+
 struct NetCheckOptions {
   RunOptions run = {};
   Device device = Device::kCpu;
@@ -16,11 +22,14 @@ struct NetCheckOptions {
   std::function<bool(const std::string&)> blob_exists = {};
   // Otherwise a net without external_input reads whatever the workspace holds when it runs.
   bool all_inputs_known = false;
+  // The operator of another net that has written a blob which this one finds when it runs, where that is known.
+  std::function<OperatorPlace(const std::string&)> writer_outside = {};
 };
 
 // All problems of a net and of the step nets within it, in program order: unknown operator types, operators without a
 // kernel for the device, arity, arguments, in-place rules, blobs that are read before anything writes them, outputs
-// that nothing produces, and what each operator's own check finds.
+// that nothing produces, and what each operator's own check finds; then what operators do not agree on with each other
+// (nets/net_rule.h).
 std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options = {});
 
 // Throws kInvalidNet with all problems in its message when there are any.

@@ -1,5 +1,6 @@
 // What can be known to be wrong with a recurrent operator before it is given tensors.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "stepnet/nets/link_roles.h"
@@ -22,8 +23,7 @@ class RecurrentChecker {
     CheckStepNet(*spec_.step_net, /*backward=*/false);
     if (spec_.backward_step_net != nullptr) CheckStepNet(*spec_.backward_step_net, /*backward=*/true);
     CheckAliases();
-    if (gradient_) CheckGradientOutputs();
-    if (gradient_) return;
+    if (gradient_) return CheckGradientOutputs();
     FindLinkRoles(spec_, problems_);
     CheckStepOutputs();
     CheckOutputs();
@@ -47,11 +47,13 @@ class RecurrentChecker {
     };
     for (const RecurrentState& state : spec_.states) check(state.initial, "initial_recurrent_state_ids");
     for (const int param : spec_.params) check(param, "param");
+    // How many outputs the forward operator has only both operators together tell.
     for (const int output : spec_.outputs_with_grads) {
-      if (!gradient_ && (output < 0 || output >= op_.num_outputs() - 1)) {
-        Report(StrCat("outputs_with_grads names output ", output, "; there are ", op_.num_outputs() - 1,
-                      " before the record of the run"));
-      }
+      if (gradient_ && output >= 0) continue;
+      if (output >= 0 && output < op_.num_outputs() - 1) continue;
+      const std::string there_are =
+          gradient_ ? "" : StrCat("; there are ", op_.num_outputs() - 1, " before the record of the run");
+      Report(StrCat("outputs_with_grads names output ", output, there_are));
     }
   }
 
@@ -70,7 +72,12 @@ class RecurrentChecker {
 
   void CheckLinks() {
     for (const Link& link : spec_.links) {
-      if (IsState(link.external) || IsInput(link.external)) continue;
+      if (IsState(link.external)) continue;
+      if (!gradient_ && link.external == op_.inputs()[0]) {
+        std::string problem = ProblemOfFirstInputLink(link);
+        if (!problem.empty()) Report(std::move(problem));
+      }
+      if (IsInput(link.external)) continue;
       std::vector<std::string> names = op_.inputs();
       for (const RecurrentState& state : spec_.states) names.push_back(state.name);
       Report(StrCat("\"", link.internal, "\" is linked to \"", link.external,
@@ -83,7 +90,7 @@ class RecurrentChecker {
     known.insert(op_.inputs().begin(), op_.inputs().end());
     for (const Link& link : spec_.links) known.insert(link.internal);
     if (backward) {
-      for (const Link& link : spec_.backward_links) known.insert(link.internal);
+      for (const Link& link : spec_.backward_links) known.insert(spec_.Renamed(link.internal));
       for (const OperatorDef& op : spec_.step_net->op()) known.insert(op.output().begin(), op.output().end());
     }
     // What a step net declares to be its inputs is not what it is given: that is what `known` lists.
@@ -92,6 +99,15 @@ class RecurrentChecker {
     NetCheckOptions options{.run = op_.options(),
                             .blob_exists = [&](const std::string& blob) { return known.contains(blob); }};
     options.all_inputs_known = true;
+    // Of recurrent operators in the step net, for their gradients in the backward one.
+    std::map<std::string, int> writers;
+    for (int k = 0; backward && problems_->empty() && k < spec_.step_net->op_size(); ++k) {
+      for (const std::string& output : spec_.step_net->op(k).output()) writers[output] = k;
+    }
+    options.writer_outside = [&](const std::string& blob) {
+      const auto found = writers.find(blob);
+      return found == writers.end() ? OperatorPlace{} : OperatorPlace{spec_.step_net.get(), found->second};
+    };
     for (NetProblem& problem : CheckNet(body, options)) {
       if (problem.net.empty()) problem.net = backward ? "backward_step_net" : "step_net";
       problems_->push_back(std::move(problem));

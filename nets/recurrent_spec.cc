@@ -151,8 +151,16 @@ std::string RecurrentSpec::Renamed(const std::string& blob) const {
 }
 
 int RecurrentSpec::StepOutputIndex(const std::string& output) const {
-  const auto found = std::ranges::find(step_outputs, output, &StepOutput::destination);
-  return found == step_outputs.end() ? -1 : static_cast<int>(found - step_outputs.begin());
+  int index = static_cast<int>(step_outputs.size()) - 1;
+  while (index >= 0 && step_outputs[index].destination != output) --index;
+  return index;
+}
+
+std::string ProblemOfFirstInputLink(const Link& link) {
+  if (link.offset == 0 && link.window == 1) return "";
+  return StrCat("\"", link.internal, "\" is linked to \"", link.external, "\" with offset ", link.offset,
+                " and window ", link.window,
+                "; the first input has a row for each step and no more: offset 0 and window 1");
 }
 
 void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output) {

@@ -64,9 +64,13 @@ struct RecurrentSpec {
   // An empty net when there is none: gradients that are links alone need nothing computed.
   const NetDef& BackwardStep() const;
   std::string Renamed(const std::string& blob) const;
-  // Number of the step output of that name; -1 when there is none.
+  // Number of the step output of that name, the last one, which stays; -1 when there is none.
   int StepOutputIndex(const std::string& output) const;
 };
+
+// What is wrong with a link to the first input, or to its gradient, that shows a step other rows than its own: there
+// are as many as there are steps. "" where nothing is.
+std::string ProblemOfFirstInputLink(const Link& link);
 
 // Throws kInvalidNet when `output` is a step output whose gradient no backward link takes.
 void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output);

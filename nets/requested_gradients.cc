@@ -3,86 +3,60 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/needed_operators.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
 
-class RequestedGradients {
- public:
-  RequestedGradients(const OperatorCall& op, const RecurrentSpec& spec)
-      : op_(op), spec_(spec), is_gradient_(op.type() == "RecurrentNetworkGradient"), inputs_({0}) {
-    inputs_.insert(inputs_.end(), spec.params.begin(), spec.params.end());
-    for (const RecurrentState& state : spec.states) inputs_.push_back(state.initial);
-  }
+// Whether some are not requested, by a list that fits.
+bool LeavesOut(const RecurrentSpec& spec) {
+  return spec.requests.size() == InputsOfGradients(spec).size() &&
+         std::ranges::any_of(spec.requests, [](GradientRequest r) { return r == GradientRequest::kNone; });
+}
 
-  // Whether some are not requested, by a list that fits.
-  bool LeaveOut() const {
-    return spec_.requests.size() == inputs_.size() &&
-           std::ranges::any_of(spec_.requests, [](GradientRequest r) { return r == GradientRequest::kNone; });
+// The links that show what is requested, states and step outputs.
+std::vector<Link> RequestedLinks(const OperatorCall& op, const RecurrentSpec& spec) {
+  const std::vector<BackwardLinkRole> roles = FindBackwardLinkRoles(op, spec);
+  std::vector<Link> links;
+  for (size_t i = 0; i < roles.size(); ++i) {
+    const bool is_output = roles[i].kind == BackwardLinkRole::Kind::kOutput;
+    if (!is_output || IsRequested(op, spec, roles[i].index)) links.push_back(spec.backward_links[i]);
   }
+  return links;
+}
 
-  // The blobs that a backward step gives.
-  std::set<std::string> Blobs() const {
-    std::set<std::string> blobs;
-    for (const Link& link : spec_.backward_links) {
-      if (IsLinkRequested(spec_.Renamed(link.external))) blobs.insert(spec_.Renamed(link.internal));
-    }
-    for (size_t k = 0; k < spec_.params.size(); ++k) {
-      const int output = static_cast<int>(k) + 1;
-      if (!IsRequested(output)) continue;
-      blobs.insert(spec_.Renamed(!spec_.param_grads.empty() ? spec_.param_grads[k]
-                                 : is_gradient_             ? op_.outputs()[output]
-                                                            : ForwardInput(output) + "_grad"));
-    }
-    return blobs;
+// The blobs that a backward step gives.
+std::set<std::string> RequestedBlobs(const OperatorCall& op, const RecurrentSpec& spec) {
+  std::set<std::string> blobs;
+  for (const Link& link : spec.backward_links) blobs.insert(spec.Renamed(link.internal));
+  for (size_t k = 0; k < spec.params.size(); ++k) {
+    if (IsRequested(op, spec, static_cast<int>(k) + 1)) blobs.insert(NameOfParamGradient(op, spec, k));
   }
-
- private:
-  // The forward operator's input whose gradient this output of the gradient operator is.
-  std::string ForwardInput(int output) const {
-    const size_t index = inputs_[output] + (is_gradient_ ? spec_.outputs_with_grads.size() : 0);
-    return index < op_.inputs().size() ? op_.inputs()[index] : "";
-  }
-
-  // Outputs of one name are one blob.
-  bool IsRequested(int output) const {
-    for (size_t k = 0; k < inputs_.size(); ++k) {
-      const bool is_same = is_gradient_ ? op_.outputs()[k] == op_.outputs()[output] : inputs_[k] == inputs_[output];
-      if (is_same && spec_.requests[k] != GradientRequest::kNone) return true;
-    }
-    return false;
-  }
-
-  // What the link may name, in the order in which plans look for it: gradients of states and step outputs first.
-  bool IsLinkRequested(const std::string& external) const {
-    const auto is_gradient_of = [&](const std::string& blob) { return spec_.Renamed(blob + "_grad") == external; };
-    if (std::ranges::any_of(spec_.states, is_gradient_of, &RecurrentState::name)) return true;
-    if (std::ranges::any_of(spec_.step_outputs, is_gradient_of, &StepOutput::destination)) return true;
-    const int num_outputs = 1 + static_cast<int>(spec_.params.size());
-    for (int k = 0; k < num_outputs; ++k) {
-      if (is_gradient_of(ForwardInput(k))) return IsRequested(k);
-    }
-    for (int k = 0; k < num_outputs; ++k) {
-      if (is_gradient_ && op_.outputs()[k] == external) return IsRequested(k);
-    }
-    return true;
-  }
-
-  const OperatorCall& op_;
-  const RecurrentSpec& spec_;
-  const bool is_gradient_;
-  std::vector<int> inputs_;  // of the forward operator, by outputs of the gradient operator
-};
+  return blobs;
+}
 
 }  // namespace
 
+// Outputs of one name are one blob.
+bool IsRequested(const OperatorCall& op, const RecurrentSpec& spec, int output) {
+  if (spec.requests.empty()) return true;
+  const std::vector<int> inputs = InputsOfGradients(spec);
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const bool is_same = IsGradientOperator(op) ? op.outputs()[k] == op.outputs()[output] : inputs[k] == inputs[output];
+    if (is_same && spec.requests[k] != GradientRequest::kNone) return true;
+  }
+  return false;
+}
+
 RecurrentSpec WithRequestedGradients(const OperatorCall& op, RecurrentSpec spec) {
-  const RequestedGradients requested(op, spec);
-  if (spec.backward_step_net == nullptr || !requested.LeaveOut()) return spec;
-  spec.backward_step_net =
-      std::make_shared<const NetDef>(WithNeededOperators(*spec.backward_step_net, requested.Blobs()));
+  if (!LeavesOut(spec)) return spec;
+  spec.backward_links = RequestedLinks(op, spec);
+  if (spec.backward_step_net != nullptr) {
+    spec.backward_step_net =
+        std::make_shared<const NetDef>(WithNeededOperators(*spec.backward_step_net, RequestedBlobs(op, spec)));
+  }
   return spec;
 }
 

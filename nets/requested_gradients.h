@@ -5,8 +5,12 @@
 
 namespace stepnet {
 
-// `spec`, the arguments of `op`, with only those operators in the backward step net that serve gradients of states and
-// those that are requested. Forward, that tells what the backward run will read.
+// `spec`, the arguments of `op`, with only those backward links, and those operators in the backward step net, that
+// serve gradients of states and those that are requested. Forward, that tells what the backward run will read.
 RecurrentSpec WithRequestedGradients(const OperatorCall& op, RecurrentSpec spec);
+
+// Whether this output of the gradient operator is requested, as itself or as another output of the same name; `op` may
+// be either operator.
+bool IsRequested(const OperatorCall& op, const RecurrentSpec& spec, int output);
 
 }  // namespace stepnet

@@ -66,6 +66,7 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
       .InPlace({{0, 0}, {1, 0}})
       .Elementwise()
       .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
+        CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(init, problems);
         if (!init.Bool("broadcast") || init.inputs()[0] == init.outputs()[0]) return;
         if (init.inputs()[1] == init.outputs()[0]) {
           problems->push_back({.message = StrCat(init.type(), " with broadcast can overwrite its first input alone")});
@@ -129,6 +130,7 @@ const Registration div_gradient =
         .Output("db", "the shape of b")
         .Args(BroadcastArguments())
         .InPlace({{0, 0}})
+        .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);
           ExpectAlike(query, 1, 2);
@@ -164,6 +166,7 @@ const Registration sum_reduce_like =
         .Input("b", "a run of a's sizes, or one element; its elements are not read")
         .Output("c", "the shape of b, the type of a")
         .Args(BroadcastArguments())
+        .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectFloat(query, 0);
           CheckBroadcast(query, ReadBroadcastRule(query.op(), /*always=*/true));

@@ -112,6 +112,7 @@ const Registration cast =
                 .default_value = {.s = ""},
                 .doc = "the type of x, as in `to`: an integer type says that x needs no gradient"}})
         .Elementwise()
+        .Check(CheckBy([](const OperatorCall& op) { DTypeArgument(op, "to"); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectType(query, 0, kNumeric);
           return std::vector<TensorInfo>{{.dtype = DTypeArgument(query.op(), "to"), .shape = query.In(0).shape}};
@@ -121,10 +122,7 @@ const Registration cast =
           if (g.op().HasArg("from_type") && !IsFloating(DTypeArgument(g.op(), "from_type"))) return;
           g.Add({.type = "CastGradient", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          DTypeArgument(op, "to");  // refuses what names no type when the net is created
-          return CastKernel;
-        });
+        .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
 
 const Registration cast_gradient =
     Operator("CastGradient")

@@ -1,5 +1,6 @@
 // EQ, NE, LT, LE, GT, GE: c = a op b as bool, with Caffe2's legacy broadcasting.
 #include "stepnet/operators/broadcast.h"
+#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -36,6 +37,7 @@ Operator Comparison(const std::string& type, const std::string& sign, const std:
       .Input("b", "the shape of a; with broadcast=1 a run of its sizes, or one element")
       .Output("c", "bool, the shape of a")
       .Args(BroadcastArguments())
+      .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
       .Shapes(BroadcastShapes(dtypes, DType::kBool))
       .Elementwise()
       .StopsGradient()

@@ -1,6 +1,7 @@
 // Concat joins tensors along one dimension, Split cuts one up; each is the other's gradient.
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/known_value.h"
 
 namespace stepnet {
@@ -114,17 +115,18 @@ const Registration concat =
           };
         });
 
+void ExpectSizesOnce(const OperatorCall& op) {
+  if (op.num_inputs() < 2 || op.Ints("split").empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, "Split has its sizes both as an input and as the argument split");
+}
+
 // The sizes of the parts: given by an input, by the argument, or equal.
 std::vector<std::int64_t> PartSizes(const ShapeQuery& query, int axis) {
   const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   const std::vector<std::int64_t>& argument = op.Ints("split");
-  if (query.num_inputs() > 1) {
-    if (!argument.empty()) {
-      throw Error(ErrorCode::kInvalidArgument, "Split has its sizes both as an input and as the argument split");
-    }
-    return query.IntsOf(1);
-  }
+  ExpectSizesOnce(op);
+  if (query.num_inputs() > 1) return query.IntsOf(1);
   if (!argument.empty()) return argument;
   const std::int64_t parts = op.num_outputs();
   if (x.shape[axis] % parts != 0) {
@@ -205,6 +207,7 @@ const Registration split =
         .Arg("add_axis", false, "the parts are of size 1 and have no dimension `axis`")
         .Arg("split", std::vector<std::int64_t>{}, "sizes of the parts", AtLeast(0))
         .ReadsValues({1})
+        .Check(CheckBy(ExpectSizesOnce))
         .Shapes(SplitShapes)
         .Gradient(SplitGradient)
         .Cpu([](const OperatorCall& op) -> RunFn {

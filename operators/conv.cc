@@ -181,6 +181,8 @@ Cost ConvCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   return cost;
 }
 
+const auto kCheckArguments = [](const OperatorCall& op) { ConvArguments{op}; };
+
 const Registration conv =
     Operator("Conv")
         .Doc("Convolution of images by a filter; each output adds its bias.")
@@ -190,6 +192,7 @@ const Registration conv =
         .Output("y", "[N, M, H', W'], or [N, H', W', M]")
         .Args(ConvArguments::Specs())
         .Arg("no_gradient_to_input", false, "leaves out the gradient of x")
+        .Check(CheckBy(kCheckArguments))
         .Shapes(ConvShapes)
         .CostIs(ConvCost)
         .Gradient([](GradientBuilder& g) {
@@ -215,6 +218,7 @@ const Registration conv_gradient =
         .Arg("no_gradient_to_input", false, "as for Conv")
         .Arg("no_bias", false, "the convolution has no bias")
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+          CheckBy(kCheckArguments)(op, problems);
           if (op.num_outputs() < 3 || !op.Bool("no_bias")) return;
           problems->push_back({.message = "ConvGradient with no_bias has two outputs, dfilter and dx; here are three"});
         })

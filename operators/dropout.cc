@@ -116,13 +116,16 @@ const Registration dropout =
           return [dropout = Dropout(op)](const OpRun& run) { dropout.Run(run); };
         });
 
+void ExpectMask(const OperatorCall& op) {
+  if (op.Bool("is_test") || op.num_inputs() > 1) return;
+  throw Error(ErrorCode::kInvalidArgument, "DropoutGrad needs the mask as a second input, or is_test");
+}
+
 std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
   ExpectFloat(query, 0);
   const TensorInfo& dy = query.In(0);
   if (!query.op().Bool("is_test")) {
-    if (query.num_inputs() < 2) {
-      throw Error(ErrorCode::kInvalidArgument, "DropoutGrad needs the mask as a second input, or is_test");
-    }
+    ExpectMask(query.op());
     ExpectType(query, 1, {DType::kBool});
     if (query.In(1).shape != dy.shape) {
       throw Error(ErrorCode::kShapeMismatch, StrCat(InputText(query, 0), " and ", InputText(query, 1),
@@ -139,7 +142,10 @@ const Registration dropout_grad =
         .OptionalInput("mask", "bool, the shape of dy; not needed with is_test")
         .Output("dx", "the shape of dy")
         .Args(DropoutArgs())
-        .Check(CheckRatio)
+        .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+          CheckRatio(op, problems);
+          CheckBy(ExpectMask)(op, problems);
+        })
         .Shapes(DropoutGradShapes)
         .InPlace({{0, 0}})
         .Cpu([](const OperatorCall& op) -> RunFn {

@@ -1,6 +1,7 @@
 #include "stepnet/operators/fill.h"
 
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 
@@ -18,17 +19,27 @@ Operator FillOperator(std::string type, const char* file) {
 
 Operator& DTypeArg(Operator& op, const char* doc) { return op.Arg("dtype", 0, doc, AtLeast(1)); }
 
-Shape FillShape(const ShapeQuery& query) {
-  const OperatorCall& op = query.op();
+namespace {
+
+// Throws kInvalidArgument for arguments that do not go together, with or without an input.
+void ExpectOneShape(const OperatorCall& op) {
   const auto check = [&](bool right, const char* rule) {
     if (!right) throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), rule));
   };
-  if (query.num_inputs() == 0) {
+  if (op.num_inputs() == 0) {
     check(op.Ints("extra_shape").empty(), " has extra_shape, which needs an input");
     check(!op.Bool("input_as_shape"), " has input_as_shape, which needs an input");
-    return Shape(op.Ints("shape"));
+  } else {
+    check(op.Ints("shape").empty(), " has its shape both as an argument and as an input");
   }
-  check(op.Ints("shape").empty(), " has its shape both as an argument and as an input");
+}
+
+}  // namespace
+
+Shape FillShape(const ShapeQuery& query) {
+  const OperatorCall& op = query.op();
+  ExpectOneShape(op);
+  if (query.num_inputs() == 0) return Shape(op.Ints("shape"));
   std::vector<std::int64_t> sizes;
   if (!op.Bool("input_as_shape")) {
     sizes = query.In(0).shape.ToVector();
@@ -53,12 +64,15 @@ DType FillDType(const ShapeQuery& query, DType otherwise) {
 }
 
 void CheckFill(const OperatorCall& op, std::vector<NetProblem>* problems) {
-  if (op.num_inputs() > 0) return;
-  try {
-    op.schema().shapes(ShapeQuery(op, {}));
-  } catch (const Error& error) {
-    problems->push_back({.message = error.message()});
-  }
+  CheckBy([](const OperatorCall& fill) {
+    if (fill.num_inputs() == 0) {
+      fill.schema().shapes(ShapeQuery(fill, {}));
+      return;
+    }
+    ExpectOneShape(fill);
+    const bool takes_dtype = fill.schema().FindArgument("dtype") != nullptr;
+    if (takes_dtype && fill.HasArg("dtype")) DTypeOfCode(fill.Int("dtype"), "dtype");
+  })(op, problems);
 }
 
 }  // namespace stepnet

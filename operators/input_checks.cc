@@ -1,6 +1,7 @@
 #include "stepnet/operators/input_checks.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace stepnet {
 
@@ -35,6 +36,17 @@ void ExpectAlike(const ShapeQuery& query, int i, int j) {
   if (query.In(i).shape == query.In(j).shape) return;
   throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs inputs of one shape; ", InputText(query, i),
                                                 " and ", InputText(query, j)));
+}
+
+std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(
+    std::function<void(const OperatorCall&)> rule) {
+  return [rule = std::move(rule)](const OperatorCall& op, std::vector<NetProblem>* problems) {
+    try {
+      rule(op);
+    } catch (const Error& error) {
+      problems->push_back({.message = error.message()});
+    }
+  };
 }
 
 void ExpectInputsKept(const GradientBuilder& g) {

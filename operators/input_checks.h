@@ -1,6 +1,7 @@
 // Checks that shape rules and gradient rules share. Their messages name the operator and its blobs.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ void ExpectFloats(const ShapeQuery& query);
 void ExpectSameType(const ShapeQuery& query, int i, int j);
 // Throws kTypeMismatch or kShapeMismatch unless input j is of the type and shape of input i.
 void ExpectAlike(const ShapeQuery& query, int i, int j);
+
+// A check that reports what `rule` throws: for rules of the operator alone, which shape rules and kernels ask too.
+std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(
+    std::function<void(const OperatorCall&)> rule);
 
 // For gradient rules that read the operator's inputs: throws kInvalidNet when its output overwrites one.
 void ExpectInputsKept(const GradientBuilder& g);

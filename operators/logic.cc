@@ -14,6 +14,7 @@ Operator Logic(const std::string& type, const std::string& doc, Fn fn) {
       .Input("b", "bool, the shape of a; with broadcast=1 a run of its sizes, or one element")
       .Output("c", "bool, the shape of a")
       .Args(BroadcastArguments())
+      .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
       .Shapes(BroadcastShapes({DType::kBool}))
       .InPlace({{0, 0}})
       .Elementwise()

@@ -7,6 +7,7 @@
 
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/known_value.h"
 
 namespace stepnet {
@@ -189,6 +190,7 @@ const Registration slice =
         .Arg("starts", std::vector<std::int64_t>{}, "where there are no inputs starts and ends")
         .Arg("ends", std::vector<std::int64_t>{}, "where there are no inputs starts and ends")
         .ReadsValues({1, 2})
+        .Check(CheckBy([](const OperatorCall& op) { CheckBoundsGiven(op, op.num_inputs() - 1); }))
         .Shapes(SliceShapes)
         .Gradient([](GradientBuilder& g) {
           GradientOp op{.type = "SliceGradient", .inputs = g.op().inputs(), .outputs = {g.GI(0)}};
@@ -225,6 +227,8 @@ const Registration slice_gradient =
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
           if (op.num_inputs() != 2 && op.num_inputs() != 4) {
             problems->push_back({.message = StrCat("SliceGradient takes 2 or 4 inputs, has ", op.num_inputs())});
+          } else {
+            CheckBy([](const OperatorCall& slice) { CheckBoundsGiven(slice, slice.num_inputs() - 2); })(op, problems);
           }
         })
         .Shapes(SliceGradientShapes)

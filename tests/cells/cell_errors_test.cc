@@ -192,7 +192,7 @@ TEST(CellErrors, OfSizes) {
   ExpectFault(CellOf("param w[H - 3, D]\nh = Tanh(x @ w)\noutput h"),
               "invalid argument: c:4:7: the size H - 3 is 0, must be above 0");
   ExpectFault("cell c(x[9000000000000000000]; ) {\n  y = x\n  output y\n}",
-              "shape mismatch: c:1:8: the sizes of [3, 9000000000000000000] multiply to more than 2^63");
+              "shape mismatch: c:1:8: the sizes of [B, 9000000000000000000] multiply to more than 2^63");
   ExpectFault(CellOf("h = Slice(x, starts=[H/2], ends=[D])\noutput h"),
               "invalid argument: c:4:1: \"H/2\" is no size: 3 cannot be divided by 2");
   const CellSource cell = ParseCell(CellOf(kStep), "c");
@@ -211,7 +211,7 @@ TEST(CellErrors, ShowTheLine) {
   ExpectError([] { ExpandCell(ParseCell(CellOf("param w[H, D]\nparam u[H, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
               "invalid net: c:5:7: nothing reads the parameter \"u\"\n  5 | param u[H, H]\n    |       ^");
   ExpectError([] { ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
-              "…x_t is float [1, 4, 2] and w is float [2, 3]\n  5 | h = Tanh(x @ w)\n    | ^\n  at op 0 ");
+              "…x_t is float [1, B, 2] and w is float [2, 3]\n  5 | h = Tanh(x @ w)\n    | ^\n  at op 0 ");
 }
 
 // A file is what its name says, whatever its first word is.
@@ -247,20 +247,20 @@ TEST(CellErrors, OfShapesNameTheBatchThatWasGiven) {
 TEST(CellErrors, OfShapes) {
   ExpectFault(CellOf("param w[H, D]\nparam u[H, D]\nh = Tanh(x @ w + h @ u)\noutput h"),
               "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 2 on; h_prev is "
-              "float [1, 4, 3] and u is float [3, 2]\n  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, 4, 3], u "
+              "float [1, B, 3] and u is float [3, 2]\n  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, B, 3], u "
               "float [3, 2]\n  in net \"c_step\"\n  in file c:6:1");
   ExpectFault(
       CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
-      "shape mismatch: c:1:14: the state \"h\" is [1, 4, 3] in a step of a batch of 4, and the step writes float "
-      "[1, 4, 6]");
+      "shape mismatch: c:1:14: the state \"h\" is [1, B, 3] in a step of a batch of B, and the step writes float "
+      "[1, B, 6]");
   // The batch is no size of the cell, so that dimensions in a wrong order are found.
   ExpectFault(
       "cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}",
-      "shape mismatch: c:1:14: the state \"h\" is [1, 4, 3] in a step of a batch of 4, and the step writes float "
-      "[1, 3, 4]");
+      "shape mismatch: c:1:14: the state \"h\" is [1, B, 3] in a step of a batch of B, and the step writes float "
+      "[1, 3, B]");
   ExpectFault(
       CellOf("param w[H, D]\nh = Tanh(x @ w)\noutput h\nk = Reshape(h, shape=[-1])\noutput k"),
-      "shape mismatch: c:8:8: the output \"k\" is float [12] in a step of a batch of 4; it must be [1, B, …] or "
+      "shape mismatch: c:8:8: the output \"k\" is float [B*3] in a step of a batch of B; it must be [1, B, …] or "
       "[B, …]");
   ExpectFault(
       CellOf(std::string(kStep) +

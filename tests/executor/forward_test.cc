@@ -161,8 +161,10 @@ TEST(RecurrentNetwork, D5RefusesLinksBeyondTheState) {
   RecurrentCase net = SumCase();
   net.Link("far", "h", 2).Step("far = Copy(x_t)");
   net.Feed("x", Random({4, 1, 1}, 1)).Feed("h0", Random({1, 1}, 2));
-  ExpectError([&] { net.Run(); },
-              "…would see rows [2, 3) of \"h\" as \"far\" (link offset 2, window 1), which has 2 rows");
+  ExpectError(
+      [&] { net.Run(); },
+      "…step t would see rows [t + 2, t + 3) of \"h\" as \"far\" (link offset 2, window 1), and the last row that "
+      "there is then is t + 1");
 }
 
 TEST(RecurrentNetwork, D6LinksSequencesOfAnyType) {

@@ -173,21 +173,31 @@ TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondTheState) {
   RecurrentCase net = TwoStepsBackCase();
   net.BackwardLink("s_grad", "h_grad", 3);
   net.Feed("x", Random({4, 0, 3}, 1)).Feed("h0", Random({2, 0, 3}, 2)).Feed("h_all_grad", Random({4, 0, 3}, 3));
-  ExpectError([&] { net.Run(); },
-              "…would see rows [3, 4) of \"h_grad\" as \"s_grad\" (link offset 3, window 1), which has 3 rows");
+  ExpectError(
+      [&] { net.Run(); },
+      "…step t would see rows [t + 3, t + 4) of \"h_grad\" as \"s_grad\" (link offset 3, window 1), and the last row "
+      "that there is then is t + 2");
 }
 
 TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondAnInputsGradient) {
-  RecurrentCase net = TwoStepsBackCase();
-  net.BackwardLink("x_t_grad", "x_grad", 1);
-  net.Feed("x", Random({4, 2, 3}, 1)).Feed("h0", Random({2, 2, 3}, 2)).Feed("h_all_grad", Random({4, 2, 3}, 3));
-  ExpectError([&] { net.Run(); },
-              "…step 3 of 4 would see rows [4, 5) of \"x_grad\" as \"x_t_grad\" (link offset 1, window 1), which has 4 "
+  RecurrentCase first = TwoStepsBackCase();
+  first.BackwardLink("x_t_grad", "x_grad", 1);
+  ExpectError(
+      [&] { first.net(); },
+      "…\"x_t_grad\" is linked to \"x_grad\" with offset 1 and window 1; the first input has a row for each step "
+      "and no more: offset 0 and window 1");
+  RecurrentCase other = TwoStepsBackCase();
+  other.Sequence("z", "z_t").Step("unused = Tanh(z_t)").Param("z", "x_t_grad").BackwardLink("x_t_grad", "z_grad", 1);
+  other.WithGradient({"x_grad", "z_grad", "h0_grad"});
+  for (const char* blob : {"x", "z", "h_all_grad"}) other.Feed(blob, Random({4, 2, 3}, 1));
+  other.Feed("h0", Random({2, 2, 3}, 2));
+  ExpectError([&] { other.Run(); },
+              "…step 3 of 4 would see rows [4, 5) of \"z_grad\" as \"x_t_grad\" (link offset 1, window 1), which has 4 "
               "rows");
 }
 
 // The two operators are two messages of a file: what is checked of the one may differ in the other.
-TEST(RecurrentGradient, D5RefusesLinksBeyondWhatTheForwardRunLeft) {
+TEST(RecurrentGradient, D5RefusesLinksThatItsForwardOperatorDoesNotHave) {
   const auto expect = [](const std::vector<std::int64_t>& offsets, const std::string& error) {
     SCOPED_TRACE(error);
     NetDef def = TwoStepsBackCase().BackwardStep("unused = Tanh(h_prev)").Build();
@@ -200,8 +210,11 @@ TEST(RecurrentGradient, D5RefusesLinksBeyondWhatTheForwardRunLeft) {
     workspace.SetTensor("h_all_grad", Random({4, 2, 3}, 3));
     ExpectError([&] { Net::Create(def, workspace)->Run(); }, error);
   };
-  expect({0, 3, 2}, "…would see rows [3, 4) of \"h\" as \"h_prev\" (link offset 3, window 1), which has 3 rows");
-  expect({1, 0, 2}, "…would see rows [4, 5) of \"x\" as \"x_t\" (link offset 1, window 1), which has 4 rows");
+  expect(
+      {0, 3, 2},
+      "…link 1 of RecurrentNetworkGradient is another one than that of its forward operator: \"h_prev\" is linked to "
+      "\"h\" with offset 3 and window 1, and there \"h_prev\" is linked to \"h\" with offset 0 and window 1");
+  expect({1, 0, 2}, "…link 0 of RecurrentNetworkGradient is another one than that of its forward operator: \"x_t\" is");
 }
 
 TEST(RecurrentGradient, D5RefusesIndicesThatTheForwardOperatorDoesNotHave) {

@@ -468,7 +468,8 @@ TEST(RecurrentGradient, RefusesAParamThatNothingGivesAGradient) {
   for (const auto& [name, tensor] : FcFeeds(4)) workspace.SetTensor(name, tensor);
   workspace.SetTensor("h_all_grad", Random({4, 2, 3}, 9));
   ExpectError([&] { RunNetOnce(def, workspace); },
-              "…invalid net: nothing in the backward step net writes \"w_gard\"; did you mean \"w_grad\"?");
+              "…invalid net: nothing in the backward step net writes \"w_gard\", the gradient of \"w\"; did you mean "
+              "\"w_grad\"?");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "damage.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/completion.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/tests/core/filled_memory.h"
@@ -215,13 +216,6 @@ std::string Cause(const NetDef& net, const NamedTensors& feeds, const Conditions
   return "it is not always the same";
 }
 
-// Whether a gradient is at odds with its forward operator, which a check of one operator cannot know.
-bool IsOfGradient(const Error& error) {
-  return std::ranges::any_of(error.places(), [](const Place& place) {
-    return place.op_text.find("RecurrentNetworkGradient(") != std::string::npos;
-  });
-}
-
 // The net is accepted by the checks.
 std::string FaultOf(const NetDef& net, const NamedTensors& feeds, std::mt19937& random, bool* ran) {
   Conditions one, other;
@@ -237,7 +231,7 @@ std::string FaultOf(const NetDef& net, const NamedTensors& feeds, std::mt19937& 
   *ran = !first.error;
   for (const Outcome* outcome : {&first, &second}) {
     if (!outcome->fault.empty()) return outcome->fault;
-    if (outcome->error && outcome->error->code() == ErrorCode::kInvalidNet && !IsOfGradient(*outcome->error)) {
+    if (outcome->error && outcome->error->code() == ErrorCode::kInvalidNet) {
       return StrCat("the net is accepted, and then refused: ", outcome->error->what());
     }
   }
@@ -263,7 +257,7 @@ TrialResult TryNet(const NetDef& net, const NamedTensors& feeds, std::mt19937& r
     options.blob_exists = [&](const std::string& name) {
       return std::ranges::find(feeds, name, &NamedTensors::value_type::first) != feeds.end();
     };
-    if (!CheckNet(net, options).empty()) return result;
+    if (!CheckNet(Completed(net), options).empty()) return result;
     result.fault = FaultOf(net, feeds, random, &result.ran);
   } catch (const Error& error) {
     result.fault = StrCat("the check itself fails: ", error.what());

@@ -192,13 +192,13 @@ TEST(Arithmetic, RefusesShapesThatDoNotFit) {
 TEST(Arithmetic, RefusesContradictingArguments) {
   const auto add = [] { return OpTest("Add").Input("a", {1}, {1}).Input("b", {1}, {1}); };
   ExpectError([&] { add().Arg("axis", 0).Run(); },
-              "invalid argument: Add: axis and axis_str mean nothing without broadcast=1\n"
+              "invalid net: Add: axis and axis_str mean nothing without broadcast=1\n"
               "  at op 0 `output0 = Add(a, b)`\n"
               "  in net \"test\"");
   ExpectError([&] { add().Arg("broadcast", 1).Arg("axis", 0).Arg("axis_str", "C").Run(); },
-              "…invalid argument: Add has both axis and axis_str; one of them is needed\n");
+              "…invalid net: Add has both axis and axis_str; one of them is needed\n");
   ExpectError([&] { add().Arg("broadcast", 1).Arg("axis_str", "X").Run(); },
-              "…invalid argument: Add: axis_str is \"X\", must be a letter of order \"NCHW\"\n");
+              "…invalid net: Add: axis_str is \"X\", must be a letter of order \"NCHW\"\n");
   ExpectError([&] { add().Arg("broadcast", 1).Arg("axis", -2).Run(); }, "…Add: axis is -2, must be between -1 and 8\n");
 }
 

@@ -89,14 +89,13 @@ TEST(Cast, GradientHasTheTypeOfTheInput) {
 
 TEST(Cast, RefusesBadInput) {
   const auto cast = [] { return OpTest("Cast").Input("x", {1}, {1}); };
-  ExpectError(
-      [&] { cast().Arg("to", "flaot").Run(); },
-      "invalid argument: Cast: to is \"flaot\", must name one of float, double, float16, bfloat16, int8, int16, "
-      "int32, int64, uint8, uint16, bool\n"
-      "  at op 0 `output0 = Cast(x)`\n"
-      "  in net \"test\"");
-  ExpectError([&] { cast().Arg("to", 4).Run(); }, "…invalid argument: Cast: to is 4, must name one of float, ");
-  ExpectError([&] { cast().Arg("to", 99).Run(); }, "…invalid argument: to is 99, which is no dtype; ");
+  ExpectError([&] { cast().Arg("to", "flaot").Run(); },
+              "invalid net: Cast: to is \"flaot\", must name one of float, double, float16, bfloat16, int8, int16, "
+              "int32, int64, uint8, uint16, bool\n"
+              "  at op 0 `output0 = Cast(x)`\n"
+              "  in net \"test\"");
+  ExpectError([&] { cast().Arg("to", 4).Run(); }, "…invalid net: Cast: to is 4, must name one of float, ");
+  ExpectError([&] { cast().Arg("to", 99).Run(); }, "…invalid net: to is 99, which is no dtype; ");
   ExpectError([&] { cast().Arg("to", 1.5f).Run(); }, "…Cast: to is 1.5, must name one of float, ");
   ExpectError([&] { cast().Run(); }, "…Cast needs the argument \"to\": ");
   ExpectError(

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "stepnet/io/minidb.h"
+#include "stepnet/nets/completion.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
@@ -47,7 +48,7 @@ int Check(const std::vector<std::string>& operands) {
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
     const std::vector<NetProblem> found =
-        CheckNet(*named.net, {.blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
+        CheckNet(Completed(*named.net), {.blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();

@@ -6,6 +6,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recurrent_spec.h"
@@ -74,7 +75,7 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options)
     if (std::ranges::find(inputs, "tokens") == inputs.end()) {
       throw Error(ErrorCode::kInvalidNet, "the net has no input \"tokens\"; `rnn_runner train` writes such models");
     }
-    ThrowIfProblems(CheckNet(model.net));  // with every fault, before one of them is met
+    ThrowIfProblems(CheckNet(Completed(model.net)));  // with every fault, before one of them is met
     states_ = CarriedStatesOf(model.net, options);
     model.Initialize(workspace_, options);
     workspace_.CreateBlob("tokens");
