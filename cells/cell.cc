@@ -1,23 +1,50 @@
 #include "stepnet/cells/cell.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
+#include <google/protobuf/descriptor.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/io/text_places.h"
 
 namespace stepnet {
 namespace {
 
-class NoErrors : public google::protobuf::io::ErrorCollector {
-  void AddError(int, int, const std::string&) override {}
-};
-
 bool HasCellName(const std::string& path) { return path.ends_with(".cell"); }
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
+
+// Where the first word behind the comments starts.
+size_t FirstWord(std::string_view content) {
+  size_t at = content.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  while (at < content.size()) {
+    if (content[at] == '#') {
+      at = std::min(content.find('\n', at), content.size() - 1);
+    } else if (content[at] != ' ' && content[at] != '\n' && content[at] != '\t' && content[at] != '\r') {
+      break;
+    }
+    ++at;
+  }
+  return at;
+}
+
+bool IsNamePart(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Whether a file holds a message, of whatever type, and nothing that somebody wrote as a short cell: in text, a field's
+// name with ':' or '{' behind it.
+bool LooksLikeMessage(const std::string& content) {
+  if (!LooksLikeText(content)) return DetectKindOf(content) != MessageKind::kUnknown;
+  size_t at = FirstWord(content);
+  const size_t begin = at;
+  while (at < content.size() && IsNamePart(content[at])) ++at;
+  if (at == begin) return false;
+  at = std::min(content.find_first_not_of(" \t\r\n", at), content.size());
+  return at < content.size() && (content[at] == ':' || content[at] == '{');
+}
 
 // Where the parts of a message stand in the text that it was parsed from.
 void FindPlaces(const std::string& text, CellSource* source) {
@@ -25,19 +52,12 @@ void FindPlaces(const std::string& text, CellSource* source) {
       {"size", CellPart::kSize},       {"input", CellPart::kInput},         {"state", CellPart::kState},
       {"capture", CellPart::kCapture}, {"parameter", CellPart::kParameter}, {"op", CellPart::kOperator},
       {"output", CellPart::kOutput},   {"options", CellPart::kOptions}};
-  google::protobuf::TextFormat::Parser parser;
-  google::protobuf::TextFormat::ParseInfoTree tree;
-  NoErrors no_errors;  // of a file that is no text
-  parser.RecordErrorsTo(&no_errors);
-  parser.WriteLocationsTo(&tree);
-  CellDef again;
-  if (!parser.ParseFromString(text, &again)) return;
+  const TextPlaces places(text, source->def);
   for (const auto& [name, part] : kParts) {
     const google::protobuf::FieldDescriptor* field = CellDef::descriptor()->FindFieldByName(name);
-    const int count = field->is_repeated() ? again.GetReflection()->FieldSize(again, field) : 1;
+    const int count = field->is_repeated() ? source->def.GetReflection()->FieldSize(source->def, field) : 1;
     for (int i = 0; i < count; ++i) {
-      const auto place = tree.GetLocation(field, field->is_repeated() ? i : -1);
-      if (place.line >= 0) source->places[{part, i}] = {place.line + 1, place.column + 1};
+      if (const auto place = places.Find(StrCat(name, "[", i, "]"))) source->places[{part, i}] = *place;
     }
   }
 }
@@ -45,12 +65,14 @@ void FindPlaces(const std::string& text, CellSource* source) {
 }  // namespace
 
 std::string CellSource::Place(CellPart part, int index) const {
+  if (part == CellPart::kOptions && options_from) return options_from->Place(part, index);
   const std::string name = file.empty() ? StrCat("cell \"", def.name(), "\"") : file;
   const auto found = places.find({part, index});
   return found == places.end() ? name : StrCat(name, ":", found->second.first, ":", found->second.second);
 }
 
 std::string CellSource::Line(CellPart part, int index) const {
+  if (part == CellPart::kOptions && options_from) return options_from->Line(part, index);
   const auto found = places.find({part, index});
   return found == places.end() ? "" : SourceLine(text, found->second.first, found->second.second);
 }
@@ -62,7 +84,8 @@ std::string CellSource::Fault(CellPart part, int index, const std::string& messa
 CellSource ReadCell(const std::string& path) { return ParseCell(ReadFile(path), path); }
 
 CellSource ParseCell(const std::string& content, const std::string& what) {
-  if (IsShortCell(content) || (HasCellName(what) && DetectKindOf(content) != MessageKind::kCellDef)) {
+  if (content.starts_with(kByteOrderMark)) return ParseCell(content.substr(kByteOrderMark.size()), what);
+  if (IsShortCell(content) || (HasCellName(what) && !LooksLikeMessage(content))) {
     return ParseShortCell(content, what);
   }
   CellSource source{.def = {}, .file = what, .text = content};
@@ -72,22 +95,11 @@ CellSource ParseCell(const std::string& content, const std::string& what) {
 }
 
 bool IsShortCell(const std::string& content) {
-  // The first word behind the comments is enough.
-  size_t at = 0;
-  while (at < content.size()) {
-    if (content[at] == '#') {
-      at = content.find('\n', at);
-      if (at == std::string::npos) return false;
-    } else if (content[at] != ' ' && content[at] != '\n' && content[at] != '\t' && content[at] != '\r') {
-      break;
-    }
-    ++at;
-  }
+  const size_t at = FirstWord(content);
   constexpr std::string_view kWord = "cell";
   if (content.compare(at, kWord.size(), kWord) != 0) return false;
   const size_t behind = at + kWord.size();
-  return behind == content.size() || (std::isalnum(static_cast<unsigned char>(content[behind])) == 0 &&
-                                      content[behind] != '_' && content[behind] != ':');
+  return behind == content.size() || (!IsNamePart(content[behind]) && content[behind] != ':');
 }
 
 bool IsCell(const std::string& content, const std::string& path) {

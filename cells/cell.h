@@ -16,6 +16,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,7 @@ struct CellSource {
   std::string file;                                                     // "" where there is none
   std::map<std::pair<CellPart, int>, std::pair<int, int>> places = {};  // line and column, from 1
   std::string text = {};                                                // of the file
+  std::shared_ptr<const CellSource> options_from = {};                  // the file and place of options from elsewhere
 
   // "gru.cell:12:3" as far as it is known.
   std::string Place(CellPart part, int index = 0) const;

@@ -5,6 +5,7 @@
 
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -14,12 +15,70 @@ bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; 
 bool IsNameStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool IsNamePart(char c) { return IsNameStart(c) || IsDigit(c) || c == '.'; }
 
+// What word processors and keyboards write in place of a character of the grammar; in place of none where `meant` is
+// "".
+struct Lookalike {
+  std::uint32_t code;
+  const char* name;
+  const char* meant;
+};
+constexpr Lookalike kLookalikes[] = {{0x00a0, "a no-break space", "a space"},
+                                     {0x00ab, "a quotation mark «", "\""},
+                                     {0x00b4, "an acute accent", "\""},
+                                     {0x00b7, "a middle dot", "*"},
+                                     {0x00bb, "a quotation mark »", "\""},
+                                     {0x00d7, "a multiplication sign", "*"},
+                                     {0x00f7, "a division sign", "/"},
+                                     {0x200b, "a zero width space", ""},
+                                     {0x2010, "a hyphen that is not ASCII", "-"},
+                                     {0x2011, "a hyphen that is not ASCII", "-"},
+                                     {0x2013, "an en dash", "-"},
+                                     {0x2014, "an em dash", "-"},
+                                     {0x2018, "a curly quote", "\""},
+                                     {0x2019, "a curly quote", "\""},
+                                     {0x201c, "a curly quote", "\""},
+                                     {0x201d, "a curly quote", "\""},
+                                     {0x201e, "a low quote", "\""},
+                                     {0x2022, "a bullet", "*"},
+                                     {0x2212, "a minus sign that is not ASCII", "-"},
+                                     {0x2215, "a division slash", "/"},
+                                     {0x22c5, "a dot operator", "*"},
+                                     {0x2299, "a circled dot", "*"},
+                                     {0xfeff, "a byte order mark", ""}};
+
+// What is wrong with a character where no word can begin; `text`, which starts with it, is not empty.
+std::string NoMeaning(std::string_view text) {
+  const Utf8Character character = FirstCharacter(text);
+  if (character.bytes == 0) {
+    return StrCat("the byte ", static_cast<int>(static_cast<unsigned char>(text[0])), " has no meaning here");
+  }
+  std::string name = StrCat("'", std::string(text.substr(0, character.bytes)), "'");
+  if (DrivesTerminals(character.code)) name = "the control character";
+  std::string remedy;
+  for (const Lookalike& lookalike : kLookalikes) {
+    if (lookalike.code != character.code) continue;
+    name = lookalike.name;
+    remedy = *lookalike.meant == '\0' ? "; remove it" : StrCat("; write ", lookalike.meant);
+  }
+  std::string number;
+  if (name[0] != '\'' || character.code >= 0x80) {
+    number = " (U+";
+    for (int shift = character.code > 0xffff ? 20 : 12; shift >= 0; shift -= 4) {
+      number += "0123456789ABCDEF"[character.code >> shift & 15];
+    }
+    number += ")";
+  }
+  return StrCat(name, number, " has no meaning here", remedy);
+}
+
 class Lexer {
  public:
   Lexer(const std::string& text, const std::string& what) : text_(text), what_(what) {}
 
   CellTokens Run() {
     while (at_ < text_.size()) Step();
+    ExpectNoneOpen();
+    if (!open_.empty()) SetNotClosed("; '}' is missing");
     AddNewline();
     Add(CellToken::kEnd, "", 0);
     return std::move(result_);
@@ -38,7 +97,7 @@ class Lexer {
   }
 
   void AddNewline() {
-    if (open_brackets_ > 0 || result_.tokens.empty() || result_.tokens.back().kind == CellToken::kNewline) return;
+    if (IsInBrackets() || result_.tokens.empty() || result_.tokens.back().kind == CellToken::kNewline) return;
     Add(CellToken::kNewline, "", 0);
   }
 
@@ -62,15 +121,46 @@ class Lexer {
     } else if (IsDigit(c) || (c == '.' && at_ + 1 < text_.size() && IsDigit(text_[at_ + 1]))) {
       Number();
     } else if (std::string_view("()[]{},;=+-*/@").find(c) != std::string_view::npos) {
-      if (c == '(' || c == '[') ++open_brackets_;
-      if ((c == ')' || c == ']') && open_brackets_ > 0) --open_brackets_;
+      Bracket(c);
       Add(CellToken::kPunctuation, std::string(1, c), 1);
     } else {
-      Fail(std::isprint(static_cast<unsigned char>(c)) != 0
-               ? StrCat("'", c, "' has no meaning here")
-               : StrCat("the byte ", static_cast<int>(static_cast<unsigned char>(c)), " has no meaning here"));
+      Fail(NoMeaning(std::string_view(text_).substr(at_)));
     }
   }
+
+  bool IsInBrackets() const { return !open_.empty() && open_.back().bracket != '{'; }
+
+  // Brackets are closed by their like, and before the cell's braces open or close.
+  void Bracket(char c) {
+    if (c == '{' || c == '}') ExpectNoneOpen();
+    if (c == '(' || c == '[' || c == '{') open_.push_back({.bracket = c, .line = line_, .column = Column()});
+    const bool closes_bracket = c == ')' || c == ']';
+    if (closes_bracket && IsInBrackets()) {
+      if (c != Closing(open_.back().bracket)) SetNotClosed(StrCat("; '", c, "' comes first, in line ", line_));
+      open_.pop_back();
+    }
+    if (c == '}' && !open_.empty()) open_.pop_back();
+  }
+
+  // Forgets what is open but the brace of the cell.
+  void ExpectNoneOpen() {
+    if (IsInBrackets()) SetNotClosed(StrCat("; '", Closing(open_.back().bracket), "' is missing"));
+    while (IsInBrackets()) open_.pop_back();
+  }
+
+  // The last bracket that is open is not closed where the text is now.
+  void SetNotClosed(const std::string& why) {
+    if (result_.not_closed) return;
+    const Open& open = open_.back();
+    NotClosed& fault = result_.not_closed.emplace();
+    fault.token = {.kind = CellToken::kPunctuation, .line = open.line, .column = open.column};
+    fault.token.text = open.bracket;
+    fault.line = line_;
+    fault.column = Column();
+    fault.message = StrCat("'", open.bracket, "' is not closed", why);
+  }
+
+  static char Closing(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
 
   void Comment() {
     size_t end = text_.find('\n', at_);
@@ -124,7 +214,12 @@ class Lexer {
   size_t at_ = 0;
   size_t line_start_ = 0;
   int line_ = 1;
-  int open_brackets_ = 0;
+  struct Open {
+    char bracket;
+    int line;
+    int column;
+  };
+  std::vector<Open> open_;
 };
 
 }  // namespace

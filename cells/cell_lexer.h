@@ -1,6 +1,7 @@
 // The words of the short form of cells.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,18 @@ struct CellToken {
   std::string Description() const;  // for messages: "'@'", "the end of the line"
 };
 
+// A bracket that is not closed before another or the cell ends, which shows where the text has gone on.
+struct NotClosed {
+  CellToken token;
+  int line = 0;  // and where that was found
+  int column = 0;
+  std::string message;
+};
+
 struct CellTokens {
-  std::vector<CellToken> tokens;  // the last is kEnd; lines that are empty or in brackets leave no kNewline
-  std::string doc;                // the comment before the first word
+  std::vector<CellToken> tokens;        // the last is kEnd; lines that are empty or in brackets leave no kNewline
+  std::optional<NotClosed> not_closed;  // the first one
+  std::string doc;                      // the comment before the first word
 };
 
 // Splits text into words. Throws kSyntaxError as "WHAT:LINE:COLUMN: …", with the line, for characters that have no

@@ -240,6 +240,13 @@ class CellParser : private CellReader {
     At(token, [&] { GetOperator(token.text); });
   }
 
+  // Calls `body`, whose operators, and faults, come from `token`.
+  template <typename Body>
+  auto Write(const CellToken& token, const Body& body) {
+    step_.SetPlace({.line = token.line, .column = token.column});
+    return At(token, body);
+  }
+
   // `i, f = Split(…)` or `h = expression`
   void Assignment() {
     const CellToken& first = Next();
@@ -255,13 +262,9 @@ class CellParser : private CellReader {
     const StepOperand value = Sum(/*depth=*/0);
     std::vector<std::string> names;
     for (const CellToken* target : targets) names.push_back(target->text);
-    At(first, [&] { step_.Assign(value, names); });
-    CopyOps(first_op, first);
-  }
-
-  void CopyOps(int first_op, const CellToken& token) {
+    Write(first, [&] { step_.Assign(value, names); });
     for (int k = first_op; k < step_.num_ops(); ++k) {
-      Mark(CellPart::kOperator, source_.def.op_size(), token);
+      source_.places[{CellPart::kOperator, source_.def.op_size()}] = {step_.place(k).line, step_.place(k).column};
       *source_.def.add_op() = step_.op(k);
     }
   }
@@ -272,7 +275,7 @@ class CellParser : private CellReader {
       const CellToken& sign = Take();
       SkipLineBreaks();
       const StepOperand right = Product(depth);
-      left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
+      left = Write(sign, [&] { return step_.Binary(sign.text[0], left, right); });
     }
     return left;
   }
@@ -283,7 +286,7 @@ class CellParser : private CellReader {
       const CellToken& sign = Take();
       SkipLineBreaks();
       const StepOperand right = Factor(depth);
-      left = At(sign, [&] { return step_.Binary(sign.text[0], left, right); });
+      left = Write(sign, [&] { return step_.Binary(sign.text[0], left, right); });
     }
     return left;
   }
@@ -294,7 +297,7 @@ class CellParser : private CellReader {
     const CellToken& token = Next();
     if (TakeIf('-')) {
       const StepOperand value = Factor(depth + 1);
-      return At(token, [&] { return step_.Negative(value); });
+      return Write(token, [&] { return step_.Negative(value); });
     }
     if (TakeIf('(')) {
       const StepOperand value = Sum(depth + 1);
@@ -318,12 +321,12 @@ class CellParser : private CellReader {
     while (!ends && !Next().Is(')') && !(Next().kind == CellToken::kName && Next(1).Is('='))) {
       const CellToken& token = Next();
       const StepOperand input = Sum(depth + 1);
-      *op.add_input() = At(token, [&] { return step_.AsBlob(input); });
+      *op.add_input() = Write(token, [&] { return step_.AsBlob(input); });
       ends = !TakeIf(',');
     }
     if (ends) Expect(')');
     if (!ends) ArgumentList(&op);
-    return At(type, [&] { return step_.Call(std::move(op)); });
+    return Write(type, [&] { return step_.Call(std::move(op)); });
   }
 
   // `name=value, …)`

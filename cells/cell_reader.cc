@@ -138,7 +138,18 @@ std::string CellReader::ValueText() {
   return text;
 }
 
+// Behind a bracket that is not closed words have another meaning than they were written for: the place to look at is
+// where it was opened.
 void CellReader::FailAt(const CellToken& token, const std::string& why) const {
+  if (const auto& open = tokens_.not_closed) {
+    const bool is_behind = std::pair(token.line, token.column) >= std::pair(open->line, open->column);
+    const bool is_in_next_line = !open->token.Is('{') && token.line > open->token.line;
+    if (is_behind || is_in_next_line) Throw(open->token, open->message);
+  }
+  Throw(token, why);
+}
+
+void CellReader::Throw(const CellToken& token, const std::string& why) const {
   throw Error(ErrorCode::kSyntaxError, StrCat(what_, ":", token.line, ":", token.column, ": ", why,
                                               SourceLine(text_, token.line, token.column)));
 }

@@ -53,6 +53,8 @@ class CellReader {
   }
 
  private:
+  [[noreturn]] void Throw(const CellToken& token, const std::string& why) const;
+
   const std::string& text_;
   const std::string what_;
   const CellTokens tokens_;

@@ -96,11 +96,19 @@ std::string StepWriter::NewName() {
 
 StepOperand StepWriter::Add(const char* type, std::vector<std::string> inputs) {
   OperatorDef& op = ops_.emplace_back();
+  places_.push_back(place_);
   op.set_type(type);
   op.mutable_input()->Assign(inputs.begin(), inputs.end());
   *op.add_output() = NewName();
   MarkShared(op);
   return StepOperand::Blob(op.output(0));
+}
+
+StepOperand StepWriter::AddProduct(const StepOperand& product, std::vector<std::string> inputs) {
+  StepOperand result = Add("FC", std::move(inputs));
+  AddInt("axis", -1, &ops_.back());
+  places_.back() = product.place;
+  return result;
 }
 
 StepOperand StepWriter::Scaled(const StepOperand& value, double factor) {
@@ -129,16 +137,14 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
                   StrCat("the matrix of parameters, [N, D], stands on the right of @; did you mean `", shown(right),
                          " @ ", shown(left), "`?"));
     }
-    return {.kind = StepOperand::kProduct, .blob = AsBlob(left), .weights = AsBlob(right)};
+    return {.kind = StepOperand::kProduct, .blob = AsBlob(left), .weights = AsBlob(right), .place = place_};
   }
   if (left.kind == StepOperand::kNumber && right.kind == StepOperand::kNumber) {
     return StepOperand::Number(Computed(sign, left.number, right.number));
   }
   if (sign == '+' && left.kind == StepOperand::kProduct && KnownOf(right).kind == StepBlob::kShared &&
       KnownOf(right).rank == 1) {
-    const StepOperand result = Add("FC", {left.blob, left.weights, right.blob});
-    AddInt("axis", -1, &ops_.back());
-    return result;
+    return AddProduct(left, {left.blob, left.weights, right.blob});
   }
   if (right.kind == StepOperand::kNumber && sign == '*') return Scaled(left, right.number);
   if (right.kind == StepOperand::kNumber && sign == '/') return Scaled(left, 1 / right.number);
@@ -179,6 +185,7 @@ StepOperand StepWriter::Call(OperatorDef op) {
   for (int i = 0; i < std::max(1, schema.min_outputs()); ++i) *op.add_output() = NewName();
   MarkShared(op);
   ops_.push_back(std::move(op));
+  places_.push_back(place_);
   return StepOperand::Blob(ops_.back().output(0));
 }
 
@@ -190,9 +197,7 @@ std::string StepWriter::AsBlob(const StepOperand& value) {
                   "a number has no shape here; give the shape, as in ConstantFill(x, value=1.0)");
     case StepOperand::kProduct: break;
   }
-  const StepOperand result = Add("FC", {value.blob, value.weights});
-  AddInt("axis", -1, &ops_.back());
-  return result.blob;
+  return AddProduct(value, {value.blob, value.weights}).blob;
 }
 
 void StepWriter::Assign(const StepOperand& value, const std::vector<std::string>& names) {

@@ -13,6 +13,12 @@ namespace stepnet {
 // What a name stands for in a step.
 enum class StepBlob { kInput, kState, kShared, kWritten };
 
+// Where a word stands in the text, from 1.
+struct WordPlace {
+  int line = 0;
+  int column = 0;
+};
+
 // The value of an expression: a blob, a number, or `blob @ weights` that is not written yet, because a bias may follow.
 struct StepOperand {
   enum Kind { kBlob, kNumber, kProduct };
@@ -20,6 +26,7 @@ struct StepOperand {
   std::string blob = {};
   double number = 0;
   std::string weights = {};
+  WordPlace place = {};  // of the @ of a product
 
   static StepOperand Blob(std::string name) { return {.kind = kBlob, .blob = std::move(name)}; }
   static StepOperand Number(double value) { return {.kind = kNumber, .number = value}; }
@@ -39,6 +46,9 @@ class StepWriter {
     num_names_ = 0;
   }
 
+  // Operators that are added from now on come from this word: a call's name, a sign, the start of a statement.
+  void SetPlace(WordPlace place) { place_ = place; }
+
   // The blob that `name` stands for now.
   std::string Read(const std::string& name) const;
   // + - * / element by element, where what no step changes is repeated over the rest; @ is a product with the
@@ -54,6 +64,7 @@ class StepWriter {
 
   int num_ops() const { return static_cast<int>(ops_.size()); }
   const OperatorDef& op(int k) const { return ops_[k]; }
+  WordPlace place(int k) const { return places_[k]; }
 
  private:
   struct Known {
@@ -69,11 +80,15 @@ class StepWriter {
   bool IsRepeated(const StepOperand& a, const StepOperand& b) const;
   std::string NewName();
   StepOperand Add(const char* type, std::vector<std::string> inputs);
+  // The operator of `product`, with its bias if it has one.
+  StepOperand AddProduct(const StepOperand& product, std::vector<std::string> inputs);
   StepOperand Scaled(const StepOperand& value, double factor);
   StepOperand Like(const StepOperand& value, double number);  // a tensor of the shape of value
   StepOperand Elementwise(char sign, const StepOperand& left, const StepOperand& right);
 
   std::vector<OperatorDef> ops_;
+  std::vector<WordPlace> places_;  // of each operator
+  WordPlace place_;
   std::map<std::string, Known> known_;
   std::set<std::string> unwritten_states_;
   std::string target_;

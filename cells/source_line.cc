@@ -22,7 +22,7 @@ std::string Shown(const std::string& text) {
 }  // namespace
 
 std::string SourceLine(const std::string& text, int line, int column) {
-  constexpr size_t kMaxBefore = 60, kMaxBehind = 30;  // bytes
+  constexpr size_t kMax = 90, kMaxBefore = 60;  // bytes
   size_t begin = 0;
   for (int i = 1; i < line; ++i) {
     begin = text.find('\n', begin);
@@ -32,8 +32,9 @@ std::string SourceLine(const std::string& text, int line, int column) {
   const size_t end = std::min(text.find('\n', begin), text.size());
   if (line < 1 || column < 1 || begin + static_cast<size_t>(column) > end + 1) return "";
   const size_t at = begin + static_cast<size_t>(column) - 1;
-  size_t first = at - begin > kMaxBefore ? at - kMaxBefore : begin;
-  size_t last = end - at > kMaxBehind ? at + kMaxBehind : end;
+  const bool is_whole = end - begin <= kMax;
+  size_t first = !is_whole && at - begin > kMaxBefore ? at - kMaxBefore : begin;
+  size_t last = std::min(end, first + kMax);
   while (first < at && !StartsCharacter(text[first])) ++first;
   while (last < end && !StartsCharacter(text[last])) --last;
   if (last > first && text[last - 1] == '\r') --last;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <set>
 
+#include "stepnet/core/printable.h"
+
 namespace stepnet {
 namespace {
 
@@ -13,21 +15,30 @@ std::string Fixed(double value) {
   return text;
 }
 
-// The lines of `text`, those of more columns broken at blanks, further in. What has no blank stays whole.
-std::string Wrapped(const std::string& text) {
+// How many of the first `most` bytes of `line` can stand before a line break that is within a name.
+size_t WholeCharacters(const std::string& line, size_t most) {
+  size_t bytes = most;
+  while (bytes > 1 && (line[bytes] & 0xc0) == 0x80) --bytes;
+  return bytes;
+}
+
+// The lines of `raw`, printable; those of more columns broken, further in, at blanks or, where a name alone is longer,
+// within it.
+std::string Wrapped(const std::string& raw) {
   constexpr size_t kColumns = 100;
   constexpr size_t kFurther = 4;
+  const std::string text = Printable(raw);
   std::string wrapped;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string line = text.substr(begin, end - begin);
     const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + kFurther, ' ');
     for (size_t start = indent.size() - kFurther; line.size() > kColumns;) {
-      size_t blank = line.rfind(' ', kColumns);
-      if (blank == std::string::npos || blank <= start) blank = line.find(' ', kColumns);
-      if (blank == std::string::npos) break;
-      wrapped += line.substr(0, blank) + "\n";
-      line = indent + line.substr(blank + 1);
+      const size_t blank = line.rfind(' ', kColumns);
+      const bool has_blank = blank != std::string::npos && blank > start;
+      const size_t whole = has_blank ? blank : WholeCharacters(line, kColumns);
+      wrapped += line.substr(0, whole) + "\n";
+      line = indent + line.substr(has_blank ? blank + 1 : whole);
       start = indent.size();
     }
     wrapped += line + "\n";
@@ -73,7 +84,7 @@ std::string Quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-// "the longest chain: 0, 1, 2, of the next step 0, …"
+// "the longest chain (…): 0, 1, 2, of the next step 0, …"
 std::string ChainText(const std::vector<ChainLink>& chain) {
   if (chain.empty()) return "";
   const auto item = [](const ChainLink& link) {
@@ -84,7 +95,7 @@ std::string ChainText(const std::vector<ChainLink>& chain) {
   std::vector<std::string> items = {StrCat(chain.front().instruction)};
   for (size_t i = 1; i < chain.size(); ++i) items.push_back(item(chain[i]));
   if (chain.front().delta > 0) items.push_back(item(chain.front()) + " again");
-  return StrCat("the longest chain: ", Join(items, ", "), "\n");
+  return StrCat("the longest chain (each waits for the one before): ", Join(items, ", "), "\n");
 }
 
 // Steps overlap where one that begins before the last one has ended makes the run shorter.

@@ -1,43 +1,15 @@
 #include "stepnet/core/printable.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 
 namespace stepnet {
 namespace {
-
-// The bytes of the UTF-8 character that `text` starts with, and its number; no bytes where there is none.
-struct Character {
-  size_t bytes = 0;
-  std::uint32_t code = 0;
-};
-Character FirstCharacter(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
-  if (byte(0) < 0x80) return {.bytes = 1, .code = byte(0)};
-  const size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  constexpr std::uint32_t kMin[] = {0, 0, 0x80, 0x800, 0x10000};  // shorter forms say the same
-  if (byte(0) < 0xc0 || byte(0) >= 0xf8 || text.size() < bytes) return {};
-  std::uint32_t code = byte(0) & (0x7fU >> bytes);
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3f);
-  }
-  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
-  return code < kMin[bytes] || code > 0x10ffff || is_surrogate ? Character{} : Character{.bytes = bytes, .code = code};
-}
-
-bool DrivesTerminals(std::uint32_t code) {
-  const auto within = [&](std::uint32_t first, std::uint32_t last) { return first <= code && code <= last; };
-  return code < 0x20 || within(0x7f, 0x9f) || within(0x200e, 0x200f) || within(0x2028, 0x202e) ||
-         within(0x2066, 0x2069) || code == 0x061c || code == 0xfeff;
-}
 
 std::string Escaped(std::string_view text, bool keeps_lines) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string result;
   while (!text.empty()) {
-    const Character character = FirstCharacter(text);
+    const Utf8Character character = FirstCharacter(text);
     const size_t bytes = std::max<size_t>(1, character.bytes);
     const bool shows =
         character.bytes > 0 && (!DrivesTerminals(character.code) || (keeps_lines && character.code == '\n'));
@@ -51,6 +23,28 @@ std::string Escaped(std::string_view text, bool keeps_lines) {
 }
 
 }  // namespace
+
+Utf8Character FirstCharacter(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
+  if (byte(0) < 0x80) return {.bytes = 1, .code = byte(0)};
+  const size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  constexpr std::uint32_t kMin[] = {0, 0, 0x80, 0x800, 0x10000};  // shorter forms say the same
+  if (byte(0) < 0xc0 || byte(0) >= 0xf8 || text.size() < bytes) return {};
+  std::uint32_t code = byte(0) & (0x7fU >> bytes);
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {};
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+  return code < kMin[bytes] || code > 0x10ffff || is_surrogate ? Utf8Character{}
+                                                               : Utf8Character{.bytes = bytes, .code = code};
+}
+
+bool DrivesTerminals(std::uint32_t code) {
+  const auto within = [&](std::uint32_t first, std::uint32_t last) { return first <= code && code <= last; };
+  return code < 0x20 || within(0x7f, 0x9f) || within(0x200e, 0x200f) || within(0x2028, 0x202e) ||
+         within(0x2066, 0x2069) || code == 0x061c || code == 0xfeff;
+}
 
 std::string Printable(std::string_view text) { return Escaped(text, /*keeps_lines=*/true); }
 std::string PrintableLine(std::string_view text) { return Escaped(text, /*keeps_lines=*/false); }

@@ -2,6 +2,8 @@
 // it is not. Whoever prints calls this; values in memory stay as they are.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -12,5 +14,15 @@ namespace stepnet {
 std::string Printable(std::string_view text);
 // As Printable, without line feeds: for a name within a line.
 std::string PrintableLine(std::string_view text);
+
+// The UTF-8 character that `text`, which is not empty, starts with: how many bytes it has, none where there is no such
+// character, and its number.
+struct Utf8Character {
+  size_t bytes = 0;
+  std::uint32_t code = 0;
+};
+Utf8Character FirstCharacter(std::string_view text);
+// Whether a character is a control character or a mark that turns the direction of writing.
+bool DrivesTerminals(std::uint32_t code);
 
 }  // namespace stepnet

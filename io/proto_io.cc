@@ -128,13 +128,6 @@ bool ParseText(const std::string& text, const std::string& what, FirstError* err
   return parser.ParseFromString(text.substr(kByteOrderMark.size()), message);
 }
 
-bool LooksLikeText(std::string_view content) {
-  return std::ranges::all_of(content, [](char c) {
-    const auto code = static_cast<unsigned char>(c);
-    return code >= 0x20 ? code != 0x7f : c == '\n' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
-  });
-}
-
 void ParseScanned(const WireScan& scan, const std::string& bytes, const std::string& what, Message* message) {
   CheckMemory(what, scan.max_bytes);
   if (!message->ParsePartialFromString(bytes)) {
@@ -156,11 +149,12 @@ bool HasAnyField(const Message& message) {
 struct Candidate {
   MessageKind kind;
   const Message* prototype;
+  bool is_text = false;  // never binary
 };
 
 // In the order in which they are preferred when a file fits several.
-const std::array<Candidate, 7>& Candidates() {
-  static const std::array<Candidate, 7> candidates = {{
+const std::array<Candidate, 8>& Candidates() {
+  static const std::array<Candidate, 8> candidates = {{
       {MessageKind::kNetDef, &NetDef::default_instance()},
       {MessageKind::kTensorProtos, &TensorProtos::default_instance()},
       {MessageKind::kMetaNetDef, &MetaNetDef::default_instance()},
@@ -168,19 +162,25 @@ const std::array<Candidate, 7>& Candidates() {
       {MessageKind::kBlobProto, &BlobProto::default_instance()},
       {MessageKind::kTensorProto, &TensorProto::default_instance()},
       {MessageKind::kCellDef, &CellDef::default_instance()},
+      {MessageKind::kTrainConfig, &TrainConfig::default_instance(), /*is_text=*/true},
   }};
   return candidates;
 }
 
-// Short messages of one type can pass for another by accident, with fields that the other does not know. Some such
-// fields are normal: later versions of the format have more.
-MessageKind DetectBinaryKind(const std::string& content) {
+// Some fields that a type does not know are normal: later versions of the format have more.
+bool HasFewOddities(const WireScan& scan) {
   constexpr std::int64_t kMinUnusualFields = 4;
+  return scan.oddities * kMinUnusualFields <= scan.fields;
+}
+
+// Short messages of one type can pass for another by accident, with fields that the other does not know.
+MessageKind DetectBinaryKind(const std::string& content) {
   MessageKind best = MessageKind::kUnknown;
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (const Candidate& candidate : Candidates()) {
+    if (candidate.is_text) continue;
     const WireScan scan = ScanWire(*candidate.prototype->GetDescriptor(), content);
-    const bool fits = scan.ok() && scan.known > 0 && scan.oddities * kMinUnusualFields <= scan.fields;
+    const bool fits = scan.ok() && scan.known > 0 && HasFewOddities(scan);
     if (!fits || scan.oddities >= fewest) continue;
     best = candidate.kind;
     fewest = scan.oddities;
@@ -219,6 +219,13 @@ MessageKind DetectTextKind(const std::string& content) {
 }
 
 }  // namespace
+
+bool LooksLikeText(std::string_view content) {
+  return std::ranges::all_of(content, [](char c) {
+    const auto code = static_cast<unsigned char>(c);
+    return code >= 0x20 ? code != 0x7f : c == '\n' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
+  });
+}
 
 void PrepareMessages() {
   // Not std::call_once: the C library needs memory to pass an exception on from there.
@@ -278,7 +285,13 @@ void ParseMessage(const std::string& content, const std::string& what, Message* 
     if (!read) fresh->Clear();
   }
   if (!read) {
-    if (!fits_binary) ThrowOtherKind(content, what, *message, scan.problem);
+    const auto is_other_kind = [&] {
+      const MessageKind kind = DetectBinaryKind(content);
+      return kind != MessageKind::kUnknown && type.name() != MessageKindName(kind);
+    };
+    if (!fits_binary || (!HasFewOddities(scan) && is_other_kind())) {
+      ThrowOtherKind(content, what, *message, scan.problem);
+    }
     ParseScanned(scan, content, what, fresh.get());
   }
   if (!HasAnyField(*fresh)) ThrowOtherKind(content, what, *message, "it sets no field");
@@ -321,6 +334,7 @@ const char* MessageKindName(MessageKind kind) {
     case MessageKind::kBlobProto: return "BlobProto";
     case MessageKind::kMiniDb: return "minidb";
     case MessageKind::kCellDef: return "CellDef";
+    case MessageKind::kTrainConfig: return "TrainConfig";
   }
   return "unknown";
 }

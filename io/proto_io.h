@@ -38,6 +38,8 @@ void ParseMessageBytes(const std::string& bytes, const std::string& what, google
 std::string PrintMessageText(const google::protobuf::Message& message);
 
 bool IsTextFileName(const std::string& path);
+// Whether bytes can be text: they have no control characters but white space.
+bool LooksLikeText(std::string_view content);
 
 // What a file is.
 enum class MessageKind {
@@ -49,7 +51,8 @@ enum class MessageKind {
   kTensorProto,
   kBlobProto,
   kMiniDb,
-  kCellDef
+  kCellDef,
+  kTrainConfig  // told from text alone, as people write it
 };
 const char* MessageKindName(MessageKind kind);  // "NetDef", …, "minidb"
 

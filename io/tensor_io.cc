@@ -216,22 +216,30 @@ TensorProto HeaderOf(const std::string& name, const Tensor& tensor) {
   return proto;
 }
 
+// Where the values of a tensor go; an undefined tensor: nowhere. Dtype and shape are those that a file says.
+using PlaceFinder = std::function<Tensor(const std::string& name, DType dtype, const Shape& shape)>;
+
+Tensor NewPlace(const std::string&, DType dtype, const Shape& shape) { return Tensor(dtype, shape); }
+Tensor NoPlace(const std::string&, DType, const Shape&) { return {}; }
+
 // Puts tensors together from the chunks in which a file gives them.
 class Collector {
  public:
+  explicit Collector(PlaceFinder find_place) : find_place_(std::move(find_place)) {}
+
   void Add(const TensorProto& proto, const std::string& name) {
     const Layout layout = CheckedLayout(proto, name);
-    const auto [found, is_new] = index_.emplace(name, tensors_.size());
+    const auto [found, is_new] = index_.emplace(name, entries_.size());
     if (is_new) {
-      tensors_.emplace_back(name, Tensor(layout.dtype, layout.shape));
-      parts_.emplace_back();
+      entries_.push_back({.name = name, .info = {.dtype = layout.dtype, .shape = layout.shape}});
+      entries_.back().tensor = find_place_(name, layout.dtype, layout.shape);
     }
-    const Tensor& tensor = tensors_[found->second].second;
-    std::map<std::int64_t, std::int64_t>& parts = parts_[found->second];
-    if (tensor.dtype() != layout.dtype || tensor.shape() != layout.shape) {
-      Throw(name,
-            StrCat(" is ", tensor.Description(), " in one chunk and ", layout.dtype, " ", layout.shape, " in another"));
+    Entry& entry = entries_[found->second];
+    if (entry.info.dtype != layout.dtype || entry.info.shape != layout.shape) {
+      Throw(name, StrCat(" is ", entry.info.Description(), " in one chunk and ", layout.dtype, " ", layout.shape,
+                         " in another"));
     }
+    std::map<std::int64_t, std::int64_t>& parts = entry.parts;
     const auto next = parts.lower_bound(layout.begin);
     const bool overlaps = (next != parts.end() && next->first < layout.end) ||
                           (next != parts.begin() && std::prev(next)->second > layout.begin);
@@ -239,33 +247,52 @@ class Collector {
       Throw(name, StrCat(" comes twice: its elements [", layout.begin, ", ", layout.end, ")"));
     }
     parts.emplace(layout.begin, layout.end);
-    CopyValues(proto, layout, tensor);
+    if (entry.tensor.defined()) CopyValues(proto, layout, entry.tensor);
   }
 
   void Add(const BlobProto& blob, const std::string& name) {
     if (blob.has_tensor() && (blob.type() == kTensorType || blob.type().empty())) return Add(blob.tensor(), name);
-    if (!index_.emplace(name, tensors_.size()).second) Throw(name, " comes twice");
-    tensors_.emplace_back(name, TensorFromBlob(blob));
-    parts_.push_back({{0, 1}});
+    if (!index_.emplace(name, entries_.size()).second) Throw(name, " comes twice");
+    const Tensor value = TensorFromBlob(blob);
+    entries_.push_back({.name = name, .info = {.dtype = value.dtype(), .shape = value.shape()}, .parts = {{0, 1}}});
+    entries_.back().tensor = find_place_(name, value.dtype(), value.shape());
+    if (entries_.back().tensor.defined()) CopyElements(value.View(), entries_.back().tensor.View());
   }
 
-  NamedTensors Take() {
-    for (size_t i = 0; i < tensors_.size(); ++i) {
+  // Throws unless the chunks of every tensor are all there.
+  void CheckComplete() const {
+    for (const Entry& entry : entries_) {
       std::int64_t covered = 0;
-      for (const auto& [begin, end] : parts_[i]) {
+      for (const auto& [begin, end] : entry.parts) {
         if (begin > covered) break;
         covered = end;
       }
-      const auto& [name, tensor] = tensors_[i];
-      if (covered == tensor.size()) continue;
-      Throw(name, StrCat(" is ", tensor.Description(), ", and no chunk has its element ", covered));
+      if (covered == entry.info.shape.size()) continue;
+      Throw(entry.name, StrCat(" is ", entry.info.Description(), ", and no chunk has its element ", covered));
     }
-    return std::move(tensors_);
+  }
+
+  NamedTensors Take() {
+    NamedTensors tensors;
+    for (Entry& entry : entries_) tensors.emplace_back(std::move(entry.name), std::move(entry.tensor));
+    return tensors;
+  }
+  NamedInfos Infos() const {
+    NamedInfos infos;
+    for (const Entry& entry : entries_) infos.emplace_back(entry.name, entry.info);
+    return infos;
   }
 
  private:
-  NamedTensors tensors_;
-  std::vector<std::map<std::int64_t, std::int64_t>> parts_;  // begin → end of the chunks of each tensor
+  struct Entry {
+    std::string name;
+    TensorInfo info;
+    Tensor tensor = {};
+    std::map<std::int64_t, std::int64_t> parts = {};  // begin → end of its chunks
+  };
+
+  PlaceFinder find_place_;
+  std::vector<Entry> entries_;
   std::map<std::string, size_t> index_;
 };
 
@@ -306,6 +333,20 @@ void Collect(const std::string& path, const NameFilter& wanted, Collector* colle
       for (const TensorProto& proto : protos.protos()) collect(proto, proto.name());
       return;
     }
+  }
+}
+
+// What the file holds, every tensor whole.
+Collector CollectFile(const std::string& path, const NameFilter& wanted, PlaceFinder find_place) {
+  Collector collector(std::move(find_place));
+  try {
+    Collect(path, wanted, &collector);
+    collector.CheckComplete();
+    return collector;
+  } catch (Error& error) {
+    // What the file as a whole is blamed for names it already.
+    if (error.message().find(path) != std::string::npos) throw;
+    throw error.At({.file = path});
   }
 }
 
@@ -386,14 +427,29 @@ BlobProto TensorToBlob(const std::string& name, const Tensor& tensor) {
 }
 
 NamedTensors ReadTensors(const std::string& path, const NameFilter& wanted) {
-  Collector collector;
-  try {
-    Collect(path, wanted, &collector);
-    return collector.Take();
-  } catch (Error& error) {
-    // What the file as a whole is blamed for names it already.
-    if (error.message().find(path) != std::string::npos) throw;
-    throw error.At({.file = path});
+  return CollectFile(path, wanted, NewPlace).Take();
+}
+
+NamedInfos DescribeTensors(const std::string& path, const NameFilter& wanted) {
+  return CollectFile(path, wanted, NoPlace).Infos();
+}
+
+void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
+  const auto place_of = [&](const std::string& name) {
+    return std::ranges::find(places, name, &NamedTensors::value_type::first);
+  };
+  const auto find_place = [&](const std::string& name, DType dtype, const Shape& shape) {
+    const Tensor& place = place_of(name)->second;
+    if (place.dtype() != dtype || place.shape() != shape) {
+      Throw(name, StrCat(" is ", dtype, " ", shape, ", ", place.Description(), " is needed"));
+    }
+    return place;
+  };
+  const auto is_wanted = [&](const std::string& name) { return place_of(name) != places.end(); };
+  const NamedInfos found = CollectFile(path, is_wanted, find_place).Infos();
+  for (const auto& [name, place] : places) {
+    if (std::ranges::find(found, name, &NamedInfos::value_type::first) != found.end()) continue;
+    throw Error(ErrorCode::kInputOutput, StrCat(path, " holds no tensor \"", name, "\""));
   }
 }
 

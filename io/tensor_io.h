@@ -40,6 +40,15 @@ using NameFilter = std::function<bool(const std::string& name)>;
 // together.
 NamedTensors ReadTensors(const std::string& path, const NameFilter& wanted = {});
 
+// Dtypes and shapes of what ReadTensors would give; it throws the same, and keeps no values.
+using NamedInfos = std::vector<std::pair<std::string, TensorInfo>>;
+NamedInfos DescribeTensors(const std::string& path, const NameFilter& wanted = {});
+
+// Overwrites the elements of `places` by what the file holds under their names, so that no second copy is ever in
+// memory. Throws as ReadTensors does, and for a name that the file lacks or holds with another dtype or shape; some
+// places are overwritten then.
+void ReadTensorsInto(const std::string& path, const NamedTensors& places);
+
 // A file of TensorProtos; text when the name says so (IsTextFileName). Holds less than 2 GiB.
 void WriteTensors(const NamedTensors& tensors, const std::string& path);
 

@@ -119,7 +119,10 @@ Model LoadParameters(const std::string& path) {
 
 Model LoadModel(const std::string& net_path, const std::string& init_path) {
   // First, so that a bundle finds the parameters that it loads.
-  Model model = init_path.empty() ? Model() : LoadParameters(init_path);
+  return LoadModel(net_path, init_path.empty() ? Model() : LoadParameters(init_path));
+}
+
+Model LoadModel(const std::string& net_path, Model model) {
   try {
     if (LooksLikeMiniDb(net_path)) {
       const MetaNetDef bundle = ReadBundle(net_path);

@@ -30,6 +30,8 @@ struct Model {
 // parameters (init_net.pb), or a file of tensors (TensorProtos or minidb) that are the parameters.
 // Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
 Model LoadModel(const std::string& net_path, const std::string& init_path = "");
+// As LoadModel, with what LoadParameters gave.
+Model LoadModel(const std::string& net_path, Model parameters);
 
 // The init_net and the parameters that `path` gives, as `init_path` above, without a net. Throws kInputOutput.
 Model LoadParameters(const std::string& path);

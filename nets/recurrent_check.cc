@@ -13,16 +13,20 @@ namespace {
 
 class RecurrentChecker {
  public:
-  RecurrentChecker(const OperatorCall& op, const RecurrentSpec& spec, bool gradient, std::vector<NetProblem>* problems)
-      : op_(op), spec_(spec), gradient_(gradient), problems_(problems) {}
+  RecurrentChecker(const OperatorCall& op, bool gradient, std::vector<NetProblem>* problems)
+      : op_(op), spec_(ParseRecurrentSpec(op, &faults_)), gradient_(gradient), problems_(problems) {}
 
   void Run() {
+    for (const Error& fault : faults_) Report(fault.message());
     CheckIndices();
     CheckNames();
     CheckLinks();
+    if (spec_.step_net == nullptr) return;
     CheckStepNet(*spec_.step_net, /*backward=*/false);
     if (spec_.backward_step_net != nullptr) CheckStepNet(*spec_.backward_step_net, /*backward=*/true);
     CheckAliases();
+    // The rest compares lists with each other, which must be whole.
+    if (!faults_.empty()) return;
     if (gradient_) return CheckGradientOutputs();
     FindLinkRoles(spec_, problems_);
     CheckStepOutputs();
@@ -88,9 +92,9 @@ class RecurrentChecker {
   void CheckStepNet(const NetDef& net, bool backward) {
     std::set<std::string> known = {spec_.timestep};
     known.insert(op_.inputs().begin(), op_.inputs().end());
-    for (const Link& link : spec_.links) known.insert(link.internal);
+    for (const std::string& name : op_.Strings("link_internal")) known.insert(name);
     if (backward) {
-      for (const Link& link : spec_.backward_links) known.insert(spec_.Renamed(link.internal));
+      for (const std::string& name : op_.Strings("backward_link_internal")) known.insert(spec_.Renamed(name));
       for (const OperatorDef& op : spec_.step_net->op()) known.insert(op.output().begin(), op.output().end());
     }
     // What a step net declares to be its inputs is not what it is given: that is what `known` lists.
@@ -172,7 +176,8 @@ class RecurrentChecker {
   }
 
   const OperatorCall& op_;
-  const RecurrentSpec& spec_;
+  std::vector<Error> faults_;  // in the arguments themselves
+  const RecurrentSpec spec_;
   const bool gradient_;
   std::vector<NetProblem>* problems_;
 };
@@ -180,8 +185,7 @@ class RecurrentChecker {
 }  // namespace
 
 void CheckRecurrent(const OperatorCall& op, bool gradient, std::vector<NetProblem>* problems) {
-  const RecurrentSpec spec = ParseRecurrentSpec(op);
-  RecurrentChecker(op, spec, gradient, problems).Run();
+  RecurrentChecker(op, gradient, problems).Run();
 }
 
 }  // namespace stepnet

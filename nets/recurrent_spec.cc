@@ -10,45 +10,53 @@
 namespace stepnet {
 namespace {
 
-[[noreturn]] void Refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+using Faults = std::vector<Error>;
+
+void Refuse(const std::string& message, Faults* faults) { faults->emplace_back(ErrorCode::kInvalidArgument, message); }
 
 // Models that a very old Caffe2 wrote hold their step nets as text.
-std::shared_ptr<const NetDef> StepNet(const OperatorCall& op, const std::string& name) {
+std::shared_ptr<const NetDef> StepNet(const OperatorCall& op, const std::string& name, Faults* faults) {
   if (std::shared_ptr<const NetDef> net = op.Net(name)) return net;
   const auto found = op.arguments().find(name);
   if (found == op.arguments().end() || !found->second.s || found->second.s->empty()) return nullptr;
   auto net = std::make_shared<NetDef>();
-  ParseMessageText(*found->second.s, StrCat(name, " of ", op.type()), net.get());
-  return net;
+  try {
+    ParseMessageText(*found->second.s, StrCat(name, " of ", op.type()), net.get());
+    return net;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInputOutput) throw;
+    faults->push_back(error);
+    return nullptr;
+  }
 }
 
-std::vector<Link> ParseLinks(const OperatorCall& op, const std::string& prefix) {
+std::vector<Link> ParseLinks(const OperatorCall& op, const std::string& prefix, Faults* faults) {
   const std::vector<std::string>& internal = op.Strings(prefix + "internal");
   const std::vector<std::string>& external = op.Strings(prefix + "external");
   const std::vector<std::int64_t>& offsets = op.Ints(prefix + "offset");
   const std::vector<std::int64_t>& windows = op.Ints(prefix + "window");
   if (internal.size() != external.size() || internal.size() != offsets.size()) {
     Refuse(StrCat(prefix, "internal has ", internal.size(), " entries, ", prefix, "external ", external.size(), " and ",
-                  prefix, "offset ", offsets.size(), "; they belong together one by one"));
+                  prefix, "offset ", offsets.size(), "; they belong together one by one"),
+           faults);
+    return {};
   }
   if (!windows.empty() && windows.size() != internal.size()) {
-    Refuse(StrCat(prefix, "window has ", windows.size(), " entries for ", internal.size(), " links"));
+    Refuse(StrCat(prefix, "window has ", windows.size(), " entries for ", internal.size(), " links"), faults);
+    return {};
   }
   std::vector<Link> links;
   for (size_t i = 0; i < internal.size(); ++i) {
-    links.push_back({.internal = internal[i],
-                     .external = external[i],
-                     .offset = offsets[i],
-                     .window = windows.empty() ? 1 : windows[i]});
-    if (offsets[i] < 0)
-      Refuse(StrCat(prefix, "offset of \"", internal[i], "\" is ", offsets[i], ", must be at least 0"));
-    if (links.back().window < 1) {
-      Refuse(StrCat(prefix, "window of \"", internal[i], "\" is ", links.back().window, ", must be at least 1"));
-    }
+    const std::int64_t window = windows.empty() ? 1 : windows[i];
+    links.push_back({.internal = internal[i], .external = external[i], .offset = offsets[i], .window = window});
     // Far beyond any sequence, and far from overflow when added to a number of steps.
     constexpr std::int64_t kFarthest = std::int64_t{1} << 40;
-    if (offsets[i] > kFarthest || links.back().window > kFarthest) {
-      Refuse(StrCat("the link of \"", internal[i], "\" has offset ", offsets[i], " and window ", links.back().window));
+    if (offsets[i] < 0) {
+      Refuse(StrCat(prefix, "offset of \"", internal[i], "\" is ", offsets[i], ", must be at least 0"), faults);
+    } else if (window < 1) {
+      Refuse(StrCat(prefix, "window of \"", internal[i], "\" is ", window, ", must be at least 1"), faults);
+    } else if (offsets[i] > kFarthest || window > kFarthest) {
+      Refuse(StrCat("the link of \"", internal[i], "\" has offset ", offsets[i], " and window ", window), faults);
     }
   }
   return links;
@@ -56,59 +64,65 @@ std::vector<Link> ParseLinks(const OperatorCall& op, const std::string& prefix) 
 
 // The indices in a list of inputs or outputs. An int holds every index that there is; whether these are among them is
 // checked where both operators are known.
-std::vector<int> Indices(const OperatorCall& op, const std::string& name, const char* of) {
+std::vector<int> Indices(const OperatorCall& op, const std::string& name, const char* of, Faults* faults) {
   std::vector<int> indices;
   for (const std::int64_t index : op.Ints(name)) {
-    if (!std::in_range<int>(index)) {
+    const bool is_int = std::in_range<int>(index);
+    if (!is_int) {
       Refuse(StrCat(name, " names ", of, " ", index, "; there are ",
-                    std::string_view(of) == "input" ? op.inputs().size() : op.outputs().size()));
+                    std::string_view(of) == "input" ? op.inputs().size() : op.outputs().size()),
+             faults);
     }
-    indices.push_back(static_cast<int>(index));
+    indices.push_back(is_int ? static_cast<int>(index) : 0);  // in its place, so that no other entry moves
   }
   return indices;
 }
 
-void ParseStates(const OperatorCall& op, RecurrentSpec* spec) {
+void ParseStates(const OperatorCall& op, RecurrentSpec* spec, Faults* faults) {
   const std::vector<std::string>& names = op.Strings("recurrent_states");
-  const std::vector<int> initial = Indices(op, "initial_recurrent_state_ids", "input");
+  const std::vector<int> initial = Indices(op, "initial_recurrent_state_ids", "input", faults);
   if (names.size() != initial.size()) {
     Refuse(StrCat("recurrent_states has ", names.size(), " entries and initial_recurrent_state_ids ", initial.size(),
-                  "; they belong together one by one"));
+                  "; they belong together one by one"),
+           faults);
   }
   for (size_t i = 0; i < names.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
-      if (names[k] == names[i]) Refuse(StrCat("recurrent_states names \"", names[i], "\" twice"));
+      if (names[k] == names[i]) Refuse(StrCat("recurrent_states names \"", names[i], "\" twice"), faults);
     }
-    spec->states.push_back({.name = names[i], .initial = initial[i]});
+    spec->states.push_back({.name = names[i], .initial = i < initial.size() ? initial[i] : 0});
   }
 }
 
-void ParseAliases(const OperatorCall& op, RecurrentSpec* spec) {
+void ParseAliases(const OperatorCall& op, RecurrentSpec* spec, Faults* faults) {
   const std::vector<std::string>& sources = op.Strings("alias_src");
   const std::vector<std::string>& destinations = op.Strings("alias_dst");
   const std::vector<std::int64_t>& offsets = op.Ints("alias_offset");
   if (sources.size() != destinations.size() || sources.size() != offsets.size()) {
     Refuse(StrCat("alias_src has ", sources.size(), " entries, alias_dst ", destinations.size(), " and alias_offset ",
-                  offsets.size(), "; they belong together one by one"));
+                  offsets.size(), "; they belong together one by one"),
+           faults);
   }
-  for (size_t i = 0; i < sources.size(); ++i) {
+  for (size_t i = 0; i < std::min({sources.size(), destinations.size(), offsets.size()}); ++i) {
     spec->aliases.push_back({.source = sources[i], .destination = destinations[i], .offset = offsets[i]});
   }
   const std::vector<std::string>& blobs = op.Strings("step_output_src");
   const std::vector<std::string>& outputs = op.Strings("step_output_dst");
   if (blobs.size() != outputs.size()) {
-    Refuse(StrCat("step_output_src has ", blobs.size(), " entries and step_output_dst ", outputs.size()));
+    Refuse(StrCat("step_output_src has ", blobs.size(), " entries and step_output_dst ", outputs.size()), faults);
   }
-  for (size_t i = 0; i < blobs.size(); ++i) spec->step_outputs.push_back({.blob = blobs[i], .destination = outputs[i]});
+  for (size_t i = 0; i < std::min(blobs.size(), outputs.size()); ++i) {
+    spec->step_outputs.push_back({.blob = blobs[i], .destination = outputs[i]});
+  }
 }
 
-void ParseGradients(const OperatorCall& op, RecurrentSpec* spec) {
-  spec->params = Indices(op, "param", "input");
+void ParseGradients(const OperatorCall& op, RecurrentSpec* spec, Faults* faults) {
+  spec->params = Indices(op, "param", "input", faults);
   spec->param_grads = op.Strings("param_grads");
   if (!spec->param_grads.empty() && spec->param_grads.size() != spec->params.size()) {
-    Refuse(StrCat("param has ", spec->params.size(), " entries and param_grads ", spec->param_grads.size()));
+    Refuse(StrCat("param has ", spec->params.size(), " entries and param_grads ", spec->param_grads.size()), faults);
   }
-  spec->outputs_with_grads = Indices(op, "outputs_with_grads", "output");
+  spec->outputs_with_grads = Indices(op, "outputs_with_grads", "output", faults);
   spec->recompute = op.Strings("recompute_blobs_on_backward");
   for (const std::string& request : op.Strings("gradient_requests")) {
     if (request == "write") {
@@ -118,7 +132,7 @@ void ParseGradients(const OperatorCall& op, RecurrentSpec* spec) {
     } else if (request == "none") {
       spec->requests.push_back(GradientRequest::kNone);
     } else {
-      Refuse(StrCat("gradient_requests holds \"", request, "\", must be write, add or none"));
+      Refuse(StrCat("gradient_requests holds \"", request, "\", must be write, add or none"), faults);
     }
   }
   constexpr std::string_view kRename = ".rename";
@@ -173,20 +187,27 @@ void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output) {
                      "_grad\": the backward step net would ignore its gradient"));
 }
 
-RecurrentSpec ParseRecurrentSpec(const OperatorCall& op) {
+RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* faults) {
   RecurrentSpec spec;
-  spec.step_net = StepNet(op, "step_net");
-  if (spec.step_net == nullptr) Refuse("step_net is empty; it holds the net of one step");
-  spec.backward_step_net = StepNet(op, "backward_step_net");
-  ParseStates(op, &spec);
-  spec.links = ParseLinks(op, "link_");
-  spec.backward_links = ParseLinks(op, "backward_link_");
-  ParseAliases(op, &spec);
-  ParseGradients(op, &spec);
+  spec.step_net = StepNet(op, "step_net", faults);
+  if (spec.step_net == nullptr && faults->empty()) Refuse("step_net is empty; it holds the net of one step", faults);
+  spec.backward_step_net = StepNet(op, "backward_step_net", faults);
+  ParseStates(op, &spec, faults);
+  spec.links = ParseLinks(op, "link_", faults);
+  spec.backward_links = ParseLinks(op, "backward_link_", faults);
+  ParseAliases(op, &spec, faults);
+  ParseGradients(op, &spec, faults);
   spec.timestep = op.String("timestep");
   spec.options = OptionsOf(op);
   spec.prints_schedules = op.Int("rnn_executor_debug") != 0 && !spec.options.quiet;
   spec.num_workspaces = static_cast<int>(op.Int("num_workspaces"));
+  return spec;
+}
+
+RecurrentSpec ParseRecurrentSpec(const OperatorCall& op) {
+  std::vector<Error> faults;
+  RecurrentSpec spec = ParseRecurrentSpec(op, &faults);
+  if (!faults.empty()) throw faults.front();
   return spec;
 }
 

@@ -78,6 +78,9 @@ void ExpectGradientTaken(const RecurrentSpec& spec, const std::string& output);
 // Throws kInvalidArgument for lists of different lengths, indices out of range, negative windows; kInputOutput for a
 // step net in text that does not parse.
 RecurrentSpec ParseRecurrentSpec(const OperatorCall& op);
+// Appends what that would throw, all of it, and returns the rest: lists that do not belong together may be cut short,
+// and step_net may be null.
+RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* faults);
 
 // The arguments of both operators, for their declarations.
 std::vector<ArgumentSpec> RecurrentArguments();

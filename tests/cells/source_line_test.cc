@@ -24,6 +24,13 @@ TEST(SourceLine, ShowsThePartOfALongLineAroundThePlace) {
             "\n  1 | …" + std::string(60, 'a') + "^" + std::string(29, 'b') + "…\n    | " + std::string(61, ' ') + "^");
 }
 
+TEST(SourceLine, ShowsLinesThatFitAsAWhole) {
+  EXPECT_EQ(SourceLine(std::string(90, 'a'), 1, 2), "\n  1 | " + std::string(90, 'a') + "\n    |  ^");
+  EXPECT_EQ(SourceLine(std::string(90, 'a'), 1, 80),
+            "\n  1 | " + std::string(90, 'a') + "\n    | " + std::string(79, ' ') + "^");
+  EXPECT_EQ(SourceLine(std::string(91, 'a'), 1, 2), "\n  1 | " + std::string(90, 'a') + "…\n    |  ^");
+}
+
 TEST(SourceLine, IsNothingForAPlaceThatTheTextDoesNotHave) {
   for (const auto& [line, column] : {std::pair(0, 1), {1, 0}, {1, 7}, {2, 1}}) {
     EXPECT_EQ(SourceLine("first", line, column), "") << line << ":" << column;

@@ -146,9 +146,9 @@ TrialResult TryCheckpoint(unsigned seed, std::ostream* show) {
   try {
     WriteCheckpoint(checkpoint, path);
     if (random() % 8 == 0) WriteFile(path, DamagedBytes(ReadFile(path), random));
-    const runner::Checkpoint read = runner::ReadCheckpoint(path);
+    const runner::SavedCheckpoint read = runner::ReadCheckpoint(path);
     runner::Differences(read.state, whole.state);
-    training.trainer->Restore(read.tensors, read.state.iteration());
+    training.trainer->Restore(read);
     training.trainer->Iterate();
     return {.fault = "", .ran = true};
   } catch (const Error& error) {

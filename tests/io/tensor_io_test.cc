@@ -275,6 +275,44 @@ TEST(TensorIo, ReadsOnlyWhatIsWanted) {
                   place);
 }
 
+TEST(TensorIo, DescribesWhatItReads) {
+  const TempDir dir;
+  WriteMiniDb(EveryType(), dir.Path("db"), /*elements_of_chunk=*/2);
+  const NamedTensors read = ReadTensors(dir.Path("db"));
+  const NamedInfos described = DescribeTensors(dir.Path("db"));
+  ASSERT_EQ(described.size(), read.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(described[i].first, read[i].first);
+    EXPECT_EQ(described[i].second.Description(), read[i].second.Description());
+  }
+}
+
+TEST(TensorIo, ReadsIntoTheMemoryThatIsThere) {
+  const TempDir dir;
+  const NamedTensors written = EveryType();
+  WriteMiniDb(written, dir.Path("db"), /*elements_of_chunk=*/2);
+  NamedTensors places;
+  for (const auto& [name, tensor] : written) places.emplace_back(name, Tensor(tensor.dtype(), tensor.shape()));
+  const NamedTensors same_memory = places;
+  ReadTensorsInto(dir.Path("db"), places);
+  for (size_t i = 0; i < written.size(); ++i) ExpectSame(same_memory[i].second, written[i].second);
+  ReadTensorsInto(dir.Path("db"), {places[1]});  // others are left where they are
+}
+
+TEST(TensorIo, ReadsIntoWhatFitsAlone) {
+  const TempDir dir;
+  const std::string path = dir.Path("db");
+  WriteMiniDb({{"w", Tensor::Of<float>({2}, {1, 2})}}, path);
+  const auto read_into = [&](const char* name, DType dtype, const Shape& shape) {
+    ReadTensorsInto(path, {{name, Tensor(dtype, shape)}});
+  };
+  ExpectError([&] { read_into("w", DType::kFloat, {3}); },
+              "input/output error: tensor \"w\" is float [2], float [3] is needed\n  in file " + path);
+  ExpectError([&] { read_into("w", DType::kDouble, {2}); },
+              "input/output error: tensor \"w\" is float [2], double [2] is needed\n  in file " + path);
+  ExpectError([&] { read_into("u", DType::kFloat, {2}); }, "input/output error: " + path + " holds no tensor \"u\"");
+}
+
 TEST(TensorIo, NamesTheFile) {
   const TempDir dir;
   ExpectError([&] { ReadTensors(dir.Path("none")); },

@@ -23,15 +23,19 @@ Checkpoint Example(std::int64_t iteration) {
   return checkpoint;
 }
 
-void ExpectExample(const Checkpoint& checkpoint, std::int64_t iteration) {
+void ExpectExample(const SavedCheckpoint& checkpoint, std::int64_t iteration) {
   EXPECT_EQ(checkpoint.state.iteration(), iteration);
   EXPECT_EQ(checkpoint.state.best_bits(), 2.5);
-  ASSERT_EQ(checkpoint.tensors.size(), 3U);
-  EXPECT_EQ(checkpoint.tensors[0].first, "w");
-  EXPECT_EQ(checkpoint.tensors[0].second.shape(), Shape({2, 3}));
-  EXPECT_EQ(checkpoint.tensors[0].second.data<float>()[3], 0.1F);
-  EXPECT_EQ(checkpoint.tensors[1].second.data<std::int64_t>()[0], iteration);
-  EXPECT_EQ(checkpoint.tensors[2].second.shape(), Shape({0, 3}));
+  std::string descriptions;
+  NamedTensors places;
+  for (const auto& [name, info] : checkpoint.tensors) {
+    descriptions += name + " " + info.Description() + "; ";
+    places.emplace_back(name, Tensor::Zeros(info.dtype, info.shape));
+  }
+  ASSERT_EQ(descriptions, "w float [2, 3]; iteration int64 [1]; none float [0, 3]; ");
+  ReadTensorsInto(checkpoint.path, places);
+  EXPECT_EQ(places[0].second.data<float>()[3], 0.1F);
+  EXPECT_EQ(places[1].second.data<std::int64_t>()[0], iteration);
 }
 
 TEST(Checkpoint, ComesBackAsItWas) {
@@ -100,6 +104,8 @@ TEST(Checkpoint, IsRefusedWithAStateThatNoRunCanHave) {
   expect_fault([](TrainState* state) { state->set_iteration(2001); }, "iteration is 2001, must be between 0 and 2000");
   expect_fault([](TrainState* state) { state->set_csv_bytes(-1); }, "csv_bytes is -1, must be at least 0");
   expect_fault([](TrainState* state) { state->set_events_bytes(-5); }, "events_bytes is -5, must be at least 0");
+  expect_fault([](TrainState* state) { state->set_loss_sum(INFINITY); }, "loss_sum is inf, must be finite");
+  expect_fault([](TrainState* state) { state->set_loss_count(8); }, "loss_count is 8, must be between 0 and 7");
   expect_fault([](TrainState* state) { state->set_best_bits(std::nan("")); }, "best_bits is nan, must be finite");
   expect_fault([](TrainState* state) { state->set_best_iteration(8); }, "best_iteration is 8, must be between 0 and 7");
   expect_fault([](TrainState* state) { state->set_best_iteration(-2); },

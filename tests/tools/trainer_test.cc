@@ -68,6 +68,22 @@ NamedTensors Copies(const Trainer& trainer) {
   return copies;
 }
 
+// Tensors as a file that the trainer can go on from, whoever wrote it.
+class Saved {
+ public:
+  Saved(const NamedTensors& tensors, std::int64_t iteration) {
+    checkpoint_.path = dir_.Path("saved");
+    WriteMiniDb(tensors, checkpoint_.path);
+    checkpoint_.state.set_iteration(iteration);
+    checkpoint_.tensors = DescribeTensors(checkpoint_.path);
+  }
+  const SavedCheckpoint& operator*() const { return checkpoint_; }
+
+ private:
+  TempDir dir_;
+  SavedCheckpoint checkpoint_;
+};
+
 constexpr const char* kDropout = "options { layers: 2 dropout: 0.25 recurrent_dropout: 0.25 zoneout: 0.1 }";
 
 TEST(Trainer, GoesOnBitForBitFromAnyIteration) {
@@ -82,7 +98,7 @@ TEST(Trainer, GoesOnBitForBitFromAnyIteration) {
       losses.push_back(whole.Iterate().loss);
     }
     Trainer second = job.Make();
-    second.Restore(kept, cut);
+    second.Restore(*Saved(kept, cut));
     for (int i = cut; i < 20; ++i) EXPECT_EQ(second.Iterate().loss, losses[i]) << i;
     EXPECT_EQ(Bytes(second), Bytes(whole)) << cut;
   }
@@ -122,7 +138,7 @@ TEST(Trainer, CarriesStatesWithinAnEpoch) {
   for (const auto& [name, tensor] : zero) {
     if (name == "optimizer/iteration") tensor.data<std::int64_t>()[0] = 1;
   }
-  other.Restore(zero, 1);
+  other.Restore(*Saved(zero, 1));
   EXPECT_NE(other.Iterate().loss, first[1]);
 }
 
@@ -133,7 +149,7 @@ TEST(Trainer, AModelThatKnowsNothingTakesTheLogarithmOfTheVocabulary) {
   for (const auto& [name, tensor] : trainer.Tensors()) {
     zeros.emplace_back(name, Tensor::Zeros(tensor.dtype(), tensor.shape()));
   }
-  trainer.Restore(zeros, 0);
+  trainer.Restore(*Saved(zeros, 0));
   EXPECT_NEAR(trainer.Validate(), 2, 1e-6);
   EXPECT_NEAR(trainer.Iterate().loss, std::log(4), 1e-6);
 }
@@ -160,8 +176,20 @@ TEST(Trainer, RefusesTensorsOfAnother) {
   const Job other_job("embedding: 4");
   Trainer small = job.Make();
   const NamedTensors other = Copies(other_job.Make());
-  ExpectError([&] { small.Restore(other, 1); },
+  ExpectError([&] { small.Restore(*Saved(other, 1)); },
               "…input/output error: the checkpoint holds float [4, 4] for embedding, which is float [4, 3]\n  float ");
+}
+
+// What a run that starts took is all that one that goes on may take: --max_memory is checked before either begins.
+TEST(Trainer, GoesOnWithoutASecondCopyOfItsTensors) {
+  const Job job("size { name: 'H' value: 300 }");
+  Trainer trainer = job.Make();
+  trainer.Iterate();
+  const Saved saved(trainer.Tensors(), 1);
+  ResetPeakTensorMemory();
+  const std::int64_t before = TensorMemory().peak;
+  trainer.Restore(*saved);
+  EXPECT_LT(TensorMemory().peak, before + 4096);
 }
 
 // Whatever a checkpoint holds, it is refused as a whole.
@@ -172,7 +200,8 @@ TEST(Trainer, RefusesTensorsThatNoRunWrites) {
   const NamedTensors good = Copies(trainer);
   const std::map<std::string, std::string> before = Bytes(trainer);
   const auto expect_fault = [&](const NamedTensors& tensors, std::int64_t iteration, const std::string& fault) {
-    ExpectError([&] { trainer.Restore(tensors, iteration); }, "input/output error: the checkpoint holds " + fault);
+    ExpectError([&] { trainer.Restore(*Saved(tensors, iteration)); },
+                "input/output error: the checkpoint holds " + fault);
     EXPECT_EQ(Bytes(trainer), before);
     EXPECT_EQ(trainer.iteration(), 1);
   };
@@ -186,7 +215,7 @@ TEST(Trainer, RefusesTensorsThatNoRunWrites) {
   expect_fault(changed, 1, "nothing for embedding, which is float [4, 3]");
   expect_fault(good, -1, "the iteration -1");
   expect_fault(good, 2, "iteration 1 for optimizer/iteration, and 2 are done");
-  trainer.Restore(good, 1);
+  trainer.Restore(*Saved(good, 1));
 }
 
 // What the trainer writes, read by the sampler: the same bits per character, read in pieces of any length.

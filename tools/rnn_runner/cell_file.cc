@@ -51,6 +51,19 @@ std::optional<std::int64_t> BatchOf(const CellDef& cell, const NamedTensors& fed
   return found->second.shape()[cell.options().batch_major() ? 0 : 1];
 }
 
+// What all `parameters` have before them among `names`, "" where there is no such thing.
+std::string PrefixOf(const std::vector<std::string>& names, const std::vector<std::string>& parameters) {
+  for (const std::string& name : names) {
+    if (parameters.empty() || !name.ends_with(parameters.front())) continue;
+    const std::string prefix = name.substr(0, name.size() - parameters.front().size());
+    const auto is_there = [&](const std::string& parameter) {
+      return std::ranges::find(names, prefix + parameter) != names.end();
+    };
+    if (std::ranges::all_of(parameters, is_there)) return prefix;
+  }
+  return "";
+}
+
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
@@ -105,6 +118,22 @@ Model CellModel(const CellNet& cell) {
   return model;
 }
 
+Model ReadParameters(const std::string& path) {
+  constexpr const char* kTakes = "and --init_net takes a net that fills parameters, or a file of tensors";
+  Model model;
+  try {
+    model = LoadParameters(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInputOutput || LooksLikeMiniDb(path) || !IsCell(ReadFile(path), path)) throw;
+    throw Error(ErrorCode::kInvalidArgument, StrCat(path, " is a cell, ", kTakes));
+  }
+  std::vector<std::string> read = ReadFirst(model.init_net);
+  std::erase_if(read, [&](const std::string& blob) { return model.parameters.contains(blob); });
+  if (read.empty()) return model;
+  throw Error(ErrorCode::kInvalidArgument, StrCat(path, " is a net that reads ", Quoted(read.front()),
+                                                  ", which nothing fills (is it the model?), ", kTakes));
+}
+
 std::vector<std::string> FilledByCell(const CellNet& cell) {
   std::vector<std::string> names;
   for (const OperatorDef& op : cell.init_net.op()) names.insert(names.end(), op.output().begin(), op.output().end());
@@ -113,7 +142,7 @@ std::vector<std::string> FilledByCell(const CellNet& cell) {
 
 std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::string& path, Workspace& workspace,
                                             const RunOptions& options) {
-  const Model model = LoadParameters(path);
+  const Model model = ReadParameters(path);
   Workspace given;
   model.Initialize(given, options);
   const std::vector<std::string> names = NamesGivenBy(model);
@@ -135,6 +164,11 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
     }
   }
   if (faults.empty()) return names;
+  if (const std::string prefix = PrefixOf(names, cell.parameters); !prefix.empty()) {
+    faults.push_back(StrCat("all the cell's parameters are there with ", Quoted(prefix), " before their names, ",
+                            Quoted(prefix + cell.parameters.front()), " for ", Quoted(cell.parameters.front()),
+                            ": they are of a net with the cell in it; run that net, not the cell"));
+  }
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("these are not the parameters of the cell:\n  ", Join(faults, "\n  ")));
 }

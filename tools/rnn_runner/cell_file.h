@@ -27,6 +27,10 @@ std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use = {},
 
 Model CellModel(const CellNet& cell);
 
+// LoadParameters for --init_net. Throws kInvalidArgument, too, for what fills no parameters: a cell, and a net that
+// reads what nothing fills, as the model itself does.
+Model ReadParameters(const std::string& path);
+
 // What a model without a net (LoadParameters) puts into a workspace for others.
 std::vector<std::string> NamesGivenBy(const Model& parameters);
 

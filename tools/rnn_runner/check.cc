@@ -26,12 +26,27 @@ std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::s
     for (std::string key, value; reader.Next(&key, &value);) given.insert(BlobOfKey(key));
   }
   if (FLAGS_init_net.empty()) return given;
-  for (const std::string& name : NamesGivenBy(LoadParameters(FLAGS_init_net))) given.insert(name);
+  for (const std::string& name : NamesGivenBy(ReadParameters(FLAGS_init_net))) given.insert(name);
   return given;
+}
+
+// Throws as TakeCellParameters does.
+void CheckCellParameters(const CellNet& cell) {
+  const RunOptions options = RunOptionsFromFlags();
+  Workspace workspace;
+  CellModel(cell).Initialize(workspace, options);
+  try {
+    TakeCellParameters(cell, FLAGS_init_net, workspace, options);
+  } catch (...) {
+    throw CurrentError().At({.file = FLAGS_init_net});
+  }
 }
 
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
+  if (!FLAGS_init_net.empty()) {
+    if (const auto cell = ExpandCellFile(path)) CheckCellParameters(*cell);
+  }
   const AnyMessage file = ReadNetFile(path);
   std::int64_t problems = 0;
   int operators = 0;
@@ -69,10 +84,10 @@ const Command kCheck = {
     .operands = "F",
     .doc = "lists everything that is wrong with a net and its step nets",
     .details =
-        "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. Nothing is run: unknown\n"
-        "operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit. Each "
-        "problem is\n"
-        "printed with its net, operator and blob; the exit status is 1 when there are any.",
+        "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
+        "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
+        "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. Each\n"
+        "problem is printed with its net, operator and blob; the exit status is 1 when there are any.",
     .example = "rnn_runner check net.pbtxt",
     .flags = WithCommonFlags(
         {{.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"},

@@ -68,6 +68,9 @@ void CheckState(const TrainState& state, const std::string& path) {
         iterations);
   check(state.csv_bytes() >= 0, "csv_bytes", state.csv_bytes(), "at least 0");
   check(state.events_bytes() >= 0, "events_bytes", state.events_bytes(), "at least 0");
+  check(std::isfinite(state.loss_sum()), "loss_sum", state.loss_sum(), "finite");
+  check(state.loss_count() >= 0 && state.loss_count() <= state.iteration(), "loss_count", state.loss_count(),
+        "between 0 and ", state.iteration());
   check(std::isfinite(state.best_bits()), "best_bits", state.best_bits(), "finite");
   check(state.best_iteration() >= 0 && state.best_iteration() <= state.iteration(), "best_iteration",
         state.best_iteration(), "between 0 and ", state.iteration());
@@ -83,21 +86,17 @@ void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
   writer.Commit();
 }
 
-Checkpoint ReadCheckpoint(const std::string& path) {
+SavedCheckpoint ReadCheckpoint(const std::string& path) {
   VerifyChecksum(path);
-  Checkpoint checkpoint;
-  bool has_state = false;
-  for (auto& [name, tensor] : ReadTensors(path)) {
-    if (name == kChecksum) continue;
-    if (name != kState) {
-      checkpoint.tensors.emplace_back(name, tensor);
-    } else if (tensor.dtype() == DType::kString && tensor.size() == 1) {
-      ParseMessageBytes(tensor.data<std::string>()[0], StrCat(kState, " of ", path), &checkpoint.state);
-      has_state = true;
-    }
+  SavedCheckpoint checkpoint{.path = path, .state = {}, .tensors = {}};
+  const NamedTensors states = ReadTensors(path, [](const std::string& name) { return name == kState; });
+  if (states.empty() || states[0].second.dtype() != DType::kString || states[0].second.size() != 1) {
+    Throw(path, StrCat("is no checkpoint: it has no ", kState));
   }
-  if (!has_state) Throw(path, StrCat("is no checkpoint: it has no ", kState));
+  ParseMessageBytes(states[0].second.data<std::string>()[0], StrCat(kState, " of ", path), &checkpoint.state);
   CheckState(checkpoint.state, path);
+  checkpoint.tensors =
+      DescribeTensors(path, [](const std::string& name) { return name != kState && name != kChecksum; });
   return checkpoint;
 }
 
@@ -134,12 +133,12 @@ void CheckpointFolder::Write(const Checkpoint& checkpoint) const {
   }
 }
 
-std::optional<Checkpoint> CheckpointFolder::ReadNewest() const {
+std::optional<SavedCheckpoint> CheckpointFolder::ReadNewest() const {
   const std::vector<std::string> files = Files();
   std::vector<std::string> faults;
   for (const std::string& file : files) {
     try {
-      Checkpoint checkpoint = ReadCheckpoint(file);
+      SavedCheckpoint checkpoint = ReadCheckpoint(file);
       for (const std::string& fault : faults) std::cerr << Printable(fault) << "; going on from an older one\n";
       return checkpoint;
     } catch (const Error& error) {

@@ -19,11 +19,19 @@ struct Checkpoint {
   NamedTensors tensors;
 };
 
+// A checkpoint in a file. Its tensors stay there until there is a place for them (ReadTensorsInto): a run that goes on
+// needs no more memory than one that starts.
+struct SavedCheckpoint {
+  std::string path;
+  TrainState state;
+  NamedInfos tensors;
+};
+
 // Replaces `path` at once. Throws kInputOutput; the file is then as it was.
 void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path);
 // Throws kInputOutput for a file that is damaged, cut off or no checkpoint, and for a state that no run can have.
 // Whether its tensors are those of a run, Trainer::Restore tells.
-Checkpoint ReadCheckpoint(const std::string& path);
+SavedCheckpoint ReadCheckpoint(const std::string& path);
 
 // Removes the temporary files in `folder` whose names start with `prefix`: what writers that were killed have left.
 void RemoveTemporaries(const std::string& folder, const std::string& prefix);
@@ -38,7 +46,7 @@ class CheckpointFolder {
   void Write(const Checkpoint& checkpoint) const;
   // The newest that can be read, with a remark on standard error for each newer one; nothing in a folder without
   // checkpoints. Throws kInputOutput when there are some and none can be read.
-  std::optional<Checkpoint> ReadNewest() const;
+  std::optional<SavedCheckpoint> ReadNewest() const;
   void RemoveAll() const;
 
  private:

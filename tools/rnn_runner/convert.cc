@@ -1,4 +1,5 @@
 // rnn_runner convert: the same message as text or in binary.
+#include <filesystem>
 #include <iostream>
 
 #include "stepnet/cells/cell.h"
@@ -16,6 +17,10 @@ int Convert(const std::vector<std::string>& operands) {
   if (!IsTextFileName(to) && !to.ends_with(".pb") && !to.ends_with(".cell")) {
     throw UsageError(
         StrCat("cannot tell from \"", to, "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell"));
+  }
+  std::error_code ignored;  // one of them may not exist
+  if (std::filesystem::equivalent(from, to, ignored)) {
+    throw UsageError(StrCat("would write over its own input, ", from, "; OUT must be another file"));
   }
   const AnyMessage file = ReadAnyMessage(from);
   if (to.ends_with(".cell")) {
@@ -38,7 +43,8 @@ const Command kConvert = {
     .doc = "writes a file as text (.pbtxt, .prototxt, .txt), binary (.pb) or short cell (.cell)",
     .details =
         "IN is a NetDef, a MetaNetDef, a PlanDef, a cell, TensorProtos, a TensorProto or a BlobProto, binary or\n"
-        "text whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete.",
+        "text whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete, and is "
+        "not IN.",
     .example = "rnn_runner convert net.pb net.pbtxt",
     .flags = WithCommonFlags({}),
     .min_operands = 2,

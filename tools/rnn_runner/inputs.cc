@@ -190,14 +190,19 @@ std::vector<std::string> ReadFirst(const NetDef& net) {
 
 void CheckInputs(const NetDef& net, const Workspace& workspace) {
   std::vector<std::string> missing;
+  std::string first;
   for (const std::string& blob : ReadFirst(net)) {
     const Blob* found = workspace.FindBlob(blob);
     if (found != nullptr && (found->HasTensor() || found->HasObject())) continue;
+    if (missing.empty()) first = blob;
     missing.push_back(StrCat("\n  \"", blob, "\", ", ReaderText(net, blob)));
   }
   if (missing.empty()) return;
-  throw Error(ErrorCode::kInvalidArgument, StrCat(Count(static_cast<std::int64_t>(missing.size()), "input"),
-                                                  missing.size() == 1 ? " is" : " are", " missing", Join(missing, "")))
+  const std::string name = PrintableLine(first);
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat(Count(static_cast<std::int64_t>(missing.size()), "input"), missing.size() == 1 ? " is" : " are",
+                     " missing", Join(missing, ""), "\n  --input=", name, "=FILE.npy, --shape=", name,
+                     "=SIZES or --input_pb=FILE gives inputs, --init_net=FILE parameters"))
       .At({.net = net.name()});
 }
 

@@ -18,7 +18,7 @@ std::vector<FlagUse> InputFlags();
 NamedTensors ReadInputs();
 
 // Throws kInvalidArgument that lists every blob that the net reads before it writes it and that holds nothing in
-// `workspace`, each with the operator that reads it.
+// `workspace`, each with the operator that reads it, and the flags that give it.
 void CheckInputs(const NetDef& net, const Workspace& workspace);
 
 // Throws kInvalidArgument that lists what --input and --shape name and the net does not read; says on standard error

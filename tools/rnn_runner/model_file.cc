@@ -20,6 +20,7 @@ std::unique_ptr<google::protobuf::Message> NewMessage(MessageKind kind) {
     case MessageKind::kCellDef:
     case MessageKind::kNetDef:
     case MessageKind::kMiniDb:
+    case MessageKind::kTrainConfig:
     case MessageKind::kUnknown: break;
   }
   return std::make_unique<NetDef>();

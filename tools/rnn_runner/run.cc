@@ -10,6 +10,7 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/session.h"
@@ -18,7 +19,8 @@
 #include "stepnet/tools/rnn_runner/watch.h"
 
 DEFINE_string(output_dir, "",
-              "folder for the outputs, a file BLOB.npy each (a / in the name becomes __); made when absent");
+              "folder for the outputs, a file BLOB.npy each (a / in the name becomes __, a control\n"
+              "character \\xNN); made when absent");
 DEFINE_string(allow_files, "",
               "folder in which the net's operators may open files (Load, Save, DBExists, Print with to_file);\n"
               "without the flag they open none");
@@ -34,15 +36,12 @@ Files OutputFiles(const std::vector<std::string>& blobs) {
   std::map<std::string, std::string> owners;
   for (const std::string& blob : blobs) {
     std::string name;
-    for (const char c : blob) name += c == '/' ? "__" : std::string(1, c);
+    for (const char c : PrintableLine(blob)) name += c == '/' ? "__" : std::string(1, c);
     name += ".npy";
-    if (name.find('\0') != std::string::npos) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat("no file can be named after the blob ", Quoted(blob)));
-    }
     const auto [owner, is_new] = owners.emplace(name, blob);
     if (!is_new && owner->second != blob) {
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("the blobs \"", owner->second, "\" and \"", blob, "\" would both be written to ", name,
+                  StrCat("the blobs ", Quoted(owner->second), " and ", Quoted(blob), " would both be written to ", name,
                          "; choose one of them with --output"));
     }
     files[blob] = std::filesystem::path(FLAGS_output_dir) / name;
@@ -105,7 +104,7 @@ int RunPlanFile(const RunOptions& options) {
   PlanDef plan;
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;
-  if (!FLAGS_init_net.empty()) RunNetOnce(LoadModel(FLAGS_init_net).net, workspace, options);
+  if (!FLAGS_init_net.empty()) ReadParameters(FLAGS_init_net).Initialize(workspace, options);
   const NamedTensors fed = ReadInputs();
   for (const auto& [name, tensor] : fed) workspace.SetTensor(name, tensor);
   NetDef all;  // the nets of the plan as one, to see what goes in and out

@@ -24,7 +24,9 @@ std::vector<FlagUse> SessionFlags() {
 Session OpenSession(const RunOptions& options) {
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
-  const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, FLAGS_init_net);
+  const Model model = cell                     ? CellModel(*cell)
+                      : FLAGS_init_net.empty() ? LoadModel(FLAGS_net)
+                                               : LoadModel(FLAGS_net, ReadParameters(FLAGS_init_net));
   Session session{
       .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
   CheckRead(session.def, fed);

@@ -14,7 +14,6 @@
 #include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_bool(schedule);
-DECLARE_int32(simulate);
 
 namespace stepnet::runner {
 namespace {
@@ -95,10 +94,19 @@ void PrintText(const AnyMessage& file, const std::string& path) {
   }
 }
 
+// Without --schedule no net is run, and flags that say how to run one would be lost.
+void RefuseScheduleFlags() {
+  for (const FlagUse& flag : ScheduleFlags()) {
+    const bool has_other_use = flag.name == CellSizeFlag().name;
+    if (has_other_use || gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str()).is_default) continue;
+    throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule too"));
+  }
+}
+
 int Show(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   if (FLAGS_schedule) return ShowSchedules(path);
-  if (FLAGS_simulate != 0) throw UsageError("--simulate tells of a schedule; give --schedule too");
+  RefuseScheduleFlags();
   CheckFormat({"text", "dot", "json"});
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {

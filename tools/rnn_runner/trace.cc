@@ -26,7 +26,8 @@ std::string NameOf(const RunEvent& event) {
 }
 
 std::string Line(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+  // Names come from files: nothing in them shall drive a terminal, or be hidden from who reads the trace.
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -127,7 +127,8 @@ class TrainingRun {
   // The exit status.
   int Run() {
     const std::int64_t iterations = job_.config.iterations();
-    TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps());
+    TrainingProgress progress(trainer_.iteration(), iterations, job_.config.batch() * job_.config.steps(),
+                              {.sum = state_.loss_sum(), .count = state_.loss_count()});
     const std::int64_t end = FLAGS_stop_after < 0 ? iterations : std::min(iterations, FLAGS_stop_after);
     const std::int64_t first = trainer_.iteration();
     while (trainer_.iteration() < end && stop_requested == 0) {
@@ -138,6 +139,8 @@ class TrainingRun {
       const bool is_end = metrics.iteration == iterations;
       if (is_end || metrics.iteration % job_.config.validate_every() == 0) Validate(&metrics, &progress);
       metrics_->Add(metrics);
+      state_.set_loss_sum(progress.losses().sum);
+      state_.set_loss_count(progress.losses().count);
       if (is_end || metrics.iteration % job_.config.checkpoint_every() == 0) Save();
     }
     const bool is_done = trainer_.iteration() >= iterations;
@@ -152,13 +155,13 @@ class TrainingRun {
   }
 
  private:
-  void GoOnFrom(const Checkpoint& checkpoint) {
+  void GoOnFrom(const SavedCheckpoint& checkpoint) {
     const std::string differences = Differences(checkpoint.state, state_);
     if (!differences.empty()) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(folder_, " holds a run with another config (--fresh starts anew): ", differences));
     }
-    trainer_.Restore(checkpoint.tensors, checkpoint.state.iteration());
+    trainer_.Restore(checkpoint);
     state_ = checkpoint.state;
     saved_ = state_.iteration();
     std::cerr << "going on behind iteration " << state_.iteration() << "\n";

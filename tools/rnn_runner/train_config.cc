@@ -8,17 +8,41 @@
 #include <limits>
 #include <vector>
 
+#include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/io/text_places.h"
 #include "stepnet/nets/training_net.h"
 
 namespace stepnet::runner {
 namespace {
 
-void CheckFields(const TrainConfig& config) {
-  const auto check = [](bool ok, const char* field, const auto& value, const char* must) {
-    if (!ok) throw Error(ErrorCode::kInvalidArgument, StrCat(field, " is ", value, ", must be ", must));
+// A config with the places of its fields.
+struct ConfigText {
+  std::string path;
+  std::string text;
+  TextPlaces places;
+
+  // "train.prototxt:3:5" as far as it is known.
+  std::string PlaceOf(std::string_view field) const {
+    const auto place = places.Find(field);
+    return place ? StrCat(path, ":", place->first, ":", place->second) : path;
+  }
+  // The error with the line of the field.
+  Error Blamed(const Error& error, std::string_view field) const {
+    const auto place = places.Find(field);
+    const std::string line = place ? SourceLine(text, place->first, place->second) : "";
+    return Error(error.code(), error.message() + line).At({.file = PlaceOf(field)});
+  }
+  [[noreturn]] void Refuse(std::string_view field, const std::string& why) const {
+    throw Blamed(Error(ErrorCode::kInvalidArgument, why), field);
+  }
+};
+
+void CheckFields(const TrainConfig& config, const ConfigText& text) {
+  const auto check = [&](bool ok, const std::string& field, const auto& value, const char* must) {
+    if (!ok) text.Refuse(field, StrCat(field, " is ", value, ", must be ", must));
   };
   check(!config.text().empty(), "text", "missing", "a UTF-8 file");
   check(!config.cell().empty(), "cell", "missing", "the file of a cell");
@@ -26,20 +50,67 @@ void CheckFields(const TrainConfig& config) {
   const auto check_positive = [&](const char* field, std::int64_t value) { check(value > 0, field, value, "above 0"); };
   // Far from overflow when two of them are multiplied.
   constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-  const auto check_size = [&](const char* field, std::int64_t value) {
-    check(value > 0 && value <= kLargest, field, value, "from 1 to 2147483647");
-  };
-  check_size("embedding", config.embedding());
-  check_size("batch", config.batch());
-  check_size("steps", config.steps());
+  const auto is_size = [&](std::int64_t value) { return value > 0 && value <= kLargest; };
+  constexpr const char* kSizeRange = "from 1 to 2147483647";
+  check(is_size(config.embedding()), "embedding", config.embedding(), kSizeRange);
+  check(is_size(config.batch()), "batch", config.batch(), kSizeRange);
+  check(is_size(config.steps()), "steps", config.steps(), kSizeRange);
   check_positive("iterations", config.iterations());
   check_positive("validate_every", config.validate_every());
   check_positive("checkpoint_every", config.checkpoint_every());
   check_positive("keep_checkpoints", config.keep_checkpoints());
-  for (const CellSize& size : config.size()) {
-    check(!size.name().empty(), "size.name", "missing", "that of a size of the cell");
-    check_size(StrCat("size ", size.name()).c_str(), size.value());
+  for (int i = 0; i < config.size_size(); ++i) {
+    const CellSize& size = config.size(i);
+    const std::string field = StrCat("size[", i, "]");
+    if (size.name().empty()) text.Refuse(field, "size.name is missing, must be that of a size of the cell");
+    if (is_size(size.value())) continue;
+    text.Refuse(field + ".value", StrCat("size ", size.name(), " is ", size.value(), ", must be ", kSizeRange));
   }
+}
+
+// Throws unless the cell has the sizes that the config gives.
+void CheckSizeNames(const TrainConfig& config, const ConfigText& text, const CellSource& cell) {
+  std::vector<std::string> names;
+  for (const CellSize& size : cell.def.size()) names.push_back(size.name());
+  for (int i = 0; i < config.size_size(); ++i) {
+    const std::string& name = config.size(i).name();
+    if (std::ranges::find(names, name) != names.end()) continue;
+    text.Refuse(StrCat("size[", i, "].name"),
+                StrCat("cell \"", cell.def.name(), "\" has no size ", name, DidYouMean(name, names)));
+  }
+}
+
+// Reads the cell and gives it the config's options.
+CellSource CellOf(const TrainConfig& config, const ConfigText& text, const std::string& path) {
+  CellSource cell;
+  try {
+    cell = ReadCell(path);
+    CheckCell(cell);
+  } catch (...) {
+    throw CurrentError().At({.file = text.PlaceOf("cell")});
+  }
+  CheckSizeNames(config, text, cell);
+  if (!config.has_options()) return cell;
+  cell.def.mutable_options()->MergeFrom(config.options());
+  // The cell's own are right, as was checked; what is wrong from here on came with the config's.
+  CellSource here{.def = {}, .file = text.path, .places = {}, .text = text.text};
+  if (const auto place = text.places.Find("options")) here.places[{CellPart::kOptions, 0}] = *place;
+  cell.options_from = std::make_shared<const CellSource>(std::move(here));
+  CheckCell(cell);
+  return cell;
+}
+
+// Text, whatever it says: bytes of another kind of file can pass for a config by accident, with nonsense for values.
+std::string ReadConfigText(const std::string& path) {
+  const MessageKind kind = DetectKind(path);
+  std::string content = ReadFile(path);
+  const bool is_cell = IsShortCell(content);
+  if (kind != MessageKind::kMiniDb && !is_cell && LooksLikeText(content)) return content;
+  const std::string found = is_cell                         ? "a cell"
+                            : kind == MessageKind::kUnknown ? "no text"
+                                                            : StrCat("a ", MessageKindName(kind));
+  throw Error(ErrorCode::kInputOutput,
+              StrCat(path, " is ", found, "; the text of a TrainConfig is needed (docs/training.md)"));
 }
 
 // Where a field is, with the number that a repeated one is followed by.
@@ -94,23 +165,24 @@ class DifferenceList : public google::protobuf::util::MessageDifferencer::Report
 
 TrainJob ReadTrainJob(const std::string& path) {
   TrainJob job;
-  ReadMessage(path, &job.config);
   TrainConfig& config = job.config;
+  const std::string content = ReadConfigText(path);
+  ParseMessage(content, path, &config);
+  const ConfigText text{.path = path, .text = content, .places = TextPlaces(content, config)};
+  CheckFields(config, text);
+  OptimizerDef& optimizer = *config.mutable_optimizer();
+  const bool decays_over = optimizer.schedule() == OptimizerDef::POLY || optimizer.schedule() == OptimizerDef::COSINE;
+  if (decays_over && !optimizer.has_decay_over() && optimizer.warmup() >= 0) {
+    optimizer.set_decay_over(std::max<std::int64_t>(1, config.iterations() - optimizer.warmup()));
+  }
   try {
-    CheckFields(config);
-    OptimizerDef& optimizer = *config.mutable_optimizer();
-    const bool decays_over = optimizer.schedule() == OptimizerDef::POLY || optimizer.schedule() == OptimizerDef::COSINE;
-    if (decays_over && !optimizer.has_decay_over() && optimizer.warmup() >= 0) {
-      optimizer.set_decay_over(std::max<std::int64_t>(1, config.iterations() - optimizer.warmup()));
-    }
     CheckOptimizer(optimizer);
-  } catch (...) {
-    throw CurrentError().At({.file = path});
+  } catch (const Error& error) {  // its message starts with the field
+    throw text.Blamed(error, std::string_view(error.message()).substr(0, error.message().find(' ')));
   }
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   job.text = (folder / config.text()).string();
-  job.model.cell = ReadCell((folder / config.cell()).string());
-  job.model.cell.def.mutable_options()->MergeFrom(config.options());
+  job.model.cell = CellOf(config, text, (folder / config.cell()).string());
   job.model.embedding = config.embedding();
   for (const CellSize& size : config.size()) job.model.sizes[size.name()] = size.value();
   return job;

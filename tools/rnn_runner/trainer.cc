@@ -146,35 +146,39 @@ NamedTensors Trainer::Tensors() const {
   return tensors;
 }
 
-void Trainer::Restore(const NamedTensors& tensors, std::int64_t iteration) {
+void Trainer::Restore(const SavedCheckpoint& checkpoint) {
+  const std::int64_t iteration = checkpoint.state.iteration();
+  const NamedTensors places = Tensors();
   const std::vector<std::string> names = TensorNames();
   std::vector<std::string> faults;
-  for (const auto& [name, tensor] : tensors) {
-    if (std::ranges::find(names, name) == names.end()) {
-      faults.push_back(
-          StrCat(tensor.Description(), " for ", name, ", which is none of its blobs", DidYouMean(name, names)));
-    }
+  for (const auto& [name, saved] : checkpoint.tensors) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    faults.push_back(
+        StrCat(saved.Description(), " for ", name, ", which is none of its blobs", DidYouMean(name, names)));
   }
-  std::vector<const Tensor*> found;
-  for (const std::string& name : names) {
-    const auto saved = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
-    const Tensor& now = workspace_.GetTensor(name);
-    found.push_back(saved == tensors.end() ? nullptr : &saved->second);
-    if (found.back() != nullptr && found.back()->dtype() == now.dtype() && found.back()->shape() == now.shape())
-      continue;
-    faults.push_back(StrCat(found.back() == nullptr ? "nothing" : found.back()->Description(), " for ", name,
-                            ", which is ", now.Description()));
+  for (const auto& [name, now] : places) {
+    const auto found = std::ranges::find(checkpoint.tensors, name, &NamedInfos::value_type::first);
+    const bool is_there = found != checkpoint.tensors.end();
+    if (is_there && found->second.dtype == now.dtype() && found->second.shape == now.shape()) continue;
+    faults.push_back(
+        StrCat(is_there ? found->second.Description() : "nothing", " for ", name, ", which is ", now.Description()));
   }
   if (iteration < 0) faults.push_back(StrCat("the iteration ", iteration));
-  for (size_t i = 0; faults.empty() && i < names.size(); ++i) {
-    if (found[i]->dtype() != DType::kInt64 || found[i]->data<std::int64_t>()[0] == iteration) continue;
-    faults.push_back(
-        StrCat("iteration ", found[i]->data<std::int64_t>()[0], " for ", names[i], ", and ", iteration, " are done"));
+  if (faults.empty()) {  // counters say how often they counted
+    const auto is_counter = [&](const std::string& name) {
+      const auto place = std::ranges::find(places, name, &NamedTensors::value_type::first);
+      return place != places.end() && place->second.dtype() == DType::kInt64;
+    };
+    for (const auto& [name, counter] : ReadTensors(checkpoint.path, is_counter)) {
+      const std::int64_t count = counter.data<std::int64_t>()[0];
+      if (count == iteration) continue;
+      faults.push_back(StrCat("iteration ", count, " for ", name, ", and ", iteration, " are done"));
+    }
   }
   if (!faults.empty()) {
     throw Error(ErrorCode::kInputOutput, StrCat("the checkpoint holds ", Join(faults, "\n  ")));
   }
-  for (size_t i = 0; i < names.size(); ++i) CopyElements(found[i]->View(), workspace_.GetTensor(names[i]).View());
+  ReadTensorsInto(checkpoint.path, places);
   iteration_ = iteration;
 }
 

@@ -10,6 +10,7 @@
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/training_net.h"
+#include "stepnet/tools/rnn_runner/checkpoint.h"
 #include "stepnet/tools/rnn_runner/corpus.h"
 #include "stepnet/tools/rnn_runner/metrics.h"
 #include "stepnet/tools/rnn_runner/train_config.h"
@@ -40,9 +41,9 @@ class Trainer {
 
   // Parameters, the optimizer's tensors, and the states: what Restore goes on from.
   NamedTensors Tensors() const;
-  // Throws kInputOutput, with everything that is wrong, for tensors that are not those of this trainer; it is then as
-  // it was.
-  void Restore(const NamedTensors& tensors, std::int64_t iteration);
+  // Goes on from a checkpoint. Throws kInputOutput, with everything that is wrong, for tensors that are not those of
+  // this trainer; it is then as it was.
+  void Restore(const SavedCheckpoint& checkpoint);
 
   // The model with its parameters as they are, for one text at a time (B = 1), from zero states on.
   NetDef ModelInitNet() const;

@@ -9,8 +9,8 @@
 
 namespace stepnet::runner {
 
-TrainingProgress::TrainingProgress(std::int64_t done, std::int64_t iterations, std::int64_t tokens)
-    : done_(done), iterations_(iterations), tokens_(tokens), last_(Now()) {}
+TrainingProgress::TrainingProgress(std::int64_t done, std::int64_t iterations, std::int64_t tokens, Losses losses)
+    : done_(done), iterations_(iterations), tokens_(tokens), losses_(losses), last_(Now()) {}
 
 TrainingProgress::~TrainingProgress() { StatusLine::Clear(); }
 
@@ -20,10 +20,10 @@ void TrainingProgress::Add(double loss, std::int64_t iterations_per_epoch) {
   last_ = now;
   ++done_;
   ++trained_;
-  sum_ += loss;
-  ++count_;
+  losses_.sum += loss;
+  ++losses_.count;
   if (!StatusLine::IsOn()) return;
-  const double mean = sum_ / static_cast<double>(count_);
+  const double mean = Mean();
   const auto left =
       static_cast<long>(seconds_ / static_cast<double>(trained_) * static_cast<double>(iterations_ - done_));
   char line[256];
@@ -36,15 +36,13 @@ void TrainingProgress::Add(double loss, std::int64_t iterations_per_epoch) {
 }
 
 void TrainingProgress::ShowValidation(double bits, bool is_best) {
-  const double mean = sum_ / static_cast<double>(count_);
   char line[256];
   std::snprintf(line, sizeof(line),
                 "iteration %ld/%ld: bits per character: training %.3f, validation %.3f%s; %.0f tokens/s\n",
-                static_cast<long>(done_), static_cast<long>(iterations_), mean * std::numbers::log2e, bits,
+                static_cast<long>(done_), static_cast<long>(iterations_), Mean() * std::numbers::log2e, bits,
                 is_best ? " (best)" : "", static_cast<double>(trained_ * tokens_) / seconds_);
   std::cerr << line;
-  sum_ = 0;
-  count_ = 0;
+  losses_ = {};
   last_ = Now();
 }
 

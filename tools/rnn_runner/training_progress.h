@@ -8,8 +8,14 @@ namespace stepnet::runner {
 
 class TrainingProgress {
  public:
-  // `done` iterations of `iterations` are done, of `tokens` characters each.
-  TrainingProgress(std::int64_t done, std::int64_t iterations, std::int64_t tokens);
+  // Losses since the last validation.
+  struct Losses {
+    double sum = 0;
+    std::int64_t count = 0;
+  };
+
+  // `done` iterations of `iterations` are done, of `tokens` characters each; `losses` are those of a process before.
+  TrainingProgress(std::int64_t done, std::int64_t iterations, std::int64_t tokens, Losses losses);
   ~TrainingProgress();
   TrainingProgress(const TrainingProgress&) = delete;
   TrainingProgress& operator=(const TrainingProgress&) = delete;
@@ -18,13 +24,15 @@ class TrainingProgress {
   void Add(double loss, std::int64_t iterations_per_epoch);
   // A line that stays; the time since the iteration is not training's.
   void ShowValidation(double bits, bool is_best);
+  const Losses& losses() const { return losses_; }
 
  private:
   std::int64_t done_;
   const std::int64_t iterations_;
   const std::int64_t tokens_;
-  double sum_ = 0;            // of losses since the last validation
-  std::int64_t count_ = 0;    // of them
+  double Mean() const { return losses_.sum / static_cast<double>(losses_.count); }
+
+  Losses losses_;
   double seconds_ = 0;        // of training, in this process
   std::int64_t trained_ = 0;  // iterations in this process
   double last_;               // time of the last iteration or validation
