@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "stepnet/cells/any_batch.h"
-#include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net_blobs.h"
@@ -22,14 +20,6 @@ bool Contains(const google::protobuf::RepeatedPtrField<std::string>& names, cons
 const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
   const auto found = std::ranges::find(op.arg(), name, [](const Argument& argument) { return argument.name(); });
   return found == op.arg().end() ? nullptr : &*found;
-}
-
-template <typename Messages>
-int IndexOf(const Messages& messages, const std::string& name) {
-  for (int i = 0; i < messages.size(); ++i) {
-    if (messages[i].name() == name) return i;
-  }
-  return -1;
 }
 
 // What a state starts as: 0 where it is learned or given.
@@ -57,18 +47,6 @@ std::string OuterName(const CellUse& use, const std::string& input) {
 
 }  // namespace
 
-std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes) {
-  std::int64_t value = 0;
-  try {
-    value = EvaluateSize(text, sizes);
-  } catch (const Error& error) {
-    throw Error(error.code(), cell.Fault(part, index, error.message()));
-  }
-  if (value > 0) return value;
-  throw Error(ErrorCode::kInvalidArgument,
-              cell.Fault(part, index, StrCat("the size ", text, " is ", value, ", must be above 0")));
-}
-
 CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
   ChooseBatch();
   NameStep();
@@ -76,46 +54,6 @@ CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
   InferShapes();
   WriteOutputs();
   if (cell().options().project_inputs()) FindProjections();
-}
-
-Shape CellLayer::ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
-                         const CellSizes& sizes) const {
-  std::vector<std::int64_t> dims;
-  for (const std::string& text : shape) dims.push_back(SizeIn(*context_.cell, part, index, text, sizes));
-  try {
-    return Shape(dims);
-  } catch (const Error& error) {
-    throw Error(error.code(), context_.cell->Fault(part, index, error.message()));
-  }
-}
-
-void CellLayer::ChooseBatch() {
-  std::set<std::int64_t> sizes;
-  const auto add = [&](const Shape& shape) { sizes.insert(shape.dims().begin(), shape.dims().end()); };
-  for (int i = 0; i < cell().input_size(); ++i) add(InputShape(i));
-  for (int i = 0; i < cell().state_size(); ++i) add(StateShape(i));
-  for (int i = 0; i < cell().parameter_size(); ++i) add(ParameterShape(i));
-  for (int i = 0; i < cell().capture_size(); ++i) add(CaptureShape(i));
-  batch_ = context_.use->batch > 0 ? context_.use->batch : 3;
-  while (sizes.contains(batch_)) ++batch_;
-}
-
-// [1, B, …] and not [B, …].
-bool CellLayer::HasStep(const Shape& shape) const { return shape.rank() >= 2 && shape[0] == 1 && shape[1] == batch_; }
-
-Shape CellLayer::InputShape(int i) const {
-  return ShapeOf(CellPart::kInput, i, cell().input(i).shape(), context_.sizes);
-}
-Shape CellLayer::StateShape(int i) const {
-  return ShapeOf(CellPart::kState, i, cell().state(i).shape(), context_.sizes);
-}
-Shape CellLayer::ParameterShape(int i) const {
-  return ShapeOf(CellPart::kParameter, i, cell().parameter(i).shape(), context_.sizes);
-}
-Shape CellLayer::CaptureShape(int i) const {
-  CellSizes sizes = context_.sizes;
-  sizes["B"] = batch_;
-  return ShapeOf(CellPart::kCapture, i, cell().capture(i).shape(), sizes);
 }
 
 float CellLayer::DropoutOf(int state) const {
@@ -234,117 +172,6 @@ void CellLayer::WriteStateUpdate(int i) {
   if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
 }
 
-std::map<std::string, StepInput> CellLayer::StepInputs() const {
-  std::map<std::string, StepInput> inputs;
-  const auto add = [&](const std::string& name, DType dtype, const Shape& shape) {
-    inputs[name] = {.info = {.dtype = dtype, .shape = shape}};
-  };
-  const auto add_rows = [&](CellPart part, int i, const std::string& name, std::int64_t rows, const Shape& item) {
-    try {
-      add(name, DType::kFloat, item.Inserted(0, batch_).Inserted(0, rows));
-    } catch (const Error& error) {
-      throw Error(error.code(), context_.cell->Fault(part, i, error.message()));
-    }
-  };
-  for (int i = 0; i < cell().input_size(); ++i) {
-    add_rows(CellPart::kInput, i, renamed_.at(cell().input(i).name()), 1, InputShape(i));
-  }
-  for (int i = 0; i < cell().state_size(); ++i) {
-    add_rows(CellPart::kState, i, previous_[i], cell().state(i).window(), StateShape(i));
-  }
-  for (int i = 0; i < cell().capture_size(); ++i) {
-    add(renamed_.at(cell().capture(i).name()), DType::kFloat, CaptureShape(i));
-  }
-  for (int i = 0; i < cell().parameter_size(); ++i) {
-    add(renamed_.at(cell().parameter(i).name()), DType::kFloat, ParameterShape(i));
-  }
-  add("timestep", DType::kInt32, {1});
-  if (!mask_.empty()) add(mask_, DType::kBool, {1, batch_});
-  return inputs;
-}
-
-// Operators of the step net that come from the cell are `first_op_` and following, in the cell's order.
-void CellLayer::ThrowAtOperator(const Error& error) const {
-  const int k = error.places().empty() ? -1 : error.places().front().op_index - first_op_;
-  const bool is_of_cell = k >= 0 && k < cell().op_size();
-  const CellPart part = is_of_cell ? CellPart::kOperator : CellPart::kCell;
-  const int index = is_of_cell ? k : 0;
-  Error told(error.code(), error.message() + context_.cell->Line(part, index));
-  for (const Place& place : error.places()) told.At(place);
-  throw told.At({.file = context_.cell->Place(part, index)});
-}
-
-// Stands for B a number that is no other size, so that dimensions are not mistaken for it; what is wrong is said of the
-// batch that the user gave, or of any.
-void CellLayer::InferShapes() {
-  try {
-    InferShapesOfBatch();
-  } catch (const Error& error) {
-    const std::int64_t wanted = context_.use->batch;
-    if (wanted == batch_) throw;
-    if (wanted > 0) {
-      batch_ = wanted;
-      InferShapesOfBatch();  // right by chance, where it returns
-    }
-    ThrowOfAnyBatch(error.code());
-    throw;
-  }
-}
-
-// Throws unless that meets another error: shapes can be too large for their sizes to be counted.
-void CellLayer::ThrowOfAnyBatch(ErrorCode code) {
-  batch_ = kAnyBatch;
-  try {
-    InferShapesOfBatch();
-  } catch (const Error& error) {
-    if (error.code() == code) throw OfAnyBatch(error);
-  }
-}
-
-void CellLayer::InferShapesOfBatch() {
-  const CellSource& source = *context_.cell;
-  const std::map<std::string, StepInput> inputs = StepInputs();
-  StepGraph graph;
-  try {
-    graph = ImportStepNet(step_, inputs, {});
-  } catch (const Error& error) {
-    ThrowAtOperator(error);
-  }
-  const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
-  for (int i = 0; i < cell().state_size(); ++i) {
-    const StepValue& written = value(next_[i]);
-    const Shape wanted = StateShape(i).Inserted(0, batch_).Inserted(0, 1);
-    if (written.dynamic || written.info.shape == wanted) continue;
-    throw Error(ErrorCode::kShapeMismatch, source.Fault(CellPart::kState, i,
-                                                        StrCat("the state \"", cell().state(i).name(), "\" is ", wanted,
-                                                               " in a step of a batch of ", batch_,
-                                                               ", and the step writes ", written.info.Description())));
-  }
-  for (int k = 0; k < cell().output_size(); ++k) {
-    const std::string& blob = cell().output(k).blob();
-    if (const int state = IndexOf(cell().state(), blob); state >= 0) {
-      output_blobs_.push_back(next_[state]);
-      output_infos_.push_back(value(next_[state]).info);
-      output_items_.push_back(StateShape(state));
-      continue;
-    }
-    const StepValue& written = value(renamed_.at(blob));
-    const Shape& shape = written.info.shape;
-    const bool has_step = HasStep(shape);
-    if (written.dynamic || (!has_step && (shape.rank() < 1 || shape[0] != batch_))) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  source.Fault(CellPart::kOutput, k,
-                               StrCat("the output \"", blob, "\" is ",
-                                      written.dynamic ? "of a shape that only a run tells" : written.info.Description(),
-                                      " in a step of a batch of ", batch_, "; it must be [1, B, …] or [B, …]")));
-    }
-    output_blobs_.push_back(renamed_.at(blob));
-    output_infos_.push_back(written.info);
-    output_items_.push_back(has_step ? shape.Tail().Tail() : shape.Tail());
-  }
-}
-
-// Makes outputs that are no states [1, B, …], and holds them back where the mask is false.
 void CellLayer::WriteOutputs() {
   for (int k = 0; k < cell().output_size(); ++k) {
     if (IndexOf(cell().state(), cell().output(k).blob()) >= 0) continue;

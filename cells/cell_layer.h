@@ -40,6 +40,15 @@ struct LayerContext {
   NameSet* names = nullptr;            // outside
 };
 
+// The number of the message of that name; -1 for none.
+template <typename Messages>
+int IndexOf(const Messages& messages, const std::string& name) {
+  for (int i = 0; i < messages.size(); ++i) {
+    if (messages[i].name() == name) return i;
+  }
+  return -1;
+}
+
 class CellLayer {
  public:
   // Makes the step net and infers its shapes. Throws as ExpandCell does.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "stepnet/compiler/recurrent_plan.h"
+#include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
 
