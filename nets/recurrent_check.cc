@@ -146,11 +146,30 @@ class RecurrentChecker {
     }
   }
 
-  void CheckOutputs() {
+  // The blobs of the net that a run gives. One that would hold two things is reported.
+  std::set<std::string> MadeBlobs() {
+    std::map<std::string, std::string> contents;
+    const auto add = [&](const std::string& blob, const std::string& content) {
+      const auto [known, is_new] = contents.emplace(blob, content);
+      if (!is_new && known->second != content) {
+        Report(StrCat("\"", blob, "\" would hold both ", known->second, " and ", content));
+      }
+    };
+    const auto rows = [](const std::string& state, std::int64_t first) {
+      return StrCat("the rows of the state \"", state, "\" from ", first, " on");
+    };
+    for (const RecurrentState& state : spec_.states) add(state.name, rows(state.name, 0));
+    for (const OffsetAlias& alias : spec_.aliases) add(alias.destination, rows(alias.source, alias.offset));
+    for (const StepOutput& output : spec_.step_outputs) {
+      add(output.destination, StrCat("what steps leave in \"", output.blob, "\""));
+    }
     std::set<std::string> made;
-    for (const OffsetAlias& alias : spec_.aliases) made.insert(alias.destination);
-    for (const RecurrentState& state : spec_.states) made.insert(state.name);
-    for (const StepOutput& output : spec_.step_outputs) made.insert(output.destination);
+    for (const auto& [blob, content] : contents) made.insert(blob);
+    return made;
+  }
+
+  void CheckOutputs() {
+    const std::set<std::string> made = MadeBlobs();
     for (int i = 0; i + 1 < op_.num_outputs(); ++i) {
       const std::string& output = op_.outputs()[i];
       if (made.contains(output)) continue;

@@ -146,6 +146,15 @@ TEST_F(Failures, UnknownOperatorsOfStepNetsAreFoundWhenTheNetIsMade) {
   ExpectError([&] { net.net(); }, "…alias_src names \"hh\", which is no state; did you mean \"h\"?");
 }
 
+TEST_F(Failures, D16OutputsThatWouldHoldTwoThingsAreFoundWhenTheNetIsMade) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");
+  net.Output("all", "h", 1).Output("all", "h", -1);
+  ExpectError(
+      [&] { net.net(); },
+      "…\"all\" would hold both the rows of the state \"h\" from 1 on and the rows of the state \"h\" from -1 on");
+}
+
 // An input would be gone before it is read.
 TEST_F(Failures, InputsThatAreWrittenAreFoundWhenTheNetIsMade) {
   const auto make = [] {
