@@ -1,13 +1,14 @@
-// MakeStepPlan: from a step net and what its blobs are bound to, to where each blob lives and what runs when.
+// MakeStepPlan: from a step net and what its blobs are bound to, through passes, to where each blob lives and what runs
+// when.
 #include <algorithm>
 #include <set>
 
-#include "stepnet/compiler/direct_sums.h"
+#include "stepnet/compiler/first_terms.h"
 #include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/stages.h"
 #include "stepnet/compiler/step_plan.h"
-#include "stepnet/compiler/unneeded_outputs.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/nets/net_check.h"
@@ -37,24 +38,10 @@ RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
 
 class PlanMaker {
  public:
-  explicit PlanMaker(StepPlanRequest request) : request_(std::move(request)) {}
+  explicit PlanMaker(const StepDraft& draft)
+      : request_(draft.request), graph_(draft.graph), direct_sums_(draft.direct_sums), unneeded_(draft.unneeded) {}
 
   StepPlan Make() {
-    std::map<std::string, StepInput> inputs;
-    for (const BoundBlob& bound : request_.bound) {
-      if (bound.readable) inputs[bound.slot.blob] = {.info = bound.info, .dynamic = false};
-    }
-    for (const auto& [blob, list] : request_.bound_dynamic) inputs[blob] = {.info = {}, .dynamic = true};
-    for (const Transfer& transfer : request_.transfers) {
-      const bool gives = transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
-      if (gives) inputs.try_emplace(transfer.blob, StepInput{.info = transfer.info, .dynamic = false});
-    }
-    std::map<std::string, TensorInfo> linked;
-    for (const BoundBlob& bound : request_.bound) linked[bound.slot.blob] = bound.info;
-    graph_ = ImportStepNet(*request_.net, inputs, request_.options, linked);
-    if (request_.options.opt_level > 0) AddTermsOneByOne(&request_, &graph_);
-    direct_sums_ = FindDirectSums(request_, graph_);
-    unneeded_ = UnneededOutputs(request_, graph_);
     PlaceTransfers();
     std::vector<StageDraft> stages;
     if (request_.options.opt_level > 0) {
@@ -191,7 +178,7 @@ class PlanMaker {
         CheckFits(*found->second, values_of[blob]);
         AddSlot(found->second->slot);
       } else if (const auto sum = direct_sums_.find(blob); sum != direct_sums_.end()) {
-        slot_of_[blob] = AddOutside(sum->second->outside);
+        slot_of_[blob] = AddOutside(request_.transfers[sum->second].outside);
       } else if (const auto list = request_.bound_dynamic.find(blob); list != request_.bound_dynamic.end()) {
         AddSlot({.blob = blob, .storage_class = StorageClass::kDynamic, .base = list->second});
       } else if (dynamic[blob]) {
@@ -411,10 +398,6 @@ class PlanMaker {
     return producer < 0 ? kNoOperator : graph_.nodes[producer].op_index;
   }
 
-  static bool GoesIn(const Transfer& transfer) {
-    return transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
-  }
-
   // Transfers into blobs come before the operator that is the first to use them, as late as that: memory outside may be
   // a sum that the step itself adds to before. With kNoOperator, into those that none uses. What no operator writes
   // goes on at once; step outputs of it come last, as it may show a row that the step writes by another name. Other
@@ -500,13 +483,13 @@ class PlanMaker {
     return blobs;
   }
 
-  StepPlanRequest request_;
-  StepGraph graph_;
+  const StepPlanRequest& request_;
+  const StepGraph& graph_;
+  const std::map<std::string, int>& direct_sums_;
+  const std::set<int>& unneeded_;
   StepPlan plan_;
   std::map<std::string, int> slot_of_;
   std::set<int> written_bases_;
-  std::map<std::string, const Transfer*> direct_sums_;
-  std::set<int> unneeded_;       // values that no instruction gives
   TransfersOfOperators before_;  // by the operator that they come before, in the order of the request
   TransfersOfOperators after_;
   bool is_draft_ = false;
@@ -522,7 +505,9 @@ class PlanMaker {
 }  // namespace
 
 StepPlan MakeStepPlan(const StepPlanRequest& request) {
-  StepPlan plan = PlanMaker(request).Make();
+  StepDraft draft = ImportStep(request);
+  RunPasses(&draft);
+  StepPlan plan = PlanMaker(draft).Make();
   if (request.options.executor == "parallel") {
     AddSchedules(request.options.threads, &plan);
   }

@@ -123,14 +123,15 @@ StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput
   return importer.Finish();
 }
 
+std::string StepGraph::NameOf(int value) const {
+  const StepValue& v = values[value];
+  return v.version == 0 ? v.blob : StrCat(v.blob, ".", v.version);
+}
+
 std::string StepGraph::ToString() const {
-  const auto name_of = [this](int v) {
-    const StepValue& value = values[v];
-    return value.version == 0 ? value.blob : StrCat(value.blob, ".", value.version);
-  };
   const auto names = [&](const std::vector<int>& list) {
     std::vector<std::string> items;
-    for (const int v : list) items.push_back(name_of(v));
+    for (const int v : list) items.push_back(NameOf(v));
     return Join(items, ", ");
   };
   std::vector<std::string> inputs;

@@ -41,6 +41,7 @@ struct StepGraph {
   //   a.1 = FC(x, w, b)      float [1, 32, 64]
   // }
   std::string ToString() const;
+  std::string NameOf(int value) const;  // "a.1", version 0 as "a"
 };
 
 // A blob that has a value before the first operator of the step net runs.

@@ -1,0 +1,29 @@
+#include "stepnet/compiler/first_terms.h"
+
+#include <algorithm>
+#include <map>
+
+namespace stepnet {
+
+void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan) {
+  std::map<int, Instruction*> first_writers;  // by base
+  for (Instruction& instruction : plan->instructions) {
+    for (const Operand& output : instruction.outputs) {
+      first_writers.emplace(plan->slots[output.slot].base, &instruction);
+    }
+  }
+  for (const Transfer& transfer : request.transfers) {
+    const int base = transfer.outside.base;
+    if (!transfer.starts_at_zero || plan->unzeroed_bases.contains(base)) continue;
+    const auto found = first_writers.find(base);
+    if (found == first_writers.end() || found->second->steps_at_once != kAllSteps) continue;
+    std::vector<Operand>& outputs = found->second->outputs;
+    const auto is_term = [&](const Operand& output) { return plan->slots[output.slot].base == base; };
+    const auto term = std::ranges::find_if(outputs, is_term);
+    if (!term->adds || std::ranges::count_if(outputs, is_term) > 1) continue;
+    term->adds = false;
+    plan->unzeroed_bases.insert(base);
+  }
+}
+
+}  // namespace stepnet
