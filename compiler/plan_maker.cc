@@ -8,7 +8,7 @@
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/stages.h"
-#include "stepnet/compiler/step_plan.h"
+#include "stepnet/compiler/transfer_order.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/nets/net_check.h"
@@ -39,10 +39,13 @@ RunFn AddKernel(const std::string& blob, const TensorInfo& info) {
 class PlanMaker {
  public:
   explicit PlanMaker(const StepDraft& draft)
-      : request_(draft.request), graph_(draft.graph), direct_sums_(draft.direct_sums), unneeded_(draft.unneeded) {}
+      : request_(draft.request),
+        graph_(draft.graph),
+        direct_sums_(draft.direct_sums),
+        unneeded_(draft.unneeded),
+        order_(OrderTransfers(draft)) {}
 
   StepPlan Make() {
-    PlaceTransfers();
     std::vector<StageDraft> stages;
     if (request_.options.opt_level > 0) {
       // Where every step has memory of its own, only what computes a value and what uses it wait for each other.
@@ -87,12 +90,12 @@ class PlanMaker {
     slot_of_.clear();
     PlaceBlobs();
     written_bases_ = WrittenBases();
-    AddTransfers(before_, kNoOperator);
+    AddTransfers(order_.before, kNoOperator);
     for (const StepNode& node : graph_.nodes) {
       CheckCancelled();
-      AddTransfers(before_, node.op_index);
+      AddTransfers(order_.before, node.op_index);
       AddOperator(node);
-      AddTransfers(after_, node.op_index);
+      AddTransfers(order_.after, node.op_index);
     }
     for (const auto& [blob, value] : graph_.last) {
       if (unneeded_.contains(value)) continue;
@@ -388,44 +391,7 @@ class PlanMaker {
     return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
   }
 
-  static constexpr int kNoOperator = -1;
-
-  // The operator that last writes the blob.
-  int LastWriter(const std::string& blob) const {
-    const auto found = graph_.last.find(blob);
-    if (found == graph_.last.end()) return kNoOperator;
-    const int producer = graph_.values[found->second].producer;
-    return producer < 0 ? kNoOperator : graph_.nodes[producer].op_index;
-  }
-
-  // Transfers into blobs come before the operator that is the first to use them, as late as that: memory outside may be
-  // a sum that the step itself adds to before. With kNoOperator, into those that none uses. What no operator writes
-  // goes on at once; step outputs of it come last, as it may show a row that the step writes by another name. Other
-  // transfers come after the last writer.
-  void PlaceTransfers() {
-    std::map<std::string, int> first_user;
-    for (const StepNode& node : graph_.nodes) {
-      for (const std::vector<int>* values : {&node.inputs, &node.outputs}) {
-        for (const int value : *values) first_user.emplace(graph_.values[value].blob, node.op_index);
-      }
-    }
-    const int last_operator = graph_.nodes.empty() ? kNoOperator : graph_.nodes.back().op_index;
-    for (const Transfer& transfer : request_.transfers) {
-      const bool is_step_output = transfer.kind == Transfer::Kind::kCopyOut && transfer.required;
-      const int last_writer = LastWriter(transfer.blob);
-      const int after = last_writer == kNoOperator && is_step_output ? last_operator : last_writer;
-      if (!GoesIn(transfer) && after != kNoOperator) {
-        after_[after].push_back(&transfer);
-        continue;
-      }
-      const auto user = first_user.find(transfer.blob);
-      before_[user == first_user.end() ? kNoOperator : user->second].push_back(&transfer);
-    }
-  }
-
-  using TransfersOfOperators = std::map<int, std::vector<const Transfer*>>;
-
-  void AddTransfers(const TransfersOfOperators& transfers, int op_index) {
+  void AddTransfers(const TransfersByOperator& transfers, int op_index) {
     const auto found = transfers.find(op_index);
     if (found == transfers.end()) return;
     for (const Transfer* transfer : found->second) AddTransfer(*transfer);
@@ -487,11 +453,10 @@ class PlanMaker {
   const StepGraph& graph_;
   const std::map<std::string, int>& direct_sums_;
   const std::set<int>& unneeded_;
+  const TransferOrder order_;
   StepPlan plan_;
   std::map<std::string, int> slot_of_;
   std::set<int> written_bases_;
-  TransfersOfOperators before_;  // by the operator that they come before, in the order of the request
-  TransfersOfOperators after_;
   bool is_draft_ = false;
   std::set<std::string> kept_between_;       // temporaries that more than one stage uses
   std::vector<std::int64_t> steps_at_once_;  // by instruction, in program order

@@ -1,0 +1,27 @@
+// Between which operators of a step its transfers come.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "stepnet/compiler/step_draft.h"
+
+namespace stepnet {
+
+inline constexpr int kNoOperator = -1;
+
+// By op_index, in the order of the request; they point into the draft.
+using TransfersByOperator = std::map<int, std::vector<const Transfer*>>;
+
+struct TransferOrder {
+  TransfersByOperator before;  // kNoOperator: at the begin of the step
+  TransfersByOperator after;
+};
+
+// Transfers into blobs come before the operator that is the first to use them, as late as that: memory outside may be a
+// sum that the step itself adds to before. Those into blobs that none uses come first. What no operator writes goes on
+// at once; step outputs of it come last, as it may show a row that the step writes by another name. Other transfers
+// come after the last writer.
+TransferOrder OrderTransfers(const StepDraft& draft);
+
+}  // namespace stepnet
