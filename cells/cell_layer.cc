@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net_blobs.h"
@@ -117,6 +118,8 @@ void CellLayer::WriteStep() {
 // The operator with the names of the step net and integers in place of expressions of sizes. Dropout drops while
 // training alone, and keeps its mask for its gradient.
 OperatorDef CellLayer::Resolved(const OperatorDef& def) {
+  constexpr std::int64_t kWork = 20'000;  // of one operator, from its copy to its shapes
+  CountWork(kWork);
   OperatorDef op = def;
   const auto rename = [&](std::string* name) {
     if (const auto found = renamed_.find(*name); found != renamed_.end()) *name = found->second;

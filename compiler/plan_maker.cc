@@ -272,6 +272,7 @@ class PlanMaker {
       if (!unneeded_.contains(node.outputs[o])) instruction.outputs.push_back(OperandOf(node.outputs[o], o));
     }
     instruction.num_outputs = static_cast<int>(node.outputs.size());
+    CopyOverwrittenInputs(node, &instruction);
     instruction.has_side_effects = node.init.schema().has_side_effects;
     const auto is_dynamic = [&](const Operand& operand) {
       return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
@@ -297,6 +298,44 @@ class PlanMaker {
       std::erase_if(instruction.outputs, is_sum);
     }
     FinishOperator(node, std::move(instruction));
+  }
+
+  // Kernels read and write in any order. Where links show the rows of an input and of an output that overlap, and the
+  // operator may not work in place there, it reads a copy of the input.
+  void CopyOverwrittenInputs(const StepNode& node, Instruction* instruction) {
+    const auto overwrites = [&](const Operand& output, const Operand& input) {
+      const Slot &to = plan_.slots[output.slot], &from = plan_.slots[input.slot];
+      if (output.slot == input.slot || !ShareBytes(to, from)) return false;  // one blob: checked with the net
+      const bool is_same = to.BeginInBase() == from.BeginInBase() && to.row_bytes == from.row_bytes;
+      return !is_same || to.bytes != from.bytes || !node.init.schema().AllowsInPlace(input.position, output.position);
+    };
+    for (Operand& input : instruction->inputs) {
+      const auto is_overwritten = [&](const Operand& output) { return overwrites(output, input); };
+      if (std::ranges::none_of(instruction->outputs, is_overwritten)) continue;
+      const std::string blob = plan_.slots[input.slot].blob;
+      AddArenaSlot(StrCat(blob, " for op ", node.op_index), input.info.size_bytes());
+      Operand copy = input;
+      copy.slot = static_cast<int>(plan_.slots.size()) - 1;
+      AddInstruction(CopyInstruction(StrCat(plan_.slots[copy.slot].blob, " = ", blob), input, copy));
+      input.slot = copy.slot;
+    }
+  }
+
+  Instruction CopyInstruction(std::string text, Operand from, Operand to) const {
+    from.position = to.position = 0;
+    to.adds = false;
+    Instruction instruction{.text = std::move(text),
+                            .type = "copy",
+                            .kernel = CopyKernel(),
+                            .inputs = {from},
+                            .outputs = {to},
+                            .num_outputs = 1,
+                            .cost = {.bytes = 3.0 * static_cast<double>(from.info.size_bytes())},
+                            .by_elements = true,
+                            .node = {}};
+    MarkRowsOfElements(plan_, &instruction);
+    instruction.steps_at_once = StepsAtOnce();
+    return instruction;
   }
 
   void FinishOperator(const StepNode& node, Instruction instruction) {

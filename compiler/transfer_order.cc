@@ -1,5 +1,6 @@
 #include "stepnet/compiler/transfer_order.h"
 
+#include <set>
 #include <string>
 
 namespace stepnet {
@@ -24,11 +25,14 @@ TransferOrder OrderTransfers(const StepDraft& draft) {
     }
   }
   const int last_operator = graph.nodes.empty() ? kNoOperator : graph.nodes.back().op_index;
+  std::set<std::string> linked;
+  for (const BoundBlob& bound : draft.request.bound) linked.insert(bound.slot.blob);
   TransferOrder order;
   for (const Transfer& transfer : draft.request.transfers) {
     const bool is_step_output = transfer.kind == Transfer::Kind::kCopyOut && transfer.required;
     const int last_writer = LastWriter(graph, transfer.blob);
-    const int after = last_writer == kNoOperator && is_step_output ? last_operator : last_writer;
+    const bool may_change = last_writer == kNoOperator || linked.contains(transfer.blob);
+    const int after = is_step_output && may_change ? last_operator : last_writer;
     if (!GoesIn(transfer) && after != kNoOperator) {
       order.after[after].push_back(&transfer);
       continue;

@@ -20,8 +20,8 @@ struct TransferOrder {
 
 // Transfers into blobs come before the operator that is the first to use them, as late as that: memory outside may be a
 // sum that the step itself adds to before. Those into blobs that none uses come first. What no operator writes goes on
-// at once; step outputs of it come last, as it may show a row that the step writes by another name. Other transfers
-// come after the last writer.
+// at once. Others come after the last writer. Step outputs of what lives in rows, or is not written, come last, as the
+// step may write those rows by another name.
 TransferOrder OrderTransfers(const StepDraft& draft);
 
 }  // namespace stepnet

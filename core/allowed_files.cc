@@ -4,13 +4,15 @@
 #include <filesystem>
 #include <system_error>
 
+#include "stepnet/core/printable.h"
+
 namespace stepnet {
 namespace {
 
 namespace fs = std::filesystem;
 
 [[noreturn]] void Refuse(const OperatorCall& op, const std::string& path, const std::string& reason) {
-  throw Error(ErrorCode::kInputOutput, StrCat(op.type(), " may not open \"", path, "\": ", reason));
+  throw Error(ErrorCode::kInputOutput, StrCat(op.type(), " may not open \"", PrintableLine(path), "\": ", reason));
 }
 
 bool IsInside(const fs::path& file, const fs::path& folder) {

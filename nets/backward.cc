@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/nets/gradient.h"
 #include "stepnet/nets/needed_operators.h"
 #include "stepnet/nets/net_check.h"
@@ -332,6 +333,8 @@ class ReversePass {
       op.add_output(values_[v].name);
     };
     for (int k = 0; k < net_.op_size(); ++k) {
+      constexpr std::int64_t kWork = 10'000;  // of one operator, from its checks to its gradient
+      CountWork(kWork);
       for (const int v : reads_[k]) copy(v);  // what no operator writes
       const ValueIds& writes = writes_[k];
       *all.add_op() = Renamed(k, [&](int v) {

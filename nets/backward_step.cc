@@ -7,6 +7,7 @@
 #include <ranges>
 #include <set>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
@@ -36,6 +37,7 @@ class BackwardStepMaker {
       if (written_.contains(link.internal) && !IsState(link.external)) changing_.insert(link.internal);
     }
     RefuseChangedRows();
+    RefuseRowsWrittenTwice();
     const NetDef step = StepToDifferentiate();
     const std::map<std::string, std::string> seeds = Seeds();
     made_ = AddGradientsFrom(step, seeds, Wanted(), changing_);
@@ -135,6 +137,40 @@ class BackwardStepMaker {
       if (const auto window = windows_.find(input); window != windows_.end()) input = window->second;
     }
     return op;
+  }
+
+  // The gradient of a row is that of what the step leaves in it. What another name of the row showed before it was
+  // written again has none.
+  void RefuseRowsWrittenTwice() const {
+    struct Uses {
+      std::vector<int> reads, writes;  // operators
+    };
+    std::map<std::string, Uses> uses;
+    for (int k = 0; k < step_.op_size(); ++k) {
+      for (const std::string& input : step_.op(k).input()) uses[input].reads.push_back(k);
+      for (const std::string& output : step_.op(k).output()) uses[output].writes.push_back(k);
+    }
+    // Whether `other` is written too, or read between two writes of `one`.
+    const auto has_no_gradient = [&](const Link& one, const Link& other) {
+      const std::vector<int>&writes = uses[one.internal].writes, &other_writes = uses[other.internal].writes;
+      if (writes.empty() || !other_writes.empty()) return !writes.empty();
+      return std::ranges::any_of(uses[other.internal].reads,
+                                 [&](int k) { return writes.front() < k && k <= writes.back(); });
+    };
+    std::vector<Link> links = spec_.links;
+    std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.external, link.offset); });
+    for (size_t i = 0; i < links.size(); ++i) {
+      const Link& one = links[i];
+      for (size_t k = i + 1; k < links.size(); ++k) {
+        const Link& other = links[k];
+        CountWork(10);
+        if (other.external != one.external || other.offset >= one.offset + one.window) break;
+        if (one.internal == other.internal || (!has_no_gradient(one, other) && !has_no_gradient(other, one))) continue;
+        throw Error(ErrorCode::kInvalidNet,
+                    StrCat("the step net writes rows of \"", one.external, "\" more than once, which it sees as \"",
+                           one.internal, "\" and as \"", other.internal, "\"; no gradient can be made"));
+      }
+    }
   }
 
   // A blob that the step reads and then overwrites is in its link's memory where it has one link. What other steps, or

@@ -1,5 +1,6 @@
 #include "stepnet/nets/net.h"
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/completion.h"
@@ -41,6 +42,8 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     net->name_ = def.name();
     std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(def);
     for (int i = 0; i < def.op_size(); ++i) {
+      constexpr std::int64_t kWork = 5'000;  // of one operator
+      CountWork(kWork);
       OperatorDef op = def.op(i);
       if (!op.has_device_option() && def.has_device_option()) *op.mutable_device_option() = def.device_option();
       try {

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -63,6 +64,8 @@ class Checker {
     constexpr size_t kMaxProblems = 1000;
     std::set<int> faulty;
     for (int i = 0; i < net_.op_size() && problems_.size() < kMaxProblems; ++i) {
+      constexpr std::int64_t kWork = 5'000;  // of one operator
+      CountWork(kWork);
       const size_t before = problems_.size();
       CheckOp(i);
       if (problems_.size() > before) faulty.insert(i);
@@ -119,6 +122,7 @@ class Checker {
         }
       }
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled) throw;  // says nothing of the net
       Report(i, error.message());
     }
   }

@@ -1,8 +1,10 @@
 // What can be known to be wrong with a recurrent operator before it is given tensors.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
+#include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recurrent_spec.h"
@@ -27,7 +29,10 @@ class RecurrentChecker {
     CheckAliases();
     // The rest compares lists with each other, which must be whole.
     if (!faults_.empty()) return;
-    if (gradient_) return CheckGradientOutputs();
+    if (gradient_) {
+      CheckBackwardLinks();
+      return CheckGradientOutputs();
+    }
     FindLinkRoles(spec_, problems_);
     CheckStepOutputs();
     CheckOutputs();
@@ -179,6 +184,31 @@ class RecurrentChecker {
     const std::string& record = op_.outputs().back();
     if (made.contains(record)) {
       Report(StrCat("the last output, \"", record, "\", is the record of the run and cannot be an alias too"));
+    }
+  }
+
+  // What adds to rows is given by an operator or by another link of the blob.
+  void CheckBackwardLinks() {
+    std::set<std::string> used;
+    for (const OperatorDef& op : spec_.BackwardStep().op()) {
+      used.insert(op.input().begin(), op.input().end());
+      used.insert(op.output().begin(), op.output().end());
+    }
+    for (const std::string& gradient : spec_.param_grads) used.insert(spec_.Renamed(gradient));
+    std::set<std::string> linked;
+    for (const Link& link : spec_.backward_links) {
+      if (!linked.insert(spec_.Renamed(link.internal)).second) used.insert(spec_.Renamed(link.internal));
+    }
+    for (const Link& link : spec_.links) linked.insert(link.internal);
+    const std::vector<BackwardLinkRole> roles = FindBackwardLinkRoles(op_, spec_);
+    for (size_t i = 0; i < roles.size(); ++i) {
+      const Link& link = spec_.backward_links[i];
+      const std::string blob = spec_.Renamed(link.internal);
+      if (used.contains(blob) || roles[i].MayGive(link)) continue;
+      std::vector<std::string> names;
+      std::ranges::set_difference(used, linked, std::back_inserter(names));
+      Report(StrCat("\"", blob, "\" is linked to \"", link.external,
+                    "\", and no operator of the backward step net reads or writes it", DidYouMean(blob, names)));
     }
   }
 

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "stepnet/core/allowed_files.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
@@ -14,6 +15,7 @@ namespace stepnet {
 namespace {
 
 constexpr std::int64_t kDefaultLimit = 1000;
+constexpr std::int64_t kWorkOfElement = 400;  // as text
 
 std::string ElementText(Float16 value) { return StrCat(ToFloat(value)); }
 std::string ElementText(BFloat16 value) { return StrCat(ToFloat(value)); }
@@ -34,7 +36,10 @@ std::string Line(const std::string& name, const TensorView& tensor, std::int64_t
   const std::int64_t shown = std::min(tensor.size(), limit);
   ForDType(tensor.dtype, [&](auto zero) {
     const auto* x = tensor.As<decltype(zero)>();
-    for (std::int64_t i = 0; i < shown; ++i) out << (i == 0 ? " " : ", ") << ElementText(x[i]);
+    for (std::int64_t i = 0; i < shown; ++i) {
+      CountWork(kWorkOfElement);
+      out << (i == 0 ? " " : ", ") << ElementText(x[i]);
+    }
   });
   if (shown < tensor.size()) out << ", …";
   out << '\n';

@@ -59,8 +59,9 @@ const Registration lengths_range_fill =
             }
             auto* out = run.Out(0).As<std::int32_t>();
             for (std::int64_t i = 0; i < lengths.count(); ++i) {
-              CountWork(lengths[i]);
-              for (std::int64_t k = 0; k < lengths[i]; ++k) *out++ = static_cast<std::int32_t>(k);
+              InBlocks(lengths[i], 1, [&](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t k = begin; k < end; ++k) *out++ = static_cast<std::int32_t>(k);
+              });
             }
           };
         });

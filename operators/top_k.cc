@@ -42,6 +42,8 @@ std::vector<TensorInfo> TopKShapes(const ShapeQuery& query) {
           {.dtype = DType::kInt64, .shape = Shape({shape.size()})}};
 }
 
+constexpr std::int64_t kWorkOfComparison = 4;
+
 template <typename T>
 void RunTopK(const OpRun& run, std::int64_t axis, std::int64_t k) {
   const Lines lines(*run.In(0).shape, axis);
@@ -53,11 +55,12 @@ void RunTopK(const OpRun& run, std::int64_t axis, std::int64_t k) {
   const std::int64_t found = std::min(k, lines.size);
   for (std::int64_t b = 0; b < lines.before; ++b) {
     for (std::int64_t a = 0; a < lines.after; ++a) {
-      CountWork(8 * lines.size);
       const auto at = [&](std::int64_t j) { return (b * lines.size + j) * lines.after + a; };
       for (std::int64_t j = 0; j < lines.size; ++j) order[j] = j;
-      std::partial_sort(order, order + found, order + lines.size,
-                        [&](std::int64_t i, std::int64_t j) { return Greater(x[at(i)], i, x[at(j)], j); });
+      std::partial_sort(order, order + found, order + lines.size, [&](std::int64_t i, std::int64_t j) {
+        CountWork(kWorkOfComparison);
+        return Greater(x[at(i)], i, x[at(j)], j);
+      });
       for (std::int64_t j = 0; j < k; ++j) {
         const std::int64_t to = (b * k + j) * lines.after + a;
         values[to] = j < found ? x[at(order[j])] : T{0};

@@ -71,5 +71,38 @@ TEST(LinkOrder, ABlobThatIsReadFirstComesFromTheRowBefore) {
   EXPECT_EQ(Values(net.Run().Get("all")), (Numbers{7, 8, 10, 13}));
 }
 
+// FC writes the bias before it reads x.
+TEST(LinkOrder, AnOperatorThatCannotWorkInPlaceReadsWhatItOverwritesByAnotherName) {
+  for (const int window : {1, 2}) {
+    for (const int level : {0, 1}) {
+      RecurrentCase net;
+      net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+      // The row itself, or it and the one before it.
+      net.Link("read", "h", 2 - window, window).Link("again", "h", 2 - window, window);
+      OperatorDef fc = ParseOp("again = FC(read, w, b)");
+      AddInt(&fc, "axis", 2);
+      net.Step("h_next = Add(x_t, h_prev)").Step(fc).Output("all", "h", 1);
+      net.Feed("x", Column({1, 2})).Feed("h0", One(0)).Feed("w", One(2)).Feed("b", Tensor::Of<double>({1}, {10}));
+      RunOptions options{.opt_level = level};
+      Net::Create(net.Build(), net.workspace(), options)->Run();
+      // 12 = 2 * (1 + 0) + 10; with two rows the next step turns it into 34 = 2 * 12 + 10.
+      const Numbers expected = window == 1 ? Numbers{12, 38} : Numbers{34, 38};
+      EXPECT_EQ(Values(net.Get("all")), expected) << "window " << window << ", level " << level;
+    }
+  }
+}
+
+TEST(LinkOrder, AStepOutputIsWhatTheStepLeavesInTheRowByAnyName) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Link("again", "h", 1);
+  net.Step("h_next = Add(x_t, h_prev)").Step("again = Add(h_next, x_t)").Output("all", "h", 1);
+  net.forward().add_output("shown");
+  AddStrings(&net.forward(), "step_output_src", {"h_next"});
+  AddStrings(&net.forward(), "step_output_dst", {"shown"});
+  net.Feed("x", Column({1, 2})).Feed("h0", One(0)).Run();
+  EXPECT_EQ(Values(net.Get("all")), (Numbers{2, 6}));
+  EXPECT_EQ(Values(net.Get("shown")), (Numbers{2, 6}));
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -263,6 +263,16 @@ TEST(AddBackwardStepNets, RefusesWhatAStepOverwritesForTheNextOne) {
               "…the step net overwrites \"h_prev\", rows of \"h\" that others see too; no gradient can be made");
 }
 
+TEST(AddBackwardStepNets, RefusesRowsThatAStepWritesTwiceAndReadsByAnotherName) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Link("again", "h", 1).Captured("v");
+  net.Step("h_next = Tanh(x_t)").Step("k = Mul(again, v)").Step("q = Sum(k, h_prev)").Step("h_next = Copy(q)");
+  NetDef def = net.Output("all", "h", 1).Build();
+  ExpectError([&] { AddBackwardStepNets(&def); },
+              "…the step net writes rows of \"h\" more than once, which it sees as \"h_next\" and as \"again\"; no "
+              "gradient can be made");
+}
+
 // Arguments name what a recurrent operator reads and gives, too.
 TEST(AddBackwardStepNets, GivesNamesToWhatRecurrentOperatorsReadAndGive) {
   RecurrentCase layer;

@@ -62,6 +62,15 @@ TEST(GradientCheck, FindsLinksThatNameNoGradient) {
                 "output, of no param and not of the first input; did you mean \"x_grad\"?");
 }
 
+TEST(GradientCheck, FindsLinksThatNoOperatorUses) {
+  NetDef net = Case().Build();
+  ArgumentOf(*net.mutable_op(1), "backward_link_internal").set_strings(2, "x_t_gradient");
+  ExpectProblem(
+      net,
+      "\"x_t_gradient\" is linked to \"x_grad\", and no operator of the backward step net reads or writes it; did "
+      "you mean \"x_t_grad\"?");
+}
+
 TEST(GradientCheck, FindsLinksBeyondTheFirstInput) {
   RecurrentCase forward;
   forward.Sequence("x", "x_t", 0, 2).State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)");

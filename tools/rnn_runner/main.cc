@@ -89,6 +89,7 @@ int Main(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   // A reader that goes away is an error of writing, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // nor is a file that may not grow (ulimit -f)
   try {
     stepnet::runner::KeepMemoryReserve();
     FLAGS_logtostderr = true;

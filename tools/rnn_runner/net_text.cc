@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
@@ -174,6 +175,8 @@ class TextWriter {
   }
 
   void WriteOperator(const OperatorDef& op, const std::string& indent, int depth) {
+    constexpr std::int64_t kWork = 3'000;  // as text
+    CountWork(kWork);
     const std::string call = StrCat(NameList(op.output()), op.output_size() == 0 ? "" : " = ", NameText(op.type()), "(",
                                     NameList(op.input()), ")");
     const Connections connections(op);
