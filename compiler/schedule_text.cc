@@ -49,7 +49,7 @@ std::string Wrapped(const std::string& raw) {
 
 std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Operand& operand) {
   const Slot& slot = plan.slots[operand.slot];
-  std::string text = StrCat(slot.blob, " (", StorageClassName(slot.storage_class));
+  std::string text = StrCat(PrintableLine(slot.blob), " (", StorageClassName(slot.storage_class));
   if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
   if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
   if (slot.storage_class != StorageClass::kDynamic) {
@@ -69,8 +69,8 @@ std::string PlacesText(const StepPlan& plan, std::int64_t steps_at_once, const s
 std::string BlobText(const StepPlan& plan, const Dependency& edge) {
   if (edge.from_slot < 0) return "what is outside of the step";
   const Slot& slot = plan.slots[edge.from_slot];
-  std::string text = slot.blob;
-  if (plan.slots[edge.to_slot].blob != slot.blob) text += " as " + plan.slots[edge.to_slot].blob;
+  std::string text = PrintableLine(slot.blob);
+  if (plan.slots[edge.to_slot].blob != slot.blob) text += " as " + PrintableLine(plan.slots[edge.to_slot].blob);
   if (slot.storage_class != StorageClass::kDynamic && edge.bytes > 0) text += StrCat(" (", edge.bytes, " bytes)");
   return text;
 }
@@ -114,7 +114,7 @@ std::string AfterText(const StepPlan& plan, const Dependency& edge, const std::s
 
 std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int i, int task) {
   const Instruction& instruction = plan.instructions[i];
-  std::string text = StrCat("  ", i, ": ", instruction.text, "\n      task ", task);
+  std::string text = StrCat("  ", i, ": ", PrintableLine(instruction.text), "\n      task ", task);
   if (schedule.tasks[task].parts > 1) text += StrCat(" in ", schedule.tasks[task].parts, " parts");
   text += StrCat("; reads ", PlacesText(plan, instruction.steps_at_once, instruction.inputs), "; writes ",
                  PlacesText(plan, instruction.steps_at_once, instruction.outputs), "\n");

@@ -195,7 +195,7 @@ void CheckInputs(const NetDef& net, const Workspace& workspace) {
     const Blob* found = workspace.FindBlob(blob);
     if (found != nullptr && (found->HasTensor() || found->HasObject())) continue;
     if (missing.empty()) first = blob;
-    missing.push_back(StrCat("\n  \"", blob, "\", ", ReaderText(net, blob)));
+    missing.push_back(StrCat("\n  \"", PrintableLine(blob), "\", ", PrintableLine(ReaderText(net, blob))));
   }
   if (missing.empty()) return;
   const std::string name = PrintableLine(first);
