@@ -313,7 +313,12 @@ class PlanMaker {
       const auto is_overwritten = [&](const Operand& output) { return overwrites(output, input); };
       if (std::ranges::none_of(instruction->outputs, is_overwritten)) continue;
       const std::string blob = plan_.slots[input.slot].blob;
-      AddArenaSlot(StrCat(blob, " for op ", node.op_index), input.info.size_bytes());
+      const std::string name = StrCat(blob, " for op ", node.op_index);
+      if (graph_.values[node.inputs[input.position]].dynamic || input.info.dtype == DType::kString) {
+        AddDynamicSlot(name);
+      } else {
+        AddArenaSlot(name, input.info.size_bytes());
+      }
       Operand copy = input;
       copy.slot = static_cast<int>(plan_.slots.size()) - 1;
       AddInstruction(CopyInstruction(StrCat(plan_.slots[copy.slot].blob, " = ", blob), input, copy));
@@ -324,17 +329,21 @@ class PlanMaker {
   Instruction CopyInstruction(std::string text, Operand from, Operand to) const {
     from.position = to.position = 0;
     to.adds = false;
+    const bool dynamic = plan_.slots[to.slot].storage_class == StorageClass::kDynamic;
     Instruction instruction{.text = std::move(text),
                             .type = "copy",
                             .kernel = CopyKernel(),
                             .inputs = {from},
                             .outputs = {to},
                             .num_outputs = 1,
+                            .dynamic = dynamic,
                             .cost = {.bytes = 3.0 * static_cast<double>(from.info.size_bytes())},
-                            .by_elements = true,
+                            .by_elements = !dynamic,
                             .node = {}};
+    if (dynamic) return instruction;
     MarkRowsOfElements(plan_, &instruction);
     instruction.steps_at_once = StepsAtOnce();
+    instruction.max_parts = PartsOf(to.info, *request_.target);
     return instruction;
   }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <sstream>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
@@ -93,6 +94,19 @@ std::int64_t ControlGroupMemory(std::string_view groups, const std::string& moun
 std::int64_t SystemMemory() {
   const std::int64_t groups = ControlGroupMemory(TextOf("/proc/self/cgroup"), "/sys/fs/cgroup");
   return std::min({PhysicalMemory(), groups, Addresses()});
+}
+
+void LimitProcessMemory(std::int64_t bytes) {
+  // Pages of the program, resident, shared, of code, of libraries, of data.
+  std::istringstream pages(TextOf("/proc/self/statm"));
+  std::int64_t data = -1;
+  for (int field = 0; field < 6; ++field) pages >> data;
+  rlimit limit = {};
+  std::int64_t most = 0;
+  const bool is_known = pages && data >= 0 && getrlimit(RLIMIT_DATA, &limit) == 0;
+  if (!is_known || __builtin_add_overflow(data * sysconf(_SC_PAGE_SIZE), bytes, &most)) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(most));
+  setrlimit(RLIMIT_DATA, &limit);
 }
 
 void RequireMemory(std::int64_t bytes, std::string_view library) {

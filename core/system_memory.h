@@ -15,6 +15,10 @@ std::int64_t SystemMemory();
 // around them; `mount` is where they are shown, /sys/fs/cgroup. 2^63 - 1 for none.
 std::int64_t ControlGroupMemory(std::string_view groups, const std::string& mount);
 
+// Lets the process take at most `bytes` beyond what it has now, whatever they are for (Linux; RLIMIT_DATA). What
+// exceeds that is an allocation that fails. The limit of tensors (SetTensorMemoryLimit) says more and comes first.
+void LimitProcessMemory(std::int64_t bytes);
+
 // For what libraries do once and cannot leave half done, nor look whether they got the memory for: throws kOutOfMemory
 // unless the system has so many bytes for `library` now.
 void RequireMemory(std::int64_t bytes, std::string_view library);

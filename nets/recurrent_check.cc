@@ -30,8 +30,9 @@ class RecurrentChecker {
     // The rest compares lists with each other, which must be whole.
     if (!faults_.empty()) return;
     if (gradient_) {
-      CheckBackwardLinks();
-      return CheckGradientOutputs();
+      CheckGradientOutputs();
+      if (problems_->empty()) CheckBackwardLinks();
+      return;
     }
     FindLinkRoles(spec_, problems_);
     CheckStepOutputs();

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "stepnet/core/system_memory.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/io/operator_library.h"
@@ -24,8 +25,8 @@ DEFINE_int32(
     "same within rounding");
 DEFINE_uint64(seed, 0, "seed of random numbers, those of --input_fill included");
 DEFINE_string(max_memory, "",
-              "most memory that tensors may take, with K, M or G behind it;\nwithout the flag, what the machine, the "
-              "control groups and ulimit -v allow");
+              "most memory that tensors may take, with K, M or G behind it, and 512M more for all else;\n"
+              "without the flag, what the machine, the control groups and ulimit -v allow");
 DEFINE_double(time_limit, 0, "seconds after which the command gives up; 0 or inf: never");
 DEFINE_string(op_library, "", "shared libraries with operators of your own, separated by commas");
 DEFINE_int32(verbose, 0, "log to standard error: 0 errors, 1 what is being done, 2 and above more");
@@ -49,7 +50,13 @@ void ApplyCommonFlags() {
   FLAGS_minloglevel = FLAGS_verbose > 0 ? google::GLOG_INFO : google::GLOG_ERROR;
   FLAGS_v = std::max(0, FLAGS_verbose - 1);
   if (FLAGS_verbose > 0) StatusLine::TurnOff();
-  if (!FLAGS_max_memory.empty()) SetTensorMemoryLimit(ParseBytes("max_memory", FLAGS_max_memory));
+  if (!FLAGS_max_memory.empty()) {
+    // Messages, operators, stacks of threads and characters of strings are no tensors.
+    constexpr std::int64_t kBeside = std::int64_t{512} << 20;
+    const std::int64_t limit = ParseBytes("max_memory", FLAGS_max_memory);
+    SetTensorMemoryLimit(limit);
+    if (limit <= std::numeric_limits<std::int64_t>::max() - kBeside) LimitProcessMemory(limit + kBeside);
+  }
   for (const std::string& path : SplitList(FLAGS_op_library)) {
     const size_t before = OperatorTypes().size();
     LoadOperatorLibrary(path);
