@@ -83,7 +83,7 @@ class SourceFinder {
  public:
   SourceFinder(const OperatorCall& op, const RecurrentSpec& spec, const ForwardOperator* forward,
                std::vector<NetProblem>* problems)
-      : op_(op), spec_(spec), forward_(forward), problems_(problems) {
+      : spec_(spec), forward_(forward), problems_(problems) {
     for (const Link& link : spec.links) linked_[link.internal] = true;
     const std::vector<BackwardLinkRole> roles = FindBackwardLinkRoles(op, spec);
     for (size_t i = 0; i < roles.size(); ++i) {
@@ -148,7 +148,6 @@ class SourceFinder {
                           .message = std::move(message)});
   }
 
-  const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const ForwardOperator* const forward_;
   std::vector<NetProblem>* const problems_;
