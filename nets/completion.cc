@@ -1,36 +1,23 @@
 #include "stepnet/nets/completion.h"
 
-#include <mutex>
-#include <vector>
-
+#include "stepnet/core/registered_list.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
 
-struct Completions {
-  std::mutex mutex;
-  std::vector<Completion> list;
-};
-
-Completions& TheCompletions() {
-  static Completions completions;
+RegisteredList<Completion>& Completions() {
+  static RegisteredList<Completion> completions;
   return completions;
 }
 
 }  // namespace
 
-CompletionRegistration::CompletionRegistration(Completion completion) {
-  Completions& completions = TheCompletions();
-  const std::lock_guard lock(completions.mutex);
-  completions.list.push_back(std::move(completion));
-}
+CompletionRegistration::CompletionRegistration(Completion completion) { Completions().Add(std::move(completion)); }
 
 NetDef Completed(const NetDef& net) {
   NetDef result = net;
-  Completions& completions = TheCompletions();
-  const std::lock_guard lock(completions.mutex);
-  for (const Completion& completion : completions.list) completion(&result);
+  for (const Completion& completion : Completions().Items()) completion(&result);
   return result;
 }
 
