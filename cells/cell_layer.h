@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
-#include "stepnet/compiler/step_graph.h"
 #include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {
@@ -87,7 +86,7 @@ class CellLayer {
   OperatorDef Resolved(const OperatorDef& def);
   void WriteStateUpdate(int state);
   void WriteOutputs();
-  std::map<std::string, StepInput> StepInputs() const;
+  std::map<std::string, TensorInfo> StepInputs() const;
   void InferShapes();
   void InferShapesOfBatch();
   void ThrowOfAnyBatch(ErrorCode code);

@@ -3,6 +3,7 @@
 
 #include "stepnet/cells/any_batch.h"
 #include "stepnet/cells/cell_layer.h"
+#include "stepnet/compiler/import_step.h"
 
 namespace stepnet {
 
@@ -58,10 +59,10 @@ Shape CellLayer::CaptureShape(int i) const {
   return ShapeOf(CellPart::kCapture, i, cell().capture(i).shape(), sizes);
 }
 
-std::map<std::string, StepInput> CellLayer::StepInputs() const {
-  std::map<std::string, StepInput> inputs;
+std::map<std::string, TensorInfo> CellLayer::StepInputs() const {
+  std::map<std::string, TensorInfo> inputs;
   const auto add = [&](const std::string& name, DType dtype, const Shape& shape) {
-    inputs[name] = {.info = {.dtype = dtype, .shape = shape}};
+    inputs[name] = {.dtype = dtype, .shape = shape};
   };
   const auto add_rows = [&](CellPart part, int i, const std::string& name, std::int64_t rows, const Shape& item) {
     try {
@@ -127,10 +128,10 @@ void CellLayer::ThrowOfAnyBatch(ErrorCode code) {
 
 void CellLayer::InferShapesOfBatch() {
   const CellSource& source = *context_.cell;
-  const std::map<std::string, StepInput> inputs = StepInputs();
+  const std::map<std::string, TensorInfo> inputs = StepInputs();
   StepGraph graph;
   try {
-    graph = ImportStepNet(step_, inputs, {});
+    graph = ImportStep(step_, inputs);
   } catch (const Error& error) {
     ThrowAtOperator(error);
   }

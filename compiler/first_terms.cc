@@ -5,16 +5,16 @@
 
 namespace stepnet {
 
-void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan) {
+void WriteFirstTerms(const StepGraph& graph, StepPlan* plan) {
   std::map<int, Instruction*> first_writers;  // by base
   for (Instruction& instruction : plan->instructions) {
     for (const Operand& output : instruction.outputs) {
       first_writers.emplace(plan->slots[output.slot].base, &instruction);
     }
   }
-  for (const Transfer& transfer : request.transfers) {
-    const int base = transfer.outside.base;
-    if (!transfer.starts_at_zero || plan->unzeroed_bases.contains(base)) continue;
+  for (const Home& home : graph.homes) {
+    const int base = home.slot.base;
+    if (!home.from_zero || plan->unzeroed_bases.contains(base)) continue;
     const auto found = first_writers.find(base);
     if (found == first_writers.end() || found->second->steps_at_once != kAllSteps) continue;
     std::vector<Operand>& outputs = found->second->outputs;

@@ -1,12 +1,13 @@
-// Sums over the steps that begin with a term instead of zeros.
+// Sums over the steps that a plan's first instruction can begin.
 #pragma once
 
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
 
-// Where the first of the terms of a sum from zero is that of all steps at once, it is written, not added to zeros. For
-// plans whose instructions are in their final order.
-void WriteFirstTerms(const StepPlanRequest& request, StepPlan* plan);
+// Where the first instruction that adds to memory which would be zeros (Home::from_zero) runs once for all steps, it
+// writes instead: nobody has to clear that memory before (StepPlan::unzeroed_bases).
+void WriteFirstTerms(const StepGraph& graph, StepPlan* plan);
 
 }  // namespace stepnet

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "stepnet/compiler/step_plan.h"
+#include "stepnet/compiler/step_plan_request.h"
 #include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {

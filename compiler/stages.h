@@ -20,9 +20,6 @@
 
 namespace stepnet {
 
-// Steps of the runs that estimates are made for: plans know no number of steps.
-inline constexpr std::int64_t kTypicalSteps = 128;
-
 struct StageDraft {
   std::int64_t steps_at_once = 1;
   std::vector<int> instructions;  // in the order in which they shall run

@@ -1,153 +1,93 @@
 #include "stepnet/compiler/step_graph.h"
 
 #include <algorithm>
-#include <set>
-
-#include "stepnet/nets/net_check.h"
-#include "stepnet/proto/net.pb.h"
+#include <iterator>
 
 namespace stepnet {
 namespace {
 
-class Importer {
- public:
-  Importer(const NetDef& net, const RunOptions& options, const std::map<std::string, TensorInfo>& linked)
-      : net_(net), options_(options), linked_(linked), readers_(ReadersOfOutputs(net)) {
-    graph_.name = net.name();
+// The numbers that what is kept has when the rest is gone; meaningless for the rest.
+std::vector<int> Renumbered(const std::vector<bool>& kept) {
+  std::vector<int> numbers;
+  int next = 0;
+  for (const bool is_kept : kept) numbers.push_back(is_kept ? next++ : -1);
+  return numbers;
+}
+
+template <typename T>
+void Keep(const std::vector<bool>& kept, std::vector<T>* items) {
+  std::vector<T> left;
+  for (size_t i = 0; i < items->size(); ++i) {
+    if (kept[i]) left.push_back(std::move((*items)[i]));
   }
-
-  void AddInput(const std::string& blob, const StepInput& input) {
-    AddValue({.blob = blob, .version = 0, .info = input.info, .dynamic = input.dynamic, .producer = -1});
-  }
-
-  void AddOperator(int k) {
-    OperatorDef op = net_.op(k);
-    if (!op.has_device_option() && net_.has_device_option()) *op.mutable_device_option() = net_.device_option();
-    StepNode node{.init = OperatorCall(op, options_), .op_index = k, .inputs = {}, .outputs = {}};
-    for (const std::string& input : op.input()) {
-      const auto found = graph_.last.find(input);
-      if (found == graph_.last.end()) {
-        throw Error(ErrorCode::kInvalidNet, StrCat("\"", input, "\" is read before anything writes it"));
-      }
-      node.inputs.push_back(found->second);
-    }
-    node.init.SetReaders(readers_[k]);
-    const std::vector<TensorInfo> infos = InferOutputs(&node);
-    for (int o = 0; o < op.output_size(); ++o) {
-      const auto earlier = graph_.last.find(op.output(o));
-      const int version = earlier == graph_.last.end() ? 1 : graph_.values[earlier->second].version + 1;
-      const auto linked = linked_.find(op.output(o));
-      const bool takes_link = node.dynamic && linked != linked_.end();
-      // A tensor of strings cannot live in an arena of bytes.
-      const bool dynamic = (node.dynamic && !takes_link) || infos[o].dtype == DType::kString;
-      node.outputs.push_back(AddValue({.blob = op.output(o),
-                                       .version = version,
-                                       .info = takes_link     ? linked->second
-                                               : node.dynamic ? TensorInfo{}
-                                                              : infos[o],
-                                       .dynamic = dynamic,
-                                       .producer = static_cast<int>(graph_.nodes.size())}));
-      node.dynamic = node.dynamic || dynamic;
-    }
-    graph_.nodes.push_back(std::move(node));
-  }
-
-  StepGraph Finish() { return std::move(graph_); }
-
-  std::string InputsText(int k) const {
-    std::vector<std::string> items;
-    for (const std::string& input : net_.op(k).input()) {
-      const auto found = graph_.last.find(input);
-      if (found == graph_.last.end()) continue;
-      const StepValue& value = graph_.values[found->second];
-      items.push_back(StrCat(input, " ", value.dynamic ? "of unknown shape" : value.info.Description()));
-    }
-    return Join(items, ", ");
-  }
-
- private:
-  int AddValue(StepValue value) {
-    const int index = static_cast<int>(graph_.values.size());
-    graph_.first.emplace(value.blob, index);
-    graph_.last[value.blob] = index;
-    if (value.dynamic) graph_.dynamic_blobs.insert(value.blob);
-    graph_.values.push_back(std::move(value));
-    return index;
-  }
-
-  // Empty, with node->dynamic set, when shapes follow only from values.
-  std::vector<TensorInfo> InferOutputs(StepNode* node) const {
-    const OperatorSchema& schema = node->init.schema();
-    node->dynamic = schema.manages_outputs;
-    std::vector<TensorInfo> infos;
-    for (const int input : node->inputs) {
-      node->dynamic = node->dynamic || graph_.values[input].dynamic;
-      infos.push_back(graph_.values[input].info);
-    }
-    std::vector<TensorInfo> outputs(node->init.outputs().size());
-    if (node->dynamic) return outputs;
-    try {
-      std::vector<TensorInfo> inferred = schema.shapes(ShapeQuery(node->init, infos));
-      if (inferred.size() < outputs.size()) {
-        throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", node->init.type(), " gives ", inferred.size(),
-                                                 " outputs, the operator has ", outputs.size()));
-      }
-      return inferred;
-    } catch (const ValueUnknown&) {
-      node->dynamic = true;
-      return outputs;
-    }
-  }
-
-  const NetDef& net_;
-  const RunOptions& options_;
-  const std::map<std::string, TensorInfo>& linked_;
-  const std::vector<std::vector<std::vector<std::string>>> readers_;
-  StepGraph graph_;
-};
+  *items = std::move(left);
+}
 
 }  // namespace
 
-StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options,
-                        const std::map<std::string, TensorInfo>& linked) {
-  Importer importer(net, options, linked);
-  for (const auto& [blob, input] : inputs) importer.AddInput(blob, input);
-  for (int k = 0; k < net.op_size(); ++k) {
-    try {
-      importer.AddOperator(k);
-    } catch (...) {
-      throw CurrentError().At(
-          {.net = net.name(), .op_index = k, .op_text = OperatorText(net.op(k)), .blobs = importer.InputsText(k)});
-    }
-  }
-  return importer.Finish();
-}
-
 std::string StepGraph::NameOf(int value) const {
   const StepValue& v = values[value];
-  return v.version == 0 ? v.blob : StrCat(v.blob, ".", v.version);
+  const char* mark = v.outside ? "^" : "";
+  return v.version == 0 ? mark + v.blob : StrCat(mark, v.blob, ".", v.version);
 }
 
-std::string StepGraph::ToString() const {
-  const auto names = [&](const std::vector<int>& list) {
-    std::vector<std::string> items;
-    for (const int v : list) items.push_back(NameOf(v));
-    return Join(items, ", ");
+int StepGraph::AddValue(StepValue value) {
+  const int first = value.outside || value.producer < 0 ? 0 : 1;
+  int& next = next_version_[{value.outside, value.blob}];
+  if (value.version < 0) value.version = std::max(first, next);
+  next = std::max(next, value.version + 1);
+  values.push_back(std::move(value));
+  return static_cast<int>(values.size()) - 1;
+}
+
+std::vector<int> StepGraph::Given(const StepNode& node) const {
+  std::vector<int> given;
+  std::ranges::copy_if(node.outputs, std::back_inserter(given), [](int v) { return v != kNoValue; });
+  return given;
+}
+
+void StepGraph::FindProducers() {
+  for (StepValue& value : values) value.producer = -1;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    for (const int output : Given(nodes[n])) values[output].producer = static_cast<int>(n);
+  }
+}
+
+void StepGraph::Erase(const std::vector<bool>& gone) {
+  std::vector<bool> kept_nodes = gone;
+  kept_nodes.flip();
+  Keep(kept_nodes, &nodes);
+  std::vector<bool> kept_values(values.size(), false);
+  const auto mention = [&](int value) {
+    if (value != kNoValue) kept_values[value] = true;
   };
-  std::vector<std::string> inputs;
-  for (const StepValue& value : values) {
-    if (value.producer < 0) inputs.push_back(value.blob);
-  }
-  std::string text = StrCat("net ", name, "(", Join(inputs, ", "), ") {\n");
   for (const StepNode& node : nodes) {
-    std::vector<std::string> shapes;
-    for (const int v : node.outputs) {
-      shapes.push_back(values[v].dynamic ? "of unknown shape" : values[v].info.Description());
-    }
-    text += StrCat("  ", names(node.outputs), " = ", node.init.type(), "(", names(node.inputs), ")  # ",
-                   Join(shapes, ", "), "\n");
+    std::ranges::for_each(node.inputs, mention);
+    std::ranges::for_each(node.outputs, mention);
+    mention(node.packed);
   }
-  return text + "}\n";
+  for (const auto& [blob, value] : last) mention(value);
+  const std::vector<int> new_value = Renumbered(kept_values);
+  const auto renumber = [&](int& value) {
+    if (value != kNoValue) value = new_value[value];
+  };
+  for (StepNode& node : nodes) {
+    std::ranges::for_each(node.inputs, renumber);
+    std::ranges::for_each(node.outputs, renumber);
+    renumber(node.packed);
+  }
+  for (auto& [blob, value] : last) value = new_value[value];
+  Keep(kept_values, &values);
+  std::vector<bool> kept_homes(homes.size(), false);
+  for (const StepValue& value : values) kept_homes[value.home] = true;
+  const std::vector<int> new_home = Renumbered(kept_homes);
+  for (StepValue& value : values) value.home = new_home[value.home];
+  Keep(kept_homes, &homes);
+  FindProducers();
+}
+
+bool ShareBytes(const Home& a, const Home& b) {
+  return a.kind == Home::Kind::kOutside && b.kind == Home::Kind::kOutside && ShareBytes(a.slot, b.slot);
 }
 
 }  // namespace stepnet

@@ -1,59 +1,103 @@
-// StepGraph: a step net in single assignment.
+// StepGraph: what a step does, on its way from the step net to a plan.
 //
-// Every write of a blob makes a new value, so that no reader of this graph meets a name that changes its meaning; the
-// blob's name stays with the value, for messages and for readers outside (links, gradients, fetched blobs).
+// Every write makes a new value, so that no name changes its meaning. A value has a home, the piece of memory in which
+// it lives: the step's own or outside. Every byte that goes from one home to another is a node. Passes
+// (compiler/passes/passes.h) change graphs; graph_text.h prints and reads them.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "stepnet/compiler/slot.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 
+// A piece of memory. Its values take turns in it, in the order of the nodes that give them.
+struct Home {
+  enum class Kind {
+    kTemporary,  // the step's own
+    kOnce,       // the plan's own: filled before the first step, the same in all of them
+    kOutside,    // of a tensor that the plan is given
+    kDynamic,    // a blob, of what has no known shape
+  };
+  Kind kind = Kind::kTemporary;
+  // Of kTemporary and kDynamic: each step has its own, and those of all steps are there when the loop has ended.
+  bool kept = false;
+  Slot slot = {};  // of kOutside
+  // Of kOutside: it is zeros before the first step, and nodes do nothing to it but add.
+  bool from_zero = false;
+  int list = -1;  // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them
+};
+
 struct StepValue {
-  std::string blob;
-  int version = 0;       // 0: defined before the first operator; then 1, 2, … in program order
-  TensorInfo info;       // meaningless when dynamic
+  std::string blob;      // of the step net or, when `outside`, the name that memory has there
+  int version = -1;      // tells values of one name apart; 0 of a blob is what it holds before the step
+  bool outside = false;  // of memory outside, and no blob of the step net
+  TensorInfo info = {};  // meaningless when dynamic
   bool dynamic = false;  // its dtype and shape, or even that it is a tensor, is known only when it has been computed
-  int producer = -1;     // index of the node that writes it; -1 for version 0
+  int home = -1;
+  int producer = -1;   // the node that gives it; -1: it is there before the step
+  bool added = false;  // by its producer to what its home holds, instead of written
 };
 
 struct StepNode {
-  OperatorCall init;
-  int op_index = 0;          // in the NetDef
-  std::vector<int> inputs;   // values
-  std::vector<int> outputs;  // values
-  bool dynamic = false;      // runs with blobs: manages its outputs, or shapes are known only at each step
+  enum class Kind {
+    kCall,  // an operator of the step net
+    kMove,  // copies its input to its output, or adds it there
+    kPack,  // gives another form of an input of `call` (Kernel::packing)
+  };
+  Kind kind = Kind::kCall;
+  std::shared_ptr<const OperatorCall> call = {};
+  std::shared_ptr<const OperatorDef> def = {};  // that `call` was made from
+  int op_index = -1;                            // in the NetDef
+  std::vector<int> inputs = {};                 // values
+  std::vector<int> outputs = {};                // values; kNoValue where the kernel shall give none (OpRun::Wants)
+  int packed = -1;                              // value: what a kPack has made of an input; kNoValue: nothing
+  bool by_blobs = false;                        // has an input or output in a dynamic home, or manages its outputs
+};
+
+inline constexpr int kNoValue = -1;
+
+// Nodes [begin, end), which run in turn for one step after the other, for several steps at once, or once for all.
+struct GraphStage {
+  int begin = 0;
+  int end = 0;
+  std::int64_t steps_at_once = 1;
+  std::int64_t min_steps = 0;  // it is left out of runs of fewer
 };
 
 struct StepGraph {
-  std::string name;
-  std::vector<StepValue> values;
-  std::vector<StepNode> nodes;          // in program order
-  std::map<std::string, int> first;     // blob → its first value
-  std::map<std::string, int> last;      // blob → its value after the last operator
-  std::set<std::string> dynamic_blobs;  // that have a dynamic value
+  std::string name;  // of the step net
+  bool backward = false;
+  const Target* target = &kCpuTarget;
+  int num_bases = 0;  // of memory outside
+  int num_lists = 0;  // of blobs outside
+  std::vector<Home> homes = {};
+  std::vector<StepValue> values = {};
+  std::vector<StepNode> nodes = {};      // in the order in which they run
+  std::vector<GraphStage> stages = {};   // of all nodes, in their order; none: each step runs all nodes
+  std::map<std::string, int> last = {};  // blob → the value that a step leaves in it
 
-  // net cell(x, w, b) {
-  //   a.1 = FC(x, w, b)      float [1, 32, 64]
-  // }
-  std::string ToString() const;
-  std::string NameOf(int value) const;  // "a.1", version 0 as "a"
+  std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
+  // Adds a value, with the first version that its name has free where it has none yet.
+  int AddValue(StepValue value);
+  // The outputs of a node that it gives.
+  std::vector<int> Given(const StepNode& node) const;
+  // After nodes were moved, added or taken away: producers are what nodes say.
+  void FindProducers();
+  // Takes away the nodes for which `gone` holds, then values and homes that nothing mentions any more.
+  void Erase(const std::vector<bool>& gone);
+
+ private:
+  std::map<std::pair<bool, std::string>, int> next_version_;
 };
 
-// A blob that has a value before the first operator of the step net runs.
-struct StepInput {
-  TensorInfo info;
-  bool dynamic = false;
-};
-
-// Resolves names and infers dtypes and shapes, starting from `inputs` (by blob). What no shape rule tells is known of
-// the blobs in `linked`, whose memory is given. Throws what shape rules throw, with the operator as place, and
-// kInvalidNet for a blob that is read before anything writes it.
-StepGraph ImportStepNet(const NetDef& net, const std::map<std::string, StepInput>& inputs, const RunOptions& options,
-                        const std::map<std::string, TensorInfo>& linked = {});
+// Whether one step finds some bytes in both, of memory outside.
+bool ShareBytes(const Home& a, const Home& b);
 
 }  // namespace stepnet

@@ -4,12 +4,9 @@
 //
 // A plan is immutable and knows no threads, no tensors and no number of steps: it is made once for given shapes,
 // printed, tested, and shared by every run. A run gives it memory (RunState); an executor carries it out.
-//
-// Memory is addressed as bases[base] + (t + offset) * row_bytes, so that a link costs nothing at run time.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,63 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/step_graph.h"
+#include "stepnet/compiler/slot.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
 
 namespace stepnet {
-
-enum class StorageClass {
-  kShared,   // one tensor, the same in all steps: weights, captured tensors
-  kLinked,   // rows [t + offset, t + offset + window) of a tensor outside
-  kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
-  kRing,     // one of a few rows of an arena that steps use in turn
-  kDynamic,  // a tensor (or object) a step, of a shape known only then
-};
-const char* StorageClassName(StorageClass storage_class);
-
-// Where a blob of the step net lives.
-struct Slot {
-  std::string blob;
-  StorageClass storage_class = StorageClass::kRing;
-  int base = -1;                // index of a base address, or for kDynamic of a list of blobs
-  std::int64_t offset = 0;      // rows added to t
-  std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
-  std::int64_t ring_rows = 0;   // a power of two: step t uses row t modulo this; 0: rows go on
-  std::int64_t bytes = 0;       // that one step may touch
-  DType dtype = DType::kFloat;  // of memory outside
-
-  // Where step 0 begins, in bytes from the base.
-  std::int64_t BeginInBase() const { return offset * row_bytes; }
-};
-
-// Whether one step finds some bytes in both.
-bool ShareBytes(const Slot& a, const Slot& b);
-
-// A blob that lives outside of the plan's arenas, as the caller describes it.
-struct BoundBlob {
-  Slot slot;
-  TensorInfo info;       // of what one step sees
-  bool readable = true;  // has a value before the first operator of the step
-};
-
-// Moves a blob's value between its slot and memory outside, once a step.
-struct Transfer {
-  enum class Kind {
-    kCopyIn,   // before the first operator that uses the blob: blob = outside
-    kAddIn,    // before the first operator that uses the blob: blob += outside
-    kCopyOut,  // after the last operator that writes the blob: outside = blob
-    kAddOut,   // after the last operator that writes the blob: outside += blob
-  };
-  Kind kind = Kind::kCopyOut;
-  std::string blob;
-  Slot outside;
-  TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
-  bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
-  // `outside` of a kAddOut is zeros before the first step, and nothing but such transfers uses that base.
-  bool starts_at_zero = false;
-};
-
-inline constexpr std::int64_t kAllSteps = 0;
 
 struct Operand {
   int slot = 0;
@@ -97,10 +42,10 @@ struct Instruction {
   std::int64_t steps_at_once = 1;  // that a run is for, more than one with `can_batch_steps` alone; kAllSteps
   bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
-  Cost cost = {};                // estimate; of what runs over time a step's share
-  int max_parts = 1;             // that may run at the same time
-  bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
-  std::optional<StepNode> node;  // of a dynamic operator, to infer its shapes at each step
+  Cost cost = {};            // estimate; of what runs over time a step's share
+  int max_parts = 1;         // that may run at the same time
+  bool by_elements = false;  // each part is given a range of the elements; otherwise the kernel takes its share
+  std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
 };
 
 struct Schedule;
@@ -161,27 +106,5 @@ struct StepPlan {
   std::int64_t ArenaBytes(std::int64_t num_steps) const;
   std::string ToString() const;
 };
-
-struct StepPlanRequest {
-  const NetDef* net = nullptr;
-  bool backward = false;
-  const Target* target = &kCpuTarget;
-  RunOptions options = {};
-  int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
-  // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
-  std::int64_t ring_rows = 1;
-  std::int64_t max_steps = 0;  // as in StepPlan
-  std::vector<BoundBlob> bound = {};
-  // Dynamic blobs that exist before the first operator, with the index of their list.
-  std::map<std::string, int> bound_dynamic = {};
-  int num_dynamic_lists = 0;
-  std::vector<Transfer> transfers = {};
-  // Whether the values that this blob takes in all steps are read after the loop.
-  std::function<bool(const std::string&)> keep = {};
-};
-
-// Throws what ImportStepNet throws; kShapeMismatch when an operator gives a linked blob another shape than the link
-// has, or when a transfer's sizes differ.
-StepPlan MakeStepPlan(const StepPlanRequest& request);
 
 }  // namespace stepnet

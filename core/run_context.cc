@@ -48,4 +48,13 @@ void Scratch::Reset() {
   used_ = 0;
 }
 
+void RunContext::PrepareLanes(int num_lanes) {
+  const auto count = static_cast<size_t>(num_lanes);
+  if (lanes.size() < count) lanes.resize(count);
+  for (size_t lane = 0; lane < count; ++lane) {
+    lanes[lane].observers = observers;
+    lanes[lane].run = run;
+  }
+}
+
 }  // namespace stepnet

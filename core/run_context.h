@@ -36,6 +36,12 @@ struct RunContext {
   Scratch scratch = {};
   ObserverList observers = {};
   std::uint64_t run = 0;  // counts the runs of the net, for RandomStream
+  // Of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next time.
+  std::vector<RunContext> lanes;
+
+  // Makes lanes [0, num_lanes), which serve the same run and tell the same observers. What a lane runs may do so again
+  // with lanes of its own.
+  void PrepareLanes(int num_lanes);
 };
 
 }  // namespace stepnet

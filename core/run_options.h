@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 
 namespace stepnet {
 
+struct StepGraph;
 struct StepPlan;
 
 inline constexpr int kMaxOptLevel = 1;
@@ -22,6 +24,10 @@ struct RunOptions {
   // The folder in which, and below which, operators may open files; empty: none (core/allowed_files.h).
   std::string allow_files = {};
   bool quiet = false;  // operators print nothing
+  // Passes that are left out when plans of step nets are made, by name (compiler/passes/passes.h).
+  std::set<std::string> disabled_passes = {};
+  // Told of every step net after each pass (compiler/step_graph.h).
+  std::function<void(const std::string& pass, const StepGraph& graph)> on_pass = {};
   // Told of every plan of a step net when it is made (compiler/step_plan.h).
   std::function<void(const StepPlan& plan)> on_plan = {};
 };

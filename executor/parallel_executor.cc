@@ -35,7 +35,7 @@ struct Ready {
 
 class ParallelRun : public SharedWork {
  public:
-  // `context` is the caller's. Steps are groups of as many as the schedule takes at once.
+  // `context` is the caller's, with a lane for each thread. Steps are groups of as many as the schedule takes at once.
   ParallelRun(const Schedule& schedule, std::int64_t num_steps, RunState& state, RunContext& context,
               std::int64_t under_way)
       : schedule_(schedule),
@@ -59,7 +59,7 @@ class ParallelRun : public SharedWork {
   void Join(int lane) override {
     try {
       if (lane == 0) {
-        TakePart(lane, context_);
+        TakePart(lane, context_.lanes[0]);
       } else if (RunContext* const context = Enter(lane)) {
         const Inside inside(this);
         std::optional<ObservedScope> scope;
@@ -79,9 +79,8 @@ class ParallelRun : public SharedWork {
   RunContext* Enter(int lane) {
     const std::lock_guard lock(queue_mutex_);
     if (over_) return nullptr;
-    RunContext& context = state_.LaneContext(lane, context_);
     ++inside_;
-    return &context;
+    return &context_.lanes[lane];
   }
 
   // Counts a helper that has entered, until it leaves.
@@ -405,7 +404,7 @@ class ParallelExecutor : public Executor {
   }
 
   static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {
-    state.PrepareLanes(schedule.threads);
+    context.PrepareLanes(schedule.threads);
     const std::int64_t max_steps = state.plan().max_steps;
     const std::int64_t under_way = max_steps > 0 ? max_steps : StepsUnderWay(schedule, schedule.threads);
     const auto run = std::make_shared<ParallelRun>(schedule, num_steps, state, context, under_way);

@@ -71,11 +71,9 @@ class RecurrentNetwork {
     record->num_steps = num_steps;
     record->run = run.context().run;
     Bind(*record, run);
-    RunContext context = StepContext(run);
-    executor_->Run(*record->steps, context);
+    executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
     Publish(record, run);
-    GiveBack(std::move(context));
   }
 
  private:
@@ -159,22 +157,6 @@ class RecurrentNetwork {
     steps.Prepare(record.num_steps, run.host().workspace());
   }
 
-  RunContext StepContext(const OpRun& run) {
-    const std::lock_guard lock(mutex_);
-    RunContext context;
-    if (!contexts_.empty()) {
-      context = std::move(contexts_.back());
-      contexts_.pop_back();
-    }
-    context.observers = run.context().observers;
-    context.run = run.context().run;
-    return context;
-  }
-  void GiveBack(RunContext context) {
-    const std::lock_guard lock(mutex_);
-    contexts_.push_back(std::move(context));
-  }
-
   void Publish(const std::shared_ptr<RecurrentRecord>& record, const OpRun& run) const {
     const ForwardPlan& plan = *record->plan;
     Workspace& workspace = run.host().workspace();
@@ -205,7 +187,6 @@ class RecurrentNetwork {
   PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<RecurrentRecord>> records_;
-  std::vector<RunContext> contexts_;
 };
 
 // The params that are listed, and every other captured input whose gradient the backward step net writes: a tensor

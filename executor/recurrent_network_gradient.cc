@@ -27,7 +27,6 @@ struct BackwardRun {
   std::vector<std::unique_ptr<Blob>> state_gradients;
   Tensor timesteps;
   std::unique_ptr<RunState> steps;
-  RunContext context;
 };
 
 // The forward operator's plan, and what the backward step net sees of the inputs.
@@ -55,9 +54,10 @@ class RecurrentNetworkGradient {
     SeedStateGradients(run, layout, *record, backward);
     const std::vector<Tensor> targets = MakeTargets(run, *record, *plan);
     Bind(run, layout, *record, targets, step_outputs, backward);
-    backward.context.observers = run.context().observers;
-    backward.context.run = record->run;  // the masks of the forward run, where operators are computed again
-    executor_->Run(*backward.steps, backward.context);
+    run.context().PrepareLanes(1);
+    RunContext& context = run.context().lanes[0];
+    context.run = record->run;  // the masks of the forward run, where operators are computed again
+    executor_->Run(*backward.steps, context);
     backward.steps->ReleaseBases();
     AddInitialStateGradients(*record, backward, *plan, targets);
     for (size_t k = 0; k < targets.size(); ++k) run.host().Output(plan->targets[k].output).SetTensor(targets[k]);

@@ -58,7 +58,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
     for (const Operand& output : instruction.outputs) {
       if (output.adds) bound.adds |= std::uint64_t{1} << output.position;
     }
-    if (instruction.node) bound.dynamic = std::make_unique<NetOperator>(instruction.node->init);
+    if (instruction.call != nullptr) bound.dynamic = std::make_unique<NetOperator>(*instruction.call);
   }
 }
 
@@ -145,13 +145,6 @@ std::int64_t RunState::NumRunsOf(const Stage& stage) const {
 
 void RunState::ReleaseBases() {
   for (Tensor& base : bases_) base = Tensor();
-}
-
-RunContext& RunState::LaneContext(int lane, const RunContext& caller) {
-  RunContext& context = lanes_[lane];
-  context.observers = caller.observers;
-  context.run = caller.run;
-  return context;
 }
 
 Tensor RunState::ArenaTensor(int base) const {

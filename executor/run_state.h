@@ -44,10 +44,6 @@ class RunState {
   // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).
   RunEvent LoopEvent(RunEventKind kind) const;
 
-  // What threads beside the caller lend to kernels, kept for the next run; lanes from 1 to num_lanes - 1.
-  void PrepareLanes(int num_lanes) { lanes_.resize(std::max<size_t>(lanes_.size(), num_lanes)); }
-  RunContext& LaneContext(int lane, const RunContext& caller);
-
   // The blob of the step net as it was after step t: a view. Undefined for dynamic blobs that hold no tensor.
   Tensor Final(const std::string& blob, std::int64_t t) const;
   // The arena region of a stacked blob, uint8 [bytes], by its base.
@@ -95,7 +91,6 @@ class RunState {
   std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
-  std::vector<RunContext> lanes_;
 };
 
 }  // namespace stepnet

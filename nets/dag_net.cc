@@ -126,15 +126,15 @@ class DagRun : public SharedWork {
 class DagNet : public Net {
  public:
   explicit DagNet(const NetDef& def)
-      : order_(FindOrder(def)), contexts_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
+      : order_(FindOrder(def)), num_lanes_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
 
  protected:
   void RunOperators(std::uint64_t run) override {
-    for (RunContext& context : contexts_) {
-      Lend(run, &context);
-    }
-    const auto work = std::make_shared<DagRun>(order_, [this](int i, int lane) { RunOperator(i, contexts_[lane]); });
-    ThreadPool::Process().Run(work, static_cast<int>(contexts_.size()) - 1);
+    Lend(run, &context_);
+    context_.PrepareLanes(num_lanes_);
+    const auto work =
+        std::make_shared<DagRun>(order_, [this](int i, int lane) { RunOperator(i, context_.lanes[lane]); });
+    ThreadPool::Process().Run(work, num_lanes_ - 1);
     work->Check();
   }
 
@@ -142,7 +142,8 @@ class DagNet : public Net {
   static constexpr int kMaxWorkers = 256;
 
   const OperatorOrder order_;
-  std::vector<RunContext> contexts_;  // one a thread
+  const int num_lanes_;  // of threads
+  RunContext context_;
 };
 
 }  // namespace

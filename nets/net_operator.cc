@@ -143,10 +143,9 @@ int NetOperator::NumParts() const {
 }
 
 void NetOperator::RunParts(RunContext& context, std::int64_t step) {
-  lanes_.resize(parts_);
-  for (RunContext& lane : lanes_) lane.run = context.run;
+  context.PrepareLanes(parts_);
   const auto work = std::make_shared<PartsOfRun>(parts_, [&](int part, int lane) {
-    RunContext& own = lane == 0 ? context : lanes_[lane];
+    RunContext& own = context.lanes[lane];
     own.scratch.Reset();
     OpRun run(input_views_, output_views_, own, step);
     run.SetPart(part, parts_);

@@ -54,8 +54,7 @@ class NetOperator {
   std::vector<TensorInfo> output_infos_;
   std::vector<TensorView> input_views_;
   std::vector<TensorView> output_views_;
-  int parts_ = 1;                  // of a run on such inputs
-  std::vector<RunContext> lanes_;  // of the threads that help
+  int parts_ = 1;  // of a run on such inputs
 };
 
 }  // namespace stepnet

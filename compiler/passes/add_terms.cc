@@ -7,98 +7,114 @@
 namespace stepnet {
 namespace {
 
-// The node Sum whose output this transfer adds, where nothing else reads that or its inputs, or could tell when they
-// are added; -1: there is none.
-int FindSumOfTerms(const Uses& uses, const StepGraph& graph, const Transfer& transfer) {
-  const auto last = graph.last.find(transfer.blob);
-  if (transfer.kind != Transfer::Kind::kAddOut || last == graph.last.end()) return -1;
-  const StepValue& total = graph.values[last->second];
-  if (!FitsSum(total, transfer) || uses.NumReaders(last->second) > 0) return -1;
-  const StepNode& node = graph.nodes[total.producer];
-  if (node.init.type() != "Sum" || node.dynamic) return -1;
-  std::set<std::string> blobs = {transfer.blob};
-  int first = total.producer;
-  for (const int term : node.inputs) {
-    const StepValue& value = graph.values[term];
-    if (!FitsSum(value, transfer) || uses.NumReaders(term) > 1) return -1;
-    blobs.insert(value.blob);
-    first = std::min(first, value.producer);
-  }
-  size_t num_values = 0;
-  for (const std::string& blob : blobs) num_values += uses.NumValues(blob);
-  if (num_values != node.inputs.size() + 1) return -1;  // also where a term comes twice
-  if (!std::ranges::all_of(blobs, [&](const std::string& blob) { return uses.IsOwn(blob, transfer); })) return -1;
-  if (uses.ComesIn(transfer.outside) || uses.IsTouched(transfer.outside, first + 1, total.producer)) return -1;
-  return total.producer;
-}
+class TermAdder {
+ public:
+  explicit TermAdder(StepGraph* graph)
+      : graph_(*graph), uses_(*graph), gone_(graph->nodes.size(), false), behind_(graph->nodes.size()) {}
 
-// The numbers that what is left has when those with these numbers are gone; meaningless for these.
-std::vector<int> Renumbered(size_t count, const std::set<int>& gone) {
-  std::vector<int> numbers(count);
-  int next = 0;
-  for (size_t i = 0; i < count; ++i) numbers[i] = gone.contains(static_cast<int>(i)) ? next : next++;
-  return numbers;
-}
+  void Run() {
+    const int num_nodes = static_cast<int>(graph_.nodes.size());
+    for (int n = 0; n < num_nodes; ++n) {
+      if (!IsSum(graph_, graph_.nodes[n])) continue;
+      const int total = graph_.nodes[n].inputs[0], memory = graph_.nodes[n].outputs[0];
+      if (!IsSumOfTerms(total, memory)) continue;
+      gone_[n] = true;
+      AddEach(total, memory);
+    }
+    Insert();
+    graph_.Erase(gone_);
+  }
 
-template <typename T>
-void Erase(const std::set<int>& gone, std::vector<T>* from) {
-  std::vector<T> left;
-  for (size_t i = 0; i < from->size(); ++i) {
-    if (!gone.contains(static_cast<int>(i))) left.push_back(std::move((*from)[i]));
+ private:
+  // Whether the value is given by a Sum, and nothing but that reads its inputs, or could tell when they are added to
+  // `memory`.
+  bool IsSumOfTerms(int total, int memory) const {
+    const int sum = graph_.values[total].producer;
+    const StepNode& node = graph_.nodes[sum];
+    const bool is_sum = node.kind == StepNode::Kind::kCall && node.call->type() == "Sum" && !node.by_blobs;
+    if (!is_sum || !uses_.IsTemporary(total) || uses_.NumReaders(total) > 1) return false;
+    std::set<int> homes = {graph_.values[total].home};
+    int first = sum;
+    for (const int term : node.inputs) {
+      if (!Fits(term, total) || uses_.NumReaders(term) > 1) return false;
+      homes.insert(graph_.values[term].home);
+      first = std::min(first, graph_.values[term].producer);
+    }
+    size_t num_values = 0;
+    for (const int home : homes) num_values += static_cast<size_t>(uses_.NumValues(home));
+    if (num_values != node.inputs.size() + 1) return false;  // also where a term comes twice
+    const Home& outside = graph_.homes[graph_.values[memory].home];
+    return !uses_.IsMovedIn(outside) && !uses_.IsTouched(outside, first + 1, sum);
   }
-  *from = std::move(left);
-}
 
-// Without these nodes and their outputs, one each.
-void Remove(const std::set<int>& nodes, StepGraph* graph) {
-  std::set<int> values;
-  for (const int node : nodes) values.insert(graph->nodes[node].outputs.front());
-  const std::vector<int> new_node = Renumbered(graph->nodes.size(), nodes);
-  const std::vector<int> new_value = Renumbered(graph->values.size(), values);
-  Erase(nodes, &graph->nodes);
-  Erase(values, &graph->values);
-  for (StepNode& node : graph->nodes) {
-    for (int& input : node.inputs) input = new_value[input];
-    for (int& output : node.outputs) output = new_value[output];
+  // Whether an operator of the step has made as much of it as the total is.
+  bool Fits(int term, int total) const {
+    const StepValue &a = graph_.values[term], &b = graph_.values[total];
+    return a.producer >= 0 && graph_.nodes[a.producer].kind == StepNode::Kind::kCall && uses_.IsTemporary(term) &&
+           a.info.dtype == b.info.dtype && a.info.shape.size() == b.info.shape.size();
   }
-  for (StepValue& value : graph->values) {
-    if (value.producer >= 0) value.producer = new_node[value.producer];
+
+  // Each term behind what gives it. They may be such sums themselves.
+  void AddEach(int total, int memory) {
+    std::vector<int> to_do = {total};  // the next one last
+    while (!to_do.empty()) {
+      const int value = to_do.back();
+      to_do.pop_back();
+      const int producer = graph_.values[value].producer;
+      if (IsSumOfTerms(value, memory)) {
+        gone_[producer] = true;
+        const std::vector<int>& terms = graph_.nodes[producer].inputs;
+        to_do.insert(to_do.end(), terms.rbegin(), terms.rend());
+        ForgetTotal(value);
+        continue;
+      }
+      StepValue sum = graph_.values[memory];
+      sum.version = -1;
+      behind_[producer].push_back(
+          {.kind = StepNode::Kind::kMove, .inputs = {value}, .outputs = {graph_.AddValue(sum)}});
+    }
   }
-  for (auto* ends : {&graph->first, &graph->last}) {
-    for (auto& [blob, value] : *ends) value = new_value[value];
+
+  // What the blob holds at the end of the step is one of the terms, where they share its home.
+  void ForgetTotal(int total) {
+    const StepValue& value = graph_.values[total];
+    graph_.last.erase(value.blob);
+    for (const int term : graph_.nodes[value.producer].inputs) {
+      if (graph_.values[term].blob == value.blob) graph_.last[value.blob] = term;
+    }
   }
-}
+
+  // Behind the moves that follow a node already.
+  void Insert() {
+    std::vector<StepNode> nodes;
+    std::vector<bool> gone;
+    std::vector<StepNode> waiting;
+    const auto add_waiting = [&] {
+      for (StepNode& node : waiting) {
+        nodes.push_back(std::move(node));
+        gone.push_back(false);
+      }
+      waiting.clear();
+    };
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (graph_.nodes[n].kind != StepNode::Kind::kMove) add_waiting();
+      nodes.push_back(std::move(graph_.nodes[n]));
+      gone.push_back(gone_[n]);
+      std::ranges::move(behind_[n], std::back_inserter(waiting));
+    }
+    add_waiting();
+    graph_.nodes = std::move(nodes);
+    gone_ = std::move(gone);
+  }
+
+  StepGraph& graph_;
+  const Uses uses_;
+  std::vector<bool> gone_;                     // nodes
+  std::vector<std::vector<StepNode>> behind_;  // by node
+};
 
 }  // namespace
 
-void AddTerms(StepDraft* draft) {
-  Uses uses(*draft);
-  StepPlanRequest* const request = &draft->request;
-  StepGraph* const graph = &draft->graph;
-  std::set<int> sums;
-  std::vector<Transfer> transfers;
-  std::vector<Transfer> to_do(request->transfers.rbegin(), request->transfers.rend());  // the next one last
-  while (!to_do.empty()) {
-    const Transfer transfer = std::move(to_do.back());
-    to_do.pop_back();
-    const int sum = FindSumOfTerms(uses, *graph, transfer);
-    if (sum < 0) {
-      transfers.push_back(transfer);
-      continue;
-    }
-    const std::vector<int>& terms = graph->nodes[sum].inputs;
-    graph->first.erase(transfer.blob);
-    graph->last.erase(transfer.blob);
-    for (size_t i = terms.size(); i-- > 0;) {  // they may be such sums themselves
-      to_do.push_back(transfer);
-      to_do.back().blob = graph->values[terms[i]].blob;
-      if (to_do.back().blob == transfer.blob) graph->first[transfer.blob] = graph->last[transfer.blob] = terms[i];
-    }
-    uses.Replace(transfer.blob, graph->nodes[sum]);
-    sums.insert(sum);
-  }
-  request->transfers = std::move(transfers);
-  Remove(sums, graph);
-}
+void AddTerms(StepGraph* graph) { TermAdder(graph).Run(); }
 
 }  // namespace stepnet

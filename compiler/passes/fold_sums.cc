@@ -6,31 +6,34 @@
 namespace stepnet {
 namespace {
 
-// Whether the blob of a sum has one value in a step, of the sum's dtype and size, from an operator that can add.
-bool OnlyOperatorAdds(const Uses& uses, const StepDraft& draft, const Transfer& transfer) {
-  const StepGraph& graph = draft.graph;
-  const std::string& blob = transfer.blob;
-  if (!uses.IsOwn(blob, transfer) || uses.NumValues(blob) != 1) return false;
-  const int index = graph.last.at(blob);
-  const StepValue& value = graph.values[index];
-  if (!FitsSum(value, transfer)) return false;
+// Whether the operator that gives what this move adds can add it, and nothing else reads that.
+bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, const StepNode& move) {
+  if (!IsSum(graph, move)) return false;
+  const int term = move.inputs[0];
+  const StepValue& value = graph.values[term];
+  if (!uses.IsTemporary(term) || uses.NumReaders(term) > 1 || uses.NumValues(value.home) > 1) return false;
   const StepNode& node = graph.nodes[value.producer];
-  const auto output = static_cast<int>(std::ranges::find(node.outputs, index) - node.outputs.begin());
-  const Kernel* kernel = node.init.schema().FindKernel(draft.request.target->device);
-  return uses.NumReaders(index) == 0 && !draft.RunsWithBlobs(node) && kernel != nullptr &&
-         std::ranges::count(kernel->can_add, output) > 0 &&
-         !uses.IsTouched(transfer.outside, value.producer, value.producer + 1);
+  const auto output = static_cast<int>(std::ranges::find(node.outputs, term) - node.outputs.begin());
+  const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
+  const Home& outside = graph.homes[graph.values[move.outputs[0]].home];
+  return !node.by_blobs && kernel != nullptr && std::ranges::count(kernel->can_add, output) > 0 &&
+         !uses.IsTouched(outside, value.producer, value.producer + 1);
 }
 
 }  // namespace
 
-void FoldSums(StepDraft* draft) {
-  const Uses uses(*draft);
-  const std::vector<Transfer>& transfers = draft->request.transfers;
-  for (size_t k = 0; k < transfers.size(); ++k) {
-    if (transfers[k].kind != Transfer::Kind::kAddOut) continue;
-    if (OnlyOperatorAdds(uses, *draft, transfers[k])) draft->direct_sums[transfers[k].blob] = static_cast<int>(k);
+void FoldSums(StepGraph* graph) {
+  const Uses uses(*graph);
+  std::vector<bool> gone(graph->nodes.size(), false);
+  for (size_t n = 0; n < graph->nodes.size(); ++n) {
+    const StepNode& move = graph->nodes[n];
+    if (!OnlyOperatorAdds(*graph, uses, move)) continue;
+    const int term = move.inputs[0];
+    std::ranges::replace(graph->nodes[graph->values[term].producer].outputs, term, move.outputs[0]);
+    graph->last.erase(graph->values[term].blob);
+    gone[n] = true;
   }
+  graph->Erase(gone);
 }
 
 }  // namespace stepnet

@@ -1,5 +1,9 @@
 #include "stepnet/compiler/passes/passes.h"
 
+#include <algorithm>
+
+#include "stepnet/compiler/verify_graph.h"
+
 namespace stepnet {
 namespace {
 
@@ -7,15 +11,40 @@ constexpr Pass kPasses[] = {
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
     {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},
+    {.name = "copy_inputs", .opt_level = 0, .required = true, .run = CopyInputs},
+    {.name = "form_stages", .opt_level = 1, .run = FormStages},
+    {.name = "pack_weights", .opt_level = 1, .run = PackWeights},
 };
 
 }  // namespace
 
 std::span<const Pass> Passes() { return kPasses; }
 
-void RunPasses(StepDraft* draft) {
+void CheckDisabledPasses(const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto pass = std::ranges::find(kPasses, name, &Pass::name);
+    if (pass != std::end(kPasses) && !pass->required) continue;
+    std::vector<std::string> others;
+    for (const Pass& other : kPasses) {
+      if (!other.required) others.emplace_back(other.name);
+    }
+    const std::string what = pass == std::end(kPasses) ? StrCat("there is no pass \"", name, "\"")
+                                                       : StrCat("the pass \"", name, "\" cannot be disabled");
+    throw Error(ErrorCode::kInvalidArgument, StrCat(what, "; what can be disabled is ", Join(others, ", ")));
+  }
+}
+
+void RunPasses(const RunOptions& options, StepGraph* graph) {
+  CheckDisabledPasses(options.disabled_passes);
+  const auto look = [&](const std::string& pass) {
+    VerifyGraph(*graph, pass);
+    if (options.on_pass) options.on_pass(pass, *graph);
+  };
+  look("import");
   for (const Pass& pass : kPasses) {
-    if (draft->request.options.opt_level >= pass.opt_level) pass.run(draft);
+    if (options.opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
+    pass.run(graph);
+    look(pass.name);
   }
 }
 

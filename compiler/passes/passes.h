@@ -1,37 +1,57 @@
-// Passes: each makes of a draft another one that computes the same, within rounding, and from which a better plan
+// Passes: each makes of a StepGraph another one that computes the same, within rounding, and from which a better plan
 // follows. A pass is a file of this folder and a line in the list of passes.cc; its test compares texts before and
 // after.
 #pragma once
 
+#include <set>
 #include <span>
+#include <string>
 
-#include "stepnet/compiler/step_draft.h"
+#include "stepnet/compiler/step_graph.h"
 
 namespace stepnet {
 
 struct Pass {
-  const char* name;  // of its file
-  int opt_level;     // from which on it runs
-  void (*run)(StepDraft* draft);
+  const char* name;       // of its file
+  int opt_level;          // from which on it runs
+  bool required = false;  // plans would be wrong without it
+  void (*run)(StepGraph* graph);
 };
 
 // In the order in which they run.
 std::span<const Pass> Passes();
 
-// Runs those of the draft's opt_level.
-void RunPasses(StepDraft* draft);
+// Throws kInvalidArgument, with what there is, for a pass that does not exist or is required.
+void CheckDisabledPasses(const std::set<std::string>& names);
+
+// Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each,
+// and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
+void RunPasses(const RunOptions& options, StepGraph* graph);
 
 // Where a step adds up terms with Sum only to add that to memory outside, it adds each term there: outside += Sum(a, b)
 // becomes outside += a and outside += b, the same within rounding. So each of several operators that use one weight may
 // add to its gradient itself, and need not wait for the others in the same step.
-void AddTerms(StepDraft* draft);
+void AddTerms(StepGraph* graph);
 
-// Finds the sums over the steps whose terms one operator computes, can add there itself (Kernel::can_add), which saves
-// a copy of each term, and nothing else reads.
-void FoldSums(StepDraft* draft);
+// Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
+// reads: this saves a copy of each term of a sum over the steps.
+void FoldSums(StepGraph* graph);
 
-// Finds the values that nothing reads, in the step or outside, and that come from operators which compute only those of
-// their outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
-void DropOutputs(StepDraft* draft);
+// Takes away the outputs that nothing reads, in the step or outside, of operators which compute only those of their
+// outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
+void DropOutputs(StepGraph* graph);
+
+// Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows
+// that overlap, and it may not work in place there, it reads a copy of the input.
+void CopyInputs(StepGraph* graph);
+
+// Finds the stages of a step (compiler/stages.h). An operator that gives sums over the steps and rows becomes two
+// nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
+// another is kept.
+void FormStages(StepGraph* graph);
+
+// Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
+// first step where nothing writes to them.
+void PackWeights(StepGraph* graph);
 
 }  // namespace stepnet

@@ -1,46 +1,40 @@
-// Who uses what, in a step and outside, looked up once.
+// Who uses what in a graph, looked up once.
 #pragma once
 
 #include <map>
-#include <set>
-#include <string>
 #include <vector>
 
-#include "stepnet/compiler/step_draft.h"
+#include "stepnet/compiler/step_graph.h"
 
 namespace stepnet {
 
 class Uses {
  public:
-  explicit Uses(const StepDraft& draft);
+  explicit Uses(const StepGraph& graph);
 
   int NumReaders(int value) const { return num_readers_[value]; }
-  int NumValues(const std::string& blob) const { return CountOf(num_values_, blob); }
-
-  // Whether the blob is the step's own: nothing outside reads or writes it but this transfer.
-  bool IsOwn(const std::string& blob, const Transfer& transfer) const;
-  // Whether one of nodes [begin, end) has an input or output that is linked to some of these bytes.
-  bool IsTouched(const Slot& memory, int begin, int end) const;
-  // Whether something comes from these bytes into the step.
-  bool ComesIn(const Slot& memory) const;
-
-  // That the terms are added by transfers of their own, and not by a node whose output `total` was.
-  void Replace(const std::string& total, const StepNode& sum);
+  int NumValues(int home) const { return num_values_[home]; }
+  // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
+  bool IsTemporary(int value) const;
+  // Whether a call among nodes [begin, end) reads or writes some of these bytes outside.
+  bool IsTouched(const Home& memory, int begin, int end) const;
+  // Whether a move reads some of these bytes outside.
+  bool IsMovedIn(const Home& memory) const;
 
  private:
-  static int CountOf(const std::map<std::string, int>& counts, const std::string& blob);
+  struct Use {
+    int node = 0;
+    int value = 0;
+  };
 
-  const StepDraft& draft_;
-  std::vector<int> num_readers_;  // by value
-  std::map<std::string, int> num_values_;
-  std::map<std::string, int> num_transfers_;
-  std::map<std::string, std::set<int>> users_;  // nodes, by blob
-  std::set<std::string> bound_;
-  std::multimap<int, const Slot*> bound_at_;  // by base
-  std::multimap<int, Slot> comes_in_;
+  const StepGraph& graph_;
+  std::vector<int> num_readers_;                // by value
+  std::vector<int> num_values_;                 // by home
+  std::map<int, std::vector<Use>> calls_at_;    // of memory outside, by base, in the order of the nodes
+  std::map<int, std::vector<Use>> moves_from_;  // likewise
 };
 
-// Whether the value is of the sum's dtype and size, made in the step.
-bool FitsSum(const StepValue& value, const Transfer& transfer);
+// Whether a move adds a value of the step, which has been made in it, to memory outside.
+bool IsSum(const StepGraph& graph, const StepNode& node);
 
 }  // namespace stepnet

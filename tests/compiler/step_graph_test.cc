@@ -2,6 +2,9 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/import_step.h"
+#include "stepnet/compiler/recurrent_plan.h"
 
 namespace stepnet {
 namespace {
@@ -13,36 +16,37 @@ NetDef NetOf(const std::vector<std::string>& ops) {
   return net;
 }
 
-StepInput Floats(const Shape& shape) { return {.info = {.dtype = DType::kFloat, .shape = shape}}; }
+TensorInfo Floats(const Shape& shape) { return {.dtype = DType::kFloat, .shape = shape}; }
 
 TEST(StepGraph, EveryWriteMakesAValue) {
   const NetDef net = NetOf({"a = Sum(x, y)", "a = Tanh(a)", "b = Mul(a, x)", "a = Copy(b)"});
-  const StepGraph graph = ImportStepNet(net, {{"x", Floats({1, 2})}, {"y", Floats({1, 2})}}, {});
-  EXPECT_EQ(graph.ToString(),
-            "net cell(x, y) {\n"
-            "  a.1 = Sum(x, y)  # float [1, 2]\n"
-            "  a.2 = Tanh(a.1)  # float [1, 2]\n"
-            "  b.1 = Mul(a.2, x)  # float [1, 2]\n"
-            "  a.3 = Copy(b.1)  # float [1, 2]\n"
+  const StepGraph graph = ImportStep(net, {{"x", Floats({1, 2})}, {"y", Floats({1, 2})}});
+  EXPECT_EQ(GraphText(graph),
+            "step cell {\n"
+            "  x: float [1, 2]\n"
+            "  y: float [1, 2]\n"
+            "  a.1: float [1, 2] = Sum(x, y) @0 {}\n"
+            "  a.2: float [1, 2] in a.1 = Tanh(a.1) @1 {}\n"
+            "  b.1: float [1, 2] = Mul(a.2, x) @2 {}\n"
+            "  a.3: float [1, 2] in a.1 = Copy(b.1) @3 {}\n"
             "}\n");
   EXPECT_EQ(graph.values[graph.last.at("a")].version, 3);
-  EXPECT_EQ(graph.values[graph.first.at("a")].version, 1);
 }
 
 TEST(StepGraph, ValuesThatFollowFromShapesAreKnown) {
   // Reshape's second output, the old shape, is what the second Reshape needs.
   NetDef net = NetOf({"r, old = Reshape(x)", "back, unused = Reshape(r, old)"});
   AddInts(net.mutable_op(0), "shape", {6});
-  const StepGraph graph = ImportStepNet(net, {{"x", Floats({1, 2, 3})}}, {});
+  const StepGraph graph = ImportStep(net, {{"x", Floats({1, 2, 3})}});
   EXPECT_EQ(graph.values[graph.last.at("back")].info.shape, Shape({1, 2, 3}));
-  EXPECT_FALSE(graph.nodes[1].dynamic);
+  EXPECT_FALSE(graph.nodes[1].by_blobs);
 }
 
 TEST(StepGraph, OtherShapesAreKnownOnlyAtEachStep) {
   const NetDef net = NetOf({"r, old = Reshape(x, wanted)", "y = Tanh(r)"});
-  const StepInput wanted{.info = {.dtype = DType::kInt64, .shape = Shape({2})}};
-  const StepGraph graph = ImportStepNet(net, {{"x", Floats({1, 6})}, {"wanted", wanted}}, {});
-  EXPECT_TRUE(graph.nodes[0].dynamic);
+  const TensorInfo wanted{.dtype = DType::kInt64, .shape = Shape({2})};
+  const StepGraph graph = ImportStep(net, {{"x", Floats({1, 6})}, {"wanted", wanted}});
+  EXPECT_TRUE(graph.nodes[0].by_blobs);
   EXPECT_TRUE(graph.values[graph.last.at("y")].dynamic);
 }
 
@@ -50,7 +54,7 @@ TEST(StepGraph, NamesTheOperatorWhoseShapesDoNotFit) {
   const NetDef net = NetOf({"a = Tanh(x)", "b = Mul(a, y)"});
   ExpectError(
       [&] {
-        ImportStepNet(net, {{"x", Floats({1, 2})}, {"y", Floats({1, 3})}}, {});
+        ImportStep(net, {{"x", Floats({1, 2})}, {"y", Floats({1, 3})}});
       },
       "…at op 1 `b = Mul(a, y)` with a float [1, 2], y float [1, 3]\n  in net \"cell\"");
 }
@@ -59,7 +63,7 @@ TEST(StepGraph, RefusesABlobThatIsReadBeforeItIsWritten) {
   const NetDef net = NetOf({"a = Mul(x, b)", "b = Tanh(x)"});
   ExpectError(
       [&] {
-        ImportStepNet(net, {{"x", Floats({1, 2})}}, {});
+        ImportStep(net, {{"x", Floats({1, 2})}});
       },
       "invalid net: \"b\" is read before anything writes it\n"
       "  at op 0 `a = Mul(x, b)` with x float [1, 2]\n  in net \"cell\"");

@@ -2,6 +2,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "stepnet/compiler/step_plan_request.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {
@@ -39,11 +40,11 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
   const StepPlan plan = MakeStepPlan(request);
   EXPECT_EQ(plan.ToString(),
             "plan cell {\n"
-            "  next: linked t+1, 16 bytes\n"
+            "  x: linked t+0, 16 bytes\n"
             "  prev: linked t+0, 16 bytes\n"
             "  s: stacked, 16 bytes\n"
             "  t: ring, 16 bytes\n"
-            "  x: linked t+0, 16 bytes\n"
+            "  next: linked t+1, 16 bytes\n"
             "  s = Sum(x, prev)\n"
             "  s = Tanh(s)\n"
             "  t = Mul(s, s)\n"
@@ -64,10 +65,10 @@ TEST(StepPlan, ABlobHasRoomForItsLargestValue) {
   const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}));
   EXPECT_EQ(plan.ToString(),
             "plan cell {\n"
-            "  s: ring, 16 bytes\n"
-            "  t: ring, 16 bytes\n"
-            "  wide: ring, 16 bytes\n"
             "  x: linked t+0, 16 bytes\n"
+            "  s: ring, 16 bytes\n"
+            "  wide: ring, 16 bytes\n"
+            "  t: ring, 16 bytes\n"
             "  s = Sum(x, x)\n"
             "  wide = Copy(s)\n"
             "  s = ReduceSum(wide)\n"

@@ -84,7 +84,10 @@ std::string Indented(const std::string& text, const std::string& indent) {
 
 std::string FlagHelp(const FlagUse& flag) {
   const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
-  std::string text = StrCat("  --", flag.name, IsBool(flag) ? "" : "=" + flag.value);
+  std::string text = StrCat("  --", flag.name,
+                            IsBool(flag)         ? ""
+                            : flag.alone.empty() ? "=" + flag.value
+                                                 : "[=" + flag.value + "]");
   if (flag.required) {
     text += "  (required)";
   } else if (!info.default_value.empty()) {
@@ -126,6 +129,8 @@ std::vector<std::string> ParseArguments(const Command& command, const std::vecto
     if (!written.has_value) {
       if (IsBool(*flag)) {
         written.value = "true";
+      } else if (!flag->alone.empty()) {
+        written.value = flag->alone;
       } else if (++i < arguments.size()) {
         written.value = arguments[i];
       } else {

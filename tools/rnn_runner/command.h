@@ -32,7 +32,8 @@ struct FlagUse {
   std::string value = {};  // what help shows after `=`; empty for flags that are true or false
   std::string doc = {};    // in place of the flag's own
   bool required = false;
-  bool is_list = false;  // given several times, the values are joined by commas
+  bool is_list = false;    // given several times, the values are joined by commas
+  std::string alone = {};  // the value of a flag that is given without one; empty: it needs one
 };
 
 struct Command {

@@ -10,6 +10,7 @@
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/io/operator_library.h"
+#include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
 
 DEFINE_string(net, "", "file of the net: a NetDef, a MetaNetDef or a minidb model, binary or text");
@@ -41,8 +42,10 @@ std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
 }
 
 std::vector<FlagUse> ExecutorFlags() {
-  return {
+  std::vector<FlagUse> flags = {
       {.name = "executor", .value = "NAME"}, {.name = "threads", .value = "N"}, {.name = "opt_level", .value = "N"}};
+  for (FlagUse& flag : PassFlags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 void ApplyCommonFlags() {
@@ -82,7 +85,10 @@ RunOptions RunOptionsFromFlags() {
   if (FLAGS_opt_level < 0 || FLAGS_opt_level > kMaxOptLevel) {
     throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be between 0 and ", kMaxOptLevel));
   }
-  return {.executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
+  RunOptions options{
+      .executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
+  ApplyPassFlags(&options);
+  return options;
 }
 
 std::vector<std::string> SplitList(const std::string& text, char separator) {

@@ -21,7 +21,7 @@ namespace stepnet::runner {
 
 // `own` with the flags of every command after them.
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own);
-// --executor, --threads, --opt_level.
+// --executor, --threads, --opt_level, --disable_pass, --dump_passes.
 std::vector<FlagUse> ExecutorFlags();
 
 // Does what the flags of every command say: memory limit, operator libraries, log level. Throws UsageError, and Error

@@ -10,10 +10,15 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
+#include "stepnet/tools/rnn_runner/show_graph.h"
 #include "stepnet/tools/rnn_runner/show_schedule.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_bool(schedule);
+DECLARE_int32(simulate);
+DEFINE_string(graph, "",
+              "instead of the net, what its step nets do, value by value, as the compiler knows it after PASS\n"
+              "(docs/step_graph.md); without a name, after the last one");
 
 namespace stepnet::runner {
 namespace {
@@ -94,19 +99,24 @@ void PrintText(const AnyMessage& file, const std::string& path) {
   }
 }
 
-// Without --schedule no net is run, and flags that say how to run one would be lost.
-void RefuseScheduleFlags() {
+// Without --schedule and --graph no net is run, and flags that say how to run one would be lost.
+void RefuseRunFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
     const bool has_other_use = flag.name == CellSizeFlag().name;
     if (has_other_use || gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str()).is_default) continue;
-    throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule too"));
+    throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule or --graph too"));
   }
 }
 
 int Show(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
+  if (FLAGS_schedule && !FLAGS_graph.empty()) throw UsageError("--schedule and --graph show two things; give one");
   if (FLAGS_schedule) return ShowSchedules(path);
-  RefuseScheduleFlags();
+  if (!FLAGS_graph.empty()) {
+    if (FLAGS_simulate != 0) throw UsageError("--simulate is for --schedule");
+    return ShowGraphs(path, FLAGS_graph);
+  }
+  RefuseRunFlags();
   CheckFormat({"text", "dot", "json"});
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
@@ -121,6 +131,7 @@ int Show(const std::vector<std::string>& operands) {
 
 std::vector<FlagUse> ShowFlags() {
   std::vector<FlagUse> flags = {{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}};
+  flags.push_back({.name = "graph", .value = "PASS", .alone = "last"});
   for (FlagUse& flag : ScheduleFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }
@@ -135,12 +146,13 @@ const Command kShow = {
         "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors, names, "
         "types\n"
         "and shapes are listed. The net need not be right: `check` tells what is wrong with it. As text, hints for\n"
-        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. --schedule runs the net once, "
-        "so\n"
-        "it takes the inputs that `run` takes.",
+        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. --schedule and "
+        "--graph\n"
+        "run the net once, so they take the inputs that `run` takes.",
     .example =
         "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg\n"
-        "rnn_runner show net.pb --schedule --input_pb=inputs.pb --simulate=16",
+        "rnn_runner show net.pb --schedule --input_pb=inputs.pb --simulate=16\n"
+        "rnn_runner show lstm.cell --size=H=8,D=4 --graph=fold_sums",
     .flags = ShowFlags(),
     .min_operands = 1,
     .max_operands = 1,

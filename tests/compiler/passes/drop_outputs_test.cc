@@ -1,38 +1,38 @@
-#include "draft_case.h"
+#include "pass_case.h"
 
 namespace stepnet {
 namespace {
 
-DraftCase Gradient(const std::vector<std::string>& more_ops) {
-  std::vector<std::string> ops = {"dw, db, dx = FCGradient(x, w, dy)"};
-  ops.insert(ops.end(), more_ops.begin(), more_ops.end());
-  DraftCase step(ops);
-  step.Whole("x", {4, 3}).Whole("w", {2, 3}).Whole("dy", {4, 2}).CopiesTo("result", "dx", {4, 3});
-  return step;
+// A graph whose operator gives the gradients of w, b and x; the last goes out.
+std::string Gradient(const std::string& dw, const std::string& db, const std::string& more) {
+  return Step(
+      "  x: float [4, 3] at 0\n"
+      "  w: float [2, 3] at 1\n"
+      "  dy: float [4, 2] at 2\n"
+      "  " +
+      dw + ", " + db + ", dx.1: float [4, 3] = FCGradient(x, w, dy) @0 {}\n  ^result: float [4, 3] at 3 = dx.1\n" +
+      more);
 }
 
-TEST(DropOutputs, FindsSumsOverRowsThatNobodyReads) {
-  DraftCase step = Gradient({});
-  EXPECT_EQ(step.Before(),
-            "net step(dy, w, x) {\n"
-            "  dw.1, db.1, dx.1 = FCGradient(x, w, dy)  # float [2, 3], float [2], float [4, 3]\n"
-            "}\n"
-            "x is bound to base 0\n"
-            "w is bound to base 1\n"
-            "dy is bound to base 2\n"
-            "\"result\" in base 3 = dx\n");
-  EXPECT_EQ(step.After(DropOutputs), step.Before() + "dw.1 is not needed\ndb.1 is not needed\n");
+constexpr char kDw[] = "dw.1: float [2, 3]", kDb[] = "db.1: float [2]";
+
+TEST(DropOutputs, TakesAwaySumsOverRowsThatNobodyReads) {
+  EXPECT_EQ(After(DropOutputs, Gradient(kDw, kDb, "")), Gradient("_", "_", ""));
 }
 
 TEST(DropOutputs, KeepsWhatAnOperatorReads) {
-  DraftCase step = Gradient({"y = Tanh(db)"});
-  EXPECT_EQ(step.After(DropOutputs), step.Before() + "dw.1 is not needed\n");
+  const std::string reader = "  y.1: float [2] = Tanh(db.1) @1 {}\n";
+  EXPECT_EQ(After(DropOutputs, Gradient(kDw, kDb, reader)), Gradient("_", kDb, reader));
 }
 
 TEST(DropOutputs, KeepsWhatGoesOut) {
-  DraftCase step = Gradient({});
-  step.AddsTo("sum", "dw", {2, 3});
-  EXPECT_EQ(step.After(DropOutputs), step.Before() + "db.1 is not needed\n");
+  const std::string sum = "  ^sum: float [2, 3] added at 4 = dw.1\n";
+  EXPECT_EQ(After(DropOutputs, Gradient(kDw, kDb, sum)), Gradient(kDw, "_", sum));
+}
+
+TEST(DropOutputs, KeepsWhatIsReadAfterTheLoop) {
+  const std::string kept = std::string(kDw) + " kept";
+  EXPECT_EQ(After(DropOutputs, Gradient(kept, kDb, "")), Gradient(kept, "_", ""));
 }
 
 }  // namespace

@@ -1,26 +1,36 @@
-#include "draft_case.h"
+#include "pass_case.h"
 
 namespace stepnet {
 namespace {
 
+constexpr char kProduct[] =
+    "  w: float [2, 3] at 0\n"
+    "  v: float [3, 2] at 1\n"
+    "  p.1: float [2, 2] = MatMul(w, v) @0 {}\n";
+
 TEST(FoldSums, LeavesAddingToOperatorsThatCan) {
-  DraftCase step({"p = MatMul(w, v)", "q = Tanh(v)"});
-  step.Whole("w", {2, 3}).Whole("v", {3, 2}).AddsTo("products", "p", {2, 2}).AddsTo("others", "q", {3, 2});
-  const std::string graph =
-      "net step(v, w) {\n"
-      "  p.1 = MatMul(w, v)  # float [2, 2]\n"
-      "  q.1 = Tanh(v)  # float [3, 2]\n"
-      "}\n"
-      "w is bound to base 0\n"
-      "v is bound to base 1\n";
-  EXPECT_EQ(step.Before(), graph + "\"products\" in base 2 += p\n\"others\" in base 3 += q\n");
-  EXPECT_EQ(step.After(FoldSums), graph + "\"products\" in base 2 += p, by its operator\n\"others\" in base 3 += q\n");
+  EXPECT_EQ(After(FoldSums, Step(std::string(kProduct) + "  ^products: float [2, 2] added at 2 from zero = p.1\n"
+                                                         "  q.1: float [3, 2] = Tanh(v) @1 {}\n"
+                                                         "  ^others: float [3, 2] added at 3 = q.1\n")),
+            Step("  w: float [2, 3] at 0\n"
+                 "  v: float [3, 2] at 1\n"
+                 "  ^products: float [2, 2] added at 2 from zero = MatMul(w, v) @0 {}\n"
+                 "  q.1: float [3, 2] = Tanh(v) @1 {}\n"
+                 "  ^others: float [3, 2] added at 3 = q.1\n"));
 }
 
 TEST(FoldSums, KeepsTermsThatSomethingElseReads) {
-  DraftCase step({"p = MatMul(w, v)", "q = Tanh(p)"});
-  step.Whole("w", {2, 3}).Whole("v", {3, 2}).AddsTo("products", "p", {2, 2});
-  EXPECT_EQ(step.After(FoldSums), step.Before());
+  const std::string before = Step(std::string(kProduct) +
+                                  "  ^products: float [2, 2] added at 2 = p.1\n"
+                                  "  q.1: float [2, 2] = Tanh(p.1) @1 {}\n");
+  EXPECT_EQ(After(FoldSums, before), before);
+}
+
+TEST(FoldSums, KeepsTermsThatGoOutTwice) {
+  const std::string before = Step(std::string(kProduct) +
+                                  "  ^products: float [2, 2] added at 2 = p.1\n"
+                                  "  ^copy: float [2, 2] at 3 = p.1\n");
+  EXPECT_EQ(After(FoldSums, before), before);
 }
 
 }  // namespace

@@ -1,0 +1,208 @@
+#include "stepnet/compiler/emit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "stepnet/compiler/first_terms.h"
+#include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/compiler/place.h"
+#include "stepnet/core/accumulate.h"
+#include "stepnet/core/cancellation.h"
+#include "stepnet/nets/net_operator.h"
+
+namespace stepnet {
+namespace {
+
+// Parts of what goes through elements, large enough to be worth a thread.
+int PartsOf(const TensorInfo& info, const Target& target) {
+  constexpr std::int64_t kMax = 1024;
+  return static_cast<int>(std::clamp<std::int64_t>(info.size_bytes() / target.min_part_bytes, 1, kMax));
+}
+
+// Element i of all outputs follows from element i of the inputs.
+bool IsByElements(const Instruction& instruction) {
+  if (instruction.inputs.empty()) return false;
+  const Shape& shape = instruction.outputs.front().info.shape;
+  const auto is_alike = [&](const Operand& operand) { return operand.info.shape == shape; };
+  return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
+}
+
+class Emitter {
+ public:
+  Emitter(const StepGraph& graph, const EmitOptions& options)
+      : graph_(graph), target_(*graph.target), is_draft_(options.is_draft) {
+    plan_.name = graph.name;
+    plan_.backward = graph.backward;
+    plan_.target = graph.target;
+    PlaceHomes(graph, options.ring_rows, /*all_kept=*/is_draft_, &plan_);
+  }
+
+  StepPlan Run() {
+    for (const GraphStage& stage : graph_.stages) {
+      plan_.stages.push_back({.begin = stage.begin,
+                              .end = stage.end,
+                              .steps_at_once = stage.steps_at_once,
+                              .min_steps = stage.min_steps,
+                              .schedule = nullptr});
+      if (stage.steps_at_once > 1) plan_.chunk_steps = stage.steps_at_once;
+    }
+    if (plan_.stages.empty()) plan_.stages = {{.begin = 0, .end = static_cast<int>(graph_.nodes.size())}};
+    for (const Stage& stage : plan_.stages) {
+      for (int n = stage.begin; n < stage.end; ++n) {
+        CheckCancelled();
+        AddInstruction(Emit(graph_.nodes[n], stage.steps_at_once));
+      }
+    }
+    for (const auto& [blob, value] : graph_.last) {
+      plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
+    }
+    if (!is_draft_) WriteFirstTerms(graph_, &plan_);
+    FindWhatIsWritten();
+    return std::move(plan_);
+  }
+
+ private:
+  Instruction Emit(const StepNode& node, std::int64_t steps_at_once) {
+    Instruction instruction{.op_index = node.kind == StepNode::Kind::kCall ? node.op_index : -1};
+    for (size_t i = 0; i < node.inputs.size(); ++i) instruction.inputs.push_back(OperandOf(node.inputs[i], i));
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == kNoValue) continue;
+      instruction.outputs.push_back(OperandOf(node.outputs[o], o));
+      instruction.outputs.back().adds = graph_.values[node.outputs[o]].added;
+    }
+    instruction.num_outputs = static_cast<int>(node.outputs.size());
+    instruction.steps_at_once = steps_at_once;
+    switch (node.kind) {
+      case StepNode::Kind::kCall: EmitCall(node, &instruction); break;
+      case StepNode::Kind::kMove: EmitMove(&instruction); break;
+      case StepNode::Kind::kPack: EmitPack(node, &instruction); break;
+    }
+    return instruction;
+  }
+
+  Operand OperandOf(int value, size_t position) const {
+    const StepValue& v = graph_.values[value];
+    return {.slot = v.home, .info = v.info, .position = static_cast<int>(position)};
+  }
+
+  const std::string& BlobOf(const Operand& operand) const { return plan_.slots[operand.slot].blob; }
+
+  bool IsDynamic(const Operand& operand) const {
+    return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
+  }
+
+  void EmitCall(const StepNode& node, Instruction* instruction) {
+    const OperatorCall& call = *node.call;
+    const OperatorSchema& schema = call.schema();
+    instruction->text = TextOf(node, *instruction);
+    instruction->type = call.type();
+    instruction->has_side_effects = schema.has_side_effects;
+    const Kernel& kernel = KernelOf(call, node.op_index);
+    if (!is_draft_) {
+      try {
+        instruction->kernel = kernel.make(call);
+      } catch (...) {
+        throw CurrentError().At({.net = graph_.name, .op_index = node.op_index, .op_text = call.Text()});
+      }
+    }
+    instruction->dynamic = node.by_blobs;
+    if (node.by_blobs) {
+      instruction->call = node.call;
+      return;
+    }
+    instruction->by_elements = schema.elementwise && !kernel.max_parts && IsByElements(*instruction);
+    if (instruction->by_elements) MarkRowsOfElements(plan_, instruction);
+    if (schema.rows) MarkRows(plan_, call, instruction);
+    if (node.packed != kNoValue) instruction->packed = OperandOf(node.packed, 0);
+    if (!is_draft_) EstimateWork(call, kernel, instruction);
+  }
+
+  const Kernel& KernelOf(const OperatorCall& call, int op_index) const {
+    if (const Kernel* kernel = call.schema().FindKernel(target_.device)) return *kernel;
+    throw Error(ErrorCode::kInvalidNet, StrCat(call.type(), " has no kernel for ", DeviceName(target_.device)))
+        .At({.net = graph_.name, .op_index = op_index, .op_text = call.Text()});
+  }
+
+  // "y = FC(x, w, b)", with the outputs that it gives.
+  static std::string TextOf(const StepNode& node, const Instruction& instruction) {
+    std::string text = node.call->Text();
+    if (static_cast<int>(instruction.outputs.size()) == instruction.num_outputs) return text;
+    std::vector<std::string> outputs;
+    for (const Operand& output : instruction.outputs) outputs.push_back(node.call->outputs()[output.position]);
+    return Join(outputs, ", ") + text.substr(text.find(" = "));
+  }
+
+  void EstimateWork(const OperatorCall& call, const Kernel& kernel, Instruction* instruction) const {
+    const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
+    const std::vector<TensorInfo> outputs = InfosOf(*instruction, instruction->outputs);
+    instruction->cost = EstimateCost(call, inputs, outputs);
+    const std::int64_t steps = instruction->steps_at_once == kAllSteps ? kTypicalSteps : instruction->steps_at_once;
+    instruction->cost.flops /= static_cast<double>(steps);
+    instruction->cost.bytes /= static_cast<double>(steps);
+    if (kernel.max_parts) instruction->max_parts = kernel.max_parts(ShapeQuery(call, inputs), outputs);
+    if (instruction->by_elements) instruction->max_parts = PartsOf(outputs.front(), target_);
+  }
+
+  void EmitMove(Instruction* instruction) {
+    const Operand& from = instruction->inputs[0];
+    Operand& to = instruction->outputs[0];
+    const bool adds = std::exchange(to.adds, false);  // what the kernel does, whatever it is asked
+    instruction->text = StrCat(BlobOf(to), adds ? " += " : " = ", BlobOf(from));
+    instruction->type = adds ? "add" : "copy";
+    instruction->kernel = adds ? [](const OpRun& run) { Accumulate(run.In(0), run.Out(0)); }
+                               : [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+    instruction->dynamic = IsDynamic(from) || IsDynamic(to);
+    instruction->cost = {.bytes = 3.0 * static_cast<double>(to.info.size_bytes())};
+    instruction->by_elements = !instruction->dynamic;
+    if (instruction->dynamic) return;
+    MarkRowsOfElements(plan_, instruction);
+    instruction->max_parts = PartsOf(InfosOf(*instruction, instruction->outputs).front(), target_);
+  }
+
+  void EmitPack(const StepNode& node, Instruction* instruction) {
+    const Operand &from = instruction->inputs[0], &to = instruction->outputs[0];
+    instruction->text = StrCat(BlobOf(to), " = Pack(", BlobOf(from), ")");
+    instruction->type = "pack";
+    if (!is_draft_) instruction->kernel = KernelOf(*node.call, node.op_index).packing->pack(*node.call);
+    instruction->cost = {.bytes = 2.0 * static_cast<double>(to.info.size_bytes()) / kTypicalSteps};
+    instruction->max_parts = PartsOf(from.info, target_);
+  }
+
+  // Parts must not write what others read: instructions that a link lets write into what they read run whole, unless
+  // every element is where it was.
+  void AddInstruction(Instruction instruction) {
+    for (const Operand& output : instruction.outputs) {
+      for (const Operand& input : instruction.inputs) {
+        const Slot &to = plan_.slots[output.slot], &from = plan_.slots[input.slot];
+        const bool in_place =
+            input.slot == output.slot || (instruction.by_elements && to.BeginInBase() == from.BeginInBase());
+        if (!in_place && ShareBytes(to, from)) instruction.max_parts = 1;
+      }
+    }
+    plan_.instructions.push_back(std::move(instruction));
+  }
+
+  void FindWhatIsWritten() {
+    plan_.writes.assign(plan_.num_bases, false);
+    for (const Instruction& instruction : plan_.instructions) {
+      for (const Operand& output : instruction.outputs) {
+        if (!IsDynamic(output)) plan_.writes[plan_.slots[output.slot].base] = true;
+      }
+    }
+    plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
+      return !instruction.dynamic && !instruction.has_side_effects &&
+             std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
+    });
+  }
+
+  const StepGraph& graph_;
+  const Target& target_;
+  const bool is_draft_;
+  StepPlan plan_;
+};
+
+}  // namespace
+
+StepPlan EmitPlan(const StepGraph& graph, const EmitOptions& options) { return Emitter(graph, options).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,384 @@
+// ParseGraph: reads what GraphText writes, line by line.
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/step_plan.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+// One line of the text, from left to right.
+class LineReader {
+ public:
+  LineReader(std::string_view text, int number) : text_(text), number_(number) {}
+
+  bool AtEnd() const { return text_.empty(); }
+  bool StartsWith(std::string_view word) const { return text_.starts_with(word); }
+  bool Skip(std::string_view word) {
+    if (!StartsWith(word)) return false;
+    text_.remove_prefix(word.size());
+    return true;
+  }
+  void Expect(std::string_view word) {
+    if (!Skip(word)) Throw(StrCat("\"", word, "\" is missing"));
+  }
+  std::string_view Rest() { return std::exchange(text_, {}); }
+
+  std::int64_t Integer() {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
+    if (error != std::errc()) Throw("a number is missing");
+    text_.remove_prefix(static_cast<size_t>(end - text_.data()));
+    return value;
+  }
+  // Of a node, base, list, version: what the program counts in int.
+  int Index() {
+    const std::int64_t value = Integer();
+    if (value < 0 || value > kMaxIndex) Throw(StrCat(value, " is out of range"));
+    return static_cast<int>(value);
+  }
+
+  std::string Word() {
+    std::string word;
+    if (Skip("\"")) {
+      while (!Skip("\"")) word += QuotedCharacter();
+      return word;
+    }
+    const auto is_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/';
+    };
+    while (!text_.empty() && is_word(text_.front())) word += Take();
+    if (word.empty()) Throw("a name is missing");
+    return word;
+  }
+
+  [[noreturn]] void Throw(const std::string& what) const {
+    throw Error(ErrorCode::kSyntaxError, StrCat("line ", number_, " of a step graph: ", what,
+                                                text_.empty() ? "" : StrCat(" before \"", text_.substr(0, 40), "\"")));
+  }
+
+ private:
+  static constexpr std::int64_t kMaxIndex = 1'000'000'000;
+
+  char Take() {
+    if (text_.empty()) Throw("the line ends");
+    const char c = text_.front();
+    text_.remove_prefix(1);
+    return c;
+  }
+
+  char QuotedCharacter() {
+    const char c = Take();
+    if (c != '\\') return c;
+    if (!Skip("x")) return Take();
+    int byte = 0;
+    const char digits[] = {Take(), Take()};
+    const auto [end, error] = std::from_chars(digits, digits + 2, byte, 16);
+    if (error != std::errc() || end != digits + 2) Throw("\\x stands without two digits");
+    return static_cast<char>(byte);
+  }
+
+  std::string_view text_;
+  int number_;
+};
+
+// The first thing that is wrong with arguments, "1:12: …".
+class ArgumentErrors : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+    if (text_.empty()) text_ = StrCat(": ", line + 1, ":", column + 1, ": ", message);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+class GraphParser {
+ public:
+  GraphParser(const std::string& text, const RunOptions& options) : text_(text), options_(options) {}
+
+  StepGraph Run() {
+    LineReader header = NextLine();
+    graph_.backward = header.Skip("backward ");
+    header.Expect("step ");
+    graph_.name = header.Word();
+    header.Expect(" {");
+    ExpectEnd(header);
+    for (;;) {
+      LineReader line = NextLine();
+      if (line.Skip("}")) {
+        ExpectEnd(line);
+        break;
+      }
+      line.Expect("  ");
+      if (line.StartsWith("in each step") || line.StartsWith("for ") || line.StartsWith("once for all steps")) {
+        ParseStage(line);
+      } else {
+        ParseDefinition(line);
+      }
+      ExpectEnd(line);
+    }
+    if (!text_.empty()) NextLine().Throw("the graph has ended");
+    Finish();
+    return std::move(graph_);
+  }
+
+ private:
+  LineReader NextLine() {
+    ++number_;
+    if (text_.empty()) LineReader("", number_).Throw("the graph does not end");
+    const size_t end = std::min(text_.find('\n'), text_.size());
+    const std::string_view line = text_.substr(0, end);
+    text_.remove_prefix(std::min(end + 1, text_.size()));
+    return {line, number_};
+  }
+
+  static void ExpectEnd(const LineReader& line) {
+    if (!line.AtEnd()) line.Throw("the line should have ended");
+  }
+
+  void ParseStage(LineReader& line) {
+    GraphStage stage{.begin = NextNode(), .end = NextNode()};
+    if (line.Skip("once for all steps")) {
+      stage.steps_at_once = kAllSteps;
+    } else if (line.Skip("for ")) {
+      stage.steps_at_once = line.Integer();
+      line.Expect(" steps at once");
+    } else {
+      line.Expect("in each step");
+    }
+    if (line.Skip(", in runs of ")) {
+      stage.min_steps = line.Integer();
+      line.Expect(" steps or more");
+    }
+    line.Expect(":");
+    graph_.stages.push_back(stage);
+  }
+
+  int NextNode() const { return static_cast<int>(graph_.nodes.size()); }
+
+  void ParseDefinition(LineReader& line) {
+    std::vector<int> results;
+    if (!line.StartsWith("= ")) {
+      do {
+        results.push_back(line.StartsWith("_,") || line.StartsWith("_ =") ? (line.Expect("_"), kNoValue)
+                                                                          : ParseResult(line));
+      } while (line.Skip(", "));
+      if (results.size() == 1 && line.AtEnd()) return;  // it is there before the step
+      line.Expect(" ");
+    }
+    line.Expect("= ");
+    StepNode node = ParseOperation(line);
+    for (const int result : results) {
+      if (result != kNoValue) graph_.values[result].producer = NextNode();
+    }
+    node.outputs = std::move(results);
+    MakeCall(&node);
+    graph_.nodes.push_back(std::move(node));
+    if (!graph_.stages.empty()) graph_.stages.back().end = NextNode();
+  }
+
+  struct Name {
+    std::string blob;
+    int version = 0;
+    bool outside = false;
+    auto operator<=>(const Name&) const = default;
+  };
+
+  static Name ParseName(LineReader& line) {
+    Name name;
+    name.outside = line.Skip("^");
+    name.blob = line.Word();
+    if (line.Skip(".")) name.version = line.Index();
+    return name;
+  }
+
+  int ParseUse(LineReader& line) {
+    const Name name = ParseName(line);
+    const auto found = values_.find(name);
+    if (found == values_.end()) line.Throw(StrCat("\"", name.blob, "\" has no such value so far"));
+    return found->second;
+  }
+
+  int ParseResult(LineReader& line) {
+    const Name name = ParseName(line);
+    if (values_.contains(name)) line.Throw(StrCat("\"", name.blob, "\" has this value already"));
+    line.Expect(": ");
+    StepValue value{.blob = name.blob, .version = name.version, .outside = name.outside};
+    value.dynamic = line.Skip("unknown");
+    if (!value.dynamic) value.info = ParseInfo(line);
+    value.added = line.Skip(" added");
+    value.home = ParseHome(line, value);
+    const int index = graph_.AddValue(value);
+    values_[name] = index;
+    if (!name.outside) graph_.last[name.blob] = index;
+    return index;
+  }
+
+  static TensorInfo ParseInfo(LineReader& line) {
+    TensorInfo info{.dtype = ParseDType(line), .shape = {}};
+    line.Expect(" [");
+    std::vector<std::int64_t> dims;
+    while (!line.StartsWith("]")) {
+      if (!dims.empty()) line.Expect(", ");
+      dims.push_back(line.Integer());
+    }
+    line.Expect("]");
+    info.shape = Shape(dims);
+    return info;
+  }
+
+  static DType ParseDType(LineReader& line) {
+    const std::string word = line.Word();
+    for (int number = 0; number <= static_cast<int>(DType::kString); ++number) {
+      if (word == DTypeName(static_cast<DType>(number))) return static_cast<DType>(number);
+    }
+    line.Throw(StrCat("there is no dtype \"", word, "\""));
+  }
+
+  int AddHome(Home home) {
+    graph_.homes.push_back(std::move(home));
+    return static_cast<int>(graph_.homes.size()) - 1;
+  }
+
+  int ParseHome(LineReader& line, const StepValue& value) {
+    if (line.Skip(" in ")) return graph_.values[ParseUse(line)].home;
+    if (line.Skip(" at ")) return ParseOutside(line, value);
+    if (line.Skip(" once")) return AddHome({.kind = Home::Kind::kOnce});
+    Home home{.kept = line.Skip(" kept")};
+    if (line.Skip(" blob")) {
+      home.kind = Home::Kind::kDynamic;
+      if (line.Skip(" of list ")) home.list = line.Index();
+      graph_.num_lists = std::max(graph_.num_lists, home.list + 1);
+    }
+    return AddHome(home);
+  }
+
+  // Values of one name in one place have one home.
+  int ParseOutside(LineReader& line, const StepValue& value) {
+    Slot slot{.blob = value.blob, .storage_class = StorageClass::kShared, .base = line.Index()};
+    graph_.num_bases = std::max(graph_.num_bases, slot.base + 1);
+    if (line.Skip("[")) {
+      slot.storage_class = StorageClass::kLinked;
+      slot.row_bytes = line.Integer();
+      line.Expect(" * ");
+      if (line.Skip("(t ")) {
+        const bool minus = line.Skip("- ");
+        if (!minus) line.Expect("+ ");
+        slot.offset = minus ? -line.Integer() : line.Integer();
+        line.Expect(")");
+      } else {
+        line.Expect("t");
+      }
+      line.Expect("]");
+    }
+    slot.dtype = value.info.dtype;
+    slot.bytes = value.dynamic ? 0 : value.info.size_bytes();
+    // Else another result follows.
+    if (!line.StartsWith(", _") && !line.StartsWith(", ^") && line.StartsWith(", ") && IsBytes(line)) {
+      line.Expect(", ");
+      slot.bytes = line.Integer();
+      line.Expect(" bytes");
+    }
+    const bool from_zero = line.Skip(" from zero");
+    for (const StepValue& other : graph_.values) {
+      const Home& home = graph_.homes[other.home];
+      const bool is_same = other.blob == value.blob && other.outside == value.outside &&
+                           home.kind == Home::Kind::kOutside && home.slot.base == slot.base &&
+                           home.slot.offset == slot.offset && home.slot.bytes == slot.bytes;
+      if (is_same) return other.home;
+    }
+    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .from_zero = from_zero});
+  }
+
+  // Names do not begin with digits.
+  static bool IsBytes(LineReader line) {
+    line.Expect(", ");
+    return line.StartsWith("-") || std::ranges::any_of(std::string_view("0123456789"), [&](char c) {
+             return line.StartsWith(std::string_view(&c, 1));
+           });
+  }
+
+  StepNode ParseOperation(LineReader& line) {
+    if (LineReader ahead = line; ahead.Skip("packed ") && !ahead.AtEnd()) {
+      line = ahead;
+      StepNode node{.kind = StepNode::Kind::kPack, .inputs = {ParseUse(line)}};
+      line.Expect(" for @");
+      node.op_index = line.Index();
+      return node;
+    }
+    LineReader ahead = line;
+    if (ahead.StartsWith("^") || (static_cast<void>(ahead.Word()), !ahead.StartsWith("("))) {
+      return {.kind = StepNode::Kind::kMove, .inputs = {ParseUse(line)}};
+    }
+    const auto def = std::make_shared<OperatorDef>();
+    const std::string type = line.Word();
+    StepNode node;
+    line.Expect("(");
+    while (!line.Skip(")")) {
+      if (!node.inputs.empty()) line.Expect(", ");
+      node.inputs.push_back(ParseUse(line));
+    }
+    if (line.Skip(" with ")) node.packed = ParseUse(line);
+    node.by_blobs = line.Skip(" by blobs");
+    line.Expect(" @");
+    node.op_index = line.Index();
+    line.Expect(" {");
+    std::string_view arguments = line.Rest();
+    if (!arguments.ends_with("}")) line.Throw("the arguments do not end");
+    arguments.remove_suffix(1);
+    google::protobuf::TextFormat::Parser parser;
+    ArgumentErrors errors;
+    parser.RecordErrorsTo(&errors);
+    if (!parser.ParseFromString(std::string(arguments), def.get())) {
+      line.Throw("the arguments cannot be read" + errors.text());
+    }
+    def->set_type(type);
+    node.def = def;
+    return node;
+  }
+
+  // The call, by the names of its values.
+  void MakeCall(StepNode* node) const {
+    if (node->kind != StepNode::Kind::kCall) return;
+    OperatorDef def = *node->def;
+    for (const int input : node->inputs) def.add_input(graph_.values[input].blob);
+    for (const int output : node->outputs) def.add_output(output == kNoValue ? "_" : graph_.values[output].blob);
+    node->def = std::make_shared<const OperatorDef>(def);
+    node->call = std::make_shared<const OperatorCall>(def, options_);
+  }
+
+  // What a packing is for may come behind it.
+  void Finish() {
+    for (StepNode& pack : graph_.nodes) {
+      if (pack.kind != StepNode::Kind::kPack) continue;
+      const auto is_user = [&](const StepNode& node) {
+        return node.kind == StepNode::Kind::kCall && node.op_index == pack.op_index;
+      };
+      const auto user = std::ranges::find_if(graph_.nodes, is_user);
+      if (user == graph_.nodes.end()) {
+        throw Error(ErrorCode::kSyntaxError, StrCat("a step graph packs for @", pack.op_index, ", which is not there"));
+      }
+      pack.call = user->call;
+      pack.def = user->def;
+    }
+  }
+
+  std::string_view text_;
+  int number_ = 0;
+  const RunOptions& options_;
+  std::map<Name, int> values_;
+  StepGraph graph_;
+};
+
+}  // namespace
+
+StepGraph ParseGraph(const std::string& text, const RunOptions& options) { return GraphParser(text, options).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,19 @@
+// MakeStepPlan: from a step net and what its blobs are bound to, by passes, to what runs when and where values live.
+#include "stepnet/compiler/emit.h"
+#include "stepnet/compiler/import_step.h"
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/schedule.h"
+
+namespace stepnet {
+
+StepPlan MakeStepPlan(const StepPlanRequest& request) {
+  StepGraph graph = ImportStep(request);
+  RunPasses(request.options, &graph);
+  StepPlan plan = EmitPlan(graph, {.ring_rows = request.ring_rows});
+  plan.max_steps = request.max_steps;
+  if (request.options.executor == "parallel") AddSchedules(request.options.threads, &plan);
+  if (request.options.on_plan) request.options.on_plan(plan);
+  return plan;
+}
+
+}  // namespace stepnet

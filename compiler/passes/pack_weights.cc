@@ -1,0 +1,77 @@
+#include <set>
+
+#include "stepnet/compiler/emit.h"
+#include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/compiler/passes/passes.h"
+
+namespace stepnet {
+namespace {
+
+// Bases outside to some of whose memory a node writes.
+std::set<int> WrittenBases(const StepGraph& graph) {
+  std::set<int> bases;
+  for (const StepNode& node : graph.nodes) {
+    for (const int output : graph.Given(node)) {
+      const Home& home = graph.homes[graph.values[output].home];
+      if (home.kind == Home::Kind::kOutside) bases.insert(home.slot.base);
+    }
+  }
+  return bases;
+}
+
+// What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
+bool IsInLoop(const Instruction& instruction, const Target& target) {
+  return instruction.steps_at_once != kAllSteps && instruction.steps_at_once <= target.min_steps_to_pack / 4;
+}
+
+// Bytes of the other form of the packing's input; 0: there is none, or it would gain nothing.
+std::int64_t PackedBytes(const StepGraph& graph, const StepNode& node, const Instruction& instruction,
+                         const std::set<int>& written) {
+  if (node.kind != StepNode::Kind::kCall || node.by_blobs || !IsInLoop(instruction, *graph.target)) return 0;
+  const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
+  if (kernel == nullptr || !kernel->packing) return 0;
+  const Home& home = graph.homes[graph.values[node.inputs[kernel->packing->input]].home];
+  const bool is_weight = home.kind == Home::Kind::kOutside && home.slot.storage_class == StorageClass::kShared &&
+                         !written.contains(home.slot.base);
+  if (!is_weight) return 0;
+  return kernel->packing->bytes(ShapeQuery(*node.call, InfosOf(instruction, instruction.inputs)));
+}
+
+}  // namespace
+
+void PackWeights(StepGraph* graph) {
+  const std::set<int> written = WrittenBases(*graph);
+  const StepPlan draft = EmitPlan(*graph, {.is_draft = true});
+  std::vector<StepNode> packs;
+  for (size_t n = 0; n < graph->nodes.size(); ++n) {
+    StepNode& node = graph->nodes[n];
+    const std::int64_t bytes = PackedBytes(*graph, node, draft.instructions[n], written);
+    if (bytes == 0) continue;
+    const int input = node.inputs[node.call->schema().FindKernel(graph->target->device)->packing->input];
+    graph->homes.push_back({.kind = Home::Kind::kOnce});
+    node.packed = graph->AddValue({.blob = graph->values[input].blob + " packed",
+                                   .outside = true,
+                                   .info = {.dtype = DType::kUInt8, .shape = Shape({bytes})},
+                                   .home = static_cast<int>(graph->homes.size()) - 1});
+    packs.push_back({.kind = StepNode::Kind::kPack,
+                     .call = node.call,
+                     .def = node.def,
+                     .op_index = node.op_index,
+                     .inputs = {input},
+                     .outputs = {node.packed}});
+  }
+  if (packs.empty()) return;
+  const auto count = static_cast<int>(packs.size());
+  if (graph->stages.empty()) graph->stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
+  for (GraphStage& stage : graph->stages) {
+    stage.begin += count;
+    stage.end += count;
+  }
+  graph->stages.insert(
+      graph->stages.begin(),
+      {.begin = 0, .end = count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack});
+  graph->nodes.insert(graph->nodes.begin(), packs.begin(), packs.end());
+  graph->FindProducers();
+}
+
+}  // namespace stepnet

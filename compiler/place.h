@@ -1,0 +1,16 @@
+// Where the homes of a graph lie in the memory of a plan.
+#pragma once
+
+#include <cstdint>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/compiler/step_plan.h"
+
+namespace stepnet {
+
+// Adds a slot for each home to the plan, in their order, with the arena and the lists of blobs that they need. A home
+// has room for the largest of its values. Temporaries have `ring_rows` rows, which steps use in turn, or with
+// `all_kept` one for each step as those that are kept.
+void PlaceHomes(const StepGraph& graph, std::int64_t ring_rows, bool all_kept, StepPlan* plan);
+
+}  // namespace stepnet

@@ -1,0 +1,45 @@
+// Slot: where a value of a step lives, in memory that a run gives to a plan.
+//
+// Memory is addressed as bases[base] + (t + offset) * row_bytes, so that a link costs nothing at run time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stepnet/core/tensor.h"
+
+namespace stepnet {
+
+enum class StorageClass {
+  kShared,   // one tensor, the same in all steps: weights, captured tensors
+  kLinked,   // rows [t + offset, t + offset + window) of a tensor outside
+  kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
+  kRing,     // one of a few rows of an arena that steps use in turn
+  kDynamic,  // a tensor (or object) a step, of a shape known only then
+};
+const char* StorageClassName(StorageClass storage_class);
+
+struct Slot {
+  std::string blob;
+  StorageClass storage_class = StorageClass::kRing;
+  int base = -1;                // index of a base address, or for kDynamic of a list of blobs
+  std::int64_t offset = 0;      // rows added to t
+  std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
+  std::int64_t ring_rows = 0;   // a power of two: step t uses row t modulo this; 0: rows go on
+  std::int64_t bytes = 0;       // that one step may touch
+  DType dtype = DType::kFloat;  // of memory outside
+
+  // Where step 0 begins, in bytes from the base.
+  std::int64_t BeginInBase() const { return offset * row_bytes; }
+};
+
+// Whether one step finds some bytes in both.
+bool ShareBytes(const Slot& a, const Slot& b);
+
+// Of an instruction that runs once for all steps, where a number of steps stands.
+inline constexpr std::int64_t kAllSteps = 0;
+
+// Steps of the runs that estimates are made for: plans know no number of steps.
+inline constexpr std::int64_t kTypicalSteps = 128;
+
+}  // namespace stepnet

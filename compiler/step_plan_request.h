@@ -1,0 +1,59 @@
+// StepPlanRequest: a step net, and what its blobs are bound to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stepnet/compiler/step_plan.h"
+
+namespace stepnet {
+
+// A blob that lives outside of the plan's arenas, as the caller describes it.
+struct BoundBlob {
+  Slot slot;
+  TensorInfo info;       // of what one step sees
+  bool readable = true;  // has a value before the first operator of the step
+};
+
+// Moves a blob's value between its memory and memory outside, once a step.
+struct Transfer {
+  enum class Kind {
+    kCopyIn,   // before the first operator that uses the blob: blob = outside
+    kAddIn,    // before the first operator that uses the blob: blob += outside
+    kCopyOut,  // after the last operator that writes the blob: outside = blob
+    kAddOut,   // after the last operator that writes the blob: outside += blob
+  };
+  Kind kind = Kind::kCopyOut;
+  std::string blob;
+  Slot outside;
+  TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
+  bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
+  // `outside` of a kAddOut is zeros before the first step, and nothing but such transfers uses that base.
+  bool starts_at_zero = false;
+};
+
+struct StepPlanRequest {
+  const NetDef* net = nullptr;
+  bool backward = false;
+  const Target* target = &kCpuTarget;
+  RunOptions options = {};
+  int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
+  // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
+  std::int64_t ring_rows = 1;
+  std::int64_t max_steps = 0;  // as in StepPlan
+  std::vector<BoundBlob> bound = {};
+  // Dynamic blobs that exist before the first operator, with the index of their list.
+  std::map<std::string, int> bound_dynamic = {};
+  int num_dynamic_lists = 0;
+  std::vector<Transfer> transfers = {};
+  // Whether the values that this blob takes in all steps are read after the loop.
+  std::function<bool(const std::string&)> keep = {};
+};
+
+// Throws what ImportStep throws (compiler/import_step.h), and kInvalidNet for an operator that has no kernel.
+StepPlan MakeStepPlan(const StepPlanRequest& request);
+
+}  // namespace stepnet

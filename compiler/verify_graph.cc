@@ -1,0 +1,127 @@
+#include "stepnet/compiler/verify_graph.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace stepnet {
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const StepGraph& graph, const std::string& pass)
+      : graph_(graph), pass_(pass), held_(graph.homes.size(), kNoValue), is_given_(graph.values.size(), false) {}
+
+  void Run() {
+    CheckValues();
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) CheckNode(static_cast<int>(n));
+    for (const auto& [blob, value] : graph_.last) {
+      const StepValue& v = ValueAt(value);
+      if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
+      if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
+    }
+    CheckStages();
+  }
+
+ private:
+  [[noreturn]] void Throw(const std::string& what) const {
+    throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass_, ": ", what)).At({.net = graph_.name});
+  }
+
+  const StepValue& ValueAt(int value) const {
+    if (value < 0 || value >= static_cast<int>(graph_.values.size())) Throw(StrCat("there is no value ", value));
+    return graph_.values[value];
+  }
+
+  void CheckValues() {
+    std::set<std::tuple<bool, std::string, int>> names;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const StepValue& value = graph_.values[v];
+      const std::string name = graph_.NameOf(static_cast<int>(v));
+      if (!names.emplace(value.outside, value.blob, value.version).second) Throw(name + " is there twice");
+      if (value.home < 0 || value.home >= static_cast<int>(graph_.homes.size())) Throw(name + " has no home");
+      const Home& home = graph_.homes[value.home];
+      const bool is_tensor = home.kind != Home::Kind::kDynamic;
+      if (is_tensor && value.dynamic && home.kind != Home::Kind::kOutside) Throw(name + " has a home of one size");
+      if (home.kind == Home::Kind::kOutside && !value.dynamic && value.info.size_bytes() > home.slot.bytes) {
+        Throw(StrCat(name, " is ", value.info.Description(), ", in memory of ", home.slot.bytes, " bytes"));
+      }
+      if (value.producer >= 0) continue;
+      is_given_[v] = true;
+      held_[value.home] = static_cast<int>(v);
+    }
+  }
+
+  void CheckNode(int n) {
+    const StepNode& node = graph_.nodes[n];
+    for (const int input : node.inputs) CheckRead(input, n);
+    if (node.packed != kNoValue) CheckRead(node.packed, n);
+    for (const int output : graph_.Given(node)) {
+      if (ValueAt(output).producer != n) Throw(StrCat("node ", n, " is not the producer of ", graph_.NameOf(output)));
+      if (is_given_[output]) Throw(graph_.NameOf(output) + " is given twice");
+      is_given_[output] = true;
+      held_[graph_.values[output].home] = output;
+    }
+    switch (node.kind) {
+      case StepNode::Kind::kCall: return CheckCall(node);
+      case StepNode::Kind::kMove: return CheckMove(node);
+      case StepNode::Kind::kPack: {
+        const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && graph_.Given(node).size() == 1;
+        if (!is_pack) Throw("a packing has one input, one output and a call that it is for");
+      }
+    }
+  }
+
+  void CheckRead(int value, int n) const {
+    const StepValue& v = ValueAt(value);
+    if (!is_given_[value]) Throw(StrCat("node ", n, " reads ", graph_.NameOf(value), " before it is given"));
+    const int held = held_[v.home];
+    if (held == value) return;
+    Throw(StrCat("node ", n, " reads ", graph_.NameOf(value), " when ", graph_.NameOf(held), " is in its place"));
+  }
+
+  void CheckCall(const StepNode& node) const {
+    if (node.call == nullptr || node.def == nullptr) Throw("a call has no operator");
+    const bool is_whole =
+        node.inputs.size() == node.call->inputs().size() && node.outputs.size() == node.call->outputs().size();
+    if (!is_whole)
+      Throw(StrCat(node.call->Text(), " has ", node.inputs.size(), " inputs and ", node.outputs.size(),
+                   " outputs in the graph"));
+    const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == kNoValue || !graph_.values[node.outputs[o]].added) continue;
+      const bool can_add = kernel != nullptr && std::ranges::count(kernel->can_add, static_cast<int>(o)) > 0;
+      if (!can_add) Throw(StrCat(node.call->type(), " cannot add to ", graph_.NameOf(node.outputs[o])));
+    }
+  }
+
+  void CheckMove(const StepNode& node) const {
+    if (node.inputs.size() != 1 || graph_.Given(node).size() != 1) Throw("a move has one input and one output");
+    const StepValue &from = graph_.values[node.inputs[0]], &to = graph_.values[node.outputs[0]];
+    const bool fits = from.info.dtype == to.info.dtype && from.info.shape.size() == to.info.shape.size();
+    if (fits || from.dynamic || to.dynamic) return;
+    Throw(StrCat(graph_.NameOf(node.inputs[0]), ", ", from.info.Description(), ", is moved to ",
+                 graph_.NameOf(node.outputs[0]), ", ", to.info.Description()));
+  }
+
+  void CheckStages() const {
+    if (graph_.stages.empty()) return;
+    int end = 0;
+    for (const GraphStage& stage : graph_.stages) {
+      if (stage.begin != end || stage.end < stage.begin) Throw("stages are not in the order of the nodes");
+      end = stage.end;
+    }
+    if (end != static_cast<int>(graph_.nodes.size())) Throw("some nodes are in no stage");
+  }
+
+  const StepGraph& graph_;
+  const std::string& pass_;
+  std::vector<int> held_;  // by home: the value that it holds
+  std::vector<bool> is_given_;
+};
+
+}  // namespace
+
+void VerifyGraph(const StepGraph& graph, const std::string& pass) { Verifier(graph, pass).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,113 @@
+// Texts of graphs: what is written is read, and what is no graph is refused with its line.
+#include "stepnet/compiler/graph_text.h"
+
+#include "../operators/op_test.h"
+#include "stepnet/compiler/verify_graph.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+void ExpectRoundTrip(const std::string& text) { EXPECT_EQ(GraphText(ParseGraph(text)), text); }
+
+TEST(GraphText, EveryHomeIsReadBack) {
+  ExpectRoundTrip(
+      "backward step \"a step\" {\n"
+      "  w: float [3, 3] at 2\n"
+      "  h_prev: float [1, 2, 3] at 0[24 * t]\n"
+      "  later: float [1, 2, 3] at 0[24 * (t + 12)]\n"
+      "  earlier: float [1, 2, 3] at 0[24 * (t - 1)]\n"
+      "  wide: float [1, 2, 3] at 3[48 * t], 48 bytes\n"
+      "  \"layer.1/x\": int64 [] at 4\n"
+      "  labels: unknown blob of list 1\n"
+      "  ^more: float [1, 2, 3] at 5[24 * t]\n"
+      "  g.1: float [1, 2, 3] = Tanh(h_prev) @0 {}\n"
+      "  g.2: float [1, 2, 3] added in g.1 = ^more\n"
+      "  g.3: float [1, 6] in g.1 = Reshape(g.2) by blobs @1 {arg { name: \"shape\" ints: 1 ints: 6 }}\n"
+      "  k.1: float [1, 2, 3] kept = Tanh(later) @2 {}\n"
+      "  u.1: unknown blob = Copy(labels) by blobs @3 {}\n"
+      "  v.1: unknown kept blob = Copy(u.1) by blobs @4 {}\n"
+      "  ^sum: float [1, 2, 3] added at 6 from zero = k.1\n"
+      "}\n");
+}
+
+TEST(GraphText, StagesAndPackedWeightsAreReadBack) {
+  ExpectRoundTrip(
+      "step s {\n"
+      "  x: float [1, 3] at 0[12 * t]\n"
+      "  w: float [2, 3] at 1\n"
+      "  b: float [2] at 2\n"
+      "  once for all steps, in runs of 64 steps or more:\n"
+      "  ^\"w packed\": uint8 [4096] once = packed w for @7\n"
+      "  for 16 steps at once:\n"
+      "  a.1: float [1, 3] kept = Tanh(x) @0 {}\n"
+      "  in each step:\n"
+      "  y.1: float [1, 2] = FC(a.1, w, b) with ^\"w packed\" @7 {}\n"
+      "  _, _, dx.1: float [1, 3] = FCGradient(a.1, w, y.1) @8 {}\n"
+      "}\n");
+}
+
+TEST(GraphText, AnyNameIsReadBack) {
+  ExpectRoundTrip(
+      "step \"\" {\n"
+      "  \"_\": float [1] at 0\n"
+      "  \"1\": float [1] at 1\n"
+      "  \"a, b = \\\"c\\\\\\x0a\\xc3\\xa9\": float [1] at 2\n"
+      "  \"in each step:\": float [1] at 3\n"
+      "  packed: float [1] at 4\n"
+      "  ^packed: float [1] at 5 = packed\n"
+      "}\n");
+}
+
+TEST(GraphText, WhatIsNoGraphIsRefusedWithItsLine) {
+  const auto expect = [](const std::string& text, const std::string& what) {
+    ExpectError([&] { ParseGraph(text); }, what);
+  };
+  expect("", "syntax error: line 1 of a step graph: the graph does not end");
+  expect("step s {\n", "syntax error: line 2 of a step graph: the graph does not end");
+  expect("step s {\n}\nx", "syntax error: line 3 of a step graph: the graph has ended before \"x\"");
+  const auto expect_line = [&](const std::string& line, const std::string& what) {
+    expect(StrCat("step s {\n  x: float [1] at 0\n  ", line, "\n}\n"),
+           StrCat("syntax error: line 3 of a step graph: ", what));
+  };
+  expect_line("x: float [1] at 1", "\"x\" has this value already before \": float [1] at 1\"");
+  expect_line("y.1: float [1] = Tanh(z) @0 {}", "\"z\" has no such value so far before \") @0 {}\"");
+  expect_line("y.1: floats [1] = x", "there is no dtype \"floats\" before \" [1] = x\"");
+  expect_line("y.1: float [1] = Tanh(x) @0 {arg { name }}",
+              "the arguments cannot be read: 1:12: Expected \":\", found \"}\".");
+  expect_line("y.1: float [1] = Tanh(x) @99999999999 {}", "99999999999 is out of range before \" {}\"");
+  expect_line("y.1: float [1] at 0[4 * (t + 99999999999999999999)] = x",
+              "a number is missing before \"99999999999999999999)] = x\"");
+  expect_line("\"y", "the line ends");
+  expect("step s {\n  y.1: float [1] = packed x for @0\n}\n", "…\"x\" has no such value so far before \" for @0\"");
+}
+
+TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
+  const auto expect = [](const std::string& lines, const std::string& what) {
+    const StepGraph graph = ParseGraph(StrCat("step s {\n  x: float [4] at 0\n", lines, "}\n"));
+    ExpectError([&] { VerifyGraph(graph, "fold_sums"); },
+                StrCat("internal error: after the pass fold_sums: ", what, "\n  in net \"s\""));
+  };
+  expect(
+      "  a.1: float [4] = Tanh(x) @0 {}\n"
+      "  a.2: float [4] in a.1 = Tanh(x) @1 {}\n"
+      "  b.1: float [4] = Tanh(a.1) @2 {}\n",
+      "node 2 reads a.1 when a.2 is in its place");
+  expect("  a.1: float [5] = x\n", "x, float [4], is moved to a.1, float [5]");
+  expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "Tanh cannot add to a.1");
+  expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
+  expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
+  StepGraph graph = ParseGraph("step s {\n  x: float [4] at 0\n  y.1: float [4] = Tanh(x) @0 {}\n}\n");
+  graph.stages = {{.begin = 0, .end = 0}};
+  ExpectError([&] { VerifyGraph(graph, "import"); },
+              "…after the pass import: some nodes are in no stage\n  in net \"s\"");
+  graph.stages.clear();
+  graph.values[1].producer = 7;
+  ExpectError([&] { VerifyGraph(graph, "import"); }, "…node 0 is not the producer of y.1\n  in net \"s\"");
+  graph.FindProducers();
+  graph.nodes.insert(graph.nodes.begin(), {.kind = StepNode::Kind::kMove, .inputs = {1}, .outputs = {1}});
+  ExpectError([&] { VerifyGraph(graph, "import"); }, "…node 0 reads y.1 before it is given\n  in net \"s\"");
+}
+
+}  // namespace
+}  // namespace stepnet

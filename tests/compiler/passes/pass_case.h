@@ -1,0 +1,29 @@
+// What a pass makes of a graph, as texts (compiler/graph_text.h):
+//
+//   EXPECT_EQ(After(FoldSums, before), after);
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/verify_graph.h"
+
+namespace stepnet {
+
+// The texts that these tests write are what graphs print.
+inline std::string After(void (*pass)(StepGraph*), const std::string& before) {
+  StepGraph graph = ParseGraph(before);
+  EXPECT_EQ(GraphText(graph), before);
+  VerifyGraph(graph, "parse");
+  pass(&graph);
+  VerifyGraph(graph, "the tested one");
+  return GraphText(graph);
+}
+
+// A graph named "step" of these lines.
+inline std::string Step(const std::string& lines) { return "step step {\n" + lines + "}\n"; }
+
+}  // namespace stepnet
