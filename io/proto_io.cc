@@ -314,8 +314,10 @@ void WriteMessage(const Message& message, const std::string& path) {
 
 std::string PrintMessageText(const Message& message) {
   PrepareMessages();
+  TextFormat::Printer printer;
+  printer.SetHideUnknownFields(true);
   std::string text;
-  TextFormat::PrintToString(message, &text);
+  printer.PrintToString(message, &text);
   return text;
 }
 

@@ -110,6 +110,7 @@ int Show(const std::vector<std::string>& operands) {
   CheckFormat({"text", "dot", "json"});
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
+    SayWhatIsLeftOut(*file.message, path, "the JSON");
     PrintJson(*file.message, path);
   } else if (FLAGS_format == "dot") {
     for (const NamedNet& named : NetsOf(file, path)) std::cout << NetAsDot(*named.net);
