@@ -5,6 +5,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,11 @@ struct FlagUse {
   std::string doc = {};    // in place of the flag's own
   bool required = false;
   bool is_list = false;  // given several times, the values are joined by commas
+  // Of numbers, which are finite unless `most` is infinity.
+  std::optional<double> least = {};
+  std::optional<double> most = {};
+  bool above_least = false;  // `least` itself is not allowed
+  bool may_be_empty = false;
 };
 
 struct Command {
@@ -47,8 +53,11 @@ struct Command {
   int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status
 };
 
+// Whether the command line says the flag, be it with its default.
+bool IsGiven(const char* flag);
+
 // Sets the flags of `command` from `arguments` (without program and command names) and returns the operands. Throws
-// UsageError, naming what is nearest for an unknown flag.
+// UsageError, naming what is nearest for an unknown flag, and what is allowed in place of a wrong value.
 std::vector<std::string> ParseArguments(const Command& command, const std::vector<std::string>& arguments);
 
 // Whether one of the arguments asks for help.

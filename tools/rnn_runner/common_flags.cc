@@ -35,14 +35,16 @@ namespace stepnet::runner {
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
   own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true});
   own.push_back({.name = "max_memory", .value = "BYTES"});
-  own.push_back({.name = "time_limit", .value = "SECONDS"});
-  own.push_back({.name = "verbose", .value = "LEVEL"});
+  own.push_back(
+      {.name = "time_limit", .value = "SECONDS", .least = 0, .most = std::numeric_limits<double>::infinity()});
+  own.push_back({.name = "verbose", .value = "LEVEL", .least = 0});
   return own;
 }
 
 std::vector<FlagUse> ExecutorFlags() {
-  return {
-      {.name = "executor", .value = "NAME"}, {.name = "threads", .value = "N"}, {.name = "opt_level", .value = "N"}};
+  return {{.name = "executor", .value = "NAME"},
+          {.name = "threads", .value = "N", .least = 0, .most = kMaxThreads},
+          {.name = "opt_level", .value = "N", .least = 0, .most = kMaxOptLevel}};
 }
 
 void ApplyCommonFlags() {
@@ -65,7 +67,6 @@ void ApplyCommonFlags() {
 }
 
 std::chrono::duration<double> TimeLimitFromFlags() {
-  if (!(FLAGS_time_limit >= 0)) throw UsageError(StrCat("--time_limit is ", FLAGS_time_limit, ", must be at least 0"));
   return std::chrono::duration<double>(FLAGS_time_limit > 0 ? FLAGS_time_limit
                                                             : std::numeric_limits<double>::infinity());
 }
@@ -75,12 +76,6 @@ RunOptions RunOptionsFromFlags() {
   if (std::ranges::find(executors, FLAGS_executor) == executors.end()) {
     throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
                             DidYouMean(FLAGS_executor, executors)));
-  }
-  if (FLAGS_threads < 0 || FLAGS_threads > kMaxThreads) {
-    throw UsageError(StrCat("--threads is ", FLAGS_threads, ", must be between 0 and ", kMaxThreads));
-  }
-  if (FLAGS_opt_level < 0 || FLAGS_opt_level > kMaxOptLevel) {
-    throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be between 0 and ", kMaxOptLevel));
   }
   return {.executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
 }

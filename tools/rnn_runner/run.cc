@@ -99,6 +99,7 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
 
 int RunPlanFile(const RunOptions& options) {
   RefuseToWatch(FLAGS_net);
+  RefuseCellFlags(FLAGS_net);
   PlanDef plan;
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;

@@ -124,7 +124,7 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 void RefuseScheduleFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
     const bool has_other_use = flag.name == CellSizeFlag().name;
-    if (has_other_use || gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str()).is_default) continue;
+    if (has_other_use || !IsGiven(flag.name.c_str())) continue;
     throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule too"));
   }
 }

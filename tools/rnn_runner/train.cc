@@ -293,7 +293,7 @@ std::vector<FlagUse> TrainFlags() {
        .value = "D",
        .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
       {.name = "fresh"},
-      {.name = "stop_after", .value = "N"},
+      {.name = "stop_after", .value = "N", .least = -1},
       {.name = "trace",
        .value = "F.json",
        .doc = "file to write what ran when, on which thread, in the first 10 iterations of this\n"
