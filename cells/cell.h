@@ -60,7 +60,8 @@ CellSource ParseShortCell(const std::string& text, const std::string& what);
 // nets and tensors as arguments, engines.
 std::string PrintShortCell(const CellDef& cell);
 
-// Throws kInvalidNet that lists everything that is wrong with the cell and can be known without sizes: names that are
+// Throws kSyntaxError (kInvalidNet for a cell that was not read from a text, kInvalidArgument for options from elsewhere)
+// that lists everything that is wrong with the cell and can be known without sizes: names that are
 // missing, taken or unknown, parameters that nothing reads, states that nothing writes, unknown operators, arity and
 // arguments, values of options.
 void CheckCell(const CellSource& cell);
