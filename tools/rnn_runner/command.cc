@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet::runner {
@@ -52,8 +53,9 @@ bool IsFlag(const std::string& argument) { return argument.size() > 1 && argumen
 
 // "at least 0", "between 0 and 1024", "above 0 and finite": what a number must be.
 std::string RangeText(const FlagUse& flag, bool is_finite) {
-  if (flag.most && std::isfinite(*flag.most)) return StrCat("between ", *flag.least, " and ", *flag.most);
-  return StrCat(flag.above_least ? "above " : "at least ", *flag.least, is_finite ? " and finite" : "");
+  if (flag.most && std::isfinite(*flag.most))
+    return StrCat("between ", NumberText(*flag.least), " and ", NumberText(*flag.most));
+  return StrCat(flag.above_least ? "above " : "at least ", NumberText(*flag.least), is_finite ? " and finite" : "");
 }
 
 void CheckRange(const FlagUse& flag, const std::string& type, const std::string& value) {
