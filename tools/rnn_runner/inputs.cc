@@ -85,10 +85,6 @@ Filled ParseFilled(const std::string& item) {
   return filled;
 }
 
-bool IsFloating(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
-
 // Element i of what --input_fill says.
 double Generated(const std::string& fill, const RandomStream& random, std::int64_t i) {
   if (fill == "zeros") return 0;
