@@ -1,7 +1,4 @@
 // rnn_runner show: nets as text, as a picture, as JSON.
-#include <google/protobuf/util/json_util.h>
-
-#include <algorithm>
 #include <iostream>
 
 #include "stepnet/core/error.h"
@@ -9,6 +6,7 @@
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/json_text.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 #include "stepnet/tools/rnn_runner/show_schedule.h"
@@ -18,43 +16,6 @@ DECLARE_bool(schedule);
 
 namespace stepnet::runner {
 namespace {
-
-// The same JSON in ASCII: nothing in names of files shall drive a terminal, or be hidden from who reads it.
-std::string AsciiJson(std::string_view json) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string ascii;
-  const auto add = [&](std::uint32_t unit) {
-    ascii += "\\u";
-    for (int shift = 12; shift >= 0; shift -= 4) ascii += kDigits[unit >> shift & 15];
-  };
-  while (!json.empty()) {
-    constexpr std::uint32_t kNoUtf8 = 0xfffd;
-    const Utf8Character character = FirstCharacter(json);
-    const std::uint32_t code = character.bytes > 0 ? character.code : kNoUtf8;
-    if (code < 0x7f) {
-      ascii += json[0];
-    } else if (code <= 0xffff) {
-      add(code);
-    } else {
-      add(0xd800 + (code - 0x10000) / 0x400);
-      add(0xdc00 + code % 0x400);
-    }
-    json.remove_prefix(std::max<size_t>(1, character.bytes));
-  }
-  return ascii;
-}
-
-void PrintJson(const google::protobuf::Message& message, const std::string& path) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (!status.ok()) {
-    throw Error(ErrorCode::kInputOutput, StrCat(path, " cannot be written as JSON: ", std::string(status.message())));
-  }
-  std::cout << AsciiJson(json);
-}
 
 // What a bundle says of its nets' blobs.
 void PrintBlobLists(const MetaNetDef& bundle) {
@@ -137,7 +98,7 @@ int Show(const std::vector<std::string>& operands) {
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
     SayWhatIsLeftOut(*file.message, path, "the JSON");
-    PrintJson(*file.message, path);
+    std::cout << JsonText(file.message.get(), path);
   } else if (FLAGS_format == "dot") {
     for (const NamedNet& named : NetsOf(file, path)) std::cout << NetAsDot(*named.net);
   } else {
