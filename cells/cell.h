@@ -60,9 +60,10 @@ CellSource ParseShortCell(const std::string& text, const std::string& what);
 // nets and tensors as arguments, engines.
 std::string PrintShortCell(const CellDef& cell);
 
-// Throws kInvalidNet that lists everything that is wrong with the cell and can be known without sizes: names that are
+// Throws kSyntaxError that lists everything that is wrong with the cell and can be known without sizes: names that are
 // missing, taken or unknown, parameters that nothing reads, states that nothing writes, unknown operators, arity and
-// arguments, values of options.
+// arguments, values of options. For a cell that was not read from a text it is kInvalidNet, for options from elsewhere
+// kInvalidArgument.
 void CheckCell(const CellSource& cell);
 
 // The blob that holds a state before the step.

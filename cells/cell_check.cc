@@ -28,10 +28,16 @@ class CellChecker {
     CheckStates();
     CheckOptions();
     if (problems_.empty()) return;
-    throw Error(ErrorCode::kInvalidNet, Join(problems_, "\n"));
+    throw Error(CodeOfFaults(), Join(problems_, "\n"));
   }
 
  private:
+  // Of a text, whatever the fault is; of a message that a program made there is none. Options from elsewhere are looked
+  // at when the cell's own were right.
+  ErrorCode CodeOfFaults() const {
+    if (source_.options_from != nullptr) return ErrorCode::kInvalidArgument;
+    return source_.places.empty() ? ErrorCode::kInvalidNet : ErrorCode::kSyntaxError;
+  }
   void Report(CellPart part, int index, const std::string& message) {
     problems_.push_back(source_.Fault(part, index, message));
   }
@@ -58,17 +64,21 @@ class CellChecker {
   template <typename Message>
   void CheckShape(CellPart part, int index, const Message& message) {
     for (const std::string& dimension : message.shape()) {
-      try {
-        for (const std::string& name : NamesInSize(dimension)) {
-          if (std::ranges::find(sizes_, name) != sizes_.end() || (part == CellPart::kCapture && name == "B")) continue;
-          const std::string hint = DidYouMean(name, sizes_);
-          Report(part, index,
-                 StrCat("the shape of \"", message.name(), "\" has a size ", name, ", which the cell does not declare",
-                        hint.empty() ? StrCat("; add: size ", name) : hint));
-        }
-      } catch (const Error& error) {
-        Report(part, index, error.message());
+      CheckSizeText(part, index, StrCat("the shape of \"", message.name(), "\""), dimension);
+    }
+  }
+
+  void CheckSizeText(CellPart part, int index, const std::string& what, const std::string& text) {
+    try {
+      for (const std::string& name : NamesInSize(text)) {
+        if (std::ranges::find(sizes_, name) != sizes_.end() || (part == CellPart::kCapture && name == "B")) continue;
+        const std::string hint = DidYouMean(name, sizes_);
+        Report(part, index,
+               StrCat(what, " has a size ", name, ", which the cell does not declare",
+                      hint.empty() ? StrCat("; add: size ", name) : hint));
       }
+    } catch (const Error& error) {
+      Report(part, index, error.message());
     }
   }
 
@@ -145,25 +155,33 @@ class CellChecker {
     }
     // Types, arity and arguments, as in any net.
     NetDef step;
-    for (const OperatorDef& op : cell_.op()) *step.add_op() = Resolvable(op);
+    for (int k = 0; k < cell_.op_size(); ++k) *step.add_op() = Resolvable(k);
     for (const NetProblem& problem : CheckNet(step)) {
       Report(CellPart::kOperator, std::max(problem.op_index, 0),
              problem.op_text.empty() ? problem.message : StrCat("`", problem.op_text, "`: ", problem.message));
     }
   }
 
-  // With 1 in place of expressions of sizes.
-  static OperatorDef Resolvable(OperatorDef op) {
+  // Operator k with 1 in place of expressions of sizes, which are checked.
+  OperatorDef Resolvable(int k) {
+    OperatorDef op = cell_.op(k);
+    const auto check = [&](const Argument& argument, const std::string& size) {
+      CheckSizeText(CellPart::kOperator, k, StrCat("the argument \"", argument.name(), "\" of ", op.type()), size);
+    };
     const OperatorSchema* schema = FindOperator(op.type());
     if (schema == nullptr) return op;
     for (Argument& argument : *op.mutable_arg()) {
       const ArgumentSpec* spec = schema->FindArgument(argument.name());
       if (spec == nullptr) continue;
       if (argument.has_s() && spec->type == ArgumentType::kInt) {
+        check(argument, argument.s());
         argument.clear_s();
         argument.set_i(1);
       } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
-        for (int i = 0; i < argument.strings_size(); ++i) argument.add_ints(1);
+        for (const std::string& size : argument.strings()) {
+          check(argument, size);
+          argument.add_ints(1);
+        }
         argument.clear_strings();
       }
     }

@@ -15,11 +15,6 @@ namespace fs = std::filesystem;
   throw Error(ErrorCode::kInputOutput, StrCat(op.type(), " may not open \"", PrintableLine(path), "\": ", reason));
 }
 
-bool IsInside(const fs::path& file, const fs::path& folder) {
-  const auto [end_of_folder, rest] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
-  return end_of_folder == folder.end() && rest != file.end();
-}
-
 fs::path AllowedFolder(const OperatorCall& op, const std::string& path) {
   const std::string& allowed = op.options().allow_files;
   if (allowed.empty()) {
@@ -50,6 +45,11 @@ std::string AllowedFile(const OperatorCall& op, const std::string& path) {
 }
 
 }  // namespace
+
+bool IsInside(const fs::path& file, const fs::path& folder) {
+  const auto [end_of_folder, rest] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
+  return end_of_folder == folder.end() && rest != file.end();
+}
 
 std::vector<std::string> AllowedFiles(const OperatorCall& op) {
   std::vector<std::string> files;

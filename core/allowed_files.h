@@ -2,6 +2,7 @@
 // runs it allows: RunOptions::allow_files, `rnn_runner run --allow_files=DIR`.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,8 @@ namespace stepnet {
 // the operator type, the path and the flag. Relative paths start at the current folder. Links are followed before the
 // comparison; who may put links into the folder while a net runs decides what the net reaches.
 std::vector<std::string> AllowedFiles(const OperatorCall& op);
+
+// Whether a file lies inside a folder, at any depth; both are paths without links or "..".
+bool IsInside(const std::filesystem::path& file, const std::filesystem::path& folder);
 
 }  // namespace stepnet

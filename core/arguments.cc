@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -85,15 +86,18 @@ bool HasField(ArgumentType type, const ArgumentValue& value) {
   return false;
 }
 
-std::string NumberProblem(const std::string& argument, double number, const Constraint& constraint) {
+// `value` is of type Number, an integer with all its digits.
+template <typename Number>
+std::string NumberProblem(const std::string& argument, Number value, const Constraint& constraint) {
+  const auto number = static_cast<double>(value);
   if (std::isnan(number)) return StrCat(argument, " is NaN");
   const auto& [low, high, one_of] = constraint;
-  if (low && high && (number < *low || number > *high)) {
-    return StrCat(argument, " is ", number, ", must be between ", *low, " and ", *high);
-  }
-  if (low && number < *low) return StrCat(argument, " is ", number, ", must be at least ", *low);
-  if (high && number > *high) return StrCat(argument, " is ", number, ", must be at most ", *high);
-  return "";
+  const bool is_below = low && number < *low;
+  const bool is_above = high && number > *high;
+  if (!is_below && !is_above) return "";
+  const std::string is = StrCat(argument, " is ", value, ", must be ");
+  if (low && high) return StrCat(is, "between ", NumberText(*low), " and ", NumberText(*high));
+  return is + (low ? StrCat("at least ", NumberText(*low)) : StrCat("at most ", NumberText(*high)));
 }
 
 }  // namespace
@@ -108,11 +112,11 @@ std::string ArgumentSpec::Problem(const std::string& argument, const ArgumentVal
   std::string problem;
   const bool is_number = type == ArgumentType::kFloat || type == ArgumentType::kNumber || type == ArgumentType::kInt;
   if (is_number) {
-    problem = NumberProblem(argument, value.f ? *value.f : static_cast<double>(*value.i), constraint);
+    problem = value.f ? NumberProblem(argument, *value.f, constraint) : NumberProblem(argument, *value.i, constraint);
   }
   if (type == ArgumentType::kInts) {
     for (const std::int64_t item : value.ints) {
-      if (problem.empty()) problem = NumberProblem(argument, static_cast<double>(item), constraint);
+      if (problem.empty()) problem = NumberProblem(argument, item, constraint);
     }
   }
   const std::vector<std::string>& one_of = constraint.one_of;

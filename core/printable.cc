@@ -42,11 +42,19 @@ Utf8Character FirstCharacter(std::string_view text) {
 
 bool DrivesTerminals(std::uint32_t code) {
   const auto within = [&](std::uint32_t first, std::uint32_t last) { return first <= code && code <= last; };
-  return code < 0x20 || within(0x7f, 0x9f) || within(0x200e, 0x200f) || within(0x2028, 0x202e) ||
-         within(0x2066, 0x2069) || code == 0x061c || code == 0xfeff;
+  return code < 0x20 || within(0x7f, 0x9f) || code == 0xad || code == 0x61c || code == 0x180e || code == 0x200b ||
+         within(0x200e, 0x200f) || within(0x2028, 0x202e) || within(0x2060, 0x206f) || code == 0xfeff ||
+         within(0xfff9, 0xfffb) || within(0x13430, 0x1343f) || within(0x1bca0, 0x1bca3) || within(0x1d173, 0x1d17a) ||
+         within(0xe0000, 0xe007f);
 }
 
 std::string Printable(std::string_view text) { return Escaped(text, /*keeps_lines=*/true); }
 std::string PrintableLine(std::string_view text) { return Escaped(text, /*keeps_lines=*/false); }
+
+std::string FileNameOf(std::string_view name) {
+  std::string file;
+  for (const char c : PrintableLine(name)) file += c == '/' ? "__" : std::string(1, c);
+  return file;
+}
 
 }  // namespace stepnet

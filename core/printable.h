@@ -10,10 +10,14 @@
 namespace stepnet {
 
 // `text` with \xNN, byte by byte, in place of control characters (those beyond ASCII included), marks that turn the
-// direction of writing, and bytes that are no UTF-8. Line feeds and everything else stay.
+// direction of writing, characters that nobody sees, and bytes that are no UTF-8. Line feeds and everything else stay.
 std::string Printable(std::string_view text);
 // As Printable, without line feeds: for a name within a line.
 std::string PrintableLine(std::string_view text);
+
+// The name of the file that something called `name` is written to: `/` becomes `__`, so that it stays in its folder,
+// and what PrintableLine does not show \xNN.
+std::string FileNameOf(std::string_view name);
 
 // The UTF-8 character that `text`, which is not empty, starts with: how many bytes it has, none where there is no such
 // character, and its number.
@@ -22,7 +26,9 @@ struct Utf8Character {
   std::uint32_t code = 0;
 };
 Utf8Character FirstCharacter(std::string_view text);
-// Whether a character is a control character or a mark that turns the direction of writing.
+// Whether a character is a control character, a mark that turns the direction of writing, or one that nobody sees and
+// that makes two texts look the same: Unicode's categories Cc and Cf, but for the signs of numbers, which show, and the
+// joiners (U+200C, U+200D), which words of some languages are written with.
 bool DrivesTerminals(std::uint32_t code);
 
 }  // namespace stepnet

@@ -23,6 +23,7 @@
 namespace stepnet {
 namespace {
 
+constexpr std::int64_t kWorkOfByte = 1;  // of a disk that gives a gigabyte a second
 constexpr std::int64_t kMaxMessageBytes = std::numeric_limits<std::int32_t>::max();
 
 std::string SystemReason(int code) { return std::generic_category().message(code); }
@@ -47,6 +48,20 @@ void SyncFolderOf(const std::string& path) {
   if (descriptor < 0) return;
   static_cast<void>(fsync(descriptor));
   close(descriptor);
+}
+
+// Where the links that `path` may be lead, also to a file that is not there yet: who follows them writes there.
+std::string TargetOf(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel has it
+  std::error_code fault;
+  std::filesystem::path target = path;
+  for (int links = 0; std::filesystem::is_symlink(target, fault); ++links) {
+    const std::filesystem::path next = std::filesystem::read_symlink(target, fault);
+    if (fault) break;
+    if (links == kMostLinks) ThrowSystem("write", path, ELOOP);
+    target = target.parent_path() / next;
+  }
+  return target.string();
 }
 
 void CheckSize(const std::string& path, std::int64_t size) {
@@ -190,12 +205,14 @@ void FileReader::Read(void* data, std::int64_t bytes, std::string_view what) {
     throw Error(ErrorCode::kInputOutput, StrCat(path_, " ends early: ", what, " at byte ", position_, " needs ", bytes,
                                                 " bytes, ", left(), " are left"));
   }
-  if (bytes == 0) return;
-  const size_t got = std::fread(data, 1, static_cast<size_t>(bytes), file_.get());
-  position_ += static_cast<std::int64_t>(got);
-  if (static_cast<std::int64_t>(got) == bytes) return;
-  if (std::ferror(file_.get()) != 0) ThrowSystem("read", path_);
-  throw Error(ErrorCode::kInputOutput, StrCat(path_, " became shorter while it was read"));
+  InBlocks(bytes, kWorkOfByte, [&](std::int64_t begin, std::int64_t end) {
+    const auto block = static_cast<size_t>(end - begin);
+    const size_t got = std::fread(static_cast<char*>(data) + begin, 1, block, file_.get());
+    position_ += static_cast<std::int64_t>(got);
+    if (got == block) return;
+    if (std::ferror(file_.get()) != 0) ThrowSystem("read", path_);
+    throw Error(ErrorCode::kInputOutput, StrCat(path_, " became shorter while it was read"));
+  });
 }
 
 void ExpectNoPipe(const std::string& path) {
@@ -204,7 +221,7 @@ void ExpectNoPipe(const std::string& path) {
   throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", path, ": it is a pipe"));
 }
 
-FileWriter::FileWriter(const std::string& path) : path_(path), target_(path), file_(nullptr, CloseFile) {
+FileWriter::FileWriter(const std::string& path) : path_(path), file_(nullptr, CloseFile) {
   struct stat status = {};
   const bool exists = stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) ThrowSystem("write", path, EISDIR);
@@ -216,11 +233,7 @@ FileWriter::FileWriter(const std::string& path) : path_(path), target_(path), fi
     file_.reset(fdopen(descriptor, "wb"));
     return;
   }
-  if (exists) {
-    std::error_code ignored;
-    const std::filesystem::path real = std::filesystem::canonical(path, ignored);
-    if (!real.empty()) target_ = real.string();
-  }
+  target_ = TargetOf(path);
   static std::atomic<int> counter{0};
   temporary_ = StrCat(target_, ".", getpid(), ".", counter++, ".tmp");
   const int descriptor = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -244,10 +257,12 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::Write(const void* data, std::int64_t bytes) {
-  if (bytes == 0) return;
-  if (std::fwrite(data, 1, static_cast<size_t>(bytes), file_.get()) != static_cast<size_t>(bytes)) {
-    ThrowSystem("write", path_);
-  }
+  InBlocks(bytes, kWorkOfByte, [&](std::int64_t begin, std::int64_t end) {
+    const auto block = static_cast<size_t>(end - begin);
+    if (std::fwrite(static_cast<const char*>(data) + begin, 1, block, file_.get()) != block) {
+      ThrowSystem("write", path_);
+    }
+  });
 }
 
 void FileWriter::Commit() {

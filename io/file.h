@@ -2,7 +2,7 @@
 //
 // Regular files are read, and what /dev/stdin and /dev/fd/N stand for, pipes and devices too: those are read once, to
 // their end, and have the same content whenever they are read again. Other pipes and devices are kInputOutput. Reading
-// is stopped as runs are (cancellation.h).
+// and writing are stopped as runs are (cancellation.h).
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class FileReader {
 void ExpectNoPipe(const std::string& path);
 
 // Writes under a temporary name beside `path`; Commit flushes to the disk and renames. A device or pipe is written
-// directly, a symbolic link to a file stays one.
+// directly. A symbolic link stays one, and where it leads is written, whether a file is there already or not.
 class FileWriter {
  public:
   explicit FileWriter(const std::string& path);  // throws kInputOutput

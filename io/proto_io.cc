@@ -17,6 +17,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/tensor.h"
+#include "stepnet/io/checked_streams.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/wire_scan.h"
 #include "stepnet/proto/cell.pb.h"
@@ -123,14 +124,19 @@ bool ParseText(const std::string& text, const std::string& what, FirstError* err
   TextFormat::Parser parser;
   parser.RecordErrorsTo(error);
   parser.SetRecursionLimit(kMaxMessageNesting);
-  static const std::string kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
-  if (!text.starts_with(kByteOrderMark)) return parser.ParseFromString(text, message);
-  return parser.ParseFromString(text.substr(kByteOrderMark.size()), message);
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as some editors write it
+  CheckedInput input(std::string_view(text).substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
+  const bool parses = parser.Parse(&input, message);
+  input.Rethrow();
+  return parses;
 }
 
 void ParseScanned(const WireScan& scan, const std::string& bytes, const std::string& what, Message* message) {
   CheckMemory(what, scan.max_bytes);
-  if (!message->ParsePartialFromString(bytes)) {
+  CheckedInput input(bytes);
+  const bool parses = message->ParsePartialFromZeroCopyStream(&input);
+  input.Rethrow();
+  if (!parses) {
     throw Error(ErrorCode::kInputOutput,
                 StrCat(what, " holds no ", message->GetDescriptor()->name(), " that can be parsed"));
   }
@@ -139,6 +145,33 @@ void ParseScanned(const WireScan& scan, const std::string& bytes, const std::str
                 StrCat(what, " lacks required fields: ", message->InitializationErrorString()));
   }
 }
+
+// Prints values until the stream stops: the printer goes on to the end of the message, and values are what takes time.
+class ValuePrinter : public TextFormat::FastFieldValuePrinter {
+ public:
+  using Generator = TextFormat::BaseTextGenerator;
+  using Base = TextFormat::FastFieldValuePrinter;
+
+  explicit ValuePrinter(const CheckedOutput& output) : output_(output) {}
+  void PrintInt32(std::int32_t value, Generator* to) const override {
+    if (!output_.is_stopped()) Base::PrintInt32(value, to);
+  }
+  void PrintInt64(std::int64_t value, Generator* to) const override {
+    if (!output_.is_stopped()) Base::PrintInt64(value, to);
+  }
+  void PrintFloat(float value, Generator* to) const override {
+    if (!output_.is_stopped()) Base::PrintFloat(value, to);
+  }
+  void PrintDouble(double value, Generator* to) const override {
+    if (!output_.is_stopped()) Base::PrintDouble(value, to);
+  }
+  void PrintBytes(const std::string& value, Generator* to) const override {
+    if (!output_.is_stopped()) Base::PrintBytes(value, to);
+  }
+
+ private:
+  const CheckedOutput& output_;
+};
 
 bool HasAnyField(const Message& message) {
   std::vector<const FieldDescriptor*> fields;
@@ -306,7 +339,14 @@ void WriteMessage(const Message& message, const std::string& path) {
                                                 " bytes, and one message holds less than 2 GiB"));
   }
   std::string bytes;
-  if (!message.SerializePartialToString(&bytes)) {
+  bytes.reserve(size);
+  bool is_written = false;
+  {
+    CheckedOutput output(&bytes);
+    is_written = message.SerializePartialToZeroCopyStream(&output);
+    output.Rethrow();
+  }
+  if (!is_written) {
     throw Error(ErrorCode::kInputOutput, StrCat("cannot write ", path, ": the message cannot be serialised"));
   }
   WriteFile(path, bytes);
@@ -314,8 +354,13 @@ void WriteMessage(const Message& message, const std::string& path) {
 
 std::string PrintMessageText(const Message& message) {
   PrepareMessages();
+  TextFormat::Printer printer;
+  printer.SetHideUnknownFields(true);
   std::string text;
-  TextFormat::PrintToString(message, &text);
+  CheckedOutput output(&text);
+  printer.SetDefaultFieldValuePrinter(new ValuePrinter(output));  // which the printer then owns
+  printer.Print(message, &output);
+  output.Rethrow();
   return text;
 }
 

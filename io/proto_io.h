@@ -26,8 +26,8 @@ void ReadMessage(const std::string& path, google::protobuf::Message* message);
 // As ReadMessage, from what ReadFile gave; `what` names it in errors.
 void ParseMessage(const std::string& content, const std::string& what, google::protobuf::Message* message);
 
-// Text when the name ends in .pbtxt, .prototxt or .txt, otherwise binary. Replaces `path` at once (FileWriter). Throws
-// kInputOutput.
+// Text when the name ends in .pbtxt, .prototxt or .txt, otherwise binary. Replaces `path` at once (FileWriter). Text
+// lacks what is not known here (unknown_fields.h). Throws kInputOutput.
 void WriteMessage(const google::protobuf::Message& message, const std::string& path);
 
 // Parses text; `what` names it in errors ("step_net of op 3"). Text without any field gives an empty message. Throws as
@@ -35,6 +35,7 @@ void WriteMessage(const google::protobuf::Message& message, const std::string& p
 void ParseMessageText(const std::string& text, const std::string& what, google::protobuf::Message* message);
 // Parses binary bytes; `what` names them in errors. No bytes give an empty message. Throws as ReadMessage does.
 void ParseMessageBytes(const std::string& bytes, const std::string& what, google::protobuf::Message* message);
+// Text that can be read back, so without what is not known here.
 std::string PrintMessageText(const google::protobuf::Message& message);
 
 bool IsTextFileName(const std::string& path);

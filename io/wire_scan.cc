@@ -3,6 +3,7 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -18,6 +19,8 @@ enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2, kStartGroup = 3, kEndGro
 constexpr std::int64_t kMessageBytes = 320;
 constexpr std::int64_t kStringBytes = 64;
 constexpr std::int64_t kScalarBytes = 16;
+
+constexpr std::int64_t kWorkOfField = 10;
 
 WireType WireTypeOf(const FieldDescriptor& field) {
   switch (field.type()) {
@@ -102,6 +105,7 @@ class Scanner {
     if (odd) ++result_.oddities;
     if (depth == 0 && !odd) ++result_.known;
     result_.max_bytes += BytesOf(field, wire, content);
+    CountWork(kWorkOfField + static_cast<std::int64_t>(length));
     if (!odd && field->type() == FieldDescriptor::TYPE_MESSAGE) {
       if (depth == kMaxMessageNesting) {
         return Fail(StrCat("messages nest deeper than ", kMaxMessageNesting, " at byte ", start));

@@ -49,9 +49,7 @@ std::string Line(const std::string& name, const TensorView& tensor, std::int64_t
 // Blob names may hold slashes, and must not lead out of the folder.
 std::vector<std::string> FilesOf(const OperatorCall& op) {
   if (!op.Bool("to_file")) return {};
-  std::string name = op.inputs()[0];
-  for (size_t at = 0; (at = name.find('/', at)) != std::string::npos;) name.replace(at, 1, "__");
-  return {name + ".log"};
+  return {FileNameOf(op.inputs()[0]) + ".log"};
 }
 
 const Registration print =
@@ -60,7 +58,9 @@ const Registration print =
         .Input("x", "any shape and type")
         .Arg("limit", 0, "how many elements at most; 0: 1000", AtLeast(0))
         .Arg("every_n", 1, "prints in run r, step t when (r + t) is a multiple of it", AtLeast(1))
-        .Arg("to_file", false, "appends to the file <blob>.log in the current folder, `/` in names written `__`")
+        .Arg("to_file", false,
+             "appends to the file <blob>.log in the current folder, `/` in names written `__`, a control character "
+             "`\\xNN`")
         .HasSideEffects()
         .OpensFiles(FilesOf)
         .StopsGradient()

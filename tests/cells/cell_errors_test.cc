@@ -40,9 +40,6 @@ std::string CellOf(const std::string& lines) {
 void ExpectSyntaxFault(const std::string& lines, const std::string& error) {
   ExpectFault(CellOf(lines), "syntax error: c:" + error);
 }
-void ExpectNetFault(const std::string& lines, const std::string& error) {
-  ExpectFault(CellOf(lines), "invalid net: c:" + error);
-}
 
 const char kStep[] = "param w[H, D]\nh = Tanh(x @ w)\noutput h\n";
 
@@ -68,10 +65,10 @@ TEST(CellErrors, OfTheHeader) {
   ExpectFault("cell c(x[D]; ) {\n  y = x\n  output y\n", "syntax error: c:1:16: '{' is not closed; '}' is missing");
   ExpectFault("cell c(x[2]; ) {\n  y = x\n  output y\n}\n}", "syntax error: c:5:1: '}' behind the end of the cell");
   ExpectFault("cell c(x[D]; ) {\n  y = x\n  output y\n}",
-              "invalid net: c:1:8: the shape of \"x\" has a size D, which the cell does not declare; add: size D");
+              "syntax error: c:1:8: the shape of \"x\" has a size D, which the cell does not declare; add: size D");
   ExpectFault(
       "cell c(x[Hh]; ) {\n  size H = 1\n  y = x\n  output y\n}",
-      "invalid net: c:1:8: the shape of \"x\" has a size Hh, which the cell does not declare; did you mean \"H\"?");
+      "syntax error: c:1:8: the shape of \"x\" has a size Hh, which the cell does not declare; did you mean \"H\"?");
 }
 
 TEST(CellErrors, OfStatements) {
@@ -137,50 +134,52 @@ TEST(CellErrors, DoNotNestForEver) {
 }
 
 TEST(CellErrors, OfWhatACellLacks) {
-  ExpectFault("cell c(x[2]; ) {}", "invalid net: c:1:1: the cell has no output\nc:1:8: nothing reads the input \"x\"");
-  ExpectNetFault("param w[H, D]\nh = Tanh(x)\noutput h", "4:7: nothing reads the parameter \"w\"");
+  ExpectFault("cell c(x[2]; ) {}", "syntax error: c:1:1: the cell has no output\nc:1:8: nothing reads the input \"x\"");
+  ExpectSyntaxFault("param w[H, D]\nh = Tanh(x)\noutput h", "4:7: nothing reads the parameter \"w\"");
   ExpectFault("cell c(x[2]; h, c[2]) {\n  h = Tanh(x)\n  output h\n}",
-              "invalid net: c:1:17: the state \"c\" is written by no operator");
+              "syntax error: c:1:17: the state \"c\" is written by no operator");
   ExpectFault("cell c(x[2]; h[2]; keys[S, B]) {\n  size S = 2\n  h = Tanh(x)\n  output h\n}",
-              "invalid net: c:1:20: nothing reads \"keys\"");
-  ExpectNetFault("h = x\noutput hh", "5:8: the output \"hh\" is written by no operator; did you mean \"h\"?");
-  ExpectNetFault("h = x\noutput h last", "5:8: the first output must be of every step");
-  ExpectNetFault("h = x\noutput h\noutput h", "6:8: two outputs are called \"h\"");
-  ExpectNetFault("h = x\noutput h as x", "5:8: the output \"x\" has the name of what the net reads");
+              "syntax error: c:1:20: nothing reads \"keys\"");
+  ExpectSyntaxFault("h = x\noutput hh", "5:8: the output \"hh\" is written by no operator; did you mean \"h\"?");
+  ExpectSyntaxFault("h = x\noutput h last", "5:8: the first output must be of every step");
+  ExpectSyntaxFault("h = x\noutput h\noutput h", "6:8: two outputs are called \"h\"");
+  ExpectSyntaxFault("h = x\noutput h as x", "5:8: the output \"x\" has the name of what the net reads");
   // All at once.
-  ExpectNetFault("param w[H, D]\nparam u[E]\nh = x\noutput x",
-                 "5:7: the shape of \"u\" has a size E, which the cell does not declare; add: size E\n"
-                 "c:7:8: the output \"x\" is written by no operator\nc:7:8: the output \"x\" has the name of what the "
-                 "net reads\nc:4:7: nothing reads the parameter \"w\"\nc:5:7: nothing reads the parameter \"u\"");
+  ExpectSyntaxFault(
+      "param w[H, D]\nparam u[E]\nh = x\noutput x",
+      "5:7: the shape of \"u\" has a size E, which the cell does not declare; add: size E\n"
+      "c:7:8: the output \"x\" is written by no operator\nc:7:8: the output \"x\" has the name of what the "
+      "net reads\nc:4:7: nothing reads the parameter \"w\"\nc:5:7: nothing reads the parameter \"u\"");
 }
 
 TEST(CellErrors, OfValues) {
   const std::string step = kStep;
-  ExpectNetFault(step + "option layers = 0", "7:8: layers is 0, must be between 1 and 1000");
-  ExpectNetFault(step + "option layers = 1001", "7:8: layers is 1001, must be between 1 and 1000");
-  ExpectNetFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");
-  ExpectNetFault(step + "option recurrent_dropout = -0.5",
-                 "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
-  ExpectNetFault(step + "option zoneout = 1.5", "7:8: zoneout is 1.5, must be at least 0 and below 1");
-  ExpectNetFault(step + "state h dropout=2", "1:14: dropout is 2, must be at least 0 and below 1");
-  ExpectNetFault(step + "state h window=0", "1:14: the state \"h\" has a window of 0, must be at least 1");
-  ExpectNetFault(step + "state h initial=1e99",
-                 "1:14: the state \"h\" has the initial value \"1e99\", must be a number, given or learned");
-  ExpectNetFault(step + "state h initial=learnt",
-                 "1:14: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
-                 "mean \"learned\"?");
-  ExpectNetFault(step + "option lengths = x", "7:8: the name \"x\" is taken already");
-  ExpectNetFault(step + "option lengths = l\noption mask = m", "8:8: a cell has lengths or a mask, not both");
-  ExpectNetFault("param w[H, D] = Tanh\nh = Tanh(x @ w)\noutput h",
-                 "4:7: Tanh cannot fill a parameter: it makes no tensor of a shape");
-  ExpectNetFault("param w[H, D] = UniformFill(mn=2)\nh = Tanh(x @ w)\noutput h",
-                 "4:7: UniformFill has no argument \"mn\"; did you mean \"min\"?");
-  ExpectNetFault("param w[H, D] = UniformFill(shape=[2])\nh = Tanh(x @ w)\noutput h",
-                 "4:7: \"w\" has a shape already; its initializer needs none");
-  ExpectNetFault("param w[H, D]\nh = Softmax(x @ w, axes=2)\noutput h",
-                 "5:5: `h = Softmax(h.1)`: Softmax has no argument \"axes\"; did you mean \"axis\"?");
-  ExpectNetFault("size B = 2\nh = x\noutput h", "4:6: B stands for the batch and cannot be a size of the cell");
-  ExpectNetFault("size E = 0\nh = x\noutput h", "4:6: the size E is 0, must be above 0");
+  ExpectSyntaxFault(step + "option layers = 0", "7:8: layers is 0, must be between 1 and 1000");
+  ExpectSyntaxFault(step + "option layers = 1001", "7:8: layers is 1001, must be between 1 and 1000");
+  ExpectSyntaxFault(step + "option dropout = 1", "7:8: dropout is 1, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "option recurrent_dropout = -0.5",
+                    "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "option zoneout = 1.5", "7:8: zoneout is 1.5, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "state h dropout=2", "1:14: dropout is 2, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "state h window=0", "1:14: the state \"h\" has a window of 0, must be at least 1");
+  ExpectSyntaxFault(step + "state h initial=1e99",
+                    "1:14: the state \"h\" has the initial value \"1e99\", must be a number, given or learned");
+  ExpectSyntaxFault(
+      step + "state h initial=learnt",
+      "1:14: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
+      "mean \"learned\"?");
+  ExpectSyntaxFault(step + "option lengths = x", "7:8: the name \"x\" is taken already");
+  ExpectSyntaxFault(step + "option lengths = l\noption mask = m", "8:8: a cell has lengths or a mask, not both");
+  ExpectSyntaxFault("param w[H, D] = Tanh\nh = Tanh(x @ w)\noutput h",
+                    "4:7: Tanh cannot fill a parameter: it makes no tensor of a shape");
+  ExpectSyntaxFault("param w[H, D] = UniformFill(mn=2)\nh = Tanh(x @ w)\noutput h",
+                    "4:7: UniformFill has no argument \"mn\"; did you mean \"min\"?");
+  ExpectSyntaxFault("param w[H, D] = UniformFill(shape=[2])\nh = Tanh(x @ w)\noutput h",
+                    "4:7: \"w\" has a shape already; its initializer needs none");
+  ExpectSyntaxFault("param w[H, D]\nh = Softmax(x @ w, axes=2)\noutput h",
+                    "5:5: `h = Softmax(h.1)`: Softmax has no argument \"axes\"; did you mean \"axis\"?");
+  ExpectSyntaxFault("size B = 2\nh = x\noutput h", "4:6: B stands for the batch and cannot be a size of the cell");
+  ExpectSyntaxFault("size E = 0\nh = x\noutput h", "4:6: the size E is 0, must be above 0");
 }
 
 TEST(CellErrors, OfSizes) {
@@ -208,7 +207,7 @@ TEST(CellErrors, ShowTheLine) {
               "syntax error: c:5:19: there is no blob \"w2\" so far; did you mean \"w\"?\n  5 | h = Tanh(x @ w) + w2\n"
               "    |                   ^");
   ExpectError([] { ExpandCell(ParseCell(CellOf("param w[H, D]\nparam u[H, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
-              "invalid net: c:5:7: nothing reads the parameter \"u\"\n  5 | param u[H, H]\n    |       ^");
+              "syntax error: c:5:7: nothing reads the parameter \"u\"\n  5 | param u[H, H]\n    |       ^");
   ExpectError([] { ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
               "…x_t is float [1, B, 2] and w is float [2, 3]\n  5 | h = Tanh(x @ w)\n    |            ^\n  at op 0 ");
 }
@@ -293,35 +292,50 @@ TEST(CellErrors, OfUses) {
       "it would not be learned");
 }
 
+TEST(CellErrors, OfSizesInArguments) {
+  ExpectSyntaxFault("param w[H, D]\nh = Slice(x @ w, starts=[0, 0, K], ends=[-1, -1, -1])\noutput h",
+                    "5:5: the argument \"starts\" of Slice has a size K, which the cell does not declare; add: size K");
+}
+
+TEST(CellErrors, OfACellWithoutAText) {
+  CellSource cell = ParseCell(CellOf(kStep), "c");
+  cell.def.mutable_input(0)->set_shape(0, "E");
+  ExpectFault(PrintShortCell(cell.def),
+              "syntax error: c:1:8: the shape of \"x\" has a size E, which the cell does not declare; add: size E");
+  cell = {.def = cell.def, .file = {}};
+  ExpectError([&] { ExpandCell(cell); },
+              "invalid net: cell \"c\": the shape of \"x\" has a size E, which the cell does not declare; add: size E");
+}
+
 // Messages as text, in which parts have their places too.
 TEST(CellErrors, OfMessages) {
   const std::string start = "name: \"c\"\ninput { name: \"x\" shape: \"2\" }\nstate { name: \"h\" shape: \"2\" }\n";
   ExpectFault(start + "op { type: \"Tahn\" input: \"x\" output: \"h\" }\noutput { blob: \"h\" }",
-              "invalid net: c:4:1: `h = Tahn(x)`: no operator type \"Tahn\"; did you mean \"Tanh\"?");
+              "syntax error: c:4:1: `h = Tahn(x)`: no operator type \"Tahn\"; did you mean \"Tanh\"?");
   ExpectFault(
       start + "op { type: \"Tanh\" input: \"y\" output: \"h\" }\n  output { blob: \"k\" }",
-      "invalid net: c:4:1: `h = Tanh(y)` reads \"y\", which is no input, state or parameter and which no operator "
+      "syntax error: c:4:1: `h = Tanh(y)` reads \"y\", which is no input, state or parameter and which no operator "
       "before it writes\nc:5:3: the output \"k\" is written by no operator\nc:2:1: nothing reads the input \"x\"");
   ExpectFault(
       start + "op { type: \"Tanh\" input: \"x\" output: \"h_prev\" }\noutput { blob: \"h_prev\" }",
-      "invalid net: c:4:1: `h_prev = Tanh(x)` writes \"h_prev\", which a step is given\nc:3:1: the state \"h\" is "
+      "syntax error: c:4:1: `h_prev = Tanh(x)` writes \"h_prev\", which a step is given\nc:3:1: the state \"h\" is "
       "written by no operator");
   ExpectFault(start +
                   "state { name: \"h\" shape: \"2\" }\nop { type: \"Tanh\" input: \"x\" output: \"h\" }\noutput { "
                   "blob: \"h\" }",
-              "invalid net: c:4:1: the name \"h\" is taken already\nc:4:1: the name \"h_prev\" is taken already");
+              "syntax error: c:4:1: the name \"h\" is taken already\nc:4:1: the name \"h_prev\" is taken already");
   ExpectFault(start +
                   "size { name: \"D\" } size { name: \"D\" }\nop { type: \"Tanh\" input: \"x\" output: \"h\" }\noutput "
                   "{ blob: \"h\" }",
-              "invalid net: c:4:20: the size D is declared twice");
+              "syntax error: c:4:20: the size D is declared twice");
   ExpectFault(start +
                   "input { name: \"timestep\" }\ncapture { }\nop { type: \"Tanh\" input: \"x\" output: \"h\" }\noutput "
                   "{ blob: \"h\" }",
-              "…invalid net: c:4:1: \"timestep\" is the number of the step\nc:5:1: a name is missing");
+              "…syntax error: c:4:1: \"timestep\" is the number of the step\nc:5:1: a name is missing");
   ExpectFault(start +
                   "parameter { name: \"w\" shape: \"2^\" }\nop { type: \"Mul\" input: \"x\" input: \"w\" output: \"h\" "
                   "}\noutput { blob: \"h\" }",
-              "invalid net: c:4:1: \"2^\" is no size: '^' is not expected");
+              "syntax error: c:4:1: \"2^\" is no size: '^' is not expected");
   ExpectFault(
       "name: \"c\"\ninput { nam: \"x\" }",
       "input/output error: c:2:12: Message type \"CellInput\" has no field named \"nam\"; did you mean \"name\"?");

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
@@ -109,6 +110,18 @@ TEST(Arguments, ValuesKeepTheirBounds) {
   Refuses("name: 'ints' ints: [1, 0]", ": ints is 0, must be at least 1");
   Refuses("name: 'number' i: 0", ": number is 0, must be at least 1");
   EXPECT_EQ(Init("arg { name: 'float' f: inf }").Float("float"), std::numeric_limits<float>::infinity());
+}
+
+TEST(Arguments, WholeNumbersAreShownWithAllTheirDigits) {
+  Refuses("name: 'int' i: 4294967296", ": int is 4294967296, must be between -2 and 5");
+  Refuses("name: 'ints' ints: -9223372036854775807", ": ints is -9223372036854775807, must be at least 1");
+  Refuses("name: 'number' f: -0.5", ": number is -0.5, must be at least 1");
+  EXPECT_EQ(NumberText(4294967295.0), "4294967295");
+  EXPECT_EQ(NumberText(-2147483648.0), "-2147483648");
+  EXPECT_EQ(NumberText(0), "0");
+  EXPECT_EQ(NumberText(0.25), "0.25");
+  EXPECT_EQ(NumberText(1e300), "1e+300");
+  EXPECT_EQ(NumberText(std::numeric_limits<double>::infinity()), "inf");
 }
 
 TEST(Arguments, UnknownNamesAreErrorsWithTheNearestName) {

@@ -38,6 +38,24 @@ TEST(Printable, EscapesWhatIsNoUtf8) {
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond the last character";
 }
 
+TEST(Printable, EscapesWhatNobodySees) {
+  for (const std::uint32_t code :
+       {0xadU,   0x61cU,  0x180eU, 0x200bU, 0x200eU, 0x200fU, 0x2028U, 0x202aU,  0x202eU,  0x2060U,  0x2064U,
+        0x2066U, 0x2069U, 0x206aU, 0x206fU, 0xfeffU, 0xfff9U, 0xfffbU, 0x1d173U, 0xe0001U, 0xe0041U, 0xe007fU}) {
+    EXPECT_TRUE(DrivesTerminals(code)) << std::hex << code;
+  }
+  for (const std::uint32_t code :
+       {0x20U, 0xa0U, 0x600U, 0x61dU, 0x200cU, 0x200dU, 0x2010U, 0x202fU, 0xfffcU, 0xe0100U}) {
+    EXPECT_FALSE(DrivesTerminals(code)) << std::hex << code;
+  }
+  EXPECT_EQ(Printable("a\xe2\x80\x8b"), "a\\xe2\\x80\\x8b");
+  EXPECT_EQ(Printable("\xf3\xa0\x81\x81"), "\\xf3\\xa0\\x81\\x81");
+}
+
+TEST(Printable, NamesOfFilesStayInTheirFolder) {
+  EXPECT_EQ(FileNameOf("../scope/x\x1b[31m\n"), "..__scope__x\\x1b[31m\\x0a");
+}
+
 TEST(Printable, ALineHasNoLineFeed) { EXPECT_EQ(PrintableLine("a\nb"), "a\\x0ab"); }
 
 }  // namespace

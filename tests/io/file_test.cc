@@ -74,6 +74,24 @@ TEST(File, KeepsLinksAndModes) {
   EXPECT_EQ(status.st_mode & 0777, 0640u);
 }
 
+TEST(File, WritesThroughLinksThatLeadNowhereYet) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.Path("folder"));
+  std::filesystem::create_symlink("folder/second", dir.Path("first"));
+  std::filesystem::create_symlink("../target", dir.Path("folder/second"));
+  WriteFile(dir.Path("first"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.Path("first")));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.Path("folder/second")));
+  EXPECT_EQ(dir.Get("target"), "new");
+  std::filesystem::create_symlink(dir.Path("no/folder"), dir.Path("lost"));
+  ExpectError([&] { WriteFile(dir.Path("lost"), "new"); },
+              "input/output error: cannot write " + dir.Path("lost") + ": No such file or directory");
+  std::filesystem::create_symlink("loop", dir.Path("loop"));
+  ExpectError([&] { WriteFile(dir.Path("loop"), "new"); },
+              "input/output error: cannot write " + dir.Path("loop") + ": Too many levels of symbolic links");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.Path("loop")));
+}
+
 TEST(File, WritesDevicesDirectly) {
   WriteFile("/dev/null", "nothing");
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
@@ -171,6 +189,20 @@ TEST(File, APipeThatDoesNotEndIsReadUnderBothLimits) {
   }
   pipe.CloseWriter();
   EXPECT_EQ(ReadFile(pipe.path()), "some text") << "nothing of it is lost";
+}
+
+TEST(File, LargeFilesAreReadAndWrittenUnderALimit) {
+  const TempDir dir;
+  std::string content(8 << 20, 'x');
+  WriteFile(dir.Path("old"), content);
+  Cancellation cancellation;
+  cancellation.Cancel();
+  const CancellationScope scope(&cancellation);
+  const std::string message = "cancelled: the run was cancelled";
+  ExpectError([&] { WriteFile(dir.Path("new"), content); }, message);
+  ExpectError([&] { MiniDbWriter(dir.Path("new")).Add("key", content); }, message);
+  ExpectError([&] { FileReader(dir.Path("old")).Read(content.data(), 8 << 20, "it"); }, message);
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{"old"});
 }
 
 TEST(File, RefusesFilesOfTwoGigabytes) {

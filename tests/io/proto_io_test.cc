@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/io/wire_scan.h"
 #include "stepnet/proto/metanet.pb.h"
@@ -293,6 +294,27 @@ TEST(ProtoIo, TellsKindsOfFilesThatCaffe2Wrote) {
     }
   }
   EXPECT_EQ(cases, 190);
+}
+
+// Each of them takes seconds for the largest message.
+TEST(ProtoIo, IsStoppedAsRunsAre) {
+  const TempDir dir;
+  const NetDef net = SmallNet();
+  const std::string text = PrintMessageText(net);
+  const std::string bytes = net.SerializeAsString();
+  NetDef read = SmallNet();
+  Cancellation cancellation;
+  cancellation.Cancel();
+  const CancellationScope scope(&cancellation);
+  const std::string message = "cancelled: the run was cancelled";
+  ExpectError([&] { ParseMessageText(text, "a text", &read); }, message);
+  ExpectError([&] { ParseMessageBytes(bytes, "bytes", &read); }, message);
+  ExpectError([&] { static_cast<void>(DetectKindOf(text)); }, message);
+  ExpectError([&] { static_cast<void>(PrintMessageText(net)); }, message);
+  ExpectError([&] { WriteMessage(net, dir.Path("net.pb")); }, message);
+  ExpectError([&] { WriteMessage(net, dir.Path("net.pbtxt")); }, message);
+  EXPECT_TRUE(MessageDifferencer::Equals(read, net)) << "it keeps its value";
+  EXPECT_TRUE(dir.Names().empty());
 }
 
 }  // namespace

@@ -53,12 +53,12 @@ TEST(Print, SkipsRuns) {
   EXPECT_EQ(lines, (std::vector<std::string>{"x int32 [1]: 7\n", "", "", "x int32 [1]: 7\n", ""}));
 }
 
-// A net of one Print, of the blob "../scope/x".
-NetDef PrintOf(bool to_file) {
+// A net of one Print.
+NetDef PrintOf(bool to_file, const std::string& blob = "../scope/x") {
   NetDef def;
   OperatorDef& op = *def.add_op();
   op.set_type("Print");
-  op.add_input("../scope/x");
+  op.add_input(blob);
   Argument& argument = *op.add_arg();
   argument.set_name("to_file");
   argument.set_i(to_file ? 1 : 0);
@@ -77,6 +77,18 @@ TEST(Print, AppendsToAFileOfTheCurrentFolder) {
   std::filesystem::current_path(before);
   EXPECT_EQ(dir.Names(), std::vector<std::string>{"..__scope__x.log"});
   EXPECT_EQ(dir.Get("..__scope__x.log"), "../scope/x int32 [1]: 7\n../scope/x int32 [1]: 7\n");
+}
+
+TEST(Print, NamesNoFileWithControlCharacters) {
+  const TempDir dir;
+  const std::string blob = "a\n\x1b[31m\xe2\x80\xae";
+  Workspace workspace;
+  workspace.SetTensor(blob, Tensor::Of<std::int32_t>({1}, {7}));
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  RunNetOnce(PrintOf(/*to_file=*/true, blob), workspace, {.allow_files = "."});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{"a\\x0a\\x1b[31m\\xe2\\x80\\xae.log"});
 }
 
 TEST(Print, IsQuietWhereItShallBe) {

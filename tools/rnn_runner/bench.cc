@@ -166,9 +166,7 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
 }
 
 int Bench(const std::vector<std::string>&) {
-  if (FLAGS_warmup < 0) throw UsageError("--warmup is negative");
-  if (FLAGS_repetitions < 1) throw UsageError("--repetitions must be at least 1");
-  if (FLAGS_rows < 0) throw UsageError("--rows is negative");
+  if (FLAGS_json && IsGiven("rows")) throw UsageError("--rows is of the table, and --json prints all operators");
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
   Session session = OpenSession(options);
@@ -184,10 +182,10 @@ int Bench(const std::vector<std::string>&) {
 }
 
 std::vector<FlagUse> BenchFlags() {
-  std::vector<FlagUse> flags = {{.name = "warmup", .value = "N"},
-                                {.name = "repetitions", .value = "N"},
+  std::vector<FlagUse> flags = {{.name = "warmup", .value = "N", .min = 0},
+                                {.name = "repetitions", .value = "N", .min = 1},
                                 {.name = "json"},
-                                {.name = "rows", .value = "N"},
+                                {.name = "rows", .value = "N", .min = 0},
                                 TraceFlag(),
                                 StatsFlag()};
   std::vector<FlagUse> session = SessionFlags();

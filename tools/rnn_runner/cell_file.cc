@@ -37,8 +37,8 @@ CellSizes SizesFromFlags() {
   return sizes;
 }
 
-double Element(DType dtype, const RandomStream& random, std::int64_t i) {
-  if (dtype == DType::kInt32) return std::floor(random.Uniform(i) * static_cast<double>(FLAGS_steps + 1));
+double Element(DType dtype, const RandomStream& random, std::int64_t i, std::int64_t steps) {
+  if (dtype == DType::kInt32) return std::floor(random.Uniform(i) * static_cast<double>(steps + 1));
   if (dtype == DType::kBool) return random.Uniform(i) < 0.75F ? 1 : 0;
   return 2.0 * random.Uniform(i) - 1;
 }
@@ -64,6 +64,13 @@ std::string PrefixOf(const std::vector<std::string>& names, const std::vector<st
   return "";
 }
 
+// The size that an input was given with. Throws where the command line says another one, which would not be heeded.
+std::int64_t SizeOf(const char* flag, std::int64_t value, std::int64_t size, const CellNetInput& input) {
+  if (!IsGiven(flag) || value == size) return size;
+  throw UsageError(
+      StrCat("--", flag, " is ", value, ", and the input ", NameText(input.blob), " that was given says ", size));
+}
+
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
@@ -81,16 +88,19 @@ std::vector<std::string> NamesGivenBy(const Model& parameters) {
 FlagUse CellSizeFlag() { return {.name = "size", .value = "NAME=N,…", .is_list = true}; }
 
 std::vector<FlagUse> CellFlags() {
-  return {CellSizeFlag(), {.name = "steps", .value = "N"}, {.name = "batch", .value = "N"}};
+  return {CellSizeFlag(), {.name = "steps", .value = "N", .min = 0}, {.name = "batch", .value = "N", .min = 0}};
+}
+
+void RefuseCellFlags(const std::string& path) {
+  for (const FlagUse& flag : CellFlags()) {
+    if (IsGiven(flag.name.c_str())) throw UsageError(StrCat("--", flag.name, " is for cells, and ", path, " is none"));
+  }
 }
 
 std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, const NamedTensors& fed) {
   const bool is_cell = !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path);
   if (!is_cell) {
-    for (const char* flag : {"size", "steps", "batch"}) {
-      if (gflags::GetCommandLineFlagInfoOrDie(flag).is_default) continue;
-      throw UsageError(StrCat("--", flag, " is for cells, and ", path, " is none"));
-    }
+    RefuseCellFlags(path);
     return std::nullopt;
   }
   use.sizes = SizesFromFlags();
@@ -176,15 +186,15 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
 std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace) {
   std::vector<std::string> made_up;
   std::int64_t steps = FLAGS_steps, batch = FLAGS_batch;
-  if (FLAGS_steps < 0 || FLAGS_batch < 0) throw UsageError("--steps and --batch must be at least 0");
   // What was given says how long and how wide the others are; the first one decides.
   for (size_t i = cell.inputs.size(); i-- > 0;) {
     const CellNetInput& input = cell.inputs[i];
     const Blob* blob = workspace.FindBlob(input.blob);
     if (blob == nullptr || !blob->HasTensor() || blob->GetTensor().shape().rank() != std::ssize(input.dims)) continue;
     for (int d = 0; d < blob->GetTensor().shape().rank(); ++d) {
-      if (input.dims[d] == CellNetInput::kSteps) steps = blob->GetTensor().dim(d);
-      if (input.dims[d] == CellNetInput::kBatch) batch = blob->GetTensor().dim(d);
+      const std::int64_t size = blob->GetTensor().dim(d);
+      if (input.dims[d] == CellNetInput::kSteps) steps = SizeOf("steps", FLAGS_steps, size, input);
+      if (input.dims[d] == CellNetInput::kBatch) batch = SizeOf("batch", FLAGS_batch, size, input);
     }
   }
   std::uint64_t number = 1'000'000;  // beyond those of --shape
@@ -199,7 +209,7 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
     }
     const RandomStream random(FLAGS_seed, number, /*run=*/0, /*step=*/0);
     Tensor tensor(input.dtype, Shape(dims));
-    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, random, i); });
+    FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, random, i, steps); });
     std::cerr << Printable(StrCat(input.blob, " is random, ", tensor.Description())) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);

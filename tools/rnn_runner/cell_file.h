@@ -18,6 +18,9 @@ FlagUse CellSizeFlag();
 // --size, and --steps and --batch of generated inputs.
 std::vector<FlagUse> CellFlags();
 
+// Throws UsageError where one of them is given: `path` is no cell.
+void RefuseCellFlags(const std::string& path);
+
 // As ReadAnyMessage, of a cell the net that it stands for. Throws what ExpandCell throws.
 AnyMessage ReadNetFile(const std::string& path);
 
@@ -44,7 +47,8 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
                                             const RunOptions& options);
 
 // Fills those inputs that `workspace` does not hold, and says so on standard error: random numbers, lengths from 0 to
-// --steps, random masks. Returns their names.
+// the number of steps, random masks. Returns their names. Throws UsageError where --steps or --batch is given, and an
+// input that the workspace holds says otherwise.
 std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace);
 
 }  // namespace stepnet::runner

@@ -115,6 +115,10 @@ CheckpointFolder::CheckpointFolder(std::string path, std::int64_t keep) : path_(
   RemoveTemporaries(path_, kPrefix);
 }
 
+std::string CheckpointFolder::FileOf(std::int64_t iteration) const {
+  return StrCat(path_, "/", kPrefix, iteration, kEnding);
+}
+
 std::vector<std::string> CheckpointFolder::Files() const {
   std::vector<std::string> files;
   for (const auto& entry : EntriesOf(path_)) {
@@ -125,7 +129,7 @@ std::vector<std::string> CheckpointFolder::Files() const {
 }
 
 void CheckpointFolder::Write(const Checkpoint& checkpoint) const {
-  WriteCheckpoint(checkpoint, StrCat(path_, "/", kPrefix, checkpoint.state.iteration(), kEnding));
+  WriteCheckpoint(checkpoint, FileOf(checkpoint.state.iteration()));
   std::vector<std::string> files = Files();
   for (size_t i = static_cast<size_t>(keep_); i < files.size(); ++i) {
     std::error_code ignored;  // one too many does no harm
@@ -149,6 +153,15 @@ std::optional<SavedCheckpoint> CheckpointFolder::ReadNewest() const {
   if (files.empty()) return std::nullopt;
   throw Error(ErrorCode::kInputOutput,
               StrCat("no checkpoint in ", path_, " can be read (--fresh starts anew):\n  ", Join(faults, "\n  ")));
+}
+
+std::optional<SavedCheckpoint> CheckpointFolder::Read(std::int64_t iteration) const {
+  try {
+    return ReadCheckpoint(FileOf(iteration));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInputOutput) throw;
+    return std::nullopt;
+  }
 }
 
 void CheckpointFolder::RemoveAll() const {

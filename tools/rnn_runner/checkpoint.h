@@ -47,9 +47,12 @@ class CheckpointFolder {
   // The newest that can be read, with a remark on standard error for each newer one; nothing in a folder without
   // checkpoints. Throws kInputOutput when there are some and none can be read.
   std::optional<SavedCheckpoint> ReadNewest() const;
+  // That of an iteration; nothing where there is none that can be read.
+  std::optional<SavedCheckpoint> Read(std::int64_t iteration) const;
   void RemoveAll() const;
 
  private:
+  std::string FileOf(std::int64_t iteration) const;
   std::vector<std::string> Files() const;  // newest first
 
   std::string path_;

@@ -3,8 +3,12 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <map>
 
+#include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet::runner {
@@ -43,15 +47,46 @@ Written TakeApart(const std::string& argument) {
 
 bool IsFlag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
 
+[[noreturn]] void ThrowWrong(const FlagUse& flag, const std::string& value, const std::string& must) {
+  throw UsageError(StrCat("--", flag.name, " is ", value, ", must be ", must));
+}
+
+// "at least 0", "between 0 and 1024", "above 0 and finite": what a number must be.
+std::string RangeText(const FlagUse& flag, bool is_finite) {
+  if (flag.max && std::isfinite(*flag.max))
+    return StrCat("between ", NumberText(*flag.min), " and ", NumberText(*flag.max));
+  return StrCat(flag.above_min ? "above " : "at least ", NumberText(*flag.min), is_finite ? " and finite" : "");
+}
+
+void CheckRange(const FlagUse& flag, const std::string& type, const std::string& value) {
+  if (!flag.min) return;
+  const double number = std::strtod(value.c_str(), nullptr);
+  const bool is_within = (flag.above_min ? number > *flag.min : number >= *flag.min) &&
+                         number <= flag.max.value_or(std::numeric_limits<double>::max());
+  if (!is_within) ThrowWrong(flag, value, RangeText(flag, type == "double" && !flag.max));
+}
+
+// Throws for values that say nothing, which a script makes of a variable that is not set.
+void CheckSaysSomething(const FlagUse& flag, const std::string& value) {
+  if (flag.may_be_empty) return;
+  if (value.empty())
+    throw UsageError(StrCat("--", flag.name, " is empty; it needs a value: --", flag.name, "=", flag.value));
+  const bool lacks_item = value.starts_with(',') || value.ends_with(',') || value.find(",,") != std::string::npos;
+  if (flag.is_list && lacks_item)
+    ThrowWrong(flag, StrCat("\"", value, "\""), StrCat(flag.value, " without empty items"));
+}
+
 void SetFlag(const FlagUse& flag, const std::string& value) {
+  const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
+  if (info.type == "string") CheckSaysSomething(flag, value);
   if (gflags::SetCommandLineOption(flag.name.c_str(), value.c_str()).empty()) {
-    const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
     const std::string kind = info.type == "bool"     ? "true or false"
                              : info.type == "double" ? "a number"
                              : info.type == "uint64" ? "a whole number from 0"
                                                      : "a whole number";
-    throw UsageError(StrCat("--", flag.name, " is \"", value, "\", must be ", kind));
+    ThrowWrong(flag, StrCat("\"", value, "\""), kind);
   }
+  CheckRange(flag, info.type, value);
 }
 
 void CheckRequired(const Command& command, const std::map<std::string, std::string>& values) {
@@ -97,6 +132,8 @@ std::string FlagHelp(const FlagUse& flag) {
 }
 
 }  // namespace
+
+bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
 bool AsksForHelp(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,11 @@ struct FlagUse {
   bool required = false;
   bool is_list = false;    // given several times, the values are joined by commas
   std::string alone = {};  // the value of a flag that is given without one; empty: it needs one
+  // Of numbers, which are finite unless `max` is infinity.
+  std::optional<double> min = {};
+  std::optional<double> max = {};
+  bool above_min = false;  // `min` itself is not allowed
+  bool may_be_empty = false;
 };
 
 struct Command {
@@ -48,8 +54,11 @@ struct Command {
   int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status
 };
 
+// Whether the command line says the flag, be it with its default.
+bool IsGiven(const char* flag);
+
 // Sets the flags of `command` from `arguments` (without program and command names) and returns the operands. Throws
-// UsageError, naming what is nearest for an unknown flag.
+// UsageError, naming what is nearest for an unknown flag, and what is allowed in place of a wrong value.
 std::vector<std::string> ParseArguments(const Command& command, const std::vector<std::string>& arguments);
 
 // Whether one of the arguments asks for help.

@@ -36,14 +36,15 @@ namespace stepnet::runner {
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
   own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true});
   own.push_back({.name = "max_memory", .value = "BYTES"});
-  own.push_back({.name = "time_limit", .value = "SECONDS"});
-  own.push_back({.name = "verbose", .value = "LEVEL"});
+  own.push_back({.name = "time_limit", .value = "SECONDS", .min = 0, .max = std::numeric_limits<double>::infinity()});
+  own.push_back({.name = "verbose", .value = "LEVEL", .min = 0});
   return own;
 }
 
 std::vector<FlagUse> ExecutorFlags() {
-  std::vector<FlagUse> flags = {
-      {.name = "executor", .value = "NAME"}, {.name = "threads", .value = "N"}, {.name = "opt_level", .value = "N"}};
+  std::vector<FlagUse> flags = {{.name = "executor", .value = "NAME"},
+                                {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
+                                {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
   for (FlagUse& flag : PassFlags()) flags.push_back(std::move(flag));
   return flags;
 }
@@ -68,7 +69,6 @@ void ApplyCommonFlags() {
 }
 
 std::chrono::duration<double> TimeLimitFromFlags() {
-  if (!(FLAGS_time_limit >= 0)) throw UsageError(StrCat("--time_limit is ", FLAGS_time_limit, ", must be at least 0"));
   return std::chrono::duration<double>(FLAGS_time_limit > 0 ? FLAGS_time_limit
                                                             : std::numeric_limits<double>::infinity());
 }
@@ -79,16 +79,11 @@ RunOptions RunOptionsFromFlags() {
     throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
                             DidYouMean(FLAGS_executor, executors)));
   }
-  if (FLAGS_threads < 0 || FLAGS_threads > kMaxThreads) {
-    throw UsageError(StrCat("--threads is ", FLAGS_threads, ", must be between 0 and ", kMaxThreads));
-  }
-  if (FLAGS_opt_level < 0 || FLAGS_opt_level > kMaxOptLevel) {
-    throw UsageError(StrCat("--opt_level is ", FLAGS_opt_level, ", must be between 0 and ", kMaxOptLevel));
-  }
-  RunOptions options{
-      .executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
-  ApplyPassFlags(&options);
-  return options;
+  std::vector<FlagUse> flags = {{.name = "executor", .value = "NAME"},
+                                {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
+                                {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
+  for (FlagUse& flag : PassFlags()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 std::vector<std::string> SplitList(const std::string& text, char separator) {

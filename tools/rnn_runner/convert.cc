@@ -23,6 +23,7 @@ int Convert(const std::vector<std::string>& operands) {
     throw UsageError(StrCat("would write over its own input, ", from, "; OUT must be another file"));
   }
   const AnyMessage file = ReadAnyMessage(from);
+  if (!to.ends_with(".pb")) SayWhatIsLeftOut(*file.message, from, to);
   if (to.ends_with(".cell")) {
     if (file.kind != MessageKind::kCellDef) {
       throw Error(ErrorCode::kInputOutput, StrCat(from, " is a ", MessageKindName(file.kind), ", and no cell"));
@@ -44,7 +45,8 @@ const Command kConvert = {
     .details =
         "IN is a NetDef, a MetaNetDef, a PlanDef, a cell, TensorProtos, a TensorProto or a BlobProto, binary or\n"
         "text whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete, and is "
-        "not IN.",
+        "not IN.\nFields of other versions of the format go from binary to binary; text lacks them, and they are "
+        "named.",
     .example = "rnn_runner convert net.pb net.pbtxt",
     .flags = WithCommonFlags({}),
     .min_operands = 2,

@@ -67,11 +67,11 @@ Vocabulary Vocabulary::Read(const std::string& path) {
 std::int32_t Vocabulary::NumberOf(const std::string& character) const {
   const auto found = numbers_.find(character);
   if (found != numbers_.end()) return found->second;
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat("the model does not know the character ", Quoted(character), "; it knows ", Json()));
+  throw Error(ErrorCode::kInvalidArgument, StrCat("the model does not know the character ", Quoted(character),
+                                                  "; it knows ", nlohmann::json(characters_).dump()));
 }
 
-std::string Vocabulary::Json() const { return nlohmann::json(characters_).dump(); }
+std::string Vocabulary::Json() const { return nlohmann::json(characters_).dump(-1, ' ', /*ensure_ascii=*/true); }
 
 void Streams::Fill(std::int64_t begin, std::int64_t steps, std::int32_t* tokens, std::int32_t* targets) const {
   for (std::int64_t t = 0; t < steps; ++t) {

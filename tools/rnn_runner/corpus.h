@@ -30,7 +30,7 @@ class Vocabulary {
   const std::string& character(std::int64_t number) const { return characters_[number]; }
   // Throws kInvalidArgument for a character that is not among them.
   std::int32_t NumberOf(const std::string& character) const;
-  std::string Json() const;
+  std::string Json() const;  // in ASCII, as Read takes it
 
  private:
   std::vector<std::string> characters_;

@@ -15,6 +15,8 @@ namespace {
 
 int Expand(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
+  if (FLAGS_init && FLAGS_training)
+    throw UsageError("--training is of the net, and --init prints that of the parameters");
   const std::optional<CellNet> cell = ExpandCellFile(path, {.training = FLAGS_training, .carry = FLAGS_carry});
   if (!cell) throw Error(ErrorCode::kInputOutput, StrCat(path, " holds no cell"));
   std::cout << PrintMessageText(FLAGS_init ? cell->init_net : cell->net);

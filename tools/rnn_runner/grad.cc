@@ -9,6 +9,7 @@
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/model_file.h"
 
 DEFINE_string(of, "", "blobs to differentiate by; without the flag, all that the net reads");
 DECLARE_string(loss);
@@ -52,6 +53,7 @@ int Grad(const std::vector<std::string>& operands) {
       if (!blob.empty()) made.net.add_external_output(blob);
     }
   }
+  SayWhatIsLeftOut(made.net, path, "the text");
   std::cout << PrintMessageText(made.net);
   return kOk;
 }

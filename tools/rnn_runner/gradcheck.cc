@@ -293,8 +293,6 @@ class Checker {
 };
 
 int Gradcheck(const std::vector<std::string>&) {
-  if (FLAGS_samples < 0) throw UsageError("--samples is negative");
-  if (!(FLAGS_tolerance > 0)) throw UsageError("--tolerance must be above 0");
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
   const Session session = OpenSession(options);
@@ -329,8 +327,8 @@ std::vector<FlagUse> GradcheckFlags() {
   std::vector<FlagUse> flags = SessionFlags();
   flags.push_back({.name = "loss", .value = "BLOB,…", .is_list = true});
   flags.push_back({.name = "rebuild"});
-  flags.push_back({.name = "samples", .value = "N"});
-  flags.push_back({.name = "tolerance", .value = "X"});
+  flags.push_back({.name = "samples", .value = "N", .min = 0});
+  flags.push_back({.name = "tolerance", .value = "X", .min = 0, .above_min = true});
   return WithCommonFlags(std::move(flags));
 }
 

@@ -85,10 +85,6 @@ Filled ParseFilled(const std::string& item) {
   return filled;
 }
 
-bool IsFloating(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
-
 // Element i of what --input_fill says.
 double Generated(const std::string& fill, const RandomStream& random, std::int64_t i) {
   if (fill == "zeros") return 0;
@@ -153,7 +149,7 @@ NamedTensors ReadInputs() {
     throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be one of ", Join(kFills, ", "),
                             DidYouMean(FLAGS_input_fill, kFills)));
   }
-  if (FLAGS_shape.empty() && !gflags::GetCommandLineFlagInfoOrDie("input_fill").is_default) {
+  if (FLAGS_shape.empty() && IsGiven("input_fill")) {
     throw UsageError("--input_fill fills what --shape names, and there is no --shape");
   }
   NamedTensors fed;
@@ -162,9 +158,15 @@ NamedTensors ReadInputs() {
   }
   AddNpyFiles(&fed);
   std::uint64_t number = 0;
+  bool uses_fill = false;
   for (const std::string& item : SplitList(FLAGS_shape)) {
     const Filled filled = ParseFilled(item);
+    uses_fill = uses_fill || !filled.value;
     fed.emplace_back(filled.blob, Generate(filled, number++));
+  }
+  if (!uses_fill && IsGiven("input_fill")) {
+    throw UsageError(
+        StrCat("--input_fill is ", FLAGS_input_fill, ", and every blob of --shape has a value of its own"));
   }
   std::set<std::string> once;
   for (const auto& [name, tensor] : fed) {

@@ -7,50 +7,31 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <vector>
 
-#include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
+#include "stepnet/tools/rnn_runner/metrics_reader.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {
 
 struct Curves {
-  std::vector<double> training;                         // of each iteration
-  std::vector<std::pair<int, double>> validation = {};  // (iteration, bits)
+  std::vector<double> training;                                  // of each iteration
+  std::vector<std::pair<std::int64_t, double>> validation = {};  // (iteration, bits)
 };
-
-template <typename T>
-T NumberIn(const std::string& csv, const std::string& cell) {
-  T number = {};
-  const char* const end = cell.data() + cell.size();
-  const auto [rest, fault] = std::from_chars(cell.data(), end, number);
-  if (fault == std::errc() && rest == end) return number;
-  throw Error(ErrorCode::kInputOutput, StrCat(csv, " has ", Quoted(cell), " where a number is needed"));
-}
 
 Curves ReadCurves(const std::string& csv) {
   Curves curves;
-  std::istringstream lines(ReadFile(csv));
-  lines.exceptions(std::ios::badbit);
-  std::string line;
-  std::getline(lines, line);  // the names of the columns
-  while (std::getline(lines, line)) {
-    std::vector<std::string> cells;
-    std::istringstream columns(line);
-    columns.exceptions(std::ios::badbit);
-    for (std::string cell; std::getline(columns, cell, ',');) cells.push_back(cell);
-    if (cells.size() < 3) break;
-    curves.training.push_back(NumberIn<double>(csv, cells[2]));
-    if (cells.size() > 5) curves.validation.emplace_back(NumberIn<int>(csv, cells[0]), NumberIn<double>(csv, cells[5]));
-  }
+  ForEachMetricsRow(csv, [&](const IterationMetrics& metrics, double bits) {
+    curves.training.push_back(bits);
+    if (metrics.validation_bits) curves.validation.emplace_back(metrics.iteration, *metrics.validation_bits);
+  });
   return curves;
 }
 
@@ -78,7 +59,7 @@ std::string GnuplotText(const std::string& text) {
 std::string Script(const Curves& curves, const std::string& title) {
   std::string script = StrCat("$training << END\n", Averages(curves.training), "END\n$validation << END\n");
   for (const auto& [iteration, bits] : curves.validation) script += StrCat(iteration, " ", bits, "\n");
-  const auto best = std::ranges::min_element(curves.validation, {}, &std::pair<int, double>::second);
+  const auto best = std::ranges::min_element(curves.validation, {}, &std::pair<std::int64_t, double>::second);
   char label[64] = "";
   if (best != curves.validation.end()) std::snprintf(label, sizeof(label), ", at best %.3f", best->second);
   return script + StrCat("END\n",

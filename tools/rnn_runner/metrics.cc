@@ -13,6 +13,7 @@
 #include "stepnet/io/crc32c.h"
 #include "stepnet/io/file.h"
 #include "stepnet/proto/summary.pb.h"
+#include "stepnet/tools/rnn_runner/metrics_reader.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
@@ -85,9 +86,12 @@ std::string TfRecord(const std::string& data) {
   return length + LittleEndian(Masked(Crc32c(length))) + data + LittleEndian(Masked(Crc32c(data)));
 }
 
+std::string MetricsCsv(const std::string& folder) { return folder + "/metrics.csv"; }
+std::string MetricsEvents(const std::string& folder) { return folder + "/events.out.tfevents.stepnet"; }
+
 Metrics::Metrics(const std::string& folder, std::int64_t csv_bytes, std::int64_t events_bytes)
-    : csv_(folder + "/metrics.csv", csv_bytes), events_(folder + "/events.out.tfevents.stepnet", events_bytes) {
-  if (csv_bytes == 0) csv_.Append("iteration,loss,bits_per_character,learning_rate,gradient_norm,validation_bits\n");
+    : csv_(MetricsCsv(folder), csv_bytes), events_(MetricsEvents(folder), events_bytes) {
+  if (csv_bytes == 0) csv_.Append(StrCat(kMetricsHeader, "\n"));
   if (events_bytes == 0) {
     SummaryEvent first;
     first.set_wall_time(0);

@@ -38,9 +38,13 @@ struct IterationMetrics {
   std::optional<double> validation_bits = {};  // bits per character
 };
 
+// The files of the metrics of a run.
+std::string MetricsCsv(const std::string& folder);
+std::string MetricsEvents(const std::string& folder);
+
 class Metrics {
  public:
-  // metrics.csv and events.out.tfevents.stepnet in `folder`, of which so many bytes are kept.
+  // MetricsCsv and MetricsEvents of `folder`, of which so many bytes are kept.
   Metrics(const std::string& folder, std::int64_t csv_bytes, std::int64_t events_bytes);
   void Add(const IterationMetrics& metrics);  // throws kInputOutput
   void Sync();                                // throws kInputOutput

@@ -1,11 +1,15 @@
 #include "stepnet/tools/rnn_runner/model_file.h"
 
+#include <iostream>
+
 #include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/unknown_fields.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
+#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {
@@ -45,6 +49,13 @@ AnyMessage ReadAnyMessage(const std::string& path) {
   file.message = NewMessage(file.kind);
   ParseMessage(content, path, file.message.get());
   return file;
+}
+
+void SayWhatIsLeftOut(const google::protobuf::Message& message, const std::string& path, const std::string& target) {
+  const std::string fields = UnknownFieldsText(message);
+  if (fields.empty()) return;
+  std::cerr << Printable(StrCat(path, " has fields that this version does not know, and ", target, " lacks: ", fields))
+            << "\n";
 }
 
 std::vector<NamedNet> NetsOf(const AnyMessage& file, const std::string& path) {

@@ -21,6 +21,9 @@ struct AnyMessage {
 // sake of the message about it. Throws kInputOutput, kOutOfMemory.
 AnyMessage ReadAnyMessage(const std::string& path);
 
+// Says on standard error which fields of another version of the format, read from `path`, `target` is printed without.
+void SayWhatIsLeftOut(const google::protobuf::Message& message, const std::string& path, const std::string& target);
+
 struct NamedNet {
   std::string name;  // what the net is within its file: "PREDICT_NET_TYPE"; "" where the file is the net
   const NetDef* net;

@@ -1,6 +1,7 @@
 // rnn_runner ops: what the registrations say about operators.
 #include <iostream>
 
+#include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/gradient.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -32,9 +33,9 @@ std::string FormalDoc(const Formal& formal) {
 
 std::string ConstraintText(const Constraint& constraint) {
   const auto& [low, high, one_of] = constraint;
-  if (low && high) return StrCat("between ", *low, " and ", *high);
-  if (low) return StrCat("at least ", *low);
-  if (high) return StrCat("at most ", *high);
+  if (low && high) return StrCat("between ", NumberText(*low), " and ", NumberText(*high));
+  if (low) return StrCat("at least ", NumberText(*low));
+  if (high) return StrCat("at most ", NumberText(*high));
   if (!one_of.empty()) return StrCat("one of ", Join(one_of, ", "));
   return "";
 }

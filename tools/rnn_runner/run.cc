@@ -35,9 +35,7 @@ Files OutputFiles(const std::vector<std::string>& blobs) {
   Files files;
   std::map<std::string, std::string> owners;
   for (const std::string& blob : blobs) {
-    std::string name;
-    for (const char c : PrintableLine(blob)) name += c == '/' ? "__" : std::string(1, c);
-    name += ".npy";
+    const std::string name = FileNameOf(blob) + ".npy";
     const auto [owner, is_new] = owners.emplace(name, blob);
     if (!is_new && owner->second != blob) {
       throw Error(ErrorCode::kInvalidArgument,
@@ -101,6 +99,7 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
 
 int RunPlanFile(const RunOptions& options) {
   RefuseToWatch(FLAGS_net);
+  RefuseCellFlags(FLAGS_net);
   PlanDef plan;
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;

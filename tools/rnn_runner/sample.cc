@@ -1,7 +1,6 @@
 // rnn_runner sample: text by a language model.
 #include <unistd.h>
 
-#include <cmath>
 #include <iostream>
 
 #include "stepnet/core/random.h"
@@ -17,14 +16,6 @@ DEFINE_int64(length, 500, "characters to write behind the prompt");
 
 namespace stepnet::runner {
 namespace {
-
-void CheckFlags() {
-  if (!(FLAGS_temperature >= 0) || std::isinf(FLAGS_temperature)) {
-    throw UsageError(StrCat("--temperature is ", FLAGS_temperature, ", must be at least 0"));
-  }
-  if (FLAGS_top_k < 0) throw UsageError(StrCat("--top_k is ", FLAGS_top_k, ", must be at least 0"));
-  if (FLAGS_length < 0) throw UsageError(StrCat("--length is ", FLAGS_length, ", must be at least 0"));
-}
 
 // The characters of the prompt; without one, a line feed or, where the model has none, its first character.
 std::vector<std::int32_t> Prompt(const Vocabulary& vocabulary) {
@@ -46,7 +37,6 @@ void Print(const std::string& text) {
 }
 
 int Sample(const std::vector<std::string>& operands) {
-  CheckFlags();
   Sampler sampler(operands.front(), RunOptionsFromFlags());
   const SamplingOptions options{.temperature = FLAGS_temperature, .top_k = FLAGS_top_k};
   std::vector<std::int32_t> unread = Prompt(sampler.vocabulary());
@@ -62,10 +52,10 @@ int Sample(const std::vector<std::string>& operands) {
 }
 
 std::vector<FlagUse> SampleFlags() {
-  std::vector<FlagUse> flags = {{.name = "prompt", .value = "TEXT"},
-                                {.name = "length", .value = "N"},
-                                {.name = "temperature", .value = "X"},
-                                {.name = "top_k", .value = "K"},
+  std::vector<FlagUse> flags = {{.name = "prompt", .value = "TEXT", .may_be_empty = true},
+                                {.name = "length", .value = "N", .min = 0},
+                                {.name = "temperature", .value = "X", .min = 0},
+                                {.name = "top_k", .value = "K", .min = 0},
                                 {.name = "seed", .value = "N", .doc = "another seed, another text"}};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));

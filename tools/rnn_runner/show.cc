@@ -1,6 +1,4 @@
 // rnn_runner show: nets as text, as a picture, as JSON.
-#include <google/protobuf/util/json_util.h>
-
 #include <iostream>
 
 #include "stepnet/core/error.h"
@@ -8,6 +6,7 @@
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/json_text.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 #include "stepnet/tools/rnn_runner/show_graph.h"
@@ -15,25 +14,12 @@
 #include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_bool(schedule);
-DECLARE_int32(simulate);
 DEFINE_string(graph, "",
               "instead of the net, what its step nets do, value by value, as the compiler knows it after PASS\n"
               "(docs/step_graph.md); without a name, after the last one");
 
 namespace stepnet::runner {
 namespace {
-
-void PrintJson(const google::protobuf::Message& message, const std::string& path) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
-  if (!status.ok()) {
-    throw Error(ErrorCode::kInputOutput, StrCat(path, " cannot be written as JSON: ", std::string(status.message())));
-  }
-  std::cout << json;
-}
 
 // What a bundle says of its nets' blobs.
 void PrintBlobLists(const MetaNetDef& bundle) {
@@ -103,7 +89,7 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 void RefuseRunFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
     const bool has_other_use = flag.name == CellSizeFlag().name;
-    if (has_other_use || gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str()).is_default) continue;
+    if (has_other_use || !IsGiven(flag.name.c_str())) continue;
     throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule or --graph too"));
   }
 }
@@ -113,14 +99,15 @@ int Show(const std::vector<std::string>& operands) {
   if (FLAGS_schedule && !FLAGS_graph.empty()) throw UsageError("--schedule and --graph show two things; give one");
   if (FLAGS_schedule) return ShowSchedules(path);
   if (!FLAGS_graph.empty()) {
-    if (FLAGS_simulate != 0) throw UsageError("--simulate is for --schedule");
+    if (IsGiven("simulate")) throw UsageError("--simulate is for --schedule");
     return ShowGraphs(path, FLAGS_graph);
   }
   RefuseRunFlags();
   CheckFormat({"text", "dot", "json"});
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
-    PrintJson(*file.message, path);
+    SayWhatIsLeftOut(*file.message, path, "the JSON");
+    std::cout << JsonText(file.message.get(), path);
   } else if (FLAGS_format == "dot") {
     for (const NamedNet& named : NetsOf(file, path)) std::cout << NetAsDot(*named.net);
   } else {

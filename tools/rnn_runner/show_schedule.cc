@@ -163,7 +163,7 @@ void PrintSimulation(const StepPlan& plan, const Measured& alone, const Measured
 }  // namespace
 
 std::vector<FlagUse> ScheduleFlags() {
-  std::vector<FlagUse> flags = {{.name = "schedule"}, {.name = "simulate", .value = "N"}};
+  std::vector<FlagUse> flags = {{.name = "schedule"}, {.name = "simulate", .value = "N", .min = 0, .max = kMaxThreads}};
   for (FlagUse& flag : SessionFlags()) {
     if (flag.name != "net" && flag.name != "executor") flags.push_back(std::move(flag));
   }
@@ -172,9 +172,6 @@ std::vector<FlagUse> ScheduleFlags() {
 
 int ShowSchedules(const std::string& path) {
   CheckFormat({"text", "dot"});
-  if (FLAGS_simulate < 0 || FLAGS_simulate > kMaxThreads) {
-    throw UsageError(StrCat("--simulate is ", FLAGS_simulate, ", must be between 0 and ", kMaxThreads));
-  }
   FLAGS_net = path;
   std::mutex mutex;
   std::vector<StepPlan> plans;

@@ -7,6 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -104,14 +105,19 @@ Summary Summarize(const Tensor& tensor) {
   return summary;
 }
 
+bool IsFloating(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+
 std::vector<std::string> SummaryRow(const std::string& name, const Tensor& tensor) {
   std::vector<std::string> row = {NameText(name), DTypeName(tensor.dtype()), tensor.shape().ToString()};
   if (tensor.dtype() == DType::kString) return row;
   const Summary summary = Summarize(tensor);
   const bool any = summary.finite > 0;
-  for (const double value : {summary.min, summary.max, summary.mean, summary.deviation}) {
-    row.push_back(any ? Number(value) : "");
+  for (const double value : {summary.min, summary.max}) {
+    row.push_back(!any ? "" : IsFloating(tensor.dtype()) ? Number(value) : NumberText(value));
   }
+  for (const double value : {summary.mean, summary.deviation}) row.push_back(any ? Number(value) : "");
   row.push_back(StrCat(summary.nans));
   row.push_back(StrCat(summary.infinities));
   return row;

@@ -19,7 +19,9 @@
 #include "stepnet/tools/rnn_runner/checkpoint.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/learning_curve.h"
+#include "stepnet/tools/rnn_runner/metrics_reader.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/trained_model.h"
 #include "stepnet/tools/rnn_runner/trainer.h"
 #include "stepnet/tools/rnn_runner/training_progress.h"
 #include "stepnet/tools/rnn_runner/watch.h"
@@ -33,6 +35,7 @@ namespace {
 
 constexpr int kInterrupted = 130;      // as shells call the end by SIGINT
 constexpr int kTracedIterations = 10;  // more would be much to look at, and each is like the others
+constexpr const char* kCurve = "learning_curve.png";
 
 volatile std::sig_atomic_t stop_requested = 0;
 
@@ -105,21 +108,22 @@ class TrainingRun {
  public:
   TrainingRun(const TrainJob& job, const Corpus& corpus, const RunOptions& options)
       : job_(job),
-        corpus_(corpus),
         folder_(FLAGS_output_dir),
         own_folder_(folder_),
         trainer_(job, corpus, options),
+        model_(folder_, corpus.vocabulary, trainer_),
         checkpoints_(folder_ + "/checkpoints", job.config.keep_checkpoints()) {
     *state_.mutable_config() = job.config;
     *state_.mutable_cell() = job.model.cell.def;
     state_.set_text_crc32c(corpus.crc32c);
     Rehearse(&trainer_);
-    for (const char* file : {"init_net.pb", "net.pb", "vocabulary.json", "learning_curve.png"}) {
-      RemoveTemporaries(folder_, file);
-    }
+    model_.RemoveTemporaries();
+    RemoveTemporaries(folder_, kCurve);
     if (FLAGS_fresh) checkpoints_.RemoveAll();
-    if (const auto checkpoint = checkpoints_.ReadNewest()) GoOnFrom(*checkpoint);
+    const auto checkpoint = checkpoints_.ReadNewest();
+    if (checkpoint) GoOnFrom(*checkpoint);
     metrics_ = std::make_unique<Metrics>(folder_, state_.csv_bytes(), state_.events_bytes());
+    if (checkpoint) CheckMetrics(folder_, state_.iteration());
     trace_ = std::make_unique<TraceOfRuns>(trainer_.net());
     stats_ = std::make_unique<StatsOfRuns>(trainer_.net());
   }
@@ -165,6 +169,38 @@ class TrainingRun {
     state_ = checkpoint.state;
     saved_ = state_.iteration();
     std::cerr << "going on behind iteration " << state_.iteration() << "\n";
+    if (state_.has_best_bits()) CheckModel(checkpoint);
+  }
+
+  // What others did to the files of the best model since they were written is mended where it can be, and said.
+  void CheckModel(const SavedCheckpoint& newest) {
+    for (const std::string& file : model_.Mend()) {
+      std::cerr << Printable(file) << " was missing or not as this run wrote it; it is written anew\n";
+    }
+    const std::optional<std::string> fault = model_.FaultOfParameters();
+    if (!fault) return;
+    const std::int64_t best = state_.best_iteration();
+    if (RestoreModel(best, newest)) {
+      std::cerr << Printable(*fault) << "; written anew from the checkpoint of iteration " << best << "\n";
+      return;
+    }
+    const std::string lost = StrCat(*fault, "; the best model, that of iteration ", best, ", is lost");
+    if (state_.iteration() >= job_.config.iterations()) {
+      throw Error(ErrorCode::kInputOutput, StrCat(lost, ", and all iterations are done (--fresh starts anew)"));
+    }
+    std::cerr << Printable(lost) << "; from here on another one is looked for\n";
+    state_.clear_best_bits();
+    state_.clear_best_iteration();
+  }
+
+  // Writes the model of the checkpoint of an iteration. False where there is none of this run.
+  bool RestoreModel(std::int64_t iteration, const SavedCheckpoint& newest) {
+    const auto checkpoint = checkpoints_.Read(iteration);
+    if (!checkpoint || !Differences(checkpoint->state, newest.state).empty()) return false;
+    trainer_.Restore(*checkpoint);
+    model_.Write();
+    trainer_.Restore(newest);
+    return true;
   }
 
   void Validate(IterationMetrics* metrics, TrainingProgress* progress) {
@@ -174,15 +210,9 @@ class TrainingRun {
     if (is_best) {
       state_.set_best_bits(bits);
       state_.set_best_iteration(metrics->iteration);
-      SaveModel();
+      model_.Write();
     }
     progress->ShowValidation(bits, is_best);
-  }
-
-  void SaveModel() const {
-    WriteFile(folder_ + "/vocabulary.json", corpus_.vocabulary.Json());
-    WriteMessage(trainer_.ModelNet(), folder_ + "/net.pb");
-    WriteMessage(trainer_.ModelInitNet(), folder_ + "/init_net.pb");
   }
 
   [[noreturn]] void ThrowDiverged(std::int64_t iteration) const {
@@ -215,8 +245,7 @@ class TrainingRun {
   }
 
   void Report() const {
-    const std::string curve = folder_ + "/learning_curve.png";
-    const bool is_drawn = DrawLearningCurve(folder_ + "/metrics.csv", curve, job_.config.text());
+    const bool is_drawn = DrawLearningCurve(MetricsCsv(folder_), StrCat(folder_, "/", kCurve), job_.config.text());
     std::cerr << "memory at its peak: " << MemoryText() << "\n";
     char bits[32];
     std::snprintf(bits, sizeof(bits), "%.4f", state_.best_bits());
@@ -227,10 +256,10 @@ class TrainingRun {
   }
 
   const TrainJob& job_;
-  const Corpus& corpus_;
   const std::string folder_;
   const OwnFolder own_folder_;
   Trainer trainer_;
+  const TrainedModel model_;
   const CheckpointFolder checkpoints_;
   TrainState state_;
   std::int64_t saved_ = -1;  // iteration of the newest checkpoint
@@ -264,7 +293,7 @@ std::vector<FlagUse> TrainFlags() {
        .value = "D",
        .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
       {.name = "fresh"},
-      {.name = "stop_after", .value = "N"},
+      {.name = "stop_after", .value = "N", .min = -1},
       {.name = "trace",
        .value = "F.json",
        .doc = "file to write what ran when, on which thread, in the first 10 iterations of this\n"

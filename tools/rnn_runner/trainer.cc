@@ -182,7 +182,7 @@ void Trainer::Restore(const SavedCheckpoint& checkpoint) {
   iteration_ = iteration;
 }
 
-NetDef Trainer::ModelInitNet() const {
+NetDef Trainer::ModelInitNet(bool with_values) const {
   NetDef net;
   net.set_name("language_model_parameters");
   std::vector<std::string> filled = model_.parameters;
@@ -192,7 +192,7 @@ NetDef Trainer::ModelInitNet() const {
     AddOp(&net, "GivenTensorFill", {}, {blob}).Ints("shape", tensor.shape().ToVector());
     Argument& values = *net.mutable_op(net.op_size() - 1)->add_arg();
     values.set_name("values");
-    values.mutable_floats()->Assign(tensor.data<float>(), tensor.data<float>() + tensor.size());
+    if (with_values) values.mutable_floats()->Assign(tensor.data<float>(), tensor.data<float>() + tensor.size());
   }
   for (const CarriedState& state : model_.states) {
     AddOp(&net, "ConstantFill", {}, {state.initial})

@@ -45,8 +45,9 @@ class Trainer {
   // this trainer; it is then as it was.
   void Restore(const SavedCheckpoint& checkpoint);
 
-  // The model with its parameters as they are, for one text at a time (B = 1), from zero states on.
-  NetDef ModelInitNet() const;
+  // The model with its parameters as they are, for one text at a time (B = 1), from zero states on. Without values it
+  // has their names and shapes alone.
+  NetDef ModelInitNet(bool with_values = true) const;
   NetDef ModelNet() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "stepnet/core/allowed_files.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
@@ -55,11 +56,22 @@ struct Comparison {
   bool ok() const { return problem.empty() && excess <= 1; }
 };
 
+// The file that a manifest names. Manifests come from anywhere, and make nobody read files of other folders.
+std::string FileInside(const fs::path& folder, const std::string& name) {
+  std::error_code fault;
+  const fs::path real_folder = fs::canonical(folder, fault);
+  const fs::path file = fault ? fs::path() : fs::weakly_canonical(real_folder / name, fault);
+  if (!fault && IsInside(file, real_folder)) return (folder / name).string();
+  throw Error(ErrorCode::kInputOutput,
+              StrCat((folder / "manifest.json").string(), " names ", Quoted(name), ", which ",
+                     fault ? StrCat("cannot be found: ", fault.message()) : "lies outside of the manifest's folder"));
+}
+
 Manifest ReadManifest(const fs::path& folder) {
   const fs::path path = folder / "manifest.json";
   try {
     const nlohmann::json json = nlohmann::json::parse(ReadFile(path.string()));
-    const auto in_folder = [&](const nlohmann::json& name) { return (folder / name.get<std::string>()).string(); };
+    const auto in_folder = [&](const nlohmann::json& name) { return FileInside(folder, name.get<std::string>()); };
     Manifest manifest{.net = in_folder(json.at("net")), .init_net = {}, .losses = {}, .runs = {}};
     if (json.contains("init_net")) manifest.init_net = in_folder(json.at("init_net"));
     if (json.contains("losses")) manifest.losses = json.at("losses").get<std::map<std::string, std::string>>();
@@ -314,7 +326,8 @@ const Command kVerify = {
     .operands = "DIR…",
     .doc = "runs golden folders and compares every output and gradient",
     .details =
-        "DIR is a case, a folder with manifest.json, or a folder of cases. A blob is right when every element a is\n"
+        "DIR is a case, a folder with manifest.json, or a folder of cases. The files that a manifest names lie in its\n"
+        "folder, also after links and .. have been followed. A blob is right when every element a is\n"
         "within 1e-5 + 1e-4 |b| of the expected b, with the same dtype and shape; \"of allowed\" is the part of that\n"
         "which the worst element uses up. The exit status is 1 when a case differs or cannot be run.",
     .example = "rnn_runner verify tests/golden --details",

@@ -1,0 +1,151 @@
+#include "stepnet/tools/rnn_runner/metrics_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+constexpr size_t kColumns = 6;
+constexpr size_t kLongestLine = 1024;
+
+// The lines of a file, of which only a part is in memory.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : file_(path) {}
+
+  std::int64_t line() const { return line_; }  // the number of the last one that Next gave
+  // False at the end of the file.
+  bool Next(std::string* line) {
+    size_t end = 0;
+    while ((end = text_.find('\n', at_)) == std::string::npos && file_.left() > 0 &&
+           text_.size() - at_ < kLongestLine) {
+      ReadBlock();
+    }
+    ++line_;
+    if (end == std::string::npos && at_ == text_.size()) return false;
+    if (end == std::string::npos) Refuse(1, "the line has no end");
+    line->assign(text_, at_, end - at_);
+    at_ = end + 1;
+    return true;
+  }
+  [[noreturn]] void Refuse(size_t column, const std::string& why) const {
+    throw Error(ErrorCode::kInputOutput, StrCat(file_.path(), ":", line_, ":", column, ": ", why));
+  }
+
+ private:
+  void ReadBlock() {
+    constexpr std::int64_t kBlock = 1 << 16;
+    text_.erase(0, at_);
+    at_ = 0;
+    const std::int64_t bytes = std::min(file_.left(), kBlock);
+    const size_t before = text_.size();
+    text_.resize(before + static_cast<size_t>(bytes));
+    file_.Read(text_.data() + before, bytes, "a line");
+  }
+
+  FileReader file_;
+  std::string text_;
+  size_t at_ = 0;  // where the next line starts
+  std::int64_t line_ = 0;
+};
+
+struct Cell {
+  std::string text;
+  size_t column;  // from 1, where it starts in its line
+};
+
+std::array<Cell, kColumns> CellsOf(const std::string& line, const LineReader& lines) {
+  std::array<Cell, kColumns> cells;
+  size_t begin = 0;
+  for (size_t c = 0; c < kColumns; ++c) {
+    if (begin > line.size())
+      lines.Refuse(line.size() + 1, StrCat("a row has ", kColumns, " columns, this one has ", c));
+    const size_t end = std::min(line.find(',', begin), line.size());
+    cells[c] = {.text = line.substr(begin, end - begin), .column = begin + 1};
+    begin = end + 1;
+  }
+  if (begin <= line.size()) lines.Refuse(begin, StrCat("a row has ", kColumns, " columns, this one has more"));
+  return cells;
+}
+
+template <typename T>
+T NumberIn(const Cell& cell, const LineReader& lines) {
+  T number = {};
+  const char* const end = cell.text.data() + cell.text.size();
+  const auto [rest, fault] = std::from_chars(cell.text.data(), end, number);
+  if (fault == std::errc() && rest == end) return number;
+  lines.Refuse(cell.column, StrCat(Quoted(Shortened(cell.text, 40)), " where a number is needed"));
+}
+
+std::optional<double> NumberOrNothing(const Cell& cell, const LineReader& lines) {
+  return cell.text.empty() ? std::nullopt : std::optional(NumberIn<double>(cell, lines));
+}
+
+void CheckEvents(const std::string& path) {
+  FileReader file(path);
+  std::string header;
+  std::string record;
+  while (file.left() > 0) {
+    const std::int64_t at = file.size() - file.left();
+    constexpr std::int64_t kHeaderBytes = 12;
+    constexpr std::int64_t kChecksumBytes = 4;
+    header.resize(kHeaderBytes);
+    file.Read(header.data(), kHeaderBytes, "the head of a record");
+    std::uint64_t length = 0;
+    std::memcpy(&length, header.data(), sizeof(length));
+    const bool fits =
+        file.left() >= kChecksumBytes && length <= static_cast<std::uint64_t>(file.left() - kChecksumBytes);
+    if (fits) {
+      record.resize(static_cast<size_t>(length) + kChecksumBytes);
+      file.Read(record.data(), static_cast<std::int64_t>(record.size()), "a record");
+    }
+    if (fits && TfRecord(record.substr(0, static_cast<size_t>(length))) == header + record) continue;
+    throw Error(ErrorCode::kInputOutput, StrCat(path, " is damaged: the record at byte ", at,
+                                                " is none, or its checksum is not that of what it holds"));
+  }
+}
+
+}  // namespace
+
+void ForEachMetricsRow(const std::string& path,
+                       const std::function<void(const IterationMetrics& metrics, double bits_per_character)>& row) {
+  LineReader lines(path);
+  std::string line;
+  if (!lines.Next(&line) || line != kMetricsHeader) lines.Refuse(1, StrCat("the first line must be ", kMetricsHeader));
+  while (lines.Next(&line)) {
+    const auto cells = CellsOf(line, lines);
+    IterationMetrics metrics{.iteration = NumberIn<std::int64_t>(cells[0], lines),
+                             .loss = NumberIn<double>(cells[1], lines)};
+    const std::int64_t iteration = lines.line() - 1;
+    if (metrics.iteration != iteration) {
+      lines.Refuse(1, StrCat("iteration ", metrics.iteration, " where ", iteration, " is needed"));
+    }
+    const double bits = NumberIn<double>(cells[2], lines);
+    metrics.learning_rate = NumberIn<double>(cells[3], lines);
+    metrics.gradient_norm = NumberOrNothing(cells[4], lines);
+    metrics.validation_bits = NumberOrNothing(cells[5], lines);
+    row(metrics, bits);
+  }
+}
+
+void CheckMetrics(const std::string& folder, std::int64_t iterations) {
+  const std::string csv = MetricsCsv(folder);
+  std::int64_t rows = 0;
+  ForEachMetricsRow(csv, [&](const IterationMetrics&, double) { ++rows; });
+  if (rows != iterations) {
+    throw Error(ErrorCode::kInputOutput, StrCat(csv, " has ", Count(rows, "row"), ", and had ", iterations,
+                                                " when the checkpoint was made (--fresh starts anew)"));
+  }
+  CheckEvents(MetricsEvents(folder));
+}
+
+}  // namespace stepnet::runner
