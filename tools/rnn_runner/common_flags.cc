@@ -79,11 +79,10 @@ RunOptions RunOptionsFromFlags() {
     throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
                             DidYouMean(FLAGS_executor, executors)));
   }
-  std::vector<FlagUse> flags = {{.name = "executor", .value = "NAME"},
-                                {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
-                                {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
-  for (FlagUse& flag : PassFlags()) flags.push_back(std::move(flag));
-  return flags;
+  RunOptions options{
+      .executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
+  ApplyPassFlags(&options);
+  return options;
 }
 
 std::vector<std::string> SplitList(const std::string& text, char separator) {
