@@ -8,6 +8,7 @@ namespace stepnet {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
     {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},

@@ -28,6 +28,9 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
+// Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing.
+void SplitHomes(StepGraph* graph);
+
 // Where a step adds up terms with Sum only to add that to memory outside, it adds each term there: outside += Sum(a, b)
 // becomes outside += a and outside += b, the same within rounding. So each of several operators that use one weight may
 // add to its gradient itself, and need not wait for the others in the same step.

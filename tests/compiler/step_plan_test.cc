@@ -54,7 +54,7 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
   EXPECT_EQ(plan.ArenaBytes(100), 1600 + 64);
 }
 
-TEST(StepPlan, ABlobHasRoomForItsLargestValue) {
+TEST(StepPlan, EachValueHasRoom) {
   NetDef net;
   net.set_name("cell");
   OperatorDef shrink = ParseOp("s = ReduceSum(wide)"), grow = ParseOp("t = Sum(x, x)");
@@ -68,6 +68,8 @@ TEST(StepPlan, ABlobHasRoomForItsLargestValue) {
             "  x: linked t+0, 16 bytes\n"
             "  s: ring, 16 bytes\n"
             "  wide: ring, 16 bytes\n"
+            "  t: ring, 4 bytes\n"
+            "  s: ring, 4 bytes\n"
             "  t: ring, 16 bytes\n"
             "  s = Sum(x, x)\n"
             "  wide = Copy(s)\n"
