@@ -34,17 +34,17 @@ class Verifier {
   }
 
   void CheckValues() {
-    std::set<std::tuple<bool, std::string, int>> names;
+    std::set<std::tuple<std::string_view, int, bool>> names;
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const StepValue& value = graph_.values[v];
-      const std::string name = graph_.NameOf(static_cast<int>(v));
-      if (!names.emplace(value.outside, value.blob, value.version).second) Throw(name + " is there twice");
-      if (value.home < 0 || value.home >= static_cast<int>(graph_.homes.size())) Throw(name + " has no home");
+      const auto name = [&] { return graph_.NameOf(static_cast<int>(v)); };
+      if (!names.emplace(value.blob, value.version, value.outside).second) Throw(name() + " is there twice");
+      if (value.home < 0 || value.home >= static_cast<int>(graph_.homes.size())) Throw(name() + " has no home");
       const Home& home = graph_.homes[value.home];
       const bool is_tensor = home.kind != Home::Kind::kDynamic;
-      if (is_tensor && value.dynamic && home.kind != Home::Kind::kOutside) Throw(name + " has a home of one size");
+      if (is_tensor && value.dynamic && home.kind != Home::Kind::kOutside) Throw(name() + " has a home of one size");
       if (home.kind == Home::Kind::kOutside && !value.dynamic && value.info.size_bytes() > home.slot.bytes) {
-        Throw(StrCat(name, " is ", value.info.Description(), ", in memory of ", home.slot.bytes, " bytes"));
+        Throw(StrCat(name(), " is ", value.info.Description(), ", in memory of ", home.slot.bytes, " bytes"));
       }
       if (value.producer >= 0) continue;
       is_given_[v] = true;

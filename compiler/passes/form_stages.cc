@@ -79,15 +79,20 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
 }  // namespace
 
 void FormStages(StepGraph* graph) {
-  const std::vector<StepNode> nodes = graph->nodes;
-  const StepPlan draft = EmitPlan(*graph, {.is_draft = true});
-  const auto find_stages = [&](const std::set<int>& whole) {
-    graph->nodes = WithSumsApart(nodes, draft, whole);
-    return FindStages(EmitPlan(*graph, {.is_draft = true}));
-  };
-  std::vector<StageDraft> stages = find_stages({});
-  const std::set<int> joined = TwiceInALoop(graph->nodes, stages);
-  if (!joined.empty()) stages = find_stages(joined);
+  const StepPlan whole = EmitPlan(*graph, {.is_draft = true});
+  std::vector<StageDraft> stages;
+  if (std::ranges::none_of(whole.instructions, HasSumsAndRows)) {
+    stages = FindStages(whole);
+  } else {
+    const std::vector<StepNode> nodes = graph->nodes;
+    const auto find_stages = [&](const std::set<int>& left_whole) {
+      graph->nodes = WithSumsApart(nodes, whole, left_whole);
+      return FindStages(EmitPlan(*graph, {.is_draft = true}));
+    };
+    stages = find_stages({});
+    const std::set<int> joined = TwiceInALoop(graph->nodes, stages);
+    if (!joined.empty()) stages = find_stages(joined);
+  }
   KeepBetween(stages, graph);
   Arrange(stages, graph);
 }

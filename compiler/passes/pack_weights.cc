@@ -19,35 +19,40 @@ std::set<int> WrittenBases(const StepGraph& graph) {
   return bases;
 }
 
-// What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
-bool IsInLoop(const Instruction& instruction, const Target& target) {
-  return instruction.steps_at_once != kAllSteps && instruction.steps_at_once <= target.min_steps_to_pack / 4;
-}
-
-// Bytes of the other form of the packing's input; 0: there is none, or it would gain nothing.
-std::int64_t PackedBytes(const StepGraph& graph, const StepNode& node, const Instruction& instruction,
-                         const std::set<int>& written) {
-  if (node.kind != StepNode::Kind::kCall || node.by_blobs || !IsInLoop(instruction, *graph.target)) return 0;
+// How the kernel of a call packs a weight that is the same in all steps; null: there is none.
+const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std::set<int>& written) {
+  if (node.kind != StepNode::Kind::kCall || node.by_blobs) return nullptr;
   const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
-  if (kernel == nullptr || !kernel->packing) return 0;
+  if (kernel == nullptr || !kernel->packing) return nullptr;
   const Home& home = graph.homes[graph.values[node.inputs[kernel->packing->input]].home];
   const bool is_weight = home.kind == Home::Kind::kOutside && home.slot.storage_class == StorageClass::kShared &&
                          !written.contains(home.slot.base);
-  if (!is_weight) return 0;
-  return kernel->packing->bytes(ShapeQuery(*node.call, InfosOf(instruction, instruction.inputs)));
+  return is_weight ? &*kernel->packing : nullptr;
+}
+
+// What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
+bool IsInLoop(const Instruction& instruction, const Target& target) {
+  return instruction.steps_at_once != kAllSteps && instruction.steps_at_once <= target.min_steps_to_pack / 4;
 }
 
 }  // namespace
 
 void PackWeights(StepGraph* graph) {
   const std::set<int> written = WrittenBases(*graph);
+  std::vector<std::pair<StepNode*, const Packing*>> packable;
+  for (StepNode& node : graph->nodes) {
+    if (const Packing* packing = PackingOf(*graph, node, written)) packable.emplace_back(&node, packing);
+  }
+  if (packable.empty()) return;
   const StepPlan draft = EmitPlan(*graph, {.is_draft = true});
   std::vector<StepNode> packs;
-  for (size_t n = 0; n < graph->nodes.size(); ++n) {
-    StepNode& node = graph->nodes[n];
-    const std::int64_t bytes = PackedBytes(*graph, node, draft.instructions[n], written);
+  for (const auto& [user, packing] : packable) {
+    StepNode& node = *user;
+    const Instruction& instruction = draft.instructions[user - graph->nodes.data()];
+    if (!IsInLoop(instruction, *graph->target)) continue;
+    const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, InfosOf(instruction, instruction.inputs)));
     if (bytes == 0) continue;
-    const int input = node.inputs[node.call->schema().FindKernel(graph->target->device)->packing->input];
+    const int input = node.inputs[packing->input];
     graph->homes.push_back({.kind = Home::Kind::kOnce});
     node.packed = graph->AddValue({.blob = graph->values[input].blob + " packed",
                                    .outside = true,
