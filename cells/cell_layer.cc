@@ -202,24 +202,19 @@ void CellLayer::WriteOutputs() {
   }
 }
 
-// FCs over the last dimension of an input, with parameters: the same for all steps at once.
+// Products of an input with parameters, which need no loop: operators whose rows are those of the input alone.
 void CellLayer::FindProjections() {
+  const auto is_parameter = [this](const std::string& name) { return IndexOf(cell().parameter(), name) >= 0; };
   for (int k = 0; k < cell().op_size(); ++k) {
     const OperatorDef& op = cell().op(k);
-    if (op.type() != "FC") continue;
-    const int input = IndexOf(cell().input(), op.input(0));
-    if (input < 0) continue;
-    const bool has_parameters = std::all_of(op.input().begin() + 1, op.input().end(), [&](const std::string& name) {
-      return IndexOf(cell().parameter(), name) >= 0;
-    });
-    const Argument* axis = FindArgument(op, "axis");
-    const bool is_of_last = axis != nullptr && (axis->i() == -1 || axis->i() == 1 + cell().input(input).shape_size());
-    const bool is_output =
-        std::ranges::any_of(cell().output(), [&](const CellOutput& output) { return output.blob() == op.output(0); }) ||
-        IndexOf(cell().state(), op.output(0)) >= 0;
-    const auto writes = std::ranges::count_if(
-        cell().op(), [&](const OperatorDef& other) { return Contains(other.output(), op.output(0)); });
-    if (has_parameters && is_of_last && !is_output && writes == 1) projections_.insert(k);
+    if (!rows_of_first_.contains(k) || IndexOf(cell().input(), op.input(0)) < 0) continue;
+    if (!std::all_of(op.input().begin() + 1, op.input().end(), is_parameter)) continue;
+    const std::string& output = op.output(0);
+    const auto is_output = [&](const CellOutput& other) { return other.blob() == output; };
+    if (std::ranges::any_of(cell().output(), is_output) || IndexOf(cell().state(), output) >= 0) continue;
+    const auto writes =
+        std::ranges::count_if(cell().op(), [&](const OperatorDef& other) { return Contains(other.output(), output); });
+    if (writes == 1) projections_.insert(k);
   }
 }
 
