@@ -142,7 +142,9 @@ class BackwardPlanMaker {
     const StateLayout& layout = forward_.states[state];
     CheckLinkInState(link, layout.num_initial);
     ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
-    resolved.is_source = link.offset >= layout.num_initial;
+    // What the step only writes is a part of the row's gradient: another name of a new row gives one, too.
+    const bool is_part = written_.contains(link.internal) && !reads_first_.contains(link.internal);
+    resolved.is_source = link.offset >= layout.num_initial && !is_part;
     return resolved;
   }
 

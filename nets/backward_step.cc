@@ -85,25 +85,53 @@ class BackwardStepMaker {
   bool IsWindow(const Link& link) const {
     return std::ranges::any_of(windows_, [&](const auto& window) { return window.second == link.internal; });
   }
+  // Whether the step writes the link's rows: as an operator's output, or with what another link gives the blob.
+  bool Writes(const Link& link) const {
+    const auto is_source = [&](const Link& other) { return other.internal == link.internal && !MayPass(other); };
+    const bool is_written =
+        written_.contains(link.internal) && (!changing_.contains(link.internal) || EndsWithNewRow(link));
+    return is_written || (MayPass(link) && std::ranges::any_of(spec_.links, is_source));
+  }
+  // Calls `look` for each two links that show one step a common row.
+  void ForEachPairOnARow(const std::function<void(const Link& one, const Link& other)>& look) const {
+    std::vector<Link> links = spec_.links;
+    std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.external, link.offset); });
+    for (size_t i = 0; i < links.size(); ++i) {
+      for (size_t k = i + 1; k < links.size(); ++k) {
+        CountWork(10);
+        if (links[k].external != links[i].external || links[k].offset >= links[i].offset + links[i].window) break;
+        look(links[i], links[k]);
+      }
+    }
+  }
+  // The blobs that show a row which the step writes by another name.
+  std::set<std::string> FindOtherNames() const {
+    std::set<std::string> blobs;
+    ForEachPairOnARow([&](const Link& one, const Link& other) {
+      if (!IsState(one.external) || one.internal == other.internal) return;
+      if (Writes(one) && !written_.contains(other.internal)) blobs.insert(other.internal);
+      if (Writes(other) && !written_.contains(one.internal)) blobs.insert(one.internal);
+    });
+    return blobs;
+  }
   bool Passes(const Link& link) const { return MayPass(link) && passed_.contains(link.internal); }
   bool IsFloating(const std::string& blob) const { return IsState(blob) || !is_floating_ || is_floating_(blob); }
 
-  // The step net with sums of one blob, at which the reverse pass brings gradients together. Before the first reader of
-  // a window that shows the new row of a state: what the window gives to that row must be there when the gradient of
-  // the row is read. And for each blob that the step hands on: the state's gradient is a part of its own.
+  // The step net with operators of one blob, at which the reverse pass brings gradients together. Before the first
+  // reader of a blob that shows a row which the step has written by another name: what it gives to the gradient of that
+  // row must be there when that is read. And for each blob that the step hands on: the state's gradient is a part of
+  // its own.
   NetDef StepToDifferentiate() {
     NetDef step = step_;
     step.clear_op();
     std::map<std::string, std::string> read_as;
+    const std::set<std::string> other_names = FindOtherNames();
     for (OperatorDef op : step_.op()) {
       for (std::string& input : *op.mutable_input()) {
-        const bool is_window = std::ranges::any_of(spec_.links, [&](const Link& link) {
-          return link.internal == input && link.window > 1 && EndsWithNewRow(link);
-        });
-        if (!is_window) continue;
+        if (!other_names.contains(input)) continue;
         if (!read_as.contains(input)) {
           const std::string window = input;
-          read_as[window] = AddSum(window, "_read", &step);
+          read_as[window] = AddOperator("Copy", window, "_read", &step);
           windows_[read_as[window]] = window;
         }
         input = read_as.at(input);
@@ -114,21 +142,21 @@ class BackwardStepMaker {
       const bool has_source = std::ranges::any_of(
           spec_.links, [&](const Link& other) { return other.internal == link.internal && !MayPass(other); });
       if (!MayPass(link) || !has_source || passed_.contains(link.internal)) continue;
-      passed_[link.internal] = AddSum(link.internal, "_passed", &step);
+      passed_[link.internal] = AddOperator("Sum", link.internal, "_passed", &step);
       used_.insert(link.internal);
     }
     return step;
   }
 
-  // The name of the sum.
-  std::string AddSum(const std::string& blob, const std::string& suffix, NetDef* step) {
-    std::string sum = blob + suffix;
-    while (!used_.insert(sum).second) sum += "_";
+  // The name of its output.
+  std::string AddOperator(const std::string& type, const std::string& blob, const std::string& suffix, NetDef* step) {
+    std::string output = blob + suffix;
+    while (!used_.insert(output).second) output += "_";
     OperatorDef& op = *step->add_op();
-    op.set_type("Sum");
+    op.set_type(type);
     op.add_input(blob);
-    op.add_output(sum);
-    return sum;
+    op.add_output(output);
+    return output;
   }
 
   // Operators read the windows themselves.
@@ -140,7 +168,7 @@ class BackwardStepMaker {
   }
 
   // The gradient of a row is that of what the step leaves in it. What another name of the row showed before it was
-  // written again has none.
+  // written, or written again, has none.
   void RefuseRowsWrittenTwice() const {
     struct Uses {
       std::vector<int> reads, writes;  // operators
@@ -150,27 +178,35 @@ class BackwardStepMaker {
       for (const std::string& input : step_.op(k).input()) uses[input].reads.push_back(k);
       for (const std::string& output : step_.op(k).output()) uses[output].writes.push_back(k);
     }
-    // Whether `other` is written too, or read between two writes of `one`.
+    // Whether `other` is read between two writes of `one`, or before them and after.
     const auto has_no_gradient = [&](const Link& one, const Link& other) {
-      const std::vector<int>&writes = uses[one.internal].writes, &other_writes = uses[other.internal].writes;
-      if (writes.empty() || !other_writes.empty()) return !writes.empty();
-      return std::ranges::any_of(uses[other.internal].reads,
-                                 [&](int k) { return writes.front() < k && k <= writes.back(); });
+      const std::vector<int>&writes = uses[one.internal].writes, &reads = uses[other.internal].reads;
+      if (writes.empty() || reads.empty()) return false;
+      const bool is_between =
+          std::ranges::any_of(reads, [&](int k) { return writes.front() < k && k <= writes.back(); });
+      return is_between || (reads.front() <= writes.front() && reads.back() > writes.back());
     };
-    std::vector<Link> links = spec_.links;
-    std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.external, link.offset); });
-    for (size_t i = 0; i < links.size(); ++i) {
-      const Link& one = links[i];
-      for (size_t k = i + 1; k < links.size(); ++k) {
-        const Link& other = links[k];
-        CountWork(10);
-        if (other.external != one.external || other.offset >= one.offset + one.window) break;
-        if (one.internal == other.internal || (!has_no_gradient(one, other) && !has_no_gradient(other, one))) continue;
-        throw Error(ErrorCode::kInvalidNet,
-                    StrCat("the step net writes rows of \"", one.external, "\" more than once, which it sees as \"",
-                           one.internal, "\" and as \"", other.internal, "\"; no gradient can be made"));
+    ForEachPairOnARow([&](const Link& one, const Link& other) {
+      if (one.internal == other.internal) return;
+      if ((Writes(one) && Writes(other)) || has_no_gradient(one, other) || has_no_gradient(other, one)) {
+        ThrowWrittenTwice(one, other);
       }
+    });
+    std::map<std::string, const Link*> written;  // state → a link by which it is written
+    for (const Link& link : spec_.links) {
+      if (!IsState(link.external) || !Writes(link)) continue;
+      // What one step has written another one writes again.
+      const auto [known, is_first] = written.emplace(link.external, &link);
+      if (!is_first || link.window > 1) ThrowWrittenTwice(*known->second, link);
     }
+  }
+
+  [[noreturn]] static void ThrowWrittenTwice(const Link& one, const Link& other) {
+    throw Error(
+        ErrorCode::kInvalidNet,
+        StrCat("rows of \"", one.external, "\" are written more than once, which the step net sees as \"", one.internal,
+               "\"", one.internal == other.internal ? "" : StrCat(" and as \"", other.internal, "\""),
+               "; no gradient can be made"));
   }
 
   // A blob that the step reads and then overwrites is in its link's memory where it has one link. What other steps, or
@@ -378,7 +414,7 @@ class BackwardStepMaker {
   std::set<std::string> used_;                  // read or written by it
   std::set<std::string> changing_;              // start with a value, which it overwrites
   std::vector<std::string> captured_;           // inputs that the step net reads as they are
-  std::map<std::string, std::string> windows_;  // sums, and the windows that they stand for
+  std::map<std::string, std::string> windows_;  // copies, and the other names of rows that they stand for
   std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
   std::set<std::string> names_;                 // of blobs of either step net
   NetWithGradients made_;

@@ -269,8 +269,42 @@ TEST(AddBackwardStepNets, RefusesRowsThatAStepWritesTwiceAndReadsByAnotherName) 
   net.Step("h_next = Tanh(x_t)").Step("k = Mul(again, v)").Step("q = Sum(k, h_prev)").Step("h_next = Copy(q)");
   NetDef def = net.Output("all", "h", 1).Build();
   ExpectError([&] { AddBackwardStepNets(&def); },
-              "…the step net writes rows of \"h\" more than once, which it sees as \"h_next\" and as \"again\"; no "
+              "…rows of \"h\" are written more than once, which the step net sees as \"h_next\" and as \"again\"; no "
               "gradient can be made");
+}
+
+// Issue 12, lines 2 and 5: what a step reads of a row that it has written, by another name of the row.
+TEST(AddBackwardStepNets, BringsGradientsOfOtherNamesToTheRow) {
+  RecurrentCase alone;
+  alone.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("g", "g0", "", "g_next");
+  alone.Link("again", "h", 1).Step("h_next = Mul(x_t, h_prev)").Step("g_next = Copy(again)").Output("g_all", "g", 1);
+  ExpectMadeGradientsMatch(alone.Build(), {"g_all"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"g0", Random({2, 3}, 3)}});
+  RecurrentCase several;
+  several.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("g", "g0", "", "g_next");
+  several.Link("again", "h", 1).Link("other", "h", 1).Step("h_next = Mul(x_t, h_prev)").Step("a = Mul(again, other)");
+  several.Step("b = Mul(a, h_next)").Step("g_next = Sum(b, again)").Output("g_all", "g", 1).Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(several.Build(), {"h_all", "g_all"},
+                           {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"g0", Random({2, 3}, 3)}});
+}
+
+TEST(AddBackwardStepNets, RefusesRowsThatSeveralStepsWrite) {
+  const auto refuse = [](const std::string& blob, std::int64_t offset, const std::vector<std::string>& more,
+                         const std::string& names) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Link(blob, "h", offset);
+    for (const std::string& op : more) net.Step(op);
+    NetDef def = net.Step("h_next = Sum(x_t, h_prev)").Output("h_all", "h", 1).Build();
+    ExpectError([&] { AddBackwardStepNets(&def); },
+                StrCat("…rows of \"h\" are written more than once, which the step net sees as ", names,
+                       "; no gradient can be made"));
+  };
+  refuse("h_next", 0, {}, "\"h_next\"");
+  refuse("h_prev", 1, {}, "\"h_next\" and as \"h_prev\"");
+  refuse("older", 0, {"older = Tanh(x_t)"}, "\"h_next\" and as \"older\"");
+  // Read before the row is written, and after.
+  refuse("again", 1, {"a = Tanh(again)", "h_next = Mul(a, h_prev)", "b = Mul(again, a)"},
+         "\"h_next\" and as \"again\"");
 }
 
 // Arguments name what a recurrent operator reads and gives, too.
