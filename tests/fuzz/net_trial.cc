@@ -9,6 +9,8 @@
 #include <set>
 
 #include "damage.h"
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/completion.h"
@@ -102,6 +104,7 @@ struct Conditions {
 
   std::string Text() const {
     return StrCat(options.executor, " with ", options.threads, " threads at level ", options.opt_level,
+                  options.disabled_passes.empty() ? "" : " without " + *options.disabled_passes.begin(),
                   shares_feeds ? ", on shared tensors" : "", again ? ", again" : "", ", in memory of ",
                   static_cast<int>(fill));
   }
@@ -216,12 +219,24 @@ std::string Cause(const NetDef& net, const NamedTensors& feeds, const Conditions
   return "it is not always the same";
 }
 
+// Throws kInternal where the text of a graph is not read back as it was written. Large ones take too long.
+void CheckRoundTrip(const StepGraph& graph) {
+  if (graph.nodes.size() > 100) return;
+  const std::string text = GraphText(graph);
+  const std::string again = GraphText(ParseGraph(text));
+  if (text != again) throw Error(ErrorCode::kInternal, StrCat("a graph is read back otherwise:\n", text, again));
+}
+
 // The net is accepted by the checks.
 std::string FaultOf(const NetDef& net, const NamedTensors& feeds, std::mt19937& random, bool* ran) {
   Conditions one, other;
   one.options = {.executor = "serial", .threads = 1, .opt_level = Below(2, random), .quiet = true};
   other.options = {
       .executor = "parallel", .threads = 2 + Below(2, random), .opt_level = one.options.opt_level, .quiet = true};
+  if (const size_t pass = random() % (2 * Passes().size()); pass < Passes().size() && !Passes()[pass].required) {
+    one.options.disabled_passes = other.options.disabled_passes = {Passes()[pass].name};
+  }
+  one.options.on_pass = [](const std::string&, const StepGraph& graph) { CheckRoundTrip(graph); };
   other.shares_feeds = true;
   other.fill = kFills[1];
   other.again = random() % 2 == 0;
