@@ -169,6 +169,8 @@ class ForwardPlanMaker {
 
 }  // namespace
 
+std::int64_t NumInitialRows(const Shape& initial) { return initial.rank() >= 3 ? initial[0] : 1; }
+
 StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const std::vector<TensorInfo>& inputs) {
   const TensorInfo& initial = inputs.at(state.initial);
   const Shape& shape = initial.shape;
@@ -177,11 +179,9 @@ StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const 
     throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state \"", name, "\" is ", initial.Description(),
                                                   "; it must be [D], [B, D] or [L, B, …]"));
   }
-  StateLayout layout{.initial = state.initial, .dtype = initial.dtype, .row = shape, .num_initial = 1};
-  if (shape.rank() >= 3) {
-    layout.num_initial = shape[0];
-    layout.row = shape.Tail();
-  }
+  StateLayout layout{
+      .initial = state.initial, .dtype = initial.dtype, .row = shape, .num_initial = NumInitialRows(shape)};
+  if (shape.rank() >= 3) layout.row = shape.Tail();
   const TensorInfo& sequence = inputs.at(0);
   const std::int64_t batch = sequence.shape.rank() >= 2 ? sequence.shape[1] : -1;
   if (shape.rank() == 1) {
