@@ -21,7 +21,7 @@ std::vector<FlagUse> SessionFlags() {
   return flags;
 }
 
-Session OpenSession(const RunOptions& options) {
+Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read) {
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
   const Model model = cell                     ? CellModel(*cell)
@@ -29,7 +29,7 @@ Session OpenSession(const RunOptions& options) {
                                                : LoadModel(FLAGS_net, ReadParameters(FLAGS_init_net));
   Session session{
       .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
-  CheckRead(session.def, fed);
+  CheckRead(session.def, fed, also_read);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
   std::vector<std::string> given;
