@@ -374,15 +374,16 @@ std::vector<FlagUse> GradcheckFlags() {
 
 const Command kGradcheck = {
     .name = "gradcheck",
-    .operands = "",
+    .operands = "F",
     .doc = "compares a net's gradients with differences, in double",
     .details =
+        "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
         "The net and its inputs are rewritten to double. The loss is the sum of the blobs whose gradients the net\n"
         "starts with (or --loss, or its outputs); the gradient of an input x is what the net computes as x_grad. A\n"
         "net without gradient operators gets them. Each input's largest error is printed, as it is and as a part of\n"
         "the largest gradient; the exit status is 1 when one is beyond --tolerance, or when all gradients are zero\n"
         "within rounding, so that nothing was compared.",
-    .example = "rnn_runner gradcheck --net=net.pb --input_pb=inputs.pb",
+    .example = "rnn_runner gradcheck net.pb --input_pb=inputs.pb",
     .flags = GradcheckFlags(),
     .min_operands = 0,
     .max_operands = 0,

@@ -14,7 +14,7 @@ DECLARE_int64(batch);
 namespace stepnet::runner {
 
 std::vector<FlagUse> SessionFlags() {
-  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .required = true}, {.name = "init_net", .value = "F"}};
+  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .is_operand = true}, {.name = "init_net", .value = "F"}};
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));

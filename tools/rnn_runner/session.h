@@ -1,5 +1,5 @@
-// A net with its workspace, as --net, --init_net and the input flags say: what `run`, `bench` and `gradcheck` start
-// from.
+// A net with its workspace, as the operand or --net, --init_net and the input flags say: what `run`, `bench` and
+// `gradcheck` start from.
 #pragma once
 
 #include <memory>

@@ -90,6 +90,7 @@ void RefuseRunFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
     const bool has_other_use = flag.name == CellSizeFlag().name;
     if (has_other_use || !IsGiven(flag.name.c_str())) continue;
+    if (flag.name == "simulate") throw UsageError("--simulate is of schedules; give --schedule too");
     throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule or --graph too"));
   }
 }
@@ -99,7 +100,7 @@ int Show(const std::vector<std::string>& operands) {
   if (FLAGS_schedule && !FLAGS_graph.empty()) throw UsageError("--schedule and --graph show two things; give one");
   if (FLAGS_schedule) return ShowSchedules(path);
   if (!FLAGS_graph.empty()) {
-    if (IsGiven("simulate")) throw UsageError("--simulate is for --schedule");
+    if (IsGiven("simulate")) throw UsageError("--simulate is of schedules; give --schedule in place of --graph");
     return ShowGraphs(path, FLAGS_graph);
   }
   RefuseRunFlags();
