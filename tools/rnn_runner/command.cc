@@ -25,6 +25,8 @@ bool IsBool(const FlagUse& flag) { return flag.value.empty(); }
 
 // `--name` as it was written.
 [[noreturn]] void ThrowUnknown(const Command& command, const std::string& name) {
+  const std::string advice = command.unknown_flag != nullptr ? command.unknown_flag(name) : "";
+  if (!advice.empty()) throw UsageError(StrCat("no flag --", name, "; ", advice));
   std::vector<std::string> names = {"help"};
   for (const FlagUse& flag : command.flags) names.push_back(flag.name);
   const std::string nearest = NearestName(name, names);

@@ -51,6 +51,7 @@ struct Command {
   std::vector<FlagUse> flags;
   int min_operands = 0;
   int max_operands = 0;
+  std::string (*unknown_flag)(const std::string& name) = nullptr;  // what to do in place of a flag, "" if not known
   int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "stepnet/compiler/forward_plan.h"
@@ -57,6 +58,20 @@ CarriedStates CarriedStatesOf(const NetDef& net, const Workspace& workspace, con
   return states;
 }
 
+// Throws, also where a run has not come to its first model.
+Vocabulary ReadVocabulary(const std::string& folder) {
+  std::error_code ignored;
+  const auto has = [&](const char* file) { return std::filesystem::exists(folder + file, ignored); };
+  const bool has_model = has("/vocabulary.json") && has("/net.pb") && has("/init_net.pb");
+  if (!has_model && has("/checkpoints")) {
+    throw Error(
+        ErrorCode::kInputOutput,
+        StrCat(folder, " holds no model yet: the run writes the first one when it validates for the first time, ",
+               "after validate_every iterations; the same `rnn_runner train` goes on to there"));
+  }
+  return Vocabulary::Read(folder + "/vocabulary.json");
+}
+
 }  // namespace
 
 std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& options, double uniform) {
@@ -78,8 +93,7 @@ std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& o
   return order.front();  // rounding left nothing to fall on
 }
 
-Sampler::Sampler(const std::string& folder, const RunOptions& options)
-    : vocabulary_(Vocabulary::Read(folder + "/vocabulary.json")) {
+Sampler::Sampler(const std::string& folder, const RunOptions& options) : vocabulary_(ReadVocabulary(folder)) {
   const Model model = LoadModel(folder + "/net.pb", folder + "/init_net.pb");
   try {
     const auto& inputs = model.net.external_input();

@@ -3,7 +3,9 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/json_text.h"
@@ -105,6 +107,12 @@ int Show(const std::vector<std::string>& operands) {
   }
   RefuseRunFlags();
   CheckFormat({"text", "dot", "json"});
+  if (LooksLikeMiniDb(path) && !HoldsBundle(path) && FLAGS_format == "text") {
+    RefuseCellFlags(path);
+    for (const auto& [name, info] : DescribeTensors(path))
+      std::cout << NameText(name) << " " << info.Description() << "\n";
+    return kOk;
+  }
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
     SayWhatIsLeftOut(*file.message, path, "the JSON");
