@@ -60,21 +60,39 @@ void FindPlaces(const std::string& text, CellSource* source) {
       if (const auto place = places.Find(StrCat(name, "[", i, "]"))) source->places[{part, i}] = *place;
     }
   }
+  const auto add = [&](const google::protobuf::Descriptor& type, const std::string& path, CellPart part, auto index) {
+    for (int k = 0; k < type.field_count(); ++k) {
+      const auto place = places.Find(StrCat(path, ".", type.field(k)->name()));
+      if (place) source->places[{part, index(type.field(k)->number())}] = *place;
+    }
+  };
+  add(*CellOptions::descriptor(), "options", CellPart::kOptions, [](int number) { return number; });
+  for (int i = 0; i < source->def.state_size(); ++i) {
+    add(*CellState::descriptor(), StrCat("state[", i, "]"), CellPart::kStateOption,
+        [i](int number) { return StateOption(i, number); });
+  }
 }
 
 }  // namespace
 
+std::optional<std::pair<int, int>> CellSource::Find(CellPart part, int index) const {
+  if (const auto found = places.find({part, index}); found != places.end()) return found->second;
+  if (part == CellPart::kOptions && index != 0) return Find(part, 0);
+  if (part == CellPart::kStateOption) return Find(CellPart::kState, StateOfOption(index));
+  return std::nullopt;
+}
+
 std::string CellSource::Place(CellPart part, int index) const {
   if (part == CellPart::kOptions && options_from) return options_from->Place(part, index);
   const std::string name = file.empty() ? StrCat("cell \"", def.name(), "\"") : file;
-  const auto found = places.find({part, index});
-  return found == places.end() ? name : StrCat(name, ":", found->second.first, ":", found->second.second);
+  const auto found = Find(part, index);
+  return !found ? name : StrCat(name, ":", found->first, ":", found->second);
 }
 
 std::string CellSource::Line(CellPart part, int index) const {
   if (part == CellPart::kOptions && options_from) return options_from->Line(part, index);
-  const auto found = places.find({part, index});
-  return found == places.end() ? "" : SourceLine(text, found->second.first, found->second.second);
+  const auto found = Find(part, index);
+  return !found ? "" : SourceLine(text, found->first, found->second);
 }
 
 std::string CellSource::Fault(CellPart part, int index, const std::string& message) const {

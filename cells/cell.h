@@ -17,15 +17,22 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "stepnet/proto/cell.pb.h"
 
 namespace stepnet {
 
-// What of a CellDef something is about; with an index where there are several.
-enum class CellPart { kCell, kSize, kInput, kState, kCapture, kParameter, kOperator, kOutput, kOptions };
+// What of a CellDef something is about; with an index where there are several. The index of an option is the number of
+// its field in CellOptions, or 0 for all of them; that of a state's is StateOption(…).
+enum class CellPart { kCell, kSize, kInput, kState, kStateOption, kCapture, kParameter, kOperator, kOutput, kOptions };
+
+// `field` is a field's number in CellState.
+inline constexpr int StateOption(int state, int field) { return 16 * state + field; }
+inline constexpr int StateOfOption(int index) { return index / 16; }
 
 // A cell with the places of its parts in the file that it was read from.
 struct CellSource {
@@ -39,6 +46,8 @@ struct CellSource {
   std::string Place(CellPart part, int index = 0) const;
   // The line of that place, as SourceLine shows it; "" where it is not known.
   std::string Line(CellPart part, int index = 0) const;
+  // Line and column of that part or, of an option that stands nowhere, of what it is an option of.
+  std::optional<std::pair<int, int>> Find(CellPart part, int index = 0) const;
   // `message` about that part, behind its place and with its line.
   std::string Fault(CellPart part, int index, const std::string& message) const;
 };
@@ -65,6 +74,9 @@ std::string PrintShortCell(const CellDef& cell);
 // arguments, values of options. For a cell that was not read from a text it is kInvalidNet, for options from elsewhere
 // kInvalidArgument.
 void CheckCell(const CellSource& cell);
+
+// What is allowed, and most likely a mistake: operators of which nothing is read. One text each, with its place.
+std::vector<std::string> WarningsOf(const CellSource& cell);
 
 // The blob that holds a state before the step.
 std::string PreviousOf(const CellState& state);

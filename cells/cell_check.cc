@@ -242,19 +242,25 @@ class CellChecker {
   void CheckStates() {
     for (int i = 0; i < cell_.state_size(); ++i) {
       const CellState& state = cell_.state(i);
-      const auto report = [&](const std::string& message) {
-        Report(CellPart::kState, i, StrCat("the state \"", state.name(), "\" ", message));
+      const auto report = [&](CellPart part, int index, const std::string& message) {
+        Report(part, index, StrCat("the state \"", state.name(), "\" ", message));
       };
-      if (!written_.contains(state.name())) report("is written by no operator");
-      if (state.window() < 1) report(StrCat("has a window of ", state.window(), ", must be at least 1"));
-      CheckProbability(CellPart::kState, i, "dropout", state.dropout());
-      CheckProbability(CellPart::kState, i, "zoneout", state.zoneout());
+      if (!written_.contains(state.name())) report(CellPart::kState, i, "is written by no operator");
+      if (state.window() < 1) {
+        report(CellPart::kStateOption, StateOption(i, CellState::kWindowFieldNumber),
+               StrCat("has a window of ", state.window(), ", must be at least 1"));
+      }
+      CheckProbability(CellPart::kStateOption, StateOption(i, CellState::kDropoutFieldNumber), "dropout",
+                       state.dropout());
+      CheckProbability(CellPart::kStateOption, StateOption(i, CellState::kZoneoutFieldNumber), "zoneout",
+                       state.zoneout());
       const std::string& initial = state.initial();
       float number = 0;
       const auto [end, fault] = std::from_chars(initial.data(), initial.data() + initial.size(), number);
       const bool is_number = fault == std::errc() && end == initial.data() + initial.size();
       if (initial != "given" && initial != "learned" && !(is_number && std::isfinite(number))) {
-        report(StrCat("has the initial value \"", initial, "\", must be a number, given or learned",
+        report(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
+               StrCat("has the initial value \"", initial, "\", must be a number, given or learned",
                       DidYouMean(initial, {"given", "learned"})));
       }
     }
@@ -262,18 +268,23 @@ class CellChecker {
 
   void CheckOptions() {
     const CellOptions& options = cell_.options();
-    const auto report = [&](const std::string& message) { Report(CellPart::kOptions, 0, message); };
+    const auto report = [&](int field, const std::string& message) { Report(CellPart::kOptions, field, message); };
     constexpr std::int64_t kMaxLayers = 1000;
     if (options.layers() < 1 || options.layers() > kMaxLayers) {
-      report(StrCat("layers is ", options.layers(), ", must be between 1 and ", kMaxLayers));
+      report(CellOptions::kLayersFieldNumber,
+             StrCat("layers is ", options.layers(), ", must be between 1 and ", kMaxLayers));
     }
-    CheckProbability(CellPart::kOptions, 0, "dropout", options.dropout());
-    CheckProbability(CellPart::kOptions, 0, "recurrent_dropout", options.recurrent_dropout());
-    CheckProbability(CellPart::kOptions, 0, "zoneout", options.zoneout());
-    if (options.has_lengths() && options.has_mask()) report("a cell has lengths or a mask, not both");
-    for (const std::string& name : {options.lengths(), options.mask()}) {
-      if (!name.empty() && names_.contains(name)) report(StrCat("the name \"", name, "\" is taken already"));
-    }
+    CheckProbability(CellPart::kOptions, CellOptions::kDropoutFieldNumber, "dropout", options.dropout());
+    CheckProbability(CellPart::kOptions, CellOptions::kRecurrentDropoutFieldNumber, "recurrent_dropout",
+                     options.recurrent_dropout());
+    CheckProbability(CellPart::kOptions, CellOptions::kZoneoutFieldNumber, "zoneout", options.zoneout());
+    if (options.has_lengths() && options.has_mask())
+      report(CellOptions::kMaskFieldNumber, "a cell has lengths or a mask, not both");
+    const auto check_name = [&](int field, const std::string& name) {
+      if (!name.empty() && names_.contains(name)) report(field, StrCat("the name \"", name, "\" is taken already"));
+    };
+    check_name(CellOptions::kLengthsFieldNumber, options.lengths());
+    check_name(CellOptions::kMaskFieldNumber, options.mask());
   }
 
   const CellSource& source_;
@@ -289,5 +300,20 @@ class CellChecker {
 }  // namespace
 
 void CheckCell(const CellSource& cell) { CellChecker(cell).Run(); }
+
+std::vector<std::string> WarningsOf(const CellSource& cell) {
+  std::set<std::string> read;
+  for (const OperatorDef& op : cell.def.op()) read.insert(op.input().begin(), op.input().end());
+  for (const CellState& state : cell.def.state()) read.insert(state.name());
+  for (const CellOutput& output : cell.def.output()) read.insert(output.blob());
+  std::vector<std::string> warnings;
+  for (int k = 0; k < cell.def.op_size(); ++k) {
+    const OperatorDef& op = cell.def.op(k);
+    if (std::ranges::any_of(op.output(), [&](const std::string& blob) { return read.contains(blob); })) continue;
+    warnings.push_back(
+        cell.Fault(CellPart::kOperator, k, StrCat("nothing reads what `", OperatorText(op), "` writes")));
+  }
+  return warnings;
+}
 
 }  // namespace stepnet

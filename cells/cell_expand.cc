@@ -39,7 +39,7 @@ class CellExpander {
     if (options().direction() != CellOptions::FORWARD) {
       throw Error(
           ErrorCode::kInvalidArgument,
-          source_.Fault(CellPart::kOptions, 0,
+          source_.Fault(CellPart::kOptions, CellOptions::kDirectionFieldNumber,
                         StrCat("states can be carried ", "from one part of a sequence to the next only forward")));
     }
     for (int i = 0; i < cell_.state_size(); ++i) {
@@ -47,7 +47,7 @@ class CellExpander {
       throw Error(
           ErrorCode::kInvalidArgument,
           source_.Fault(
-              CellPart::kState, i,
+              CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
               StrCat("the initial value of the state \"", cell_.state(i).name(),
                      "\" is learned, and a state that is carried starts from what it is given: it would not be ",
                      "learned")));
@@ -239,7 +239,7 @@ class CellExpander {
     std::vector<Stage> joint;
     if (k == 0 && layer > 0 && options().residual()) {
       if (item != item_) {
-        throw Error(ErrorCode::kShapeMismatch, source_.Fault(CellPart::kOptions, 0,
+        throw Error(ErrorCode::kShapeMismatch, source_.Fault(CellPart::kOptions, CellOptions::kResidualFieldNumber,
                                                              StrCat("residual adds the input of layer ", layer, ", ",
                                                                     item_, " an item, to its output, ", item)));
       }

@@ -40,6 +40,7 @@ struct CellNetInput {
   std::string blob;
   DType dtype = DType::kFloat;
   std::vector<std::int64_t> dims;
+  bool is_state = false;  // what one starts from, where dims[0] is the number of rows that steps see
 };
 
 struct CellNet {

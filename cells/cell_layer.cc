@@ -262,7 +262,7 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
     std::vector<std::int64_t> dims = {state.window(), CellNetInput::kBatch};
     const Shape shape = StateShape(i);
     dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
-    result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims});
+    result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims, .is_state = true});
     return name;
   }
   if (state.initial() == "learned") result->parameters.push_back(name);

@@ -157,6 +157,10 @@ class CellParser : private CellReader {
       Expect('=');
       if (!given_.insert(name + " " + key.text).second)
         FailAt(key, StrCat(key.text, " of \"", name, "\" is given twice"));
+      if (const auto* field = CellState::descriptor()->FindFieldByName(key.text)) {
+        const auto index = static_cast<int>(state - states->begin());
+        Mark(CellPart::kStateOption, StateOption(index, field->number()), key);
+      }
       if (key.text == "initial") {
         state->set_initial(Next().kind == CellToken::kName ? Take().text : ExpectNumber());
       } else if (key.text == "window") {
@@ -197,7 +201,6 @@ class CellParser : private CellReader {
   void OptionStatement() {
     Take();
     const CellToken& token = Next();
-    Mark(CellPart::kOptions, 0, token);
     const std::string name = ExpectName("the name of an option");
     Expect('=');
     const google::protobuf::Descriptor& type = *CellOptions::descriptor();
@@ -208,6 +211,8 @@ class CellParser : private CellReader {
       FailAt(token, StrCat("there is no option \"", name, "\"", DidYouMean(name, names)));
     }
     if (!given_.insert("option " + name).second) FailAt(token, StrCat("the option ", name, " is given twice"));
+    Mark(CellPart::kOptions, 0, token);  // in case of a fault of several
+    Mark(CellPart::kOptions, field->number(), token);
     SetOption(*field);
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/compiler/import_step.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
@@ -33,9 +34,8 @@ class ForwardPlanMaker {
     BindTimestep();
     BindCaptured();
     KeepWhatIsReadLater();
-    auto steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
-    if (!spec_.step_outputs.empty()) steps = WithStepOutputs(*steps);
-    plan_->steps = std::move(steps);
+    if (!spec_.step_outputs.empty()) BindStepOutputs();
+    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
     return plan_;
   }
 
@@ -132,17 +132,19 @@ class ForwardPlanMaker {
     request_.keep = [kept](const std::string& blob) { return kept.contains(blob); };
   }
 
-  // Blobs that become outputs get a copy a step in a base of their own; their shapes are known only now.
-  std::shared_ptr<StepPlan> WithStepOutputs(const StepPlan& first) {
+  // Blobs that become outputs get a copy a step in a base of their own. Their shapes follow from the rest of the step.
+  void BindStepOutputs() {
+    const StepGraph step = ImportStep(request_);
     for (const StepOutput& output : spec_.step_outputs) {
-      const StepPlan::Final& final = first.finals.at(output.blob);  // the check of the operator knows that it is there
-      if (first.slots[final.slot].storage_class == StorageClass::kDynamic) {
+      const StepValue& value =
+          step.values[step.last.at(output.blob)];  // the check of the operator knows that it is there
+      if (step.homes[value.home].kind == Home::Kind::kDynamic) {
         throw Error(ErrorCode::kShapeMismatch,
                     StrCat("step_output_src names \"", output.blob,
                            "\", whose shape is known only when a step has run; make it the new row of a state, which "
                            "says what shape it has"));
       }
-      const TensorInfo& info = final.info;
+      const TensorInfo& info = value.info;
       const std::int64_t bytes = info.size_bytes();
       const int base = request_.num_bases++;
       plan_->step_outputs.emplace_back(base, info);
@@ -157,7 +159,6 @@ class ForwardPlanMaker {
                                     .info = info,
                                     .required = true});
     }
-    return std::make_shared<StepPlan>(MakeStepPlan(request_));
   }
 
   const OperatorCall& op_;
@@ -169,6 +170,8 @@ class ForwardPlanMaker {
 
 }  // namespace
 
+std::int64_t NumInitialRows(const Shape& initial) { return initial.rank() >= 3 ? initial[0] : 1; }
+
 StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const std::vector<TensorInfo>& inputs) {
   const TensorInfo& initial = inputs.at(state.initial);
   const Shape& shape = initial.shape;
@@ -177,11 +180,9 @@ StateLayout LayoutOf(const RecurrentState& state, const OperatorCall& op, const 
     throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state \"", name, "\" is ", initial.Description(),
                                                   "; it must be [D], [B, D] or [L, B, …]"));
   }
-  StateLayout layout{.initial = state.initial, .dtype = initial.dtype, .row = shape, .num_initial = 1};
-  if (shape.rank() >= 3) {
-    layout.num_initial = shape[0];
-    layout.row = shape.Tail();
-  }
+  StateLayout layout{
+      .initial = state.initial, .dtype = initial.dtype, .row = shape, .num_initial = NumInitialRows(shape)};
+  if (shape.rank() >= 3) layout.row = shape.Tail();
   const TensorInfo& sequence = inputs.at(0);
   const std::int64_t batch = sequence.shape.rank() >= 2 ? sequence.shape[1] : -1;
   if (shape.rank() == 1) {

@@ -48,11 +48,13 @@ void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num
 }
 
 void CheckLinkInState(const Link& link, std::int64_t num_initial) {
-  if (link.offset + link.window <= num_initial + 1) return;
+  const std::int64_t needed = link.offset + link.window - 1;
+  if (needed <= num_initial) return;
   throw Error(ErrorCode::kShapeMismatch,
               StrCat("step t would see rows [t + ", link.offset, ", t + ", link.offset + link.window, ") of \"",
                      link.external, "\" as \"", link.internal, "\" (link offset ", link.offset, ", window ",
-                     link.window, "), and the last row that there is then is t + ", num_initial));
+                     link.window, "), and the last row that there is then is t + ", num_initial,
+                     "; the state must start with ", needed, " rows, as [", needed, ", B, …]"));
 }
 
 std::vector<bool> SeenByRows(const std::vector<std::string>& inputs, const std::vector<Link>& links,

@@ -28,6 +28,15 @@ std::vector<std::string> DeclaredNames(const OperatorSchema& schema) {
   return names;
 }
 
+// The nearest name or, where none is near, the names that there are, if they are few.
+std::string ArgumentHint(const std::string& name, const OperatorSchema& schema) {
+  constexpr size_t kFew = 12;
+  const std::vector<std::string> names = DeclaredNames(schema);
+  const std::string nearest = DidYouMean(name, names);
+  if (!nearest.empty() || names.empty() || names.size() > kFew) return nearest;
+  return StrCat("; it has ", Join(names, ", "));
+}
+
 }  // namespace
 
 OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
@@ -49,7 +58,7 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
       // Image operators alone give a meaning to the layout; Caffe2's Python layer writes it to all.
       if (name == "order") continue;
       throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(def.type(), " has no argument \"", name, "\"", DidYouMean(name, DeclaredNames(*schema_))));
+                  StrCat(def.type(), " has no argument \"", name, "\"", ArgumentHint(name, *schema_)));
     }
     ArgumentValue value = ParseArgument(proto);
     if (const std::string problem = spec->Problem(name, value); !problem.empty()) {

@@ -58,22 +58,45 @@ void CollectEnumValues(const Descriptor& type, const std::string& name, std::set
   }
 }
 
+// "lr" of "learning_rate".
+std::string InitialsOf(const std::string& name) {
+  std::string initials;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (i == 0 || name[i - 1] == '_') initials += name[i];
+  }
+  return initials;
+}
+
+// The nearest field, also by its initials.
+std::string FieldHint(const std::string& wrong, const Descriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+  const std::string nearest = DidYouMean(wrong, names);
+  const auto same = std::ranges::find(names, wrong, InitialsOf);
+  if (!nearest.empty() || wrong.size() < 2 || same == names.end()) return nearest;
+  return StrCat("; did you mean \"", *same, "\"?");
+}
+
+// The nearest value or, where none is near, all.
+std::string ValueHint(const std::string& wrong, const std::vector<std::string>& values) {
+  const std::string nearest = DidYouMean(wrong, values);
+  return !nearest.empty() || values.empty() ? nearest : StrCat("; it can be ", Join(values, ", "));
+}
+
 // `; did you mean "op"?` for the parser's messages about names, otherwise "".
 std::string Suggestion(const std::string& message, const Descriptor& type) {
   if (const auto field_name = Quoted(message, "has no field named \"")) {
     const auto type_name = Quoted(message, "Message type \"");
     const Descriptor* enclosing = type_name ? type.file()->pool()->FindMessageTypeByName(*type_name) : nullptr;
     if (enclosing == nullptr) return "";
-    std::vector<std::string> names;
-    for (int i = 0; i < enclosing->field_count(); ++i) names.push_back(enclosing->field(i)->name());
-    return DidYouMean(*field_name, names);
+    return FieldHint(*field_name, *enclosing);
   }
   if (const auto value = Quoted(message, "Unknown enumeration value of \"")) {
     const auto field_name = Quoted(message, "for field \"");
     std::set<const Descriptor*> seen;
     std::vector<std::string> values;
     if (field_name) CollectEnumValues(type, *field_name, &seen, &values);
-    return DidYouMean(*value, values);
+    return ValueHint(*value, values);
   }
   return "";
 }

@@ -150,6 +150,14 @@ Model LoadModel(const std::string& net_path, Model model) {
   return model;
 }
 
+bool HoldsBundle(const std::string& path) {
+  MiniDbReader reader(path);
+  for (std::string key, value; reader.Next(&key, &value);) {
+    if (BlobOfKey(key) == Keys().meta_net_def()) return true;
+  }
+  return false;
+}
+
 MetaNetDef ReadBundle(const std::string& path) {
   MiniDbReader reader(path);
   std::string key, value;

@@ -36,6 +36,8 @@ Model LoadModel(const std::string& net_path, Model parameters);
 // The init_net and the parameters that `path` gives, as `init_path` above, without a net. Throws kInputOutput.
 Model LoadParameters(const std::string& path);
 
+// Whether a minidb holds a net beside its blobs. Throws kInputOutput.
+bool HoldsBundle(const std::string& path);
 // The bundle in a minidb model. Throws kInputOutput when there is none.
 MetaNetDef ReadBundle(const std::string& path);
 

@@ -170,6 +170,25 @@ std::pair<int, int> CountingDims(const Shape& b) {
   return {begin, end};
 }
 
+// Whether b can be repeated over a, its last dimension over the last one.
+bool Fits(const Shape& a, const Shape& b) {
+  if (b.size() == 1) return true;
+  if (b.rank() > a.rank()) return false;
+  const int axis = a.rank() - b.rank();
+  const auto [begin, end] = CountingDims(b);
+  for (int i = begin; i < end; ++i) {
+    if (a[axis + i] != b[i]) return false;
+  }
+  return true;
+}
+
+// What to write where shapes differ and `type` was not told to repeat; "" where that would not help.
+std::string BroadcastHint(const std::string& type, const Shape& a, const Shape& b) {
+  if (Fits(a, b)) return StrCat("; ", type, "(first, second, broadcast=1) repeats the second over the first");
+  if (Fits(b, a)) return "; broadcast=1 repeats the second over the first, so the smaller one must be second";
+  return "";
+}
+
 }  // namespace
 
 std::vector<ArgumentSpec> BroadcastArguments() {
@@ -229,11 +248,13 @@ void CheckBroadcast(const ShapeQuery& query, const BroadcastRule& rule, int a_in
   const std::string& type = query.op().type();
   const std::string& a_name = query.op().inputs()[a_input];
   const std::string& b_name = query.op().inputs()[b_input];
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat(type, what, "; ", a_name, " is ", a, " and ", b_name, " is ", b));
+  const auto fail = [&](const std::string& what, const std::string& hint = "") {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(type, what, "; ", a_name, " is ", a, " and ", b_name, " is ", b, hint));
   };
   if (!rule.enabled) {
-    if (a != b) fail(" needs inputs of one shape unless broadcast=1");
+    const bool is_gradient = a_input != 0;  // whose forward operator says whether to repeat
+    if (a != b) fail(" needs inputs of one shape unless broadcast=1", is_gradient ? "" : BroadcastHint(type, a, b));
     return;
   }
   if (b.size() == 1) return;

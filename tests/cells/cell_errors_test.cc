@@ -160,13 +160,13 @@ TEST(CellErrors, OfValues) {
   ExpectSyntaxFault(step + "option recurrent_dropout = -0.5",
                     "7:8: recurrent_dropout is -0.5, must be at least 0 and below 1");
   ExpectSyntaxFault(step + "option zoneout = 1.5", "7:8: zoneout is 1.5, must be at least 0 and below 1");
-  ExpectSyntaxFault(step + "state h dropout=2", "1:14: dropout is 2, must be at least 0 and below 1");
-  ExpectSyntaxFault(step + "state h window=0", "1:14: the state \"h\" has a window of 0, must be at least 1");
+  ExpectSyntaxFault(step + "state h dropout=2", "7:9: dropout is 2, must be at least 0 and below 1");
+  ExpectSyntaxFault(step + "state h window=0", "7:9: the state \"h\" has a window of 0, must be at least 1");
   ExpectSyntaxFault(step + "state h initial=1e99",
-                    "1:14: the state \"h\" has the initial value \"1e99\", must be a number, given or learned");
+                    "7:9: the state \"h\" has the initial value \"1e99\", must be a number, given or learned");
   ExpectSyntaxFault(
       step + "state h initial=learnt",
-      "1:14: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
+      "7:9: the state \"h\" has the initial value \"learnt\", must be a number, given or learned; did you "
       "mean \"learned\"?");
   ExpectSyntaxFault(step + "option lengths = x", "7:8: the name \"x\" is taken already");
   ExpectSyntaxFault(step + "option lengths = l\noption mask = m", "8:8: a cell has lengths or a mask, not both");

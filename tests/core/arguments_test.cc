@@ -126,8 +126,9 @@ TEST(Arguments, WholeNumbersAreShownWithAllTheirDigits) {
 
 TEST(Arguments, UnknownNamesAreErrorsWithTheNearestName) {
   Refuses("name: 'flaot' f: 1", " has no argument \"flaot\"; did you mean \"float\"?");
-  Refuses("name: 'else' f: 1", " has no argument \"else\"");
-  Refuses("f: 1", " has no argument \"\"");
+  const std::string names = "; it has float, int, bool, string, floats, ints, strings, number, net, *.rename";
+  Refuses("name: 'else' f: 1", " has no argument \"else\"" + names);
+  Refuses("f: 1", " has no argument \"\"" + names);
 }
 
 TEST(Arguments, HintsForCaffe2sBackEndsAreAccepted) {

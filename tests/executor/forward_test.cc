@@ -164,7 +164,7 @@ TEST(RecurrentNetwork, D5RefusesLinksBeyondTheState) {
   ExpectError(
       [&] { net.Run(); },
       "…step t would see rows [t + 2, t + 3) of \"h\" as \"far\" (link offset 2, window 1), and the last row that "
-      "there is then is t + 1");
+      "there is then is t + 1; the state must start with 2 rows, as [2, B, …]");
 }
 
 TEST(RecurrentNetwork, D6LinksSequencesOfAnyType) {

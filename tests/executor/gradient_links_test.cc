@@ -176,7 +176,7 @@ TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondTheState) {
   ExpectError(
       [&] { net.Run(); },
       "…step t would see rows [t + 3, t + 4) of \"h_grad\" as \"s_grad\" (link offset 3, window 1), and the last row "
-      "that there is then is t + 2");
+      "that there is then is t + 2; the state must start with 3 rows, as [3, B, …]");
 }
 
 TEST(RecurrentGradient, D5RefusesBackwardLinksBeyondAnInputsGradient) {

@@ -163,7 +163,8 @@ TEST(Arithmetic, RefusesShapesThatDoNotFit) {
       [&] {
         run("Add", {2, 3}, {3}, 0, -1);
       },
-      "shape mismatch: Add needs inputs of one shape unless broadcast=1; a is [2, 3] and b is [3]\n"
+      "shape mismatch: Add needs inputs of one shape unless broadcast=1; a is [2, 3] and b is [3]; Add(first, second, "
+      "broadcast=1) repeats the second over the first\n"
       "  at op 0 `output0 = Add(a, b)` with a float [2, 3], b float [3]\n"
       "  in net \"test\"");
   ExpectError(

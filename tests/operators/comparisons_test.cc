@@ -82,7 +82,8 @@ TEST(Comparisons, RefuseShapesThatDoNotFit) {
       [] {
         OpTest("LE").Input("a", {2}, {1, 2}).Input("b", {1}, {1}).Run();
       },
-      "…shape mismatch: LE needs inputs of one shape unless broadcast=1; a is [2] and b is [1]\n");
+      "…shape mismatch: LE needs inputs of one shape unless broadcast=1; a is [2] and b is [1]; LE(first, second, "
+      "broadcast=1) repeats the second over the first\n");
 }
 
 }  // namespace

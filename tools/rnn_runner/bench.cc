@@ -197,13 +197,14 @@ std::vector<FlagUse> BenchFlags() {
 
 const Command kBench = {
     .name = "bench",
-    .operands = "",
+    .operands = "F",
     .doc = "times a net and its operators",
     .details =
+        "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
         "Wall-clock time of whole runs, then, from further runs, the time of each operator; an operator with step\n"
         "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.\n"
         "--stats tells more of the same runs as the table of operators, --trace writes one run more.",
-    .example = "rnn_runner bench --net=net.pb --shape=x=100x32x256,lengths=32:int32=100 --repetitions=50 --json",
+    .example = "rnn_runner bench net.pb --shape=x=100x32x256,lengths=32:int32=100 --repetitions=50 --json",
     .flags = BenchFlags(),
     .min_operands = 0,
     .max_operands = 0,

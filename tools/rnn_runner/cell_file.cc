@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -69,6 +70,16 @@ std::int64_t SizeOf(const char* flag, std::int64_t value, std::int64_t size, con
   if (!IsGiven(flag) || value == size) return size;
   throw UsageError(
       StrCat("--", flag, " is ", value, ", and the input ", NameText(input.blob), " that was given says ", size));
+}
+
+// Throws where a state starts with more or fewer rows than steps see: outputs would be of other steps than they say.
+void CheckInitialRows(const CellNetInput& input, const Tensor& given) {
+  if (!input.is_state || NumInitialRows(given.shape()) == input.dims[0]) return;
+  std::vector<std::string> dims;
+  for (const std::int64_t dim : input.dims) dims.push_back(dim == CellNetInput::kBatch ? "B" : StrCat(dim));
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(), "; steps see ",
+                     Count(input.dims[0], "row"), " of the state, so it must be [", Join(dims, ", "), "]"));
 }
 
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
@@ -201,7 +212,10 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
   for (const CellNetInput& input : cell.inputs) {
     ++number;
     const Blob* blob = workspace.FindBlob(input.blob);
-    if (blob != nullptr && blob->HasTensor()) continue;
+    if (blob != nullptr && blob->HasTensor()) {
+      CheckInitialRows(input, blob->GetTensor());
+      continue;
+    }
     std::vector<std::int64_t> dims = input.dims;
     for (std::int64_t& dim : dims) {
       if (dim == CellNetInput::kSteps) dim = steps;

@@ -42,10 +42,17 @@ void CheckCellParameters(const CellNet& cell) {
   }
 }
 
+void PrintWarnings(const std::string& path) {
+  for (const std::string& warning : WarningsOf(ReadCell(path))) {
+    std::cerr << Printable("warning: " + warning) << "\n";
+  }
+}
+
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
-  if (!FLAGS_init_net.empty()) {
-    if (const auto cell = ExpandCellFile(path)) CheckCellParameters(*cell);
+  if (const auto cell = ExpandCellFile(path)) {
+    if (!FLAGS_init_net.empty()) CheckCellParameters(*cell);
+    PrintWarnings(path);
   }
   const AnyMessage file = ReadNetFile(path);
   std::int64_t problems = 0;
@@ -87,7 +94,8 @@ const Command kCheck = {
         "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
         "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
         "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. Each\n"
-        "problem is printed with its net, operator and blob; the exit status is 1 when there are any.",
+        "problem is printed with its net, operator and blob; the exit status is 1 when there are any. Operators of a\n"
+        "cell of which nothing is read are a warning.",
     .example = "rnn_runner check net.pbtxt",
     .flags = WithCommonFlags(
         {{.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"},

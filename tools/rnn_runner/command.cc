@@ -25,6 +25,8 @@ bool IsBool(const FlagUse& flag) { return flag.value.empty(); }
 
 // `--name` as it was written.
 [[noreturn]] void ThrowUnknown(const Command& command, const std::string& name) {
+  const std::string advice = command.unknown_flag != nullptr ? command.unknown_flag(name) : "";
+  if (!advice.empty()) throw UsageError(StrCat("no flag --", name, "; ", advice));
   std::vector<std::string> names = {"help"};
   for (const FlagUse& flag : command.flags) names.push_back(flag.name);
   const std::string nearest = NearestName(name, names);
@@ -89,12 +91,22 @@ void SetFlag(const FlagUse& flag, const std::string& value) {
   CheckRange(flag, info.type, value);
 }
 
-void CheckRequired(const Command& command, const std::map<std::string, std::string>& values) {
-  std::vector<std::string> missing;
-  for (const FlagUse& flag : command.flags) {
-    if (flag.required && !values.contains(flag.name)) missing.push_back(StrCat("--", flag.name, "=", flag.value));
+// The first operand in place of the flag that says the same.
+void TakeOperandAsFlag(const Command& command, const std::map<std::string, std::string>& values,
+                       std::vector<std::string>* operands) {
+  const auto flag = std::ranges::find_if(command.flags, &FlagUse::is_operand);
+  if (flag == command.flags.end()) return;
+  const auto given = values.find(flag->name);
+  if (operands->empty() && given == values.end()) {
+    throw UsageError(StrCat("needs ", command.operands, " (or --", flag->name, "=", flag->value, ")"));
   }
-  if (!missing.empty()) throw UsageError(StrCat("needs ", Join(missing, " and ")));
+  if (operands->empty()) return;
+  if (given != values.end()) {
+    throw UsageError(StrCat("has --", flag->name, "=", given->second, " and \"", operands->front(),
+                            "\" beside it; give one of them"));
+  }
+  SetFlag(*flag, operands->front());
+  operands->erase(operands->begin());
 }
 
 void CheckOperands(const Command& command, const std::vector<std::string>& operands) {
@@ -123,8 +135,8 @@ std::string FlagHelp(const FlagUse& flag) {
                             IsBool(flag)         ? ""
                             : flag.alone.empty() ? "=" + flag.value
                                                  : "[=" + flag.value + "]");
-  if (flag.required) {
-    text += "  (required)";
+  if (flag.is_operand) {
+    text += "  (or the operand)";
   } else if (!info.default_value.empty()) {
     text += StrCat("  (default ", info.default_value, ")");
   }
@@ -178,17 +190,13 @@ std::vector<std::string> ParseArguments(const Command& command, const std::vecto
     value = flag->is_list && !value.empty() ? value + "," + written.value : written.value;
     SetFlag(*flag, value);
   }
-  CheckRequired(command, values);
+  TakeOperandAsFlag(command, values, &operands);
   CheckOperands(command, operands);
   return operands;
 }
 
 std::string HelpText(const Command& command) {
-  std::string usage = "usage: rnn_runner " + command.name;
-  for (const FlagUse& flag : command.flags) {
-    if (flag.required) usage += StrCat(" --", flag.name, "=", flag.value);
-  }
-  usage += " [--flag=value …]";
+  std::string usage = StrCat("usage: rnn_runner ", command.name, " [--flag=value …]");
   if (!command.operands.empty()) usage += " " + command.operands;
   std::string text = StrCat(usage, "\n\n", command.doc, "\n");
   if (!command.details.empty()) text += "\n" + command.details + "\n";

@@ -29,12 +29,12 @@ class UsageError : public std::exception {
 
 // A flag that a command accepts.
 struct FlagUse {
-  std::string name;        // of the gflags flag
-  std::string value = {};  // what help shows after `=`; empty for flags that are true or false
-  std::string doc = {};    // in place of the flag's own
-  bool required = false;
-  bool is_list = false;    // given several times, the values are joined by commas
-  std::string alone = {};  // the value of a flag that is given without one; empty: it needs one
+  std::string name;         // of the gflags flag
+  std::string value = {};   // what help shows after `=`; empty for flags that are true or false
+  std::string doc = {};     // in place of the flag's own
+  bool is_operand = false;  // the operand says the same, and one of the two is needed
+  bool is_list = false;     // given several times, the values are joined by commas
+  std::string alone = {};   // the value of a flag that is given without one; empty: it needs one
   // Of numbers, which are finite unless `max` is infinity.
   std::optional<double> min = {};
   std::optional<double> max = {};
@@ -51,6 +51,7 @@ struct Command {
   std::vector<FlagUse> flags;
   int min_operands = 0;
   int max_operands = 0;
+  std::string (*unknown_flag)(const std::string& name) = nullptr;  // what to do in place of a flag, "" if not known
   int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status
 };
 

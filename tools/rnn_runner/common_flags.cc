@@ -13,7 +13,7 @@
 #include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
 
-DEFINE_string(net, "", "file of the net: a NetDef, a MetaNetDef or a minidb model, binary or text");
+DEFINE_string(net, "", "file of the net");
 DEFINE_string(init_net, "",
               "file of a net to run once before, which fills parameters, or of the parameters themselves");
 DEFINE_string(output, "", "blobs, separated by commas");

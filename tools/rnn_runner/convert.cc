@@ -5,6 +5,8 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 
@@ -21,6 +23,11 @@ int Convert(const std::vector<std::string>& operands) {
   std::error_code ignored;  // one of them may not exist
   if (std::filesystem::equivalent(from, to, ignored)) {
     throw UsageError(StrCat("would write over its own input, ", from, "; OUT must be another file"));
+  }
+  if (LooksLikeMiniDb(from) && !HoldsBundle(from)) {
+    throw Error(
+        ErrorCode::kInputOutput,
+        StrCat(from, " is a minidb of tensors, and holds no net that could be written; `rnn_runner show` lists them"));
   }
   const AnyMessage file = ReadAnyMessage(from);
   if (!to.ends_with(".pb")) SayWhatIsLeftOut(*file.message, from, to);

@@ -22,7 +22,7 @@
 
 DEFINE_string(loss, "",
               "blobs whose elements are summed, when the net itself does not say of what its gradients are;\n"
-              "BLOB:GRADIENT multiplies with the elements of another blob");
+              "BLOB:WEIGHTS multiplies with those of another blob, which the net or --shape or --input gives");
 DEFINE_bool(rebuild, false, "leave out the gradient operators that the net has, and make new ones");
 DEFINE_int32(samples, 64, "elements of each input to check, chosen at random; 0: all");
 DEFINE_double(tolerance, 1e-5, "largest error, as a part of the largest gradient of the input");
@@ -41,8 +41,9 @@ struct Problem {
 struct Result {
   std::string input;
   std::int64_t checked = 0;
-  double worst = 0;  // largest |analytic - numeric|
-  double scale = 0;  // largest |gradient| among those checked
+  double worst = 0;      // largest |analytic - numeric|
+  double scale = 0;      // largest |gradient| among those checked
+  bool is_zero = false;  // within rounding, by the net and by differences: nothing was compared
   std::string problem = {};
 };
 
@@ -110,6 +111,17 @@ Problem WithOwnGradients(NetDef net, const TensorMap& tensors) {
   return problem;
 }
 
+// Throws where the weights of a loss are blobs of the net: they would change with what differences are taken of, and
+// the gradient takes them as given.
+void CheckWeights(const Loss& loss, const NetDef& net) {
+  const auto has = [&](const auto& blobs) { return std::ranges::find(blobs, loss.weights) != blobs.end(); };
+  if (std::ranges::none_of(net.op(), [&](const OperatorDef& op) { return has(op.input()) || has(op.output()); }))
+    return;
+  throw UsageError(
+      StrCat("--loss=", loss.blob, ":", loss.weights, " multiplies with ", Quoted(loss.weights),
+             ", which the net itself reads or writes; another blob is needed, given by --shape or --input"));
+}
+
 // The net with gradient operators made here.
 Problem WithNewGradients(const NetDef& net, const TensorMap& tensors, std::vector<std::string> outputs,
                          const RunOptions& options) {
@@ -117,19 +129,23 @@ Problem WithNewGradients(const NetDef& net, const TensorMap& tensors, std::vecto
   if (problem.losses.empty()) problem.losses = SeededLosses(net);
   if (HasGradients(net)) outputs = UnreadBlobs(problem.net);  // of the whole net they are gradients
   if (problem.losses.empty()) problem.losses = OutputLosses(problem.net, outputs, tensors, options);
-  std::vector<std::string> blobs;
-  for (Loss& loss : problem.losses) {
-    if (!FLAGS_loss.empty() && !loss.weights.empty()) {
-      throw UsageError("--loss=BLOB:GRADIENT is for gradient operators that the net has; new ones start from ones");
+  std::map<std::string, std::string> seeds;
+  std::vector<Loss> losses = std::move(problem.losses);
+  problem.losses.clear();
+  for (Loss& loss : losses) {
+    if (FLAGS_loss.empty()) loss = {.blob = loss.blob};  // the weights may be what the net itself computes
+    if (!loss.weights.empty()) CheckWeights(loss, problem.net);
+    if (seeds.emplace(loss.blob, loss.weights).second) {
+      problem.losses.push_back(loss);
+    } else if (!FLAGS_loss.empty()) {
+      throw UsageError(StrCat("--loss has ", Quoted(loss.blob), " twice"));
     }
-    loss = {.blob = loss.blob};
-    blobs.push_back(loss.blob);
   }
   AddBackwardStepNets(&problem.net, [&](const std::string& blob) {
     const auto found = tensors.find(blob);
     return found == tensors.end() || found->second.dtype() == DType::kDouble;
   });
-  NetWithGradients made = AddGradients(problem.net, blobs, DoubleInputs(problem.net, tensors));
+  NetWithGradients made = AddGradientsFrom(problem.net, seeds, DoubleInputs(problem.net, tensors));
   problem.net = std::move(made.net);
   problem.gradients = std::move(made.gradients);
   return problem;
@@ -274,6 +290,7 @@ class Checker {
     }
     result->checked = static_cast<std::int64_t>(all.size());
     const double allowed = FLAGS_tolerance * result->scale + noise;
+    result->is_zero = result->scale <= noise;
     for (const auto& [i, numeric, error] : all) {
       if (error > allowed && error >= result->worst) {
         result->problem = StrCat("element ", i, ": the net gives ", Number(analytic.data<double>()[i], 8),
@@ -292,15 +309,47 @@ class Checker {
   std::vector<Result> results_;
 };
 
+std::string Status(const Result& result) {
+  if (!result.problem.empty()) return "FAILED: " + result.problem;
+  return result.is_zero ? "zero" : "ok";
+}
+
+// The exit status. To have compared nothing but zeros is no success.
+int Report(const std::vector<Result>& results, const TensorMap& tensors) {
+  Table table({"input", "shape", "checked", "error", "relative", ""});
+  std::int64_t ok = 0, zero = 0, failed = 0;
+  for (const Result& result : results) {
+    const Tensor& input = tensors.at(result.input);
+    std::int64_t& count = !result.problem.empty() ? failed : result.is_zero ? zero : ok;
+    ++count;
+    const double relative = result.scale > 0 && !result.is_zero ? result.worst / result.scale : 0;
+    table.Add({NameText(result.input), input.shape().ToString(), StrCat(result.checked, " of ", input.size()),
+               Number(result.worst, 2), Number(relative, 2), Status(result)});
+  }
+  std::cout << Printable(table.Text()) << Count(std::ssize(results), "input") << ": " << ok << " ok, " << failed
+            << " failed" << (zero > 0 ? StrCat(", ", zero, " zero") : "") << "\n";
+  if (zero > 0) {
+    std::cerr
+        << "zero: the net and differences give no gradient beyond rounding, so that nothing is compared. Does the\n"
+           "loss depend on the input? The sum of a softmax is 1, whatever it is of; --loss=BLOB:WEIGHTS with\n"
+           "--shape=WEIGHTS=SIZES, the sizes of BLOB, multiplies its elements with random numbers.\n";
+  }
+  return failed == 0 && ok > 0 ? kOk : kFault;
+}
+
 int Gradcheck(const std::vector<std::string>&) {
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
-  const Session session = OpenSession(options);
+  std::vector<std::string> weights;
+  for (const Loss& loss : ParseLosses(FLAGS_loss)) weights.push_back(loss.weights);
+  const Session session = OpenSession(options, weights);
   CheckInputs(session.def, *session.workspace);
   TensorMap tensors = DoubleTensors(*session.workspace);
   const Problem problem = MakeProblem(session, tensors, options);
   std::vector<std::string> terms;
-  for (const Loss& loss : problem.losses) terms.push_back(NameText(loss.blob));
+  for (const Loss& loss : problem.losses) {
+    terms.push_back(NameText(loss.blob) + (loss.weights.empty() ? "" : " * " + NameText(loss.weights)));
+  }
   std::cout << Printable("loss: the sum of " + Join(terms, ", ")) << "\n";
   for (const std::string& input : DoubleInputs(problem.forward, tensors)) {
     if (!problem.gradients.contains(input)) {
@@ -308,19 +357,8 @@ int Gradcheck(const std::vector<std::string>&) {
     }
   }
   const std::vector<Result> results = Checker(problem, tensors, options).Run();
-  Table table({"input", "shape", "checked", "error", "relative", ""});
-  std::int64_t failed = 0;
-  for (const Result& result : results) {
-    const Tensor& input = tensors.at(result.input);
-    failed += result.problem.empty() ? 0 : 1;
-    table.Add({NameText(result.input), input.shape().ToString(), StrCat(result.checked, " of ", input.size()),
-               Number(result.worst, 2), Number(result.scale > 0 ? result.worst / result.scale : 0, 2),
-               result.problem.empty() ? "ok" : "FAILED: " + result.problem});
-  }
   if (results.empty()) throw Error(ErrorCode::kInvalidNet, "the net computes no gradient of any of its inputs");
-  std::cout << Printable(table.Text()) << Count(static_cast<std::int64_t>(results.size()), "input") << ": "
-            << static_cast<std::int64_t>(results.size()) - failed << " ok, " << failed << " failed\n";
-  return failed == 0 ? kOk : kFault;
+  return Report(results, tensors);
 }
 
 std::vector<FlagUse> GradcheckFlags() {
@@ -336,14 +374,16 @@ std::vector<FlagUse> GradcheckFlags() {
 
 const Command kGradcheck = {
     .name = "gradcheck",
-    .operands = "",
+    .operands = "F",
     .doc = "compares a net's gradients with differences, in double",
     .details =
+        "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
         "The net and its inputs are rewritten to double. The loss is the sum of the blobs whose gradients the net\n"
         "starts with (or --loss, or its outputs); the gradient of an input x is what the net computes as x_grad. A\n"
         "net without gradient operators gets them. Each input's largest error is printed, as it is and as a part of\n"
-        "the largest gradient; the exit status is 1 when one is beyond --tolerance.",
-    .example = "rnn_runner gradcheck --net=net.pb --input_pb=inputs.pb",
+        "the largest gradient; the exit status is 1 when one is beyond --tolerance, or when all gradients are zero\n"
+        "within rounding, so that nothing was compared.",
+    .example = "rnn_runner gradcheck net.pb --input_pb=inputs.pb",
     .flags = GradcheckFlags(),
     .min_operands = 0,
     .max_operands = 0,

@@ -208,10 +208,11 @@ void CheckInputs(const NetDef& net, const Workspace& workspace) {
       .At({.net = net.name()});
 }
 
-void CheckRead(const NetDef& net, const NamedTensors& fed) {
+void CheckRead(const NetDef& net, const NamedTensors& fed, const std::vector<std::string>& also_read) {
   std::set<std::string> known(net.external_input().begin(), net.external_input().end());
   std::vector<std::string> read = ReadFirst(net);
   for (const OperatorDef& op : net.op()) known.insert(op.input().begin(), op.input().end());
+  known.insert(also_read.begin(), also_read.end());
   std::set<std::string>
       typed;  // on the command line, where a wrong name is a mistake; files may hold more than is read
   for (const std::string& flag : {FLAGS_input, FLAGS_shape}) {

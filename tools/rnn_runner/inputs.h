@@ -23,7 +23,7 @@ void CheckInputs(const NetDef& net, const Workspace& workspace);
 
 // Throws kInvalidArgument that lists what --input and --shape name and the net does not read; says on standard error
 // what else of `fed` it does not read.
-void CheckRead(const NetDef& net, const NamedTensors& fed);
+void CheckRead(const NetDef& net, const NamedTensors& fed, const std::vector<std::string>& also_read = {});
 
 // The blobs that the net writes and no operator reads.
 std::vector<std::string> UnreadBlobs(const NetDef& net);

@@ -63,6 +63,7 @@ class Connections {
     AddLinks("links", "link_internal", "link_external", "link_offset", "link_window");
     AddLinks("backward links", "backward_link_internal", "backward_link_external", "backward_link_offset", "");
     AddAliases();
+    AddStepOutputs();
     AddParameters();
   }
 
@@ -134,6 +135,17 @@ class Connections {
       lines.push_back(StrCat(NameText(names[i]), " = ", NameText(sources[i]), "[", offsets[i], ":]"));
     }
     Add("outputs", std::move(lines), {"alias_src", "alias_dst", "alias_offset"});
+  }
+
+  void AddStepOutputs() {
+    const std::vector<std::string> sources = Strings("step_output_src");
+    const std::vector<std::string> names = Strings("step_output_dst");
+    if (sources.size() != names.size()) return;
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < names.size(); ++i) {
+      lines.push_back(StrCat(NameText(names[i]), "[t] = ", NameText(sources[i])));
+    }
+    Add("step outputs", std::move(lines), {"step_output_src", "step_output_dst"});
   }
 
   void AddParameters() {

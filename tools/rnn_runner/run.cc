@@ -159,14 +159,14 @@ std::vector<FlagUse> RunFlags() {
 
 const Command kRun = {
     .name = "run",
-    .operands = "",
+    .operands = "F",
     .doc = "runs a net once, or a plan, and prints what comes out",
     .details =
+        "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text.\n"
         "Runs the net that fills parameters (--init_net), feeds the inputs, runs the net, and prints dtype, shape\n"
         "and a summary of each output: minimum, maximum, mean and standard deviation of the finite elements, and\n"
         "how many are NaN or infinite. Inputs that are missing are all listed.",
-    .example =
-        "rnn_runner run --net=net.pb --init_net=init_net.pb --input=x=x.npy --output=h_all,h_last --output_dir=out",
+    .example = "rnn_runner run net.pb --init_net=init_net.pb --input=x=x.npy --output=h_all,h_last --output_dir=out",
     .flags = RunFlags(),
     .min_operands = 0,
     .max_operands = 0,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
+#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/completion.h"
@@ -16,34 +18,58 @@ namespace {
 
 using CarriedStates = std::vector<std::pair<std::string, std::string>>;
 
-void AddStatesOf(const OperatorDef& op, const RunOptions& options, CarriedStates* states) {
+// Of an initial state that nothing fills, the run will tell.
+std::int64_t NumInitialRows(const std::string& initial, const Workspace& workspace) {
+  const Blob* blob = workspace.FindBlob(initial);
+  return blob != nullptr && blob->HasTensor() ? stepnet::NumInitialRows(blob->GetTensor().shape()) : 1;
+}
+
+void AddStatesOf(const OperatorDef& op, const Workspace& workspace, const RunOptions& options, CarriedStates* states) {
   const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op, options));
   for (const RecurrentState& state : spec.states) {
-    const auto last = std::ranges::find_if(
-        spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset < 0; });
     const bool is_read = std::ranges::any_of(
         spec.links, [&](const Link& link) { return link.external == state.name && link.offset == 0; });
     if (!is_read) continue;  // an output that Caffe2's operator gives as a state
+    const std::string& initial = op.input(state.initial);
+    // The last rows, as many as the state starts from; the net may give the very last one, too.
+    const std::int64_t rows = NumInitialRows(initial, workspace);
+    const auto last = std::ranges::find_if(
+        spec.aliases, [&](const OffsetAlias& alias) { return alias.source == state.name && alias.offset == -rows; });
     if (last == spec.aliases.end()) {
-      throw Error(ErrorCode::kInvalidNet, StrCat("the net does not give its state \"", state.name,
-                                                 "\" at the end, so that it cannot be carried on"));
+      throw Error(ErrorCode::kInvalidNet,
+                  StrCat("the net does not give ", rows == 1 ? "" : StrCat("the last ", rows, " rows of "),
+                         "its state \"", state.name, "\" at the end, so that it cannot be carried on"));
     }
-    states->emplace_back(op.input(state.initial), last->destination);
+    states->emplace_back(initial, last->destination);
   }
 }
 
-// Every state, with the blob that it starts from and the one that holds it at the end.
-CarriedStates CarriedStatesOf(const NetDef& net, const RunOptions& options) {
+// Every state, with the blob that it starts from, which `workspace` holds, and the one that holds it at the end.
+CarriedStates CarriedStatesOf(const NetDef& net, const Workspace& workspace, const RunOptions& options) {
   CarriedStates states;
   for (int k = 0; k < net.op_size(); ++k) {
     if (net.op(k).type() != "RecurrentNetwork") continue;
     try {
-      AddStatesOf(net.op(k), options, &states);
+      AddStatesOf(net.op(k), workspace, options, &states);
     } catch (...) {
       throw CurrentError().At({.net = net.name(), .op_index = k, .op_text = OperatorText(net.op(k))});
     }
   }
   return states;
+}
+
+// Throws, also where a run has not come to its first model.
+Vocabulary ReadVocabulary(const std::string& folder) {
+  std::error_code ignored;
+  const auto has = [&](const char* file) { return std::filesystem::exists(folder + file, ignored); };
+  const bool has_model = has("/vocabulary.json") && has("/net.pb") && has("/init_net.pb");
+  if (!has_model && has("/checkpoints")) {
+    throw Error(
+        ErrorCode::kInputOutput,
+        StrCat(folder, " holds no model yet: the run writes the first one when it validates for the first time, ",
+               "after validate_every iterations; the same `rnn_runner train` goes on to there"));
+  }
+  return Vocabulary::Read(folder + "/vocabulary.json");
 }
 
 }  // namespace
@@ -67,8 +93,7 @@ std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& o
   return order.front();  // rounding left nothing to fall on
 }
 
-Sampler::Sampler(const std::string& folder, const RunOptions& options)
-    : vocabulary_(Vocabulary::Read(folder + "/vocabulary.json")) {
+Sampler::Sampler(const std::string& folder, const RunOptions& options) : vocabulary_(ReadVocabulary(folder)) {
   const Model model = LoadModel(folder + "/net.pb", folder + "/init_net.pb");
   try {
     const auto& inputs = model.net.external_input();
@@ -76,8 +101,8 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options)
       throw Error(ErrorCode::kInvalidNet, "the net has no input \"tokens\"; `rnn_runner train` writes such models");
     }
     ThrowIfProblems(CheckNet(Completed(model.net)));  // with every fault, before one of them is met
-    states_ = CarriedStatesOf(model.net, options);
     model.Initialize(workspace_, options);
+    states_ = CarriedStatesOf(model.net, workspace_, options);
     workspace_.CreateBlob("tokens");
     net_ = Net::Create(model.net, workspace_, options);
   } catch (...) {

@@ -14,14 +14,14 @@ DECLARE_int64(batch);
 namespace stepnet::runner {
 
 std::vector<FlagUse> SessionFlags() {
-  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .required = true}, {.name = "init_net", .value = "F"}};
+  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .is_operand = true}, {.name = "init_net", .value = "F"}};
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return flags;
 }
 
-Session OpenSession(const RunOptions& options) {
+Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read) {
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
   const Model model = cell                     ? CellModel(*cell)
@@ -29,7 +29,7 @@ Session OpenSession(const RunOptions& options) {
                                                : LoadModel(FLAGS_net, ReadParameters(FLAGS_init_net));
   Session session{
       .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
-  CheckRead(session.def, fed);
+  CheckRead(session.def, fed, also_read);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
   std::vector<std::string> given;

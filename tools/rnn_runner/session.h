@@ -1,5 +1,5 @@
-// A net with its workspace, as --net, --init_net and the input flags say: what `run`, `bench` and `gradcheck` start
-// from.
+// A net with its workspace, as the operand or --net, --init_net and the input flags say: what `run`, `bench` and
+// `gradcheck` start from.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,9 @@ struct Session {
 
 // Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are random. Throws what
 // reading and running throw, with the file; kInvalidArgument for inputs on the command line that the net does not read.
-Session OpenSession(const RunOptions& options);
+//
+// Of inputs in `also_read` somebody else takes care.
+Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read = {});
 
 // Checks that no input is missing and creates the net. What it throws names the file.
 std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options);

@@ -3,7 +3,9 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/json_text.h"
@@ -90,6 +92,7 @@ void RefuseRunFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
     const bool has_other_use = flag.name == CellSizeFlag().name;
     if (has_other_use || !IsGiven(flag.name.c_str())) continue;
+    if (flag.name == "simulate") throw UsageError("--simulate is of schedules; give --schedule too");
     throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule or --graph too"));
   }
 }
@@ -99,11 +102,17 @@ int Show(const std::vector<std::string>& operands) {
   if (FLAGS_schedule && !FLAGS_graph.empty()) throw UsageError("--schedule and --graph show two things; give one");
   if (FLAGS_schedule) return ShowSchedules(path);
   if (!FLAGS_graph.empty()) {
-    if (IsGiven("simulate")) throw UsageError("--simulate is for --schedule");
+    if (IsGiven("simulate")) throw UsageError("--simulate is of schedules; give --schedule in place of --graph");
     return ShowGraphs(path, FLAGS_graph);
   }
   RefuseRunFlags();
   CheckFormat({"text", "dot", "json"});
+  if (LooksLikeMiniDb(path) && !HoldsBundle(path) && FLAGS_format == "text") {
+    RefuseCellFlags(path);
+    for (const auto& [name, info] : DescribeTensors(path))
+      std::cout << NameText(name) << " " << info.Description() << "\n";
+    return kOk;
+  }
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
     SayWhatIsLeftOut(*file.message, path, "the JSON");

@@ -287,6 +287,14 @@ int Train(const std::vector<std::string>& operands) {
   }
 }
 
+// Of fields of the config.
+std::string UnknownFlag(const std::string& name) {
+  const bool is_of_optimizer = OptimizerDef::descriptor()->FindFieldByName(name) != nullptr;
+  if (!is_of_optimizer && TrainConfig::descriptor()->FindFieldByName(name) == nullptr) return "";
+  return StrCat("the config says it, as ", is_of_optimizer ? "optimizer { " : "", name, ": …",
+                is_of_optimizer ? " }" : "");
+}
+
 std::vector<FlagUse> TrainFlags() {
   std::vector<FlagUse> flags = {
       {.name = "output_dir",
@@ -320,6 +328,7 @@ const Command kTrain = {
     .flags = TrainFlags(),
     .min_operands = 1,
     .max_operands = 1,
+    .unknown_flag = UnknownFlag,
     .run = Train,
 };
 

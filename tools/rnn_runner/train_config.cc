@@ -95,6 +95,11 @@ CellSource CellOf(const TrainConfig& config, const ConfigText& text, const std::
   // The cell's own are right, as was checked; what is wrong from here on came with the config's.
   CellSource here{.def = {}, .file = text.path, .places = {}, .text = text.text};
   if (const auto place = text.places.Find("options")) here.places[{CellPart::kOptions, 0}] = *place;
+  const google::protobuf::Descriptor& type = *CellOptions::descriptor();
+  for (int k = 0; k < type.field_count(); ++k) {
+    const auto place = text.places.Find("options." + type.field(k)->name());
+    if (place) here.places[{CellPart::kOptions, type.field(k)->number()}] = *place;
+  }
   cell.options_from = std::make_shared<const CellSource>(std::move(here));
   CheckCell(cell);
   return cell;
