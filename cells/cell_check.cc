@@ -6,6 +6,7 @@
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/size_expression.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/net_check.h"
 
@@ -28,6 +29,7 @@ class CellChecker {
     CheckStates();
     CheckOptions();
     if (problems_.empty()) return;
+    if (more_ > 0) problems_.push_back(StrCat("… and ", more_, " more"));
     throw Error(CodeOfFaults(), Join(problems_, "\n"));
   }
 
@@ -38,15 +40,28 @@ class CellChecker {
     if (source_.options_from != nullptr) return ErrorCode::kInvalidArgument;
     return source_.places.empty() ? ErrorCode::kInvalidNet : ErrorCode::kSyntaxError;
   }
+  // Later ones are counted: to tell of each where it is takes as long as to read the cell, and nobody reads so many.
   void Report(CellPart part, int index, const std::string& message) {
+    CheckCancelled();
+    if (IsFull()) {
+      ++more_;
+      return;
+    }
     problems_.push_back(source_.Fault(part, index, message));
+  }
+
+  bool IsFull() const { return problems_.size() >= kMaxShown; }
+  // DidYouMean for a message of which something will be shown.
+  template <typename Names>
+  std::string Hint(const std::string& name, const Names& known) const {
+    return IsFull() ? "" : DidYouMean(name, {known.begin(), known.end()});
   }
 
   void CheckSizes() {
     for (int i = 0; i < cell_.size_size(); ++i) {
       const CellSize& size = cell_.size(i);
       if (size.name().empty()) Report(CellPart::kSize, i, "a size has no name");
-      if (std::ranges::find(sizes_, size.name()) != sizes_.end()) {
+      if (!sizes_.insert(size.name()).second) {
         Report(CellPart::kSize, i, StrCat("the size ", size.name(), " is declared twice"));
       }
       if (size.name() == "B" || size.name() == "T") {
@@ -57,7 +72,6 @@ class CellChecker {
       if (size.has_value() && size.value() <= 0) {
         Report(CellPart::kSize, i, StrCat("the size ", size.name(), " is ", size.value(), ", must be above 0"));
       }
-      sizes_.push_back(size.name());
     }
   }
 
@@ -71,8 +85,8 @@ class CellChecker {
   void CheckSizeText(CellPart part, int index, const std::string& what, const std::string& text) {
     try {
       for (const std::string& name : NamesInSize(text)) {
-        if (std::ranges::find(sizes_, name) != sizes_.end() || (part == CellPart::kCapture && name == "B")) continue;
-        const std::string hint = DidYouMean(name, sizes_);
+        if (sizes_.contains(name) || (part == CellPart::kCapture && name == "B")) continue;
+        const std::string hint = Hint(name, sizes_);
         Report(part, index,
                StrCat(what, " has a size ", name, ", which the cell does not declare",
                       hint.empty() ? StrCat("; add: size ", name) : hint));
@@ -138,11 +152,10 @@ class CellChecker {
       for (const std::string& input : op.input()) {
         read_.insert(input);
         if (known_.contains(input)) continue;
-        std::vector<std::string> names(known_.begin(), known_.end());
         Report(
             CellPart::kOperator, k,
             StrCat("`", OperatorText(op), "` reads \"", input, "\", which is no input, state or parameter and which ",
-                   "no operator before it writes", DidYouMean(input, names)));
+                   "no operator before it writes", Hint(input, known_)));
       }
       for (const std::string& output : op.output()) {
         if (given.contains(output)) {
@@ -188,28 +201,28 @@ class CellChecker {
     return op;
   }
 
-  // Whether the cell's net reads something of this name.
-  bool IsNameOutside(const std::string& name) const {
-    const auto is_name = [&](const auto& message) { return message.name() == name; };
-    return std::ranges::any_of(cell_.input(), is_name) || std::ranges::any_of(cell_.capture(), is_name) ||
-           std::ranges::any_of(cell_.parameter(), is_name) || name == cell_.options().lengths() ||
-           name == cell_.options().mask();
+  // The names of what the cell's net reads.
+  std::set<std::string> NamesOutside() const {
+    std::set<std::string> names = {cell_.options().lengths(), cell_.options().mask()};
+    for (const CellInput& input : cell_.input()) names.insert(input.name());
+    for (const CellCapture& capture : cell_.capture()) names.insert(capture.name());
+    for (const CellParameter& parameter : cell_.parameter()) names.insert(parameter.name());
+    return names;
   }
 
   void CheckOutputs() {
+    const std::set<std::string> outside = NamesOutside();
     std::set<std::string> names;
     for (int i = 0; i < cell_.output_size(); ++i) {
       const CellOutput& output = cell_.output(i);
       if (!written_.contains(output.blob())) {
-        std::vector<std::string> candidates(written_.begin(), written_.end());
         Report(CellPart::kOutput, i,
-               StrCat("the output \"", output.blob(), "\" is written by no operator",
-                      DidYouMean(output.blob(), candidates)));
+               StrCat("the output \"", output.blob(), "\" is written by no operator", Hint(output.blob(), written_)));
       }
       if (!names.insert(NameOf(output)).second) {
         Report(CellPart::kOutput, i, StrCat("two outputs are called \"", NameOf(output), "\""));
       }
-      if (IsNameOutside(NameOf(output))) {
+      if (outside.contains(NameOf(output))) {
         Report(CellPart::kOutput, i, StrCat("the output \"", NameOf(output), "\" has the name of what the net reads"));
       }
       read_.insert(output.blob());
@@ -289,12 +302,14 @@ class CellChecker {
 
   const CellSource& source_;
   const CellDef& cell_;
-  std::vector<std::string> sizes_;
+  static constexpr size_t kMaxShown = 100;
+  std::set<std::string> sizes_;
   std::set<std::string> names_;    // declared
   std::set<std::string> known_;    // that an operator may read
   std::set<std::string> written_;  // by operators
   std::set<std::string> read_;
   std::vector<std::string> problems_;
+  std::int64_t more_ = 0;  // problems beyond kMaxShown
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "stepnet/cells/cell_layer.h"
 #include "stepnet/core/operator.h"
@@ -316,9 +317,9 @@ class CellExpander {
 
   void ListExternals() {
     for (const std::string& parameter : result_.parameters) result_.net.add_external_input(parameter);
+    std::set<std::string> known(result_.net.external_input().begin(), result_.net.external_input().end());
     for (const OperatorDef& op : result_.init_net.op()) {
-      const auto& known = result_.net.external_input();
-      if (std::ranges::find(known, op.output(0)) == known.end()) result_.net.add_external_input(op.output(0));
+      if (known.insert(op.output(0)).second) result_.net.add_external_input(op.output(0));
     }
     for (const std::string& output : result_.outputs) result_.net.add_external_output(output);
     for (const CarriedState& state : result_.states) result_.net.add_external_output(state.last);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <set>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
@@ -13,10 +15,6 @@ namespace stepnet {
 namespace {
 
 bool IsFloating(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
-
-bool Contains(const google::protobuf::RepeatedPtrField<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
   const auto found = std::ranges::find(op.arg(), name, [](const Argument& argument) { return argument.name(); });
@@ -204,17 +202,21 @@ void CellLayer::WriteOutputs() {
 
 // Products of an input with parameters, which need no loop: operators whose rows are those of the input alone.
 void CellLayer::FindProjections() {
-  const auto is_parameter = [this](const std::string& name) { return IndexOf(cell().parameter(), name) >= 0; };
+  std::set<std::string> parameters, shown;
+  std::map<std::string, int> writers;
+  for (const CellParameter& parameter : cell().parameter()) parameters.insert(parameter.name());
+  for (const CellOutput& output : cell().output()) shown.insert(output.blob());
+  for (const OperatorDef& op : cell().op()) {
+    for (const std::string& output : op.output()) ++writers[output];
+  }
+  const auto is_parameter = [&](const std::string& name) { return parameters.contains(name); };
   for (int k = 0; k < cell().op_size(); ++k) {
     const OperatorDef& op = cell().op(k);
     if (!rows_of_first_.contains(k) || IndexOf(cell().input(), op.input(0)) < 0) continue;
     if (!std::all_of(op.input().begin() + 1, op.input().end(), is_parameter)) continue;
     const std::string& output = op.output(0);
-    const auto is_output = [&](const CellOutput& other) { return other.blob() == output; };
-    if (std::ranges::any_of(cell().output(), is_output) || IndexOf(cell().state(), output) >= 0) continue;
-    const auto writes =
-        std::ranges::count_if(cell().op(), [&](const OperatorDef& other) { return Contains(other.output(), output); });
-    if (writes == 1) projections_.insert(k);
+    if (shown.contains(output) || IndexOf(cell().state(), output) >= 0) continue;
+    if (writers[output] == 1) projections_.insert(k);
   }
 }
 
@@ -275,8 +277,8 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
 void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
   WriteParameters(result);
   WriteProjections(&result->net);
-  const std::vector<std::string> read = BlobsReadFirst(step_);
-  const auto is_read = [&](const std::string& blob) { return std::ranges::find(read, blob) != read.end(); };
+  const std::vector<std::string> read = BlobsReadFirst(step_);  // sorted
+  const auto is_read = [&](const std::string& blob) { return std::ranges::binary_search(read, blob); };
   for (int i = 0; i < cell().input_size(); ++i) {
     const std::string& internal = renamed_.at(cell().input(i).name());
     if (is_read(internal)) links_.push_back({internal, context_.sequences[i], 0, 1});

@@ -1,5 +1,6 @@
 #include <cctype>
 #include <charconv>
+#include <set>
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/size_expression.h"
@@ -42,11 +43,18 @@ std::string StringText(const std::string& value) {
   return text + "\"";
 }
 
+// How many of the argument's fields that hold a value hold one.
+int NumValues(const Argument& argument) {
+  return argument.has_f() + argument.has_i() + argument.has_s() + (argument.floats_size() > 0) +
+         (argument.ints_size() > 0) + (argument.strings_size() > 0);
+}
+
 std::string ArgumentText(const Argument& argument) {
   if (argument.has_n() || argument.nets_size() > 0) Refuse(StrCat("the argument ", argument.name(), ", a net"));
   if (argument.has_t() || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
     Refuse(StrCat("the argument ", argument.name(), ", a tensor"));
   }
+  if (NumValues(argument) > 1) Refuse(StrCat("the argument ", argument.name(), ", which has values of several types"));
   if (argument.has_f()) return FloatText(argument.f());
   if (argument.has_i()) return StrCat(argument.i());
   if (argument.has_s()) return StringText(argument.s());
@@ -57,10 +65,19 @@ std::string ArgumentText(const Argument& argument) {
   return StrCat("[", Join(items, ", "), "]");
 }
 
-std::string CallText(const OperatorDef& op) {
-  if (op.has_engine() || op.has_device_option() || op.control_input_size() > 0 || op.has_name()) {
-    Refuse(StrCat("name, engine, device or control input of ", op.type()));
+// Throws for all fields of an operator but those that a call says.
+void CheckFields(const OperatorDef& op) {
+  const std::set<int> said = {OperatorDef::kTypeFieldNumber, OperatorDef::kInputFieldNumber,
+                              OperatorDef::kOutputFieldNumber, OperatorDef::kArgFieldNumber};
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  op.GetReflection()->ListFields(op, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (!said.contains(field->number())) Refuse(StrCat("the ", field->name(), " of ", op.type()));
   }
+}
+
+std::string CallText(const OperatorDef& op) {
+  CheckFields(op);
   std::vector<std::string> items;
   for (const std::string& input : op.input()) items.push_back(Name(input));
   for (const Argument& argument : op.arg()) items.push_back(StrCat(Name(argument.name()), "=", ArgumentText(argument)));
@@ -134,11 +151,14 @@ std::string PrintShortCell(const CellDef& cell) {
     text += StrCat("  size ", Name(size.name()), size.has_value() ? StrCat(" = ", size.value()) : "", "\n");
   }
   for (const CellParameter& parameter : cell.parameter()) {
+    if (parameter.initializer().output_size() > 0)
+      Refuse(StrCat("the output of the initializer of ", parameter.name()));
     text += StrCat("  param ", Declared(parameter),
                    parameter.has_initializer() ? " = " + CallText(parameter.initializer()) : "", "\n");
   }
   for (const CellState& state : cell.state()) text += StateText(state);
   for (const OperatorDef& op : cell.op()) {
+    if (op.output_size() == 0) Refuse(StrCat(op.type(), " without outputs"));
     std::vector<std::string> outputs;
     for (const std::string& output : op.output()) outputs.push_back(Name(output));
     text += StrCat("  ", Join(outputs, ", "), " = ", CallText(op), "\n");

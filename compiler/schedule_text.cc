@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <string_view>
+#include <utility>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/printable.h"
 
 namespace stepnet {
@@ -16,7 +19,7 @@ std::string Fixed(double value) {
 }
 
 // How many of the first `most` bytes of `line` can stand before a line break that is within a name.
-size_t WholeCharacters(const std::string& line, size_t most) {
+size_t WholeCharacters(std::string_view line, size_t most) {
   size_t bytes = most;
   while (bytes > 1 && (line[bytes] & 0xc0) == 0x80) --bytes;
   return bytes;
@@ -31,17 +34,23 @@ std::string Wrapped(const std::string& raw) {
   std::string wrapped;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    const std::string indent(std::min(line.find_first_not_of(' '), line.size()) + kFurther, ' ');
-    for (size_t start = indent.size() - kFurther; line.size() > kColumns;) {
-      const size_t blank = line.rfind(' ', kColumns);
-      const bool has_blank = blank != std::string::npos && blank > start;
-      const size_t whole = has_blank ? blank : WholeCharacters(line, kColumns);
-      wrapped += line.substr(0, whole) + "\n";
-      line = indent + line.substr(has_blank ? blank + 1 : whole);
-      start = indent.size();
+    std::string_view line(text.data() + begin, end - begin);  // what is left of it
+    size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    line.remove_prefix(indent);
+    wrapped.append(indent, ' ');
+    for (bool is_first = true;;) {
+      const size_t columns = kColumns > indent ? kColumns - indent : 1;
+      if (line.size() <= columns) break;
+      CountWork(static_cast<std::int64_t>(columns));
+      const size_t blank = line.rfind(' ', columns);
+      const bool has_blank = blank != std::string_view::npos && blank > 0;
+      const size_t whole = has_blank ? blank : WholeCharacters(line, columns);
+      wrapped += line.substr(0, whole);
+      line.remove_prefix(has_blank ? blank + 1 : whole);
+      if (std::exchange(is_first, false)) indent += kFurther;
+      wrapped.append(1, '\n').append(indent, ' ');
     }
-    wrapped += line + "\n";
+    wrapped.append(line).append(1, '\n');
     begin = end + 1;
   }
   return wrapped;

@@ -16,7 +16,11 @@ namespace {
 class RecurrentChecker {
  public:
   RecurrentChecker(const OperatorCall& op, bool gradient, std::vector<NetProblem>* problems)
-      : op_(op), spec_(ParseRecurrentSpec(op, &faults_)), gradient_(gradient), problems_(problems) {}
+      : op_(op),
+        inputs_(op.inputs().begin(), op.inputs().end()),
+        spec_(ParseRecurrentSpec(op, &faults_)),
+        gradient_(gradient),
+        problems_(problems) {}
 
   void Run() {
     for (const Error& fault : faults_) Report(fault.message());
@@ -45,7 +49,7 @@ class RecurrentChecker {
   bool IsState(const std::string& name) const {
     return std::ranges::find(spec_.states, name, &RecurrentState::name) != spec_.states.end();
   }
-  bool IsInput(const std::string& name) const { return std::ranges::find(op_.inputs(), name) != op_.inputs().end(); }
+  bool IsInput(const std::string& name) const { return inputs_.contains(name); }
 
   // Position of forward input 0 among the operator's inputs.
   int FirstInput() const { return gradient_ ? static_cast<int>(spec_.outputs_with_grads.size()) : 0; }
@@ -226,6 +230,7 @@ class RecurrentChecker {
   }
 
   const OperatorCall& op_;
+  const std::set<std::string> inputs_;
   std::vector<Error> faults_;  // in the arguments themselves
   const RecurrentSpec spec_;
   const bool gradient_;

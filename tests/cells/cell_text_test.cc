@@ -296,8 +296,31 @@ TEST(ShortCell, PrintingRefusesWhatItCannotSay) {
   expect(cannot + "the name \"a b\"", [](CellDef* c) { c->mutable_state(0)->set_initial("a b"); });
   expect(cannot + "\"before\", a name of the previous \"h\" other than h_prev",
          [](CellDef* c) { c->mutable_state(0)->set_previous("before"); });
-  expect(cannot + "name, engine, device or control input of Tanh",
-         [](CellDef* c) { c->mutable_op(0)->set_engine("X"); });
+  expect(cannot + "the engine of Tanh", [](CellDef* c) { c->mutable_op(0)->set_engine("X"); });
+  expect(cannot + "the name of Tanh", [](CellDef* c) { c->mutable_op(0)->set_name("X"); });
+  expect(cannot + "the device_option of Tanh", [](CellDef* c) { c->mutable_op(0)->mutable_device_option(); });
+  expect(cannot + "the control_input of Tanh", [](CellDef* c) { c->mutable_op(0)->add_control_input("x"); });
+  expect(cannot + "the debug_info of Tanh", [](CellDef* c) { c->mutable_op(0)->set_debug_info("X"); });
+  expect(cannot + "the is_gradient_op of Tanh", [](CellDef* c) { c->mutable_op(0)->set_is_gradient_op(true); });
+  expect(cannot + "the domain of Tanh", [](CellDef* c) { c->mutable_op(0)->set_domain("X"); });
+  expect(cannot + "the op_version of Tanh", [](CellDef* c) { c->mutable_op(0)->set_op_version(1); });
+  expect(cannot + "Tanh without outputs", [](CellDef* c) { c->mutable_op(0)->clear_output(); });
+  expect(cannot + "the argument a, which has values of several types", [](CellDef* c) {
+    Argument& argument = *c->mutable_op(0)->add_arg();
+    argument.set_name("a");
+    argument.set_i(-1);
+    argument.set_f(1);
+  });
+  const auto expect_of_initializer = [&](const std::string& what, const std::function<void(OperatorDef*)>& change) {
+    expect(cannot + what, [&](CellDef* c) {
+      CellParameter& parameter = *c->add_parameter();
+      parameter.set_name("p");
+      parameter.mutable_initializer()->set_type("ConstantFill");
+      change(parameter.mutable_initializer());
+    });
+  };
+  expect_of_initializer("the domain of ConstantFill", [](OperatorDef* fill) { fill->set_domain("X"); });
+  expect_of_initializer("the output of the initializer of p", [](OperatorDef* fill) { fill->add_output("p"); });
   expect(cannot + "the argument n, a net", [](CellDef* c) {
     Argument& argument = *c->mutable_op(0)->add_arg();
     argument.set_name("n");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kCsv =
     "iteration,loss,bits_per_character,learning_rate,gradient_norm,validation_bits\n"
-    "1,1,1.5,0.1,,\n2,1,1.25,0.1,,1.75\n";
+    "1,1,1.44269504,0.1,,\n2,0.75,1.08202128,0.1,,1.75\n";
 
 class LearningCurve : public testing::Test {
  protected:

@@ -76,6 +76,15 @@ void CheckState(const TrainState& state, const std::string& path) {
         state.best_iteration(), "between 0 and ", state.iteration());
 }
 
+// A checkpoint under the name of its iteration. Throws as ReadCheckpoint, and where the name is of another one.
+SavedCheckpoint ReadNamed(const std::string& path) {
+  SavedCheckpoint checkpoint = ReadCheckpoint(path);
+  if (checkpoint.state.iteration() != IterationOf(path)) {
+    Throw(path, StrCat("has another name than its iteration, ", checkpoint.state.iteration()));
+  }
+  return checkpoint;
+}
+
 }  // namespace
 
 void WriteCheckpoint(const Checkpoint& checkpoint, const std::string& path) {
@@ -142,7 +151,7 @@ std::optional<SavedCheckpoint> CheckpointFolder::ReadNewest() const {
   std::vector<std::string> faults;
   for (const std::string& file : files) {
     try {
-      SavedCheckpoint checkpoint = ReadCheckpoint(file);
+      SavedCheckpoint checkpoint = ReadNamed(file);
       for (const std::string& fault : faults) std::cerr << Printable(fault) << "; going on from an older one\n";
       return checkpoint;
     } catch (const Error& error) {
@@ -157,7 +166,7 @@ std::optional<SavedCheckpoint> CheckpointFolder::ReadNewest() const {
 
 std::optional<SavedCheckpoint> CheckpointFolder::Read(std::int64_t iteration) const {
   try {
-    return ReadCheckpoint(FileOf(iteration));
+    return ReadNamed(FileOf(iteration));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInputOutput) throw;
     return std::nullopt;

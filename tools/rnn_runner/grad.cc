@@ -6,6 +6,8 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/completion.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -43,6 +45,8 @@ int Grad(const std::vector<std::string>& operands) {
   NetWithGradients made;
   try {
     CheckBlobs(net, inputs);
+    // As it is written: arguments that AddBackwardStepNets writes anew are not looked at later.
+    ThrowIfProblems(CheckNet(Completed(net), {.blob_exists = [](const std::string&) { return true; }}));
     AddBackwardStepNets(&net, inputs);
     made = AddGradients(net, losses, inputs);
   } catch (...) {

@@ -12,6 +12,8 @@
 #include "stepnet/core/random.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/completion.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -337,6 +339,19 @@ int Report(const std::vector<Result>& results, const TensorMap& tensors) {
   return failed == 0 && ok > 0 ? kOk : kFault;
 }
 
+// Throws what `run` says of the net as it is written: where gradients are made, arguments are written anew, and what
+// was wrong with them would go unnoticed. What --rebuild leaves out may be wrong.
+void CheckAsWritten(const Session& session, const RunOptions& options) {
+  try {
+    const NetDef net = Completed(FLAGS_rebuild ? WithoutGradients(session.def) : session.def);
+    ThrowIfProblems(CheckNet(net, {.run = options, .blob_exists = [&](const std::string& blob) {
+                                     return session.workspace->HasBlob(blob);
+                                   }}));
+  } catch (...) {
+    throw CurrentError().At({.file = FLAGS_net});
+  }
+}
+
 int Gradcheck(const std::vector<std::string>&) {
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
@@ -344,6 +359,7 @@ int Gradcheck(const std::vector<std::string>&) {
   for (const Loss& loss : ParseLosses(FLAGS_loss)) weights.push_back(loss.weights);
   const Session session = OpenSession(options, weights);
   CheckInputs(session.def, *session.workspace);
+  CheckAsWritten(session, options);
   TensorMap tensors = DoubleTensors(*session.workspace);
   const Problem problem = MakeProblem(session, tensors, options);
   std::vector<std::string> terms;

@@ -134,6 +134,26 @@ std::string ReaderText(const NetDef& net, const std::string& blob) {
   return "an external output";
 }
 
+// What nets that share a workspace take from it, and what they write.
+struct BlobsTaken {
+  std::set<std::string> taken;    // read before the net writes it, or listed as input and never written
+  std::set<std::string> written;  // by any of them
+};
+
+BlobsTaken TakenBy(const std::vector<const NetDef*>& nets) {
+  BlobsTaken blobs;
+  for (const NetDef* net : nets) {
+    std::set<std::string> written;
+    for (const OperatorDef& op : net->op()) written.insert(op.output().begin(), op.output().end());
+    for (const std::string& blob : ReadFirst(*net)) blobs.taken.insert(blob);
+    for (const std::string& blob : net->external_input()) {
+      if (!written.contains(blob)) blobs.taken.insert(blob);
+    }
+    blobs.written.merge(written);
+  }
+  return blobs;
+}
+
 }  // namespace
 
 std::vector<FlagUse> InputFlags() {
@@ -208,11 +228,11 @@ void CheckInputs(const NetDef& net, const Workspace& workspace) {
       .At({.net = net.name()});
 }
 
-void CheckRead(const NetDef& net, const NamedTensors& fed, const std::vector<std::string>& also_read) {
-  std::set<std::string> known(net.external_input().begin(), net.external_input().end());
-  std::vector<std::string> read = ReadFirst(net);
-  for (const OperatorDef& op : net.op()) known.insert(op.input().begin(), op.input().end());
-  known.insert(also_read.begin(), also_read.end());
+void CheckRead(const std::vector<const NetDef*>& nets, const NamedTensors& fed,
+               const std::vector<std::string>& also_read) {
+  BlobsTaken blobs = TakenBy(nets);
+  blobs.taken.insert(also_read.begin(), also_read.end());
+  const std::vector<std::string> taken(blobs.taken.begin(), blobs.taken.end());
   std::set<std::string>
       typed;  // on the command line, where a wrong name is a mistake; files may hold more than is read
   for (const std::string& flag : {FLAGS_input, FLAGS_shape}) {
@@ -220,8 +240,10 @@ void CheckRead(const NetDef& net, const NamedTensors& fed, const std::vector<std
   }
   std::vector<std::string> mistakes;
   for (const auto& [name, tensor] : fed) {
-    if (known.contains(name)) continue;
-    const std::string fault = StrCat("the net does not read \"", name, "\"", DidYouMean(name, read));
+    if (blobs.taken.contains(name)) continue;
+    const std::string fault = blobs.written.contains(name)
+                                  ? StrCat("the net writes \"", name, "\" before it reads it; what is given is lost")
+                                  : StrCat("the net does not read \"", name, "\"", DidYouMean(name, taken));
     if (typed.contains(name)) {
       mistakes.push_back(fault);
     } else {
@@ -229,7 +251,18 @@ void CheckRead(const NetDef& net, const NamedTensors& fed, const std::vector<std
     }
   }
   if (mistakes.empty()) return;
-  throw Error(ErrorCode::kInvalidArgument, Join(mistakes, "\n")).At({.file = FLAGS_net, .net = net.name()});
+  throw Error(ErrorCode::kInvalidArgument, Join(mistakes, "\n"))
+      .At({.file = FLAGS_net, .net = nets.size() == 1 ? nets.front()->name() : ""});
+}
+
+void RemarkOnUnread(const std::vector<const NetDef*>& nets, const std::vector<std::string>& given) {
+  const BlobsTaken blobs = TakenBy(nets);
+  const auto is_taken = [&](const std::string& name) { return blobs.taken.contains(name); };
+  if (given.empty() || std::ranges::any_of(given, is_taken)) return;
+  const std::string others = given.size() > 1 ? StrCat(" and ", given.size() - 1, " more") : "";
+  std::cerr << Printable(
+                   StrCat("the net reads nothing of what ", FLAGS_init_net, " gives: ", Quoted(given.front()), others))
+            << "\n";
 }
 
 std::vector<std::string> UnreadBlobs(const NetDef& net) {

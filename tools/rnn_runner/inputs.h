@@ -21,9 +21,13 @@ NamedTensors ReadInputs();
 // `workspace`, each with the operator that reads it, and the flags that give it.
 void CheckInputs(const NetDef& net, const Workspace& workspace);
 
-// Throws kInvalidArgument that lists what --input and --shape name and the net does not read; says on standard error
-// what else of `fed` it does not read.
-void CheckRead(const NetDef& net, const NamedTensors& fed, const std::vector<std::string>& also_read = {});
+// Throws kInvalidArgument that lists what --input and --shape name and neither one of the nets takes from outside, as
+// it does not read it or writes it before, nor is in `also_read`; says on standard error what else of `fed` is so.
+void CheckRead(const std::vector<const NetDef*>& nets, const NamedTensors& fed,
+               const std::vector<std::string>& also_read = {});
+
+// Says on standard error that none of the nets takes any of the blobs that --init_net gives, where that is so.
+void RemarkOnUnread(const std::vector<const NetDef*>& nets, const std::vector<std::string>& given);
 
 // The blobs that the net writes and no operator reads.
 std::vector<std::string> UnreadBlobs(const NetDef& net);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstring>
+#include <numbers>
 #include <optional>
 
 #include "stepnet/core/error.h"
@@ -77,6 +79,16 @@ std::array<Cell, kColumns> CellsOf(const std::string& line, const LineReader& li
   return cells;
 }
 
+// What Metrics writes of a loss: finite, and once more as bits. Other columns may hold anything.
+void CheckLoss(double loss, double bits, const Cell& loss_cell, const Cell& bits_cell, const LineReader& lines) {
+  constexpr double kRounding = 2e-8;  // of two numbers of nine digits
+  if (!std::isfinite(loss)) lines.Refuse(loss_cell.column, StrCat("a loss of ", loss_cell.text));
+  const double expected = loss * std::numbers::log2e;
+  if (std::abs(bits - expected) <= kRounding * std::abs(expected)) return;
+  lines.Refuse(bits_cell.column,
+               StrCat("a loss of ", loss_cell.text, " is not ", bits_cell.text, " bits per character"));
+}
+
 template <typename T>
 T NumberIn(const Cell& cell, const LineReader& lines) {
   T number = {};
@@ -130,7 +142,11 @@ void ForEachMetricsRow(const std::string& path,
       lines.Refuse(1, StrCat("iteration ", metrics.iteration, " where ", iteration, " is needed"));
     }
     const double bits = NumberIn<double>(cells[2], lines);
+    CheckLoss(metrics.loss, bits, cells[1], cells[2], lines);
     metrics.learning_rate = NumberIn<double>(cells[3], lines);
+    if (!std::isfinite(metrics.learning_rate)) {
+      lines.Refuse(cells[3].column, StrCat("a learning rate of ", cells[3].text));
+    }
     metrics.gradient_norm = NumberOrNothing(cells[4], lines);
     metrics.validation_bits = NumberOrNothing(cells[5], lines);
     row(metrics, bits);

@@ -103,7 +103,13 @@ int RunPlanFile(const RunOptions& options) {
   PlanDef plan;
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;
-  if (!FLAGS_init_net.empty()) ReadParameters(FLAGS_init_net).Initialize(workspace, options);
+  std::vector<const NetDef*> nets;
+  for (const NetDef& net : plan.network()) nets.push_back(&net);
+  if (!FLAGS_init_net.empty()) {
+    const Model parameters = ReadParameters(FLAGS_init_net);
+    RemarkOnUnread(nets, NamesGivenBy(parameters));
+    parameters.Initialize(workspace, options);
+  }
   const NamedTensors fed = ReadInputs();
   for (const auto& [name, tensor] : fed) workspace.SetTensor(name, tensor);
   NetDef all;  // the nets of the plan as one, to see what goes in and out
@@ -111,7 +117,7 @@ int RunPlanFile(const RunOptions& options) {
     all.mutable_op()->MergeFrom(net.op());
     all.mutable_external_output()->MergeFrom(net.external_output());
   }
-  CheckRead(all, fed);
+  CheckRead(nets, fed);
   const std::vector<std::string> listed(all.external_output().begin(), all.external_output().end());
   RunAndReport(workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
     try {

@@ -24,12 +24,14 @@ std::vector<FlagUse> SessionFlags() {
 Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read) {
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
-  const Model model = cell                     ? CellModel(*cell)
-                      : FLAGS_init_net.empty() ? LoadModel(FLAGS_net)
-                                               : LoadModel(FLAGS_net, ReadParameters(FLAGS_init_net));
+  Model parameters;
+  if (!cell && !FLAGS_init_net.empty()) parameters = ReadParameters(FLAGS_init_net);
+  const std::vector<std::string> given_by_file = NamesGivenBy(parameters);
+  const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
   Session session{
       .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
-  CheckRead(session.def, fed, also_read);
+  CheckRead({&session.def}, fed, also_read);
+  RemarkOnUnread({&session.def}, given_by_file);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
   std::vector<std::string> given;

@@ -149,6 +149,9 @@ class TrainingRun {
     }
     const bool is_done = trainer_.iteration() >= iterations;
     if (is_done) {
+      if (const ModelFault fault = FaultOfModel()) {
+        throw Error(ErrorCode::kInputOutput, StrCat(fault.text, ": it was changed (--fresh starts anew)"));
+      }
       Report();
     } else {
       Interrupt();
@@ -172,25 +175,47 @@ class TrainingRun {
     if (state_.has_best_bits()) CheckModel(checkpoint);
   }
 
+  struct ModelFault {
+    std::string text;           // empty: there is none
+    bool may_be_newer = false;  // it is one of this run's shape, with other values than the best one of the checkpoint
+    explicit operator bool() const { return !text.empty(); }
+  };
+
+  // What is wrong with the file of the best model's parameters.
+  ModelFault FaultOfModel() const {
+    std::uint32_t checksum = 0;
+    if (const auto fault = model_.FaultOfParameters(&checksum)) return {.text = *fault};
+    if (!state_.has_best_model_crc32c() || state_.best_model_crc32c() == checksum) return {};
+    return {.text = StrCat(folder_, "/init_net.pb does not hold the best model, that of iteration ",
+                           state_.best_iteration()),
+            .may_be_newer = true};
+  }
+
   // What others did to the files of the best model since they were written is mended where it can be, and said.
   void CheckModel(const SavedCheckpoint& newest) {
     for (const std::string& file : model_.Mend()) {
       std::cerr << Printable(file) << " was missing or not as this run wrote it; it is written anew\n";
     }
-    const std::optional<std::string> fault = model_.FaultOfParameters();
+    const ModelFault fault = FaultOfModel();
     if (!fault) return;
     const std::int64_t best = state_.best_iteration();
     if (RestoreModel(best, newest)) {
-      std::cerr << Printable(*fault) << "; written anew from the checkpoint of iteration " << best << "\n";
+      std::cerr << Printable(fault.text) << "; written anew from the checkpoint of iteration " << best << "\n";
       return;
     }
-    const std::string lost = StrCat(*fault, "; the best model, that of iteration ", best, ", is lost");
+    if (fault.may_be_newer && state_.iteration() < job_.config.iterations()) {
+      // A run that was killed between a model and the next checkpoint writes the same model again.
+      std::cerr << Printable(fault.text) << "; where it is a newer one, the run comes to it again\n";
+      return;
+    }
+    const std::string lost = StrCat(fault.text, "; the best model, that of iteration ", best, ", is lost");
     if (state_.iteration() >= job_.config.iterations()) {
       throw Error(ErrorCode::kInputOutput, StrCat(lost, ", and all iterations are done (--fresh starts anew)"));
     }
     std::cerr << Printable(lost) << "; from here on another one is looked for\n";
     state_.clear_best_bits();
     state_.clear_best_iteration();
+    state_.clear_best_model_crc32c();
   }
 
   // Writes the model of the checkpoint of an iteration. False where there is none of this run.
@@ -210,7 +235,7 @@ class TrainingRun {
     if (is_best) {
       state_.set_best_bits(bits);
       state_.set_best_iteration(metrics->iteration);
-      model_.Write();
+      state_.set_best_model_crc32c(model_.Write());
     }
     progress->ShowValidation(bits, is_best);
   }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/crc32c.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/tools/rnn_runner/checkpoint.h"
 
@@ -23,6 +25,19 @@ bool Holds(const std::string& path, const std::string& content) {
     if (error.code() != ErrorCode::kInputOutput) throw;
     return false;  // whatever is there is none of ours
   }
+}
+
+std::uint32_t ChecksumOfValues(const NetDef& net) {
+  std::uint32_t checksum = 0;
+  for (const OperatorDef& op : net.op()) {
+    for (const Argument& argument : op.arg()) {
+      const auto& values = argument.floats();
+      const std::string_view bytes(reinterpret_cast<const char*>(values.data()),
+                                   sizeof(float) * static_cast<size_t>(values.size()));
+      checksum = Crc32c(bytes, checksum);
+    }
+  }
+  return checksum;
 }
 
 // Takes the values of the parameters out of `net`. False where they are not as many as the shape says, or not finite.
@@ -48,10 +63,12 @@ void TrainedModel::RemoveTemporaries() const {
   for (const char* file : {kParameters, kNet, kVocabulary}) runner::RemoveTemporaries(folder_, file);
 }
 
-void TrainedModel::Write() const {
+std::uint32_t TrainedModel::Write() const {
   WriteFile(Path(kVocabulary), vocabulary_.Json());
   WriteMessage(trainer_.ModelNet(), Path(kNet));
-  WriteMessage(trainer_.ModelInitNet(), Path(kParameters));
+  const NetDef parameters = trainer_.ModelInitNet();
+  WriteMessage(parameters, Path(kParameters));
+  return ChecksumOfValues(parameters);
 }
 
 std::vector<std::string> TrainedModel::Mend() const {
@@ -66,7 +83,7 @@ std::vector<std::string> TrainedModel::Mend() const {
   return mended;
 }
 
-std::optional<std::string> TrainedModel::FaultOfParameters() const {
+std::optional<std::string> TrainedModel::FaultOfParameters(std::uint32_t* checksum) const {
   const std::string path = Path(kParameters);
   NetDef found;
   try {
@@ -75,6 +92,7 @@ std::optional<std::string> TrainedModel::FaultOfParameters() const {
     if (error.code() != ErrorCode::kInputOutput) throw;
     return error.message();
   }
+  *checksum = ChecksumOfValues(found);
   const bool fits = TakeValues(&found) &&
                     found.SerializeAsString() == trainer_.ModelInitNet(/*with_values=*/false).SerializeAsString();
   return fits ? std::nullopt : std::optional(StrCat(path, " does not hold the parameters of this model"));

@@ -1,6 +1,7 @@
 // The model of a training run, in the files that `sample` reads: net.pb, init_net.pb, vocabulary.json.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,15 +18,15 @@ class TrainedModel {
 
   // Removes what writers that were killed have left.
   void RemoveTemporaries() const;
-  // Writes all files, with the parameters as they are. Throws kInputOutput.
-  void Write() const;
+  // Writes all files, with the parameters as they are, and returns the checksum of these. Throws kInputOutput.
+  std::uint32_t Write() const;
 
   // Writes those files that follow from the run and are not as they should be, and returns their names: all but that of
   // the parameters. Throws kInputOutput.
   std::vector<std::string> Mend() const;
   // Why the file of the parameters is none of this model; nothing where it is one. Which values they must have is not
-  // known here.
-  std::optional<std::string> FaultOfParameters() const;
+  // known here: `checksum` becomes what Write returned when it wrote them.
+  std::optional<std::string> FaultOfParameters(std::uint32_t* checksum) const;
 
  private:
   std::string Path(const char* name) const { return folder_ + "/" + name; }
