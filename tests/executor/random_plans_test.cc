@@ -350,7 +350,7 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
 // Chunks and sums over all steps in as many parts as they may have, also where that is not worth it.
 TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
   std::map<std::int64_t, int> num_parts;  // by the steps that a stage takes at once
-  ForEachPlan(24, 512, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(40, 512, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
     if (plan.stages.size() == 1) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
