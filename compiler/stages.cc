@@ -16,6 +16,10 @@ namespace {
 // nothing.
 std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan) {
   std::vector<std::vector<MemoryAccess>> accesses = AccessesOf(plan);
+  // Who reads what is empty comes behind who gives it all the same.
+  for (std::vector<MemoryAccess>& of_instruction : accesses) {
+    for (MemoryAccess& access : of_instruction) access.bytes = std::max<std::int64_t>(access.bytes, 1);
+  }
   const auto adds = [&](size_t i, const MemoryAccess& access) {
     return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
       return output.adds && !output.contiguous_rows && output.slot == access.slot;

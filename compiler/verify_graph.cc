@@ -74,7 +74,6 @@ class Verifier {
 
   void CheckRead(int value, int n) const {
     const StepValue& v = ValueAt(value);
-    if (!v.dynamic && v.info.shape.size() == 0) return;  // bytes order nodes, and it has none
     if (!is_given_[value]) Throw(StrCat("node ", n, " reads ", graph_.NameOf(value), " before it is given"));
     const int held = held_[v.home];
     if (held == value) return;

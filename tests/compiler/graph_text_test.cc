@@ -93,9 +93,6 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
       "  a.2: float [4] in a.1 = Tanh(x) @1 {}\n"
       "  b.1: float [4] = Tanh(a.1) @2 {}\n",
       "node 2 reads a.1 when a.2 is in its place");
-  VerifyGraph(ParseGraph("step s {\n  x: float [0] at 0\n  a.1: float [0] = Tanh(x) @0 {}\n"
-                         "  a.2: float [0] in a.1 = Tanh(x) @1 {}\n  b.1: float [0] = Tanh(a.1) @2 {}\n}\n"),
-              "import");  // of what is empty nothing is lost
   expect("  a.1: float [5] = x\n", "x, float [4], is moved to a.1, float [5]");
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
