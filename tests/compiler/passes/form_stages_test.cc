@@ -20,19 +20,6 @@ TEST(FormStages, TakesAProjectionOutOfTheLoopAndKeepsWhatItGives) {
                  loop));
 }
 
-TEST(FormStages, KeepsTheOrderOfEmptyValues) {
-  const std::string before = Step(
-      "  x: float [0, 8] at 0[0 * t]\n"
-      "  h_prev: float [1, 8] at 1[32 * t]\n"
-      "  a.1: float [0, 8] = Tanh(x) @0 {}\n"
-      "  b.1: float [0, 8] = Tanh(a.1) @1 {}\n"
-      "  h.1: float [1, 8] at 1[32 * (t + 1)] = Tanh(h_prev) @2 {}\n"
-      "  c.1: float [0, 8] = Tanh(b.1) @3 {}\n");
-  StepGraph graph = ParseGraph(before);
-  FormStages(&graph);
-  VerifyGraph(graph, "form_stages");
-}
-
 TEST(FormStages, CutsAnOperatorWhoseSumsCanWait) {
   const std::string inputs =
       "  x: float [1, 8] at 0[32 * t]\n"
