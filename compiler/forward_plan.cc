@@ -73,6 +73,13 @@ class ForwardPlanMaker {
     for (const auto& [blob, links] : by_blob) {
       for (const size_t i : links) BindLinkOf(blob, spec_.links[i], roles[i], /*is_alone=*/links.size() == 1);
     }
+    // What a step may see of a new row before it is written: where a state has no initial rows only shapes tell.
+    for (size_t i = 0; i < roles.size(); ++i) {
+      const auto state = std::ranges::find(spec_.states, spec_.links[i].external, &RecurrentState::name);
+      if (!roles[i].is_source || state == spec_.states.end()) continue;
+      StateLayout& layout = plan_->states[state - spec_.states.begin()];
+      if (spec_.links[i].offset + spec_.links[i].window > layout.num_initial) layout.needs_zeros = true;
+    }
   }
 
   // A blob with several links comes from its source, and goes to the others.
