@@ -470,5 +470,17 @@ TEST(RecurrentNetwork, NestsInItself) {
   EXPECT_EQ(Values(outer.Get("h_all")), (std::vector<double>{4, 6, 16, 20}));
 }
 
+// Issue 12, line 1: without initial rows the row that a step reads is the one that it is to give.
+TEST(UnwrittenRows, OfAStateWithoutInitialRowsAreZeros) {
+  for (const std::uint8_t fill : kFills) {
+    const FilledMemory filled(fill);
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "").Link("h_next", "h", 0).Step("h_next = Sum(x_t, h_prev)");
+    net.Output("h_all", "h", 0);
+    net.Feed("x", Random({3, 2, 4}, 1)).Feed("h0", Tensor(DType::kDouble, {0, 2, 4})).Run();
+    ExpectSame(net.Get("h_all"), Random({3, 2, 4}, 1), "h_all");
+  }
+}
+
 }  // namespace
 }  // namespace stepnet
