@@ -8,6 +8,7 @@
 #include "stepnet/nets/net_check.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -28,6 +29,17 @@ std::set<std::string> GivenBlobs(const std::vector<NamedNet>& nets, const std::s
   if (FLAGS_init_net.empty()) return given;
   for (const std::string& name : NamesGivenBy(ReadParameters(FLAGS_init_net))) given.insert(name);
   return given;
+}
+
+// What the flags of inputs give, as they give it to `run`. Throws as ReadInputs and CheckRead do.
+std::vector<std::string> FedBlobs(const std::vector<NamedNet>& nets, const std::string& path) {
+  const NamedTensors fed = ReadInputs();
+  std::vector<const NetDef*> fed_nets;
+  std::vector<std::string> names;
+  for (const NamedNet& named : nets) fed_nets.push_back(named.net);
+  for (const auto& [name, tensor] : fed) names.push_back(name);
+  CheckRead(path, fed_nets, fed);
+  return names;
 }
 
 // Throws as TakeCellParameters does.
@@ -66,7 +78,8 @@ int Check(const std::vector<std::string>& operands) {
     }
   }
   const std::vector<NamedNet> nets = NetsOf(file, path);
-  const std::set<std::string> given = GivenBlobs(nets, path);
+  std::set<std::string> given = GivenBlobs(nets, path);
+  for (const std::string& name : FedBlobs(nets, path)) given.insert(name);
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
     const std::vector<NetProblem> found =
@@ -84,6 +97,14 @@ int Check(const std::vector<std::string>& operands) {
   return kOk;
 }
 
+std::vector<FlagUse> CheckFlags() {
+  std::vector<FlagUse> flags = InputFlags();
+  flags.push_back(
+      {.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"});
+  flags.push_back(CellSizeFlag());
+  return WithCommonFlags(std::move(flags));
+}
+
 }  // namespace
 
 const Command kCheck = {
@@ -93,13 +114,12 @@ const Command kCheck = {
     .details =
         "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
         "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
-        "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. Each\n"
-        "problem is printed with its net, operator and blob; the exit status is 1 when there are any. Operators of a\n"
-        "cell of which nothing is read are a warning.",
+        "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. A net\n"
+        "need not list the blobs that --input, --input_pb and --shape give, as for run. Each problem is printed with\n"
+        "its net, operator and blob; the exit status is 1 when there are any. Operators of a cell of which nothing is\n"
+        "read are a warning.",
     .example = "rnn_runner check net.pbtxt",
-    .flags = WithCommonFlags(
-        {{.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"},
-         CellSizeFlag()}),
+    .flags = CheckFlags(),
     .min_operands = 1,
     .max_operands = 1,
     .run = Check,

@@ -228,7 +228,7 @@ void CheckInputs(const NetDef& net, const Workspace& workspace) {
       .At({.net = net.name()});
 }
 
-void CheckRead(const std::vector<const NetDef*>& nets, const NamedTensors& fed,
+void CheckRead(const std::string& path, const std::vector<const NetDef*>& nets, const NamedTensors& fed,
                const std::vector<std::string>& also_read) {
   BlobsTaken blobs = TakenBy(nets);
   blobs.taken.insert(also_read.begin(), also_read.end());
@@ -252,7 +252,7 @@ void CheckRead(const std::vector<const NetDef*>& nets, const NamedTensors& fed,
   }
   if (mistakes.empty()) return;
   throw Error(ErrorCode::kInvalidArgument, Join(mistakes, "\n"))
-      .At({.file = FLAGS_net, .net = nets.size() == 1 ? nets.front()->name() : ""});
+      .At({.file = path, .net = nets.size() == 1 ? nets.front()->name() : ""});
 }
 
 void RemarkOnUnread(const std::vector<const NetDef*>& nets, const std::vector<std::string>& given) {

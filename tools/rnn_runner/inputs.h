@@ -22,8 +22,9 @@ NamedTensors ReadInputs();
 void CheckInputs(const NetDef& net, const Workspace& workspace);
 
 // Throws kInvalidArgument that lists what --input and --shape name and neither one of the nets takes from outside, as
-// it does not read it or writes it before, nor is in `also_read`; says on standard error what else of `fed` is so.
-void CheckRead(const std::vector<const NetDef*>& nets, const NamedTensors& fed,
+// it does not read it or writes it before, nor is in `also_read`, in the file `path`; says on standard error what else
+// of `fed` is so.
+void CheckRead(const std::string& path, const std::vector<const NetDef*>& nets, const NamedTensors& fed,
                const std::vector<std::string>& also_read = {});
 
 // Says on standard error that none of the nets takes any of the blobs that --init_net gives, where that is so.

@@ -117,7 +117,7 @@ int RunPlanFile(const RunOptions& options) {
     all.mutable_op()->MergeFrom(net.op());
     all.mutable_external_output()->MergeFrom(net.external_output());
   }
-  CheckRead(nets, fed);
+  CheckRead(FLAGS_net, nets, fed);
   const std::vector<std::string> listed(all.external_output().begin(), all.external_output().end());
   RunAndReport(workspace, listed.empty() ? UnreadBlobs(all) : listed, [&] {
     try {

@@ -30,7 +30,7 @@ Session OpenSession(const RunOptions& options, const std::vector<std::string>& a
   const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
   Session session{
       .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
-  CheckRead({&session.def}, fed, also_read);
+  CheckRead(FLAGS_net, {&session.def}, fed, also_read);
   RemarkOnUnread({&session.def}, given_by_file);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);
   if (model.init_net.op_size() > 0) LOG(INFO) << "runs " << model.init_net.op_size() << " operators that initialise";
