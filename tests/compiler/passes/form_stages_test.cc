@@ -37,5 +37,25 @@ TEST(FormStages, CutsAnOperatorWhoseSumsCanWait) {
                         "  ^dw: float [8, 8] added at 3, ^db: float [8] added at 4, _ = FCGradient(x, w, dy) @0 {}\n"));
 }
 
+// No bytes say so; the order of the program does.
+TEST(FormStages, ReadersOfAnEmptyValueComeBehindWhatGivesIt) {
+  const std::string inputs =
+      "  h_prev: float [1, 2, 16] at 0[128 * t]\n"
+      "  encoder: float [0, 2, 16] at 1\n"
+      "  u: float [16, 16] at 2\n";
+  const std::string loop =
+      "  query.1: float [1, 2, 16] = FC(h_prev, u) @0 {arg { name: \"axis\" i: -1 }}\n"
+      "  query.2: float [2, 1, 16] = Transpose(query.1) @1 {arg { name: \"axes\" ints: 1 ints: 0 ints: 2 }}\n"
+      "  values.1: float [2, 0, 16] = Transpose(encoder) @2 {arg { name: \"axes\" ints: 1 ints: 0 ints: 2 }}\n"
+      "  scores.1: float [2, 1, 0] = BatchMatMul(query.2, values.1) @3 {arg { name: \"trans_b\" i: 1 }}\n"
+      "  of_values.1: float [2, 1, 0] = Softmax(scores.1) @4 {arg { name: \"axis\" i: -1 }}\n"
+      "  weights.1: float [1, 2, 0] = Transpose(of_values.1) @5 {arg { name: \"axes\" ints: 1 ints: 0 ints: 2 }}\n"
+      "  ^weights: float [1, 2, 0] at 3[0 * t] = weights.1\n"
+      "  context.1: float [2, 1, 16] = BatchMatMul(of_values.1, values.1) @6 {}\n"
+      "  h.1: float [1, 2, 16] at 0[128 * (t + 1)] = Transpose(context.1) @7 {arg { name: \"axes\" ints: 1 ints: 0 "
+      "ints: 2 }}\n";
+  EXPECT_EQ(After(FormStages, Step(inputs + loop)), Step(inputs + "  in each step:\n" + loop));
+}
+
 }  // namespace
 }  // namespace stepnet
