@@ -21,21 +21,22 @@ struct GradientInputs {
 
 // A tensor that receives gradients: an output of the operator.
 struct GradientTarget {
-  int output = 0;                // of the gradient operator; the first one with this name
-  int input = 0;                 // of the forward operator
-  int base = -1;                 // -1: only initial states or nothing add to it
-  bool needs_zeros = true;       // otherwise every element is written in a run of any steps
+  int output = 0;  // of the gradient operator; the first one with this name
+  int input = 0;   // of the forward operator
+  int base = -1;
   std::vector<Link> links = {};  // by which the steps see its rows
 };
 
 struct BackwardPlan {
   std::shared_ptr<const StepPlan> steps;
   std::shared_ptr<const ForwardPlan> forward;  // whose records it reads
-  // Base i is the gradient of state i, base states + i the value of state i.
-  std::vector<std::pair<int, int>> inputs;  // (forward input, base)
-  int timestep_base = -1;
+  // Base i is the gradient of state i, base states + i the value of state i, which is lent.
+  std::vector<std::pair<int, int>> inputs;  // (forward input, base): lent
+  int timestep_base = -1;                   // int32 [T]; -1: the step net does not read it
   std::vector<GradientTarget> targets;
-  std::vector<std::pair<int, int>> step_output_gradients;  // (step output as in RecurrentSpec, base)
+  std::vector<std::pair<int, int>> output_gradients;  // (gradient of an output as the operator lists it, base): lent
+  std::vector<std::pair<int, int>> step_output_gradients;  // (step output as in RecurrentSpec, base): lent
+  std::vector<std::pair<int, int>> zero_gradients;         // as these, of those that nobody gives: the plan's own zeros
   std::vector<std::pair<int, int>> stacked;                // (base of the forward plan, base)
   std::vector<std::pair<int, int>> dynamic;                // (dynamic list of the forward plan, list)
 };

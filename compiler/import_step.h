@@ -9,14 +9,14 @@
 
 namespace stepnet {
 
-// The graph of a request: operators as calls, transfers as moves. Transfers into blobs come before the operator that is
+// The graph of a request: operators as calls, moves as moves. Moves into blobs come before the operator that is
 // the first to use them, as late as that: memory outside may be a sum that the step itself adds to before. Those into
 // blobs that none uses come first. What no operator writes goes on at once. Others come after the last writer. Step
 // outputs of what lives in rows, or is not written, come last, as the step may write those rows by another name.
 //
 // Throws what shape rules throw, with the operator as place; kInvalidNet for a blob that is read before anything writes
-// it, and for a required transfer of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob
-// another shape than the link has, or when a transfer's sizes differ; kTypeMismatch for sums of other numbers than
+// it, and for a required move of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob
+// another shape than the link has, or when a move's sizes differ; kTypeMismatch for sums of other numbers than
 // float and double.
 StepGraph ImportStep(const StepPlanRequest& request);
 

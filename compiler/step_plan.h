@@ -10,10 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
@@ -28,11 +28,11 @@ struct Operand {
   bool contiguous_rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
 };
 
-// One operator or transfer of the step.
+// One operator or move of the step.
 struct Instruction {
   std::string text;  // "y = FC(x, w, b)"
   std::string type;
-  int op_index = -1;  // in the step net; -1 for transfers
+  int op_index = -1;  // in the step net; -1 for moves
   RunFn kernel;
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;    // not those that another instruction of the operator gives
@@ -63,6 +63,13 @@ struct Stage {
 // "in each step", "for 16 steps at once", "once for all steps".
 std::string StageTitle(const Stage& stage);
 
+// A move of whole rows, for those who run and watch it.
+struct PlannedMove {
+  RowMove move;
+  std::string type;  // RowMoveName
+  std::string text;  // RowMoveText
+};
+
 // A region of the arena.
 struct ArenaSlot {
   int base = -1;
@@ -77,6 +84,8 @@ struct StepPlan {
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
   std::vector<Stage> stages;              // each may run for a step when those before it have run for that step
+  std::vector<PlannedMove> before;        // the first step, in this order
+  std::vector<PlannedMove> after;         // the last step
   std::vector<ArenaSlot> arena;
   int num_bases = 0;
   std::vector<bool> writes;  // by base: whether an instruction writes to it
@@ -88,8 +97,6 @@ struct StepPlan {
     TensorInfo info;
   };
   std::map<std::string, Final> finals;
-  // Bases of sums from zero whose first term a run of any steps writes: they need not be zeros before.
-  std::set<int> unzeroed_bases;
   // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
   bool does_nothing = false;
   std::int64_t chunk_steps = 0;  // that one stage after the other takes; 0: each stage takes all of them

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct BoundBlob {
 };
 
 // Moves a blob's value between its memory and memory outside, once a step.
-struct Transfer {
+struct StepMove {
   enum class Kind {
     kCopyIn,   // before the first operator that uses the blob: blob = outside
     kAddIn,    // before the first operator that uses the blob: blob += outside
@@ -30,8 +31,8 @@ struct Transfer {
   std::string blob;
   Slot outside;
   TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
-  bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
-  // `outside` of a kAddOut is zeros before the first step, and nothing but such transfers uses that base.
+  bool required = false;  // an error when nothing gives the blob a value; otherwise the move is left out
+  // `outside` of a kAddOut is zeros before the first step, and nothing but such moves uses that base.
   bool starts_at_zero = false;
 };
 
@@ -48,7 +49,10 @@ struct StepPlanRequest {
   // Dynamic blobs that exist before the first operator, with the index of their list.
   std::map<std::string, int> bound_dynamic = {};
   int num_dynamic_lists = 0;
-  std::vector<Transfer> transfers = {};
+  std::vector<StepMove> moves = {};
+  std::set<int> lent = {};           // bases that the caller owns: steps may change only a copy
+  std::vector<RowMove> before = {};  // the first step, in this order
+  std::vector<RowMove> after = {};   // the last step
   // Whether the values that this blob takes in all steps are read after the loop.
   std::function<bool(const std::string&)> keep = {};
 };

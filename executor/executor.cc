@@ -25,6 +25,14 @@ Registry& TheRegistry() {
 
 }  // namespace
 
+void Executor::Run(RunState& state, RunContext& context) const {
+  const StepPlan& plan = state.plan();
+  const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
+  state.RunMovesBefore(context);
+  if (!plan.does_nothing) RunSteps(state, context);
+  state.RunMovesAfter(context);
+}
+
 ExecutorRegistration::ExecutorRegistration(std::string name, Device device, ExecutorFactory make) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);

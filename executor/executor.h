@@ -14,10 +14,14 @@ namespace stepnet {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Runs every instruction of every step of state.plan(), with the effect of program order; a backward plan from the
-  // last step to the first. Throws what the first failing instruction threw; nothing is running any more then, and the
-  // executor and the state can be used again. Safe to call from several threads with different states.
-  virtual void Run(RunState& state, RunContext& context) const = 0;
+  // Runs what state.plan() does before the first step, every instruction of every step, with the effect of program
+  // order, a backward plan from the last step to the first, and what it does after the last step. Throws what the first
+  // failing instruction threw; nothing is running any more then, and the executor and the state can be used again. Safe
+  // to call from several threads with different states.
+  void Run(RunState& state, RunContext& context) const;
+
+ protected:
+  virtual void RunSteps(RunState& state, RunContext& context) const = 0;
 };
 
 using ExecutorFactory = std::function<std::shared_ptr<const Executor>()>;

@@ -69,7 +69,7 @@ void RunState::LendBase(int base, const Tensor& tensor) {
   }
   const auto [copy, is_new] = copies_.try_emplace(base, "copy");
   bases_[base] = copy->second.MakeTensor(tensor.dtype(), tensor.shape());
-  CopyElements(tensor.View(), bases_[base].View());
+  lent_[base] = tensor;
 }
 
 const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
@@ -145,6 +145,7 @@ std::int64_t RunState::NumRunsOf(const Stage& stage) const {
 
 void RunState::ReleaseBases() {
   for (Tensor& base : bases_) base = Tensor();
+  lent_.clear();
 }
 
 Tensor RunState::ArenaTensor(int base) const {
@@ -166,22 +167,21 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
   const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
     const bool is_operator = instruction.op_index >= 0;
-    const ObservedScope scope(context.observers,
-                              {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kTransfer,
-                               .net = &plan_->name,
-                               .op_index = instruction.op_index,
-                               .op_type = &instruction.type,
-                               .op_text = &instruction.text,
-                               .step = step,
-                               .backward = plan_->backward,
-                               .plan = &plan_,
-                               .num_steps = num_steps_,
-                               .instruction = i,
-                               .part = part,
-                               .parts = parts});
+    const ObservedScope scope(context.observers, {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kMove,
+                                                  .net = &plan_->name,
+                                                  .op_index = instruction.op_index,
+                                                  .op_type = &instruction.type,
+                                                  .op_text = &instruction.text,
+                                                  .step = step,
+                                                  .backward = plan_->backward,
+                                                  .plan = &plan_,
+                                                  .num_steps = num_steps_,
+                                                  .instruction = i,
+                                                  .part = part,
+                                                  .parts = parts});
     if (instruction.dynamic) {
       if (bound.dynamic == nullptr) {
-        RunDynamicTransfer(instruction, bound, t, context);
+        RunDynamicMove(instruction, bound, t, context);
       } else {
         RunDynamic(instruction, bound, t, context);
       }
@@ -249,8 +249,8 @@ Blob* RunState::DynamicBlob(const Slot& slot, std::int64_t t) const {
 }
 
 // A copy or sum between a dynamic blob and memory outside, which has one dtype and size.
-void RunState::RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
-                                  RunContext& context) {
+void RunState::RunDynamicMove(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
+                              RunContext& context) {
   const Slot& from = plan_->slots[instruction.inputs[0].slot];
   const Slot& to = plan_->slots[instruction.outputs[0].slot];
   const bool goes_out = from.storage_class == StorageClass::kDynamic;
