@@ -4,17 +4,13 @@
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
-
-int InputIndex(const OperatorCall& op, const std::string& name) {
-  const auto found = std::ranges::find(op.inputs(), name);
-  return found == op.inputs().end() ? -1 : static_cast<int>(found - op.inputs().begin());
-}
 
 class ForwardPlanMaker {
  public:
@@ -53,7 +49,7 @@ class ForwardPlanMaker {
       StateLayout& layout = plan_->states[i];
       return {.base = static_cast<int>(i), .dtype = layout.dtype, .row = layout.row, .state = &layout};
     }
-    const int input = InputIndex(op_, name);
+    const int input = IndexOf(op_.inputs(), name);
     if (input < 0) {
       throw Error(ErrorCode::kInvalidNet, StrCat("\"", name, "\" is linked and is neither a state nor an input"));
     }
@@ -75,9 +71,9 @@ class ForwardPlanMaker {
     }
     // What a step may see of a new row before it is written: where a state has no initial rows only shapes tell.
     for (size_t i = 0; i < roles.size(); ++i) {
-      const auto state = std::ranges::find(spec_.states, spec_.links[i].external, &RecurrentState::name);
-      if (!roles[i].is_source || state == spec_.states.end()) continue;
-      StateLayout& layout = plan_->states[state - spec_.states.begin()];
+      const int state = spec_.StateIndex(spec_.links[i].external);
+      if (!roles[i].is_source || state < 0) continue;
+      StateLayout& layout = plan_->states[state];
       if (spec_.links[i].offset + spec_.links[i].window > layout.num_initial) layout.needs_zeros = true;
     }
   }
@@ -119,7 +115,7 @@ class ForwardPlanMaker {
     for (const BoundBlob& bound : request_.bound) known.insert(bound.slot.blob);
     for (const Transfer& transfer : request_.transfers) known.insert(transfer.blob);
     for (const std::string& blob : BlobsReadFirst(*spec_.step_net)) {
-      const int input = InputIndex(op_, blob);
+      const int input = IndexOf(op_.inputs(), blob);
       if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
       const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
       request_.bound.push_back(BindWhole(blob, base, inputs_[input]));

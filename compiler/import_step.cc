@@ -4,6 +4,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/device.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -141,8 +142,7 @@ class Importer {
   void AddMove(const Transfer& transfer) {
     const auto known = graph_.last.find(transfer.blob);
     if (known != graph_.last.end()) CheckSizes(transfer, graph_.values[known->second]);
-    const bool is_float = transfer.info.dtype == DType::kFloat || transfer.info.dtype == DType::kDouble;
-    if (Adds(transfer) && !is_float) {
+    if (Adds(transfer) && !IsFloatOrDouble(transfer.info.dtype)) {
       throw Error(ErrorCode::kTypeMismatch, StrCat("gradients are summed in float and double; \"", transfer.blob,
                                                    "\" is ", transfer.info.Description()));
     }

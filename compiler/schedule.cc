@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "stepnet/compiler/stages.h"
-#include "stepnet/nets/net_operator.h"
+#include "stepnet/core/cost.h"
 
 namespace stepnet {
 namespace {

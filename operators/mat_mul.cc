@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "stepnet/core/cost.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
@@ -32,11 +33,9 @@ MatrixView<T> View(const Factor& factor, const T* data) {
                      " and ", InputText(query, 1), trans_b ? " (transposed)" : ""));
 }
 
-double Bytes(const TensorInfo& info) { return static_cast<double>(info.size_bytes()); }
-
-Cost ProductCost(const ShapeQuery& query, const TensorInfo& y, std::int64_t k) {
-  return {.flops = 2.0 * static_cast<double>(y.shape.size()) * static_cast<double>(k),
-          .bytes = Bytes(query.In(0)) + Bytes(query.In(1)) + Bytes(y)};
+Cost ProductCost(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::int64_t k) {
+  return {.flops = 2.0 * static_cast<double>(outputs[0].shape.size()) * static_cast<double>(k),
+          .bytes = BytesMoved(query, outputs)};
 }
 
 // The gradients of y = a b as products of the same type: da = dy b^T, db = a^T dy, and the like for transposes.
@@ -255,13 +254,13 @@ RunFn BatchMatMulKernel(const OperatorCall& op) {
 }
 
 Cost MatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  return ProductCost(query, outputs[0], MatMulArguments(query.op()).A(query.In(0).shape).inner_as_left());
+  return ProductCost(query, outputs, MatMulArguments(query.op()).A(query.In(0).shape).inner_as_left());
 }
 
 Cost BatchMatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   const OperatorCall& op = query.op();
   const BatchFactors factors = FactorsOf(query.In(0).shape, query.In(1).shape, op.Bool("trans_a"), op.Bool("trans_b"));
-  return ProductCost(query, outputs[0], factors.a.inner_as_left());
+  return ProductCost(query, outputs, factors.a.inner_as_left());
 }
 
 const Registration mat_mul =
