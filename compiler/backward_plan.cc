@@ -250,7 +250,7 @@ class BackwardPlanMaker {
   void BindWhatIsRead() {
     for (const auto& [blob, source] : FindBackwardSources(op_, spec_, &forward_operator_)) {
       switch (source) {
-        case BackwardSource::kTimestep: BindTimestep(); break;
+        case BackwardSource::kTimestep: ProvideTimestep(); break;
         case BackwardSource::kForwardStep: BindForwardBlob(blob); break;
         case BackwardSource::kForwardInput: BindInput(blob); break;
         case BackwardSource::kLink:
@@ -259,10 +259,9 @@ class BackwardPlanMaker {
     }
   }
 
-  void BindTimestep() {
+  void ProvideTimestep() {
     plan_->timestep_base = request_.num_bases++;
-    const Link link{.internal = spec_.timestep, .external = spec_.timestep};
-    request_.bound.push_back(BindLink(link, plan_->timestep_base, DType::kInt32, Shape()));
+    request_.bound.push_back(BindTimestep(spec_, plan_->timestep_base));
   }
 
   void BindInput(const std::string& blob) {

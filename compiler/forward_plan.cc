@@ -27,7 +27,7 @@ class ForwardPlanMaker {
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     request_.num_bases = static_cast<int>(spec_.states.size());
     BindLinks();
-    BindTimestep();
+    ProvideTimestep();
     BindCaptured();
     KeepWhatIsReadLater();
     if (!spec_.step_outputs.empty()) BindStepOutputs();
@@ -102,12 +102,11 @@ class ForwardPlanMaker {
     request_.transfers.insert(role.is_source ? request_.transfers.begin() : request_.transfers.end(), transfer);
   }
 
-  void BindTimestep() {
+  void ProvideTimestep() {
     const std::vector<std::string> reads = BlobsReadFirst(*spec_.step_net);
     if (std::ranges::find(reads, spec_.timestep) == reads.end()) return;
     plan_->timestep_base = request_.num_bases++;
-    const Link link{.internal = spec_.timestep, .external = spec_.timestep};
-    request_.bound.push_back(BindLink(link, plan_->timestep_base, DType::kInt32, Shape()));
+    request_.bound.push_back(BindTimestep(spec_, plan_->timestep_base));
   }
 
   void BindCaptured() {

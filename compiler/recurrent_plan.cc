@@ -22,6 +22,11 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row) {
           .info = {.dtype = dtype, .shape = row.Inserted(0, link.window)}};
 }
 
+BoundBlob BindTimestep(const RecurrentSpec& spec, int base) {
+  const Link link{.internal = spec.timestep, .external = spec.timestep};
+  return BindLink(link, base, DType::kInt32, Shape());
+}
+
 BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
   return {.slot = {.blob = blob,
                    .storage_class = StorageClass::kShared,

@@ -12,7 +12,7 @@
 
 namespace stepnet {
 
-// A state for given shapes of the inputs.
+// How a state lies in memory, for given shapes of the inputs.
 struct StateLayout {
   int initial = 0;  // index of the input with the initial value
   DType dtype = DType::kFloat;
@@ -39,13 +39,17 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row);
 // A tensor that all steps see whole: a captured input.
 BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
 
+// The number of the step, as the step net reads it.
+BoundBlob BindTimestep(const RecurrentSpec& spec, int base);
+
 // The base of an input of the forward operator, given out the first time it is asked for: `bases` holds (input, base).
 int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bases);
 
-// What plans follow: the operator's options, with schedules printed to standard error where its arguments ask for them.
+// The options that plans are made with: the operator's, and where its arguments ask for it, schedules are printed to
+// standard error.
 RunOptions StepPlanOptions(const RecurrentSpec& spec);
 
-// Rows of rings: how many steps may be under way at once.
+// How many rows a ring has: as many as steps may be under way at once.
 std::int64_t RingRows(const RecurrentSpec& spec);
 
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.

@@ -138,8 +138,8 @@ int NetOperator::NumParts() const {
   if (!rule || options.executor != "parallel") return 1;
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   const double worth = EstimateMicroseconds(LastCost(), kCpuTarget) / kCpuTarget.microseconds_to_wake;
-  const int most = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
-  return std::min(most, rule(ShapeQuery(init_, input_infos_), output_infos_));
+  const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
+  return std::min(max_parts, rule(ShapeQuery(init_, input_infos_), output_infos_));
 }
 
 void NetOperator::RunParts(RunContext& context, std::int64_t step) {

@@ -57,7 +57,7 @@ TEST(Printable, NamesOfFilesStayInTheirFolder) {
 }
 
 TEST(Printable, StringsOfDotEndWhereTheyShall) {
-  EXPECT_EQ(DotText(R"(y = "a")"), R"("y = \"a\\b\"")");
+  EXPECT_EQ(DotText(R"(y = "a\b")"), R"("y = \"a\\b\"")");
   EXPECT_EQ(DotText("a\x1b\nb"), R"("a\\x1b\\x0ab")");
 }
 
