@@ -169,12 +169,10 @@ class BackwardPlanMaker {
 
   void AddForwardLink(const Link& link) {
     if (!reads_first_.contains(link.internal) || links_.contains(link.internal)) return;
-    const auto state = std::ranges::find(spec_.states, link.external, &RecurrentState::name);
     ResolvedLink resolved;
-    if (state != spec_.states.end()) {
-      const auto i = static_cast<int>(state - spec_.states.begin());
-      const StateLayout& layout = forward_.states[i];
-      resolved = Resolve(link, NumStates() + i, layout.dtype, layout.row);
+    if (const int state = spec_.StateIndex(link.external); state >= 0) {
+      const StateLayout& layout = forward_.states[state];
+      resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
     } else {
       const int input = ForwardInputIndex(link.external);
       const int base = BaseOfInput(input, &plan_->inputs, &request_);

@@ -1,4 +1,4 @@
-// Making the plan of a RecurrentNetworkGradient operator.
+// BackwardPlan: the plan of a RecurrentNetworkGradient operator.
 //
 // Gradients of states live in one tensor a state, [T + L, B, …]: row r is the sum of what the loss, through the
 // outputs, and every later step contribute to row r of the state. Rows start as the outputs' gradients, zero elsewhere.
@@ -13,18 +13,18 @@
 
 namespace stepnet {
 
-// The forward operator's inputs and outputs as the gradient operator lists them.
+// Where the gradient operator lists the forward operator's inputs among its own.
 struct GradientInputs {
   int num_output_gradients = 0;
-  int num_inputs = 0;  // of the forward operator; they follow the outputs' gradients
+  int num_inputs = 0;  // how many the forward operator has; they follow the outputs' gradients
 };
 
 // A tensor that receives gradients: an output of the operator.
 struct GradientTarget {
-  int output = 0;  // of the gradient operator; the first one with this name
-  int input = 0;   // of the forward operator
+  int output = 0;                // number of the gradient operator's output, the first one with its name
+  int input = 0;                 // number of the forward operator's input that the gradient is for
   int base = -1;
-  std::vector<Link> links = {};  // by which the steps see its rows
+  std::vector<Link> links = {};  // the links through which steps see its rows
 };
 
 struct BackwardPlan {
@@ -41,7 +41,7 @@ struct BackwardPlan {
   std::vector<std::pair<int, int>> dynamic;                // (dynamic list of the forward plan, list)
 };
 
-// What the gradient has to know of a run of the forward operator.
+// What the plan of the gradient depends on in a run of the forward operator.
 struct ForwardRun {
   std::shared_ptr<const ForwardOperator> op;
   std::shared_ptr<const ForwardPlan> plan;

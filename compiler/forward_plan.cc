@@ -4,17 +4,13 @@
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
-
-int InputIndex(const OperatorCall& op, const std::string& name) {
-  const auto found = std::ranges::find(op.inputs(), name);
-  return found == op.inputs().end() ? -1 : static_cast<int>(found - op.inputs().begin());
-}
 
 class ForwardPlanMaker {
  public:
@@ -33,7 +29,7 @@ class ForwardPlanMaker {
     all_rows_written_.assign(spec_.states.size(), false);
     BindLinks();
     StartStates();
-    BindTimestep();
+    ProvideTimestep();
     BindCaptured();
     KeepWhatIsReadLater();
     if (!spec_.step_outputs.empty()) BindStepOutputs();
@@ -55,7 +51,7 @@ class ForwardPlanMaker {
       const StateLayout& layout = plan_->states[i];
       return {.base = static_cast<int>(i), .dtype = layout.dtype, .row = layout.row, .state = &layout};
     }
-    const int input = InputIndex(op_, name);
+    const int input = IndexOf(op_.inputs(), name);
     if (input < 0) {
       throw Error(ErrorCode::kInvalidNet, StrCat("\"", name, "\" is linked and is neither a state nor an input"));
     }
@@ -76,11 +72,10 @@ class ForwardPlanMaker {
     }
     // What a step may see of a new row before it is written: where a state has no initial rows only shapes tell.
     for (size_t i = 0; i < roles.size(); ++i) {
-      const auto state = std::ranges::find(spec_.states, spec_.links[i].external, &RecurrentState::name);
-      if (!roles[i].is_source || state == spec_.states.end()) continue;
-      const auto index = static_cast<size_t>(state - spec_.states.begin());
-      if (spec_.links[i].offset + spec_.links[i].window > plan_->states[index].num_initial) {
-        all_rows_written_[index] = false;
+      const int state = spec_.StateIndex(spec_.links[i].external);
+      if (!roles[i].is_source || state < 0) continue;
+      if (spec_.links[i].offset + spec_.links[i].window > plan_->states[state].num_initial) {
+        all_rows_written_[state] = false;
       }
     }
   }
@@ -123,10 +118,10 @@ class ForwardPlanMaker {
     request_.moves.insert(role.is_source ? request_.moves.begin() : request_.moves.end(), move);
   }
 
-  void BindTimestep() {
+  void ProvideTimestep() {
     const std::vector<std::string> reads = BlobsReadFirst(*spec_.step_net);
     const bool is_read = std::ranges::find(reads, spec_.timestep) != reads.end();
-    if (is_read) plan_->timestep_base = stepnet::BindTimestep(spec_.timestep, &request_);
+    if (is_read) plan_->timestep_base = BindTimestep(spec_.timestep, &request_);
   }
 
   void BindCaptured() {
@@ -134,7 +129,7 @@ class ForwardPlanMaker {
     for (const BoundBlob& bound : request_.bound) known.insert(bound.slot.blob);
     for (const StepMove& move : request_.moves) known.insert(move.blob);
     for (const std::string& blob : BlobsReadFirst(*spec_.step_net)) {
-      const int input = InputIndex(op_, blob);
+      const int input = IndexOf(op_.inputs(), blob);
       if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
       const int base = BaseOfInput(input, &plan_->inputs, &request_);
       request_.bound.push_back(BindWhole(blob, base, inputs_[input]));

@@ -4,6 +4,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/device.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -144,8 +145,7 @@ class Importer {
   void AddMove(const StepMove& move) {
     const auto known = graph_.last.find(move.blob);
     if (known != graph_.last.end()) CheckSizes(move, graph_.values[known->second]);
-    const bool is_float = move.info.dtype == DType::kFloat || move.info.dtype == DType::kDouble;
-    if (Adds(move) && !is_float) {
+    if (Adds(move) && !IsFloatOrDouble(move.info.dtype)) {
       throw Error(ErrorCode::kTypeMismatch,
                   StrCat("gradients are summed in float and double; \"", move.blob, "\" is ", move.info.Description()));
     }

@@ -12,7 +12,7 @@
 
 namespace stepnet {
 
-// A state for given shapes of the inputs.
+// How a state lies in memory, for given shapes of the inputs.
 struct StateLayout {
   int initial = 0;  // index of the input with the initial value
   DType dtype = DType::kFloat;
@@ -44,10 +44,11 @@ int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepPlanRequ
 // Binds the number of the step, which a move before the first step gives, to a base of its own.
 int BindTimestep(const std::string& blob, StepPlanRequest* request);
 
-// What plans follow: the operator's options, with schedules printed to standard error where its arguments ask for them.
+// The options that plans are made with: the operator's, and where its arguments ask for it, schedules are printed to
+// standard error.
 RunOptions StepPlanOptions(const RecurrentSpec& spec);
 
-// Rows of rings: how many steps may be under way at once.
+// How many rows a ring has: as many as steps may be under way at once.
 std::int64_t RingRows(const RecurrentSpec& spec);
 
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.

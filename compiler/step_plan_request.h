@@ -1,4 +1,4 @@
-// StepPlanRequest: a step net, and what its blobs are bound to.
+// StepPlanRequest: a step net and the memory that its blobs are bound to, of which a StepPlan is made.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace stepnet {
 // A blob that lives outside of the plan's arenas, as the caller describes it.
 struct BoundBlob {
   Slot slot;
-  TensorInfo info;       // of what one step sees
+  TensorInfo info;       // what one step sees
   bool readable = true;  // has a value before the first operator of the step
 };
 
@@ -42,7 +42,7 @@ struct StepPlanRequest {
   const Target* target = &kCpuTarget;
   RunOptions options = {};
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
-  // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
+  // How many rows a ring has, a power of two: so many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
   std::int64_t max_steps = 0;  // as in StepPlan
   std::vector<BoundBlob> bound = {};

@@ -34,7 +34,8 @@ class ExecutorRegistration {
   ExecutorRegistration(std::string name, Device device, ExecutorFactory make);
 };
 
-// The one that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for `device`.
+// Gives the executor that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for
+// `device`.
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device = Device::kCpu);
 std::vector<std::string> ExecutorNames(Device device = Device::kCpu);  // sorted
 

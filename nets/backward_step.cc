@@ -8,9 +8,11 @@
 #include <set>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/nets/rename.h"
 #include "stepnet/proto/net.pb.h"
@@ -34,7 +36,7 @@ class BackwardStepMaker {
       if (written_.contains(blob)) changing_.insert(blob);
     }
     for (const Link& link : spec_.links) {
-      if (written_.contains(link.internal) && !IsState(link.external)) changing_.insert(link.internal);
+      if (written_.contains(link.internal) && !spec_.IsState(link.external)) changing_.insert(link.internal);
     }
     RefuseChangedRows();
     RefuseRowsWrittenTwice();
@@ -59,22 +61,19 @@ class BackwardStepMaker {
     AddParams();
     RenameUnaskedGradients();
     ListExternals();
-    *NewArgument("backward_step_net")->mutable_n() = std::move(backward_);
+    *NewArgument(op_, "backward_step_net")->mutable_n() = std::move(backward_);
     ReplaceStepNet();
   }
 
  private:
-  bool IsState(const std::string& blob) const {
-    return std::ranges::find(spec_.states, blob, &RecurrentState::name) != spec_.states.end();
-  }
   // Whether the link shows a row of a state that the step writes, not one that a blob starts with.
   bool Gives(const Link& link) const {
-    if (!IsState(link.external) || !written_.contains(link.internal)) return false;
+    if (!spec_.IsState(link.external) || !written_.contains(link.internal)) return false;
     return !changing_.contains(link.internal) || EndsWithNewRow(link);
   }
   // Whether the link is to a state's rows up to the newest that the step sees, which is the one that it gives.
   bool EndsWithNewRow(const Link& link) const {
-    return IsState(link.external) && std::ranges::none_of(spec_.links, [&](const Link& other) {
+    return spec_.IsState(link.external) && std::ranges::none_of(spec_.links, [&](const Link& other) {
              return other.external == link.external && other.offset + other.window > link.offset + link.window;
            });
   }
@@ -108,14 +107,14 @@ class BackwardStepMaker {
   std::set<std::string> FindOtherNames() const {
     std::set<std::string> blobs;
     ForEachPairOnARow([&](const Link& one, const Link& other) {
-      if (!IsState(one.external) || one.internal == other.internal) return;
+      if (!spec_.IsState(one.external) || one.internal == other.internal) return;
       if (Writes(one) && !written_.contains(other.internal)) blobs.insert(other.internal);
       if (Writes(other) && !written_.contains(one.internal)) blobs.insert(one.internal);
     });
     return blobs;
   }
   bool Passes(const Link& link) const { return MayPass(link) && passed_.contains(link.internal); }
-  bool IsFloating(const std::string& blob) const { return IsState(blob) || !is_floating_ || is_floating_(blob); }
+  bool IsFloating(const std::string& blob) const { return spec_.IsState(blob) || !is_floating_ || is_floating_(blob); }
 
   // The step net with operators of one blob, at which the reverse pass brings gradients together. Before the first
   // reader of a blob that shows a row which the step has written by another name: what it gives to the gradient of that
@@ -194,7 +193,7 @@ class BackwardStepMaker {
     });
     std::map<std::string, const Link*> written;  // state → a link by which it is written
     for (const Link& link : spec_.links) {
-      if (!IsState(link.external) || !Writes(link)) continue;
+      if (!spec_.IsState(link.external) || !Writes(link)) continue;
       // What one step has written another one writes again.
       const auto [known, is_first] = written.emplace(link.external, &link);
       if (!is_first || link.window > 1) ThrowWrittenTwice(*known->second, link);
@@ -217,7 +216,7 @@ class BackwardStepMaker {
       const auto is_same_memory = [&](const Link& other) { return other.external == link.external; };
       if (!changing_.contains(link.internal) || std::ranges::count_if(spec_.links, is_same_blob) > 1) continue;
       const bool is_seen_once = link.window == 1 && std::ranges::count_if(spec_.links, is_same_memory) == 1;
-      if (is_seen_once && !IsState(link.external)) continue;
+      if (is_seen_once && !spec_.IsState(link.external)) continue;
       throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites \"", link.internal, "\", rows of \"",
                                                  link.external, "\" that others see too; no gradient can be made"));
     }
@@ -237,7 +236,7 @@ class BackwardStepMaker {
       is_changed = is_changed || step.op_size() > step_.op_size() ||
                    OperatorText(*step.op().rbegin()) != OperatorText(step_.op(step.op_size() - 1));
     }
-    if (is_changed) *NewArgument("step_net")->mutable_n() = std::move(step);
+    if (is_changed) *NewArgument(op_, "step_net")->mutable_n() = std::move(step);
   }
 
   // What the step gives to states and outputs has a gradient before the backward step runs.
@@ -262,7 +261,7 @@ class BackwardStepMaker {
       if (!Gives(link) && !Passes(link) && IsFloating(link.external)) wanted.push_back(link.internal);
     }
     for (const std::string& blob : BlobsReadFirst(step_)) {
-      if (InputIndex(blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
+      if (IndexOf(op_->input(), blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
     }
     wanted.insert(wanted.end(), captured_.begin(), captured_.end());
     return wanted;
@@ -320,18 +319,6 @@ class BackwardStepMaker {
     return name;
   }
 
-  Argument* NewArgument(const std::string& name) {
-    for (Argument& argument : *op_->mutable_arg()) {
-      if (argument.name() != name) continue;
-      argument.Clear();
-      argument.set_name(name);
-      return &argument;
-    }
-    Argument* argument = op_->add_arg();
-    argument->set_name(name);
-    return argument;
-  }
-
   void AddLinks() {
     std::vector<Link> links;
     for (const Link& link : spec_.links) {
@@ -345,28 +332,23 @@ class BackwardStepMaker {
     for (const StepOutput& output : spec_.step_outputs) {
       links.push_back({.internal = output.blob + "_grad", .external = output.destination + "_grad"});
     }
-    Argument* internal = NewArgument("backward_link_internal");
+    Argument* internal = NewArgument(op_, "backward_link_internal");
     for (const Link& link : links) internal->add_strings(link.internal);
-    Argument* external = NewArgument("backward_link_external");
+    Argument* external = NewArgument(op_, "backward_link_external");
     for (const Link& link : links) external->add_strings(link.external);
-    Argument* offset = NewArgument("backward_link_offset");
+    Argument* offset = NewArgument(op_, "backward_link_offset");
     for (const Link& link : links) offset->add_ints(link.offset);
-    Argument* window = NewArgument("backward_link_window");
+    Argument* window = NewArgument(op_, "backward_link_window");
     for (const Link& link : links) window->add_ints(link.window);
-  }
-
-  int InputIndex(const std::string& blob) const {
-    const auto found = std::ranges::find(op_->input(), blob);
-    return found == op_->input().end() ? -1 : static_cast<int>(found - op_->input().begin());
   }
 
   // Captured inputs, whose gradients are summed over the steps, and sequences beside the first one.
   void AddParams() {
     std::vector<std::pair<int, std::string>> params;
     for (const Link& link : spec_.links) {
-      const int input = InputIndex(link.external);
+      const int input = IndexOf(op_->input(), link.external);
       const bool is_known = std::ranges::any_of(params, [&](const auto& param) { return param.first == input; });
-      if (IsState(link.external) || input <= 0 || is_known) continue;
+      if (spec_.IsState(link.external) || input <= 0 || is_known) continue;
       if (const std::string gradient = OwnGradient(link.internal); !gradient.empty()) {
         params.emplace_back(input, gradient);
       }
@@ -382,11 +364,11 @@ class BackwardStepMaker {
         throw Error(ErrorCode::kInvalidNet, StrCat("the step net reads \"", blob,
                                                    "\" whole and, through a link, by rows; no gradient can be made"));
       }
-      params.emplace_back(InputIndex(blob), gradient);
+      params.emplace_back(IndexOf(op_->input(), blob), gradient);
     }
-    Argument* param = NewArgument("param");
+    Argument* param = NewArgument(op_, "param");
     for (const auto& [input, gradient] : params) param->add_ints(input);
-    Argument* gradients = NewArgument("param_grads");
+    Argument* gradients = NewArgument(op_, "param_grads");
     for (const auto& [input, gradient] : params) gradients->add_strings(gradient);
   }
 
@@ -394,7 +376,7 @@ class BackwardStepMaker {
   void RenameUnaskedGradients() {
     std::map<std::string, std::string> names;
     for (const std::string& blob : BlobsReadFirst(step_)) {
-      if (InputIndex(blob) < 0 || IsFloating(blob)) continue;
+      if (IndexOf(op_->input(), blob) < 0 || IsFloating(blob)) continue;
       std::string unasked = blob + "_grad_unasked";
       while (!names_.insert(unasked).second) unasked += "_";
       names[blob + "_grad"] = unasked;
@@ -446,8 +428,7 @@ std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function
   std::vector<std::string> inputs;
   std::ranges::copy_if(op.input(), std::back_inserter(inputs), depends);
   for (const Link& link : spec.links) {
-    const bool is_state = std::ranges::find(spec.states, link.external, &RecurrentState::name) != spec.states.end();
-    if (is_state || depends(link.external)) inputs.push_back(link.internal);
+    if (spec.IsState(link.external) || depends(link.external)) inputs.push_back(link.internal);
   }
   return inputs;
 }

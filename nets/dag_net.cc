@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "stepnet/core/access_order.h"
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/proto/net.pb.h"
@@ -13,8 +14,9 @@
 namespace stepnet {
 namespace {
 
-// Which operators must have finished before which start: whoever reads waits for the last writer, whoever writes waits
-// for the last writer and for all who read since.
+// Which operators must have finished before which start. Edges that others imply stay, other than in the dependencies
+// of a plan: a net has at most one for each use of a blob, to count one down costs less than any operator, and to find
+// those that can go takes time by the square of the net.
 struct OperatorOrder {
   std::vector<std::vector<int>> successors;
   std::vector<int> num_predecessors;
@@ -24,38 +26,26 @@ OperatorOrder FindOrder(const NetDef& net) {
   OperatorOrder result;
   result.successors.resize(net.op_size());
   result.num_predecessors.assign(net.op_size(), 0);
-  struct Uses {
-    int writer = -1;
-    std::vector<int> readers;
-  };
-  std::map<std::string, Uses> blobs;
-  const auto add = [&](int from, int to) {
+  const auto add_edge = [&](int from, int to) {
     std::vector<int>& successors = result.successors[from];
     // Edges are added by ascending `to`: one that exists is the last.
-    if (from == to || (!successors.empty() && successors.back() == to)) return;
+    if (!successors.empty() && successors.back() == to) return;
     successors.push_back(to);
     ++result.num_predecessors[to];
   };
+  std::map<std::string, AccessOrder<int>> blobs;
   for (int i = 0; i < net.op_size(); ++i) {
     const OperatorDef& op = net.op(i);
-    const auto reads = [&](const std::string& blob) {
-      Uses& uses = blobs[blob];
-      if (uses.writer >= 0) add(uses.writer, i);
-      uses.readers.push_back(i);
-    };
-    std::ranges::for_each(op.input(), reads);
-    std::ranges::for_each(op.control_input(), reads);
-    for (const std::string& output : op.output()) {
-      Uses& uses = blobs[output];
-      if (uses.writer >= 0) add(uses.writer, i);
-      for (const int reader : uses.readers) add(reader, i);
-      uses = {.writer = i, .readers = {}};
-    }
+    for (const std::string& input : op.input()) blobs[input].Read(i, add_edge);
+    for (const std::string& input : op.control_input()) blobs[input].Read(i, add_edge);
+    for (const std::string& output : op.output()) blobs[output].Write(i, add_edge);
   }
   return result;
 }
 
-// One run of a net: operators start when those that they wait for have ended.
+// One run of a net: operators start when those that they wait for have ended. What the executor "parallel" does more
+// pays where the same tasks come again in every step: counters for a window of steps that are counted down without a
+// lock, the order in which tasks are due, looking out for work before sleeping.
 class DagRun : public SharedWork {
  public:
   using RunOperatorFn = std::function<void(int i, int lane)>;

@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/cost.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/core/target.h"
 
 namespace stepnet {
-
-// What one run of `op` costs: as its type declares, otherwise what it reads and writes.
-Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
-// Rough time of such a run on one core, for choices between ways of running; no promise.
-double EstimateMicroseconds(const Cost& cost, const Target& target);
 
 class NetOperator {
  public:
