@@ -42,9 +42,10 @@ struct Instruction {
   std::int64_t steps_at_once = 1;  // that a run is for, more than one with `can_batch_steps` alone; kAllSteps
   bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
-  Cost cost = {};            // estimate; of what runs over time a step's share
-  int max_parts = 1;         // that may run at the same time
-  bool by_elements = false;  // each part is given a range of the elements; otherwise the kernel takes its share
+  bool checks_values = false;  // Kernel::checks_values
+  Cost cost = {};              // estimate; of what runs over time a step's share
+  int max_parts = 1;           // that may run at the same time
+  bool by_elements = false;    // each part is given a range of the elements; otherwise the kernel takes its share
   std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
 };
 

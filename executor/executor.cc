@@ -52,6 +52,16 @@ std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device d
               StrCat("no executor \"", options.executor, "\"; there is ", Join(ExecutorNames(device), ", ")));
 }
 
+void Execute(const Executor& executor, RunState& state, RunContext& context) {
+  try {
+    executor.Run(state, context);
+  } catch (const Error& error) {
+    // What was thrown may come of the value with which a kernel went on.
+    if (error.code() == ErrorCode::kCancelled || !state.faults().any()) throw;
+  }
+  state.faults().Throw();
+}
+
 std::vector<std::string> ExecutorNames(Device device) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);

@@ -16,7 +16,8 @@ class Executor {
   virtual ~Executor() = default;
   // Runs every instruction of every step of state.plan(), with the effect of program order; a backward plan from the
   // last step to the first. Throws what the first failing instruction threw; nothing is running any more then, and the
-  // executor and the state can be used again. Safe to call from several threads with different states.
+  // executor and the state can be used again. Bad values that kernels find do not end the run: state.faults() has them.
+  // Safe to call from several threads with different states.
   virtual void Run(RunState& state, RunContext& context) const = 0;
 };
 
@@ -33,6 +34,10 @@ class ExecutorRegistration {
 // The one that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for `device`.
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device = Device::kCpu);
 std::vector<std::string> ExecutorNames(Device device = Device::kCpu);  // sorted
+
+// Runs the executor; throws what it throws, or the first fault of the run (by step, operator and element, whatever the
+// executor and the threads). State and executor can be used again.
+void Execute(const Executor& executor, RunState& state, RunContext& context);
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
 // the calling thread. `begin` is a multiple of what the stage takes at once.

@@ -56,8 +56,8 @@ class RecurrentNetworkGradient {
     Bind(run, layout, *record, targets, step_outputs, backward);
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
-    context.run = record->run;  // the masks of the forward run, where operators are computed again
-    executor_->Run(*backward.steps, context);
+    context.run = &record->run;  // the masks of the forward run, where operators are computed again
+    Execute(*executor_, *backward.steps, context);
     backward.steps->ReleaseBases();
     AddInitialStateGradients(*record, backward, *plan, targets);
     for (size_t k = 0; k < targets.size(); ++k) run.host().Output(plan->targets[k].output).SetTensor(targets[k]);
