@@ -21,8 +21,8 @@ struct GradientInputs {
 
 // A tensor that receives gradients: an output of the operator.
 struct GradientTarget {
-  int output = 0;                // number of the gradient operator's output, the first one with its name
-  int input = 0;                 // number of the forward operator's input that the gradient is for
+  int output = 0;  // number of the gradient operator's output, the first one with its name
+  int input = 0;   // number of the forward operator's input that the gradient is for
   int base = -1;
   std::vector<Link> links = {};  // the links through which steps see its rows
 };

@@ -100,6 +100,7 @@ class Emitter {
     instruction->type = call.type();
     instruction->has_side_effects = schema.has_side_effects;
     const Kernel& kernel = KernelOf(call, node.op_index);
+    instruction->checks_values = kernel.checks_values;
     if (!is_draft_) {
       try {
         instruction->kernel = kernel.make(call);

@@ -16,8 +16,9 @@ class Executor {
   virtual ~Executor() = default;
   // Runs what state.plan() does before the first step, every instruction of every step, with the effect of program
   // order, a backward plan from the last step to the first, and what it does after the last step. Throws what the first
-  // failing instruction threw; nothing is running any more then, and the executor and the state can be used again. Safe
-  // to call from several threads with different states.
+  // failing instruction threw or, of the bad values that kernels found, which do not end the steps, the first by step,
+  // operator and element, whatever the executor and the threads; nothing is running any more then, and the executor and
+  // the state can be used again. Safe to call from several threads with different states.
   void Run(RunState& state, RunContext& context) const;
 
  protected:

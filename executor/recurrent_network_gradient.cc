@@ -53,7 +53,7 @@ class RecurrentNetworkGradient {
     Bind(run, layout, *record, *backward);
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
-    context.run = record->run;  // the masks of the forward run, where operators are computed again
+    context.run = &record->run;  // the masks of the forward run, where operators are computed again
     executor_->Run(*backward->steps, context);
     for (const GradientTarget& target : plan->targets) {
       run.host().Output(target.output).SetTensor(backward->steps->Base(target.base));

@@ -43,8 +43,11 @@ class RunState {
 
   // Runs instruction i for the k-th step in the direction of the plan, or the k-th group of as many steps as it takes
   // at once; several at once where FindDependencies allows it. Adds operator, net and step to what it throws. `part` of
-  // `parts` of instructions that run in parts.
+  // `parts` of instructions that run in parts. Bad values that kernels find are noted in faults(); what has side
+  // effects does nothing from then on.
   void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
+  // Of the run since Prepare, each with its place in the step net.
+  FaultRecord& faults() { return faults_; }
 
   // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).
   RunEvent LoopEvent(RunEventKind kind) const;
@@ -69,7 +72,8 @@ class RunState {
     std::vector<TensorView> views;       // without addresses
     std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
     const void* packed = nullptr;
-    std::uint64_t adds = 0;  // bit o: output o is added to what is there
+    std::uint64_t adds = 0;       // bit o: output o is added to what is there
+    std::uint64_t with_rows = 0;  // bit i: input i has the rows of all steps that a run is for
     std::unique_ptr<NetOperator> dynamic;
   };
   struct ArenaRegion {
@@ -78,6 +82,14 @@ class RunState {
   };
   void RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context);
   Tensor RowsAt(const BaseRows& rows) const;
+  // Steps [t, t + count), which the k-th run of an instruction is for.
+  struct StepRange {
+    std::int64_t t;
+    std::int64_t count;
+  };
+  StepRange StepsOf(const Instruction& instruction, std::int64_t k) const;
+  void RunKernel(int i, const StepRange& steps, RunContext& context, int part, int parts);
+  void NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault);
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
@@ -99,6 +111,7 @@ class RunState {
   std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
+  FaultRecord faults_;
 };
 
 }  // namespace stepnet

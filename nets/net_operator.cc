@@ -81,6 +81,7 @@ NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init
   const Kernel* kernel = init_.schema().FindKernel(kCpuTarget.device);
   if (kernel == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
   kernel_ = kernel->make(init_);
+  checks_values_ = kernel->checks_values;
 }
 
 NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {

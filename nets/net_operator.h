@@ -27,7 +27,8 @@ class NetOperator {
              std::int64_t step);
 
   const OperatorCall& init() const { return init_; }
-  const std::string& text() const { return text_; }  // "y = FC(x, w, b)"
+  const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
+  bool checks_values() const { return checks_values_; }  // Kernel::checks_values
   // Estimate for the shapes of the last run; zero where the type declares no cost.
   Cost LastCost() const;
   std::string InputsText() const;  // "x float [32, 64], w float [256, 128]", for messages
@@ -41,6 +42,7 @@ class NetOperator {
   OperatorCall init_;
   std::string text_;
   RunFn kernel_;
+  bool checks_values_ = false;
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;
