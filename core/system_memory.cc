@@ -1,5 +1,6 @@
 #include "stepnet/core/system_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -107,6 +108,12 @@ void LimitProcessMemory(std::int64_t bytes) {
   if (!is_known || __builtin_add_overflow(data * sysconf(_SC_PAGE_SIZE), bytes, &most)) return;
   limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(most));
   setrlimit(RLIMIT_DATA, &limit);
+}
+
+void SaveAddresses() {
+#ifdef __GLIBC__
+  if (Addresses() != kUnlimited) mallopt(M_ARENA_MAX, 1);
+#endif
 }
 
 void RequireMemory(std::int64_t bytes, std::string_view library) {

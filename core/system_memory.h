@@ -19,6 +19,9 @@ std::int64_t ControlGroupMemory(std::string_view groups, const std::string& moun
 // exceeds that is an allocation that fails. The limit of tensors (SetTensorMemoryLimit) says more and comes first.
 void LimitProcessMemory(std::int64_t bytes);
 
+// Where addresses are limited (`ulimit -v`), keeps the C library from reserving a heap of 64 MB for each thread.
+void SaveAddresses();
+
 // For what libraries do once and cannot leave half done, nor look whether they got the memory for: throws kOutOfMemory
 // unless the system has so many bytes for `library` now.
 void RequireMemory(std::int64_t bytes, std::string_view library);

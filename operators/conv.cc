@@ -54,6 +54,7 @@ void ConvolveGroup(const ConvSizes& sizes, std::int64_t pixels, const T* patches
 }
 
 RunFn ConvKernel(const OperatorCall& op) {
+  PrepareGemm();
   return [arguments = ConvArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -117,6 +118,7 @@ struct GradientOutputs {
 };
 
 RunFn ConvGradientKernel(const OperatorCall& op) {
+  PrepareGemm();
   const GradientOutputs outputs(op.Bool("no_bias"), op.num_outputs());
   return [arguments = ConvArguments(op), outputs, type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {

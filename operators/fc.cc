@@ -155,6 +155,7 @@ Packing TransposedWeights() {
 }
 
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
+  PrepareGemm();
   return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -226,6 +227,7 @@ void InputGradient(const OpRun& run, const Sizes& sizes, bool transposed, int dx
 }
 
 RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
+  PrepareGemm();
   const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
   const auto is_given = [&](int output) { return std::ranges::count(op.Ints("without"), output) == 0; };
   const bool gives_dw = is_given(0), gives_db = dx == 2 && is_given(1), gives_dx = is_given(dx);

@@ -212,6 +212,12 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T>
 
 }  // namespace
 
+void PrepareGemm() {
+#ifdef STEPNET_HAS_ONEDNN
+  PrepareOneDnn();
+#endif
+}
+
 template <typename T>
 void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
           bool accumulates, const T* bias) {

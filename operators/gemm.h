@@ -25,6 +25,10 @@ template <typename T>  // float or double
 void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
           bool accumulates = false, const T* bias = nullptr);
 
+// To be called where a kernel that multiplies is made: a library that Gemm uses needs memory for its first product and
+// does not look whether it got it, so threads that run at that time must not take it away. Throws kOutOfMemory.
+void PrepareGemm();
+
 // In how many blocks a product is cut for several threads: of its columns, or of its rows where there are many.
 // Products are always computed in these blocks, so that equal inputs give equal bits on any number of threads. Several
 // blocks are an even number, so that two threads have equal shares.

@@ -122,6 +122,7 @@ MatrixView<T> WithoutFirst(MatrixView<T> matrix, std::int64_t begin, bool column
 }
 
 RunFn MatMulKernel(const OperatorCall& op) {
+  PrepareGemm();
   return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
@@ -242,6 +243,7 @@ void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchFactor
 }
 
 RunFn BatchMatMulKernel(const OperatorCall& op) {
+  PrepareGemm();
   return [trans_a = op.Bool("trans_a"), trans_b = op.Bool("trans_b"), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);

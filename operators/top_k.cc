@@ -2,6 +2,7 @@
 // The first of equal elements counts as greater. NaN counts as greater than all numbers, so that it shows.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
@@ -43,6 +44,7 @@ std::vector<TensorInfo> TopKShapes(const ShapeQuery& query) {
 }
 
 constexpr std::int64_t kWorkOfComparison = 4;
+constexpr std::int64_t kWorkOfFreshMemory = 4;  // the first write to a page of scratch takes long
 
 template <typename T>
 void RunTopK(const OpRun& run, std::int64_t axis, std::int64_t k) {
@@ -56,7 +58,8 @@ void RunTopK(const OpRun& run, std::int64_t axis, std::int64_t k) {
   for (std::int64_t b = 0; b < lines.before; ++b) {
     for (std::int64_t a = 0; a < lines.after; ++a) {
       const auto at = [&](std::int64_t j) { return (b * lines.size + j) * lines.after + a; };
-      for (std::int64_t j = 0; j < lines.size; ++j) order[j] = j;
+      InBlocks(lines.size, kWorkOfFreshMemory,
+               [&](std::int64_t begin, std::int64_t end) { std::iota(order + begin, order + end, begin); });
       std::partial_sort(order, order + found, order + lines.size, [&](std::int64_t i, std::int64_t j) {
         CountWork(kWorkOfComparison);
         return Greater(x[at(i)], i, x[at(j)], j);

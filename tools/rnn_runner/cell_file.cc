@@ -224,7 +224,7 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
     const RandomStream random(FLAGS_seed, number, /*run=*/0, /*step=*/0);
     Tensor tensor(input.dtype, Shape(dims));
     FillFromNumbers(tensor, [&](std::int64_t i) { return Element(input.dtype, random, i, steps); });
-    std::cerr << Printable(StrCat(input.blob, " is random, ", tensor.Description())) << "\n";
+    std::cerr << PrintableLine(StrCat(input.blob, " is random, ", tensor.Description())) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);
   }

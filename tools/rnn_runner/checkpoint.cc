@@ -152,7 +152,7 @@ std::optional<SavedCheckpoint> CheckpointFolder::ReadNewest() const {
   for (const std::string& file : files) {
     try {
       SavedCheckpoint checkpoint = ReadNamed(file);
-      for (const std::string& fault : faults) std::cerr << Printable(fault) << "; going on from an older one\n";
+      for (const std::string& fault : faults) std::cerr << PrintableLine(fault) << "; going on from an older one\n";
       return checkpoint;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kOutOfMemory) throw;

@@ -7,6 +7,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/core/system_memory.h"
 #include "stepnet/core/version.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -91,6 +92,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // nor is a file that may not grow (ulimit -f)
   try {
+    stepnet::SaveAddresses();
     stepnet::runner::KeepMemoryReserve();
     FLAGS_logtostderr = true;
     google::InitGoogleLogging(argv[0]);

@@ -90,7 +90,7 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
   for (const auto& [name, path] : files) {
     const Blob& blob = workspace.GetBlob(name);
     if (asked.empty() && !blob.HasTensor()) {
-      std::cerr << Printable(StrCat("\"", name, "\" holds no tensor and is not written")) << "\n";
+      std::cerr << PrintableLine(StrCat("\"", name, "\" holds no tensor and is not written")) << "\n";
     } else {
       WriteNpy(blob.GetTensor(), path.string());
     }
@@ -140,7 +140,8 @@ int Run(const std::vector<std::string>&) {
   const StatsOfRuns stats(*net);
   RunAndReport(*session.workspace, session.outputs, [&] { RunNet(*net); });
   if (!session.made_up.empty()) {
-    std::cout << Printable(StrCat("not given, so random or as the cell fills it: ", Names(session.made_up))) << "\n";
+    std::cout << PrintableLine(StrCat("not given, so random or as the cell fills it: ", Names(session.made_up)))
+              << "\n";
   }
   stats.Print();
   trace.Write();

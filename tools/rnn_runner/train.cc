@@ -194,25 +194,25 @@ class TrainingRun {
   // What others did to the files of the best model since they were written is mended where it can be, and said.
   void CheckModel(const SavedCheckpoint& newest) {
     for (const std::string& file : model_.Mend()) {
-      std::cerr << Printable(file) << " was missing or not as this run wrote it; it is written anew\n";
+      std::cerr << PrintableLine(file) << " was missing or not as this run wrote it; it is written anew\n";
     }
     const ModelFault fault = FaultOfModel();
     if (!fault) return;
     const std::int64_t best = state_.best_iteration();
     if (RestoreModel(best, newest)) {
-      std::cerr << Printable(fault.text) << "; written anew from the checkpoint of iteration " << best << "\n";
+      std::cerr << PrintableLine(fault.text) << "; written anew from the checkpoint of iteration " << best << "\n";
       return;
     }
     if (fault.may_be_newer && state_.iteration() < job_.config.iterations()) {
       // A run that was killed between a model and the next checkpoint writes the same model again.
-      std::cerr << Printable(fault.text) << "; where it is a newer one, the run comes to it again\n";
+      std::cerr << PrintableLine(fault.text) << "; where it is a newer one, the run comes to it again\n";
       return;
     }
     const std::string lost = StrCat(fault.text, "; the best model, that of iteration ", best, ", is lost");
     if (state_.iteration() >= job_.config.iterations()) {
       throw Error(ErrorCode::kInputOutput, StrCat(lost, ", and all iterations are done (--fresh starts anew)"));
     }
-    std::cerr << Printable(lost) << "; from here on another one is looked for\n";
+    std::cerr << PrintableLine(lost) << "; from here on another one is looked for\n";
     state_.clear_best_bits();
     state_.clear_best_iteration();
     state_.clear_best_model_crc32c();
@@ -275,7 +275,7 @@ class TrainingRun {
     char bits[32];
     std::snprintf(bits, sizeof(bits), "%.4f", state_.best_bits());
     std::cout << "best model: " << bits << " bits per character of the validation text, after iteration "
-              << state_.best_iteration() << "\nwritten to " << Printable(folder_) << ": init_net.pb, net.pb, "
+              << state_.best_iteration() << "\nwritten to " << PrintableLine(folder_) << ": init_net.pb, net.pb, "
               << "vocabulary.json; metrics.csv, events.out.tfevents.stepnet"
               << (is_drawn ? ", learning_curve.png\n" : "\n");
   }
@@ -299,7 +299,7 @@ int Train(const std::vector<std::string>& operands) {
   TrainJob job = ReadTrainJob(path);
   const Corpus corpus = ReadCorpus(job.text, job.config.validation());
   job.model.vocabulary = corpus.vocabulary.size();
-  std::cerr << Printable(job.text) << ": " << Count(static_cast<std::int64_t>(corpus.numbers.size()), "character")
+  std::cerr << PrintableLine(job.text) << ": " << Count(static_cast<std::int64_t>(corpus.numbers.size()), "character")
             << ", " << corpus.vocabulary.size() << " different ones; " << corpus.validation().size()
             << " for validation\n";
   if (FLAGS_output_dir.empty()) FLAGS_output_dir = std::filesystem::path(path).replace_extension(".run").string();

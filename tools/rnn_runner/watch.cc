@@ -45,7 +45,7 @@ void TraceOfRuns::Write() {
     ~Done() { trace.reset(); }
   } done{trace_};
   trace.Write();
-  std::cerr << Printable(StrCat("wrote ", FLAGS_trace));
+  std::cerr << PrintableLine(StrCat("wrote ", FLAGS_trace));
   if (trace.left_out() > 0) {
     std::cerr << ": the first " << Trace::kMaxEvents << " events; " << trace.left_out() << " are left out";
   }
