@@ -198,7 +198,7 @@ class OpRun {
     if (context_.faults == nullptr) throw make_error(place.element);
     context_.faults->Note(place, [&] { return make_error(place.element); });
   }
-  void SetRange(const RunRange& range) { range_ = range; }
+  void SetRange(const RunRange* range) { range_ = range; }  // null: all of one step
 
  private:
   FaultPlace PlaceOf(int input, std::int64_t element) const;
@@ -212,7 +212,7 @@ class OpRun {
   int parts_ = 1;
   std::uint64_t adds_ = 0;
   const void* packed_ = nullptr;
-  RunRange range_;
+  const RunRange* range_ = nullptr;
 };
 
 // A kernel: runs many times, from many threads at once. Holds no state that a run changes.

@@ -168,14 +168,13 @@ RunState::StepRange RunState::StepsOf(const Instruction& instruction, std::int64
   return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
 }
 
-void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
-  const Instruction& instruction = plan_->instructions[i];
-  if (instruction.has_side_effects && faults_.any()) return;
-  const StepRange steps = StepsOf(instruction, k);
-  if (!instruction.checks_values) return RunKernel(i, steps, context, part, parts);
+// Runs what may find bad values; gives what it finds its place in the whole run.
+template <typename RunFn>
+void RunState::NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context,
+                          const RunFn& run) {
   FaultRecord found;
   const FaultScope lent(context, &found);
-  RunKernel(i, steps, context, part, parts);
+  run();
   if (!found.any()) return;
   const std::int64_t first = plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
   NoteFault(instruction, first, std::move(*found.Take()));
@@ -195,10 +194,12 @@ void RunState::NoteFault(const Instruction& instruction, std::int64_t first_step
   });
 }
 
-void RunState::RunKernel(int i, const StepRange& steps, RunContext& context, int part, int parts) {
+void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
   const Instruction& instruction = plan_->instructions[i];
+  if (instruction.has_side_effects && faults_.any()) return;
   BoundInstruction& bound = instructions_[i];
-  const auto& [t, count] = steps;
+  const StepRange steps = StepsOf(instruction, k);
+  const auto [t, count] = steps;
   const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
     const bool is_operator = instruction.op_index >= 0;
@@ -215,12 +216,8 @@ void RunState::RunKernel(int i, const StepRange& steps, RunContext& context, int
                                                   .part = part,
                                                   .parts = parts});
     if (instruction.dynamic) {
-      if (bound.dynamic == nullptr) {
-        RunDynamicMove(instruction, bound, t, context);
-      } else {
-        RunDynamic(instruction, bound, t, context);
-      }
-      return;
+      if (bound.dynamic == nullptr) return RunDynamicMove(instruction, bound, t, context);
+      return NoteFaults(instruction, steps, context, [&, t = t] { RunDynamic(instruction, bound, t, context); });
     }
     // Other steps of the instruction may run at the same time.
     constexpr size_t kFew = 16;
@@ -234,11 +231,12 @@ void RunState::RunKernel(int i, const StepRange& steps, RunContext& context, int
     }
     if (step < 0)
       SetShapes(bound, /*of_rest=*/count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps, views);
-    RunRange range{.num_steps = count, .backward = plan_->backward, .with_rows = bound.with_rows};
+    const bool is_cut = instruction.by_elements && parts > 1;
+    const std::int64_t num_elements = is_cut ? views[0].size() : 0;
+    std::int64_t first_element = 0;
     Shape elements;
-    if (instruction.by_elements && parts > 1) {
-      range.num_elements = views[0].size();
-      range.begin = NarrowToPart(part, parts, views, &elements);
+    if (is_cut) {
+      first_element = NarrowToPart(part, parts, views, &elements);
       part = 0;
       parts = 1;
     }
@@ -247,9 +245,15 @@ void RunState::RunKernel(int i, const StepRange& steps, RunContext& context, int
     run.SetPart(part, parts);
     run.SetAdds(bound.adds);
     run.SetPacked(bound.packed);
-    run.SetRange(range);
     if (MemoryFill()) FillOutputs(instruction, run);
-    instruction.kernel(run);
+    if (!instruction.checks_values) return instruction.kernel(run);
+    const RunRange range{.num_steps = count,
+                         .backward = plan_->backward,
+                         .with_rows = bound.with_rows,
+                         .begin = first_element,
+                         .num_elements = num_elements};
+    run.SetRange(&range);
+    NoteFaults(instruction, steps, context, [&] { instruction.kernel(run); });
   } catch (...) {
     throw CurrentError().At({.net = plan_->name,
                              .op_index = instruction.op_index,

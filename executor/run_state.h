@@ -88,7 +88,8 @@ class RunState {
     std::int64_t count;
   };
   StepRange StepsOf(const Instruction& instruction, std::int64_t k) const;
-  void RunKernel(int i, const StepRange& steps, RunContext& context, int part, int parts);
+  template <typename RunFn>
+  void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const RunFn& run);
   void NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault);
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
