@@ -44,5 +44,35 @@ TEST(Scratch, RefusesSizesWithoutSense) {
   EXPECT_NE(scratch.Get(10), nullptr);
 }
 
+TEST(RunContext, KernelsReadTheNumberOfTheRunWhenTheyRun) {
+  std::uint64_t number = 3;
+  RunContext context;
+  EXPECT_EQ(context.RunNumber(), 0u);
+  context.run = &number;
+  context.PrepareLanes(2);
+  const OpRun run({}, {}, context.lanes[1]);  // which may run again without being made again
+  const std::uint32_t word = run.Random(/*seed=*/1, /*id=*/2).Word(0);
+  EXPECT_EQ(word, RandomStream(1, 2, 3, 0).Word(0));
+  number = 4;
+  EXPECT_EQ(run.Random(1, 2).Word(0), RandomStream(1, 2, 4, 0).Word(0));
+  EXPECT_NE(run.Random(1, 2).Word(0), word);
+}
+
+TEST(RunContext, FaultsAreNotedWhereTheScopeSaysAndByLanesToo) {
+  FaultRecord record;
+  RunContext context;
+  {
+    const FaultScope lent(context, &record);
+    context.PrepareLanes(1);
+    const Shape shape({3});
+    const std::vector<TensorView> inputs = {{nullptr, &shape, DType::kInt32}};
+    OpRun(inputs, {}, context.lanes[0]).Fault(0, 2, [](std::int64_t element) {
+      return Error(ErrorCode::kInvalidArgument, StrCat("element ", element));
+    });
+  }
+  EXPECT_EQ(context.faults, nullptr);
+  EXPECT_EQ(record.Take()->error.message(), "element 2");
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -1,6 +1,7 @@
 // Bad values that kernels find in a loop: which of them becomes the error, and what is done after it.
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <stdexcept>
 
 #include "../operators/op_test.h"
@@ -49,9 +50,9 @@ const Registration refuses = Operator("test.Refuses")
                                  .Cpu([](const OperatorCall&) -> RunFn {
                                    return [](const OpRun& run) {
                                      CopyElements(run.In(0), run.Out(0));
-                                     const auto* x = run.In(0).As<double>();
-                                     if (std::count(x, x + run.In(0).size(), 0))
-                                       throw std::runtime_error("there is a 0");
+                                     const std::span all(run.In(0).As<double>(), static_cast<size_t>(run.In(0).size()));
+                                     if (std::ranges::count(all, 99)) throw Error(ErrorCode::kCancelled, "enough");
+                                     if (std::ranges::count(all, 0)) throw std::runtime_error("there is a 0");
                                    };
                                  });
 
@@ -255,6 +256,19 @@ TEST(Faults, CountMoreThanWhatIsThrownForTheValueThatAKernelWentOnWith) {
         << error;
     SetBad(net.workspace(), {{"z", 7, 3}}, kSize, 0);
     EXPECT_TRUE(ErrorOf(*made).starts_with("operator failed: there is a 0")) << "which the fault had led to";
+  }
+}
+
+TEST(Faults, AreForgottenWhereTheRunWasCancelled) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net = CheckedCase();
+    net.Step("t = test.Refuses(d)").State("t_all", "h0", "", "t");
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    SetBad(net.workspace(), {{"z", 0, 3}}, kSize, -2);
+    SetBad(net.workspace(), {{"z", 0, 4}}, kSize, 99);
+    EXPECT_TRUE(ErrorOf(*made).starts_with("cancelled: enough"));
+    SetBad(net.workspace(), {{"z", 0, 3}, {"z", 0, 4}}, kSize, 1);
+    EXPECT_EQ(ErrorOf(*made), "no error");
   }
 }
 

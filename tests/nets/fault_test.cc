@@ -1,6 +1,7 @@
 // Bad values that kernels find in a net: which operator's becomes the error, and what is left as it was.
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "../operators/op_test.h"
@@ -123,18 +124,10 @@ TEST(NetFaults, ANegativeIterationLeavesWhatItTrainsAsItWas) {
   }
 }
 
-// What lasts waits for faults alone: not for each other, nor for operators that find none.
-TEST(NetFaults, UpdatesDoNotWaitForEachOther) {
-  NetDef def = DagOf(2);
-  for (const char* name : {"a", "b"}) AddOp(&def, "test.MeetTwo", {name}, {name});
-  Workspace workspace;
-  for (const char* name : {"a", "b"}) workspace.SetTensor(name, Tensor::Of<float>({1}, {1}));
-  RunNetOnce(def, workspace);
-}
-
 std::atomic<int> here = 0;
+std::atomic<bool> met = false;
 
-// Returns when two of them run.
+// Waits for another to run at the same time.
 const Registration meet = Operator("test.MeetTwo")
                               .Input("x", "any shape")
                               .Output("y", "the same blob")
@@ -142,11 +135,45 @@ const Registration meet = Operator("test.MeetTwo")
                               .Shapes(SameAsInput(0))
                               .Cpu({.make = [](const OperatorCall&) -> RunFn {
                                       return [](const OpRun&) {
-                                        ++here;
-                                        while (here < 2) std::this_thread::yield();
+                                        if (++here == 2) met = true;
+                                        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+                                        while (!met && std::chrono::steady_clock::now() < end) {
+                                          std::this_thread::yield();
+                                        }
+                                        --here;
                                       };
                                     },
                                     .checks_values = true});
+
+TEST(NetFaults, UpdatesDoNotWaitForEachOther) {
+  NetDef def = DagOf(2);
+  for (const char* name : {"a", "b"}) AddOp(&def, "test.MeetTwo", {name}, {name});
+  Workspace workspace;
+  for (const char* name : {"a", "b"}) workspace.SetTensor(name, Tensor::Of<float>({1}, {1}));
+  RunNetOnce(def, workspace);
+  EXPECT_TRUE(met);
+}
+
+TEST(NetFaults, ARunThatFailedCountsForRandomNumbers) {
+  for (const char* type : {"simple", "dag"}) {
+    NetDef def = DagOf(2);
+    def.set_type(type);
+    AddOp(&def, "UniformFill", {}, {"y"}).Ints("shape", {4});
+    AddOp(&def, "Gather", {"y", "indices"}, {"z"});
+    Workspace workspace;
+    workspace.SetTensor("indices", Tensor::Of<std::int32_t>({4}, {0, 1, 2, 4}));
+    const std::unique_ptr<Net> net = Net::Create(def, workspace);
+    EXPECT_THROW(net->Run(), Error);
+    workspace.GetTensor("indices").data<std::int32_t>()[3] = 3;
+    net->Run();
+    const Tensor second = workspace.GetTensor("z").Clone();
+    net->SetRunCounter(1);
+    net->Run();
+    EXPECT_EQ(std::memcmp(workspace.GetTensor("z").raw(), second.raw(), static_cast<size_t>(second.size_bytes())), 0);
+    net->Run();
+    EXPECT_NE(std::memcmp(workspace.GetTensor("z").raw(), second.raw(), static_cast<size_t>(second.size_bytes())), 0);
+  }
+}
 
 }  // namespace
 }  // namespace stepnet
