@@ -83,6 +83,7 @@ const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
 
 void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   num_steps_ = num_steps;
+  fills_ = MemoryFill().has_value();
   workspace_ = &workspace;
   faults_.Take();  // of a run that an exception ended
   arena_.MakeTensor(DType::kUInt8, Shape({plan_->ArenaBytes(num_steps)}));
@@ -162,16 +163,11 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
   return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
 }
 
-RunState::StepRange RunState::StepsOf(const Instruction& instruction, std::int64_t k) const {
-  const std::int64_t at_once = instruction.steps_at_once == kAllSteps ? num_steps_ : instruction.steps_at_once;
-  const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
-  return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
-}
-
-// Runs what may find bad values; gives what it finds its place in the whole run.
+// Runs what may find bad values; gives what it finds its place in the whole run. Not a part of RunInstruction, where it
+// would cost those that find none.
 template <typename RunFn>
-void RunState::NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context,
-                          const RunFn& run) {
+[[gnu::noinline]] void RunState::NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context,
+                                            const RunFn& run) {
   FaultRecord found;
   const FaultScope lent(context, &found);
   run();
@@ -245,7 +241,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     run.SetPart(part, parts);
     run.SetAdds(bound.adds);
     run.SetPacked(bound.packed);
-    if (MemoryFill()) FillOutputs(instruction, run);
+    if (fills_) FillOutputs(instruction, run);
     if (!instruction.checks_values) return instruction.kernel(run);
     const RunRange range{.num_steps = count,
                          .backward = plan_->backward,

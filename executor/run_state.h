@@ -87,7 +87,11 @@ class RunState {
     std::int64_t t;
     std::int64_t count;
   };
-  StepRange StepsOf(const Instruction& instruction, std::int64_t k) const;
+  StepRange StepsOf(const Instruction& instruction, std::int64_t k) const {
+    const std::int64_t at_once = instruction.steps_at_once == kAllSteps ? num_steps_ : instruction.steps_at_once;
+    const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
+    return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
+  }
   template <typename RunFn>
   void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const RunFn& run);
   void NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault);
@@ -103,6 +107,7 @@ class RunState {
 
   std::shared_ptr<const StepPlan> plan_;
   std::int64_t num_steps_ = 0;
+  bool fills_ = false;  // what nobody has written, with a pattern (core/memory_fill.h)
   Workspace* workspace_ = nullptr;
   std::vector<Tensor> bases_;
   std::map<int, Tensor> lent_;  // what steps write to copies of, by base
