@@ -64,6 +64,31 @@ TEST(NetFaults, TheFirstOperatorInProgramOrderIsNamedWhateverTheThreadsDo) {
   }
 }
 
+const Registration late_failure = Operator("test.FailLate")
+                                      .Input("x", "any shape")
+                                      .Output("y", "the shape of x")
+                                      .Shapes(SameAsInput(0))
+                                      .Cpu([](const OperatorCall&) -> RunFn {
+                                        return [](const OpRun&) {
+                                          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                                          throw Error(ErrorCode::kInvalidArgument, "late");
+                                        };
+                                      });
+
+TEST(NetFaults, WhatFailsLaterButStandsBehindIsNotNamed) {
+  NetDef def = DagOf(2);
+  AddOp(&def, "test.Late", {"indices"}, {"late"});
+  AddOp(&def, "Gather", {"data", "late"}, {"a"});
+  AddOp(&def, "test.FailLate", {"data"}, {"b"});
+  Workspace workspace;
+  workspace.SetTensor("data", Tensor::Of<float>({3}, {1, 2, 3}));
+  workspace.SetTensor("indices", Tensor::Of<std::int32_t>({1}, {7}));
+  const std::unique_ptr<Net> net = Net::Create(def, workspace);
+  for (int run = 0; run < 10; ++run) {
+    EXPECT_TRUE(ErrorOf(*net).starts_with("invalid argument: Gather: element 0 of the indices is 7"));
+  }
+}
+
 // An iteration of training whose loss reads a bad label late, and whose parameters could be updated before that.
 struct Iteration {
   Iteration() : def(DagOf(4)) {
