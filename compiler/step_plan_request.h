@@ -38,7 +38,6 @@ struct Transfer {
 struct StepPlanRequest {
   const NetDef* net = nullptr;
   bool backward = false;
-  const Target* target = &kCpuTarget;
   RunOptions options = {};
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
   // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.

@@ -31,9 +31,10 @@ class ExecutorRegistration {
   ExecutorRegistration(std::string name, Device device, ExecutorFactory make);
 };
 
-// The one that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for `device`.
-std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device = Device::kCpu);
-std::vector<std::string> ExecutorNames(Device device = Device::kCpu);  // sorted
+// The one that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for the device of
+// its target.
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
+std::vector<std::string> ExecutorNames(Device device);  // sorted
 
 // Runs the executor; throws what it throws, or the first fault of the run (by step, operator and element, whatever the
 // executor and the threads). State and executor can be used again.
