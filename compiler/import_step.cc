@@ -64,7 +64,7 @@ class Importer {
       : request_(request), net_(*request.net), readers_(ReadersOfOutputs(net_)) {
     graph_.name = net_.name();
     graph_.backward = request.backward;
-    graph_.target = request.target;
+    graph_.target = request.options.target;
     graph_.num_bases = request.num_bases;
     graph_.num_lists = request.num_dynamic_lists;
     graph_.before = request.before;

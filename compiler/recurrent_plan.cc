@@ -97,7 +97,7 @@ RunOptions StepPlanOptions(const RecurrentSpec& spec) {
 std::int64_t RingRows(const RecurrentSpec& spec) {
   if (spec.options.executor != "parallel") return 1;
   return std::bit_ceil(
-      static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : kCpuTarget.ring_rows));
+      static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : spec.options.target->ring_rows));
 }
 
 }  // namespace stepnet

@@ -39,7 +39,6 @@ struct StepMove {
 struct StepPlanRequest {
   const NetDef* net = nullptr;
   bool backward = false;
-  const Target* target = &kCpuTarget;
   RunOptions options = {};
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
   // How many rows a ring has, a power of two: so many steps may be under way at once where nothing else orders them.

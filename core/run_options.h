@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "stepnet/core/target.h"
+
 namespace stepnet {
 
 struct StepGraph;
@@ -16,7 +18,8 @@ inline constexpr int kMaxOptLevel = 1;
 // How nets made from files are to be run; operators that run nets themselves read it.
 struct RunOptions {
   std::string executor = "parallel";
-  int threads = 0;  // 0: as many as the machine has cores
+  const Target* target = &kCpuTarget;  // the machine that plans are for; operators have kernels for its device
+  int threads = 0;                     // 0: as many as the machine has cores
   // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
   // which changes results within rounding (compiler/stages.h).
   int opt_level = kMaxOptLevel;

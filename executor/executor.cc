@@ -46,7 +46,8 @@ ExecutorRegistration::ExecutorRegistration(std::string name, Device device, Exec
   if (!registry.factories.emplace(key, std::move(make)).second) registry.duplicates.insert(key);
 }
 
-std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device) {
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
+  const Device device = options.target->device;
   ExecutorFactory make;
   {
     Registry& registry = TheRegistry();

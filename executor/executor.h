@@ -35,10 +35,10 @@ class ExecutorRegistration {
   ExecutorRegistration(std::string name, Device device, ExecutorFactory make);
 };
 
-// Gives the executor that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for
-// `device`.
-std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device = Device::kCpu);
-std::vector<std::string> ExecutorNames(Device device = Device::kCpu);  // sorted
+// Gives the executor that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for the
+// device of its target.
+std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
+std::vector<std::string> ExecutorNames(Device device);  // sorted
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
 // the calling thread. `begin` is a multiple of what the stage takes at once.

@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "stepnet/core/access_order.h"
-#include "stepnet/core/target.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
@@ -47,7 +46,7 @@ OperatorOrder FindOrder(const NetDef& net) {
 // What lasts beyond the run (a parameter, a counter, a file) waits for every earlier operator that may find a bad
 // value, so that a run that fails leaves it as it was. Such operators do not wait for each other. Adds nodes behind
 // those of the operators, which stand for all that they wait for.
-void HoldBackLastingWrites(const NetDef& net, OperatorOrder* order) {
+void HoldBackLastingWrites(const NetDef& net, Device device, OperatorOrder* order) {
   const std::vector<std::string> read_first = BlobsReadFirst(net);
   const auto lasts = [&](const OperatorDef& op) {
     const auto is_carried = [&](const std::string& blob) { return std::ranges::binary_search(read_first, blob); };
@@ -61,7 +60,7 @@ void HoldBackLastingWrites(const NetDef& net, OperatorOrder* order) {
   std::vector<int> since;
   for (int i = 0; i < net.op_size(); ++i) {
     if (!lasts(net.op(i))) {
-      if (GetOperator(net.op(i).type()).MayFindFaults(kCpuTarget.device)) since.push_back(i);
+      if (GetOperator(net.op(i).type()).MayFindFaults(device)) since.push_back(i);
       continue;
     }
     if (!since.empty()) {
@@ -160,9 +159,9 @@ class DagRun : public SharedWork {
 
 class DagNet : public Net {
  public:
-  explicit DagNet(const NetDef& def)
+  DagNet(const NetDef& def, Device device)
       : order_(FindOrder(def)), num_lanes_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {
-    HoldBackLastingWrites(def, &order_);
+    HoldBackLastingWrites(def, device, &order_);
   }
 
  protected:
@@ -185,6 +184,6 @@ class DagNet : public Net {
 
 }  // namespace
 
-std::unique_ptr<Net> MakeDagNet(const NetDef& def) { return std::make_unique<DagNet>(def); }
+std::unique_ptr<Net> MakeDagNet(const NetDef& def, Device device) { return std::make_unique<DagNet>(def, device); }
 
 }  // namespace stepnet

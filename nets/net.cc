@@ -37,7 +37,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     if (CanonicalNetType(def.type()) == "simple") {
       net = std::make_unique<SimpleNet>();
     } else {
-      net = MakeDagNet(def);
+      net = MakeDagNet(def, options.target->device);
     }
     net->name_ = def.name();
     std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(def);

@@ -102,8 +102,8 @@ class Checker {
     try {
       const OperatorCall init(op, options_.run);
       const OperatorSchema& schema = init.schema();
-      if (schema.FindKernel(options_.device) == nullptr) {
-        Report(i, StrCat(op.type(), " has no kernel for ", DeviceName(options_.device)));
+      if (schema.FindKernel(device()) == nullptr) {
+        Report(i, StrCat(op.type(), " has no kernel for ", DeviceName(device())));
       }
       CheckDevice(i, op);
       std::vector<std::string> messages;
@@ -127,13 +127,15 @@ class Checker {
     }
   }
 
+  Device device() const { return options_.run.target->device; }
+
   void CheckDevice(int i, const OperatorDef& op) {
-    const DeviceOption& device = op.has_device_option() ? op.device_option() : net_.device_option();
+    const DeviceOption& placed = op.has_device_option() ? op.device_option() : net_.device_option();
     constexpr int kCpuType = 0;
     constexpr int kMkldnnType = 2;  // a back end of the CPU; ours chooses for itself
     constexpr int kIdeepType = 5;
-    const int type = device.device_type();
-    if (options_.device == Device::kCpu && type != kCpuType && type != kMkldnnType && type != kIdeepType) {
+    const int type = placed.device_type();
+    if (device() == Device::kCpu && type != kCpuType && type != kMkldnnType && type != kIdeepType) {
       Report(i, StrCat("the net places ", op.type(), " on device type ", type, "; this run is on cpu"));
     }
   }

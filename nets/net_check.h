@@ -17,7 +17,6 @@ struct OperatorPlace {
 
 struct NetCheckOptions {
   RunOptions run = {};
-  Device device = Device::kCpu;
   // Blobs that exist before the net runs although it does not list them in external_input.
   std::function<bool(const std::string&)> blob_exists = {};
   // Otherwise a net without external_input reads whatever the workspace holds when it runs.

@@ -78,8 +78,10 @@ NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init
   }
   input_views_.resize(init_.inputs().size());
   output_views_.resize(init_.outputs().size());  // null for operators that manage their outputs
-  const Kernel* kernel = init_.schema().FindKernel(kCpuTarget.device);
-  if (kernel == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
+  const Kernel* kernel = init_.schema().FindKernel(target().device);
+  if (kernel == nullptr) {
+    throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for ", DeviceName(target().device)));
+  }
   kernel_ = kernel->make(init_);
   checks_values_ = kernel->checks_values;
 }
@@ -134,11 +136,11 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
 }
 
 int NetOperator::NumParts() const {
-  const PartsRule& rule = init_.schema().FindKernel(kCpuTarget.device)->max_parts;
+  const PartsRule& rule = init_.schema().FindKernel(target().device)->max_parts;
   const RunOptions& options = init_.options();
   if (!rule || options.executor != "parallel") return 1;
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
-  const double worth = EstimateMicroseconds(LastCost(), kCpuTarget) / kCpuTarget.microseconds_to_wake;
+  const double worth = EstimateMicroseconds(LastCost(), target()) / target().microseconds_to_wake;
   const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
   return std::min(max_parts, rule(ShapeQuery(init_, input_infos_), output_infos_));
 }

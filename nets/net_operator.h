@@ -36,6 +36,7 @@ class NetOperator {
  private:
   void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs);
   bool InputsChanged(std::span<Blob* const> inputs);
+  const Target& target() const { return *init_.options().target; }
   int NumParts() const;
   void RunParts(RunContext& context, std::int64_t step);
 

@@ -36,12 +36,14 @@ TEST(ExecutorRegistration, MakesOneThatNetsRunOn) {
   EXPECT_EQ(runs, 1);
 }
 
+constexpr Target kElsewhere = {.device = Device::kCuda};
+
 TEST(ExecutorRegistration, RefusesNamesThatAreNotRegisteredForTheDeviceOrTwice) {
   ExpectError([] { MakeExecutor({.executor = "test.elsewhere"}); },
               "invalid argument: no executor \"test.elsewhere\"; there is parallel, serial, test.counted, test.twice");
   ExpectError([] { MakeExecutor({.executor = "test.twice"}); },
               "invalid argument: the executor \"test.twice\" of the device cpu is registered twice");
-  EXPECT_NE(MakeExecutor({.executor = "test.elsewhere"}, Device::kCuda), nullptr);
+  EXPECT_NE(MakeExecutor({.executor = "test.elsewhere", .target = &kElsewhere}), nullptr);
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ TEST(NetCheck, FindsUnknownTypes) {
 TEST(NetCheck, FindsMissingKernels) {
   const std::string net = "op { type: 'test.NoKernel' input: 'x' output: 'y' }";
   EXPECT_EQ(Problems(net), Messages{"test.NoKernel has no kernel for cpu"});
-  EXPECT_EQ(Problems(net, {.device = Device::kCuda}), Messages{"test.NoKernel has no kernel for cuda"});
+  static constexpr Target kCuda = {.device = Device::kCuda};
+  EXPECT_EQ(Problems(net, {.run = {.target = &kCuda}}), Messages{"test.NoKernel has no kernel for cuda"});
 }
 
 TEST(NetCheck, FindsWrongArity) {

@@ -74,7 +74,7 @@ std::chrono::duration<double> TimeLimitFromFlags() {
 }
 
 RunOptions RunOptionsFromFlags() {
-  const std::vector<std::string> executors = ExecutorNames();
+  const std::vector<std::string> executors = ExecutorNames(RunOptions().target->device);
   if (std::ranges::find(executors, FLAGS_executor) == executors.end()) {
     throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
                             DidYouMean(FLAGS_executor, executors)));
