@@ -5,13 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsOfName(char c) { return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.'; }
 
 // The number in terms of B, when it comes from it: a multiple, and a few more or less. Otherwise as it is.
 std::string InTermsOfBatch(std::string_view digits) {
@@ -32,7 +30,7 @@ std::string WithLetter(const std::string& text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
-    while (end < text.size() && IsOfName(text[end])) ++end;  // names with digits stay as they are
+    while (end < text.size() && IsNamePart(text[end])) ++end;  // names with digits stay as they are
     const std::string_view word = std::string_view(text).substr(i, end - i);
     const bool is_number = !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
     result += is_number ? InTermsOfBatch(word) : std::string(word);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
@@ -32,15 +33,13 @@ size_t FirstWord(std::string_view content) {
   return at;
 }
 
-bool IsNamePart(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
 // Whether a file holds a message, of whatever type, and nothing that somebody wrote as a short cell: in text, a field's
 // name with ':' or '{' behind it.
 bool LooksLikeMessage(const std::string& content) {
   if (!LooksLikeText(content)) return DetectKindOf(content) != MessageKind::kUnknown;
   size_t at = FirstWord(content);
   const size_t begin = at;
-  while (at < content.size() && IsNamePart(content[at])) ++at;
+  while (at < content.size() && IsWordPart(content[at])) ++at;
   if (at == begin) return false;
   at = std::min(content.find_first_not_of(" \t\r\n", at), content.size());
   return at < content.size() && (content[at] == ':' || content[at] == '{');
@@ -117,7 +116,7 @@ bool IsShortCell(const std::string& content) {
   constexpr std::string_view kWord = "cell";
   if (content.compare(at, kWord.size(), kWord) != 0) return false;
   const size_t behind = at + kWord.size();
-  return behind == content.size() || (!IsNamePart(content[behind]) && content[behind] != ':');
+  return behind == content.size() || (!IsWordPart(content[behind]) && content[behind] != ':');
 }
 
 bool IsCell(const std::string& content, const std::string& path) {

@@ -1,10 +1,10 @@
 // What can be known to be wrong with a cell before its sizes are known.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
@@ -268,10 +268,8 @@ class CellChecker {
       CheckProbability(CellPart::kStateOption, StateOption(i, CellState::kZoneoutFieldNumber), "zoneout",
                        state.zoneout());
       const std::string& initial = state.initial();
-      float number = 0;
-      const auto [end, fault] = std::from_chars(initial.data(), initial.data() + initial.size(), number);
-      const bool is_number = fault == std::errc() && end == initial.data() + initial.size();
-      if (initial != "given" && initial != "learned" && !(is_number && std::isfinite(number))) {
+      const std::optional<float> number = FloatOf(initial);
+      if (initial != "given" && initial != "learned" && !(number && std::isfinite(*number))) {
         report(CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
                StrCat("has the initial value \"", initial, "\", must be a number, given or learned",
                       DidYouMean(initial, {"given", "learned"})));

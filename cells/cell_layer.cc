@@ -1,32 +1,23 @@
 #include "stepnet/cells/cell_layer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
+#include "stepnet/cells/cell_reader.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
 namespace {
 
-bool IsFloating(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
-
-const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
-  const auto found = std::ranges::find(op.arg(), name, [](const Argument& argument) { return argument.name(); });
-  return found == op.arg().end() ? nullptr : &*found;
-}
-
 // What a state starts as: 0 where it is learned or given.
-float NumberOf(const std::string& text) {
-  float value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+float StartOf(const CellState& state) { return FloatOf(state.initial()).value_or(0); }
 
 void AddFill(const std::string& name, const Shape& shape, float value, NetDef* net) {
   AddOp(net, "ConstantFill", {}, {name}).Ints("shape", shape.ToVector()).Float("value", value);
@@ -175,7 +166,7 @@ void CellLayer::WriteStateUpdate(int i) {
 
 void CellLayer::WriteOutputs() {
   for (int k = 0; k < cell().output_size(); ++k) {
-    if (IndexOf(cell().state(), cell().output(k).blob()) >= 0) continue;
+    if (IndexOfName(cell().state(), cell().output(k).blob()) >= 0) continue;
     const TensorInfo& info = output_infos_[k];
     std::string& blob = output_blobs_[k];
     if (!HasStep(info.shape)) {
@@ -183,7 +174,7 @@ void CellLayer::WriteOutputs() {
       AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
       blob = expanded;
     }
-    const bool is_shown = cell().output(k).last() && IsFloating(info.dtype);
+    const bool is_shown = cell().output(k).last() && IsFloatOrDouble(info.dtype);
     std::string held;
     if (!mask_.empty()) {
       const std::string otherwise = names_.Unused(blob + (is_shown ? "_prev" : "_zeros"));
@@ -212,10 +203,10 @@ void CellLayer::FindProjections() {
   const auto is_parameter = [&](const std::string& name) { return parameters.contains(name); };
   for (int k = 0; k < cell().op_size(); ++k) {
     const OperatorDef& op = cell().op(k);
-    if (!rows_of_first_.contains(k) || IndexOf(cell().input(), op.input(0)) < 0) continue;
+    if (!rows_of_first_.contains(k) || IndexOfName(cell().input(), op.input(0)) < 0) continue;
     if (!std::all_of(op.input().begin() + 1, op.input().end(), is_parameter)) continue;
     const std::string& output = op.output(0);
-    if (shown.contains(output) || IndexOf(cell().state(), output) >= 0) continue;
+    if (shown.contains(output) || IndexOfName(cell().state(), output) >= 0) continue;
     if (writers[output] == 1) projections_.insert(k);
   }
 }
@@ -229,7 +220,7 @@ void CellLayer::WriteProjections(NetDef* net) {
       *rest.add_op() = op;
       continue;
     }
-    const int input = IndexOf(cell().input(), cell().op(k - first_op_).input(0));
+    const int input = IndexOfName(cell().input(), cell().op(k - first_op_).input(0));
     const std::string internal = op.output(0);
     op.set_input(0, context_.sequences[input]);
     op.set_output(0, context_.names->Unused(context_.prefix + cell().op(k - first_op_).output(0) + "_all"));
@@ -270,7 +261,7 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   if (state.initial() == "learned") result->parameters.push_back(name);
   // One row, for every item of the batch.
   const Shape shape = StateShape(i).Inserted(0, 1).Inserted(0, state.window());
-  AddFill(name, shape, NumberOf(state.initial()), &result->init_net);
+  AddFill(name, shape, StartOf(state), &result->init_net);
   return name;
 }
 
@@ -333,7 +324,7 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
   for (int k = 0; k < cell().output_size(); ++k) {
     const bool last = cell().output(k).last();
     const auto shown = std::ranges::find(shown_, output_blobs_[k], &ShownState::blob);
-    if (const int state = IndexOf(cell().state(), cell().output(k).blob()); state >= 0) {
+    if (const int state = IndexOfName(cell().state(), cell().output(k).blob()); state >= 0) {
       aliases.push_back({states[state], outputs[k], last ? -1 : cell().state(state).window()});
     } else if (shown != shown_.end()) {
       aliases.push_back({shown->name, outputs[k], last ? -1 : 1});
@@ -350,7 +341,7 @@ void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std:
                               .last = all.back(),
                               .rows = cell().state(i).window(),
                               .item = StateShape(i),
-                              .start = NumberOf(cell().state(i).initial())});
+                              .start = StartOf(cell().state(i))});
   }
   all.push_back(context_.names->Unused(context_.prefix + "record"));
 

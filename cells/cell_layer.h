@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {
@@ -41,11 +42,8 @@ struct LayerContext {
 
 // The number of the message of that name; -1 for none.
 template <typename Messages>
-int IndexOf(const Messages& messages, const std::string& name) {
-  for (int i = 0; i < messages.size(); ++i) {
-    if (messages[i].name() == name) return i;
-  }
-  return -1;
+int IndexOfName(const Messages& messages, const std::string& name) {
+  return IndexOf(messages, name, &Messages::value_type::name);
 }
 
 class CellLayer {

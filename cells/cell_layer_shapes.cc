@@ -173,7 +173,7 @@ void CellLayer::InferShapesOfBatch() {
   }
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();
-    if (const int state = IndexOf(cell().state(), blob); state >= 0) {
+    if (const int state = IndexOfName(cell().state(), blob); state >= 0) {
       output_blobs_.push_back(next_[state]);
       output_infos_.push_back(value(next_[state]).info);
       output_items_.push_back(StateShape(state));

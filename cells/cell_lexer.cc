@@ -3,6 +3,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/source_line.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/printable.h"
@@ -10,10 +11,6 @@
 
 namespace stepnet {
 namespace {
-
-bool IsDigit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool IsNameStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool IsNamePart(char c) { return IsNameStart(c) || IsDigit(c) || c == '.'; }
 
 // What word processors and keyboards write in place of a character of the grammar; in place of none where `meant` is
 // "".

@@ -4,14 +4,12 @@
 #include <charconv>
 #include <functional>
 
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
-
-bool IsNameStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool IsNamePart(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 using ValueOf = std::function<std::int64_t(const std::string& name)>;
 
@@ -94,7 +92,7 @@ class Evaluator {
     if (at_ >= text_.size()) Fail(text_.empty() ? "it is empty" : "it ends too early");
     const size_t begin = at_;
     if (IsNameStart(text_[at_])) {
-      while (at_ < text_.size() && IsNamePart(text_[at_])) ++at_;
+      while (at_ < text_.size() && IsWordPart(text_[at_])) ++at_;
       return value_of_(text_.substr(begin, at_ - begin));
     }
     std::int64_t value = 0;

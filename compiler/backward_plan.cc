@@ -31,17 +31,18 @@ class BackwardPlanMaker {
     request_.ring_rows = RingRows(spec_);
     request_.max_steps = spec_.num_workspaces;
     request_.num_bases = 2 * NumStates();
+    for (int i = 0; i < NumStates(); ++i) request_.lent.insert(NumStates() + i);
     for (const std::string& blob : BlobsReadFirst(*request_.net)) reads_first_.insert(blob);
     for (const OperatorDef& op : request_.net->op()) written_.insert(op.output().begin(), op.output().end());
     MakeTargets();
+    SeedStateGradients();
     CollectLinks();
     BindLinks();
+    ZeroTargets();
     AddParamGradients();
     BindWhatIsRead();
+    AddInitialStateGradients();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
-    for (GradientTarget& target : plan_->targets) {
-      if (plan_->steps->unzeroed_bases.contains(target.base)) target.needs_zeros = false;
-    }
     return plan_;
   }
 
@@ -58,6 +59,9 @@ class BackwardPlanMaker {
 
   int NumStates() const { return static_cast<int>(forward_.states.size()); }
   const std::string& ForwardInput(int i) const { return op_.inputs()[layout_.num_output_gradients + i]; }
+  const std::string& ForwardOutput(int i) const {
+    return op_.inputs()[layout_.num_output_gradients + layout_.num_inputs + i];
+  }
   int ForwardInputIndex(const std::string& name) const {
     for (int i = 0; i < layout_.num_inputs; ++i) {
       if (ForwardInput(i) == name) return i;
@@ -77,15 +81,65 @@ class BackwardPlanMaker {
         return op_.outputs()[target.output] == op_.outputs()[output];
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
-      plan_->targets.push_back({.output = output, .input = inputs[k]});
+      plan_->targets.push_back({.output = output, .input = inputs[k], .base = request_.num_bases++});
+    }
+  }
+
+  // Rows of a state's gradient start with the gradients of the outputs that show them.
+  void SeedStateGradients() {
+    std::vector<bool> seeded(NumStates(), false);
+    for (int k = 0; k < layout_.num_output_gradients; ++k) {
+      const OutputRole role = FindOutputRole(spec_, ForwardOutput(spec_.outputs_with_grads[k]));
+      if (role.step_output >= 0) continue;
+      const int base = request_.num_bases++;
+      plan_->output_gradients.emplace_back(k, base);
+      request_.lent.insert(base);
+      BaseRows others = StateGradient(role.state), rows = others;
+      others.end = rows.begin = role.offset;
+      if (!seeded[role.state] && role.offset != 0) {
+        request_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
+      }
+      request_.before.push_back({.kind = seeded[role.state] ? RowMove::Kind::kAdd : RowMove::Kind::kCopy,
+                                 .to = rows,
+                                 .from = {.name = op_.inputs()[k], .base = base}});
+      seeded[role.state] = true;
+    }
+    for (int i = 0; i < NumStates(); ++i) {
+      if (!seeded[i]) request_.before.push_back({.kind = RowMove::Kind::kZero, .to = StateGradient(i)});
+    }
+  }
+
+  BaseRows StateGradient(int state) const { return {.name = spec_.states[state].name + "_grad", .base = state}; }
+
+  BaseRows RowsOf(const GradientTarget& target) const {
+    return {.name = op_.outputs()[target.output], .base = target.base};
+  }
+
+  // Gradients are summed from zero, or from what the caller has. Steps that write every row of their own do not reach
+  // those that the sequence has beyond.
+  void ZeroTargets() {
+    for (const GradientTarget& target : plan_->targets) {
+      if (RequestOf(target.output) == GradientRequest::kAdd) continue;
+      BaseRows rows = RowsOf(target);
+      rows.begins_at_steps = written_by_rows_.contains(&target);
+      request_.before.push_back({.kind = RowMove::Kind::kZero, .to = rows});
+    }
+  }
+
+  // The first rows of a state's gradient belong to its initial value.
+  void AddInitialStateGradients() {
+    for (int i = 0; i < NumStates(); ++i) {
+      const GradientTarget* target = TargetOf(1 + static_cast<int>(spec_.params.size()) + i);
+      if (target == nullptr) continue;
+      BaseRows rows = StateGradient(i);
+      rows.end = forward_.states[i].num_initial;
+      request_.after.push_back({.kind = RowMove::Kind::kAdd, .to = RowsOf(*target), .from = rows});
     }
   }
 
   GradientTarget* TargetOf(int output) {
     for (GradientTarget& target : plan_->targets) {
-      if (op_.outputs()[target.output] != op_.outputs()[output]) continue;
-      if (target.base < 0) target.base = request_.num_bases++;
-      return &target;
+      if (op_.outputs()[target.output] == op_.outputs()[output]) return &target;
     }
     return nullptr;  // nobody asked for it
   }
@@ -115,15 +169,13 @@ class BackwardPlanMaker {
 
   void AddForwardLink(const Link& link) {
     if (!reads_first_.contains(link.internal) || links_.contains(link.internal)) return;
-    const auto state = std::ranges::find(spec_.states, link.external, &RecurrentState::name);
     ResolvedLink resolved;
-    if (state != spec_.states.end()) {
-      const auto i = static_cast<int>(state - spec_.states.begin());
-      const StateLayout& layout = forward_.states[i];
-      resolved = Resolve(link, NumStates() + i, layout.dtype, layout.row);
+    if (const int state = spec_.StateIndex(link.external); state >= 0) {
+      const StateLayout& layout = forward_.states[state];
+      resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
     } else {
       const int input = ForwardInputIndex(link.external);
-      const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+      const int base = BaseOfInput(input, &plan_->inputs, &request_);
       resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail());
     }
     resolved.is_source = true;
@@ -154,7 +206,17 @@ class BackwardPlanMaker {
     ResolvedLink resolved = Resolve(link, request_.num_bases++, info.dtype, info.shape);
     resolved.view.info = info;
     resolved.is_source = true;
-    plan_->step_output_gradients.emplace_back(step_output, resolved.view.slot.base);
+    const int base = resolved.view.slot.base;
+    const bool is_given = std::ranges::any_of(spec_.outputs_with_grads, [&](int output) {
+      return spec_.StepOutputIndex(ForwardOutput(output)) == step_output;
+    });
+    if (is_given) {
+      plan_->step_output_gradients.emplace_back(step_output, base);
+      request_.lent.insert(base);
+    } else {
+      plan_->zero_gradients.emplace_back(step_output, base);
+      request_.before.push_back({.kind = RowMove::Kind::kZero, .to = {.name = link.external, .base = base}});
+    }
     return resolved;
   }
 
@@ -189,7 +251,7 @@ class BackwardPlanMaker {
                               !reads_first_.contains(blob) && !IsParamGradient(blob) &&
                               RequestOf(only.target->output) == GradientRequest::kWrite && IsSoleOutput(*only.target);
       if (writes_all) {
-        only.target->needs_zeros = false;
+        written_by_rows_.insert(only.target);
         only.view.readable = false;
         request_.bound.push_back(only.view);
         continue;
@@ -200,12 +262,12 @@ class BackwardPlanMaker {
         if (num_sources == 1) {
           request_.bound.push_back(link.view);
         } else {
-          AddTransfer(placed ? Transfer::Kind::kAddIn : Transfer::Kind::kCopyIn, blob, link);
+          AddStepMove(placed ? StepMove::Kind::kAddIn : StepMove::Kind::kCopyIn, blob, link);
         }
         placed = true;
       }
       for (const ResolvedLink& link : links) {
-        if (!link.is_source) AddTransfer(Transfer::Kind::kAddOut, blob, link);
+        if (!link.is_source) AddStepMove(StepMove::Kind::kAddOut, blob, link);
       }
     }
   }
@@ -217,10 +279,10 @@ class BackwardPlanMaker {
                        "\" with offset ", link.offset, ", which is the gradient of an initial row"));
   }
 
-  void AddTransfer(Transfer::Kind kind, const std::string& blob, const ResolvedLink& link) {
+  void AddStepMove(StepMove::Kind kind, const std::string& blob, const ResolvedLink& link) {
     Slot outside = link.view.slot;
     outside.blob = link.external;
-    request_.transfers.push_back({.kind = kind, .blob = blob, .outside = outside, .info = link.view.info});
+    request_.moves.push_back({.kind = kind, .blob = blob, .outside = outside, .info = link.view.info});
   }
 
   bool IsParamGradient(const std::string& blob) const {
@@ -239,8 +301,8 @@ class BackwardPlanMaker {
       GradientTarget* target = TargetOf(output);
       if (target == nullptr || has_link_.contains(output)) continue;
       const TensorInfo& info = inputs_[spec_.params[k]];
-      request_.transfers.push_back(
-          {.kind = Transfer::Kind::kAddOut,
+      request_.moves.push_back(
+          {.kind = StepMove::Kind::kAddOut,
            .blob = NameOfParamGradient(op_, spec_, k),
            .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
            .info = info,
@@ -252,7 +314,7 @@ class BackwardPlanMaker {
   void BindWhatIsRead() {
     for (const auto& [blob, source] : FindBackwardSources(op_, spec_, &forward_operator_)) {
       switch (source) {
-        case BackwardSource::kTimestep: BindTimestep(); break;
+        case BackwardSource::kTimestep: plan_->timestep_base = BindTimestep(blob, &request_); break;
         case BackwardSource::kForwardStep: BindForwardBlob(blob); break;
         case BackwardSource::kForwardInput: BindInput(blob); break;
         case BackwardSource::kLink:
@@ -261,15 +323,9 @@ class BackwardPlanMaker {
     }
   }
 
-  void BindTimestep() {
-    plan_->timestep_base = request_.num_bases++;
-    const Link link{.internal = spec_.timestep, .external = spec_.timestep};
-    request_.bound.push_back(BindLink(link, plan_->timestep_base, DType::kInt32, Shape()));
-  }
-
   void BindInput(const std::string& blob) {
     const int input = ForwardInputIndex(blob);
-    const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+    const int base = BaseOfInput(input, &plan_->inputs, &request_);
     request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
   }
 
@@ -284,6 +340,7 @@ class BackwardPlanMaker {
     }
     const int base = request_.num_bases++;
     plan_->stacked.emplace_back(slot.base, base);
+    request_.lent.insert(base);
     Slot outside = slot;
     outside.storage_class = StorageClass::kLinked;
     outside.base = base;
@@ -300,7 +357,8 @@ class BackwardPlanMaker {
   std::set<std::string> reads_first_;
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;
-  std::set<int> has_link_;  // outputs of the operator
+  std::set<int> has_link_;                           // outputs of the operator
+  std::set<const GradientTarget*> written_by_rows_;  // whose every row some step writes
   std::shared_ptr<BackwardPlan> plan_ = std::make_shared<BackwardPlan>();
 };
 

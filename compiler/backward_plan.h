@@ -1,4 +1,4 @@
-// Making the plan of a RecurrentNetworkGradient operator.
+// BackwardPlan: the plan of a RecurrentNetworkGradient operator.
 //
 // Gradients of states live in one tensor a state, [T + L, B, …]: row r is the sum of what the loss, through the
 // outputs, and every later step contribute to row r of the state. Rows start as the outputs' gradients, zero elsewhere.
@@ -13,34 +13,35 @@
 
 namespace stepnet {
 
-// The forward operator's inputs and outputs as the gradient operator lists them.
+// Where the gradient operator lists the forward operator's inputs among its own.
 struct GradientInputs {
   int num_output_gradients = 0;
-  int num_inputs = 0;  // of the forward operator; they follow the outputs' gradients
+  int num_inputs = 0;  // how many the forward operator has; they follow the outputs' gradients
 };
 
 // A tensor that receives gradients: an output of the operator.
 struct GradientTarget {
-  int output = 0;                // of the gradient operator; the first one with this name
-  int input = 0;                 // of the forward operator
-  int base = -1;                 // -1: only initial states or nothing add to it
-  bool needs_zeros = true;       // otherwise every element is written in a run of any steps
-  std::vector<Link> links = {};  // by which the steps see its rows
+  int output = 0;  // number of the gradient operator's output, the first one with its name
+  int input = 0;   // number of the forward operator's input that the gradient is for
+  int base = -1;
+  std::vector<Link> links = {};  // the links through which steps see its rows
 };
 
 struct BackwardPlan {
   std::shared_ptr<const StepPlan> steps;
   std::shared_ptr<const ForwardPlan> forward;  // whose records it reads
-  // Base i is the gradient of state i, base states + i the value of state i.
-  std::vector<std::pair<int, int>> inputs;  // (forward input, base)
-  int timestep_base = -1;
+  // Base i is the gradient of state i, base states + i the value of state i, which is lent.
+  std::vector<std::pair<int, int>> inputs;  // (forward input, base): lent
+  int timestep_base = -1;                   // int32 [T]; -1: the step net does not read it
   std::vector<GradientTarget> targets;
-  std::vector<std::pair<int, int>> step_output_gradients;  // (step output as in RecurrentSpec, base)
+  std::vector<std::pair<int, int>> output_gradients;  // (gradient of an output as the operator lists it, base): lent
+  std::vector<std::pair<int, int>> step_output_gradients;  // (step output as in RecurrentSpec, base): lent
+  std::vector<std::pair<int, int>> zero_gradients;         // as these, of those that nobody gives: the plan's own zeros
   std::vector<std::pair<int, int>> stacked;                // (base of the forward plan, base)
   std::vector<std::pair<int, int>> dynamic;                // (dynamic list of the forward plan, list)
 };
 
-// What the gradient has to know of a run of the forward operator.
+// What the plan of the gradient depends on in a run of the forward operator.
 struct ForwardRun {
   std::shared_ptr<const ForwardOperator> op;
   std::shared_ptr<const ForwardPlan> plan;

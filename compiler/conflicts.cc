@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "stepnet/core/access_order.h"
 #include "stepnet/core/cancellation.h"
 
 namespace stepnet {
@@ -187,31 +188,19 @@ class ConflictFinder {
       const size_t once = touches.size();
       for (size_t i = 0; i < once; ++i) touches.push_back({.step = touches[i].step + period, .user = touches[i].user});
     }
-    std::vector<Touch> writes;  // of the instruction that wrote last
-    std::vector<Touch> reads;   // by it and since
-    const auto is_one = [this](const Touch& a, const Touch& b) {
-      return a.step == b.step && users_[a.user].instruction == users_[b.user].instruction;
+    const auto node_of = [this](const Touch& touch) { return std::pair(touch.step, users_[touch.user].instruction); };
+    AccessOrder<Touch, decltype(node_of)> order(node_of);
+    const auto add_edge = [&](const Touch& earlier, const Touch& later) {
+      const bool counts = period == 0 || later.step >= period;
+      if (counts) Add(earlier.user, later.user, later.step - earlier.step);
     };
     for (const Touch& touch : touches) {
       CheckCancelled();
-      const bool counts = period == 0 || touch.step >= period;
-      const auto add_from = [&](const std::vector<Touch>& earlier) {
-        for (const Touch& before : earlier) {
-          if (counts && !is_one(before, touch)) Add(before.user, touch.user, touch.step - before.step);
-        }
-      };
-      if (!users_[touch.user].access.writes) {
-        add_from(writes);
-        reads.push_back(touch);
-        continue;
+      if (users_[touch.user].access.writes) {
+        order.Write(touch, add_edge);
+      } else {
+        order.Read(touch, add_edge);
       }
-      if (!writes.empty() && is_one(writes.front(), touch)) {
-        writes.push_back(touch);
-        continue;
-      }
-      add_from(reads.empty() ? writes : reads);
-      std::erase_if(reads, [&](const Touch& read) { return !is_one(read, touch); });
-      writes = {touch};
     }
   }
 

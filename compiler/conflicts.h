@@ -1,8 +1,7 @@
 // Conflicts: which accesses of which steps share a byte, one of them writing.
 //
-// In the order in which a serial run touches a byte, only neighbours are looked at: whoever reads waits for the last
-// writer, whoever writes waits for all who read since, or for the last writer where nobody has. What waits for those
-// follows. So there are about as many conflicts as accesses, however many instructions use the same memory.
+// In the order in which a serial run touches a byte, only neighbours are looked at (core/access_order.h), so there are
+// about as many conflicts as accesses, however many instructions use the same memory.
 #pragma once
 
 #include <vector>

@@ -35,8 +35,8 @@ struct Dependency {
   int to = 0;
   int delta = 0;  // 0 only with from < to
   DependencyKind kind = DependencyKind::kReadAfterWrite;
-  // Through what it came about, for people: the slot as `from` and as `to` knows it (-1: none), and how many bytes both
-  // touch (0: not known before a run).
+  // What people are told of the edge: the slot of the shared bytes as `from` and as `to` knows it (-1: none), and how
+  // many bytes they share (0: only a run knows).
   int from_slot = -1;
   int to_slot = -1;
   std::int64_t bytes = 0;
@@ -55,15 +55,17 @@ struct Dependencies {
   bool Orders(int from, int to, int delta) const;
 };
 
-// Accesses of each instruction. Instructions that go through blobs are kept in order among themselves where they may
-// touch the workspace, and each with itself.
+// What each instruction touches. Instructions that go through blobs touch more than their operands: each a piece of
+// memory of its own, so that two steps of it never overlap, and those that may use the workspace one that they share,
+// so that they keep their order.
 std::vector<std::vector<MemoryAccess>> AccessesOf(const StepPlan& plan);
 
 // FindConflicts, then RemoveImplied: about linear in the number of accesses. Independent of the number of steps.
 Dependencies FindDependencies(const std::vector<std::vector<MemoryAccess>>& accesses);
-// Among the instructions of one stage: a step is here as many as the stage takes at once.
+// The dependencies among the instructions of one stage. Deltas count runs of the stage, each of which is for as many
+// steps as the stage takes at once.
 Dependencies FindDependencies(const StepPlan& plan, const Stage& stage);
-// Among the stages of the plan that take chunks, each as a whole: a step is here a chunk, and an instruction a stage.
+// The dependencies among those stages of the plan that take chunks: `from` and `to` number stages, deltas count chunks.
 // REQUIRES chunks.
 Dependencies FindChunkDependencies(const StepPlan& plan);
 

@@ -1,6 +1,7 @@
 #include "stepnet/compiler/emit.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "stepnet/compiler/first_terms.h"
@@ -56,8 +57,9 @@ class Emitter {
     for (const auto& [blob, value] : graph_.last) {
       plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
     }
-    if (!is_draft_) WriteFirstTerms(graph_, &plan_);
     FindWhatIsWritten();
+    if (!is_draft_) AddRowMoves();
+    if (!is_draft_) WriteFirstTerms(graph_, &plan_);
     return std::move(plan_);
   }
 
@@ -98,6 +100,7 @@ class Emitter {
     instruction->type = call.type();
     instruction->has_side_effects = schema.has_side_effects;
     const Kernel& kernel = KernelOf(call, node.op_index);
+    instruction->checks_values = kernel.checks_values;
     if (!is_draft_) {
       try {
         instruction->kernel = kernel.make(call);
@@ -193,6 +196,21 @@ class Emitter {
       return !instruction.dynamic && !instruction.has_side_effects &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
     });
+  }
+
+  void AddRowMoves() {
+    std::set<int> lent;
+    for (const Home& home : graph_.homes) {
+      const int base = home.slot.base;
+      if (!home.lent || !plan_.writes[base] || !lent.insert(base).second) continue;
+      AddMove({.kind = RowMove::Kind::kLend, .to = {.name = home.slot.blob, .base = base}}, &plan_.before);
+    }
+    for (const RowMove& move : graph_.before) AddMove(move, &plan_.before);
+    for (const RowMove& move : graph_.after) AddMove(move, &plan_.after);
+  }
+
+  static void AddMove(const RowMove& move, std::vector<PlannedMove>* moves) {
+    moves->push_back({.move = move, .type = RowMoveName(move.kind), .text = RowMoveText(move)});
   }
 
   const StepGraph& graph_;

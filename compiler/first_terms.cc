@@ -14,7 +14,10 @@ void WriteFirstTerms(const StepGraph& graph, StepPlan* plan) {
   }
   for (const Home& home : graph.homes) {
     const int base = home.slot.base;
-    if (!home.from_zero || plan->unzeroed_bases.contains(base)) continue;
+    const auto zeroed = std::ranges::find_if(plan->before, [&](const PlannedMove& planned) {
+      return planned.move.kind == RowMove::Kind::kZero && planned.move.to.base == base;
+    });
+    if (!home.from_zero || zeroed == plan->before.end()) continue;
     const auto found = first_writers.find(base);
     if (found == first_writers.end() || found->second->steps_at_once != kAllSteps) continue;
     std::vector<Operand>& outputs = found->second->outputs;
@@ -22,7 +25,7 @@ void WriteFirstTerms(const StepGraph& graph, StepPlan* plan) {
     const auto term = std::ranges::find_if(outputs, is_term);
     if (!term->adds || std::ranges::count_if(outputs, is_term) > 1) continue;
     term->adds = false;
-    plan->unzeroed_bases.insert(base);
+    zeroed->move.only_without_steps = true;
   }
 }
 

@@ -4,17 +4,13 @@
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
-
-int InputIndex(const OperatorCall& op, const std::string& name) {
-  const auto found = std::ranges::find(op.inputs(), name);
-  return found == op.inputs().end() ? -1 : static_cast<int>(found - op.inputs().begin());
-}
 
 class ForwardPlanMaker {
  public:
@@ -30,8 +26,10 @@ class ForwardPlanMaker {
     request_.max_steps = spec_.num_workspaces;
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     request_.num_bases = static_cast<int>(spec_.states.size());
+    all_rows_written_.assign(spec_.states.size(), false);
     BindLinks();
-    BindTimestep();
+    StartStates();
+    ProvideTimestep();
     BindCaptured();
     KeepWhatIsReadLater();
     if (!spec_.step_outputs.empty()) BindStepOutputs();
@@ -44,16 +42,16 @@ class ForwardPlanMaker {
     int base = -1;
     DType dtype = DType::kFloat;
     Shape row;
-    StateLayout* state = nullptr;
+    const StateLayout* state = nullptr;
   };
 
   External FindExternal(const std::string& name) {
     for (size_t i = 0; i < spec_.states.size(); ++i) {
       if (spec_.states[i].name != name) continue;
-      StateLayout& layout = plan_->states[i];
+      const StateLayout& layout = plan_->states[i];
       return {.base = static_cast<int>(i), .dtype = layout.dtype, .row = layout.row, .state = &layout};
     }
-    const int input = InputIndex(op_, name);
+    const int input = IndexOf(op_.inputs(), name);
     if (input < 0) {
       throw Error(ErrorCode::kInvalidNet, StrCat("\"", name, "\" is linked and is neither a state nor an input"));
     }
@@ -62,8 +60,7 @@ class ForwardPlanMaker {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", name, "\" is linked as a sequence and is ", info.Description()));
     }
-    return {
-        .base = BaseOfInput(input, &plan_->inputs, &request_.num_bases), .dtype = info.dtype, .row = info.shape.Tail()};
+    return {.base = BaseOfInput(input, &plan_->inputs, &request_), .dtype = info.dtype, .row = info.shape.Tail()};
   }
 
   void BindLinks() {
@@ -75,10 +72,25 @@ class ForwardPlanMaker {
     }
     // What a step may see of a new row before it is written: where a state has no initial rows only shapes tell.
     for (size_t i = 0; i < roles.size(); ++i) {
-      const auto state = std::ranges::find(spec_.states, spec_.links[i].external, &RecurrentState::name);
-      if (!roles[i].is_source || state == spec_.states.end()) continue;
-      StateLayout& layout = plan_->states[state - spec_.states.begin()];
-      if (spec_.links[i].offset + spec_.links[i].window > layout.num_initial) layout.needs_zeros = true;
+      const int state = spec_.StateIndex(spec_.links[i].external);
+      if (!roles[i].is_source || state < 0) continue;
+      if (spec_.links[i].offset + spec_.links[i].window > plan_->states[state].num_initial) {
+        all_rows_written_[state] = false;
+      }
+    }
+  }
+
+  // Initial rows are what the caller gave. Rows that nobody has written are zeros.
+  void StartStates() {
+    for (size_t i = 0; i < plan_->states.size(); ++i) {
+      const StateLayout& layout = plan_->states[i];
+      const BaseRows state{.name = spec_.states[i].name, .base = static_cast<int>(i)};
+      BaseRows first = state, others = state;
+      first.end = others.begin = layout.num_initial;
+      request_.before.push_back({.to = first,
+                                 .from = {.name = op_.inputs()[layout.initial],
+                                          .base = BaseOfInput(layout.initial, &plan_->inputs, &request_)}});
+      if (!all_rows_written_[i]) request_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
     }
   }
 
@@ -88,7 +100,7 @@ class ForwardPlanMaker {
     if (external.state != nullptr) {
       CheckLinkInState(link, external.state->num_initial);
       const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
-      if (gives_row) external.state->needs_zeros = false;
+      if (gives_row) all_rows_written_[external.base] = true;
     }
     BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
     if (is_alone) {
@@ -98,30 +110,28 @@ class ForwardPlanMaker {
     }
     Slot outside = bound.slot;
     outside.blob = link.external;
-    const Transfer transfer{.kind = role.is_source ? Transfer::Kind::kCopyIn : Transfer::Kind::kCopyOut,
-                            .blob = blob,
-                            .outside = outside,
-                            .info = bound.info};
+    const StepMove move{.kind = role.is_source ? StepMove::Kind::kCopyIn : StepMove::Kind::kCopyOut,
+                        .blob = blob,
+                        .outside = outside,
+                        .info = bound.info};
     // Sources first: a blob that no operator writes is copied on at once.
-    request_.transfers.insert(role.is_source ? request_.transfers.begin() : request_.transfers.end(), transfer);
+    request_.moves.insert(role.is_source ? request_.moves.begin() : request_.moves.end(), move);
   }
 
-  void BindTimestep() {
+  void ProvideTimestep() {
     const std::vector<std::string> reads = BlobsReadFirst(*spec_.step_net);
-    if (std::ranges::find(reads, spec_.timestep) == reads.end()) return;
-    plan_->timestep_base = request_.num_bases++;
-    const Link link{.internal = spec_.timestep, .external = spec_.timestep};
-    request_.bound.push_back(BindLink(link, plan_->timestep_base, DType::kInt32, Shape()));
+    const bool is_read = std::ranges::find(reads, spec_.timestep) != reads.end();
+    if (is_read) plan_->timestep_base = BindTimestep(spec_.timestep, &request_);
   }
 
   void BindCaptured() {
     std::set<std::string> known;
     for (const BoundBlob& bound : request_.bound) known.insert(bound.slot.blob);
-    for (const Transfer& transfer : request_.transfers) known.insert(transfer.blob);
+    for (const StepMove& move : request_.moves) known.insert(move.blob);
     for (const std::string& blob : BlobsReadFirst(*spec_.step_net)) {
-      const int input = InputIndex(op_, blob);
+      const int input = IndexOf(op_.inputs(), blob);
       if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
-      const int base = BaseOfInput(input, &plan_->inputs, &request_.num_bases);
+      const int base = BaseOfInput(input, &plan_->inputs, &request_);
       request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
     }
   }
@@ -155,16 +165,16 @@ class ForwardPlanMaker {
       const std::int64_t bytes = info.size_bytes();
       const int base = request_.num_bases++;
       plan_->step_outputs.emplace_back(base, info);
-      request_.transfers.push_back({.kind = Transfer::Kind::kCopyOut,
-                                    .blob = output.blob,
-                                    .outside = {.blob = output.destination,
-                                                .storage_class = StorageClass::kLinked,
-                                                .base = base,
-                                                .row_bytes = bytes,
-                                                .bytes = bytes,
-                                                .dtype = info.dtype},
-                                    .info = info,
-                                    .required = true});
+      request_.moves.push_back({.kind = StepMove::Kind::kCopyOut,
+                                .blob = output.blob,
+                                .outside = {.blob = output.destination,
+                                            .storage_class = StorageClass::kLinked,
+                                            .base = base,
+                                            .row_bytes = bytes,
+                                            .bytes = bytes,
+                                            .dtype = info.dtype},
+                                .info = info,
+                                .required = true});
     }
   }
 
@@ -172,6 +182,7 @@ class ForwardPlanMaker {
   const RecurrentSpec& spec_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
+  std::vector<bool> all_rows_written_;  // by state: some operator writes every row behind the initial ones
   std::shared_ptr<ForwardPlan> plan_ = std::make_shared<ForwardPlan>();
 };
 

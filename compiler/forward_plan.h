@@ -1,4 +1,4 @@
-// Making the ForwardPlan of a RecurrentNetwork operator for given inputs.
+// MakeForwardPlan: makes the plan of a RecurrentNetwork operator for given inputs.
 #pragma once
 
 #include <memory>

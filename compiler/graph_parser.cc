@@ -117,7 +117,9 @@ class GraphParser {
         break;
       }
       line.Expect("  ");
-      if (line.StartsWith("in each step") || line.StartsWith("for ") || line.StartsWith("once for all steps")) {
+      if (ParseRowMove(line)) {
+        // it is one
+      } else if (line.StartsWith("in each step") || line.StartsWith("for ") || line.StartsWith("once for all steps")) {
         ParseStage(line);
       } else {
         ParseDefinition(line);
@@ -159,6 +161,49 @@ class GraphParser {
     }
     line.Expect(":");
     graph_.stages.push_back(stage);
+  }
+
+  // False, with nothing read, where the line is none and no title of some.
+  bool ParseRowMove(LineReader& line) {
+    if (line.Skip("before the first step:")) return (row_moves_ = &graph_.before) != nullptr;
+    if (line.Skip("after the last step:")) return (row_moves_ = &graph_.after) != nullptr;
+    LineReader ahead = line;
+    if (row_moves_ == nullptr || !ahead.StartsWith("^")) return false;
+    ParseName(ahead);
+    if (!ahead.StartsWith(" at ")) return false;
+    RowMove move{.to = ParseRows(line)};
+    if (line.Skip(" += ")) {
+      move.kind = RowMove::Kind::kAdd;
+      move.from = ParseRows(line);
+    } else {
+      line.Expect(" = ");
+      if (line.StartsWith("^")) {
+        move.from = ParseRows(line);
+      } else if (line.Skip(RowMoveName(RowMove::Kind::kZero))) {
+        move.kind = RowMove::Kind::kZero;
+      } else {
+        line.Expect(RowMoveName(RowMove::Kind::kNumbers));
+        move.kind = RowMove::Kind::kNumbers;
+      }
+    }
+    move.only_without_steps = line.Skip(", in runs of no steps");
+    row_moves_->push_back(std::move(move));
+    return true;
+  }
+
+  BaseRows ParseRows(LineReader& line) {
+    line.Expect("^");
+    BaseRows rows{.name = line.Word()};
+    line.Expect(" at ");
+    rows.base = line.Index();
+    graph_.num_bases = std::max(graph_.num_bases, rows.base + 1);
+    if (!line.Skip("[")) return rows;
+    rows.begins_at_steps = line.Skip("T");
+    if (!rows.begins_at_steps) rows.begin = line.Integer();
+    line.Expect(":");
+    if (!line.StartsWith("]")) rows.end = line.Integer();
+    line.Expect("]");
+    return rows;
   }
 
   int NextNode() const { return static_cast<int>(graph_.nodes.size()); }
@@ -287,6 +332,7 @@ class GraphParser {
       line.Expect(" bytes");
     }
     const bool from_zero = line.Skip(" from zero");
+    const bool lent = line.Skip(" lent");
     for (const StepValue& other : graph_.values) {
       const Home& home = graph_.homes[other.home];
       const bool is_same = other.blob == value.blob && other.outside == value.outside &&
@@ -294,7 +340,7 @@ class GraphParser {
                            home.slot.offset == slot.offset && home.slot.bytes == slot.bytes;
       if (is_same) return other.home;
     }
-    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .from_zero = from_zero});
+    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .from_zero = from_zero, .lent = lent});
   }
 
   // Names do not begin with digits.
@@ -375,6 +421,7 @@ class GraphParser {
   const RunOptions& options_;
   std::map<Name, int> values_;
   StepGraph graph_;
+  std::vector<RowMove>* row_moves_ = nullptr;  // that lines of row moves belong to
 };
 
 }  // namespace

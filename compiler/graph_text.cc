@@ -40,6 +40,7 @@ class GraphPrinter {
 
   std::string Run() {
     std::string text = StrCat(graph_.backward ? "backward " : "", "step ", Word(graph_.name), " {\n");
+    text += RowMovesText("before the first step", graph_.before);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       if (graph_.values[v].producer < 0) text += StrCat("  ", ResultText(static_cast<int>(v)), "\n");
     }
@@ -52,10 +53,30 @@ class GraphPrinter {
       for (const int output : node.outputs) results.push_back(output == kNoValue ? "_" : ResultText(output));
       text += StrCat("  ", Join(results, ", "), results.empty() ? "= " : " = ", OperationText(node), "\n");
     }
-    return text + "}\n";
+    return text + RowMovesText("after the last step", graph_.after) + "}\n";
   }
 
  private:
+  static std::string RowMovesText(const char* title, const std::vector<RowMove>& moves) {
+    std::string text = moves.empty() ? "" : StrCat("  ", title, ":\n");
+    for (const RowMove& move : moves) {
+      const bool adds = move.kind == RowMove::Kind::kAdd;
+      text += StrCat("  ", RowsText(move.to), adds ? " += " : " = ");
+      switch (move.kind) {
+        case RowMove::Kind::kCopy:
+        case RowMove::Kind::kAdd: text += RowsText(move.from); break;
+        default: text += RowMoveName(move.kind); break;
+      }
+      text += move.only_without_steps ? ", in runs of no steps\n" : "\n";
+    }
+    return text;
+  }
+
+  static std::string RowsText(const BaseRows& rows) {
+    const std::string text = StrCat("^", Word(rows.name), " at ", rows.base);
+    return rows.IsWhole() ? text : StrCat(text, "[", RowRangeText(rows), "]");
+  }
+
   static std::string StageText(const GraphStage& stage) {
     const std::string title = StageTitle({.steps_at_once = stage.steps_at_once, .schedule = nullptr});
     return stage.min_steps > 0 ? StrCat(title, ", in runs of ", stage.min_steps, " steps or more") : title;
@@ -77,7 +98,8 @@ class GraphPrinter {
     const Home& home = graph_.homes[v.home];
     const std::string added = v.added ? " added" : "";
     if (home.kind == Home::Kind::kOutside) {
-      return StrCat(added, " at ", PlaceText(home.slot, v), home.from_zero ? " from zero" : "");
+      return StrCat(added, " at ", PlaceText(home.slot, v), home.from_zero ? " from zero" : "",
+                    home.lent ? " lent" : "");
     }
     int& first = first_of_home_[v.home];
     if (first != kNoValue) return StrCat(added, " in ", NameOf(first));

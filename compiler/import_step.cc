@@ -4,24 +4,23 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/device.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
 
-bool GoesIn(const Transfer& transfer) {
-  return transfer.kind == Transfer::Kind::kCopyIn || transfer.kind == Transfer::Kind::kAddIn;
+bool GoesIn(const StepMove& move) {
+  return move.kind == StepMove::Kind::kCopyIn || move.kind == StepMove::Kind::kAddIn;
 }
 
-bool Adds(const Transfer& transfer) {
-  return transfer.kind == Transfer::Kind::kAddIn || transfer.kind == Transfer::Kind::kAddOut;
-}
+bool Adds(const StepMove& move) { return move.kind == StepMove::Kind::kAddIn || move.kind == StepMove::Kind::kAddOut; }
 
-// Between which operators transfers come.
-class TransferOrder {
+// Between which operators moves come.
+class MoveOrder {
  public:
-  explicit TransferOrder(const StepPlanRequest& request) {
+  explicit MoveOrder(const StepPlanRequest& request) {
     const NetDef& net = *request.net;
     std::map<std::string, int> first_user, last_writer;
     for (int k = 0; k < net.op_size(); ++k) {
@@ -36,27 +35,27 @@ class TransferOrder {
       const auto found = operators.find(blob);
       return found == operators.end() ? kNoOperator : found->second;
     };
-    for (const Transfer& transfer : request.transfers) {
-      const bool is_step_output = transfer.kind == Transfer::Kind::kCopyOut && transfer.required;
-      const int writer = find(last_writer, transfer.blob);
-      const bool may_change = writer == kNoOperator || bound.contains(transfer.blob);
+    for (const StepMove& move : request.moves) {
+      const bool is_step_output = move.kind == StepMove::Kind::kCopyOut && move.required;
+      const int writer = find(last_writer, move.blob);
+      const bool may_change = writer == kNoOperator || bound.contains(move.blob);
       const int after = is_step_output && may_change ? net.op_size() - 1 : writer;
-      if (!GoesIn(transfer) && after != kNoOperator) {
-        after_[after].push_back(&transfer);
+      if (!GoesIn(move) && after != kNoOperator) {
+        after_[after].push_back(&move);
       } else {
-        before_[find(first_user, transfer.blob)].push_back(&transfer);
+        before_[find(first_user, move.blob)].push_back(&move);
       }
     }
   }
 
   static constexpr int kNoOperator = -1;  // the begin of the step
 
-  const std::vector<const Transfer*>& Before(int op_index) { return before_[op_index]; }
-  const std::vector<const Transfer*>& After(int op_index) { return after_[op_index]; }
+  const std::vector<const StepMove*>& Before(int op_index) { return before_[op_index]; }
+  const std::vector<const StepMove*>& After(int op_index) { return after_[op_index]; }
 
  private:
-  std::map<int, std::vector<const Transfer*>> before_;
-  std::map<int, std::vector<const Transfer*>> after_;
+  std::map<int, std::vector<const StepMove*>> before_;
+  std::map<int, std::vector<const StepMove*>> after_;
 };
 
 class Importer {
@@ -68,6 +67,8 @@ class Importer {
     graph_.target = request.target;
     graph_.num_bases = request.num_bases;
     graph_.num_lists = request.num_dynamic_lists;
+    graph_.before = request.before;
+    graph_.after = request.after;
     for (const BoundBlob& bound : request.bound) bound_[bound.slot.blob] = &bound;
   }
 
@@ -81,8 +82,8 @@ class Importer {
       if (bound.readable) AddInput(bound.slot.blob, bound.info, /*dynamic=*/false);
     }
     for (const auto& [blob, list] : request_.bound_dynamic) AddInput(blob, {}, /*dynamic=*/true);
-    TransferOrder order(request_);
-    AddMoves(order.Before(TransferOrder::kNoOperator));
+    MoveOrder order(request_);
+    AddMoves(order.Before(MoveOrder::kNoOperator));
     for (int k = 0; k < net_.op_size(); ++k) {
       CheckCancelled();
       AddMoves(order.Before(k));
@@ -105,7 +106,8 @@ class Importer {
     if (!is_new) return found->second;
     Home home;
     if (const auto bound = bound_.find(blob); bound != bound_.end()) {
-      home = {.kind = Home::Kind::kOutside, .slot = bound->second->slot};
+      const Slot& slot = bound->second->slot;
+      home = {.kind = Home::Kind::kOutside, .slot = slot, .lent = request_.lent.contains(slot.base)};
     } else if (const auto list = request_.bound_dynamic.find(blob); list != request_.bound_dynamic.end()) {
       home = {.kind = Home::Kind::kDynamic, .list = list->second};
     } else {
@@ -121,46 +123,47 @@ class Importer {
     return graph_.last[blob] = graph_.AddValue(std::move(value));
   }
 
-  int AddValueOutside(const Transfer& transfer, int producer) {
-    graph_.homes.push_back(
-        {.kind = Home::Kind::kOutside, .slot = transfer.outside, .from_zero = transfer.starts_at_zero});
-    return graph_.AddValue({.blob = transfer.outside.blob,
+  int AddValueOutside(const StepMove& move, int producer) {
+    graph_.homes.push_back({.kind = Home::Kind::kOutside,
+                            .slot = move.outside,
+                            .from_zero = move.starts_at_zero,
+                            .lent = request_.lent.contains(move.outside.base)});
+    return graph_.AddValue({.blob = move.outside.blob,
                             .outside = true,
-                            .info = transfer.info,
+                            .info = move.info,
                             .home = static_cast<int>(graph_.homes.size()) - 1,
                             .producer = producer,
-                            .added = producer >= 0 && Adds(transfer)});
+                            .added = producer >= 0 && Adds(move)});
   }
 
   int NextNode() const { return static_cast<int>(graph_.nodes.size()); }
 
-  void AddMoves(const std::vector<const Transfer*>& transfers) {
-    for (const Transfer* transfer : transfers) AddMove(*transfer);
+  void AddMoves(const std::vector<const StepMove*>& moves) {
+    for (const StepMove* move : moves) AddMove(*move);
   }
 
-  void AddMove(const Transfer& transfer) {
-    const auto known = graph_.last.find(transfer.blob);
-    if (known != graph_.last.end()) CheckSizes(transfer, graph_.values[known->second]);
-    const bool is_float = transfer.info.dtype == DType::kFloat || transfer.info.dtype == DType::kDouble;
-    if (Adds(transfer) && !is_float) {
-      throw Error(ErrorCode::kTypeMismatch, StrCat("gradients are summed in float and double; \"", transfer.blob,
-                                                   "\" is ", transfer.info.Description()));
+  void AddMove(const StepMove& move) {
+    const auto known = graph_.last.find(move.blob);
+    if (known != graph_.last.end()) CheckSizes(move, graph_.values[known->second]);
+    if (Adds(move) && !IsFloatOrDouble(move.info.dtype)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat("gradients are summed in float and double; \"", move.blob, "\" is ", move.info.Description()));
     }
-    StepNode move{.kind = StepNode::Kind::kMove};
-    if (GoesIn(transfer)) {
-      move.inputs = {AddValueOutside(transfer, /*producer=*/-1)};
+    StepNode node{.kind = StepNode::Kind::kMove};
+    if (GoesIn(move)) {
+      node.inputs = {AddValueOutside(move, /*producer=*/-1)};
       const bool is_known = known != graph_.last.end();
-      const TensorInfo info = is_known ? graph_.values[known->second].info : transfer.info;
-      move.outputs = {AddValueOf(transfer.blob, {.info = info, .producer = NextNode(), .added = Adds(transfer)})};
+      const TensorInfo info = is_known ? graph_.values[known->second].info : move.info;
+      node.outputs = {AddValueOf(move.blob, {.info = info, .producer = NextNode(), .added = Adds(move)})};
     } else if (known != graph_.last.end()) {
-      move.inputs = {known->second};
-      move.outputs = {AddValueOutside(transfer, NextNode())};
-    } else if (transfer.required) {
-      ThrowMissing(transfer.blob);
+      node.inputs = {known->second};
+      node.outputs = {AddValueOutside(move, NextNode())};
+    } else if (move.required) {
+      ThrowMissing(move.blob);
     } else {
       return;
     }
-    graph_.nodes.push_back(std::move(move));
+    graph_.nodes.push_back(std::move(node));
   }
 
   [[noreturn]] void ThrowMissing(const std::string& missing) const {
@@ -172,12 +175,12 @@ class Importer {
   }
 
   // What is known only at each step is compared then.
-  void CheckSizes(const Transfer& transfer, const StepValue& value) const {
-    const bool fits = value.info.dtype == transfer.info.dtype && value.info.shape.size() == transfer.info.shape.size();
+  void CheckSizes(const StepMove& move, const StepValue& value) const {
+    const bool fits = value.info.dtype == move.info.dtype && value.info.shape.size() == move.info.shape.size();
     if (value.dynamic || fits) return;
     throw Error(ErrorCode::kShapeMismatch,
-                StrCat("\"", transfer.blob, "\" is ", value.info.Description(), " in the step net; it belongs to \"",
-                       transfer.outside.blob, "\", where a step has room for ", transfer.info.Description()))
+                StrCat("\"", move.blob, "\" is ", value.info.Description(), " in the step net; it belongs to \"",
+                       move.outside.blob, "\", where a step has room for ", move.info.Description()))
         .At({.net = graph_.name});
   }
 

@@ -1,4 +1,4 @@
-// From a step net to its StepGraph.
+// ImportStep: makes a StepGraph of a step net.
 #pragma once
 
 #include <map>
@@ -9,18 +9,22 @@
 
 namespace stepnet {
 
-// The graph of a request: operators as calls, transfers as moves. Transfers into blobs come before the operator that is
-// the first to use them, as late as that: memory outside may be a sum that the step itself adds to before. Those into
-// blobs that none uses come first. What no operator writes goes on at once. Others come after the last writer. Step
-// outputs of what lives in rows, or is not written, come last, as the step may write those rows by another name.
+// Makes the graph of a request: operators become calls, bound moves nodes.
+//
+// A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
+// reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move
+// out of a blob stands behind the last operator that writes the blob; where none does, it stands where a move into the
+// blob would. Step outputs of blobs that live in rows outside, or that no operator writes, stand at the end, for the
+// step may write those rows by another name.
 //
 // Throws what shape rules throw, with the operator as place; kInvalidNet for a blob that is read before anything writes
-// it, and for a required transfer of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob
-// another shape than the link has, or when a transfer's sizes differ; kTypeMismatch for sums of other numbers than
+// it, and for a required move of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob
+// another shape than the link has, or when a move's sizes differ; kTypeMismatch for sums of other numbers than
 // float and double.
 StepGraph ImportStep(const StepPlanRequest& request);
 
-// The graph of a step net alone, where the blobs of `inputs` hold that before the first operator.
+// Makes the graph of a step net alone. The blobs of `inputs` have a value before the first operator, of that
+// description.
 StepGraph ImportStep(const NetDef& net, const std::map<std::string, TensorInfo>& inputs);
 
 }  // namespace stepnet

@@ -15,10 +15,11 @@ void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction);  // of 
 // Whether some outputs are sums over the steps and others have rows.
 bool HasSumsAndRows(const Instruction& instruction);
 
-// What one run sees, by position; what it leaves out has no elements. Of one for all steps, for kTypicalSteps.
+// What the kernel sees in one run, by position; operands that the instruction leaves out have no elements. A run for
+// all steps is taken to be for kTypicalSteps.
 std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands);
 
-// The shape of an operand that has rows with those of `num_steps` steps; of others theirs.
+// The shape of an operand in a run for `num_steps` steps: with the rows of all of them, where it has rows.
 Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps);
 
 }  // namespace stepnet

@@ -1,4 +1,4 @@
-// Where the homes of a graph lie in the memory of a plan.
+// PlaceHomes: decides where each home of a graph lies in the memory of a plan.
 #pragma once
 
 #include <cstdint>

@@ -31,12 +31,20 @@ BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
           .info = info};
 }
 
-int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bases) {
+int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepPlanRequest* request) {
   for (const auto& [known, base] : *bases) {
     if (known == input) return base;
   }
-  bases->emplace_back(input, *num_bases);
-  return (*num_bases)++;
+  bases->emplace_back(input, request->num_bases);
+  request->lent.insert(request->num_bases);
+  return request->num_bases++;
+}
+
+int BindTimestep(const std::string& blob, StepPlanRequest* request) {
+  const int base = request->num_bases++;
+  request->bound.push_back(BindLink({.internal = blob, .external = blob}, base, DType::kInt32, Shape()));
+  request->before.push_back({.kind = RowMove::Kind::kNumbers, .to = {.name = blob, .base = base}});
+  return base;
 }
 
 void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps) {

@@ -12,14 +12,12 @@
 
 namespace stepnet {
 
-// A state for given shapes of the inputs.
+// How a state lies in memory, for given shapes of the inputs.
 struct StateLayout {
   int initial = 0;  // index of the input with the initial value
   DType dtype = DType::kFloat;
   Shape row;                     // of one step: [B, …]
   std::int64_t num_initial = 1;  // L
-  // No step writes all of what follows the initial rows: rows that nobody has written are zeros.
-  bool needs_zeros = true;
 };
 
 // The plan of one step with the meaning of its bases: states, inputs that links see row by row, the step's number,
@@ -27,8 +25,8 @@ struct StateLayout {
 struct ForwardPlan {
   std::shared_ptr<const StepPlan> steps;
   std::vector<StateLayout> states;                       // base i is state i
-  std::vector<std::pair<int, int>> inputs;               // (input, base)
-  int timestep_base = -1;                                // -1: the step net does not read it
+  std::vector<std::pair<int, int>> inputs;               // (input, base): lent
+  int timestep_base = -1;                                // int32 [T]; -1: the step net does not read it
   std::vector<std::pair<int, TensorInfo>> step_outputs;  // (base, one step's value), as in RecurrentSpec
   bool keeps_all = false;                                // every blob of every step can be fetched
 };
@@ -39,13 +37,18 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row);
 // A tensor that all steps see whole: a captured input.
 BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
 
-// The base of an input of the forward operator, given out the first time it is asked for: `bases` holds (input, base).
-int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, int* num_bases);
+// The base of an input of the forward operator, given out, as one that is lent, the first time it is asked for: `bases`
+// holds (input, base).
+int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepPlanRequest* request);
 
-// What plans follow: the operator's options, with schedules printed to standard error where its arguments ask for them.
+// Binds the number of the step, which a move before the first step gives, to a base of its own.
+int BindTimestep(const std::string& blob, StepPlanRequest* request);
+
+// The options that plans are made with: the operator's, and where its arguments ask for it, schedules are printed to
+// standard error.
 RunOptions StepPlanOptions(const RecurrentSpec& spec);
 
-// Rows of rings: how many steps may be under way at once.
+// How many rows a ring has: as many as steps may be under way at once.
 std::int64_t RingRows(const RecurrentSpec& spec);
 
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "stepnet/compiler/stages.h"
-#include "stepnet/nets/net_operator.h"
+#include "stepnet/core/cost.h"
 
 namespace stepnet {
 namespace {
@@ -25,14 +25,14 @@ double SimulatedMicroseconds(const Schedule& schedule, int threads) {
 // than there are threads, so that they end together also where one is slower; in a loop each thread keeps its part.
 void Split(const StepPlan& plan, int threads, Schedule* schedule) {
   for (Task& task : schedule->tasks) {
-    const int most = plan.instructions[task.instructions.front()].max_parts;
-    if (task.instructions.size() > 1 || most < 2) continue;
+    const int max_parts = plan.instructions[task.instructions.front()].max_parts;
+    if (task.instructions.size() > 1 || max_parts < 2) continue;
     const std::int64_t steps = schedule->steps_at_once == kAllSteps ? kTypicalSteps : schedule->steps_at_once;
     const double microseconds = task.microseconds * static_cast<double>(steps);
-    task.parts =
-        std::clamp(static_cast<int>(microseconds / plan.target->min_part_microseconds), 1, std::min(most, threads));
+    task.parts = std::clamp(static_cast<int>(microseconds / plan.target->min_part_microseconds), 1,
+                            std::min(max_parts, threads));
     if (schedule->steps_at_once != kAllSteps) continue;
-    task.parts = std::clamp(static_cast<int>(microseconds / plan.target->part_microseconds), task.parts, most);
+    task.parts = std::clamp(static_cast<int>(microseconds / plan.target->part_microseconds), task.parts, max_parts);
   }
 }
 
@@ -165,10 +165,11 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   const Dependencies dependencies = FindDependencies(plan, stage);
   if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
   // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
-  const int most = std::min(static_cast<int>(std::thread::hardware_concurrency()), plan.target->max_threads);
+  const int max_threads = std::min(static_cast<int>(std::thread::hardware_concurrency()), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   double fastest = best.step_microseconds;
-  for (int count = 2; count <= most; count = count < most ? std::min(count + (count + 2) / 3, most) : most + 1) {
+  for (int count = 2; count <= max_threads;
+       count = count < max_threads ? std::min(count + (count + 2) / 3, max_threads) : max_threads + 1) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(next, count);
     if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
@@ -220,9 +221,9 @@ void AddSchedules(int threads, StepPlan* plan) {
   for (Stage& stage : plan->stages) stage.schedule = std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads));
   plan->pipeline = nullptr;
   if (plan->chunk_steps == 0 || threads == 1) return;
-  const int most = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int max_threads = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
   const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps);
-  auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, most));
+  auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, max_threads));
   plan->pipeline = pipeline;
   const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
   if (gain <= 0) plan->pipeline = nullptr;

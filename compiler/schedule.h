@@ -22,24 +22,24 @@ struct Task {
     int delta = 0;
   };
   std::vector<int> instructions;
-  int stage = -1;           // of a pipeline: which of the plan's, for all the steps of a chunk
+  int stage = -1;           // the stage of the plan that the task is, in a pipeline; otherwise -1
   double microseconds = 0;  // estimate, for one step of the run
-  double tail = 0;          // of the longest chain of its step that begins with it, microseconds as well
-  int parts = 1;            // one for each of as many threads, for an instruction that is cut up
+  double tail = 0;          // microseconds of the longest chain of tasks of its step that begins with this one
+  int parts = 1;            // into how many parts, which threads take at the same time, its instruction is cut up
   std::vector<Successor> successors = {};
-  std::vector<int> predecessor_deltas = {};  // of each edge that ends here
-  bool starts_step = false;                  // waits for nothing of its own step
+  std::vector<int> predecessor_deltas = {};  // the delta of each edge that ends here
+  bool starts_step = false;                  // the task waits for nothing of its own step
 
-  // What a step must wait for that has `step` steps before it.
+  // How many tasks this one waits for in step `step`: edges from before the first step do not count.
   int NumPredecessors(std::int64_t step) const;
 };
 
 struct Schedule {
   Dependencies dependencies;
   std::vector<Task> tasks;
-  double step_microseconds = 0;  // of all tasks
+  double step_microseconds = 0;  // sum over all tasks
   double pace = 0;               // microseconds from one step to the next on threads without number
-  int threads = 1;               // that a run uses; 1: it is serial
+  int threads = 1;               // how many a run uses; 1: it is serial
   std::int64_t min_steps = 2;    // runs of fewer are serial: they would end before other threads have come
   std::int64_t steps_at_once = 1;
 
@@ -55,14 +55,15 @@ struct Schedule {
   }
 };
 
-// Steps that a run on `threads` threads has under way at once, at most.
+// How many steps a run on `threads` threads has under way at once, at most.
 std::int64_t StepsUnderWay(const Schedule& schedule, int threads);
 
 // An instruction that waits for nothing but another of its step joins the task of that one. With 0 `threads` the
 // schedule has as many as are worth having, by simulation, and at most one a core.
 Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads);
 
-// Stages, but those for all steps, as tasks for each chunk, on at most so many threads. REQUIRES chunks.
+// Makes the schedule by which stages overlap: each stage is a task for each chunk, without the stages that run once for
+// all steps. It uses `threads` threads at most. REQUIRES chunks.
 Schedule MakePipeline(const StepPlan& plan, int threads);
 
 // Gives each stage its schedule, and the plan a pipeline where overlapping stages are faster than one after the other.
@@ -97,8 +98,9 @@ double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_w
 
 struct ChainLink {
   int instruction = 0;
-  int delta =
-      0;  // steps after the link before; of the first link, after the last one: 0 where steps do not wait for another
+  // How many steps after the link before it. The first link comes after the last one, or has 0 where no step waits for
+  // another.
+  int delta = 0;
 };
 // The longest chain of instructions that comes back to where it began some steps later, which sets the pace of a run
 // with threads without number; where no step waits for another, the longest chain of a step.

@@ -84,15 +84,6 @@ std::string BlobText(const StepPlan& plan, const Dependency& edge) {
   return text;
 }
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 // "the longest chain (…): 0, 1, 2, of the next step 0, …"
 std::string ChainText(const std::vector<ChainLink>& chain) {
   if (chain.empty()) return "";
@@ -167,7 +158,7 @@ std::string PipelineText(const StepPlan& plan) {
 // An arrow from one instruction to another, `what` before the blob that it is for.
 std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int to, const std::string& what) {
   const std::string later = edge.delta == 0 ? "" : StrCat("+", edge.delta, " ");
-  return StrCat("  i", from, " -> i", to, " [label=", Quoted(later + what + BlobText(plan, edge)),
+  return StrCat("  i", from, " -> i", to, " [label=", DotText(later + what + BlobText(plan, edge)),
                 edge.delta == 0 ? "" : ", style=dashed, constraint=false", "];\n");
 }
 
@@ -203,7 +194,7 @@ std::string ScheduleText(const StepPlan& plan) {
 }
 
 std::string ScheduleDot(const StepPlan& plan) {
-  std::string text = StrCat("digraph ", Quoted(plan.name), " {\n  node [shape=box];\n");
+  std::string text = StrCat("digraph ", DotText(plan.name), " {\n  node [shape=box];\n");
   int number = 0;  // of tasks
   for (const Stage& stage : plan.stages) {
     const Schedule& schedule = *stage.schedule;
@@ -211,9 +202,9 @@ std::string ScheduleDot(const StepPlan& plan) {
     for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
     for (const Task& task : schedule.tasks) {
       const std::string label = StrCat("task ", number, plan.stages.size() > 1 ? ", " + StageTitle(stage) : "");
-      text += StrCat("  subgraph cluster_", number++, " {\n    label=", Quoted(label), ";\n");
+      text += StrCat("  subgraph cluster_", number++, " {\n    label=", DotText(label), ";\n");
       for (const int i : task.instructions) {
-        text += StrCat("    i", i, " [label=", Quoted(plan.instructions[i].text),
+        text += StrCat("    i", i, " [label=", DotText(plan.instructions[i].text),
                        in_chain.contains(i) ? ", penwidth=2" : "", "];\n");
       }
       text += "  }\n";

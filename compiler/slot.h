@@ -26,20 +26,20 @@ struct Slot {
   std::int64_t offset = 0;      // rows added to t
   std::int64_t row_bytes = 0;   // from one step to the next; 0 when all steps use the same memory
   std::int64_t ring_rows = 0;   // a power of two: step t uses row t modulo this; 0: rows go on
-  std::int64_t bytes = 0;       // that one step may touch
+  std::int64_t bytes = 0;       // one step touches so many at most
   DType dtype = DType::kFloat;  // of memory outside
 
   // Where step 0 begins, in bytes from the base.
   std::int64_t BeginInBase() const { return offset * row_bytes; }
 };
 
-// Whether one step finds some bytes in both.
+// Whether the two slots show one step some of the same bytes.
 bool ShareBytes(const Slot& a, const Slot& b);
 
-// Of an instruction that runs once for all steps, where a number of steps stands.
+// Stands for the number of steps of an instruction that runs once for all steps, however many those are.
 inline constexpr std::int64_t kAllSteps = 0;
 
-// Steps of the runs that estimates are made for: plans know no number of steps.
+// Plans know no number of steps; estimates that need one are made for runs of this many.
 inline constexpr std::int64_t kTypicalSteps = 128;
 
 }  // namespace stepnet

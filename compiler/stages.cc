@@ -43,8 +43,8 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const Operand& operand : *operands) {
       const std::int64_t bytes = operand.info.size_bytes();
-      std::int64_t& most = operand.contiguous_rows ? own : shared;
-      most = std::max(most, bytes);
+      std::int64_t& max_bytes = operand.contiguous_rows ? own : shared;
+      max_bytes = std::max(max_bytes, bytes);
     }
   }
   return shared >= target.min_shared_ratio * own;

@@ -20,13 +20,14 @@
 
 namespace stepnet {
 
+// A stage, before its instructions stand one after the other in a plan.
 struct StageDraft {
   std::int64_t steps_at_once = 1;
   std::vector<int> instructions;  // in the order in which they shall run
 };
 
-// `plan` has one row a step for each temporary, and its instructions in program order. Every instruction is in one of
-// the stages, none of which is empty.
+// Finds the stages of `plan`, whose temporaries have one row for each step and whose instructions are in program order.
+// Every instruction is in one of the stages, none of which is empty.
 std::vector<StageDraft> FindStages(const StepPlan& plan);
 
 }  // namespace stepnet

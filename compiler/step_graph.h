@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
@@ -31,7 +32,8 @@ struct Home {
   Slot slot = {};  // of kOutside
   // Of kOutside: it is zeros before the first step, and nodes do nothing to it but add.
   bool from_zero = false;
-  int list = -1;  // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them
+  bool lent = false;  // of kOutside: what the caller owns, of which steps may change only a copy
+  int list = -1;      // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them
 };
 
 struct StepValue {
@@ -81,6 +83,8 @@ struct StepGraph {
   std::vector<StepValue> values = {};
   std::vector<StepNode> nodes = {};      // in the order in which they run
   std::vector<GraphStage> stages = {};   // of all nodes, in their order; none: each step runs all nodes
+  std::vector<RowMove> before = {};      // the first step, in this order
+  std::vector<RowMove> after = {};       // the last step
   std::map<std::string, int> last = {};  // blob → the value that a step leaves in it
 
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number

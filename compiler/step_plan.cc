@@ -48,10 +48,16 @@ std::string StepPlan::ToString() const {
     if (slot.storage_class != StorageClass::kDynamic) text += StrCat(", ", slot.bytes, " bytes");
     text += "\n";
   }
+  const auto add_moves = [&text](const char* title, const std::vector<PlannedMove>& moves) {
+    if (!moves.empty()) text += StrCat("  ", title, ":\n");
+    for (const PlannedMove& planned : moves) text += StrCat("  ", planned.text, "\n");
+  };
+  add_moves("before the first step", before);
   for (const Stage& stage : stages) {
     if (stages.size() > 1) text += StrCat("  ", StageTitle(stage), ":\n");
     for (int i = stage.begin; i < stage.end; ++i) text += StrCat("  ", instructions[i].text, "\n");
   }
+  add_moves("after the last step", after);
   return text + "}\n";
 }
 

@@ -10,10 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
@@ -24,27 +24,28 @@ struct Operand {
   int slot = 0;
   TensorInfo info;               // of one step; meaningless in kDynamic slots
   int position = 0;              // among the operator's inputs or outputs
-  bool adds = false;             // of outputs: to what the memory holds
+  bool adds = false;             // an output that is added to what the memory holds
   bool contiguous_rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
 };
 
-// One operator or transfer of the step.
+// One operator or move of the step.
 struct Instruction {
   std::string text;  // "y = FC(x, w, b)"
   std::string type;
-  int op_index = -1;  // in the step net; -1 for transfers
+  int op_index = -1;  // in the step net; -1 for moves
   RunFn kernel;
   std::vector<Operand> inputs;
-  std::vector<Operand> outputs;    // not those that another instruction of the operator gives
-  int num_outputs = 0;             // of the operator
+  std::vector<Operand> outputs;    // without those that another instruction of the same operator gives
+  int num_outputs = 0;             // how many the operator has, in all its instructions
   std::optional<Operand> packed;   // another form of an input (Kernel::packing), used where runs are long enough
   bool can_batch_steps = false;    // may run for several steps, with all rows of the operands that have rows
-  std::int64_t steps_at_once = 1;  // that a run is for, more than one with `can_batch_steps` alone; kAllSteps
+  std::int64_t steps_at_once = 1;  // steps that one run is for, or kAllSteps; 1 without `can_batch_steps`
   bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
-  Cost cost = {};            // estimate; of what runs over time a step's share
-  int max_parts = 1;         // that may run at the same time
-  bool by_elements = false;  // each part is given a range of the elements; otherwise the kernel takes its share
+  bool checks_values = false;  // Kernel::checks_values
+  Cost cost = {};              // estimate for one step, also where a run is for many
+  int max_parts = 1;           // into how many parts, which may run at the same time, it can be cut
+  bool by_elements = false;    // each part is given a range of the elements; otherwise the kernel takes its share
   std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
 };
 
@@ -56,14 +57,21 @@ struct Stage {
   int begin = 0;
   int end = 0;
   std::int64_t steps_at_once = 1;
-  std::int64_t min_steps = 0;                // it is left out of runs of fewer
+  std::int64_t min_steps = 0;                // runs of fewer steps leave the stage out
   std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
 };
 
 // "in each step", "for 16 steps at once", "once for all steps".
 std::string StageTitle(const Stage& stage);
 
-// A region of the arena.
+// A move of whole rows, for those who run and watch it.
+struct PlannedMove {
+  RowMove move;
+  std::string type;  // RowMoveName
+  std::string text;  // RowMoveText
+};
+
+// A piece of the arena, for one base.
 struct ArenaSlot {
   int base = -1;
   std::int64_t row_bytes = 0;
@@ -76,7 +84,9 @@ struct StepPlan {
   const Target* target = &kCpuTarget;
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
-  std::vector<Stage> stages;              // each may run for a step when those before it have run for that step
+  std::vector<Stage> stages;              // a stage may run for a step when those before it have run for that step
+  std::vector<PlannedMove> before;        // moves before the first step, in their order
+  std::vector<PlannedMove> after;         // moves after the last step
   std::vector<ArenaSlot> arena;
   int num_bases = 0;
   std::vector<bool> writes;  // by base: whether an instruction writes to it
@@ -88,15 +98,13 @@ struct StepPlan {
     TensorInfo info;
   };
   std::map<std::string, Final> finals;
-  // Bases of sums from zero whose first term a run of any steps writes: they need not be zeros before.
-  std::set<int> unzeroed_bases;
-  // No instruction writes an element or does anything else that shows (an empty batch): there is no need to run it.
+  // The plan need not be run: no instruction writes an element or does anything else that shows (an empty batch).
   bool does_nothing = false;
-  std::int64_t chunk_steps = 0;  // that one stage after the other takes; 0: each stage takes all of them
-  // In which each stage, but those that run once for all steps, is one task for each chunk; null where stages run one
-  // after the other.
+  std::int64_t chunk_steps = 0;  // how many steps one stage after the other takes; 0: each stage takes all of them
+  // The schedule by which stages overlap: one task for each stage and chunk, without the stages that run once for all
+  // steps. Null where stages run one after the other.
   std::shared_ptr<const Schedule> pipeline;
-  std::int64_t max_steps = 0;  // that may be under way at once; 0: as many as suit the threads
+  std::int64_t max_steps = 0;  // how many may be under way at once; 0: as many as suit the threads
 
   // Its stages have schedules: it was made for the executor "parallel".
   bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }

@@ -1,9 +1,10 @@
-// StepPlanRequest: a step net, and what its blobs are bound to.
+// StepPlanRequest: a step net and the memory that its blobs are bound to, of which a StepPlan is made.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,12 @@ namespace stepnet {
 // A blob that lives outside of the plan's arenas, as the caller describes it.
 struct BoundBlob {
   Slot slot;
-  TensorInfo info;       // of what one step sees
+  TensorInfo info;       // what one step sees
   bool readable = true;  // has a value before the first operator of the step
 };
 
 // Moves a blob's value between its memory and memory outside, once a step.
-struct Transfer {
+struct StepMove {
   enum class Kind {
     kCopyIn,   // before the first operator that uses the blob: blob = outside
     kAddIn,    // before the first operator that uses the blob: blob += outside
@@ -30,8 +31,8 @@ struct Transfer {
   std::string blob;
   Slot outside;
   TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
-  bool required = false;  // an error when nothing gives the blob a value; otherwise the transfer is left out
-  // `outside` of a kAddOut is zeros before the first step, and nothing but such transfers uses that base.
+  bool required = false;  // an error when nothing gives the blob a value; otherwise the move is left out
+  // `outside` of a kAddOut is zeros before the first step, and nothing but such moves uses that base.
   bool starts_at_zero = false;
 };
 
@@ -41,14 +42,17 @@ struct StepPlanRequest {
   const Target* target = &kCpuTarget;
   RunOptions options = {};
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
-  // Rows of rings, a power of two: how many steps may be under way at once where nothing else orders them.
+  // How many rows a ring has, a power of two: so many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
   std::int64_t max_steps = 0;  // as in StepPlan
   std::vector<BoundBlob> bound = {};
   // Dynamic blobs that exist before the first operator, with the index of their list.
   std::map<std::string, int> bound_dynamic = {};
   int num_dynamic_lists = 0;
-  std::vector<Transfer> transfers = {};
+  std::vector<StepMove> moves = {};
+  std::set<int> lent = {};           // bases that the caller owns: steps may change only a copy
+  std::vector<RowMove> before = {};  // the first step, in this order
+  std::vector<RowMove> after = {};   // the last step
   // Whether the values that this blob takes in all steps are read after the loop.
   std::function<bool(const std::string&)> keep = {};
 };

@@ -21,11 +21,23 @@ class Verifier {
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
     CheckStages();
+    for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
+      for (const RowMove& move : *moves) CheckRowMove(move);
+    }
   }
 
  private:
   [[noreturn]] void Throw(const std::string& what) const {
     throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass_, ": ", what)).At({.net = graph_.name});
+  }
+
+  void CheckRowMove(const RowMove& move) const {
+    const bool has_source = move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd;
+    for (const BaseRows* rows : {&move.to, &move.from}) {
+      if (rows == &move.from && !has_source) continue;
+      if (rows->base < 0 || rows->base >= graph_.num_bases) Throw(StrCat("there is no base ", rows->base));
+    }
+    if (move.kind == RowMove::Kind::kLend) Throw("what is lent is known when a plan is made");
   }
 
   const StepValue& ValueAt(int value) const {

@@ -1,4 +1,4 @@
-// What holds of every StepGraph, before and after each pass.
+// VerifyGraph: checks what is true of every StepGraph, before and after each pass.
 #pragma once
 
 #include <string>

@@ -11,9 +11,9 @@ namespace {
 
 // Names in untrusted files can hold anything and be as long as the file; a message must stay readable.
 std::string Shown(const std::string& text) {
-  constexpr size_t kLongest = 600;
-  if (text.size() <= kLongest) return PrintableLine(text);
-  return PrintableLine(text.substr(0, kLongest)) + "…";
+  constexpr size_t kMaxBytes = 600;
+  if (text.size() <= kMaxBytes) return PrintableLine(text);
+  return PrintableLine(text.substr(0, kMaxBytes)) + "…";
 }
 
 std::string PlaceText(const Place& place) {

@@ -150,6 +150,16 @@ ShapeRule SameAsInput(int i) {
   };
 }
 
+FaultPlace OpRun::PlaceOf(int input, std::int64_t element) const {
+  element += range_.begin;
+  const bool has_rows = input < 64 && (range_.with_rows >> input & 1) != 0;
+  if (range_.num_steps == 1 || !has_rows) return {.element = element};
+  const std::int64_t size = range_.num_elements > 0 ? range_.num_elements : inputs_[input].size();
+  const std::int64_t elements_of_step = size / range_.num_steps;
+  const std::int64_t step = element / elements_of_step;
+  return {.step = range_.backward ? range_.num_steps - 1 - step : step, .element = element % elements_of_step};
+}
+
 GradientBuilder::GradientBuilder(const OperatorCall& op, std::vector<GradientBlobs> output_gradients)
     : op_(op), output_gradients_(std::move(output_gradients)), input_gradients_(op.inputs().size()) {}
 

@@ -28,6 +28,7 @@
 #include "stepnet/core/arguments.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/fault_record.h"
 #include "stepnet/core/net_problem.h"
 #include "stepnet/core/random.h"
 #include "stepnet/core/run_context.h"
@@ -132,6 +133,15 @@ class OpHost {
   virtual Workspace& workspace() = 0;
 };
 
+// What a run of a kernel sees of the operands of one step: those of several steps at once, or some of their elements.
+struct RunRange {
+  std::int64_t num_steps = 1;
+  bool backward = false;          // the last of the steps comes first
+  std::uint64_t with_rows = 0;    // bit i: input i, of the first 64, holds the rows of all steps one after the other
+  std::int64_t begin = 0;         // of operands that are cut by elements: the first
+  std::int64_t num_elements = 0;  // and how many the whole ones have; 0: they are not cut
+};
+
 // One run of a kernel.
 class OpRun {
  public:
@@ -153,7 +163,7 @@ class OpRun {
     return static_cast<T*>(context_.scratch.Get(n * static_cast<std::int64_t>(sizeof(T))));
   }
   RandomStream Random(const OperatorCall& op) const { return Random(op.seed(), op.random_id()); }
-  RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.run, step_}; }
+  RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.RunNumber(), step_}; }
   std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
   // A kernel that has max_parts is called once for each part in [0, parts()), by several threads at once;
   // each call does its share of the work.
@@ -178,7 +188,21 @@ class OpRun {
   RunContext& context() const { return context_; }
   OpHost& host() const { return *host_; }
 
+  // Element `element` of an input has a value that is not allowed. Kernels that say that they check values
+  // (Kernel::checks_values) go on with one that does no harm; of all that is wrong in a run of the net, what comes
+  // first becomes its error. `make_error` is given the number of the element within its step, and makes the Error.
+  // Where nobody keeps a record it is thrown at once.
+  template <typename MakeError>
+  void Fault(int input, std::int64_t element, const MakeError& make_error) const {
+    const FaultPlace place = PlaceOf(input, element);
+    if (context_.faults == nullptr) throw make_error(place.element);
+    context_.faults->Note(place, [&] { return make_error(place.element); });
+  }
+  void SetRange(const RunRange& range) { range_ = range; }
+
  private:
+  FaultPlace PlaceOf(int input, std::int64_t element) const;
+
   std::span<const TensorView> inputs_;
   std::span<const TensorView> outputs_;
   RunContext& context_;
@@ -188,6 +212,7 @@ class OpRun {
   int parts_ = 1;
   std::uint64_t adds_ = 0;
   const void* packed_ = nullptr;
+  RunRange range_;
 };
 
 // A kernel: runs many times, from many threads at once. Holds no state that a run changes.
@@ -232,6 +257,8 @@ struct Kernel {
   std::vector<int> can_add = {};
   // It can use OpRun::packed in place of an input, and does where it is not null.
   std::optional<Packing> packing = {};
+  // It may find values of its inputs that are not allowed, and then calls OpRun::Fault and writes what does no harm.
+  bool checks_values = false;
 };
 
 // An operator of a gradient net, as a gradient rule writes it.
@@ -329,6 +356,8 @@ struct OperatorSchema {
   const ArgumentSpec* FindArgument(std::string_view name) const;  // null when not declared
   const Kernel* FindKernel(Device device) const;                  // null when there is none
   bool AllowsInPlace(int input, int output) const;
+  // Whether operators on the device may fail for the values of their inputs, and not only for their shapes.
+  bool MayFindFaults(Device device) const;
 };
 
 class Operator {

@@ -51,6 +51,15 @@ bool DrivesTerminals(std::uint32_t code) {
 std::string Printable(std::string_view text) { return Escaped(text, /*keeps_lines=*/true); }
 std::string PrintableLine(std::string_view text) { return Escaped(text, /*keeps_lines=*/false); }
 
+std::string DotText(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : PrintableLine(text)) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
 std::string FileNameOf(std::string_view name) {
   std::string file;
   for (const char c : PrintableLine(name)) file += c == '/' ? "__" : std::string(1, c);

@@ -15,6 +15,9 @@ std::string Printable(std::string_view text);
 // As Printable, without line feeds: for a name within a line.
 std::string PrintableLine(std::string_view text);
 
+// As PrintableLine, quoted: a string of the language DOT, which Graphviz draws graphs from.
+std::string DotText(std::string_view text);
+
 // The name of the file that something called `name` is written to: `/` becomes `__`, so that it stays in its folder,
 // and what PrintableLine does not show \xNN.
 std::string FileNameOf(std::string_view name);

@@ -55,6 +55,11 @@ const Kernel* OperatorSchema::FindKernel(Device device) const {
   return found == kernels.end() ? nullptr : &found->second;
 }
 
+bool OperatorSchema::MayFindFaults(Device device) const {
+  const Kernel* kernel = FindKernel(device);
+  return manages_outputs || !value_inputs.empty() || (kernel != nullptr && kernel->checks_values);
+}
+
 bool OperatorSchema::AllowsInPlace(int input, int output) const {
   for (const auto& pairs : {in_place, enforced_in_place}) {
     for (const auto& [from, to] : pairs) {

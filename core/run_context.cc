@@ -54,6 +54,7 @@ void RunContext::PrepareLanes(int num_lanes) {
   for (size_t lane = 0; lane < count; ++lane) {
     lanes[lane].observers = observers;
     lanes[lane].run = run;
+    lanes[lane].faults = faults;
   }
 }
 

@@ -33,9 +33,9 @@ int EditDistance(std::string_view a, std::string_view b) {
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
   // Names come from untrusted files: nobody misspells a name of this length, or among so many.
-  constexpr size_t kLongestName = 100;
+  constexpr size_t kMaxNameBytes = 100;
   constexpr size_t kMaxCandidates = 10000;
-  if (name.empty() || name.size() > kLongestName || candidates.size() > kMaxCandidates) return "";
+  if (name.empty() || name.size() > kMaxNameBytes || candidates.size() > kMaxCandidates) return "";
   std::string nearest;
   // At most a third of the name, and never all of it.
   int best = static_cast<int>(std::min(std::max<size_t>(1, name.size() / 3), name.size() - 1)) + 1;

@@ -25,6 +25,20 @@ Registry& TheRegistry() {
 
 }  // namespace
 
+void Executor::Run(RunState& state, RunContext& context) const {
+  const StepPlan& plan = state.plan();
+  const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
+  state.RunMovesBefore(context);
+  try {
+    if (!plan.does_nothing) RunSteps(state, context);
+  } catch (const Error& error) {
+    // What was thrown may come of the value with which a kernel went on.
+    if (error.code() == ErrorCode::kCancelled || !state.faults().any()) throw;
+  }
+  state.faults().Throw();
+  state.RunMovesAfter(context);
+}
+
 ExecutorRegistration::ExecutorRegistration(std::string name, Device device, ExecutorFactory make) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);

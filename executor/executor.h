@@ -14,10 +14,15 @@ namespace stepnet {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Runs every instruction of every step of state.plan(), with the effect of program order; a backward plan from the
-  // last step to the first. Throws what the first failing instruction threw; nothing is running any more then, and the
-  // executor and the state can be used again. Safe to call from several threads with different states.
-  virtual void Run(RunState& state, RunContext& context) const = 0;
+  // Runs what state.plan() does before the first step, every instruction of every step, with the effect of program
+  // order, a backward plan from the last step to the first, and what it does after the last step. Throws what the first
+  // failing instruction threw or, of the bad values that kernels found, which do not end the steps, the first by step,
+  // operator and element, whatever the executor and the threads; nothing is running any more then, and the executor and
+  // the state can be used again. Safe to call from several threads with different states.
+  void Run(RunState& state, RunContext& context) const;
+
+ protected:
+  virtual void RunSteps(RunState& state, RunContext& context) const = 0;
 };
 
 using ExecutorFactory = std::function<std::shared_ptr<const Executor>()>;
@@ -30,7 +35,8 @@ class ExecutorRegistration {
   ExecutorRegistration(std::string name, Device device, ExecutorFactory make);
 };
 
-// The one that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for `device`.
+// Gives the executor that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for
+// `device`.
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options, Device device = Device::kCpu);
 std::vector<std::string> ExecutorNames(Device device = Device::kCpu);  // sorted
 

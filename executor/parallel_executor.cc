@@ -374,11 +374,9 @@ class ParallelRun : public SharedWork {
 };
 
 class ParallelExecutor : public Executor {
- public:
-  void Run(RunState& state, RunContext& context) const override {
+ protected:
+  void RunSteps(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
-    if (plan.does_nothing) return;
-    const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
     const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->min_steps;
     bool is_pipeline_run = false;
     for (const Stage& stage : plan.stages) {

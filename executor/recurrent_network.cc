@@ -8,7 +8,6 @@
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
-#include "stepnet/core/accumulate.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/net_blobs.h"
@@ -21,21 +20,6 @@ namespace {
 // hold keeps its values.
 void ReleaseOutputs(const OpRun& run) {
   for (int i = 0; i < run.num_outputs(); ++i) run.host().Output(i).Reset();
-}
-
-// Copies the initial value into rows [0, L) of the state, a batch of one for every row of the batch.
-void CopyInitialState(const Tensor& initial, const StateLayout& layout, const Tensor& state) {
-  const std::int64_t steps = layout.num_initial;
-  const Tensor rows = state.Slice(0, steps);
-  if (initial.size() == rows.size()) return CopyElements(initial.View(), rows.View());
-  const std::int64_t batch = layout.row[0];
-  if (batch == 0) return;
-  const std::int64_t item = layout.row.size() / batch;
-  const Tensor items = rows.Reshaped({steps * batch, item});
-  const Tensor initial_items = initial.Reshaped({steps, item});
-  for (std::int64_t k = 0; k < steps * batch; ++k) {
-    CopyElements(initial_items.Slice(k / batch, k / batch + 1).View(), items.Slice(k, k + 1).View());
-  }
 }
 
 class RecurrentNetwork {
@@ -69,7 +53,7 @@ class RecurrentNetwork {
     const std::shared_ptr<RecurrentRecord> record = AcquireRecord(plan);
     record->inputs = inputs;
     record->num_steps = num_steps;
-    record->run = run.context().run;
+    record->run = run.context().RunNumber();
     Bind(*record, run);
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
@@ -137,15 +121,11 @@ class RecurrentNetwork {
     for (size_t i = 0; i < plan.states.size(); ++i) {
       const StateLayout& layout = plan.states[i];
       const Shape shape = layout.row.Inserted(0, record.num_steps + layout.num_initial);
-      const Tensor& state = record.states[i]->MakeTensor(layout.dtype, shape);
-      CopyInitialState(run.host().Input(layout.initial).GetTensor(), layout, state);
-      if (layout.needs_zeros) SetZero(state.Slice(layout.num_initial, shape[0]));
-      steps.SetBase(static_cast<int>(i), state);
+      steps.SetBase(static_cast<int>(i), record.states[i]->MakeTensor(layout.dtype, shape));
     }
     for (const auto& [input, base] : plan.inputs) steps.LendBase(base, run.host().Input(input).GetTensor());
     if (plan.timestep_base >= 0) {
-      record.timesteps = TimestepNumbers(record.num_steps, record.timesteps);
-      steps.SetBase(plan.timestep_base, record.timesteps);
+      steps.SetBase(plan.timestep_base, record.timesteps.MakeTensor(DType::kInt32, Shape({record.num_steps})));
     }
     for (size_t i = 0; i < plan.step_outputs.size(); ++i) {
       const auto& [base, info] = plan.step_outputs[i];

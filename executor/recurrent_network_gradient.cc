@@ -8,7 +8,6 @@
 
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
-#include "stepnet/core/accumulate.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/backward_roles.h"
@@ -25,7 +24,8 @@ namespace {
 struct BackwardRun {
   std::shared_ptr<const BackwardPlan> plan;
   std::vector<std::unique_ptr<Blob>> state_gradients;
-  Tensor timesteps;
+  std::vector<std::unique_ptr<Blob>> zero_gradients;
+  Blob timesteps{"timesteps"};
   std::unique_ptr<RunState> steps;
 };
 
@@ -49,20 +49,18 @@ class RecurrentNetworkGradient {
           return MakeBackwardPlan(op_, spec_, layout, {record->forward, record->plan, record->inputs});
         });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
-    BackwardRun backward = Acquire(plan);
-    const std::vector<Tensor> step_outputs = StepOutputGradients(run, layout, *record, *plan);
-    SeedStateGradients(run, layout, *record, backward);
-    const std::vector<Tensor> targets = MakeTargets(run, *record, *plan);
-    Bind(run, layout, *record, targets, step_outputs, backward);
+    std::unique_ptr<BackwardRun> backward = Acquire(plan);
+    Bind(run, layout, *record, *backward);
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
-    context.run = record->run;  // the masks of the forward run, where operators are computed again
-    executor_->Run(*backward.steps, context);
-    backward.steps->ReleaseBases();
-    AddInitialStateGradients(*record, backward, *plan, targets);
-    for (size_t k = 0; k < targets.size(); ++k) run.host().Output(plan->targets[k].output).SetTensor(targets[k]);
+    context.run = &record->run;  // the masks of the forward run, where operators are computed again
+    executor_->Run(*backward->steps, context);
+    for (const GradientTarget& target : plan->targets) {
+      run.host().Output(target.output).SetTensor(backward->steps->Base(target.base));
+    }
+    backward->steps->ReleaseBases();
     for (size_t i = 0; i < spec_.states.size(); ++i) {
-      StateGradientBlob(run, spec_.states[i]).SetTensor(backward.state_gradients[i]->GetTensor());
+      StateGradientBlob(run, spec_.states[i]).SetTensor(backward->state_gradients[i]->GetTensor());
     }
     GiveBack(std::move(backward));
   }
@@ -130,48 +128,31 @@ class RecurrentNetworkGradient {
     return run.host().workspace().CreateBlob(spec_.Renamed(state.name + "_grad"));
   }
 
-  BackwardRun Acquire(const std::shared_ptr<const BackwardPlan>& plan) {
+  std::unique_ptr<BackwardRun> Acquire(const std::shared_ptr<const BackwardPlan>& plan) {
     const std::lock_guard lock(mutex_);
     while (!runs_.empty()) {
-      BackwardRun run = std::move(runs_.back());
+      std::unique_ptr<BackwardRun> run = std::move(runs_.back());
       runs_.pop_back();
-      if (run.plan == plan) return run;
+      if (run->plan == plan) return run;
     }
-    BackwardRun run{.plan = plan};
+    auto run = std::make_unique<BackwardRun>();
+    run->plan = plan;
     for (const RecurrentState& state : spec_.states) {
-      run.state_gradients.push_back(std::make_unique<Blob>(state.name + "_grad"));
+      run->state_gradients.push_back(std::make_unique<Blob>(state.name + "_grad"));
     }
-    run.steps = std::make_unique<RunState>(plan->steps);
+    for (size_t k = 0; k < plan->zero_gradients.size(); ++k) {
+      run->zero_gradients.push_back(std::make_unique<Blob>("zeros"));
+    }
+    run->steps = std::make_unique<RunState>(plan->steps);
     return run;
   }
-  void GiveBack(BackwardRun run) {
+  void GiveBack(std::unique_ptr<BackwardRun> run) {
     const std::lock_guard lock(mutex_);
     runs_.push_back(std::move(run));
   }
 
   const std::string& ForwardOutput(const GradientInputs& layout, int index) const {
     return op_.inputs()[layout.num_output_gradients + layout.num_inputs + index];
-  }
-
-  // For each step output whose gradient the plan takes, the gradient: zeros where the loss does not depend on it.
-  // Throws kShapeMismatch.
-  std::vector<Tensor> StepOutputGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
-                                          const BackwardPlan& plan) const {
-    std::vector<Tensor> given(spec_.step_outputs.size());
-    for (int k = 0; k < layout.num_output_gradients; ++k) {
-      const std::string& output = ForwardOutput(layout, spec_.outputs_with_grads[k]);
-      const int i = spec_.StepOutputIndex(output);
-      if (i < 0) continue;
-      const Tensor& value = record.step_outputs[i]->GetTensor();
-      given[i] = run.host().Input(k).GetTensor();
-      ExpectGradient(op_.inputs()[k], output, given[i], {.dtype = value.dtype(), .shape = value.shape()});
-    }
-    std::vector<Tensor> gradients;
-    for (const auto& [i, base] : plan.step_output_gradients) {
-      const Tensor& value = record.step_outputs[i]->GetTensor();
-      gradients.push_back(given[i].defined() ? given[i] : Tensor::Zeros(value.dtype(), value.shape()));
-    }
-    return gradients;
   }
 
   static void ExpectGradient(const std::string& name, const std::string& output, const Tensor& given,
@@ -181,129 +162,83 @@ class RecurrentNetworkGradient {
                                                   given.Description(), "; it must be ", expected.Description()));
   }
 
-  // Rows of states start with the gradients of the outputs that show them.
-  void SeedStateGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
-                          BackwardRun& backward) const {
-    std::vector<bool> seeded(spec_.states.size(), false);
-    for (size_t i = 0; i < spec_.states.size(); ++i) {
+  void Bind(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
+            BackwardRun& backward) const {
+    const BackwardPlan& plan = *backward.plan;
+    RunState& steps = *backward.steps;
+    BindStates(record, backward);
+    BindOutputGradients(run, layout, record, backward);
+    for (const auto& [input, base] : plan.inputs) steps.LendBase(base, SeenInput(run, layout, record, input));
+    for (const auto& [from, base] : plan.stacked) steps.LendBase(base, record.steps->ArenaTensor(from));
+    for (const auto& [from, list] : plan.dynamic) steps.SetDynamicList(list, &record.steps->DynamicList(from));
+    if (plan.timestep_base >= 0) {
+      steps.SetBase(plan.timestep_base, backward.timesteps.MakeTensor(DType::kInt32, Shape({record.num_steps})));
+    }
+    // An output may have the name of an input: its memory is that of another tensor while the input is bound.
+    for (const GradientTarget& target : plan.targets) steps.SetBase(target.base, MakeTarget(run, record, target));
+    steps.Prepare(record.num_steps, run.host().workspace());
+  }
+
+  void BindStates(const RecurrentRecord& record, BackwardRun& backward) const {
+    const int num_states = static_cast<int>(spec_.states.size());
+    for (int i = 0; i < num_states; ++i) {
       const StateLayout& state = record.plan->states[i];
       if (state.dtype != DType::kFloat && state.dtype != DType::kDouble) {
         throw Error(ErrorCode::kTypeMismatch, StrCat("state \"", spec_.states[i].name, "\" is ", state.dtype,
                                                      "; gradients are for float and double"));
       }
-      backward.state_gradients[i]->MakeTensor(state.dtype, state.row.Inserted(0, record.num_steps + state.num_initial));
+      const Shape shape = state.row.Inserted(0, record.num_steps + state.num_initial);
+      backward.steps->SetBase(i, backward.state_gradients[i]->MakeTensor(state.dtype, shape));
+      backward.steps->LendBase(num_states + i, record.states[i]->GetTensor());
     }
-    for (int k = 0; k < layout.num_output_gradients; ++k) {
+  }
+
+  // Throws kShapeMismatch.
+  void BindOutputGradients(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
+                           BackwardRun& backward) const {
+    const BackwardPlan& plan = *backward.plan;
+    for (const auto& [k, base] : plan.output_gradients) {
       const std::string& output = ForwardOutput(layout, spec_.outputs_with_grads[k]);
       const OutputRole role = FindOutputRole(spec_, output);
-      if (role.step_output >= 0) continue;
-      const int i = role.state;
-      const Tensor& gradient = backward.state_gradients[i]->GetTensor();
+      const Tensor& gradient = backward.state_gradients[role.state]->GetTensor();
       const Tensor& given = run.host().Input(k).GetTensor();
       const std::int64_t rows = role.offset >= 0 ? gradient.dim(0) - role.offset : -role.offset;
       ExpectGradient(op_.inputs()[k], output, given,
                      {.dtype = gradient.dtype(), .shape = gradient.shape().With(0, rows)});
-      Seed(given, gradient, seeded[i]);
-      seeded[i] = true;
+      backward.steps->LendBase(base, given);
     }
-    for (size_t i = 0; i < seeded.size(); ++i) {
-      const Tensor& gradient = backward.state_gradients[i]->GetTensor();
-      if (!seeded[i]) SetZero(gradient);
-    }
-  }
-
-  // An output shows its state's last rows.
-  static void Seed(const Tensor& given, const Tensor& gradient, bool add) {
-    const Tensor rows = gradient.Slice(gradient.dim(0) - given.dim(0), gradient.dim(0));
-    if (add) {
-      Accumulate(given.View(), rows.View());
-    } else {
-      SetZero(gradient.Slice(0, gradient.dim(0) - given.dim(0)));
-      CopyElements(given.View(), rows.View());
-    }
-  }
-
-  // The outputs' tensors, with zeros where gradients are summed.
-  std::vector<Tensor> MakeTargets(const OpRun& run, const RecurrentRecord& record, const BackwardPlan& plan) const {
-    std::vector<Tensor> targets;
-    for (const GradientTarget& target : plan.targets) {
-      const TensorInfo& info = record.inputs[target.input];
-      for (const Link& link : target.links) CheckLinkInBounds(link, info.shape[0], record.num_steps);
-      Blob& output = run.host().Output(target.output);
-      const bool adds = !spec_.requests.empty() && spec_.requests[target.output] == GradientRequest::kAdd;
-      if (adds) {
-        if (!output.HasTensor() || output.GetTensor().dtype() != info.dtype ||
-            output.GetTensor().shape() != info.shape) {
-          throw Error(ErrorCode::kShapeMismatch,
-                      StrCat("gradient_requests says add for \"", output.name(), "\", which holds ",
-                             output.Description(), " and must hold ", info.Description()));
-        }
-        // What others hold keeps its values.
-        if (!output.GetTensor().OwnsStorageAlone()) output.SetTensor(output.GetTensor().Clone());
-        targets.push_back(output.GetTensor());
-        continue;
+    for (int k = 0; k < layout.num_output_gradients; ++k) {
+      const std::string& output = ForwardOutput(layout, spec_.outputs_with_grads[k]);
+      const int i = spec_.StepOutputIndex(output);
+      if (i < 0) continue;
+      const Tensor& value = record.step_outputs[i]->GetTensor();
+      const Tensor& given = run.host().Input(k).GetTensor();
+      ExpectGradient(op_.inputs()[k], output, given, {.dtype = value.dtype(), .shape = value.shape()});
+      for (const auto& [step_output, base] : plan.step_output_gradients) {
+        if (step_output == i) backward.steps->LendBase(base, given);
       }
-      const Tensor& tensor = output.MakeTensor(info.dtype, info.shape);
-      // Steps that write every row of their own do not reach those that the sequence has beyond.
-      const bool has_more_rows = !target.links.empty() && info.shape[0] != record.num_steps;
-      if (target.needs_zeros || has_more_rows || record.num_steps == 0) SetZero(tensor);
-      targets.push_back(tensor);
     }
-    return targets;
-  }
-
-  void Bind(const OpRun& run, const GradientInputs& layout, const RecurrentRecord& record,
-            const std::vector<Tensor>& targets, const std::vector<Tensor>& step_outputs, BackwardRun& backward) const {
-    const BackwardPlan& plan = *backward.plan;
-    RunState& steps = *backward.steps;
-    const int num_states = static_cast<int>(spec_.states.size());
-    for (int i = 0; i < num_states; ++i) {
-      steps.SetBase(i, backward.state_gradients[i]->GetTensor());
-      steps.LendBase(num_states + i, record.states[i]->GetTensor());
-    }
-    for (const auto& [input, base] : plan.inputs) steps.LendBase(base, SeenInput(run, layout, record, input));
-    if (plan.timestep_base >= 0) {
-      backward.timesteps = TimestepNumbers(record.num_steps, backward.timesteps);
-      steps.SetBase(plan.timestep_base, backward.timesteps);
-    }
-    for (size_t k = 0; k < targets.size(); ++k) {
-      if (plan.targets[k].base >= 0) steps.SetBase(plan.targets[k].base, targets[k]);
-    }
-    for (size_t k = 0; k < step_outputs.size(); ++k) {
-      steps.LendBase(plan.step_output_gradients[k].second, step_outputs[k]);
-    }
-    for (const auto& [from, base] : plan.stacked) steps.LendBase(base, record.steps->ArenaTensor(from));
-    for (const auto& [from, list] : plan.dynamic) steps.SetDynamicList(list, &record.steps->DynamicList(from));
-    steps.Prepare(record.num_steps, run.host().workspace());
-  }
-
-  // The first rows of a state's gradient belong to its initial value.
-  void AddInitialStateGradients(const RecurrentRecord& record, const BackwardRun& backward, const BackwardPlan& plan,
-                                const std::vector<Tensor>& targets) const {
-    for (size_t i = 0; i < spec_.states.size(); ++i) {
-      const int output = 1 + static_cast<int>(spec_.params.size() + i);
-      const auto target = std::ranges::find_if(plan.targets, [&](const GradientTarget& candidate) {
-        return op_.outputs()[candidate.output] == op_.outputs()[output];
-      });
-      if (target == plan.targets.end()) continue;
-      const StateLayout& layout = record.plan->states[i];
-      const Tensor rows = backward.state_gradients[i]->GetTensor().Slice(0, layout.num_initial);
-      AddInitialGradient(layout, rows, targets[target - plan.targets.begin()]);
+    for (size_t k = 0; k < plan.zero_gradients.size(); ++k) {
+      const auto& [i, base] = plan.zero_gradients[k];
+      const Tensor& value = record.step_outputs[i]->GetTensor();
+      backward.steps->SetBase(base, backward.zero_gradients[k]->MakeTensor(value.dtype(), value.shape()));
     }
   }
 
-  // An initial state that was repeated over the batch gets the sum over the batch.
-  static void AddInitialGradient(const StateLayout& layout, const Tensor& rows, const Tensor& target) {
-    if (rows.size() == target.size()) {
-      Accumulate(rows.View(), target.View());
-      return;
+  // Where the sum is to go on from what the blob holds, that; what others hold keeps its values.
+  Tensor MakeTarget(const OpRun& run, const RecurrentRecord& record, const GradientTarget& target) const {
+    const TensorInfo& info = record.inputs[target.input];
+    for (const Link& link : target.links) CheckLinkInBounds(link, info.shape[0], record.num_steps);
+    Blob& output = run.host().Output(target.output);
+    const bool adds = !spec_.requests.empty() && spec_.requests[target.output] == GradientRequest::kAdd;
+    if (!adds) return output.MakeTensor(info.dtype, info.shape);
+    if (!output.HasTensor() || output.GetTensor().dtype() != info.dtype || output.GetTensor().shape() != info.shape) {
+      throw Error(ErrorCode::kShapeMismatch,
+                  StrCat("gradient_requests says add for \"", output.name(), "\", which holds ", output.Description(),
+                         " and must hold ", info.Description()));
     }
-    const Tensor items = rows.Reshaped(Shape({layout.num_initial * layout.row[0], layout.row.SizeFrom(1)}));
-    const Tensor sums = target.Reshaped(Shape({layout.num_initial, layout.row.SizeFrom(1)}));
-    for (std::int64_t i = 0; i < items.dim(0); ++i) {
-      const std::int64_t step = i / layout.row[0];
-      Accumulate(items.Slice(i, i + 1).View(), sums.Slice(step, step + 1).View());
-    }
+    if (!output.GetTensor().OwnsStorageAlone()) output.SetTensor(output.GetTensor().Clone());
+    return output.GetTensor();
   }
 
   const OperatorCall op_;
@@ -313,7 +248,7 @@ class RecurrentNetworkGradient {
   PlanCache<BackwardPlanKey, BackwardPlan> plans_;
   std::mutex mutex_;
   std::shared_ptr<const ForwardOperator> agreed_;  // the last one
-  std::vector<BackwardRun> runs_;
+  std::vector<std::unique_ptr<BackwardRun>> runs_;
 };
 
 // Caffe2 gives the operator only the gradients of the outputs that its author listed, and drops those of others without

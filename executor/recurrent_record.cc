@@ -2,14 +2,6 @@
 
 namespace stepnet {
 
-Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old) {
-  if (old.defined() && old.size() >= num_steps) return old;
-  Tensor numbers(DType::kInt32, Shape({num_steps}));
-  std::int32_t* data = numbers.data<std::int32_t>();
-  for (std::int64_t t = 0; t < num_steps; ++t) data[t] = static_cast<std::int32_t>(t);
-  return numbers;
-}
-
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
                    std::int64_t num_steps) {
   for (const Link& link : links) {

@@ -17,15 +17,12 @@ struct RecurrentRecord {
   std::shared_ptr<const ForwardOperator> forward;
   std::vector<TensorInfo> inputs;  // as they were in the forward run
   std::int64_t num_steps = 0;
-  std::uint64_t run = 0;                            // for random numbers that the backward pass draws again
+  std::uint64_t run = 0;                            // number of the run, by which random numbers are drawn again
   std::vector<std::unique_ptr<Blob>> states;        // [T + L, B, …]
   std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
-  Tensor timesteps;                                 // 0 … T-1, int32 [T]
+  Blob timesteps{"timesteps"};                      // 0 … T-1, int32 [T]
   std::unique_ptr<RunState> steps;
 };
-
-// int32 [num_steps] holding 0, 1, 2, …; `old` when that is long enough already.
-Tensor TimestepNumbers(std::int64_t num_steps, const Tensor& old);
 
 // Checks that input `i` of a recurrent operator, named `name`, fits the links that see it and gives num_steps steps.
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,

@@ -9,8 +9,8 @@ namespace stepnet {
 namespace {
 
 // Narrows views of equally many elements to those of one part; `range` becomes their shape. Parts begin at multiples of
-// 16 elements, so that threads write to no common cache line.
-void NarrowToPart(int part, int parts, std::span<TensorView> views, Shape* range) {
+// 16 elements, so that threads write to no common cache line. Returns the first element.
+std::int64_t NarrowToPart(int part, int parts, std::span<TensorView> views, Shape* range) {
   constexpr std::int64_t kBlock = 16;
   const std::int64_t size = views[0].size();
   const std::int64_t blocks = (size + kBlock - 1) / kBlock;
@@ -21,6 +21,7 @@ void NarrowToPart(int part, int parts, std::span<TensorView> views, Shape* range
     view.data = static_cast<std::byte*>(view.data) + begin * DTypeBytes(view.dtype);
     view.shape = range;
   }
+  return begin;
 }
 
 bool Overlap(const TensorView& a, const TensorView& b) {
@@ -58,6 +59,9 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan)
     for (const Operand& output : instruction.outputs) {
       if (output.adds) bound.adds |= std::uint64_t{1} << output.position;
     }
+    for (const Operand& input : instruction.inputs) {
+      if (input.contiguous_rows && input.position < 64) bound.with_rows |= std::uint64_t{1} << input.position;
+    }
     if (instruction.call != nullptr) bound.dynamic = std::make_unique<NetOperator>(*instruction.call);
   }
 }
@@ -69,7 +73,7 @@ void RunState::LendBase(int base, const Tensor& tensor) {
   }
   const auto [copy, is_new] = copies_.try_emplace(base, "copy");
   bases_[base] = copy->second.MakeTensor(tensor.dtype(), tensor.shape());
-  CopyElements(tensor.View(), bases_[base].View());
+  lent_[base] = tensor;
 }
 
 const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
@@ -80,6 +84,7 @@ const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
 void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   num_steps_ = num_steps;
   workspace_ = &workspace;
+  faults_.Take();  // of a run that an exception ended
   arena_.MakeTensor(DType::kUInt8, Shape({plan_->ArenaBytes(num_steps)}));
   std::int64_t offset = 0;
   for (size_t k = 0; k < regions_.size(); ++k) {
@@ -145,6 +150,7 @@ std::int64_t RunState::NumRunsOf(const Stage& stage) const {
 
 void RunState::ReleaseBases() {
   for (Tensor& base : bases_) base = Tensor();
+  lent_.clear();
 }
 
 Tensor RunState::ArenaTensor(int base) const {
@@ -156,32 +162,61 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
   return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
 }
 
-void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
-  const Instruction& instruction = plan_->instructions[i];
-  BoundInstruction& bound = instructions_[i];
-  // Rows [t, t + count).
+RunState::StepRange RunState::StepsOf(const Instruction& instruction, std::int64_t k) const {
   const std::int64_t at_once = instruction.steps_at_once == kAllSteps ? num_steps_ : instruction.steps_at_once;
   const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
-  const std::int64_t t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once;
+  return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
+}
+
+void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
+  const Instruction& instruction = plan_->instructions[i];
+  if (instruction.has_side_effects && faults_.any()) return;
+  const StepRange steps = StepsOf(instruction, k);
+  if (!instruction.checks_values) return RunKernel(i, steps, context, part, parts);
+  FaultRecord found;
+  const FaultScope lent(context, &found);
+  RunKernel(i, steps, context, part, parts);
+  if (!found.any()) return;
+  const std::int64_t first = plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
+  NoteFault(instruction, first, std::move(*found.Take()));
+}
+
+// The places of `fault` are those within one run of the instruction, whose first step in the order of the run is given.
+void RunState::NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault) {
+  fault.place.step += first_step;
+  fault.place.op = instruction.op_index;
+  const std::int64_t t = plan_->backward ? num_steps_ - 1 - fault.place.step : fault.place.step;
+  faults_.Note(fault.place, [&] {
+    return fault.error.At({.net = plan_->name,
+                           .op_index = instruction.op_index,
+                           .op_text = instruction.text,
+                           .blobs = InputsText(instruction, t, 1),
+                           .step = t});
+  });
+}
+
+void RunState::RunKernel(int i, const StepRange& steps, RunContext& context, int part, int parts) {
+  const Instruction& instruction = plan_->instructions[i];
+  BoundInstruction& bound = instructions_[i];
+  const auto& [t, count] = steps;
   const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
     const bool is_operator = instruction.op_index >= 0;
-    const ObservedScope scope(context.observers,
-                              {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kTransfer,
-                               .net = &plan_->name,
-                               .op_index = instruction.op_index,
-                               .op_type = &instruction.type,
-                               .op_text = &instruction.text,
-                               .step = step,
-                               .backward = plan_->backward,
-                               .plan = &plan_,
-                               .num_steps = num_steps_,
-                               .instruction = i,
-                               .part = part,
-                               .parts = parts});
+    const ObservedScope scope(context.observers, {.kind = is_operator ? RunEventKind::kOperator : RunEventKind::kMove,
+                                                  .net = &plan_->name,
+                                                  .op_index = instruction.op_index,
+                                                  .op_type = &instruction.type,
+                                                  .op_text = &instruction.text,
+                                                  .step = step,
+                                                  .backward = plan_->backward,
+                                                  .plan = &plan_,
+                                                  .num_steps = num_steps_,
+                                                  .instruction = i,
+                                                  .part = part,
+                                                  .parts = parts});
     if (instruction.dynamic) {
       if (bound.dynamic == nullptr) {
-        RunDynamicTransfer(instruction, bound, t, context);
+        RunDynamicMove(instruction, bound, t, context);
       } else {
         RunDynamic(instruction, bound, t, context);
       }
@@ -199,9 +234,11 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     }
     if (step < 0)
       SetShapes(bound, /*of_rest=*/count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps, views);
-    Shape range;
+    RunRange range{.num_steps = count, .backward = plan_->backward, .with_rows = bound.with_rows};
+    Shape elements;
     if (instruction.by_elements && parts > 1) {
-      NarrowToPart(part, parts, views, &range);
+      range.num_elements = views[0].size();
+      range.begin = NarrowToPart(part, parts, views, &elements);
       part = 0;
       parts = 1;
     }
@@ -210,6 +247,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     run.SetPart(part, parts);
     run.SetAdds(bound.adds);
     run.SetPacked(bound.packed);
+    run.SetRange(range);
     if (MemoryFill()) FillOutputs(instruction, run);
     instruction.kernel(run);
   } catch (...) {
@@ -249,8 +287,8 @@ Blob* RunState::DynamicBlob(const Slot& slot, std::int64_t t) const {
 }
 
 // A copy or sum between a dynamic blob and memory outside, which has one dtype and size.
-void RunState::RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
-                                  RunContext& context) {
+void RunState::RunDynamicMove(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
+                              RunContext& context) {
   const Slot& from = plan_->slots[instruction.inputs[0].slot];
   const Slot& to = plan_->slots[instruction.outputs[0].slot];
   const bool goes_out = from.storage_class == StorageClass::kDynamic;

@@ -26,7 +26,8 @@ class RunState {
   // Tensors of the bases that the plan's bound blobs use, and dynamic blobs that exist before the loop (one a step); to
   // be set before Prepare. Arenas are made by Prepare.
   void SetBase(int base, Tensor tensor) { bases_[base] = std::move(tensor); }
-  // As SetBase, with a tensor of somebody else: steps that write to it work on a copy, made here for this run.
+  const Tensor& Base(int base) const { return bases_[base]; }
+  // As SetBase, with a tensor of somebody else: steps that write to it work on a copy, which the run makes of it.
   void LendBase(int base, const Tensor& tensor);
   // What the steps of the last run made of a tensor that was lent: `tensor` itself where they do not write to it.
   const Tensor& SeenOf(int base, const Tensor& tensor) const;
@@ -36,10 +37,17 @@ class RunState {
   // Lets go of the tensors outside, so that their blobs no longer look shared.
   void ReleaseBases();
 
+  // What the plan does with whole rows around its steps. Throws kShapeMismatch.
+  void RunMovesBefore(RunContext& context);
+  void RunMovesAfter(RunContext& context);
+
   // Runs instruction i for the k-th step in the direction of the plan, or the k-th group of as many steps as it takes
   // at once; several at once where FindDependencies allows it. Adds operator, net and step to what it throws. `part` of
-  // `parts` of instructions that run in parts.
+  // `parts` of instructions that run in parts. Bad values that kernels find are noted in faults(); what has side
+  // effects does nothing from then on.
   void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
+  // Of the run since Prepare, each with its place in the step net.
+  FaultRecord& faults() { return faults_; }
 
   // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).
   RunEvent LoopEvent(RunEventKind kind) const;
@@ -64,13 +72,24 @@ class RunState {
     std::vector<TensorView> views;       // without addresses
     std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
     const void* packed = nullptr;
-    std::uint64_t adds = 0;  // bit o: output o is added to what is there
+    std::uint64_t adds = 0;       // bit o: output o is added to what is there
+    std::uint64_t with_rows = 0;  // bit i: input i has the rows of all steps that a run is for
     std::unique_ptr<NetOperator> dynamic;
   };
   struct ArenaRegion {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
+  void RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context);
+  Tensor RowsAt(const BaseRows& rows) const;
+  // Steps [t, t + count), which the k-th run of an instruction is for.
+  struct StepRange {
+    std::int64_t t;
+    std::int64_t count;
+  };
+  StepRange StepsOf(const Instruction& instruction, std::int64_t k) const;
+  void RunKernel(int i, const StepRange& steps, RunContext& context, int part, int parts);
+  void NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault);
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
@@ -78,19 +97,21 @@ class RunState {
   std::string InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const;
   Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;
   Blob* DynamicBlob(const Slot& slot, std::int64_t t) const;
-  void RunDynamicTransfer(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
+  void RunDynamicMove(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
   void RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
 
   std::shared_ptr<const StepPlan> plan_;
   std::int64_t num_steps_ = 0;
   Workspace* workspace_ = nullptr;
   std::vector<Tensor> bases_;
-  std::map<int, Blob> copies_;  // of what was lent, by base
+  std::map<int, Tensor> lent_;  // what steps write to copies of, by base
+  std::map<int, Blob> copies_;
   Blob arena_{"arena"};
   std::vector<std::vector<std::unique_ptr<Blob>>> owned_lists_;
   std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
+  FaultRecord faults_;
 };
 
 }  // namespace stepnet

@@ -7,11 +7,9 @@ namespace stepnet {
 namespace {
 
 class SerialExecutor : public Executor {
- public:
-  void Run(RunState& state, RunContext& context) const override {
+ protected:
+  void RunSteps(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
-    if (plan.does_nothing) return;
-    const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
     for (const Stage& stage : plan.stages) RunSerially(state, stage, 0, state.num_steps(), context);
   }
 };

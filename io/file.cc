@@ -52,13 +52,13 @@ void SyncFolderOf(const std::string& path) {
 
 // Where the links that `path` may be lead, also to a file that is not there yet: who follows them writes there.
 std::string TargetOf(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
+  constexpr int kMaxLinks = 40;  // as the kernel has it
   std::error_code fault;
   std::filesystem::path target = path;
   for (int links = 0; std::filesystem::is_symlink(target, fault); ++links) {
     const std::filesystem::path next = std::filesystem::read_symlink(target, fault);
     if (fault) break;
-    if (links == kMostLinks) ThrowSystem("write", path, ELOOP);
+    if (links == kMaxLinks) ThrowSystem("write", path, ELOOP);
     target = target.parent_path() / next;
   }
   return target.string();

@@ -71,12 +71,12 @@ void MiniDbWriter::Add(std::string_view key, std::string_view value) {
 void MiniDbWriter::Commit() { file_.Commit(); }
 
 bool LooksLikeMiniDb(const std::string& path) {
-  constexpr std::int32_t kLongestKey = 4096;
+  constexpr std::int32_t kMaxKeyBytes = 4096;
   try {
     FileReader file(path);
     RecordHeader header;
     file.Read(&header, sizeof(header), "a header");
-    if (!IsSensible(header) || header.key_bytes > kLongestKey) return false;
+    if (!IsSensible(header) || header.key_bytes > kMaxKeyBytes) return false;
     std::string key(static_cast<size_t>(header.key_bytes), '\0');
     file.Read(key.data(), header.key_bytes, "a key");
     return std::ranges::all_of(key, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });

@@ -295,8 +295,8 @@ Header ReadHeader(FileReader* file) {
     throw Error(ErrorCode::kInputOutput,
                 StrCat(file->path(), " is cut off: its header has ", length, " bytes, ", file->left(), " are left"));
   }
-  constexpr std::uint32_t kLongest = 1 << 20;
-  if (length > kLongest) {
+  constexpr std::uint32_t kMaxLength = 1 << 20;
+  if (length > kMaxLength) {
     throw Error(ErrorCode::kInputOutput, StrCat(file->path(), " has a header of ", length, " bytes"));
   }
   std::string text(length, '\0');

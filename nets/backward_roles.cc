@@ -20,12 +20,6 @@ std::string Suggestion(const std::string& name, const std::vector<NetProblem>* p
   return problems != nullptr && problems->size() < kMaxSuggestions ? DidYouMean(name, names()) : "";
 }
 
-template <typename Items, typename Field>
-int IndexOf(const Items& items, const std::string& name, Field field) {
-  const auto found = std::ranges::find(items, name, field);
-  return found == items.end() ? -1 : static_cast<int>(found - items.begin());
-}
-
 // What links may name.
 class GradientNames {
  public:
@@ -187,9 +181,9 @@ OutputRole FindOutputRole(const RecurrentSpec& spec, const std::string& output) 
   // Of aliases with one name, the last one stays.
   for (auto alias = spec.aliases.rbegin(); alias != spec.aliases.rend(); ++alias) {
     if (alias->destination != output) continue;
-    return {.state = IndexOf(spec.states, alias->source, &RecurrentState::name), .offset = alias->offset};
+    return {.state = spec.StateIndex(alias->source), .offset = alias->offset};
   }
-  return {.state = IndexOf(spec.states, output, &RecurrentState::name)};
+  return {.state = spec.StateIndex(output)};
 }
 
 std::vector<BackwardLinkRole> FindBackwardLinkRoles(const OperatorCall& op, const RecurrentSpec& spec,

@@ -56,8 +56,9 @@ std::vector<BackwardLinkRole> FindBackwardLinkRoles(const OperatorCall& op, cons
 // Where a backward step finds a blob that it reads before it writes it.
 enum class BackwardSource { kNowhere, kLink, kTimestep, kForwardStep, kForwardInput };
 
-// Of each such blob of the gradient operator `op`. Appends to `problems`, where given: blobs that are found nowhere,
-// and blobs of the forward step that the forward run does not keep. Without `forward` only of blobs that links show.
+// Finds that for each blob which the backward step of the gradient operator `op` so reads. Appends to `problems`, where
+// given: blobs that are found nowhere, and blobs of the forward step that the forward run does not keep. Without
+// `forward` only of blobs that links show.
 std::map<std::string, BackwardSource> FindBackwardSources(const OperatorCall& op, const RecurrentSpec& spec,
                                                           const ForwardOperator* forward,
                                                           std::vector<NetProblem>* problems = nullptr);

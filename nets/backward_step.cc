@@ -7,9 +7,11 @@
 #include <ranges>
 #include <set>
 
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/nets/rename.h"
 #include "stepnet/nets/step_rows.h"
@@ -49,12 +51,12 @@ class BackwardStepMaker {
     AddParams();
     RenameUnaskedGradients();
     ListExternals();
-    *NewArgument("backward_step_net")->mutable_n() = std::move(backward_);
+    *NewArgument(op_, "backward_step_net")->mutable_n() = std::move(backward_);
     ReplaceStepNet();
   }
 
  private:
-  bool IsFloating(const std::string& blob) const { return rows_.IsState(blob) || !is_floating_ || is_floating_(blob); }
+  bool IsFloating(const std::string& blob) const { return spec_.IsState(blob) || !is_floating_ || is_floating_(blob); }
 
   // The step net with operators of one blob, at which the reverse pass brings gradients together. Before the first
   // reader of a blob that shows a row which the step has written by another name: what it gives to the gradient of that
@@ -118,7 +120,7 @@ class BackwardStepMaker {
       is_changed = is_changed || step.op_size() > step_.op_size() ||
                    OperatorText(*step.op().rbegin()) != OperatorText(step_.op(step.op_size() - 1));
     }
-    if (is_changed) *NewArgument("step_net")->mutable_n() = std::move(step);
+    if (is_changed) *NewArgument(op_, "step_net")->mutable_n() = std::move(step);
   }
 
   // What the step gives to states and outputs has a gradient before the backward step runs.
@@ -145,7 +147,7 @@ class BackwardStepMaker {
       if (!rows_.Writes(link) && IsFloating(link.external)) wanted.push_back(link.internal);
     }
     for (const std::string& blob : BlobsReadFirst(step_)) {
-      if (InputIndex(blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
+      if (IndexOf(op_->input(), blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
     }
     wanted.insert(wanted.end(), captured_.begin(), captured_.end());
     return wanted;
@@ -203,18 +205,6 @@ class BackwardStepMaker {
     return name;
   }
 
-  Argument* NewArgument(const std::string& name) {
-    for (Argument& argument : *op_->mutable_arg()) {
-      if (argument.name() != name) continue;
-      argument.Clear();
-      argument.set_name(name);
-      return &argument;
-    }
-    Argument* argument = op_->add_arg();
-    argument->set_name(name);
-    return argument;
-  }
-
   void AddLinks() {
     std::vector<Link> links;
     for (const Link& link : spec_.links) {
@@ -228,28 +218,23 @@ class BackwardStepMaker {
     for (const StepOutput& output : spec_.step_outputs) {
       links.push_back({.internal = output.blob + "_grad", .external = output.destination + "_grad"});
     }
-    Argument* internal = NewArgument("backward_link_internal");
+    Argument* internal = NewArgument(op_, "backward_link_internal");
     for (const Link& link : links) internal->add_strings(link.internal);
-    Argument* external = NewArgument("backward_link_external");
+    Argument* external = NewArgument(op_, "backward_link_external");
     for (const Link& link : links) external->add_strings(link.external);
-    Argument* offset = NewArgument("backward_link_offset");
+    Argument* offset = NewArgument(op_, "backward_link_offset");
     for (const Link& link : links) offset->add_ints(link.offset);
-    Argument* window = NewArgument("backward_link_window");
+    Argument* window = NewArgument(op_, "backward_link_window");
     for (const Link& link : links) window->add_ints(link.window);
-  }
-
-  int InputIndex(const std::string& blob) const {
-    const auto found = std::ranges::find(op_->input(), blob);
-    return found == op_->input().end() ? -1 : static_cast<int>(found - op_->input().begin());
   }
 
   // Captured inputs, whose gradients are summed over the steps, and sequences beside the first one.
   void AddParams() {
     std::vector<std::pair<int, std::string>> params;
     for (const Link& link : spec_.links) {
-      const int input = InputIndex(link.external);
+      const int input = IndexOf(op_->input(), link.external);
       const bool is_known = std::ranges::any_of(params, [&](const auto& param) { return param.first == input; });
-      if (rows_.IsState(link.external) || input <= 0 || is_known) continue;
+      if (spec_.IsState(link.external) || input <= 0 || is_known) continue;
       if (const std::string gradient = OwnGradient(link.internal); !gradient.empty()) {
         params.emplace_back(input, gradient);
       }
@@ -265,11 +250,11 @@ class BackwardStepMaker {
         throw Error(ErrorCode::kInvalidNet, StrCat("the step net reads \"", blob,
                                                    "\" whole and, through a link, by rows; no gradient can be made"));
       }
-      params.emplace_back(InputIndex(blob), gradient);
+      params.emplace_back(IndexOf(op_->input(), blob), gradient);
     }
-    Argument* param = NewArgument("param");
+    Argument* param = NewArgument(op_, "param");
     for (const auto& [input, gradient] : params) param->add_ints(input);
-    Argument* gradients = NewArgument("param_grads");
+    Argument* gradients = NewArgument(op_, "param_grads");
     for (const auto& [input, gradient] : params) gradients->add_strings(gradient);
   }
 
@@ -277,7 +262,7 @@ class BackwardStepMaker {
   void RenameUnaskedGradients() {
     std::map<std::string, std::string> names;
     for (const std::string& blob : BlobsReadFirst(step_)) {
-      if (InputIndex(blob) < 0 || IsFloating(blob)) continue;
+      if (IndexOf(op_->input(), blob) < 0 || IsFloating(blob)) continue;
       std::string unasked = blob + "_grad_unasked";
       while (!names_.insert(unasked).second) unasked += "_";
       names[blob + "_grad"] = unasked;

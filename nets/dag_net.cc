@@ -6,15 +6,18 @@
 #include <map>
 #include <mutex>
 
-#include "stepnet/core/first_failure.h"
+#include "stepnet/core/access_order.h"
+#include "stepnet/core/target.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
 
-// Which operators must have finished before which start: whoever reads waits for the last writer, whoever writes waits
-// for the last writer and for all who read since.
+// Which operators must have finished before which start. Edges that others imply stay, other than in the dependencies
+// of a plan: a net has at most one for each use of a blob, to count one down costs less than any operator, and to find
+// those that can go takes time by the square of the net.
 struct OperatorOrder {
   std::vector<std::vector<int>> successors;
   std::vector<int> num_predecessors;
@@ -24,48 +27,70 @@ OperatorOrder FindOrder(const NetDef& net) {
   OperatorOrder result;
   result.successors.resize(net.op_size());
   result.num_predecessors.assign(net.op_size(), 0);
-  struct Uses {
-    int writer = -1;
-    std::vector<int> readers;
-  };
-  std::map<std::string, Uses> blobs;
-  const auto add = [&](int from, int to) {
+  const auto add_edge = [&](int from, int to) {
     std::vector<int>& successors = result.successors[from];
     // Edges are added by ascending `to`: one that exists is the last.
-    if (from == to || (!successors.empty() && successors.back() == to)) return;
+    if (!successors.empty() && successors.back() == to) return;
     successors.push_back(to);
     ++result.num_predecessors[to];
   };
+  std::map<std::string, AccessOrder<int>> blobs;
   for (int i = 0; i < net.op_size(); ++i) {
     const OperatorDef& op = net.op(i);
-    const auto reads = [&](const std::string& blob) {
-      Uses& uses = blobs[blob];
-      if (uses.writer >= 0) add(uses.writer, i);
-      uses.readers.push_back(i);
-    };
-    std::ranges::for_each(op.input(), reads);
-    std::ranges::for_each(op.control_input(), reads);
-    for (const std::string& output : op.output()) {
-      Uses& uses = blobs[output];
-      if (uses.writer >= 0) add(uses.writer, i);
-      for (const int reader : uses.readers) add(reader, i);
-      uses = {.writer = i, .readers = {}};
-    }
+    for (const std::string& input : op.input()) blobs[input].Read(i, add_edge);
+    for (const std::string& input : op.control_input()) blobs[input].Read(i, add_edge);
+    for (const std::string& output : op.output()) blobs[output].Write(i, add_edge);
   }
   return result;
 }
 
-// One run of a net: operators start when those that they wait for have ended.
+// What lasts beyond the run (a parameter, a counter, a file) waits for every earlier operator that may find a bad
+// value, so that a run that fails leaves it as it was. Such operators do not wait for each other. Adds nodes behind
+// those of the operators, which stand for all that they wait for.
+void HoldBackLastingWrites(const NetDef& net, OperatorOrder* order) {
+  const std::vector<std::string> read_first = BlobsReadFirst(net);
+  const auto lasts = [&](const OperatorDef& op) {
+    const auto is_carried = [&](const std::string& blob) { return std::ranges::binary_search(read_first, blob); };
+    return GetOperator(op.type()).has_side_effects || std::ranges::any_of(op.output(), is_carried);
+  };
+  const auto add = [&](int from, int to) {
+    order->successors[from].push_back(to);
+    ++order->num_predecessors[to];
+  };
+  int all_before = -1;  // the node that stands for them
+  std::vector<int> since;
+  for (int i = 0; i < net.op_size(); ++i) {
+    if (!lasts(net.op(i))) {
+      if (GetOperator(net.op(i).type()).MayFindFaults(kCpuTarget.device)) since.push_back(i);
+      continue;
+    }
+    if (!since.empty()) {
+      if (all_before >= 0) since.push_back(all_before);
+      all_before = static_cast<int>(order->successors.size());
+      order->successors.emplace_back();
+      order->num_predecessors.push_back(0);
+      for (const int before : since) add(before, all_before);
+      since.clear();
+    }
+    if (all_before >= 0) add(all_before, i);
+  }
+}
+
+// One run of a net: operators start when those that they wait for have ended. Behind one that failed, in program order,
+// none starts any more; those before it do, so that the error is that of the first, whatever the threads do. What the
+// executor "parallel" does more pays where the same tasks come again in every step: counters for a window of steps that
+// are counted down without a lock, the order in which tasks are due, looking out for work before sleeping.
 class DagRun : public SharedWork {
  public:
   using RunOperatorFn = std::function<void(int i, int lane)>;
-  DagRun(const OperatorOrder& order, RunOperatorFn run_operator)
+  DagRun(const OperatorOrder& order, int num_operators, RunOperatorFn run_operator)
       : successors_(order.successors),
+        num_operators_(num_operators),
         run_operator_(std::move(run_operator)),
         waiting_for_(order.num_predecessors),
-        remaining_(static_cast<int>(waiting_for_.size())) {
+        first_failed_(num_operators) {
     ready_.reserve(waiting_for_.size());  // so that nothing fails between operators
-    for (int i = 0; i < remaining_; ++i) {
+    for (int i = 0; i < num_operators; ++i) {
       if (waiting_for_[i] == 0) ready_.push_back(i);
     }
   }
@@ -75,65 +100,77 @@ class DagRun : public SharedWork {
     const bool is_caller = lane == 0;
     std::unique_lock lock(mutex_);
     for (;;) {
-      if (is_caller) changed_.wait(lock, [this] { return (NumReady() > 0 && !Over()) || running_ == 0; });
-      if (Over() || NumReady() == 0) return;
+      if (is_caller) changed_.wait(lock, [this] { return NumReady() > 0 || running_ == 0; });
+      if (NumReady() == 0) return;
       const int i = ready_[next_++];
+      if (i < num_operators_ && i >= first_failed_) continue;
       ++running_;
       lock.unlock();
+      std::exception_ptr failure;
       try {
-        run_operator_(i, lane);
+        if (i < num_operators_) run_operator_(i, lane);
       } catch (...) {
-        failure_.Note();
+        failure = std::current_exception();
       }
       lock.lock();
-      Finish(i);
+      Finish(i, std::move(failure));
     }
   }
 
-  // Throws what the first failing operator threw.
-  void Check() { failure_.Rethrow(); }
+  // Throws what the first failing operator in program order threw, once: threads that hold on to this object have no
+  // part in the life of the exception.
+  void Check() {
+    std::unique_lock lock(mutex_);
+    const std::exception_ptr failure = std::exchange(failure_, nullptr);
+    lock.unlock();
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
 
  private:
   // REQUIRES mutex_.
-  void Finish(int i) {
+  void Finish(int i, std::exception_ptr failure) {
     --running_;
-    --remaining_;
-    if (!Over()) {
+    if (failure != nullptr) {
+      if (i < first_failed_) failure_ = std::move(failure);
+      first_failed_ = std::min(first_failed_, i);
+    } else {
       for (const int successor : successors_[i]) {
         if (--waiting_for_[successor] == 0) ready_.push_back(successor);
       }
     }
     const int for_others = NumReady() - 1;
-    if (for_others > 0 && !Over()) ThreadPool::Process().Invite(*this, for_others);
+    if (for_others > 0) ThreadPool::Process().Invite(*this, for_others);
     if (for_others > 0 || running_ == 0) changed_.notify_one();
   }
-  bool Over() const { return remaining_ == 0 || failure_.failed(); }
   int NumReady() const { return static_cast<int>(ready_.size() - next_); }
 
   // The net's, which is there as long as an operator may run.
   const std::vector<std::vector<int>>& successors_;
+  const int num_operators_;  // nodes behind them are no operators
   const RunOperatorFn run_operator_;
   std::mutex mutex_;
   std::condition_variable changed_;  // for the caller
   std::vector<int> ready_;           // in the order in which they became so
   size_t next_ = 0;                  // of them, to be run
   std::vector<int> waiting_for_;
-  int remaining_ = 0;
   int running_ = 0;
-  FirstFailure failure_;
+  int first_failed_;
+  std::exception_ptr failure_;  // what it threw
 };
 
 class DagNet : public Net {
  public:
   explicit DagNet(const NetDef& def)
-      : order_(FindOrder(def)), num_lanes_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {}
+      : order_(FindOrder(def)), num_lanes_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {
+    HoldBackLastingWrites(def, &order_);
+  }
 
  protected:
-  void RunOperators(std::uint64_t run) override {
-    Lend(run, &context_);
+  void RunOperators() override {
+    Lend(&context_);
     context_.PrepareLanes(num_lanes_);
-    const auto work =
-        std::make_shared<DagRun>(order_, [this](int i, int lane) { RunOperator(i, context_.lanes[lane]); });
+    const auto work = std::make_shared<DagRun>(order_, static_cast<int>(operators_.size()),
+                                               [this](int i, int lane) { RunOperator(i, context_.lanes[lane]); });
     ThreadPool::Process().Run(work, num_lanes_ - 1);
     work->Check();
   }
@@ -141,7 +178,7 @@ class DagNet : public Net {
  private:
   static constexpr int kMaxWorkers = 256;
 
-  const OperatorOrder order_;
+  OperatorOrder order_;
   const int num_lanes_;  // of threads
   RunContext context_;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -12,8 +13,8 @@ namespace {
 // Tells operators that can do without some of their outputs, by the argument "without", which those are.
 OperatorDef WithNeededOutputs(const OperatorDef& op, const std::set<std::string>& blobs) {
   OperatorDef result = op;
-  const bool is_told = std::ranges::any_of(op.arg(), [](const Argument& a) { return a.name() == "without"; });
-  if (is_told || GetOperator(op.type()).FindArgument("without") == nullptr) return result;
+  if (FindArgument(op, "without") != nullptr || GetOperator(op.type()).FindArgument("without") == nullptr)
+    return result;
   Argument without;
   without.set_name("without");
   for (int o = 0; o < op.output_size(); ++o) {

@@ -13,8 +13,8 @@ namespace {
 
 class SimpleNet : public Net {
  protected:
-  void RunOperators(std::uint64_t run) override {
-    Lend(run, &context_);
+  void RunOperators() override {
+    Lend(&context_);
     for (size_t i = 0; i < operators_.size(); ++i) RunOperator(static_cast<int>(i), context_);
   }
 
@@ -65,11 +65,17 @@ void Net::Run(const Cancellation* cancellation) {
   const std::lock_guard lock(mutex_);
   const CancellationScope cancelled(cancellation);
   const ObservedScope scope(observers_, {.net = &name_});
-  RunOperators(run_++);
+  try {
+    RunOperators();
+  } catch (...) {
+    ++run_;
+    throw;
+  }
+  ++run_;
 }
 
-void Net::Lend(std::uint64_t run, RunContext* context) const {
-  context->run = run;
+void Net::Lend(RunContext* context) const {
+  context->run = &run_;
   context->observers = observers_;
 }
 
@@ -82,7 +88,12 @@ void Net::RunOperator(int i, RunContext& context) {
                                                   .op_index = i,
                                                   .op_type = &op.init().type(),
                                                   .op_text = &op.text()});
-    op.Run(context);
+    FaultRecord faults;
+    {
+      const FaultScope lent(context, op.checks_values() ? &faults : nullptr);
+      op.Run(context);
+    }
+    faults.Throw();
   } catch (...) {
     throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.text(), .blobs = op.InputsText()});
   }

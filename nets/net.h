@@ -39,9 +39,9 @@ class Net {
 
  protected:
   Net() = default;
-  virtual void RunOperators(std::uint64_t run) = 0;
-  // What the run that is under way lends to its operators.
-  void Lend(std::uint64_t run, RunContext* context) const;
+  virtual void RunOperators() = 0;
+  // What the net lends to the operators of each run.
+  void Lend(RunContext* context) const;
   // Runs operator i and adds its place to what it throws.
   void RunOperator(int i, RunContext& context);
 
@@ -51,7 +51,7 @@ class Net {
 
  private:
   std::mutex mutex_;
-  std::uint64_t run_ = 0;
+  std::uint64_t run_ = 0;  // of the run that is under way, or the next one
 };
 
 // Creates a net, runs it once.

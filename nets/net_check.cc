@@ -220,13 +220,13 @@ std::string CanonicalNetType(const std::string& type) {
 }
 
 std::string OperatorText(const OperatorDef& op) {
-  constexpr size_t kLongest = 600;
+  constexpr size_t kMaxBytes = 600;
   std::string text;
   const auto add = [&](const auto& names) {
     const char* before = "";
     for (const std::string& name : names) {
-      if (text.size() > kLongest) return;
-      text += before + (name.size() > kLongest ? name.substr(0, kLongest) + "…" : name);
+      if (text.size() > kMaxBytes) return;
+      text += before + (name.size() > kMaxBytes ? name.substr(0, kMaxBytes) + "…" : name);
       before = ", ";
     }
   };
@@ -234,7 +234,7 @@ std::string OperatorText(const OperatorDef& op) {
   if (op.output_size() > 0) text += " = ";
   text += op.type() + "(";
   add(op.input());
-  return text.size() > kLongest ? text.substr(0, kLongest) + "…" : text + ")";
+  return text.size() > kMaxBytes ? text.substr(0, kMaxBytes) + "…" : text + ")";
 }
 
 }  // namespace stepnet

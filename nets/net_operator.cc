@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "stepnet/core/first_failure.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
@@ -73,14 +74,14 @@ class PartsOfRun : public SharedWork {
 
 NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init_.Text()) {
   for (const std::string& output : init_.outputs()) {
-    const auto same = std::ranges::find(init_.inputs(), output);
-    in_place_of_.push_back(same == init_.inputs().end() ? -1 : static_cast<int>(same - init_.inputs().begin()));
+    in_place_of_.push_back(IndexOf(init_.inputs(), output));
   }
   input_views_.resize(init_.inputs().size());
   output_views_.resize(init_.outputs().size());  // null for operators that manage their outputs
   const Kernel* kernel = init_.schema().FindKernel(kCpuTarget.device);
   if (kernel == nullptr) throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for cpu"));
   kernel_ = kernel->make(init_);
+  checks_values_ = kernel->checks_values;
 }
 
 NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
@@ -138,8 +139,8 @@ int NetOperator::NumParts() const {
   if (!rule || options.executor != "parallel") return 1;
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   const double worth = EstimateMicroseconds(LastCost(), kCpuTarget) / kCpuTarget.microseconds_to_wake;
-  const int most = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
-  return std::min(most, rule(ShapeQuery(init_, input_infos_), output_infos_));
+  const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
+  return std::min(max_parts, rule(ShapeQuery(init_, input_infos_), output_infos_));
 }
 
 void NetOperator::RunParts(RunContext& context, std::int64_t step) {
@@ -183,22 +184,6 @@ std::string NetOperator::InputsText() const {
   std::vector<std::string> items;
   for (const Blob* blob : inputs_) items.push_back(StrCat(blob->name(), " ", blob->Description()));
   return Join(items, ", ");
-}
-
-Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
-  if (const CostRule& rule = op.schema().cost) return rule(ShapeQuery(op, inputs), outputs);
-  Cost cost;
-  for (const TensorInfo& info : inputs) cost.bytes += static_cast<double>(info.size_bytes());
-  for (const TensorInfo& info : outputs) {
-    cost.bytes += static_cast<double>(info.size_bytes());
-    if (op.schema().elementwise) cost.flops += static_cast<double>(info.shape.size());
-  }
-  return cost;
-}
-
-double EstimateMicroseconds(const Cost& cost, const Target& target) {
-  return target.microseconds_of_call +
-         std::max(cost.flops / target.flops_per_microsecond, cost.bytes / target.bytes_per_microsecond);
 }
 
 }  // namespace stepnet

@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/cost.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/core/target.h"
 
 namespace stepnet {
-
-// What one run of `op` costs: as its type declares, otherwise what it reads and writes.
-Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs);
-// Rough time of such a run on one core, for choices between ways of running; no promise.
-double EstimateMicroseconds(const Cost& cost, const Target& target);
 
 class NetOperator {
  public:
@@ -32,7 +27,8 @@ class NetOperator {
              std::int64_t step);
 
   const OperatorCall& init() const { return init_; }
-  const std::string& text() const { return text_; }  // "y = FC(x, w, b)"
+  const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
+  bool checks_values() const { return checks_values_; }  // Kernel::checks_values
   // Estimate for the shapes of the last run; zero where the type declares no cost.
   Cost LastCost() const;
   std::string InputsText() const;  // "x float [32, 64], w float [256, 128]", for messages
@@ -46,6 +42,7 @@ class NetOperator {
   OperatorCall init_;
   std::string text_;
   RunFn kernel_;
+  bool checks_values_ = false;
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;

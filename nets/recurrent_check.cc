@@ -46,9 +46,6 @@ class RecurrentChecker {
  private:
   void Report(std::string message) { problems_->push_back({.message = std::move(message)}); }
 
-  bool IsState(const std::string& name) const {
-    return std::ranges::find(spec_.states, name, &RecurrentState::name) != spec_.states.end();
-  }
   bool IsInput(const std::string& name) const { return inputs_.contains(name); }
 
   // Position of forward input 0 among the operator's inputs.
@@ -86,7 +83,7 @@ class RecurrentChecker {
 
   void CheckLinks() {
     for (const Link& link : spec_.links) {
-      if (IsState(link.external)) continue;
+      if (spec_.IsState(link.external)) continue;
       if (!gradient_ && link.external == op_.inputs()[0]) {
         std::string problem = ProblemOfFirstInputLink(link);
         if (!problem.empty()) Report(std::move(problem));
@@ -135,7 +132,7 @@ class RecurrentChecker {
 
   void CheckAliases() {
     for (const OffsetAlias& alias : spec_.aliases) {
-      if (IsState(alias.source)) continue;
+      if (spec_.IsState(alias.source)) continue;
       std::vector<std::string> names;
       for (const RecurrentState& state : spec_.states) names.push_back(state.name);
       Report(StrCat("alias_src names \"", alias.source, "\", which is no state", DidYouMean(alias.source, names)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/core/index_of.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
@@ -163,6 +164,8 @@ std::string RecurrentSpec::Renamed(const std::string& blob) const {
   const auto found = renames.find(blob);
   return found == renames.end() ? blob : found->second;
 }
+
+int RecurrentSpec::StateIndex(const std::string& name) const { return IndexOf(states, name, &RecurrentState::name); }
 
 int RecurrentSpec::StepOutputIndex(const std::string& output) const {
   int index = static_cast<int>(step_outputs.size()) - 1;

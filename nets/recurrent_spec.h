@@ -64,6 +64,9 @@ struct RecurrentSpec {
   // An empty net when there is none: gradients that are links alone need nothing computed.
   const NetDef& BackwardStep() const;
   std::string Renamed(const std::string& blob) const;
+  // Number of the state of that name; -1 when there is none.
+  int StateIndex(const std::string& name) const;
+  bool IsState(const std::string& name) const { return StateIndex(name) >= 0; }
   // Number of the step output of that name, the last one, which stays; -1 when there is none.
   int StepOutputIndex(const std::string& output) const;
 };

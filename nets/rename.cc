@@ -5,6 +5,7 @@
 
 #include "stepnet/core/operator.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -43,8 +44,7 @@ class Renamer {
   void WriteDefaults(const OperatorSchema& schema, OperatorDef* op) const {
     for (const ArgumentSpec& spec : schema.arguments) {
       const std::optional<std::string>& name = spec.default_value.s;
-      const bool is_written =
-          std::ranges::any_of(op->arg(), [&](const Argument& argument) { return argument.name() == spec.name; });
+      const bool is_written = FindArgument(*op, spec.name) != nullptr;
       if (!spec.names_blobs || !name || is_written || !names_.contains(*name)) continue;
       Argument* argument = op->add_arg();
       argument->set_name(spec.name);

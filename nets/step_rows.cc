@@ -40,16 +40,12 @@ StepRows::StepRows(const RecurrentSpec& spec) : spec_(spec), roles_(FindLinkRole
     if (written_.contains(blob)) changing_.insert(blob);
   }
   for (const Link& link : spec.links) {
-    if (written_.contains(link.internal) && !IsState(link.external)) changing_.insert(link.internal);
+    if (written_.contains(link.internal) && !spec_.IsState(link.external)) changing_.insert(link.internal);
   }
 }
 
-bool StepRows::IsState(const std::string& blob) const {
-  return std::ranges::find(spec_.states, blob, &RecurrentState::name) != spec_.states.end();
-}
-
 bool StepRows::Writes(const Link& link) const {
-  return IsState(link.external) && roles_[static_cast<size_t>(&link - spec_.links.data())].is_destination;
+  return spec_.IsState(link.external) && roles_[static_cast<size_t>(&link - spec_.links.data())].is_destination;
 }
 
 // Calls `look` for each two links that show one step a common row.
@@ -91,7 +87,7 @@ void StepRows::RefuseChangedRows() const {
     const auto is_same_memory = [&](const Link& other) { return other.external == link.external; };
     if (!changing_.contains(link.internal) || std::ranges::count_if(spec_.links, is_same_blob) > 1) continue;
     const bool is_seen_once = link.window == 1 && std::ranges::count_if(spec_.links, is_same_memory) == 1;
-    if (is_seen_once && !IsState(link.external)) continue;
+    if (is_seen_once && !spec_.IsState(link.external)) continue;
     throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites \"", link.internal, "\", rows of \"",
                                                link.external, "\" that others see too; no gradient can be made"));
   }

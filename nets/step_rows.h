@@ -20,7 +20,6 @@ class StepRows {
   // Of those the ones that start with a value, which the step overwrites.
   const std::set<std::string>& changing() const { return changing_; }
 
-  bool IsState(const std::string& blob) const;
   // Whether the step writes the link's rows of a state: as an operator's output, or with what another link gives the
   // blob.
   bool Writes(const Link& link) const;

@@ -81,9 +81,9 @@ struct Adam {
         corrects_first(op.Bool("bias_corrected_epsilon")),
         iteration_name(op.inputs()[5]) {}
 
-  AdamFactors FactorsOf(const OpRun& run) const {
+  AdamFactors FactorsOf(const OpRun& run, std::int64_t iteration) const {
     const double rate = RateOf(run.In(4));
-    const double t = static_cast<double>(IterationOf(run.In(5), iteration_name)) + 1;
+    const double t = static_cast<double>(iteration) + 1;
     const double root = std::sqrt(1 - std::pow(beta2, t));
     return {.beta1 = beta1,
             .beta2 = beta2,
@@ -93,7 +93,9 @@ struct Adam {
   }
 
   void Run(const OpRun& run) const {
-    const AdamFactors factors = FactorsOf(run);
+    const std::optional<std::int64_t> iteration = IterationOf(run, 5, iteration_name);
+    if (!iteration) return KeepAll(run);
+    const AdamFactors factors = FactorsOf(run, *iteration);
     ForFloatType(run.Out(0).dtype, "Adam", [&](auto zero) {
       using T = decltype(zero);
       const AdamArrays<T> a = {run.In(0).As<T>(),  run.In(1).As<T>(),  run.In(2).As<T>(), run.In(3).As<T>(),
@@ -104,6 +106,12 @@ struct Adam {
         HWY_DYNAMIC_DISPATCH(UpdateDouble)(a, factors, run.Out(0).size());
       }
     });
+  }
+
+  static void KeepAll(const OpRun& run) {
+    for (int o = 0; o < run.num_outputs(); ++o) {
+      if (run.Out(o).data != run.In(o).data) CopyElements(run.In(o), run.Out(o));
+    }
   }
 
   double beta1, beta2, epsilon, weight_decay;
@@ -153,7 +161,10 @@ const Registration adam =
         .Check(CheckBetas)
         .InPlace({{0, 0}, {1, 1}, {2, 2}})
         .Shapes(AdamShapes)
-        .Cpu([](const OperatorCall& op) -> RunFn { return [adam = Adam(op)](const OpRun& run) { adam.Run(run); }; });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [adam = Adam(op)](const OpRun& run) { adam.Run(run); };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -14,9 +14,9 @@ namespace {
 
 const std::vector<DType> kNumbers = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64};
 
-// Integers wrap around.
+// Integers wrap around. Division by 0 gives 0.
 template <typename T>
-T IntegerResult(Arithmetic op, T a, T b, const std::string& type) {
+T IntegerResult(Arithmetic op, T a, T b) {
   using Unsigned = std::make_unsigned_t<T>;
   const auto x = static_cast<Unsigned>(a);
   const auto y = static_cast<Unsigned>(b);
@@ -28,7 +28,7 @@ T IntegerResult(Arithmetic op, T a, T b, const std::string& type) {
     case Arithmetic::kMin: return std::min(a, b);
     case Arithmetic::kDivide: break;
   }
-  if (b == 0) throw Error(ErrorCode::kInvalidArgument, StrCat(type, " of the integer ", a, " by 0"));
+  if (b == 0) return 0;
   return b == -1 ? static_cast<T>(-x) : static_cast<T>(a / b);  // the lowest integer / -1 traps
 }
 
@@ -44,7 +44,14 @@ RunFn ArithmeticKernel(const OperatorCall& op, Arithmetic what) {
       const T* a = run.In(0).As<T>();
       const T* b = run.In(1).As<T>();
       T* out = run.Out(0).As<T>();
-      ForBroadcast(plan, [&](std::int64_t x, std::int64_t y) { out[x] = IntegerResult(what, a[x], b[y], type); });
+      ForBroadcast(plan, [&](std::int64_t x, std::int64_t y) {
+        if (what == Arithmetic::kDivide && b[y] == 0) {
+          run.Fault(0, x, [&](std::int64_t) {
+            return Error(ErrorCode::kInvalidArgument, StrCat(type, " of the integer ", a[x], " by 0"));
+          });
+        }
+        out[x] = IntegerResult(what, a[x], b[y]);
+      });
     };
     switch (run.Out(0).dtype) {
       case DType::kFloat: return floating(float{});
@@ -72,7 +79,8 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
           problems->push_back({.message = StrCat(init.type(), " with broadcast can overwrite its first input alone")});
         }
       })
-      .Cpu([what](const OperatorCall& init) { return ArithmeticKernel(init, what); });
+      .Cpu({.make = [what](const OperatorCall& init) { return ArithmeticKernel(init, what); },
+            .checks_values = what == Arithmetic::kDivide});
   return op;
 }
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -18,10 +19,6 @@ namespace {
 const std::vector<DType> kNumeric = {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16,
                                      DType::kInt8,  DType::kInt16,  DType::kInt32,   DType::kInt64,
                                      DType::kUInt8, DType::kUInt16, DType::kBool};
-
-bool IsFloating(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
 
 std::string InCapitals(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });

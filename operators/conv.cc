@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/cost.h"
 #include "stepnet/operators/convolution.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
@@ -173,12 +174,8 @@ Cost ConvCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   const ConvSizes sizes(query.In(0).shape, query.In(1).shape, ConvArguments(query.op()));
   const bool is_gradient = query.op().type() == "ConvGradient";
   const double products = !is_gradient ? 1 : outputs.size() > 1 ? 2 : 1;
-  const auto bytes = [](const TensorInfo& info) { return static_cast<double>(info.size_bytes()); };
-  Cost cost = {.flops =
-                   products * 2 * static_cast<double>(sizes.OutputShape().size()) * static_cast<double>(sizes.patch())};
-  for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += bytes(query.In(i));
-  for (const TensorInfo& output : outputs) cost.bytes += bytes(output);
-  return cost;
+  return {.flops = products * 2 * static_cast<double>(sizes.OutputShape().size()) * static_cast<double>(sizes.patch()),
+          .bytes = BytesMoved(query, outputs)};
 }
 
 const auto kCheckArguments = [](const OperatorCall& op) { ConvArguments{op}; };

@@ -49,22 +49,24 @@ const Registration label_cross_entropy =
         .Output("y", "[N]")
         .Shapes(LabelShapes)
         .Gradient("LabelCrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "LabelCrossEntropy", [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.Out(0).size();
-              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-              const T* x = run.In(0).As<T>();
-              T* y = run.Out(0).As<T>();
-              for (std::int64_t i = 0; i < rows; ++i) {
-                y[i] = std::max(x[i * classes + LabelAt(run.In(1), i, classes)], kFloor<T>);
-              }
-              VectorLog(y, y, rows);
-              for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
-            });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                return [](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "LabelCrossEntropy", [&](auto zero) {
+                    using T = decltype(zero);
+                    const std::int64_t rows = run.Out(0).size();
+                    const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                    const T* x = run.In(0).As<T>();
+                    T* y = run.Out(0).As<T>();
+                    for (std::int64_t i = 0; i < rows; ++i) {
+                      const std::int64_t label = LabelAt(run, 1, i, classes);
+                      y[i] = label == kNoClass ? T{1} : std::max(x[i * classes + label], kFloor<T>);
+                    }
+                    VectorLog(y, y, rows);
+                    for (std::int64_t i = 0; i < rows; ++i) y[i] = -y[i];
+                  });
+                };
+              },
+              .checks_values = true});
 
 const Registration label_cross_entropy_gradient =
     Operator("LabelCrossEntropyGradient")
@@ -78,22 +80,25 @@ const Registration label_cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "LabelCrossEntropyGradient", [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.In(2).size();
-              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-              const T* x = run.In(0).As<T>();
-              T* dx = run.Out(0).As<T>();
-              std::fill_n(dx, run.Out(0).size(), T{0});
-              for (std::int64_t i = 0; i < rows; ++i) {
-                const std::int64_t at = i * classes + LabelAt(run.In(1), i, classes);
-                dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kFloor<T>);
-              }
-            });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                return [](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "LabelCrossEntropyGradient", [&](auto zero) {
+                    using T = decltype(zero);
+                    const std::int64_t rows = run.In(2).size();
+                    const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                    const T* x = run.In(0).As<T>();
+                    T* dx = run.Out(0).As<T>();
+                    std::fill_n(dx, run.Out(0).size(), T{0});
+                    for (std::int64_t i = 0; i < rows; ++i) {
+                      const std::int64_t label = LabelAt(run, 1, i, classes);
+                      if (label == kNoClass) continue;
+                      const std::int64_t at = i * classes + label;
+                      dx[at] = -run.In(2).As<T>()[i] / std::max(x[at], kFloor<T>);
+                    }
+                  });
+                };
+              },
+              .checks_values = true});
 
 std::vector<TensorInfo> SoftLabelShapes(const ShapeQuery& query) {
   ExpectFloat(query, 0);
@@ -111,34 +116,38 @@ const Registration cross_entropy =
         .Output("y", "[N]")
         .Shapes(SoftLabelShapes)
         .Gradient("CrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "CrossEntropy", [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.Out(0).size();
-              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-              T* log_x = run.ScratchOf<T>(classes);
-              for (std::int64_t i = 0; i < rows; ++i) {
-                CountWork(classes);
-                const T* x = run.In(0).As<T>() + i * classes;
-                const T* label = run.In(1).As<T>() + i * classes;
-                for (std::int64_t j = 0; j < classes; ++j) log_x[j] = std::max(x[j], kFloor<T>);
-                VectorLog(log_x, log_x, classes);
-                double sum = 0;
-                for (std::int64_t j = 0; j < classes; ++j) {
-                  if (!(label[j] >= 0 && label[j] <= 1)) {
-                    throw Error(
-                        ErrorCode::kInvalidArgument,
-                        StrCat("label [", i, ", ", j, "] is ", label[j],
-                               "; CrossEntropy needs probabilities (LabelCrossEntropy takes numbers of classes)"));
-                  }
-                  sum -= static_cast<double>(label[j]) * log_x[j];
-                }
-                run.Out(0).As<T>()[i] = static_cast<T>(sum);
-              }
-            });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                return [](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "CrossEntropy", [&](auto zero) {
+                    using T = decltype(zero);
+                    const std::int64_t rows = run.Out(0).size();
+                    const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
+                    T* log_x = run.ScratchOf<T>(classes);
+                    for (std::int64_t i = 0; i < rows; ++i) {
+                      CountWork(classes);
+                      const T* x = run.In(0).As<T>() + i * classes;
+                      const T* label = run.In(1).As<T>() + i * classes;
+                      for (std::int64_t j = 0; j < classes; ++j) log_x[j] = std::max(x[j], kFloor<T>);
+                      VectorLog(log_x, log_x, classes);
+                      double sum = 0;
+                      for (std::int64_t j = 0; j < classes; ++j) {
+                        if (!(label[j] >= 0 && label[j] <= 1)) {
+                          run.Fault(1, i * classes + j, [&](std::int64_t element) {
+                            return Error(
+                                ErrorCode::kInvalidArgument,
+                                StrCat(
+                                    "label [", element / classes, ", ", element % classes, "] is ", label[j],
+                                    "; CrossEntropy needs probabilities (LabelCrossEntropy takes numbers of classes)"));
+                          });
+                        }
+                        sum -= static_cast<double>(label[j]) * log_x[j];
+                      }
+                      run.Out(0).As<T>()[i] = static_cast<T>(sum);
+                    }
+                  });
+                };
+              },
+              .checks_values = true});
 
 const Registration cross_entropy_gradient =
     Operator("CrossEntropyGradient")

@@ -54,7 +54,7 @@ struct Dropout {
     }
     if (mask == nullptr) mask = run.ScratchOf<bool>(n);
     // The step is part of where a number is drawn; step 0 stands for all where they share a mask.
-    const RandomStream random(seed, id, run.context().run, same_each_step ? 0 : run.step());
+    const RandomStream random(seed, id, run.context().RunNumber(), same_each_step ? 0 : run.step());
     DrawMask(random, DropsBelow(ratio), mask, n);
     ForFloatType(x.dtype, "Dropout", [&](auto zero) {
       using T = decltype(zero);

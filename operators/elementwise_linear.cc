@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/cost.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/vector_loops-inl.h"
@@ -99,10 +100,7 @@ const Registration elementwise_linear =
           return SameAsInput(0)(query);
         })
         .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
-          const auto elements = static_cast<double>(outputs[0].shape.size());
-          const auto vectors = 2 * static_cast<double>(query.In(1).shape.size());
-          return {.flops = 2 * elements,
-                  .bytes = (2 * elements + vectors) * static_cast<double>(DTypeBytes(outputs[0].dtype))};
+          return {.flops = 2 * static_cast<double>(outputs[0].shape.size()), .bytes = BytesMoved(query, outputs)};
         })
         .Gradient([](GradientBuilder& g) {
           ExpectInputsKept(g);

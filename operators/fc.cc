@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/cost.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/gemv.h"
@@ -81,21 +82,16 @@ ShapeRule FcGradientShapes(bool transposed) {
   };
 }
 
-double Bytes(const TensorInfo& info) { return static_cast<double>(info.size_bytes()); }
-
 CostRule FcCost(bool transposed, bool is_gradient) {
   return [transposed, is_gradient](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
     const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
     const size_t db = is_gradient && !query.op().Bool("no_bias") ? 1 : outputs.size();
     double products = 0;
-    Cost cost;
-    for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += Bytes(query.In(i));
     for (size_t i = 0; i < outputs.size(); ++i) {
-      cost.bytes += Bytes(outputs[i]);
       if (i != db && outputs[i].shape.size() > 0) ++products;
     }
-    cost.flops = 2.0 * products * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-    return cost;
+    return Cost{.flops = 2.0 * products * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
+                .bytes = BytesMoved(query, outputs)};
   };
 }
 

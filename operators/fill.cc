@@ -1,5 +1,6 @@
 #include "stepnet/operators/fill.h"
 
+#include "stepnet/core/floating.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -60,7 +61,7 @@ DType FillDType(const ShapeQuery& query, DType otherwise) {
   if (op.HasArg("dtype")) return DTypeOfCode(op.Int("dtype"), "dtype");
   if (query.num_inputs() == 0 || op.Bool("input_as_shape")) return otherwise;
   const DType dtype = query.In(0).dtype;
-  return dtype == DType::kFloat || dtype == DType::kDouble ? dtype : otherwise;
+  return IsFloatOrDouble(dtype) ? dtype : otherwise;
 }
 
 void CheckFill(const OperatorCall& op, std::vector<NetProblem>* problems) {

@@ -9,15 +9,19 @@
 namespace stepnet {
 namespace {
 
-// Throws when an index names no row.
+Error NoSuchRow(const char* op, std::int64_t i, std::int64_t row, std::int64_t rows) {
+  return Error(ErrorCode::kInvalidArgument,
+               StrCat(op, ": element ", i, " of the indices is ", row, "; the data have ", rows, " rows"));
+}
+
+// The row that element i of an input names. One of no row is a fault of the run.
+constexpr std::int64_t kNoRow = -1;
 template <typename Index>
-std::int64_t CheckedRow(const Index* indices, std::int64_t i, std::int64_t rows, const std::string& op) {
-  const std::int64_t row = indices[i];
-  if (row < 0 || row >= rows) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat(op, ": element ", i, " of the indices is ", row, "; the data have ", rows, " rows"));
-  }
-  return row;
+std::int64_t RowAt(const OpRun& run, int input, std::int64_t i, std::int64_t rows, const char* op) {
+  const std::int64_t row = run.In(input).As<Index>()[i];
+  if (row >= 0 && row < rows) return row;
+  run.Fault(input, i, [&](std::int64_t element) { return NoSuchRow(op, element, row, rows); });
+  return kNoRow;
 }
 
 void CheckIndices(const ShapeQuery& query, int i) {
@@ -46,9 +50,12 @@ void RunGather(const OpRun& run) {
   const TensorView& out = run.Out(0);
   const std::int64_t row_size = data.shape->SizeFrom(1);
   ForIndexType(indices.dtype, "the indices of Gather", [&](auto zero) {
-    const auto* index = indices.As<decltype(zero)>();
     for (std::int64_t i = 0; i < indices.size(); ++i) {
-      const std::int64_t row = CheckedRow(index, i, data.dim(0), "Gather");
+      const std::int64_t row = RowAt<decltype(zero)>(run, 1, i, data.dim(0), "Gather");
+      if (row == kNoRow) {
+        ClearElements(out.dtype, At(out, i * row_size), row_size);
+        continue;
+      }
       CopyRuns(data.dtype, At(data, row * row_size), row_size, At(out, i * row_size), row_size, row_size, 1);
     }
   });
@@ -66,13 +73,15 @@ const Registration gather =
           if (!g.op().Bool("dense_gradient")) return g.SetSparse(0, g.I(1), g.GO(0));
           g.Add({.type = "SparseToDense", .inputs = {g.I(1), g.GO(0), g.I(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OperatorCall&) -> RunFn { return RunGather; });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn { return RunGather; }, .checks_values = true});
 
 // One more than the largest index, which names the last row.
 std::int64_t RowsNeeded(const std::vector<std::int64_t>& indices) {
   std::int64_t rows = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
-    CheckedRow(indices.data(), static_cast<std::int64_t>(i), INT64_MAX, "SparseToDense");
+    if (indices[i] < 0 || indices[i] == INT64_MAX) {
+      throw NoSuchRow("SparseToDense", static_cast<std::int64_t>(i), indices[i], INT64_MAX);
+    }
     rows = std::max(rows, indices[i] + 1);
   }
   return rows;
@@ -107,14 +116,17 @@ std::vector<TensorInfo> SparseToDenseShapes(const ShapeQuery& query) {
 }
 
 template <typename T>
-void AddRows(const TensorView& indices, const TensorView& values, const TensorView& out) {
+void AddRows(const OpRun& run) {
+  const TensorView& indices = run.In(0);
+  const TensorView& out = run.Out(0);
   const std::int64_t row_size = out.shape->SizeFrom(1);
   ForIndexType(indices.dtype, "the indices of SparseToDense", [&](auto zero) {
-    const auto* index = indices.As<decltype(zero)>();
     for (std::int64_t i = 0; i < indices.size(); ++i) {
-      const T* from = values.As<T>() + i * row_size;
+      const T* from = run.In(1).As<T>() + i * row_size;
       CountWork(row_size);
-      T* to = out.As<T>() + CheckedRow(index, i, out.dim(0), "SparseToDense") * row_size;
+      const std::int64_t row = RowAt<decltype(zero)>(run, 0, i, out.dim(0), "SparseToDense");
+      if (row == kNoRow) continue;
+      T* to = out.As<T>() + row * row_size;
       for (std::int64_t k = 0; k < row_size; ++k) to[k] += from[k];
     }
   });
@@ -133,14 +145,14 @@ const Registration sparse_to_dense =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});
         })
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            const TensorView& out = run.Out(0);
-            ClearElements(out.dtype, At(out, 0), out.size());
-            ForFloatType(out.dtype, "SparseToDense",
-                         [&](auto zero) { AddRows<decltype(zero)>(run.In(0), run.In(1), out); });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                return [](const OpRun& run) {
+                  const TensorView& out = run.Out(0);
+                  ClearElements(out.dtype, At(out, 0), out.size());
+                  ForFloatType(out.dtype, "SparseToDense", [&](auto zero) { AddRows<decltype(zero)>(run); });
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -12,14 +12,16 @@ void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows) {
                      " rows of ", rows.size, " classes needs one label a row"));
 }
 
-std::int64_t LabelAt(const TensorView& labels, std::int64_t i, std::int64_t num_classes) {
+std::int64_t LabelAt(const OpRun& run, int input, std::int64_t i, std::int64_t num_classes) {
+  const TensorView& labels = run.In(input);
   const std::int64_t label =
       labels.dtype == DType::kInt64 ? labels.As<std::int64_t>()[i] : labels.As<std::int32_t>()[i];
-  if (label < 0 || label >= num_classes) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("label ", i, " is ", label, "; there are classes 0 to ", num_classes - 1));
-  }
-  return label;
+  if (label >= 0 && label < num_classes) return label;
+  run.Fault(input, i, [&](std::int64_t element) {
+    return Error(ErrorCode::kInvalidArgument,
+                 StrCat("label ", element, " is ", label, "; there are classes 0 to ", num_classes - 1));
+  });
+  return kNoClass;
 }
 
 }  // namespace stepnet

@@ -14,7 +14,8 @@ struct Rows {
 // Throws kTypeMismatch unless input i is int32 or int64, kShapeMismatch unless it holds one label a row.
 void CheckLabelsInfo(const ShapeQuery& query, int i, const Rows& rows);
 
-// Label i of `labels`. Throws kInvalidArgument, naming the element, unless it is from 0 to num_classes - 1.
-std::int64_t LabelAt(const TensorView& labels, std::int64_t i, std::int64_t num_classes);
+// Label i of the input. Unless it is from 0 to num_classes - 1 it is a fault of the run, and a row of kNoClass.
+inline constexpr std::int64_t kNoClass = -1;
+std::int64_t LabelAt(const OpRun& run, int input, std::int64_t i, std::int64_t num_classes);
 
 }  // namespace stepnet

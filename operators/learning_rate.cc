@@ -22,16 +22,20 @@ const Registration iter =
           ExpectIteration(query, 0);
           return SameAsInput(0)(query);
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [name = op.inputs()[0]](const OpRun& run) {
-            const std::int64_t count = IterationOf(run.In(0), name);
-            if (count == std::numeric_limits<std::int64_t>::max()) {
-              throw Error(ErrorCode::kInvalidArgument,
-                          StrCat("the iteration number ", name, " is ", count, ", and Iter cannot count on"));
-            }
-            *run.Out(0).As<std::int64_t>() = count + 1;
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [name = op.inputs()[0]](const OpRun& run) {
+                  const std::optional<std::int64_t> count = IterationOf(run, 0, name);
+                  if (!count) return;
+                  if (*count == std::numeric_limits<std::int64_t>::max()) {
+                    return run.Fault(0, 0, [&](std::int64_t) {
+                      return Error(ErrorCode::kInvalidArgument,
+                                   StrCat("the iteration number ", name, " is ", *count, ", and Iter cannot count on"));
+                    });
+                  }
+                  *run.Out(0).As<std::int64_t>() = *count + 1;
+                };
+              },
+              .checks_values = true});
 
 // What the learning rate is multiplied with after so many iterations: 1 at iteration 0, except for cosine.
 using Policy = std::function<double(double iteration)>;
@@ -132,14 +136,15 @@ const Registration learning_rate =
           ExpectIteration(query, 0);
           return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [base = op.Float("base_lr"), policy = PolicyArgument(op), warmup = Warmup(op),
-                  name = op.inputs()[0]](const OpRun& run) {
-            const auto n = static_cast<double>(IterationOf(run.In(0), name));
-            const double factor = n < warmup.iterations ? warmup.At(n) : policy(n - warmup.iterations);
-            *run.Out(0).As<float>() = static_cast<float>(base * factor);
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [base = op.Float("base_lr"), policy = PolicyArgument(op), warmup = Warmup(op),
+                        name = op.inputs()[0]](const OpRun& run) {
+                  const auto n = static_cast<double>(IterationOf(run, 0, name).value_or(0));
+                  const double factor = n < warmup.iterations ? warmup.At(n) : policy(n - warmup.iterations);
+                  *run.Out(0).As<float>() = static_cast<float>(base * factor);
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

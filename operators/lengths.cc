@@ -1,6 +1,7 @@
 #include "stepnet/operators/lengths.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace stepnet {
 
@@ -16,21 +17,38 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
                      count < 0 ? "number of sequences" : StrCat(count), "]"));
 }
 
-Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit) : count_(lengths.size()) {
+Lengths::Lengths(const TensorView& lengths, std::int64_t limit) : count_(lengths.size()), limit_(limit) {
   if (lengths.dtype == DType::kInt64) {
     wide_ = lengths.As<std::int64_t>();
   } else {
     narrow_ = lengths.As<std::int32_t>();
   }
+}
+
+Lengths::Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit) : Lengths(lengths, limit) {
+  AddUp(name, [](std::int64_t element, const auto& make_error) { throw make_error(element); });
+}
+
+Lengths::Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit)
+    : Lengths(run.In(input), limit) {
+  AddUp(name, [&](std::int64_t element, const auto& make_error) { run.Fault(input, element, make_error); });
+}
+
+template <typename FaultFn>
+void Lengths::AddUp(const std::string& name, const FaultFn& fault) {
   for (std::int64_t i = 0; i < count_; ++i) {
-    const std::int64_t length = (*this)[i];
-    if (length < 0 || length > limit) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("element ", i, " of ", name, " is ", length, "; lengths here are from 0 to ", limit));
+    if (Given(i) != (*this)[i]) {
+      fault(i, [&](std::int64_t element) {
+        return Error(ErrorCode::kInvalidArgument, StrCat("element ", element, " of ", name, " is ", Given(i),
+                                                         "; lengths here are from 0 to ", limit_));
+      });
     }
-    max_ = std::max(max_, length);
-    if (__builtin_add_overflow(sum_, length, &sum_)) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat("the lengths in ", name, " add up to more than 2^63"));
+    max_ = std::max(max_, (*this)[i]);
+    if (__builtin_add_overflow(sum_, (*this)[i], &sum_)) {
+      fault(i, [&](std::int64_t) {
+        return Error(ErrorCode::kInvalidArgument, StrCat("the lengths in ", name, " add up to more than 2^63"));
+      });
+      sum_ = std::numeric_limits<std::int64_t>::max();
     }
   }
 }

@@ -1,6 +1,8 @@
 // Lengths: the int tensors that say how long each sequence of a batch is. Their values are not to be trusted.
 #pragma once
 
+#include <algorithm>
+
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -13,20 +15,30 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
 // The lengths of one run.
 class Lengths {
  public:
-  // Throws kInvalidArgument, naming the element, unless each is from 0 to `limit`. `name` is that of the blob.
+  // For shape rules. Throws kInvalidArgument, naming the element, unless each is from 0 to `limit`. `name` is that of
+  // the blob.
   Lengths(const TensorView& lengths, const std::string& name, std::int64_t limit);
+  // For kernels: such an element is a fault of the run, and counts as the nearest length from 0 to `limit`.
+  Lengths(const OpRun& run, int input, const std::string& name, std::int64_t limit);
   Lengths(const Lengths&) = delete;
   Lengths& operator=(const Lengths&) = delete;
 
   std::int64_t count() const { return count_; }
-  std::int64_t operator[](std::int64_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  std::int64_t operator[](std::int64_t i) const { return std::clamp<std::int64_t>(Given(i), 0, limit_); }
   std::int64_t sum() const { return sum_; }
   std::int64_t max() const { return max_; }
 
  private:
+  Lengths(const TensorView& lengths, std::int64_t limit);
+  std::int64_t Given(std::int64_t i) const { return narrow_ != nullptr ? narrow_[i] : wide_[i]; }
+  // Calls `fault(element, error)` for each element that is wrong.
+  template <typename FaultFn>
+  void AddUp(const std::string& name, const FaultFn& fault);
+
   const std::int32_t* narrow_ = nullptr;  // one of the two
   const std::int64_t* wide_ = nullptr;
   std::int64_t count_;
+  std::int64_t limit_;
   std::int64_t sum_ = 0;
   std::int64_t max_ = 0;
 };

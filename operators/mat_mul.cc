@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "stepnet/core/cost.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
@@ -10,7 +11,7 @@ namespace stepnet {
 namespace {
 
 // A matrix of a product, as it lies in memory, and whether the product reads its transpose.
-struct Operand {
+struct Factor {
   std::int64_t rows, columns;
   bool transposed;
 
@@ -21,8 +22,8 @@ struct Operand {
 };
 
 template <typename T>
-MatrixView<T> View(const Operand& operand, const T* data) {
-  return {data, std::max<std::int64_t>(operand.columns, 1), operand.transposed};
+MatrixView<T> View(const Factor& factor, const T* data) {
+  return {data, std::max<std::int64_t>(factor.columns, 1), factor.transposed};
 }
 
 [[noreturn]] void ThrowMismatch(const ShapeQuery& query, const char* needs) {
@@ -32,11 +33,9 @@ MatrixView<T> View(const Operand& operand, const T* data) {
                      " and ", InputText(query, 1), trans_b ? " (transposed)" : ""));
 }
 
-double Bytes(const TensorInfo& info) { return static_cast<double>(info.size_bytes()); }
-
-Cost ProductCost(const ShapeQuery& query, const TensorInfo& y, std::int64_t k) {
-  return {.flops = 2.0 * static_cast<double>(y.shape.size()) * static_cast<double>(k),
-          .bytes = Bytes(query.In(0)) + Bytes(query.In(1)) + Bytes(y)};
+Cost ProductCost(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::int64_t k) {
+  return {.flops = 2.0 * static_cast<double>(outputs[0].shape.size()) * static_cast<double>(k),
+          .bytes = BytesMoved(query, outputs)};
 }
 
 // The gradients of y = a b as products of the same type: da = dy b^T, db = a^T dy, and the like for transposes.
@@ -66,7 +65,7 @@ void AddProductGradients(GradientBuilder& g) {
 
 // MatMul.
 
-Operand MatrixOf(const Shape& shape, std::int64_t axis, const char* what, bool transposed) {
+Factor MatrixOf(const Shape& shape, std::int64_t axis, const char* what, bool transposed) {
   const int cut = shape.CanonicalAxis(axis, what);
   return {.rows = shape.SizeTo(cut), .columns = shape.SizeFrom(cut), .transposed = transposed};
 }
@@ -77,14 +76,14 @@ struct MatMulArguments {
 
   explicit MatMulArguments(const OperatorCall& op)
       : axis_a(op.Int("axis_a")), axis_b(op.Int("axis_b")), trans_a(op.Bool("trans_a")), trans_b(op.Bool("trans_b")) {}
-  Operand A(const Shape& a) const { return MatrixOf(a, axis_a, "axis_a", trans_a); }
-  Operand B(const Shape& b) const { return MatrixOf(b, axis_b, "axis_b", trans_b); }
+  Factor A(const Shape& a) const { return MatrixOf(a, axis_a, "axis_a", trans_a); }
+  Factor B(const Shape& b) const { return MatrixOf(b, axis_b, "axis_b", trans_b); }
 };
 
 std::vector<TensorInfo> MatMulShapes(const ShapeQuery& query) {
   ExpectFloats(query);
   const MatMulArguments arguments(query.op());
-  const Operand a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
+  const Factor a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
   if (a.inner_as_left() != b.inner_as_right()) ThrowMismatch(query, "a [M, K] and b [K, N]");
   return {{.dtype = query.In(0).dtype, .shape = {a.outer_as_left(), b.outer_as_right()}}};
 }
@@ -99,7 +98,7 @@ void MatMulGradient(GradientBuilder& g) {
 
 int MatMulParts(const ShapeQuery& query, std::span<const TensorInfo>) {
   const MatMulArguments arguments(query.op());
-  const Operand a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
+  const Factor a = arguments.A(query.In(0).shape), b = arguments.B(query.In(1).shape);
   return static_cast<int>(BlocksOfGemm(a.outer_as_left(), b.outer_as_right(), a.inner_as_left()).count);
 }
 
@@ -126,7 +125,7 @@ RunFn MatMulKernel(const OperatorCall& op) {
   return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
-      const Operand a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
+      const Factor a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
       const std::int64_t m = a.outer_as_left(), n = b.outer_as_right(), k = a.inner_as_left();
       const MatrixView<T> left = View<T>(a, run.In(0).As<T>()), right = View<T>(b, run.In(1).As<T>());
       T* y = run.Out(0).As<T>();
@@ -147,7 +146,7 @@ RunFn MatMulKernel(const OperatorCall& op) {
 
 // BatchMatMul.
 
-// Sizes and strides of a batch of products: outer dimensions with, for each, how far the operands move.
+// Sizes and strides of a batch of products: outer dimensions with, for each, how far the factors move.
 struct Batch {
   int rank = 0;
   std::array<std::int64_t, Shape::kMaxRank> sizes = {};
@@ -155,16 +154,16 @@ struct Batch {
   std::array<std::int64_t, Shape::kMaxRank> b_steps = {};
 };
 
-struct BatchOperands {
-  Operand a, b;
+struct BatchFactors {
+  Factor a, b;
 };
 
 // The last two dimensions of both; a vector is a row of a or a column of b.
-BatchOperands OperandsOf(const Shape& a, const Shape& b, bool trans_a, bool trans_b) {
-  BatchOperands operands;
-  operands.a = {.rows = a.rank() == 1 ? 1 : a[-2], .columns = a[-1], .transposed = trans_a};
-  operands.b = {.rows = b.rank() == 1 ? b[-1] : b[-2], .columns = b.rank() == 1 ? 1 : b[-1], .transposed = trans_b};
-  return operands;
+BatchFactors FactorsOf(const Shape& a, const Shape& b, bool trans_a, bool trans_b) {
+  BatchFactors factors;
+  factors.a = {.rows = a.rank() == 1 ? 1 : a[-2], .columns = a[-1], .transposed = trans_a};
+  factors.b = {.rows = b.rank() == 1 ? b[-1] : b[-2], .columns = b.rank() == 1 ? 1 : b[-1], .transposed = trans_b};
+  return factors;
 }
 
 int OuterRank(const Shape& shape) { return std::max(shape.rank() - 2, 0); }
@@ -198,7 +197,7 @@ std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
   if (a.rank() == 0 || b.rank() == 0 || (a.rank() == 1 && trans_a) || (b.rank() == 1 && trans_b)) {
     ThrowMismatch(query, "matrices, or vectors that are not transposed");
   }
-  const auto [left, right] = OperandsOf(a, b, trans_a, trans_b);
+  const auto [left, right] = FactorsOf(a, b, trans_a, trans_b);
   if (left.inner_as_left() != right.inner_as_right()) ThrowMismatch(query, "a [..., M, K] and b [..., K, N]");
   Batch batch;
   if (!MakeBatch(a, b, &batch)) ThrowMismatch(query, "outer dimensions that are equal or 1");
@@ -213,10 +212,10 @@ std::vector<TensorInfo> BatchMatMulShapes(const ShapeQuery& query) {
 }
 
 template <typename T>
-void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchOperands& operands, const T* a, const T* b,
+void MultiplyBatch(const Shape& a_shape, const Shape& b_shape, const BatchFactors& factors, const T* a, const T* b,
                    T* y) {
-  const Operand& left = operands.a;
-  const Operand& right = operands.b;
+  const Factor& left = factors.a;
+  const Factor& right = factors.b;
   const std::int64_t m = left.outer_as_left(), n = right.outer_as_right(), k = left.inner_as_left();
   Batch batch;
   MakeBatch(a_shape, b_shape, &batch);
@@ -248,21 +247,20 @@ RunFn BatchMatMulKernel(const OperatorCall& op) {
       using T = decltype(zero);
       const Shape& a = *run.In(0).shape;
       const Shape& b = *run.In(1).shape;
-      MultiplyBatch<T>(a, b, OperandsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(),
+      MultiplyBatch<T>(a, b, FactorsOf(a, b, trans_a, trans_b), run.In(0).As<T>(), run.In(1).As<T>(),
                        run.Out(0).As<T>());
     });
   };
 }
 
 Cost MatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  return ProductCost(query, outputs[0], MatMulArguments(query.op()).A(query.In(0).shape).inner_as_left());
+  return ProductCost(query, outputs, MatMulArguments(query.op()).A(query.In(0).shape).inner_as_left());
 }
 
 Cost BatchMatMulCost(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   const OperatorCall& op = query.op();
-  const BatchOperands operands =
-      OperandsOf(query.In(0).shape, query.In(1).shape, op.Bool("trans_a"), op.Bool("trans_b"));
-  return ProductCost(query, outputs[0], operands.a.inner_as_left());
+  const BatchFactors factors = FactorsOf(query.In(0).shape, query.In(1).shape, op.Bool("trans_a"), op.Bool("trans_b"));
+  return ProductCost(query, outputs, factors.a.inner_as_left());
 }
 
 const Registration mat_mul =

@@ -61,11 +61,19 @@ std::vector<TensorInfo> UnpackShapes(const ShapeQuery& query) {
   return {{.dtype = x.dtype, .shape = WithTail({lengths.sum()}, x.shape, 2)}};
 }
 
-// Copies sequence after sequence between `packed` [T, B, …] and `flat` [sum of the lengths, …].
-void CopySequences(const TensorView& packed, const TensorView& flat, const Lengths& lengths, bool packs) {
-  if (lengths.sum() != flat.dim(0)) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat("the lengths add up to ", lengths.sum(), ", and there are rows for ", flat.dim(0)));
+// Copies sequence after sequence between packed [T, B, …] and flat [sum of the lengths, …]. Where the lengths do not
+// add up, which is a fault of the run, the output is zeros.
+void CopySequences(const OpRun& run, const std::string& lengths_name, bool packs) {
+  const TensorView& packed = packs ? run.Out(0) : run.In(0);
+  const TensorView& flat = packs ? run.In(0) : run.Out(0);
+  const Lengths lengths(run, 1, lengths_name, packed.dim(0));
+  const bool fit = lengths.sum() == flat.dim(0);
+  if (packs || !fit) ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
+  if (!fit) {
+    return run.Fault(1, lengths.count(), [&](std::int64_t) {
+      return Error(ErrorCode::kShapeMismatch,
+                   StrCat("the lengths add up to ", lengths.sum(), ", and there are rows for ", flat.dim(0)));
+    });
   }
   const std::int64_t row = flat.shape->SizeFrom(1);
   const std::int64_t step = packed.dim(1) * row;
@@ -93,14 +101,10 @@ const Registration pack =
         .ReadsValues({1})
         .Shapes(PackShapes)
         .Gradient("UnpackRNNSequence", {"dy", "lengths"}, {"dx"})
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [name = op.inputs()[1]](const OpRun& run) {
-            const TensorView& y = run.Out(0);
-            const Lengths lengths(run.In(1), name, y.dim(0));
-            ClearElements(y.dtype, At(y, 0), y.size());
-            CopySequences(y, run.In(0), lengths, /*packs=*/true);
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [name = op.inputs()[1]](const OpRun& run) { CopySequences(run, name, /*packs=*/true); };
+              },
+              .checks_values = true});
 
 const Registration unpack =
     Operator("UnpackRNNSequence")
@@ -112,12 +116,10 @@ const Registration unpack =
         .Shapes(UnpackShapes)
         // x tells T, which may exceed the greatest length.
         .Gradient("PackRNNSequence", {"dy", "lengths", "x"}, {"dx"})
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [name = op.inputs()[1]](const OpRun& run) {
-            const Lengths lengths(run.In(1), name, run.In(0).dim(0));
-            CopySequences(run.In(0), run.Out(0), lengths, /*packs=*/false);
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [name = op.inputs()[1]](const OpRun& run) { CopySequences(run, name, /*packs=*/false); };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -42,29 +42,40 @@ std::vector<ArgumentSpec> WidthArgs() {
 // The sequences that lie in the rows of a tensor: one over all of them where there are no lengths.
 class Sequences {
  public:
-  // Throws unless the lengths add up to `rows`.
-  Sequences(const OpRun& run, std::int64_t rows, const std::string& lengths_name) : rows_(rows) {
-    if (run.num_inputs() < 2) return;
-    lengths_.emplace(run.In(1), lengths_name, std::numeric_limits<std::int32_t>::max());
-    if (lengths_->sum() != rows) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat("the lengths in ", lengths_name, " add up to ", lengths_->sum(),
-                                                    ", the data have ", rows, " rows"));
+  // Each must have `least` rows, and all of them the `rows` that there are.
+  Sequences(const OpRun& run, std::int64_t rows, const std::string& lengths_name, std::int64_t least) : rows_(rows) {
+    if (run.num_inputs() > 1) {
+      lengths_.emplace(run, 1, lengths_name, std::numeric_limits<std::int32_t>::max());
+      if (lengths_->sum() != rows) {
+        fit_ = false;
+        run.Fault(1, lengths_->count(), [&](std::int64_t) {
+          return Error(ErrorCode::kShapeMismatch, StrCat("the lengths in ", lengths_name, " add up to ",
+                                                         lengths_->sum(), ", the data have ", rows, " rows"));
+        });
+      }
+    }
+    for (std::int64_t i = 0; fit_ && i < count(); ++i) {
+      if ((*this)[i] >= least) continue;
+      fit_ = false;
+      run.Fault(run.num_inputs() > 1 ? 1 : 0, i, [&](std::int64_t) {
+        return Error(ErrorCode::kInvalidArgument,
+                     StrCat("sequence ", i, " has ", (*this)[i], " rows, fewer than the ", least, " of its padding"));
+      });
     }
   }
+  // Otherwise there is a fault, and no telling where the sequences lie.
+  bool fit() const { return fit_; }
   std::int64_t count() const { return lengths_ ? lengths_->count() : 1; }
   std::int64_t operator[](std::int64_t i) const { return lengths_ ? (*lengths_)[i] : rows_; }
 
  private:
   std::int64_t rows_;
   std::optional<Lengths> lengths_;
+  bool fit_ = true;
 };
 
-void CheckHasPadding(const Sequences& sequences, const Widths& widths) {
-  for (std::int64_t i = 0; i < sequences.count(); ++i) {
-    if (sequences[i] >= widths.both()) continue;
-    throw Error(ErrorCode::kInvalidArgument, StrCat("sequence ", i, " has ", sequences[i], " rows, fewer than the ",
-                                                    widths.both(), " of its padding"));
-  }
+void ClearOutputs(const OpRun& run) {
+  for (int o = 0; o < run.num_outputs(); ++o) ClearElements(run.Out(o).dtype, At(run.Out(o), 0), run.Out(o).size());
 }
 
 // [N + rows more a sequence, …] and the lengths.
@@ -115,7 +126,8 @@ std::byte* Pad(const OpRun& run, int input, std::int64_t width, std::int64_t row
 void RunAddPadding(const OpRun& run, const Widths& widths, const std::string& lengths_name) {
   const TensorView& x = run.In(0);
   const std::int64_t row = x.shape->SizeFrom(1);
-  const Sequences sequences(run, x.dim(0), lengths_name);
+  const Sequences sequences(run, x.dim(0), lengths_name, 0);
+  if (!sequences.fit()) return ClearOutputs(run);
   std::int64_t from = 0;
   std::byte* to = At(run.Out(0), 0);
   const int end_input = run.num_inputs() > 3 ? 3 : 2;
@@ -132,8 +144,8 @@ void RunAddPadding(const OpRun& run, const Widths& widths, const std::string& le
 void RunRemovePadding(const OpRun& run, const Widths& widths, const std::string& lengths_name) {
   const TensorView& x = run.In(0);
   const std::int64_t row = x.shape->SizeFrom(1);
-  const Sequences sequences(run, x.dim(0), lengths_name);
-  CheckHasPadding(sequences, widths);
+  const Sequences sequences(run, x.dim(0), lengths_name, widths.both());
+  if (!sequences.fit()) return ClearOutputs(run);
   std::int64_t from = 0;
   std::int64_t to = 0;
   for (std::int64_t i = 0; i < sequences.count(); ++i) {
@@ -148,8 +160,8 @@ void RunRemovePadding(const OpRun& run, const Widths& widths, const std::string&
 void RunGatherPadding(const OpRun& run, const Widths& widths, const std::string& lengths_name) {
   const TensorView& x = run.In(0);
   const std::int64_t row = x.shape->SizeFrom(1);
-  const Sequences sequences(run, x.dim(0), lengths_name);
-  CheckHasPadding(sequences, widths);
+  const Sequences sequences(run, x.dim(0), lengths_name, widths.both());
+  if (!sequences.fit()) return ClearOutputs(run);
   ForFloatType(x.dtype, "GatherPadding", [&](auto zero) {
     using T = decltype(zero);
     for (int o = 0; o < run.num_outputs(); ++o) std::fill_n(run.Out(o).As<T>(), row, T{0});
@@ -168,8 +180,8 @@ void RunGatherPadding(const OpRun& run, const Widths& widths, const std::string&
   });
 }
 
-using Kernel = void (*)(const OpRun&, const Widths&, const std::string&);
-KernelFactory WithWidths(Kernel kernel) {
+using RunWithWidths = void (*)(const OpRun&, const Widths&, const std::string&);
+KernelFactory WithWidths(RunWithWidths kernel) {
   return [kernel](const OperatorCall& op) -> RunFn {
     return [kernel, widths = Widths(op), name = op.num_inputs() > 1 ? op.inputs()[1] : ""](const OpRun& run) {
       kernel(run, widths, name);
@@ -208,7 +220,7 @@ const Registration add_padding =
           for (int i = 2; i < g.op().num_inputs(); ++i) gather.outputs.push_back(g.GI(i));
           g.Add(std::move(gather));
         })
-        .Cpu(WithWidths(RunAddPadding));
+        .Cpu({.make = WithWidths(RunAddPadding), .checks_values = true});
 
 const Registration remove_padding =
     Operator("RemovePadding")
@@ -222,7 +234,7 @@ const Registration remove_padding =
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "AddPadding", .inputs = GradientInputs(g), .outputs = {g.GI(0)}});
         })
-        .Cpu(WithWidths(RunRemovePadding));
+        .Cpu({.make = WithWidths(RunRemovePadding), .checks_values = true});
 
 const Registration gather_padding =
     Operator("GatherPadding")
@@ -238,7 +250,7 @@ const Registration gather_padding =
           PaddedShapes(query, 0);
           return {{.dtype = x.dtype, .shape = x.shape.Tail()}, {.dtype = x.dtype, .shape = x.shape.Tail()}};
         })
-        .Cpu(WithWidths(RunGatherPadding));
+        .Cpu({.make = WithWidths(RunGatherPadding), .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -71,7 +71,7 @@ const Registration print =
           const std::string file = files.empty() ? "" : files.front();
           if (op.options().quiet) return [](const OpRun&) {};
           return [limit, file, every_n = op.Int("every_n"), name = op.inputs()[0]](const OpRun& run) {
-            if ((run.context().run + static_cast<std::uint64_t>(run.step())) % static_cast<std::uint64_t>(every_n) !=
+            if ((run.context().RunNumber() + static_cast<std::uint64_t>(run.step())) % static_cast<std::uint64_t>(every_n) !=
                 0) {
               return;
             }

@@ -48,12 +48,13 @@ const Registration reverse_packed_segs =
         .Output("y", "[T, B, …]")
         .Shapes(ReverseShapes)
         .Gradient("ReversePackedSegs", {"dy", "lengths"}, {"dx"})
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          if (op.num_inputs() == 1) return [](const OpRun& run) { ReverseSteps(run.In(0), run.Out(0)); };
-          return [name = op.inputs()[1]](const OpRun& run) {
-            ReverseSequences(run.In(0), run.Out(0), Lengths(run.In(1), name, run.In(0).dim(0)));
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                if (op.num_inputs() == 1) return [](const OpRun& run) { ReverseSteps(run.In(0), run.Out(0)); };
+                return [name = op.inputs()[1]](const OpRun& run) {
+                  ReverseSequences(run.In(0), run.Out(0), Lengths(run, 1, name, run.In(0).dim(0)));
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

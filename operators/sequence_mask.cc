@@ -111,7 +111,7 @@ struct SequenceMask {
   template <typename T>
   void Run(const OpRun& run) const {
     const Extents extents = ExtentsOf(*run.In(0).shape, layout);
-    if (mode == Mode::kSequence) Lengths(run.In(1), lengths_name, extents.columns);  // throws
+    if (mode == Mode::kSequence) Lengths(run, 1, lengths_name, extents.columns);  // checks
     const bool has_positions = mode == Mode::kSequence || mode == Mode::kWindow;
     const std::int32_t* positions = has_positions ? run.In(1).As<std::int32_t>() : nullptr;
     const std::int64_t row_size = extents.columns * extents.repeats;
@@ -166,11 +166,12 @@ const Registration sequence_mask =
           op.arguments["grad"] = {.i = 1};
           g.Add(std::move(op));
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [mask = SequenceMask(op)](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [mask = SequenceMask(op)](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

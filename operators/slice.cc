@@ -166,15 +166,25 @@ std::vector<TensorInfo> SliceGradientShapes(const ShapeQuery& query) {
   return {{.dtype = dy.dtype, .shape = x.shape}};
 }
 
+// Throws unless dy is of the shape of the slice.
+Box GradientBox(const Shape& dx, const TensorView& dy, const Bounds& starts, const Bounds& ends) {
+  const Box box = BoxOf(dx, starts.get(), ends.get());
+  if (ShapeOf(box, dx.rank()) == *dy.shape) return box;
+  throw Error(ErrorCode::kShapeMismatch, StrCat("dy is ", dy.dtype, " ", *dy.shape, "; the slice of x, which is ", dx,
+                                                ", is ", ShapeOf(box, dx.rank())));
+}
+
+// Zeros where starts and ends do not fit, which is a fault of the run.
 void RunSliceGradient(const OpRun& run, const Bounds& starts, const Bounds& ends) {
   const TensorView& dy = run.In(run.num_inputs() - 1);
   const TensorView& dx = run.Out(0);
-  const Box box = BoxOf(*dx.shape, starts.get(), ends.get());
-  if (ShapeOf(box, dx.rank()) != *dy.shape) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat("dy is ", dy.dtype, " ", *dy.shape, "; the slice of x, which is ",
-                                                  *dx.shape, ", is ", ShapeOf(box, dx.rank())));
-  }
   ClearElements(dx.dtype, At(dx, 0), dx.size());
+  Box box;
+  try {
+    box = GradientBox(*dx.shape, dy, starts, ends);
+  } catch (const Error& error) {
+    return run.Fault(1, 0, [&](std::int64_t) { return error; });
+  }
   BoxCopy(dx, dy, box, /*to_part=*/false).Run();
 }
 
@@ -232,17 +242,18 @@ const Registration slice_gradient =
           }
         })
         .Shapes(SliceGradientShapes)
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [starts = op.Ints("starts"), ends = op.Ints("ends")](const OpRun& run) {
-            if (run.num_inputs() == 4) {
-              const Bounds from(run.In(1), "starts");
-              const Bounds to(run.In(2), "ends");
-              RunSliceGradient(run, from, to);
-            } else {
-              RunSliceGradient(run, starts, ends);
-            }
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [starts = op.Ints("starts"), ends = op.Ints("ends")](const OpRun& run) {
+                  if (run.num_inputs() == 4) {
+                    const Bounds from(run.In(1), "starts");
+                    const Bounds to(run.In(2), "ends");
+                    RunSliceGradient(run, from, to);
+                  } else {
+                    RunSliceGradient(run, starts, ends);
+                  }
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -62,29 +62,35 @@ T ExpOfRow(const T* x, std::int64_t n, T* p, T* sum) {
 
 // Labels that are probabilities must be: none negative, together 1.
 template <typename T>
-void CheckProbabilities(const T* labels, std::int64_t row, std::int64_t n) {
+void CheckProbabilities(const OpRun& run, const T* labels, std::int64_t row, std::int64_t n) {
   double sum = 0;
   for (std::int64_t j = 0; j < n; ++j) {
     if (!(labels[j] >= 0)) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("label [", row, ", ", j, "] is ", labels[j], "; probabilities are not negative"));
+      return run.Fault(1, row * n + j, [&](std::int64_t element) {
+        return Error(ErrorCode::kInvalidArgument, StrCat("label [", element / n, ", ", element % n, "] is ", labels[j],
+                                                         "; probabilities are not negative"));
+      });
     }
     sum += labels[j];
   }
   constexpr double kTolerance = 1e-5;
-  if (!(std::abs(sum - 1) < kTolerance)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("the labels of row ", row, " add up to ", sum, "; probabilities add up to 1"));
-  }
+  if (std::abs(sum - 1) < kTolerance) return;
+  run.Fault(1, row * n, [&](std::int64_t element) {
+    return Error(ErrorCode::kInvalidArgument, StrCat("the labels of row ", n > 0 ? element / n : row, " add up to ",
+                                                     sum, "; probabilities add up to 1"));
+  });
 }
 
 // l_i as (sum of labels) * log(sum of exp) - this.
 template <typename T>
 double PickedLogit(const LossArgs& args, const OpRun& run, std::int64_t i, std::int64_t n, T max) {
   const T* x = run.In(0).As<T>() + i * n;
-  if (!args.label_prob) return static_cast<double>(x[LabelAt(run.In(1), i, n)]) - max;
+  if (!args.label_prob) {
+    const std::int64_t label = LabelAt(run, 1, i, n);
+    return label == kNoClass ? 0 : static_cast<double>(x[label]) - max;
+  }
   const T* labels = run.In(1).As<T>() + i * n;
-  CheckProbabilities(labels, i, n);
+  CheckProbabilities(run, labels, i, n);
   double picked = 0;
   for (std::int64_t j = 0; j < n; ++j) {
     if (labels[j] != 0) picked += static_cast<double>(labels[j]) * (static_cast<double>(x[j]) - max);
@@ -133,8 +139,8 @@ void RunBackward(const LossArgs& args, const OpRun& run) {
     CountWork(rows.size);
     T* dx = run.Out(0).As<T>() + i * rows.size;
     const double weight = weights != nullptr ? weights[i] : 1;
-    const std::int64_t label = args.label_prob ? 0 : LabelAt(run.In(1), i, rows.size);
-    if (weight == 0 || total_weight == 0) {
+    const std::int64_t label = args.label_prob ? 0 : LabelAt(run, 1, i, rows.size);
+    if (weight == 0 || total_weight == 0 || label == kNoClass) {
       std::fill_n(dx, rows.size, T{0});
       continue;
     }
@@ -191,12 +197,13 @@ const Registration softmax_with_loss =
           op.inputs.push_back(g.GO(1));
           g.Add(std::move(op));
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [args = LossArgs(op)](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "SoftmaxWithLoss",
-                         [&](auto zero) { RunForward<decltype(zero)>(args, run); });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [args = LossArgs(op)](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "SoftmaxWithLoss",
+                               [&](auto zero) { RunForward<decltype(zero)>(args, run); });
+                };
+              },
+              .checks_values = true});
 
 const Registration softmax_with_loss_gradient =
     Operator("SoftmaxWithLossGradient")
@@ -225,12 +232,13 @@ const Registration softmax_with_loss_gradient =
           }
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [args = LossArgs(op)](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "SoftmaxWithLossGradient",
-                         [&](auto zero) { RunBackward<decltype(zero)>(args, run); });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [args = LossArgs(op)](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "SoftmaxWithLossGradient",
+                               [&](auto zero) { RunBackward<decltype(zero)>(args, run); });
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -24,17 +24,18 @@ const Registration step_mask =
           return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape({x[0], x[1]})}};
         })
         .StopsGradient()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [name = op.inputs()[1]](const OpRun& run) {
-            const std::int64_t num_steps = run.Out(0).dim(0);
-            const Lengths lengths(run.In(1), name, num_steps);
-            bool* mask = run.Out(0).As<bool>();
-            for (std::int64_t t = 0; t < num_steps; ++t) {
-              CountWork(lengths.count());
-              for (std::int64_t b = 0; b < lengths.count(); ++b) *mask++ = t < lengths[b];
-            }
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [name = op.inputs()[1]](const OpRun& run) {
+                  const std::int64_t num_steps = run.Out(0).dim(0);
+                  const Lengths lengths(run, 1, name, num_steps);
+                  bool* mask = run.Out(0).As<bool>();
+                  for (std::int64_t t = 0; t < num_steps; ++t) {
+                    CountWork(lengths.count());
+                    for (std::int64_t b = 0; b < lengths.count(); ++b) *mask++ = t < lengths[b];
+                  }
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

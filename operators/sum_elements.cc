@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/cost.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -28,8 +29,7 @@ Operator Total(const std::string& type, const std::string& doc) {
         return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = {}}};
       })
       .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
-        const auto elements = static_cast<double>(query.In(0).shape.size());
-        return {.flops = elements, .bytes = elements * static_cast<double>(DTypeBytes(outputs[0].dtype))};
+        return {.flops = static_cast<double>(query.In(0).shape.size()), .bytes = BytesMoved(query, outputs)};
       });
   return op;
 }

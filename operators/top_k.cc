@@ -117,8 +117,11 @@ void RunTopKGradient(const OpRun& run, std::int64_t axis, std::int64_t k) {
   for (std::int64_t i = 0; i < run.In(0).size(); ++i) {
     const std::int64_t j = indices[i];
     if (j < -1 || j >= lines.size) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat("element ", i, " of the indices is ", j, "; the dimension is of size ", lines.size));
+      run.Fault(1, i, [&](std::int64_t element) {
+        return Error(ErrorCode::kInvalidArgument,
+                     StrCat("element ", element, " of the indices is ", j, "; the dimension is of size ", lines.size));
+      });
+      continue;
     }
     const std::int64_t b = i / (k * lines.after);
     if (j >= 0) dx[(b * lines.size + j) * lines.after + i % lines.after] = dvalues[i];
@@ -134,13 +137,14 @@ const Registration top_k_gradient = Operator("TopKGradient")
                                         .RequiredArg("k", ArgumentType::kInt, "as in TopK", AtLeast(1))
                                         .Arg("axis", -1, kAxisDoc)
                                         .Shapes(TopKGradientShapes)
-                                        .Cpu([](const OperatorCall& op) -> RunFn {
-                                          return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
-                                            ForFloatType(run.Out(0).dtype, "TopKGradient", [&](auto zero) {
-                                              RunTopKGradient<decltype(zero)>(run, axis, k);
-                                            });
-                                          };
-                                        });
+                                        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                                                return [axis = op.Int("axis"), k = op.Int("k")](const OpRun& run) {
+                                                  ForFloatType(run.Out(0).dtype, "TopKGradient", [&](auto zero) {
+                                                    RunTopKGradient<decltype(zero)>(run, axis, k);
+                                                  });
+                                                };
+                                              },
+                                              .checks_values = true});
 
 // `comes_first(a, i, b, j)`: element i, which is a, is to be found rather than element j, which is b.
 template <typename ComesFirst>
@@ -207,25 +211,27 @@ const Registration accuracy =
           return {{.dtype = query.In(0).dtype, .shape = {}}};
         })
         .StopsGradient()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [top_k = op.Int("top_k")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "Accuracy", [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.In(0).dim(0);
-              const std::int64_t classes = run.In(0).dim(1);
-              std::int64_t correct = 0;
-              for (std::int64_t i = 0; i < rows; ++i) {
-                const T* x = run.In(0).As<T>() + i * classes;
-                const std::int64_t label = LabelAt(run.In(1), i, classes);
-                CountWork(classes);
-                std::int64_t place = 0;
-                for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
-                correct += place < top_k ? 1 : 0;
-              }
-              run.Out(0).As<T>()[0] = rows > 0 ? static_cast<T>(correct) / static_cast<T>(rows) : T{0};
-            });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [top_k = op.Int("top_k")](const OpRun& run) {
+                  ForFloatType(run.Out(0).dtype, "Accuracy", [&](auto zero) {
+                    using T = decltype(zero);
+                    const std::int64_t rows = run.In(0).dim(0);
+                    const std::int64_t classes = run.In(0).dim(1);
+                    std::int64_t correct = 0;
+                    for (std::int64_t i = 0; i < rows; ++i) {
+                      const T* x = run.In(0).As<T>() + i * classes;
+                      const std::int64_t label = LabelAt(run, 1, i, classes);
+                      if (label == kNoClass) continue;
+                      CountWork(classes);
+                      std::int64_t place = 0;
+                      for (std::int64_t j = 0; j < classes; ++j) place += Greater(x[j], j, x[label], label) ? 1 : 0;
+                      correct += place < top_k ? 1 : 0;
+                    }
+                    run.Out(0).As<T>()[0] = rows > 0 ? static_cast<T>(correct) / static_cast<T>(rows) : T{0};
+                  });
+                };
+              },
+              .checks_values = true});
 
 }  // namespace
 }  // namespace stepnet

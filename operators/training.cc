@@ -30,10 +30,13 @@ void ExpectIteration(const ShapeQuery& query, int i) {
   ExpectOneElement(query, i, "an iteration number");
 }
 
-std::int64_t IterationOf(const TensorView& iteration, const std::string& name) {
-  const std::int64_t value = *iteration.As<std::int64_t>();
+std::optional<std::int64_t> IterationOf(const OpRun& run, int input, const std::string& name) {
+  const std::int64_t value = *run.In(input).As<std::int64_t>();
   if (value >= 0) return value;
-  throw Error(ErrorCode::kInvalidArgument, StrCat("the iteration number ", name, " is ", value, ", below 0"));
+  run.Fault(input, 0, [&](std::int64_t) {
+    return Error(ErrorCode::kInvalidArgument, StrCat("the iteration number ", name, " is ", value, ", below 0"));
+  });
+  return std::nullopt;
 }
 
 }  // namespace stepnet

@@ -1,6 +1,8 @@
 // What operators of training share: the learning rate and the iteration number, which reach them as tensors.
 #pragma once
 
+#include <optional>
+
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -12,7 +14,7 @@ double RateOf(const TensorView& rate);
 
 // For shape rules: throws kTypeMismatch or kShapeMismatch unless input i is one int64.
 void ExpectIteration(const ShapeQuery& query, int i);
-// The iteration number of one run. Throws kInvalidArgument, naming the blob, when it is negative.
-std::int64_t IterationOf(const TensorView& iteration, const std::string& name);
+// The iteration number of one run. Nothing where it is negative, which is a fault of the run.
+std::optional<std::int64_t> IterationOf(const OpRun& run, int input, const std::string& name);
 
 }  // namespace stepnet

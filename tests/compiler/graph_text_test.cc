@@ -31,6 +31,23 @@ TEST(GraphText, EveryHomeIsReadBack) {
       "}\n");
 }
 
+TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
+  ExpectRoundTrip(
+      "step s {\n"
+      "  before the first step:\n"
+      "  ^h at 0[0:2] = ^\"h init\" at 4\n"
+      "  ^h at 0[2:] = zero\n"
+      "  ^dh at 1[-3:-1] = ^dy at 5\n"
+      "  ^dx at 2[T:] = zero\n"
+      "  ^dw at 3 = zero, in runs of no steps\n"
+      "  ^timestep at 6 = numbers\n"
+      "  ^w: float [1] at 7 lent\n"
+      "  ^dw: float [1] at 3 from zero lent\n"
+      "  after the last step:\n"
+      "  ^dh0 at 8 += ^dh at 1[0:2]\n"
+      "}\n");
+}
+
 TEST(GraphText, StagesAndPackedWeightsAreReadBack) {
   ExpectRoundTrip(
       "step s {\n"
@@ -97,6 +114,9 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
   expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
+  StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1\n}\n");
+  with_row_move.before[0].from.base = 2;
+  ExpectError([&] { VerifyGraph(with_row_move, "import"); }, "…after the pass import: there is no base 2\n  in net \"s\"");
   StepGraph graph = ParseGraph("step s {\n  x: float [4] at 0\n  y.1: float [4] = Tanh(x) @0 {}\n}\n");
   graph.stages = {{.begin = 0, .end = 0}};
   ExpectError([&] { VerifyGraph(graph, "import"); },

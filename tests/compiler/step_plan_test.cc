@@ -20,12 +20,12 @@ BoundBlob Linked(const std::string& blob, int base, std::int64_t offset, bool re
           .readable = readable};
 }
 
-StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::vector<Transfer> transfers = {}) {
+StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::vector<StepMove> moves = {}) {
   StepPlanRequest request;
   request.net = &net;
   request.num_bases = 2;
   request.bound = std::move(bound);
-  request.transfers = std::move(transfers);
+  request.moves = std::move(moves);
   return request;
 }
 
@@ -79,12 +79,12 @@ TEST(StepPlan, EachValueHasRoom) {
             "}\n");
 }
 
-TEST(StepPlan, TransfersFollowTheLastWriter) {
+TEST(StepPlan, MovesFollowTheLastWriter) {
   NetDef net;
   net.set_name("cell");
   for (const char* op : {"s = Sum(x, x)", "s = Tanh(s)", "z = Copy(s)"}) *net.add_op() = ParseOp(op);
   const Slot outside{.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 16};
-  const Transfer add{.kind = Transfer::Kind::kAddOut,
+  const StepMove add{.kind = StepMove::Kind::kAddOut,
                      .blob = "s",
                      .outside = outside,
                      .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
@@ -94,11 +94,11 @@ TEST(StepPlan, TransfersFollowTheLastWriter) {
   EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));
 }
 
-TEST(StepPlan, RefusesABlobThatDoesNotFitItsTransfer) {
+TEST(StepPlan, RefusesABlobThatDoesNotFitItsMove) {
   NetDef net;
   net.set_name("cell");
   *net.add_op() = ParseOp("s = Sum(x, x)");
-  const Transfer add{.kind = Transfer::Kind::kAddOut,
+  const StepMove add{.kind = StepMove::Kind::kAddOut,
                      .blob = "s",
                      .outside = {.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20},
                      .info = {.dtype = DType::kFloat, .shape = Shape({5})}};

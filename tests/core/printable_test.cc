@@ -56,6 +56,11 @@ TEST(Printable, NamesOfFilesStayInTheirFolder) {
   EXPECT_EQ(FileNameOf("../scope/x\x1b[31m\n"), "..__scope__x\\x1b[31m\\x0a");
 }
 
+TEST(Printable, StringsOfDotEndWhereTheyShall) {
+  EXPECT_EQ(DotText(R"(y = "a\b")"), R"("y = \"a\\b\"")");
+  EXPECT_EQ(DotText("a\x1b\nb"), R"("a\\x1b\\x0ab")");
+}
+
 TEST(Printable, ALineHasNoLineFeed) { EXPECT_EQ(PrintableLine("a\nb"), "a\\x0ab"); }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::atomic<int> runs = 0;
 // Runs as the serial one does, and counts that.
 class CountedExecutor : public Executor {
  public:
-  void Run(RunState& state, RunContext& context) const override {
+  void RunSteps(RunState& state, RunContext& context) const override {
     ++runs;
     for (const Stage& stage : state.plan().stages) RunSerially(state, stage, 0, state.num_steps(), context);
   }

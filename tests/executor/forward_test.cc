@@ -445,14 +445,6 @@ TEST(RecurrentNetwork, TheStepNetReadsTheTimestep) {
   EXPECT_EQ(Values(net.Get("h_all")), (std::vector<double>{0, 6, 14}));
 }
 
-TEST(RecurrentNetwork, TimestepNumbersReachAsFarAsTheRun) {
-  const Tensor three = TimestepNumbers(3, Tensor());
-  const Tensor four = TimestepNumbers(4, three);
-  ASSERT_EQ(four.shape(), Shape({4}));
-  for (int t = 0; t < 4; ++t) EXPECT_EQ(four.data<std::int32_t>()[t], t);
-  EXPECT_TRUE(TimestepNumbers(3, four).SharesStorageWith(four));
-}
-
 TEST(RecurrentNetwork, NestsInItself) {
   // The step of the outer net runs an inner net over its slice: h[t] = last of the running sum over the slice's rows.
   RecurrentCase inner;

@@ -91,12 +91,16 @@ TEST(StepNetObservers, M9EveryInstructionStartsOnceInALoopOfItsThread) {
         if (event.kind == RunEventKind::kWait || !record.starts) continue;
         const bool is_new = parts[{event.instruction, event.step}].insert(event.part).second;
         EXPECT_TRUE(is_new) << *event.op_text << " of step " << event.step;
-        EXPECT_EQ(*event.op_text, (*event.plan)->instructions[static_cast<size_t>(event.instruction)].text);
+        const StepPlan& plan = **event.plan;
+        const auto number = static_cast<size_t>(event.instruction), in_loop_count = plan.instructions.size();
+        const std::string& text =
+            number < in_loop_count ? plan.instructions[number].text : plan.before[number - in_loop_count].text;
+        EXPECT_EQ(*event.op_text, text);
         parts_of[event.instruction] = event.parts;
       }
       EXPECT_GE(loops, 1);  // a helper may come, find nothing to do, and come again
     }
-    EXPECT_EQ(parts.size(), 3 * static_cast<size_t>(kSteps));
+    EXPECT_EQ(parts.size(), 3 * static_cast<size_t>(kSteps) + 2);  // two initial states
     for (const auto& [where, seen] : parts) {
       EXPECT_EQ(static_cast<int>(seen.size()), parts_of[std::get<0>(where)]);
     }

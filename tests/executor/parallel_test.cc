@@ -223,6 +223,7 @@ std::string ErrorOfSpoiltRun(const std::function<void(Schedule*)>& spoil) {
   Schedule spoilt = *plan.stages[0].schedule;
   spoil(&spoilt);
   plan.stages[0].schedule = std::make_shared<Schedule>(spoilt);
+  plan.before.clear();
   RunState state(std::make_shared<StepPlan>(plan));
   for (int base = 0; base < plan.num_bases; ++base) state.SetBase(base, Tensor(DType::kDouble, {64, 2, 3}));
   state.Prepare(4, workspace);

@@ -110,11 +110,8 @@ TEST(Sums, OfNoStepsAreZeroWhateverWasThere) {
   std::set<std::string> written;  // by their first term, in the run of four steps
   RunOptions options;
   options.on_plan = [&](const StepPlan& plan) {
-    for (const Instruction& instruction : plan.instructions) {
-      for (const Operand& output : instruction.outputs) {
-        const Slot& slot = plan.slots[output.slot];
-        if (plan.unzeroed_bases.contains(slot.base) && !output.adds) written.insert(slot.blob);
-      }
+    for (const PlannedMove& planned : plan.before) {
+      if (planned.move.only_without_steps) written.insert(planned.move.to.name);
     }
   };
   const std::unique_ptr<Net> training = Net::Create(TrainingNet(net, {"w", "b"}), workspace, options);

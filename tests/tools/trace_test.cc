@@ -142,7 +142,7 @@ TEST(Trace, HoldsEveryInstructionOfEveryStepOnceInTheLoopOfItsDirection) {
     for (std::int64_t t = 0; t < kSteps; ++t) all.insert(t);
     for (const char* what : {"forward operator s = Sum(x_t, h_prev)", "forward operator h_next = Mul(s, w)",
                              "backward operator s_grad = Mul(h_next_grad, w)",
-                             "backward operator w_step = Mul(h_next_grad, s)", "backward transfer w_grad += w_step"}) {
+                             "backward operator w_step = Mul(h_next_grad, s)", "backward move w_grad += w_step"}) {
       EXPECT_EQ(steps[what], all) << what;
     }
   }

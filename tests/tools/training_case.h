@@ -1,11 +1,11 @@
-// A recurrent net with gradients whose backward step has a transfer, for tests of what tools see of runs.
+// A recurrent net with gradients whose backward step has a move, for tests of what tools see of runs.
 #pragma once
 
 #include "../executor/recurrent_case.h"
 
 namespace stepnet {
 
-// h = (h_prev + x) * w for `steps` steps, with its gradient: w's is summed up by a transfer.
+// h = (h_prev + x) * w for `steps` steps, with its gradient: w's is summed up by a move.
 inline RecurrentCase TrainingCase(std::int64_t steps) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w");

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 
 namespace stepnet::runner {
@@ -13,18 +14,7 @@ namespace {
 const std::set<std::string> kFloatFills = {"ConstantFill", "GivenTensorFill", "XavierFill", "MSRAFill",
                                            "UniformFill",  "GaussianFill",    "RangeFill"};
 
-const Argument* FindArgument(const OperatorDef& op, const std::string& name) {
-  const auto found = std::ranges::find(op.arg(), name, &Argument::name);
-  return found == op.arg().end() ? nullptr : &*found;
-}
-
-void SetDouble(OperatorDef* op, const std::string& name) {
-  const auto found = std::ranges::find(*op->mutable_arg(), name, &Argument::name);
-  Argument& argument = found == op->mutable_arg()->end() ? *op->add_arg() : *found;
-  argument.Clear();
-  argument.set_name(name);
-  argument.set_i(TensorProto::DOUBLE);
-}
+void SetDouble(OperatorDef* op, const std::string& name) { NewArgument(op, name)->set_i(TensorProto::DOUBLE); }
 
 // Whether the argument, a number or a name, says float.
 bool SaysFloat(const Argument& argument) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "stepnet/core/floating.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/npy.h"
 #include "stepnet/io/tensor_io.h"

@@ -5,6 +5,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 
 namespace stepnet::runner {
@@ -48,8 +49,8 @@ std::vector<Loss> SeededLosses(const NetDef& net) {
     const bool fills = op.type() == "ConstantFill" && op.input_size() == 1 && op.output_size() == 1;
     if (!fills || op.is_gradient_op() || !op.output(0).ends_with(kGradient)) continue;
     double factor = 0;
-    for (const Argument& argument : op.arg()) {
-      if (argument.name() == "value") factor = argument.has_f() ? argument.f() : static_cast<double>(argument.i());
+    if (const Argument* value = FindArgument(op, "value")) {
+      factor = value->has_f() ? value->f() : static_cast<double>(value->i());
     }
     losses.push_back({.blob = op.input(0), .factor = factor, .weights = {}, .gradient = op.output(0)});
   }

@@ -17,7 +17,7 @@ namespace stepnet::runner {
 namespace {
 
 constexpr size_t kColumns = 6;
-constexpr size_t kLongestLine = 1024;
+constexpr size_t kMaxLineBytes = 1024;
 
 // The lines of a file, of which only a part is in memory.
 class LineReader {
@@ -29,7 +29,7 @@ class LineReader {
   bool Next(std::string* line) {
     size_t end = 0;
     while ((end = text_.find('\n', at_)) == std::string::npos && file_.left() > 0 &&
-           text_.size() - at_ < kLongestLine) {
+           text_.size() - at_ < kMaxLineBytes) {
       ReadBlock();
     }
     ++line_;

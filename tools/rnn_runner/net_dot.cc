@@ -6,6 +6,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -15,12 +16,6 @@ namespace {
 constexpr int kDeepest = 100;
 
 // In double quotes, in which Graphviz takes a backslash, unless there are two, for the start of something else.
-std::string DotText(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : PrintableLine(text)) result += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  return result + "\"";
-}
-
 // What a blob that no operator of a net writes is.
 enum class BlobRole { kInput, kParameter, kState, kOutput };
 
@@ -37,20 +32,18 @@ const char* StyleOf(BlobRole role) {
 using Roles = std::map<std::string, BlobRole>;
 
 std::vector<std::string> StringsOf(const OperatorDef& op, const std::string& name) {
-  for (const Argument& argument : op.arg()) {
-    if (argument.name() == name) return {argument.strings().begin(), argument.strings().end()};
-  }
-  return {};
+  const Argument* argument = FindArgument(op, name);
+  if (argument == nullptr) return {};
+  return {argument->strings().begin(), argument->strings().end()};
 }
 
 // Cut to what nets have, so that arithmetic on them cannot overflow.
 std::vector<std::int64_t> IntsOf(const OperatorDef& op, const std::string& name) {
   constexpr std::int64_t kMax = 1'000'000'000;
+  const Argument* argument = FindArgument(op, name);
+  if (argument == nullptr) return {};
   std::vector<std::int64_t> values;
-  for (const Argument& argument : op.arg()) {
-    if (argument.name() != name) continue;
-    for (const std::int64_t value : argument.ints()) values.push_back(std::clamp(value, -kMax, kMax));
-  }
+  for (const std::int64_t value : argument->ints()) values.push_back(std::clamp(value, -kMax, kMax));
   return values;
 }
 

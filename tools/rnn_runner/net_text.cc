@@ -8,6 +8,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
@@ -72,19 +73,13 @@ class Connections {
   bool Shows(const std::string& argument) const { return shown_.contains(argument); }
 
  private:
-  const Argument* Find(const std::string& name) const {
-    for (const Argument& argument : op_.arg()) {
-      if (argument.name() == name) return &argument;
-    }
-    return nullptr;
-  }
   std::vector<std::string> Strings(const std::string& name) const {
-    const Argument* argument = Find(name);
+    const Argument* argument = FindArgument(op_, name);
     if (argument == nullptr) return {};
     return {argument->strings().begin(), argument->strings().end()};
   }
   std::vector<std::int64_t> Ints(const std::string& name) const {
-    const Argument* argument = Find(name);
+    const Argument* argument = FindArgument(op_, name);
     if (argument == nullptr) return {};
     return {argument->ints().begin(), argument->ints().end()};
   }

@@ -77,8 +77,8 @@ std::int64_t NetStats::starts() const {
 Parallelism ParallelismOf(const NetStats& stats) {
   StepPlan plan = *stats.plan;
   std::vector<double> microseconds(plan.instructions.size(), 0);
-  double work = 0;  // of a step
-  for (size_t i = 0; i < stats.instructions.size(); ++i) {
+  double work = 0;  // of a step; what is moved around the loop is none
+  for (size_t i = 0; i < std::min(stats.instructions.size(), microseconds.size()); ++i) {
     microseconds[i] = 1e6 * stats.instructions[i].seconds / static_cast<double>(stats.steps);
     work += microseconds[i];
   }
@@ -129,7 +129,7 @@ void RunStats::Stopped(const RunEvent& event) {
   Share& share = ShareOf(event, &thread);
   switch (event.kind) {
     case RunEventKind::kOperator:
-    case RunEventKind::kTransfer: AddCall(event, seconds, &share.stats.instructions); break;
+    case RunEventKind::kMove: AddCall(event, seconds, &share.stats.instructions); break;
     case RunEventKind::kWait: share.waiting += seconds; break;
     case RunEventKind::kLoop:
       share.inside += seconds;

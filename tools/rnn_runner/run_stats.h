@@ -18,7 +18,7 @@ namespace stepnet::runner {
 struct InstructionStats {
   std::string text;
   std::string type;
-  int op_index = -1;        // -1: a transfer
+  int op_index = -1;        // -1: a move
   std::int64_t calls = 0;   // one a step or, over time, one a run, also of what several threads do in parts
   std::int64_t starts = 0;  // one a part
   double seconds = 0;       // of all threads, step nets within included

@@ -13,7 +13,7 @@ double Microseconds(double seconds, std::int64_t of) { return of > 0 ? 1e6 * sec
 
 std::string Percent(double part, double of) { return StrCat(Number(of > 0 ? 100 * part / of : 0, 3), "%"); }
 
-constexpr size_t kLongestText = 72;  // operators may have many inputs; tables shall stay readable
+constexpr size_t kMaxTextWidth = 72;  // operators may have many inputs; tables shall stay readable
 
 std::string ScheduleOf(const NetStats& stats) {
   if (!stats.plan->IsScheduled()) return "one thread (executor serial)";
@@ -25,7 +25,7 @@ std::string InstructionTable(const NetStats& stats) {
   for (size_t i = 0; i < stats.instructions.size(); ++i) {
     const InstructionStats& instruction = stats.instructions[i];
     if (instruction.calls == 0) continue;
-    table.Add({StrCat(i), Shortened(PrintableLine(instruction.text), kLongestText), StrCat(instruction.calls),
+    table.Add({StrCat(i), Shortened(PrintableLine(instruction.text), kMaxTextWidth), StrCat(instruction.calls),
                Number(Microseconds(instruction.seconds, instruction.calls), 3), Milliseconds(instruction.seconds),
                Percent(instruction.seconds, stats.busy())});
   }

@@ -7,6 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -103,10 +104,6 @@ Summary Summarize(const Tensor& tensor) {
   });
   if (summary.finite > 0) summary.deviation = std::sqrt(squares / static_cast<double>(summary.finite));
   return summary;
-}
-
-bool IsFloating(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
 std::vector<std::string> SummaryRow(const std::string& name, const Tensor& tensor) {

@@ -28,8 +28,6 @@ struct Summary {
 };
 Summary Summarize(const Tensor& tensor);
 
-bool IsFloating(DType dtype);
-
 // A row of a table with the columns of kSummaryHeader.
 extern const std::vector<std::string> kSummaryHeader;
 std::vector<std::string> SummaryRow(const std::string& name, const Tensor& tensor);

@@ -101,8 +101,8 @@ double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 Progress::~Progress() { StatusLine::Clear(); }
 
 void Progress::Show(std::int64_t done, std::int64_t of, const std::string& name) const {
-  constexpr size_t kLongestName = 48;
-  StatusLine::Show(StrCat(what_, " ", done, "/", of, " ", name.substr(0, kLongestName)));
+  constexpr size_t kMaxNameBytes = 48;
+  StatusLine::Show(StrCat(what_, " ", done, "/", of, " ", name.substr(0, kMaxNameBytes)));
 }
 
 }  // namespace stepnet::runner

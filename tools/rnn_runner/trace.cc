@@ -12,7 +12,7 @@ const char* Category(RunEventKind kind) {
   switch (kind) {
     case RunEventKind::kNet: return "net";
     case RunEventKind::kOperator: return "operator";
-    case RunEventKind::kTransfer: return "transfer";
+    case RunEventKind::kMove: return "move";
     case RunEventKind::kLoop: return "loop";
     case RunEventKind::kWait: break;
   }

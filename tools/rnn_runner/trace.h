@@ -16,7 +16,7 @@
 
 namespace stepnet::runner {
 
-// Observer of one or more runs: nets, operators, transfers and loops with when and on which thread they ran. To be made
+// Observer of one or more runs: nets, operators, moves and loops with when and on which thread they ran. To be made
 // by the thread that runs the net.
 class Trace : public Recorder {
  public:

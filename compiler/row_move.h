@@ -1,0 +1,51 @@
+// RowMove: what a run does to whole rows of memory once, before its first step or after its last one: initial states,
+// gradients of outputs, zeros, the numbers of the steps.
+//
+// Sizes that only a run knows are those of the tensors that the plan is given as its bases. Moves run one after the
+// other, also in runs of no steps.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace stepnet {
+
+// Rows [begin, end) of a base, counted by its first dimension.
+struct BaseRows {
+  static constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+
+  std::string name;  // that people know the memory by
+  int base = -1;
+  std::int64_t begin = 0;        // negative: counted from the end
+  std::int64_t end = kEnd;       // negative: counted from the end
+  bool begins_at_steps = false;  // at the number of steps, instead of `begin`
+
+  bool IsWhole() const { return begin == 0 && end == kEnd && !begins_at_steps; }
+  bool operator==(const BaseRows&) const = default;
+};
+
+struct RowMove {
+  enum class Kind {
+    kCopy,     // to = from; a batch of one (dimension 1) goes to each row of the batch
+    kAdd,      // to += from; a batch of one gets the sum over the batch
+    kZero,     // to = 0
+    kNumbers,  // to = 0, 1, 2, …, int32
+    kLend,     // to = what the caller owns and lent as this base, of which the steps change a copy
+  };
+  Kind kind = Kind::kCopy;
+  BaseRows to;
+  BaseRows from = {};               // of kCopy and kAdd
+  bool only_without_steps = false;  // it is left out of other runs, whose steps write all of `to`
+
+  bool operator==(const RowMove&) const = default;
+};
+
+// "0:1", "T:", "-2:".
+std::string RowRangeText(const BaseRows& rows);
+// "copy", "add", "zero", "numbers", "lend".
+const char* RowMoveName(RowMove::Kind kind);
+// "hidden[0:1] = hidden_init".
+std::string RowMoveText(const RowMove& move);
+
+}  // namespace stepnet

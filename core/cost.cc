@@ -1,0 +1,28 @@
+#include "stepnet/core/cost.h"
+
+#include <algorithm>
+
+namespace stepnet {
+
+double BytesMoved(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  double bytes = 0;
+  for (int i = 0; i < query.num_inputs(); ++i) bytes += static_cast<double>(query.In(i).size_bytes());
+  for (const TensorInfo& output : outputs) bytes += static_cast<double>(output.size_bytes());
+  return bytes;
+}
+
+Cost EstimateCost(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs) {
+  const ShapeQuery query(op, inputs);
+  if (const CostRule& rule = op.schema().cost) return rule(query, outputs);
+  Cost cost{.bytes = BytesMoved(query, outputs)};
+  if (!op.schema().elementwise) return cost;
+  for (const TensorInfo& output : outputs) cost.flops += static_cast<double>(output.shape.size());
+  return cost;
+}
+
+double EstimateMicroseconds(const Cost& cost, const Target& target) {
+  return target.microseconds_of_call +
+         std::max(cost.flops / target.flops_per_microsecond, cost.bytes / target.bytes_per_microsecond);
+}
+
+}  // namespace stepnet

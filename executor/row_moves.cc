@@ -1,0 +1,77 @@
+// RunState: what a plan does with whole rows before its first step and after its last one (compiler/row_move.h).
+#include "stepnet/core/accumulate.h"
+#include "stepnet/core/cancellation.h"
+#include "stepnet/executor/run_state.h"
+
+namespace stepnet {
+namespace {
+
+// Row r of `items`, [L, 1, …], with each item r, b of `batch`, [L, B, …].
+void ForEachItem(const Tensor& items, const Tensor& batch,
+                 const std::function<void(const TensorView& item, const TensorView& of_batch)>& visit) {
+  const std::int64_t rows = batch.dim(0), batch_size = batch.dim(1);
+  if (rows * batch_size == 0) return;
+  const Tensor from = items.Reshaped(Shape({rows, items.size() / rows}));
+  const Tensor to = batch.Reshaped(Shape({rows * batch_size, items.size() / rows}));
+  for (std::int64_t k = 0; k < rows * batch_size; ++k) {
+    visit(from.Slice(k / batch_size, k / batch_size + 1).View(), to.Slice(k, k + 1).View());
+  }
+}
+
+void Copy(const Tensor& from, const Tensor& to) {
+  if (from.size() == to.size()) return CopyElements(from.View(), to.View());
+  ForEachItem(from, to, [](const TensorView& item, const TensorView& of_batch) { CopyElements(item, of_batch); });
+}
+
+void Add(const Tensor& from, const Tensor& to) {
+  if (from.size() == to.size()) return Accumulate(from.View(), to.View());
+  ForEachItem(to, from, [](const TensorView& item, const TensorView& of_batch) { Accumulate(of_batch, item); });
+}
+
+void SetNumbers(const Tensor& to) {
+  auto* const numbers = to.data<std::int32_t>();
+  for (std::int64_t t = 0; t < to.size(); ++t) numbers[t] = static_cast<std::int32_t>(t);
+}
+
+}  // namespace
+
+Tensor RunState::RowsAt(const BaseRows& rows) const {
+  const Tensor& base = bases_[rows.base];
+  if (rows.IsWhole()) return base;
+  const std::int64_t count = base.dim(0);
+  const auto row = [count](std::int64_t r) { return r < 0 ? count + r : r; };
+  const std::int64_t begin = rows.begins_at_steps ? std::min(num_steps_, count) : row(rows.begin);
+  return base.Slice(begin, rows.end == BaseRows::kEnd ? count : row(rows.end));
+}
+
+void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context) {
+  for (size_t i = 0; i < moves.size(); ++i) {
+    const RowMove& move = moves[i].move;
+    if (move.only_without_steps && num_steps_ > 0) continue;
+    CheckCancelled();
+    const ObservedScope scope(context.observers, {.kind = RunEventKind::kMove,
+                                                  .net = &plan_->name,
+                                                  .op_type = &moves[i].type,
+                                                  .op_text = &moves[i].text,
+                                                  .backward = plan_->backward,
+                                                  .plan = &plan_,
+                                                  .num_steps = num_steps_,
+                                                  .instruction = static_cast<int>(first_number + i)});
+    const Tensor to = RowsAt(move.to);
+    switch (move.kind) {
+      case RowMove::Kind::kCopy: Copy(RowsAt(move.from), to); break;
+      case RowMove::Kind::kAdd: Add(RowsAt(move.from), to); break;
+      case RowMove::Kind::kZero: SetZero(to); break;
+      case RowMove::Kind::kNumbers: SetNumbers(to); break;
+      case RowMove::Kind::kLend: CopyElements(lent_.at(move.to.base).View(), to.View()); break;
+    }
+  }
+}
+
+void RunState::RunMovesBefore(RunContext& context) { RunMoves(plan_->before, plan_->instructions.size(), context); }
+
+void RunState::RunMovesAfter(RunContext& context) {
+  RunMoves(plan_->after, plan_->instructions.size() + plan_->before.size(), context);
+}
+
+}  // namespace stepnet

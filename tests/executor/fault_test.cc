@@ -1,0 +1,281 @@
+// Bad values that kernels find in a loop: which of them becomes the error, and what is done after it.
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+
+#include "../operators/op_test.h"
+#include "recurrent_case.h"
+#include "stepnet/compiler/stages.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// y = x, where x is at least 0.
+RunFn CheckedCopy(const OperatorCall& op) {
+  return [name = op.inputs()[0]](const OpRun& run) {
+    const auto* x = run.In(0).As<double>();
+    auto* y = run.Out(0).As<double>();
+    for (std::int64_t i = 0; i < run.In(0).size(); ++i) {
+      y[i] = x[i];
+      if (x[i] >= 0) continue;
+      run.Fault(0, i, [&](std::int64_t element) {
+        return Error(ErrorCode::kInvalidArgument, StrCat(name, " [", element, "] is ", x[i]));
+      });
+      y[i] = 0;
+    }
+  };
+}
+
+const Registration checked = Operator("test.NotNegative")
+                                 .Input("x", "any shape")
+                                 .Output("y", "the shape of x")
+                                 .Elementwise()
+                                 .Shapes(SameAsInput(0))
+                                 .Cpu({.make = CheckedCopy, .checks_values = true});
+
+std::atomic<int> effects = 0;
+
+const Registration effect = Operator("test.Effect")
+                                .Input("x", "any shape")
+                                .HasSideEffects()
+                                .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>(); })
+                                .Cpu([](const OperatorCall&) -> RunFn { return [](const OpRun&) { ++effects; }; });
+
+const Registration refuses = Operator("test.Refuses")
+                                 .Input("x", "any shape, without 0")
+                                 .Output("y", "the shape of x")
+                                 .Shapes(SameAsInput(0))
+                                 .Cpu([](const OperatorCall&) -> RunFn {
+                                   return [](const OpRun& run) {
+                                     CopyElements(run.In(0), run.Out(0));
+                                     const auto* x = run.In(0).As<double>();
+                                     if (std::count(x, x + run.In(0).size(), 0))
+                                       throw std::runtime_error("there is a 0");
+                                   };
+                                 });
+
+constexpr std::int64_t kSteps = 100;
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kSize = 8;
+
+OperatorDef Product(const std::string& text) {
+  OperatorDef op = ParseOp(text);
+  AddInt(&op, "axis", 2);
+  return op;
+}
+
+Tensor Ones(const Shape& shape) {
+  Tensor tensor(DType::kDouble, shape);
+  std::fill_n(tensor.data<double>(), tensor.size(), 1);
+  return tensor;
+}
+
+Tensor Identity(std::int64_t size) {
+  Tensor tensor = Tensor::Zeros(DType::kDouble, Shape({size, size}));
+  for (std::int64_t i = 0; i < size; ++i) tensor.data<double>()[i * size + i] = 1;
+  return tensor;
+}
+
+// Layer after layer, so that c is checked for many steps at once and before any step of the loop, where d is.
+RecurrentCase CheckedCase(std::int64_t size = kSize) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").Sequence("z", "z_t").State("h", "h0", "h_prev", "h_next").Captured("w");
+  net.Step("d = test.NotNegative(z_t)").Step("s = Mul(d, h_prev)");
+  net.Step(Product("p = FC(x_t, w, b)")).Captured("b").Step("c = test.NotNegative(p)");
+  net.Step(Product("r = FC(c, w, b)")).Step("h_next = Add(s, r)").Output("h_all", "h", 1);
+  net.Feed("x", Ones({kSteps, kBatch, size})).Feed("z", Ones({kSteps, kBatch, size}));
+  net.Feed("h0", Ones({kBatch, size}))
+      .Feed("w", Identity(size))
+      .Feed("b", Tensor::Zeros(DType::kDouble, Shape({size})));
+  return net;
+}
+
+struct BadValue {
+  std::string blob;
+  std::int64_t step;
+  std::int64_t element;
+};
+
+void SetBad(Workspace& workspace, const std::vector<BadValue>& values, std::int64_t size, double to) {
+  for (const BadValue& bad : values) {
+    workspace.GetTensor(bad.blob).data<double>()[bad.step * kBatch * size + bad.element] = to;
+  }
+}
+
+std::string ErrorOf(Net& net) {
+  try {
+    net.Run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<RunOptions> AllOptions() {
+  std::vector<RunOptions> all;
+  for (const int opt_level : {0, 1}) {
+    all.push_back({.executor = "serial", .opt_level = opt_level});
+    for (const int threads : {1, 2, 4, 7}) {
+      all.push_back({.executor = "parallel", .threads = threads, .opt_level = opt_level});
+    }
+  }
+  return all;
+}
+
+std::string Where(const std::string& what, int op, const std::string& text, const std::string& blobs,
+                  std::int64_t step) {
+  return StrCat("invalid argument: ", what, "\n  at op ", op, " `", text, "` with ", blobs,
+                "\n  in net \"step\", step ", step);
+}
+
+struct FaultCase {
+  std::vector<BadValue> bad;
+  std::string error;
+};
+
+const std::vector<FaultCase> kCases = {
+    // Of one batch of steps, the first step and the first element in it.
+    {{{"x", 70, 3}, {"x", 9, 11}, {"x", 9, 5}, {"x", 63, 0}},
+     Where("p [5] is -2", 3, "c = test.NotNegative(p)", "p double [1, 2, 8]", 9)},
+    // What is found last.
+    {{{"x", 70, 3}, {"z", 69, 4}}, Where("z_t [4] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 69)},
+    {{{"x", 70, 3}, {"z", 71, 4}}, Where("p [3] is -2", 3, "c = test.NotNegative(p)", "p double [1, 2, 8]", 70)},
+    // Of one step the first operator, whatever the elements are.
+    {{{"x", 70, 3}, {"z", 70, 15}},
+     Where("z_t [15] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 70)},
+    {{{"z", 99, 15}}, Where("z_t [15] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 99)}};
+
+TEST(Faults, TheFirstByStepOperatorAndElementBecomesTheErrorOnEveryExecutor) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net = CheckedCase();
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    made->Run();
+    const Tensor right = net.Get("h_all").Clone();
+    for (const FaultCase& fault : kCases) {
+      SetBad(net.workspace(), fault.bad, kSize, -2);
+      for (int run = 0; run < 10; ++run) {
+        EXPECT_TRUE(ErrorOf(*made).starts_with(fault.error))
+            << options.executor << " " << options.threads << " " << options.opt_level << "\n"
+            << ErrorOf(*made);
+      }
+      SetBad(net.workspace(), fault.bad, kSize, 1);
+      made->Run();  // the record is empty again
+      ExpectSame(net.Get("h_all"), right, "after a fault");
+    }
+  }
+}
+
+// For how many steps the instruction with this text runs at once, at the default level.
+std::int64_t StepsAtOnce(const NetDef& net, Workspace& workspace, const std::string& text) {
+  std::int64_t steps = -1;
+  const auto note = [&](const StepPlan& plan) {
+    for (const Instruction& instruction : plan.instructions) {
+      if (instruction.text == text) steps = instruction.steps_at_once;
+    }
+  };
+  Net::Create(net, workspace, {.executor = "serial", .on_plan = note})->Run();
+  return steps;
+}
+
+TEST(Faults, AreFoundInManyStepsAtOnce) {
+  RecurrentCase net = CheckedCase();
+  EXPECT_EQ(StepsAtOnce(net.Build(), net.workspace(), "c = test.NotNegative(p)"), 32) << "the test above is about this";
+}
+
+// Each thread has a part of the elements.
+TEST(Faults, TheFirstElementCountsInWhateverPartItIs) {
+  constexpr std::int64_t kWide = 40'000;
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net;
+    net.Sequence("z", "z_t").State("h", "h0", "h_prev", "h_next");
+    net.Step("s = Add(z_t, h_prev)").Step("h_next = test.NotNegative(s)").Output("h_all", "h", 1);
+    net.Feed("z", Ones({3, kBatch, kWide})).Feed("h0", Ones({kBatch, kWide}));
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    SetBad(net.workspace(), {{"z", 1, 70'000}, {"z", 1, 33'333}, {"z", 1, 79'999}, {"z", 2, 1}}, kWide, -7);
+    for (int run = 0; run < 10; ++run) {
+      const std::string error = ErrorOf(*made);
+      EXPECT_TRUE(
+          error.starts_with(Where("s [33333] is -5", 1, "h_next = test.NotNegative(s)", "s double [1, 2, 40000]", 1)))
+          << error;
+    }
+  }
+}
+
+// From the last step to the first, as a backward pass goes.
+TEST(Faults, OfABackwardPassTheLastStepComesFirst) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("s = Mul(x_t, h_prev)");
+    net.Step("h_next = Copy(s)").Output("h_all", "h", 1);
+    net.BackwardStep("s_grad = Copy(h_next_grad)").BackwardStep("h_prev_grad = Mul(s_grad, x_t)");
+    net.BackwardStep(Product("q = FC(x_t, w, b)")).Captured("b").BackwardStep("e = test.NotNegative(q)");
+    net.BackwardStep(Product("x_t_grad = FC(e, w, b)"));
+    net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("h_prev_grad", "h_grad", 0);
+    net.BackwardLink("x_t_grad", "x_grad", 0).OutputGradient("h_all").WithGradient();
+    net.Feed("x", Ones({kSteps, kBatch, kSize})).Feed("h0", Ones({kBatch, kSize})).Feed("w", Identity(kSize));
+    net.Feed("b", Tensor::Zeros(DType::kDouble, Shape({kSize}))).Feed("h_all_grad", Ones({kSteps, kBatch, kSize}));
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    EXPECT_GT(StepsAtOnce(net.Build(), net.workspace(), "e = test.NotNegative(q)"), 10);
+    SetBad(net.workspace(), {{"x", 3, 1}, {"x", 90, 9}, {"x", 90, 2}, {"x", 60, 0}}, kSize, -2);
+    const std::string error = ErrorOf(*made);
+    EXPECT_NE(error.find("q [2] is -2\n  at op 3 `e = test.NotNegative(q)` with q double [1, 2, 8]\n  in net "),
+              std::string::npos)
+        << error;
+    EXPECT_NE(error.find("step 90"), std::string::npos) << error;
+  }
+}
+
+TEST(Faults, WhatHasSideEffectsDoesNothingBehindThem) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net = CheckedCase();
+    net.Step("test.Effect(d)");
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    effects = 0;
+    made->Run();
+    EXPECT_EQ(effects, kSteps);
+    SetBad(net.workspace(), {{"z", 7, 0}}, kSize, -2);
+    effects = 0;
+    EXPECT_NE(ErrorOf(*made).find("step 7"), std::string::npos);
+    EXPECT_LE(effects, 7);  // other threads may have been ahead
+    const bool in_order = options.executor == "serial" && options.opt_level == 0;
+    EXPECT_GE(effects, in_order ? 7 : 0);
+  }
+}
+
+TEST(Faults, CountMoreThanWhatIsThrownForTheValueThatAKernelWentOnWith) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net = CheckedCase();
+    net.Step("t = test.Refuses(d)").State("t_all", "h0", "", "t");
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    made->Run();
+    SetBad(net.workspace(), {{"z", 7, 3}}, kSize, -2);
+    const std::string error = ErrorOf(*made);
+    EXPECT_TRUE(error.starts_with(Where("z_t [3] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 7)))
+        << error;
+    SetBad(net.workspace(), {{"z", 7, 3}}, kSize, 0);
+    EXPECT_TRUE(ErrorOf(*made).starts_with("operator failed: there is a 0")) << "which the fault had led to";
+  }
+}
+
+// Integers are divided element by element, in many steps at once where that is worth it.
+TEST(Faults, DivisionOfIntegersByZeroIsOne) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net;
+    net.Sequence("a", "a_t").Sequence("b", "b_t").State("h", "h0", "h_prev", "h_next");
+    net.Step("q = Div(a_t, b_t)").Step("h_next = Div(q, h_prev)").Output("h_all", "h", 1);
+    net.Feed("a", Tensor::Of<std::int64_t>({3, 1, 2}, {8, 6, 4, 7, 2, 9}));
+    net.Feed("b", Tensor::Of<std::int64_t>({3, 1, 2}, {1, 2, 2, 1, 0, 0}));
+    net.Feed("h0", Tensor::Of<std::int64_t>({1, 2}, {1, 4}));
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    // h: 8 / 1, 3 / 4 = 0; then 2 / 8, 7 / 0.
+    const std::string error = ErrorOf(*made);
+    EXPECT_TRUE(error.starts_with(
+        "invalid argument: Div of the integer 7 by 0\n  at op 1 `h_next = Div(q, h_prev)` with q int64 [1, 1, 2]"))
+        << error;
+    EXPECT_NE(error.find("step 1"), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,152 @@
+// Bad values that kernels find in a net: which operator's becomes the error, and what is left as it was.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "../operators/op_test.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+// y = x, later than others.
+const Registration late = Operator("test.Late")
+                              .Input("x", "any shape")
+                              .Output("y", "the shape of x")
+                              .Shapes(SameAsInput(0))
+                              .Cpu([](const OperatorCall&) -> RunFn {
+                                return [](const OpRun& run) {
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                                  CopyElements(run.In(0), run.Out(0));
+                                };
+                              });
+
+NetDef DagOf(int num_workers) {
+  NetDef net;
+  net.set_name("n");
+  net.set_type("dag");
+  net.set_num_workers(num_workers);
+  return net;
+}
+
+std::string ErrorOf(Net& net) {
+  try {
+    net.Run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(NetFaults, TheFirstOperatorInProgramOrderIsNamedWhateverTheThreadsDo) {
+  for (const char* type : {"simple", "dag"}) {
+    NetDef def = DagOf(4);
+    def.set_type(type);
+    AddOp(&def, "test.Late", {"indices"}, {"late"});
+    AddOp(&def, "Gather", {"data", "late"}, {"a"});     // finds its fault last
+    AddOp(&def, "Gather", {"data", "indices"}, {"b"});  // at once
+    Workspace workspace;
+    workspace.SetTensor("data", Tensor::Of<float>({3}, {1, 2, 3}));
+    workspace.SetTensor("indices", Tensor::Of<std::int32_t>({3}, {2, 7, -1}));
+    const std::unique_ptr<Net> net = Net::Create(def, workspace);
+    for (int run = 0; run < 20; ++run) {
+      EXPECT_EQ(ErrorOf(*net),
+                "invalid argument: Gather: element 1 of the indices is 7; the data have 3 rows\n"
+                "  at op 1 `a = Gather(data, late)` with data float [3], late int32 [3]\n  in net \"n\"");
+    }
+    workspace.SetTensor("indices", Tensor::Of<std::int32_t>({3}, {2, 0, 1}));
+    net->Run();
+    EXPECT_EQ(workspace.GetTensor("a").data<float>()[0], 3);
+  }
+}
+
+// An iteration of training whose loss reads a bad label late, and whose parameters could be updated before that.
+struct Iteration {
+  Iteration() : def(DagOf(4)) {
+    AddOp(&def, "test.Late", {"x"}, {"late"});
+    AddOp(&def, "SoftmaxWithLoss", {"late", "labels"}, {"p", "loss"});
+    AddOp(&def, "Copy", {"g"}, {"g_early"});
+    AddOp(&def, "LearningRate", {"iter"}, {"rate"}).String("policy", "fixed").Float("base_lr", -0.5f);
+    AddOp(&def, "WeightedSum", {"w", "one", "g_early", "rate"}, {"w"});
+    AddOp(&def, "MomentumSGDUpdate", {"g_early", "v", "rate", "u"}, {"step", "v", "u"});
+    AddOp(&def, "Adam", {"q", "m1", "m2", "g", "rate", "iter"}, {"q", "m1", "m2"});
+    AddOp(&def, "Iter", {"iter"}, {"iter"});
+    for (const char* blob : {"g", "w", "u", "v", "q", "m1", "m2"}) {
+      workspace.SetTensor(blob, Tensor::Of<float>({2}, {1.5f, -2.5f}));
+    }
+    workspace.SetTensor("m2", Tensor::Of<float>({2}, {1.5f, 2.5f}));
+    workspace.SetTensor("one", Tensor::Of<float>({1}, {1}));
+    workspace.SetTensor("iter", Tensor::Of<std::int64_t>({1}, {3}));
+    workspace.SetTensor("x", Tensor::Of<float>({2, 2}, {1, 2, 3, 4}));
+    workspace.SetTensor("labels", Tensor::Of<std::int32_t>({2}, {1, 0}));
+  }
+
+  // The bytes of all that lasts.
+  std::string State() {
+    std::string bytes;
+    for (const char* blob : {"w", "u", "v", "q", "m1", "m2", "iter"}) {
+      const Tensor& tensor = workspace.GetTensor(blob);
+      bytes.append(static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.size_bytes()));
+    }
+    return bytes;
+  }
+
+  NetDef def;
+  Workspace workspace;
+};
+
+TEST(NetFaults, AnIterationWithABadLabelLeavesWhatItTrainsAsItWas) {
+  Iteration iteration;
+  const std::unique_ptr<Net> net = Net::Create(iteration.def, iteration.workspace);
+  for (int run = 0; run < 50; ++run) {
+    iteration.workspace.GetTensor("labels").data<std::int32_t>()[1] = 2;
+    const std::string before = iteration.State();
+    EXPECT_TRUE(ErrorOf(*net).starts_with("invalid argument: label 1 is 2; there are classes 0 to 1\n  at op 1 "));
+    ASSERT_EQ(iteration.State(), before) << "run " << run;
+    iteration.workspace.GetTensor("labels").data<std::int32_t>()[1] = 1;
+    net->Run();
+    ASSERT_NE(iteration.State(), before);
+  }
+}
+
+TEST(NetFaults, ANegativeIterationLeavesWhatItTrainsAsItWas) {
+  Iteration iteration;
+  const std::unique_ptr<Net> net = Net::Create(iteration.def, iteration.workspace);
+  iteration.workspace.SetTensor("iter", Tensor::Of<std::int64_t>({1}, {-1}));
+  const std::string before = iteration.State();
+  for (int run = 0; run < 20; ++run) {
+    EXPECT_TRUE(ErrorOf(*net).starts_with("invalid argument: the iteration number iter is -1, below 0\n  at op 3 "));
+    ASSERT_EQ(iteration.State(), before);
+  }
+}
+
+// What lasts waits for faults alone: not for each other, nor for operators that find none.
+TEST(NetFaults, UpdatesDoNotWaitForEachOther) {
+  NetDef def = DagOf(2);
+  for (const char* name : {"a", "b"}) AddOp(&def, "test.MeetTwo", {name}, {name});
+  Workspace workspace;
+  for (const char* name : {"a", "b"}) workspace.SetTensor(name, Tensor::Of<float>({1}, {1}));
+  RunNetOnce(def, workspace);
+}
+
+std::atomic<int> here = 0;
+
+// Returns when two of them run.
+const Registration meet = Operator("test.MeetTwo")
+                              .Input("x", "any shape")
+                              .Output("y", "the same blob")
+                              .EnforceInPlace({{0, 0}})
+                              .Shapes(SameAsInput(0))
+                              .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                      return [](const OpRun&) {
+                                        ++here;
+                                        while (here < 2) std::this_thread::yield();
+                                      };
+                                    },
+                                    .checks_values = true});
+
+}  // namespace
+}  // namespace stepnet

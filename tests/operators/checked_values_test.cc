@@ -1,0 +1,176 @@
+// Kernels that check values: with a record of faults they note the first that is bad, and write every element of their
+// outputs, whatever the values are.
+#include <limits>
+#include <set>
+
+#include "op_test.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/net_operator.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/core/filled_memory.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kHigh = std::numeric_limits<std::int64_t>::max();
+
+struct Case {
+  OperatorDef def;
+  std::vector<Tensor> inputs;
+  std::string message;
+};
+
+Tensor Floats(const Shape& shape) {
+  Tensor tensor(DType::kFloat, shape);
+  std::fill_n(tensor.data<float>(), tensor.size(), 1.0f);
+  return tensor;
+}
+
+Tensor Ints(const std::vector<std::int64_t>& values) {
+  return Tensor::Of<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+Tensor Int32s(const std::vector<std::int32_t>& values) {
+  return Tensor::Of<std::int32_t>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+OperatorDef Def(const std::string& type, int num_inputs, int num_outputs = 1) {
+  NetDef net;
+  std::vector<std::string> inputs, outputs;
+  for (int i = 0; i < num_inputs; ++i) inputs.push_back(StrCat("in", i));
+  for (int o = 0; o < num_outputs; ++o) outputs.push_back(StrCat("out", o));
+  AddOp(&net, type, inputs, outputs);
+  return net.op(0);
+}
+
+OperatorDef With(OperatorDef def, const std::string& name, std::int64_t value) {
+  OpBuilder(&def).Int(name, value);
+  return def;
+}
+
+std::vector<Case> Losses() {
+  const Tensor x = Floats({3, 2});
+  const Tensor soft = Tensor::Of<float>({3, 2}, {1, 0, 0.5f, 0.5f, -3, 1});
+  const Tensor labels = Ints({1, kHigh, kLow});
+  const std::string label_1 = StrCat("label 1 is ", kHigh, "; there are classes 0 to 1");
+  return {{Def("LabelCrossEntropy", 2), {x, labels}, label_1},
+          {Def("LabelCrossEntropy", 2), {Floats({3, 0}), Int32s({0, 0, 0})}, "label 0 is 0; there are classes 0 to -1"},
+          {Def("LabelCrossEntropyGradient", 3), {x, labels, Floats({3})}, label_1},
+          {Def("LabelCrossEntropyGradient", 3), {Floats({3, 0}), Ints({0, 0, 0}), Floats({3})}, "label 0 is 0"},
+          {Def("CrossEntropy", 2), {x, soft}, "label [2, 0] is -3"},
+          {Def("SoftmaxWithLoss", 2, 2), {x, labels}, label_1},
+          {Def("SoftmaxWithLoss", 2, 2), {Floats({3, 0}), Ints({0, 0, 0})}, "label 0 is 0"},
+          {With(Def("SoftmaxWithLoss", 2, 2), "label_prob", 1), {x, soft}, "label [2, 0] is -3"},
+          {With(Def("SoftmaxWithLoss", 2, 2), "label_prob", 1), {x, x}, "the labels of row 0 add up to 2"},
+          {Def("SoftmaxWithLossGradient", 4), {x, labels, x, Floats({})}, label_1},
+          {Def("SoftmaxWithLossGradient", 4), {Floats({3, 0}), Ints({0, 0, 0}), Floats({3, 0}), Floats({})}, "label 0"},
+          {Def("Accuracy", 2), {x, labels}, label_1},
+          {Def("Accuracy", 2), {Floats({3, 0}), Ints({0, 0, 0})}, "label 0 is 0"}};
+}
+
+std::vector<Case> Indices() {
+  return {
+      {Def("Gather", 2), {Floats({3, 2}), Ints({2, kHigh, kLow})}, "Gather: element 1 of the indices is"},
+      {Def("Gather", 2), {Floats({0, 2}), Int32s({0})}, "Gather: element 0 of the indices is 0"},
+      {Def("SparseToDense", 3), {Ints({2, 3, kLow}), Floats({3, 2}), Floats({3, 2})}, "SparseToDense: element 1 of"},
+      {With(Def("TopKGradient", 3), "k", 2),
+       {Floats({2, 2}), Tensor::Of<std::int64_t>({2, 2}, {0, kHigh, -2, -1}), Floats({2, 3})},
+       "element 1 of the indices is"},
+      {Def("SliceGradient", 4), {Floats({3}), Ints({2}), Ints({kLow}), Floats({2})}, "Slice from 2 to"},
+      {Def("SliceGradient", 4), {Floats({3}), Ints({0}), Ints({1}), Floats({2})}, "dy is float [2]; the slice of x"},
+      {Def("Div", 2), {Ints({4, kLow, 3}), Ints({2, 0, 0})}, StrCat("Div of the integer ", kLow, " by 0")}};
+}
+
+std::vector<Case> LengthsCases() {
+  OperatorDef mask = Def("SequenceMask", 2);
+  OpBuilder(&mask).String("mode", "sequence");
+  const std::int32_t high = std::numeric_limits<std::int32_t>::max();
+  const std::int32_t low = std::numeric_limits<std::int32_t>::min();
+  return {{mask, {Floats({3, 2}), Int32s({1, high, low})}, "element 1 of in1 is"},
+          {Def("ReversePackedSegs", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
+          {Def("StepMask", 2), {Floats({2, 3, 2}), Ints({1, kHigh, kLow})}, "element 1 of in1 is"},
+          {Def("PackRNNSequence", 3), {Floats({3, 2}), Int32s({high, low}), Floats({2, 2, 2})}, "element 0 of in1 is"},
+          {Def("PackRNNSequence", 3), {Floats({3, 2}), Int32s({2, 2}), Floats({2, 2, 2})}, "the lengths add up to 4"},
+          {Def("AddPadding", 2, 2), {Floats({3, 2}), Int32s({4, -1})}, "element 1 of in1 is -1"},
+          {Def("AddPadding", 2, 2), {Floats({3, 2}), Int32s({4, 1})}, "the lengths in in1 add up to 5"},
+          {Def("RemovePadding", 2, 2), {Floats({4, 2}), Int32s({3, 1})}, "sequence 1 has 1 rows, fewer than the 2"},
+          {Def("GatherPadding", 2), {Floats({4, 2}), Int32s({3, 1})}, "sequence 1 has 1 rows, fewer than the 2"}};
+}
+
+std::vector<Case> Updates() {
+  OperatorDef rate = Def("LearningRate", 1);
+  OpBuilder(&rate).String("policy", "fixed").Float("base_lr", 1);
+  const Tensor x = Floats({2});
+  OperatorDef iter = Def("Iter", 1);
+  iter.set_output(0, "in0");
+  return {{rate, {Ints({-1})}, "the iteration number in0 is -1, below 0"},
+          {iter, {Ints({-5})}, "the iteration number in0 is -5, below 0"},
+          {iter, {Ints({kHigh})}, "the iteration number in0 is 9223372036854775807, and Iter cannot count on"},
+          {Def("Adam", 6, 3), {x, x, x, x, Floats({1}), Ints({-1})}, "the iteration number in5 is -1, below 0"}};
+}
+
+std::vector<Case> AllCases() {
+  std::vector<Case> all = Losses();
+  for (const auto& cases : {Indices(), LengthsCases(), Updates()}) all.insert(all.end(), cases.begin(), cases.end());
+  return all;
+}
+
+// The elements of all outputs of a run that notes its fault in `record`, or of one that throws it.
+std::string BytesOf(const Case& c, FaultRecord* record) {
+  Workspace workspace;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    workspace.SetTensor(c.def.input(static_cast<int>(i)), c.inputs[i].Clone());
+  }
+  NetOperator op(OperatorCall(c.def), workspace);
+  RunContext context;
+  context.faults = record;
+  op.Run(context);
+  std::string bytes;
+  for (const std::string& output : c.def.output()) {
+    const Tensor& tensor = workspace.GetTensor(output);
+    bytes.append(static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.size_bytes()));
+  }
+  return bytes;
+}
+
+TEST(CheckedValues, AreNotedAndEveryElementIsWritten) {
+  for (const Case& c : AllCases()) {
+    std::vector<std::string> bytes;
+    for (const std::uint8_t fill : kFills) {
+      const FilledMemory filled(fill);
+      FaultRecord record;
+      bytes.push_back(BytesOf(c, &record));
+      ASSERT_TRUE(record.any()) << c.def.type() << ": " << c.message;
+      EXPECT_TRUE(record.Take()->error.message().starts_with(c.message)) << c.def.type() << ": " << c.message;
+    }
+    EXPECT_EQ(bytes[0], bytes[1]) << c.def.type() << ": " << c.message;
+  }
+}
+
+TEST(CheckedValues, AreThrownWhereNobodyKeepsARecord) {
+  for (const Case& c : AllCases()) {
+    try {
+      BytesOf(c, nullptr);
+      ADD_FAILURE() << c.def.type();
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.message().starts_with(c.message)) << error.message() << " and not " << c.message;
+    }
+  }
+}
+
+TEST(CheckedValues, CasesCoverAllTypesThatSayThatTheyCheckThem) {
+  // UnpackRNNSequence: its shape rule reads the same values.
+  std::set<std::string> covered = {"UnpackRNNSequence"};
+  for (const Case& c : AllCases()) covered.insert(c.def.type());
+  std::set<std::string> declared;
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.") || type.find('.') != std::string::npos) continue;
+    const Kernel* kernel = GetOperator(type).FindKernel(Device::kCpu);
+    if (kernel != nullptr && kernel->checks_values) declared.insert(type);
+  }
+  EXPECT_EQ(declared, covered);
+}
+
+}  // namespace
+}  // namespace stepnet
