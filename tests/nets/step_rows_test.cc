@@ -3,6 +3,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
@@ -62,6 +63,56 @@ TEST(StepRows, AnotherNameOfARowMayBeHandedOn) {
   feeds.insert(feeds.end(), {{"g0", Random({2, 3}, 3)}, {"k0", Random({2, 3}, 4)}});
   ExpectMadeGradientsMatch(net.Build(), {"g_all"}, feeds);
   ExpectMadeGradientsMatch(net.Build(), {"g_all", "k_all", "h_all"}, feeds);
+}
+
+// A state whose first steps overwrite initial rows, from `offset` on; `op` says what is written.
+NetDef NetThatOverwritesInitialRows(std::int64_t offset, const std::string& op) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "").Link("h_next", "h", offset).Step("t = Tanh(x_t)").Step(op);
+  net.Link("h_prev", "h", 0).Step("y = Mul(h_prev, x_t)");
+  AddStepOutputs({"y"}, &net);
+  return net.Output("h_whole", "h", 0).Build();
+}
+
+TEST(StepRows, GradientsOfOverwrittenInitialRowsBelongToWhatIsWritten) {
+  for (const std::int64_t offset : {1, 3}) {
+    for (const std::int64_t num_steps : {0, 1, 2, 6}) {
+      for (const Shape& h0 : {Shape({4, 2, 3}), Shape({4, 1, 3}), Shape({1, 2, 3}), Shape({2, 3}), Shape({3})}) {
+        const std::int64_t num_initial = h0.rank() == 3 ? h0[0] : 1;
+        if (offset > num_initial || (num_steps == 0 && h0.rank() < 3)) continue;
+        SCOPED_TRACE(StrCat("offset ", offset, ", ", num_steps, " steps, h0 ", h0));
+        for (const char* op : {"h_next = ConstantFill(t)", "h_next = Copy(t)", "h_next = Mul(t, h_prev)"}) {
+          SCOPED_TRACE(op);
+          ExpectMadeGradientsMatch(NetThatOverwritesInitialRows(offset, op), {"h_whole", "y_all"},
+                                   {{"x", Random({num_steps, 2, 3}, 1)}, {"h0", Random(h0, 2)}});
+        }
+      }
+    }
+  }
+}
+
+// The same by the initial state alone, which leaves out what the backward step computes of the row.
+TEST(StepRows, GradientsOfOverwrittenInitialRowsAreTheSameAlone) {
+  NetDef net = NetThatOverwritesInitialRows(1, "h_next = Copy(t)");
+  AddBackwardStepNets(&net, std::vector<std::string>{"h0"});
+  const NetWithGradients made = AddGradients(net, {"h_whole"}, {"h0"});
+  Workspace workspace;
+  workspace.SetTensor("x", Column({5, 6}));
+  workspace.SetTensor("h0", Column({1, 2, 3, 4}));
+  RunNetOnce(made.net, workspace);
+  EXPECT_EQ(Values(workspace.GetTensor("h0_grad")), (std::vector<double>{1, 0, 0, 1}));
+}
+
+TEST(StepRows, RefusesInitialRowsThatAreSeenAndThenOverwritten) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "").Link("old", "h", 0).Link("new", "h", 0);
+  net.Step("s = Tanh(old)").Step("new = Mul(x_t, s)").Output("h_all", "h", 0);
+  net.BackwardStep("s_grad = Copy(s)").BackwardLink("s_grad", "h_grad", 0).OutputGradient("h_all").WithGradient();
+  for (const char* blob : {"x", "h0"}) net.Feed(blob, Column({1, 2}));
+  net.Feed("h_all_grad", Column({1, 2, 3, 4}));
+  ExpectError([&] { net.Run(); },
+              "…no gradient can be computed: the step net overwrites initial rows of \"h\" as \"new\" (link offset 0), "
+              "which it also sees as they were; write behind the 2 initial rows, with link_offset 2");
 }
 
 TEST(StepRows, RefusesARowThatIsReadBeforeItIsWritten) {
