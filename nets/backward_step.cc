@@ -74,9 +74,9 @@ class BackwardStepMaker {
       }
       return read_as_.at(blob);
     };
-    for (OperatorDef op : step_.op()) {
-      for (std::string& input : *op.mutable_input()) input = read(input);
-      *step.add_op() = op;
+    for (const OperatorDef& op : step_.op()) {
+      for (const std::string& input : op.input()) read(input);
+      *step.add_op() = WithInputsNamed(op, read_as_);
     }
     for (const StepOutput& output : spec_.step_outputs) read(output.blob);
     for (const Link& link : spec_.links) {
@@ -88,9 +88,11 @@ class BackwardStepMaker {
 
   // The name of its output, like `name`.
   std::string AddOperator(const std::string& type, const std::string& blob, const std::string& name, NetDef* step) {
+    if (taken_.empty()) taken_ = BlobNames(step_);
     std::string output = name;
-    while (!used_.insert(output).second) output += "_";
-    used_.insert(blob);
+    while (taken_.contains(output) || taken_.contains(output + "_grad")) output += "_";
+    taken_.insert(output);
+    used_.insert({blob, output});
     OperatorDef& op = *step->add_op();
     op.set_type(type);
     op.add_input(blob);
@@ -99,12 +101,7 @@ class BackwardStepMaker {
   }
 
   // Operators read the windows themselves.
-  OperatorDef WithWindows(OperatorDef op) const {
-    for (std::string& input : *op.mutable_input()) {
-      if (const auto window = windows_.find(input); window != windows_.end()) input = window->second;
-    }
-    return op;
-  }
+  OperatorDef WithWindows(const OperatorDef& op) const { return WithInputsNamed(op, windows_); }
 
   // With names of their own for the values that gradients read after they are overwritten.
   void ReplaceStepNet() {
@@ -261,10 +258,11 @@ class BackwardStepMaker {
   // An operator may give gradients of captured inputs that are not wanted; under their names they would be.
   void RenameUnaskedGradients() {
     std::map<std::string, std::string> names;
+    std::set<std::string> taken = BlobNames(backward_);  // those of nets in the operators, too
     for (const std::string& blob : BlobsReadFirst(step_)) {
       if (IndexOf(op_->input(), blob) < 0 || IsFloating(blob)) continue;
       std::string unasked = blob + "_grad_unasked";
-      while (!names_.insert(unasked).second) unasked += "_";
+      while (!taken.insert(unasked).second) unasked += "_";
       names[blob + "_grad"] = unasked;
     }
     RenameBlobs(names, &backward_);
@@ -284,6 +282,7 @@ class BackwardStepMaker {
   std::map<std::string, std::string> read_as_;  // other names of rows that the step has written → their copies
   std::map<std::string, std::string> windows_;  // the copies → what they stand for
   std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
+  std::set<std::string> taken_;                 // names in the step net, and in nets in it
   std::set<std::string> names_;                 // of blobs of either step net
   NetWithGradients made_;
   std::map<std::string, std::string> own_;  // OwnGradient of blobs that were asked for

@@ -53,6 +53,18 @@ TEST(StepRows, AWindowUpToTheNewRowMayBeAStepOutput) {
                            {{"x", Random({4, 2, 3}, 1)}, {"h0", Random({2, 2, 3}, 2)}});
 }
 
+// What reads it names it in its arguments, too.
+TEST(StepRows, AnotherNameOfARowMayBeTheSequenceOfARecurrentNetwork) {
+  RecurrentCase inner;
+  inner.Sequence("again", "i_t").State("k", "g_prev", "k_prev", "k_next").Step("k_next = Mul(i_t, k_prev)");
+  inner.Output("k_last", "k", -1);
+  RecurrentCase net = CaseWithOtherName();
+  net.State("g", "g0", "g_prev", "g_next").Step(inner.Build().op(0)).Step("g_next = Tanh(k_last)");
+  Feeds feeds = FeedsOfOtherName();
+  feeds.emplace_back("g0", Random({2, 3}, 3));
+  ExpectMadeGradientsMatch(net.Output("g_all", "g", 1).Build(), {"g_all", "h_all"}, feeds);
+}
+
 // What a step gives to one state it hands on to another, by a second name; others read it there.
 TEST(StepRows, AnotherNameOfARowMayBeHandedOn) {
   RecurrentCase net = CaseWithOtherName();
