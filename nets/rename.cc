@@ -81,13 +81,6 @@ class Renamer {
   std::set<std::string> kept_;
 };
 
-bool HoldsNets(const OperatorDef& op) {
-  const OperatorSchema* schema = FindOperator(op.type());
-  return schema != nullptr && std::ranges::any_of(schema->arguments, [](const ArgumentSpec& spec) {
-           return spec.type == ArgumentType::kNet;
-         });
-}
-
 }  // namespace
 
 std::set<std::string> BlobNames(const NetDef& net) {
@@ -96,6 +89,13 @@ std::set<std::string> BlobNames(const NetDef& net) {
   Renamer renamer(none);
   renamer.Rename(&copy);
   return renamer.kept();
+}
+
+bool HoldsNets(const OperatorDef& op) {
+  const OperatorSchema* schema = FindOperator(op.type());
+  return schema != nullptr && std::ranges::any_of(schema->arguments, [](const ArgumentSpec& spec) {
+           return spec.type == ArgumentType::kNet;
+         });
 }
 
 OperatorDef WithInputsNamed(const OperatorDef& op, const std::map<std::string, std::string>& names) {

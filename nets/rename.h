@@ -19,6 +19,9 @@ void RenameBlobs(const std::map<std::string, std::string>& names, NetDef* net);
 // The names of all blobs that RenameBlobs would reach.
 std::set<std::string> BlobNames(const NetDef& net);
 
+// Whether the operator's arguments are nets, whose parts name blobs.
+bool HoldsNets(const OperatorDef& op);
+
 // The operator with new names for blobs that it reads, also in its arguments where it holds nets; there the gradients
 // of these blobs, `<blob>_grad`, are renamed, too. Its outputs keep their names.
 OperatorDef WithInputsNamed(const OperatorDef& op, const std::map<std::string, std::string>& names);
