@@ -36,6 +36,7 @@ class BackwardPlanMaker {
     for (const OperatorDef& op : request_.net->op()) written_.insert(op.output().begin(), op.output().end());
     MakeTargets();
     SeedStateGradients();
+    CountKeptRows();
     CollectLinks();
     BindLinks();
     ZeroTargets();
@@ -126,15 +127,63 @@ class BackwardPlanMaker {
     }
   }
 
-  // The first rows of a state's gradient belong to its initial value.
+  // The first rows of a state's gradient belong to its initial value, but for those that steps have overwritten.
   void AddInitialStateGradients() {
     for (int i = 0; i < NumStates(); ++i) {
       const GradientTarget* target = TargetOf(1 + static_cast<int>(spec_.params.size()) + i);
       if (target == nullptr) continue;
-      BaseRows rows = StateGradient(i);
-      rows.end = forward_.states[i].num_initial;
-      request_.after.push_back({.kind = RowMove::Kind::kAdd, .to = RowsOf(*target), .from = rows});
+      const std::int64_t num_initial = forward_.states[i].num_initial, num_kept = num_kept_[i];
+      RowMove add{.kind = RowMove::Kind::kAdd, .to = RowsOf(*target), .from = StateGradient(i)};
+      add.from.end = num_kept;
+      if (num_kept < num_initial) add.to.end = num_kept;
+      if (num_kept > 0) request_.after.push_back(add);
+      if (num_kept == num_initial) continue;
+      // In runs of fewer steps than there are such rows. Of one row the target may lack the dimension.
+      add.from.end = num_initial;
+      add.only_without_steps = num_initial == 1;
+      if (add.only_without_steps) {
+        add.to.end = BaseRows::kEnd;
+      } else {
+        add.to.end = num_initial;
+        for (BaseRows* rows : {&add.to, &add.from}) {
+          rows->begin = num_kept;
+          rows->begins_at_steps = true;
+        }
+      }
+      request_.after.push_back(add);
     }
+  }
+
+  // How many of a state's first rows no step writes: step t writes the next one, t rows further on. The gradient of a
+  // row that is written belongs to what is written, unless steps see the initial value, too.
+  void CountKeptRows() {
+    const RecurrentSpec& spec = forward_operator_.spec;
+    const std::vector<LinkRole> roles = FindLinkRoles(spec);
+    for (int i = 0; i < NumStates(); ++i) {
+      std::int64_t num_kept = forward_.states[i].num_initial;
+      for (size_t k = 0; k < roles.size(); ++k) {
+        const Link& link = spec.links[k];
+        if (link.external != spec.states[i].name || !roles[k].is_destination || link.offset >= num_kept) continue;
+        num_kept = link.offset;
+        const auto sees_others = [&](const Link& other) {
+          const bool is_behind = other.offset + other.window > link.offset + 1 || link.offset == 0;
+          return &other != &link && other.external == link.external && is_behind;
+        };
+        if (roles[k].is_source || link.window > 1 || std::ranges::any_of(spec.links, sees_others)) {
+          RefuseOverwrittenRows(link, forward_.states[i].num_initial);
+        }
+      }
+      num_kept_.push_back(num_kept);
+    }
+  }
+
+  [[noreturn]] static void RefuseOverwrittenRows(const Link& link, std::int64_t num_initial) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("no gradient can be computed: the step net overwrites initial rows of \"", link.external,
+                       "\" as \"", link.internal, "\" (link offset ", link.offset,
+                       "), which it also sees as they were; "
+                       "write behind the ",
+                       num_initial, " initial rows, with link_offset ", num_initial));
   }
 
   GradientTarget* TargetOf(int output) {
@@ -196,7 +245,7 @@ class BackwardPlanMaker {
     ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
     // What the step only writes is a part of the row's gradient: another name of a new row gives one, too.
     const bool is_part = written_.contains(link.internal) && !reads_first_.contains(link.internal);
-    resolved.is_source = link.offset >= layout.num_initial && !is_part;
+    resolved.is_source = link.offset >= num_kept_[state] && !is_part;
     return resolved;
   }
 
@@ -357,6 +406,7 @@ class BackwardPlanMaker {
   std::set<std::string> reads_first_;
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;
+  std::vector<std::int64_t> num_kept_;               // by state: initial rows before those that steps overwrite
   std::set<int> has_link_;                           // outputs of the operator
   std::set<const GradientTarget*> written_by_rows_;  // whose every row some step writes
   std::shared_ptr<BackwardPlan> plan_ = std::make_shared<BackwardPlan>();

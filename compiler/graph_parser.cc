@@ -199,7 +199,7 @@ class GraphParser {
     graph_.num_bases = std::max(graph_.num_bases, rows.base + 1);
     if (!line.Skip("[")) return rows;
     rows.begins_at_steps = line.Skip("T");
-    if (!rows.begins_at_steps) rows.begin = line.Integer();
+    if (!rows.begins_at_steps || line.Skip("+")) rows.begin = line.Integer();
     line.Expect(":");
     if (!line.StartsWith("]")) rows.end = line.Integer();
     line.Expect("]");

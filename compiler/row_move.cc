@@ -12,7 +12,9 @@ std::string RowsText(const BaseRows& rows) {
 }  // namespace
 
 std::string RowRangeText(const BaseRows& rows) {
-  const std::string begin = rows.begins_at_steps ? "T" : StrCat(rows.begin);
+  const std::string begin = !rows.begins_at_steps ? StrCat(rows.begin)
+                            : rows.begin == 0     ? "T"
+                                                  : StrCat("T+", rows.begin);
   return StrCat(begin, ":", rows.end == BaseRows::kEnd ? "" : StrCat(rows.end));
 }
 

@@ -19,7 +19,7 @@ struct BaseRows {
   int base = -1;
   std::int64_t begin = 0;        // negative: counted from the end
   std::int64_t end = kEnd;       // negative: counted from the end
-  bool begins_at_steps = false;  // at the number of steps, instead of `begin`
+  bool begins_at_steps = false;  // `begin` is counted from the number of steps; never behind `end`
 
   bool IsWhole() const { return begin == 0 && end == kEnd && !begins_at_steps; }
   bool operator==(const BaseRows&) const = default;

@@ -40,8 +40,8 @@ Tensor RunState::RowsAt(const BaseRows& rows) const {
   if (rows.IsWhole()) return base;
   const std::int64_t count = base.dim(0);
   const auto row = [count](std::int64_t r) { return r < 0 ? count + r : r; };
-  const std::int64_t begin = rows.begins_at_steps ? std::min(num_steps_, count) : row(rows.begin);
-  return base.Slice(begin, rows.end == BaseRows::kEnd ? count : row(rows.end));
+  const std::int64_t end = rows.end == BaseRows::kEnd ? count : row(rows.end);
+  return base.Slice(rows.begins_at_steps ? std::min(num_steps_ + rows.begin, end) : row(rows.begin), end);
 }
 
 void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context) {

@@ -251,8 +251,7 @@ class ReversePass {
   OperatorDef Renamed(int k, const std::function<bool(int)>& is_renamed) const {
     OperatorDef op = net_.op(k);
     std::map<std::string, std::string> names;  // of an operator that holds nets: its arguments name blobs, too
-    const bool has_nets = std::ranges::any_of(GetOperator(op.type()).arguments,
-                                              [](const ArgumentSpec& spec) { return spec.type == ArgumentType::kNet; });
+    const bool has_nets = HoldsNets(op);
     const auto rename = [&](int v, std::string* name) {
       const Value& value = values_[v];
       if (!is_renamed(v) || value.name == value.blob) return;

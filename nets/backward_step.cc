@@ -7,7 +7,6 @@
 #include <ranges>
 #include <set>
 
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_blobs.h"
@@ -15,6 +14,7 @@
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/nets/rename.h"
+#include "stepnet/nets/step_rows.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -24,25 +24,15 @@ class BackwardStepMaker {
  public:
   BackwardStepMaker(OperatorDef* op, const RecurrentSpec& spec,
                     const std::function<bool(const std::string&)>& is_floating)
-      : op_(op), spec_(spec), step_(*spec.step_net), is_floating_(is_floating) {}
+      : op_(op), spec_(spec), step_(*spec.step_net), rows_(spec), is_floating_(is_floating) {}
 
   void Make() {
-    for (const OperatorDef& op : step_.op()) {
-      written_.insert(op.output().begin(), op.output().end());
-      used_.insert(op.input().begin(), op.input().end());
-    }
-    used_.insert(written_.begin(), written_.end());
-    for (const std::string& blob : BlobsReadFirst(step_)) {
-      if (written_.contains(blob)) changing_.insert(blob);
-    }
-    for (const Link& link : spec_.links) {
-      if (written_.contains(link.internal) && !spec_.IsState(link.external)) changing_.insert(link.internal);
-    }
-    RefuseChangedRows();
-    RefuseRowsWrittenTwice();
+    rows_.RefuseLostValues();
+    for (const OperatorDef& op : step_.op()) used_.insert(op.input().begin(), op.input().end());
+    used_.insert(rows_.written().begin(), rows_.written().end());
     const NetDef step = StepToDifferentiate();
     const std::map<std::string, std::string> seeds = Seeds();
-    made_ = AddGradientsFrom(step, seeds, Wanted(), changing_);
+    made_ = AddGradientsFrom(step, seeds, Wanted(), rows_.changing());
     for (const StepOutput& output : spec_.step_outputs) {
       // What goes from a link to an output, past all operators, has the gradient of the output.
       if (!used_.contains(output.blob)) made_.gradients[output.blob] = {.dense = output.blob + "_grad"};
@@ -66,54 +56,6 @@ class BackwardStepMaker {
   }
 
  private:
-  // Whether the link shows a row of a state that the step writes, not one that a blob starts with.
-  bool Gives(const Link& link) const {
-    if (!spec_.IsState(link.external) || !written_.contains(link.internal)) return false;
-    return !changing_.contains(link.internal) || EndsWithNewRow(link);
-  }
-  // Whether the link is to a state's rows up to the newest that the step sees, which is the one that it gives.
-  bool EndsWithNewRow(const Link& link) const {
-    return spec_.IsState(link.external) && std::ranges::none_of(spec_.links, [&](const Link& other) {
-             return other.external == link.external && other.offset + other.window > link.offset + link.window;
-           });
-  }
-  // Whether this may be a link by which a step hands on to a state what another link gives it.
-  bool MayPass(const Link& link) const {
-    return link.window == 1 && !written_.contains(link.internal) && EndsWithNewRow(link);
-  }
-  bool IsWindow(const Link& link) const {
-    return std::ranges::any_of(windows_, [&](const auto& window) { return window.second == link.internal; });
-  }
-  // Whether the step writes the link's rows: as an operator's output, or with what another link gives the blob.
-  bool Writes(const Link& link) const {
-    const auto is_source = [&](const Link& other) { return other.internal == link.internal && !MayPass(other); };
-    const bool is_written =
-        written_.contains(link.internal) && (!changing_.contains(link.internal) || EndsWithNewRow(link));
-    return is_written || (MayPass(link) && std::ranges::any_of(spec_.links, is_source));
-  }
-  // Calls `look` for each two links that show one step a common row.
-  void ForEachPairOnARow(const std::function<void(const Link& one, const Link& other)>& look) const {
-    std::vector<Link> links = spec_.links;
-    std::ranges::sort(links, {}, [](const Link& link) { return std::pair(link.external, link.offset); });
-    for (size_t i = 0; i < links.size(); ++i) {
-      for (size_t k = i + 1; k < links.size(); ++k) {
-        CountWork(10);
-        if (links[k].external != links[i].external || links[k].offset >= links[i].offset + links[i].window) break;
-        look(links[i], links[k]);
-      }
-    }
-  }
-  // The blobs that show a row which the step writes by another name.
-  std::set<std::string> FindOtherNames() const {
-    std::set<std::string> blobs;
-    ForEachPairOnARow([&](const Link& one, const Link& other) {
-      if (!spec_.IsState(one.external) || one.internal == other.internal) return;
-      if (Writes(one) && !written_.contains(other.internal)) blobs.insert(other.internal);
-      if (Writes(other) && !written_.contains(one.internal)) blobs.insert(one.internal);
-    });
-    return blobs;
-  }
-  bool Passes(const Link& link) const { return MayPass(link) && passed_.contains(link.internal); }
   bool IsFloating(const std::string& blob) const { return spec_.IsState(blob) || !is_floating_ || is_floating_(blob); }
 
   // The step net with operators of one blob, at which the reverse pass brings gradients together. Before the first
@@ -123,34 +65,34 @@ class BackwardStepMaker {
   NetDef StepToDifferentiate() {
     NetDef step = step_;
     step.clear_op();
-    std::map<std::string, std::string> read_as;
-    const std::set<std::string> other_names = FindOtherNames();
-    for (OperatorDef op : step_.op()) {
-      for (std::string& input : *op.mutable_input()) {
-        if (!other_names.contains(input)) continue;
-        if (!read_as.contains(input)) {
-          const std::string window = input;
-          read_as[window] = AddOperator("Copy", window, "_read", &step);
-          windows_[read_as[window]] = window;
-        }
-        input = read_as.at(input);
+    const std::set<std::string> other_names = rows_.OtherNames();
+    const auto read = [&](const std::string& blob) {
+      if (!other_names.contains(blob)) return blob;
+      if (!read_as_.contains(blob)) {
+        read_as_[blob] = AddOperator("Copy", blob, blob + "_read", &step);
+        windows_[read_as_[blob]] = blob;
       }
-      *step.add_op() = op;
+      return read_as_.at(blob);
+    };
+    for (const OperatorDef& op : step_.op()) {
+      for (const std::string& input : op.input()) read(input);
+      *step.add_op() = WithInputsNamed(op, read_as_);
     }
+    for (const StepOutput& output : spec_.step_outputs) read(output.blob);
     for (const Link& link : spec_.links) {
-      const bool has_source = std::ranges::any_of(
-          spec_.links, [&](const Link& other) { return other.internal == link.internal && !MayPass(other); });
-      if (!MayPass(link) || !has_source || passed_.contains(link.internal)) continue;
-      passed_[link.internal] = AddOperator("Sum", link.internal, "_passed", &step);
-      used_.insert(link.internal);
+      if (!rows_.Passes(link) || passed_.contains(link.internal)) continue;
+      passed_[link.internal] = AddOperator("Sum", read(link.internal), link.internal + "_passed", &step);
     }
     return step;
   }
 
-  // The name of its output.
-  std::string AddOperator(const std::string& type, const std::string& blob, const std::string& suffix, NetDef* step) {
-    std::string output = blob + suffix;
-    while (!used_.insert(output).second) output += "_";
+  // The name of its output, like `name`.
+  std::string AddOperator(const std::string& type, const std::string& blob, const std::string& name, NetDef* step) {
+    if (taken_.empty()) taken_ = BlobNames(step_);
+    std::string output = name;
+    while (taken_.contains(output) || taken_.contains(output + "_grad")) output += "_";
+    taken_.insert(output);
+    used_.insert({blob, output});
     OperatorDef& op = *step->add_op();
     op.set_type(type);
     op.add_input(blob);
@@ -159,68 +101,7 @@ class BackwardStepMaker {
   }
 
   // Operators read the windows themselves.
-  OperatorDef WithWindows(OperatorDef op) const {
-    for (std::string& input : *op.mutable_input()) {
-      if (const auto window = windows_.find(input); window != windows_.end()) input = window->second;
-    }
-    return op;
-  }
-
-  // The gradient of a row is that of what the step leaves in it. What another name of the row showed before it was
-  // written, or written again, has none.
-  void RefuseRowsWrittenTwice() const {
-    struct Uses {
-      std::vector<int> reads, writes;  // operators
-    };
-    std::map<std::string, Uses> uses;
-    for (int k = 0; k < step_.op_size(); ++k) {
-      for (const std::string& input : step_.op(k).input()) uses[input].reads.push_back(k);
-      for (const std::string& output : step_.op(k).output()) uses[output].writes.push_back(k);
-    }
-    // Whether `other` is read between two writes of `one`, or before them and after.
-    const auto has_no_gradient = [&](const Link& one, const Link& other) {
-      const std::vector<int>&writes = uses[one.internal].writes, &reads = uses[other.internal].reads;
-      if (writes.empty() || reads.empty()) return false;
-      const bool is_between =
-          std::ranges::any_of(reads, [&](int k) { return writes.front() < k && k <= writes.back(); });
-      return is_between || (reads.front() <= writes.front() && reads.back() > writes.back());
-    };
-    ForEachPairOnARow([&](const Link& one, const Link& other) {
-      if (one.internal == other.internal) return;
-      if ((Writes(one) && Writes(other)) || has_no_gradient(one, other) || has_no_gradient(other, one)) {
-        ThrowWrittenTwice(one, other);
-      }
-    });
-    std::map<std::string, const Link*> written;  // state → a link by which it is written
-    for (const Link& link : spec_.links) {
-      if (!spec_.IsState(link.external) || !Writes(link)) continue;
-      // What one step has written another one writes again.
-      const auto [known, is_first] = written.emplace(link.external, &link);
-      if (!is_first || link.window > 1) ThrowWrittenTwice(*known->second, link);
-    }
-  }
-
-  [[noreturn]] static void ThrowWrittenTwice(const Link& one, const Link& other) {
-    throw Error(
-        ErrorCode::kInvalidNet,
-        StrCat("rows of \"", one.external, "\" are written more than once, which the step net sees as \"", one.internal,
-               "\"", one.internal == other.internal ? "" : StrCat(" and as \"", other.internal, "\""),
-               "; no gradient can be made"));
-  }
-
-  // A blob that the step reads and then overwrites is in its link's memory where it has one link. What other steps, or
-  // users, see of such rows changes behind the back of all other gradients.
-  void RefuseChangedRows() const {
-    for (const Link& link : spec_.links) {
-      const auto is_same_blob = [&](const Link& other) { return other.internal == link.internal; };
-      const auto is_same_memory = [&](const Link& other) { return other.external == link.external; };
-      if (!changing_.contains(link.internal) || std::ranges::count_if(spec_.links, is_same_blob) > 1) continue;
-      const bool is_seen_once = link.window == 1 && std::ranges::count_if(spec_.links, is_same_memory) == 1;
-      if (is_seen_once && !spec_.IsState(link.external)) continue;
-      throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites \"", link.internal, "\", rows of \"",
-                                                 link.external, "\" that others see too; no gradient can be made"));
-    }
-  }
+  OperatorDef WithWindows(const OperatorDef& op) const { return WithInputsNamed(op, windows_); }
 
   // With names of their own for the values that gradients read after they are overwritten.
   void ReplaceStepNet() {
@@ -243,10 +124,12 @@ class BackwardStepMaker {
   std::map<std::string, std::string> Seeds() {
     std::map<std::string, std::string> seeds;
     for (const StepOutput& output : spec_.step_outputs) {
-      if (used_.contains(output.blob)) seeds[output.blob] = output.blob + "_grad";
+      const auto read = read_as_.find(output.blob);
+      const std::string& blob = read == read_as_.end() ? output.blob : read->second;
+      if (used_.contains(blob)) seeds[blob] = output.blob + "_grad";
     }
     for (const Link& link : spec_.links) {
-      if (Gives(link)) seeds[link.internal] = link.internal + "_grad";
+      if (rows_.Gives(link)) seeds[link.internal] = link.internal + "_grad";
     }
     for (const auto& [blob, passed] : passed_) seeds[passed] = passed + "_grad";
     return seeds;
@@ -258,7 +141,7 @@ class BackwardStepMaker {
     std::vector<std::string> wanted;
     for (const Link& link : spec_.links) {
       linked.insert(link.internal);
-      if (!Gives(link) && !Passes(link) && IsFloating(link.external)) wanted.push_back(link.internal);
+      if (!rows_.Writes(link) && IsFloating(link.external)) wanted.push_back(link.internal);
     }
     for (const std::string& blob : BlobsReadFirst(step_)) {
       if (IndexOf(op_->input(), blob) >= 0 && !linked.contains(blob) && IsFloating(blob)) captured_.push_back(blob);
@@ -322,10 +205,10 @@ class BackwardStepMaker {
   void AddLinks() {
     std::vector<Link> links;
     for (const Link& link : spec_.links) {
-      const std::string gradient = Gives(link)      ? link.internal + "_grad"
-                                   : Passes(link)   ? passed_.at(link.internal) + "_grad"
-                                   : IsWindow(link) ? made_.gradients[link.internal].dense
-                                                    : OwnGradient(link.internal);
+      const std::string gradient = rows_.Gives(link)                  ? link.internal + "_grad"
+                                   : rows_.Passes(link)               ? passed_.at(link.internal) + "_grad"
+                                   : read_as_.contains(link.internal) ? made_.gradients[link.internal].dense
+                                                                      : OwnGradient(link.internal);
       if (gradient.empty()) continue;
       links.push_back({gradient, link.external + "_grad", link.offset, link.window});
     }
@@ -356,7 +239,7 @@ class BackwardStepMaker {
     for (const std::string& blob : captured_) {
       const std::string gradient = OwnGradient(blob);
       if (gradient.empty()) continue;
-      if (changing_.contains(blob)) {
+      if (rows_.changing().contains(blob)) {
         throw Error(ErrorCode::kInvalidNet, StrCat("the step net overwrites its input \"", blob,
                                                    "\", which the next step reads; no gradient can be made"));
       }
@@ -375,10 +258,11 @@ class BackwardStepMaker {
   // An operator may give gradients of captured inputs that are not wanted; under their names they would be.
   void RenameUnaskedGradients() {
     std::map<std::string, std::string> names;
+    std::set<std::string> taken = BlobNames(backward_);  // those of nets in the operators, too
     for (const std::string& blob : BlobsReadFirst(step_)) {
       if (IndexOf(op_->input(), blob) < 0 || IsFloating(blob)) continue;
       std::string unasked = blob + "_grad_unasked";
-      while (!names_.insert(unasked).second) unasked += "_";
+      while (!taken.insert(unasked).second) unasked += "_";
       names[blob + "_grad"] = unasked;
     }
     RenameBlobs(names, &backward_);
@@ -391,13 +275,14 @@ class BackwardStepMaker {
   OperatorDef* op_;
   const RecurrentSpec& spec_;
   const NetDef& step_;
+  const StepRows rows_;
   const std::function<bool(const std::string&)>& is_floating_;
-  std::set<std::string> written_;               // by the step net
   std::set<std::string> used_;                  // read or written by it
-  std::set<std::string> changing_;              // start with a value, which it overwrites
   std::vector<std::string> captured_;           // inputs that the step net reads as they are
-  std::map<std::string, std::string> windows_;  // copies, and the other names of rows that they stand for
+  std::map<std::string, std::string> read_as_;  // other names of rows that the step has written → their copies
+  std::map<std::string, std::string> windows_;  // the copies → what they stand for
   std::map<std::string, std::string> passed_;   // blobs that are handed on, and their sums
+  std::set<std::string> taken_;                 // names in the step net, and in nets in it
   std::set<std::string> names_;                 // of blobs of either step net
   NetWithGradients made_;
   std::map<std::string, std::string> own_;  // OwnGradient of blobs that were asked for
@@ -428,7 +313,8 @@ std::vector<std::string> InputsOfStep(const OperatorDef& op, const std::function
   std::vector<std::string> inputs;
   std::ranges::copy_if(op.input(), std::back_inserter(inputs), depends);
   for (const Link& link : spec.links) {
-    if (spec.IsState(link.external) || depends(link.external)) inputs.push_back(link.internal);
+    const bool is_state = std::ranges::find(spec.states, link.external, &RecurrentState::name) != spec.states.end();
+    if (is_state || depends(link.external)) inputs.push_back(link.internal);
   }
   return inputs;
 }

@@ -83,6 +83,43 @@ class Renamer {
 
 }  // namespace
 
+std::set<std::string> BlobNames(const NetDef& net) {
+  NetDef copy = net;
+  const std::map<std::string, std::string> none;
+  Renamer renamer(none);
+  renamer.Rename(&copy);
+  return renamer.kept();
+}
+
+bool HoldsNets(const OperatorDef& op) {
+  const OperatorSchema* schema = FindOperator(op.type());
+  return schema != nullptr && std::ranges::any_of(schema->arguments, [](const ArgumentSpec& spec) {
+           return spec.type == ArgumentType::kNet;
+         });
+}
+
+OperatorDef WithInputsNamed(const OperatorDef& op, const std::map<std::string, std::string>& names) {
+  std::map<std::string, std::string> used;
+  for (const std::string& input : op.input()) {
+    if (const auto found = names.find(input); found != names.end()) used.insert(*found);
+  }
+  if (used.empty()) return op;
+  NetDef net;
+  *net.add_op() = op;
+  OperatorDef& renamed = *net.mutable_op(0);
+  if (!HoldsNets(op)) {
+    for (std::string& input : *renamed.mutable_input()) {
+      if (const auto found = used.find(input); found != used.end()) input = found->second;
+    }
+    return renamed;
+  }
+  for (const auto& [blob, name] : std::map(used)) used[blob + "_grad"] = name + "_grad";
+  renamed.clear_output();
+  RenameBlobs(used, &net);
+  *net.mutable_op(0)->mutable_output() = op.output();
+  return net.op(0);
+}
+
 void RenameBlobs(const std::map<std::string, std::string>& names, NetDef* net) {
   NetDef renamed = *net;
   Renamer renamer(names);

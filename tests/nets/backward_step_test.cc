@@ -364,6 +364,32 @@ TEST(AddBackwardStepNets, DifferentiatesARecurrentNetworkInAStep) {
       {{"x", Random({4, 2, 3}, 1)}, {"y", Random({6, 2, 3}, 4)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}});
 }
 
+// Gradients that nobody asks for get names of their own in both step nets.
+TEST(AddBackwardStepNets, LeavesOutGradientsOfWhatARecurrentNetworkInAStepCaptures) {
+  RecurrentCase inner;
+  inner.Sequence("x_t", "i_t").State("k", "h_prev", "k_prev", "k_next").Captured("w").Captured("b");
+  OperatorDef product = ParseOp("p = FC(i_t, w, b)");
+  AddInt(&product, "axis", 2);
+  inner.Step(product).Step("k_next = Mul(p, k_prev)").Output("k_last", "k", -1);
+  RecurrentCase outer;
+  outer.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  outer.Step(inner.Build().op(0)).Step("h_next = Tanh(k_last)").Output("h_all", "h", 1);
+  const Feeds feeds = {
+      {"x", Random({3, 2, 3}, 1)}, {"h0", Random({2, 3}, 2)}, {"w", Random({3, 3}, 3)}, {"b", Random({3}, 4)}};
+  const auto gradient = [&](const std::string& input, const std::vector<std::string>& asked) {
+    NetDef net = outer.Build();
+    AddBackwardStepNets(&net, asked);
+    const NetWithGradients made = AddGradients(net, {"h_all"}, asked);
+    Workspace workspace;
+    for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor);
+    RunNetOnce(made.net, workspace);
+    return Values(workspace.GetTensor(made.gradients.at(input).dense));
+  };
+  for (const char* input : {"x", "h0", "w", "b"}) {
+    EXPECT_EQ(gradient(input, {input}), gradient(input, {"x", "h0", "w", "b"})) << input;
+  }
+}
+
 TEST(AddBackwardStepNets, RefusesASequenceThatTheStepReadsWholeToo) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("s = MatMul(x, x_t)");
