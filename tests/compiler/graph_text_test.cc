@@ -116,7 +116,8 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
   StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1\n}\n");
   with_row_move.before[0].from.base = 2;
-  ExpectError([&] { VerifyGraph(with_row_move, "import"); }, "…after the pass import: there is no base 2\n  in net \"s\"");
+  ExpectError([&] { VerifyGraph(with_row_move, "import"); },
+              "…after the pass import: there is no base 2\n  in net \"s\"");
   StepGraph graph = ParseGraph("step s {\n  x: float [4] at 0\n  y.1: float [4] = Tanh(x) @0 {}\n}\n");
   graph.stages = {{.begin = 0, .end = 0}};
   ExpectError([&] { VerifyGraph(graph, "import"); },
