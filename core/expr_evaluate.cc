@@ -24,17 +24,17 @@ T FloatUnary(ExprOp op, T x) {
   switch (op) {
     case ExprOp::kSqrt: return std::sqrt(x);
     case ExprOp::kExp: return ThroughVector<T>(VectorExp, x);
-    case ExprOp::kExpm1: return std::expm1(x);
+    case ExprOp::kExpm1: return scalar::Expm1(x);
     case ExprOp::kLog: return ThroughVector<T>(VectorLog, x);
-    case ExprOp::kLog1p: return std::log1p(x);
+    case ExprOp::kLog1p: return scalar::Log1p(x);
     case ExprOp::kTanh: return ThroughVector<T>(VectorTanh, x);
     case ExprOp::kSigmoid: return ThroughVector<T>(VectorSigmoid, x);
-    case ExprOp::kErf: return std::erf(x);
-    case ExprOp::kSin: return std::sin(x);
-    case ExprOp::kCos: return std::cos(x);
-    case ExprOp::kFloor: return std::floor(x);
-    case ExprOp::kCeil: return std::ceil(x);
-    default: return std::nearbyint(x);  // kRound
+    case ExprOp::kErf: return scalar::Erf(x);
+    case ExprOp::kSin: return scalar::Sin(x);
+    case ExprOp::kCos: return scalar::Cos(x);
+    case ExprOp::kFloor: return scalar::Floor(x);
+    case ExprOp::kCeil: return scalar::Ceil(x);
+    default: return scalar::Round(x);
   }
 }
 
@@ -56,7 +56,7 @@ T Number(ExprOp op, std::span<const ExprScalar> operands) {
     case ExprOp::kSign: return scalar::Sign(a);
     default: break;
   }
-  if constexpr (scalar::kIsFloat<T>) return op == ExprOp::kPow ? std::pow(a, b) : FloatUnary(op, a);
+  if constexpr (scalar::kIsFloat<T>) return op == ExprOp::kPow ? scalar::Pow(a, b) : FloatUnary(op, a);
   return a;
 }
 
@@ -65,10 +65,10 @@ bool Compared(ExprOp op, std::span<const ExprScalar> operands) {
     using T = decltype(zero);
     const T a = operands[0].As<T>(), b = operands[1].As<T>();
     switch (op) {
-      case ExprOp::kEqual: return a == b;
-      case ExprOp::kNotEqual: return a != b;
-      case ExprOp::kLess: return a < b;
-      default: return a <= b;
+      case ExprOp::kEqual: return scalar::Equal(a, b);
+      case ExprOp::kNotEqual: return scalar::NotEqual(a, b);
+      case ExprOp::kLess: return scalar::Less(a, b);
+      default: return scalar::LessEqual(a, b);
     }
   });
 }
@@ -119,13 +119,14 @@ ExprScalar ReducedRow(ExprOp op, DType dtype, std::span<const ExprScalar> row) {
 
 std::vector<ExprScalar> RowOf(const ExprNode& node, const ExprRow& row,
                               const std::unordered_map<const ExprNode*, std::vector<ExprScalar>>& values) {
-  std::vector<ExprScalar> out(static_cast<size_t>(row.columns));
+  std::vector<ExprScalar> out(static_cast<size_t>(std::max<std::int64_t>(row.columns, 1)));
   if (node.op == ExprOp::kRowSum || node.op == ExprOp::kRowMax) {
-    std::ranges::fill(out, ReducedRow(node.op, node.dtype, values.at(node.operands[0])));
+    const std::span<const ExprScalar> elements = values.at(node.operands[0]);
+    std::ranges::fill(out, ReducedRow(node.op, node.dtype, elements.first(static_cast<size_t>(row.columns))));
     return out;
   }
   std::vector<ExprScalar> operands(node.num_operands);
-  for (std::int64_t j = 0; j < row.columns; ++j) {
+  for (std::int64_t j = 0; j < std::ssize(out); ++j) {
     for (int k = 0; k < node.num_operands; ++k) operands[k] = values.at(node.operands[k])[j];
     switch (node.op) {
       case ExprOp::kInput: out[j] = row.input(node, j); break;
@@ -168,7 +169,7 @@ ExprRowValues EvaluateRow(std::span<const Expr> roots, const ExprRow& row) {
   ExprRowValues result;
   for (const ExprNode* node : ExprNodes(roots)) {
     const std::vector<ExprScalar>& of_node = values.emplace(node, RowOf(*node, row, values)).first->second;
-    if (node->op != ExprOp::kRequire) continue;
+    if (node->op != ExprOp::kRequire || row.columns == 0) continue;
     const auto fails = std::ranges::find_if(of_node, [](const ExprScalar& holds) { return !holds.As<bool>(); });
     const std::int64_t column = fails - of_node.begin();
     if (fails == of_node.end() || (result.fault && result.fault->column <= column)) continue;

@@ -34,7 +34,8 @@ struct ExprFault {
 };
 
 struct ExprRowValues {
-  std::vector<std::vector<ExprScalar>> values;  // of each root, for each column
+  // Of each root, for each column. A row without columns has one value, for what is the same in all of a row.
+  std::vector<std::vector<ExprScalar>> values;
   std::optional<ExprFault> fault = {};
 };
 ExprRowValues EvaluateRow(std::span<const Expr> roots, const ExprRow& row);

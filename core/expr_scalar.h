@@ -126,6 +126,64 @@ inline T Sign(T a) {
   return a > 0 ? T{1} : a < 0 ? T{-1} : a == 0 ? T{0} : a;
 }
 
+template <typename T>
+inline T Pow(T a, T b) {
+  return std::pow(a, b);
+}
+template <typename T>
+inline T Expm1(T a) {
+  return std::expm1(a);
+}
+template <typename T>
+inline T Log1p(T a) {
+  return std::log1p(a);
+}
+template <typename T>
+inline T Erf(T a) {
+  return std::erf(a);
+}
+template <typename T>
+inline T Sin(T a) {
+  return std::sin(a);
+}
+template <typename T>
+inline T Cos(T a) {
+  return std::cos(a);
+}
+template <typename T>
+inline T Floor(T a) {
+  return std::floor(a);
+}
+template <typename T>
+inline T Ceil(T a) {
+  return std::ceil(a);
+}
+template <typename T>
+inline T Round(T a) {
+  return std::nearbyint(a);
+}
+
+template <typename T>
+inline bool Equal(T a, T b) {
+  return a == b;
+}
+template <typename T>
+inline bool NotEqual(T a, T b) {
+  return a != b;
+}
+template <typename T>
+inline bool Less(T a, T b) {
+  return a < b;
+}
+template <typename T>
+inline bool LessEqual(T a, T b) {
+  return a <= b;
+}
+// Bitwise: both are 0 or 1, and a choice would be no vector.
+inline bool And(bool a, bool b) { return (a & b) != 0; }
+inline bool Or(bool a, bool b) { return (a | b) != 0; }
+inline bool Not(bool a) { return !a; }
+
 template <typename To, typename From>
 inline To Cast(From x) {
   if constexpr (std::is_same_v<To, bool>) {
