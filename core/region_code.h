@@ -36,6 +36,7 @@ struct RegionInstruction {
   int out = -1;
   int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};
   RegionKernel kernel = nullptr;
+  RegionChain chain = {};  // kCompute: what the kernel does, where it is more than `op`
   RowKernel row_kernel = nullptr;
 };
 
@@ -77,6 +78,10 @@ struct RegionCode {
   std::vector<int> memory_operands;          // of slots that are memory: the first ones
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
   std::int64_t buffer_bytes = 0;
+  // Where in the memory of a run what is: slots first, then where rows of operands begin, then buffers.
+  std::int64_t rows_at = 0;
+  std::int64_t buffers_at = 0;
+  std::int64_t run_bytes = 0;
   std::vector<Constant> constants;
   std::vector<RegionMove> run_loads;
   std::vector<RegionInstruction> setup;  // once a run

@@ -20,6 +20,11 @@ bool IsReduction(ExprOp op) { return op == ExprOp::kRowSum || op == ExprOp::kRow
 struct Node {
   const ExprNode* expr = nullptr;
   int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};
+  int num_operands = 0;
+  int uses = 0;              // by other nodes and as an output
+  bool is_absorbed = false;  // a link of the chain of what uses it
+  RegionKernel chain_kernel = nullptr;
+  RegionChain chain = {};
   Level level = Level::kRun;
   int phase = 0;
   bool is_splat = false;  // a value of the run or the row that instructions on elements read
@@ -36,11 +41,13 @@ class Compiler {
     MakeOperands();
     Collapse();
     FindLevels();
+    MakeChains();
     PlaceStores();
     AllocateMemory();
     EmitRunAndRows();
     EmitBlocks();
     CutIntoParts();
+    LayOut();
   }
 
   RegionCode Take() { return std::move(code_); }
@@ -64,8 +71,11 @@ class Compiler {
     std::unordered_map<const ExprNode*, int> number;
     number.reserve(order.size());
     for (const ExprNode* expr : order) {
-      Node node{.expr = expr};
-      for (int k = 0; k < expr->num_operands; ++k) node.operands[k] = number.at(expr->operands[k]);
+      Node node{.expr = expr, .num_operands = expr->num_operands};
+      for (int k = 0; k < expr->num_operands; ++k) {
+        node.operands[k] = number.at(expr->operands[k]);
+        ++nodes_[node.operands[k]].uses;
+      }
       if (expr->op == ExprOp::kRequire) {
         node.requirement = static_cast<int>(code_.requirements.size());
         code_.requirements.push_back({.require = Expr::Of(expr), .has_value = expr->num_operands > 1});
@@ -77,6 +87,7 @@ class Compiler {
     }
     for (const RegionOutput& output : region_.outputs) {
       output_nodes_.push_back(number.at(output.value.node()));
+      ++nodes_[output_nodes_.back()].uses;
       keeps_rows_ |= output.kind != RegionOutputKind::kElements;
     }
   }
@@ -171,6 +182,77 @@ class Compiler {
     is_one_block_ = code_.sizes[3] <= code_.width || code_.phases.size() == 1;
   }
 
+  // Operand k of a node as a link of its chain: a float that nothing else uses.
+  const Node* LinkOf(const Node& node, int k) const {
+    const Node& operand = nodes_[node.operands[k]];
+    const bool can = operand.level == Level::kElement && operand.uses == 1 && operand.chain_kernel == nullptr &&
+                     operand.expr->op != ExprOp::kInput && operand.expr->dtype == node.expr->dtype;
+    return can ? &operand : nullptr;
+  }
+
+  static ChainStep StepOf(ExprOp op) {
+    switch (op) {
+      case ExprOp::kAdd: return ChainStep::kAdd;
+      case ExprOp::kSubtract: return ChainStep::kSubtract;
+      case ExprOp::kMultiply: return ChainStep::kMultiply;
+      default: return ChainStep::kNone;
+    }
+  }
+
+  // Whether the node became the end of a chain in which operand k comes before it.
+  bool EndsChain(Node* node, int k) {
+    const ChainStep after = StepOf(node->expr->op);
+    const Node* link = after == ChainStep::kNone ? node : LinkOf(*node, k);
+    if (link == nullptr) return false;
+    RegionChain chain;
+    if (after != ChainStep::kNone) {
+      chain.after = after == ChainStep::kSubtract && k == 1 ? ChainStep::kSubtractFrom : after;
+    }
+    const Node* first = link;  // what `before` is computed of
+    if (StepOf(link->expr->op) == ChainStep::kNone) {
+      chain.f = link->expr->op;
+      if (link->num_operands != 1) return false;
+      const Node* sum = LinkOf(*link, 0);
+      if (sum != nullptr && StepOf(sum->expr->op) == ChainStep::kAdd) first = sum;
+    }
+    if (StepOf(first->expr->op) != ChainStep::kNone && first != node) chain.before = StepOf(first->expr->op);
+    const RegionKernel kernel = ChainKernelOf(chain, node->expr->dtype);
+    if (kernel == nullptr) return false;
+    const int a = first->operands[0];
+    const int b = chain.before == ChainStep::kNone ? a : first->operands[1];
+    const int c = after == ChainStep::kNone ? a : node->operands[1 - k];
+    for (const Node* absorbed : {link, first}) {
+      if (absorbed != node) nodes_[absorbed - nodes_.data()].is_absorbed = true;
+    }
+    node->operands[0] = a;
+    node->operands[1] = b;
+    node->operands[2] = c;
+    node->num_operands = 3;
+    node->chain = chain;
+    node->chain_kernel = kernel;
+    return true;
+  }
+
+  // Functions go before sums and products, whose chains save less.
+  void MakeChains() {
+    for (Node& node : nodes_) {
+      if (node.level != Level::kElement || StepOf(node.expr->op) == ChainStep::kNone) continue;
+      for (int k = 0; k < 2; ++k) {
+        const ExprOp op = nodes_[node.operands[k]].expr->op;
+        if ((op == ExprOp::kTanh || op == ExprOp::kSigmoid) && EndsChain(&node, k)) break;
+      }
+    }
+    for (Node& node : nodes_) {
+      const bool is_function = node.expr->op == ExprOp::kTanh || node.expr->op == ExprOp::kSigmoid;
+      if (is_function && node.level == Level::kElement && !node.is_absorbed) EndsChain(&node, 0);
+    }
+    for (Node& node : nodes_) {
+      const bool is_step = node.level == Level::kElement && StepOf(node.expr->op) != ChainStep::kNone;
+      if (!is_step || node.is_absorbed || node.chain_kernel != nullptr) continue;
+      if (!EndsChain(&node, 0)) EndsChain(&node, 1);
+    }
+  }
+
   bool HasInPlace(int output) const {
     return std::ranges::any_of(region_.in_place, [&](const RegionInPlace& pair) { return pair.output == output; });
   }
@@ -236,6 +318,11 @@ class Compiler {
   RegionInstruction InstructionOf(const Node& node, int out) const {
     RegionInstruction instruction{
         .op = node.expr->op, .dtype = node.expr->dtype, .number = node.expr->number, .out = out};
+    if (node.chain_kernel != nullptr) {
+      instruction.kernel = node.chain_kernel;
+      instruction.chain = node.chain;
+      return instruction;
+    }
     switch (node.expr->op) {
       case ExprOp::kUniform: instruction.kind = Kind::kUniform; break;
       case ExprOp::kIndex: instruction.kind = node.expr->number == 3 ? Kind::kColumns : Kind::kIndex; break;
@@ -267,7 +354,7 @@ class Compiler {
               .push_back({.operand = node.expr->number, .slot = node.slot});
           break;
         case ExprOp::kRequire: {
-          const int value = node.expr->num_operands > 1 ? nodes_[node.operands[1]].slot : -1;
+          const int value = node.num_operands > 1 ? nodes_[node.operands[1]].slot : -1;
           code.push_back(CheckOf(node, nodes_[node.operands[0]].slot, value));
           CopyInto(&code, node, nodes_[node.operands[0]].slot);
           break;
@@ -284,7 +371,7 @@ class Compiler {
         }
         default: {
           RegionInstruction instruction = InstructionOf(node, node.slot);
-          for (int k = 0; k < node.expr->num_operands; ++k) instruction.operands[k] = nodes_[node.operands[k]].slot;
+          for (int k = 0; k < node.num_operands; ++k) instruction.operands[k] = nodes_[node.operands[k]].slot;
           code.push_back(instruction);
         }
       }
@@ -308,8 +395,8 @@ class Compiler {
   }
 
   bool IsStep(int node) const {
-    return (nodes_[node].level == Level::kElement && nodes_[node].expr->op != ExprOp::kInput) ||
-           IsReduction(nodes_[node].expr->op);
+    const bool is_computed = nodes_[node].level == Level::kElement && nodes_[node].expr->op != ExprOp::kInput;
+    return (is_computed && !nodes_[node].is_absorbed) || IsReduction(nodes_[node].expr->op);
   }
   // The phase in which an element instruction belongs: a reduction runs before what uses it.
   int PhaseOf(int node) const { return nodes_[node].phase - (IsReduction(nodes_[node].expr->op) ? 1 : 0); }
@@ -330,7 +417,7 @@ class Compiler {
       // A reduction of a phase before is done, and what it needed is not needed any more.
       if (IsReduction(nodes_[i].expr->op) && PhaseOf(i) != phase) continue;
       steps.push_back({.node = i, .phase = phase});
-      for (int k = 0; k < nodes_[i].expr->num_operands; ++k) is_needed[nodes_[i].operands[k]] = true;
+      for (int k = 0; k < nodes_[i].num_operands; ++k) is_needed[nodes_[i].operands[k]] = true;
     }
     std::ranges::reverse(steps);
     return steps;
@@ -356,7 +443,7 @@ class Compiler {
     std::vector<int> last_read(nodes_.size(), -1);  // the step
     for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
       const Node& node = nodes_[steps[s].node];
-      for (int k = 0; k < node.expr->num_operands; ++k) last_read[node.operands[k]] = s;
+      for (int k = 0; k < node.num_operands; ++k) last_read[node.operands[k]] = s;
     }
     std::vector<int> slot(nodes_.size(), -1);
     for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = nodes_[i].slot;
@@ -364,7 +451,7 @@ class Compiler {
     for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
       const Node& node = nodes_[steps[s].node];
       EmitStep(steps[s], last_read, s, &slot);
-      for (int k = 0; k < node.expr->num_operands; ++k) {
+      for (int k = 0; k < node.num_operands; ++k) {
         if (last_read[node.operands[k]] == s) Release(node.operands[k], &slot);
       }
     }
@@ -383,7 +470,7 @@ class Compiler {
   void LoadInputs(const std::vector<Step>& steps, int first, int last) {
     std::vector<bool> is_read(nodes_.size());
     for (const Step& step : steps) {
-      for (int k = 0; k < nodes_[step.node].expr->num_operands; ++k) is_read[nodes_[step.node].operands[k]] = true;
+      for (int k = 0; k < nodes_[step.node].num_operands; ++k) is_read[nodes_[step.node].operands[k]] = true;
     }
     for (const Store& store : stores_) {
       if (first <= store.phase && store.phase <= last) is_read[store.node] = true;
@@ -426,7 +513,7 @@ class Compiler {
   // is one, because that is in the cache.
   int BufferFor(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
     const Node& node = nodes_[step.node];
-    for (int k = 0; k < node.expr->num_operands; ++k) {
+    for (int k = 0; k < node.num_operands; ++k) {
       const int operand = node.operands[k];
       const bool same_size = DTypeBytes(nodes_[operand].expr->dtype) == DTypeBytes(node.expr->dtype);
       if (last_read[operand] != s || !IsPooled(operand, *slot) || IsStored(operand) || !same_size) continue;
@@ -508,6 +595,15 @@ class Compiler {
       parts = columns == 0 ? 1 : rows * ((columns + code_.width - 1) / code_.width);
     }
     code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
+  }
+
+  void LayOut() {
+    const auto aligned = [](size_t size) {
+      return static_cast<std::int64_t>((size + kAlignment - 1) / kAlignment * kAlignment);
+    };
+    code_.rows_at = aligned((code_.memory_operands.size() + code_.buffer_offsets.size()) * sizeof(void*));
+    code_.buffers_at = code_.rows_at + aligned(code_.operands.size() * sizeof(void*));
+    code_.run_bytes = code_.buffers_at + code_.buffer_bytes;
   }
 
   const Region& region_;

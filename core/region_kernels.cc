@@ -234,6 +234,84 @@ RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {
   });
 }
 
+struct NoFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return a;
+  }
+};
+
+template <ChainStep kStep, class V>
+HWY_INLINE V StepOf(V a, V b) {
+  if constexpr (kStep == ChainStep::kAdd) return hn::Add(a, b);
+  if constexpr (kStep == ChainStep::kSubtract) return hn::Sub(a, b);
+  if constexpr (kStep == ChainStep::kSubtractFrom) return hn::Sub(b, a);
+  if constexpr (kStep == ChainStep::kMultiply) return hn::Mul(a, b);
+  return a;
+}
+
+template <ChainStep kBefore, class F, ChainStep kAfter, typename T>
+void Chain(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  const T* z = static_cast<const T*>(c);
+  T* to = static_cast<T*>(out);
+  const F f;
+  const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
+    auto value = access.Load(d, x + i);
+    if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
+    value = f(d, value);
+    if constexpr (kAfter != ChainStep::kNone) value = StepOf<kAfter>(value, access.Load(d, z + i));
+    access.Store(d, value, to + i);
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
+  if (i < n) at(PartOfVector{n - i}, i);
+}
+
+template <ChainStep kBefore, typename T>
+RegionKernel ChainOfSteps(ChainStep after) {
+  switch (after) {
+    case ChainStep::kAdd: return Chain<kBefore, NoFn, ChainStep::kAdd, T>;
+    case ChainStep::kSubtract: return Chain<kBefore, NoFn, ChainStep::kSubtract, T>;
+    case ChainStep::kSubtractFrom: return Chain<kBefore, NoFn, ChainStep::kSubtractFrom, T>;
+    case ChainStep::kMultiply: return Chain<kBefore, NoFn, ChainStep::kMultiply, T>;
+    case ChainStep::kNone: return nullptr;
+  }
+  return nullptr;
+}
+
+template <class F, typename T>
+RegionKernel ChainOfFunction(ChainStep before, ChainStep after) {
+  if (after == ChainStep::kMultiply) {
+    if (before == ChainStep::kNone) return Chain<ChainStep::kNone, F, ChainStep::kMultiply, T>;
+    if (before == ChainStep::kAdd) return Chain<ChainStep::kAdd, F, ChainStep::kMultiply, T>;
+  }
+  if (after == ChainStep::kNone && before == ChainStep::kAdd) return Chain<ChainStep::kAdd, F, ChainStep::kNone, T>;
+  return nullptr;
+}
+
+template <typename T>
+RegionKernel ChainOf(const RegionChain& chain) {
+  if (chain.f == ExprOp::kTanh) return ChainOfFunction<TanhFn, T>(chain.before, chain.after);
+  if (chain.f == ExprOp::kSigmoid) return ChainOfFunction<SigmoidFn, T>(chain.before, chain.after);
+  if (chain.f != ExprOp::kConstant) return nullptr;
+  switch (chain.before) {
+    case ChainStep::kAdd: return ChainOfSteps<ChainStep::kAdd, T>(chain.after);
+    case ChainStep::kSubtract: return ChainOfSteps<ChainStep::kSubtract, T>(chain.after);
+    case ChainStep::kMultiply: return ChainOfSteps<ChainStep::kMultiply, T>(chain.after);
+    default: return nullptr;
+  }
+}
+
+RegionKernel ChainKernelForTarget(const RegionChain& chain, DType dtype) {
+  if (dtype == DType::kFloat) return ChainOf<float>(chain);
+  if (dtype == DType::kDouble) return ChainOf<double>(chain);
+  return nullptr;
+}
+
 template <class Fn, typename T>
 void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   const hn::CappedTag<T, kRowPartials> d;
@@ -285,9 +363,13 @@ namespace stepnet {
 
 HWY_EXPORT(KernelForTarget);
 HWY_EXPORT(RowKernelForTarget);
+HWY_EXPORT(ChainKernelForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
   return HWY_DYNAMIC_DISPATCH(KernelForTarget)(op, operand, result);
+}
+RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(ChainKernelForTarget)(chain, dtype);
 }
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
 

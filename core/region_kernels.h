@@ -13,6 +13,17 @@ inline constexpr int kRowPartials = 16;  // partial results of a reduction over 
 // operand whose elements have its size; otherwise it overlaps none. Arrays need no alignment.
 using RegionKernel = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t n);
 
+// Up to three primitives as one kernel, without a way through memory between them: out = after(f(before(a, b)), c).
+// Each rounds by itself: the bits are those of single kernels.
+enum class ChainStep : std::uint8_t { kNone, kAdd, kSubtract, kSubtractFrom, kMultiply };  // kSubtractFrom: c - value
+struct RegionChain {
+  ChainStep before = ChainStep::kNone;  // kNone: of a alone
+  ExprOp f = ExprOp::kConstant;         // kConstant: nothing
+  ChainStep after = ChainStep::kNone;
+};
+// Null where there is no such kernel.
+RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype);
+
 // partial[j % 16] = op(partial[j % 16], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
 

@@ -19,36 +19,22 @@ using Kind = RegionInstruction::Kind;
 constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
 constexpr std::int64_t kAlignment = 64;
 
-// What a run needs beside its operands: first the slots, then where rows of operands begin, then buffers.
-struct RunMemory {
-  std::int64_t slots, rows, buffers, bytes;
-
-  explicit RunMemory(const RegionCode& code) {
-    const auto aligned = [](std::int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; };
-    slots = 0;
-    const auto num_slots = static_cast<std::int64_t>(code.memory_operands.size() + code.buffer_offsets.size());
-    rows = aligned(num_slots * static_cast<std::int64_t>(sizeof(void*)));
-    buffers = rows + aligned(static_cast<std::int64_t>(code.operands.size() * sizeof(char*)));
-    bytes = buffers + code.buffer_bytes;
-  }
-};
-
 // One run of one part.
 class Runner {
  public:
   Runner(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs, char* memory)
       : code_(code), inputs_(inputs), outputs_(outputs) {
-    const RunMemory places(code);
-    slots_ = reinterpret_cast<char**>(memory + places.slots);
-    rows_ = reinterpret_cast<char**>(memory + places.rows);
+    slots_ = reinterpret_cast<char**>(memory);
+    rows_ = reinterpret_cast<char**>(memory + code.rows_at);
     char** slot = slots_ + code.memory_operands.size();
-    for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + places.buffers + offset;
+    for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
   }
 
   void Run(int part, int parts) {
     const std::int64_t rows = code_.NumRows();
     const std::int64_t columns = code_.sizes[3];
     const auto share = [&](std::int64_t n) {
+      if (parts == 1) return std::pair<std::int64_t, std::int64_t>(0, n);  // without a division of 128 bits
       return std::pair(static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
                        static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts));
     };
@@ -132,9 +118,13 @@ class Runner {
 
   void GoToRow(std::int64_t row) {
     row_ = row;
-    index_[2] = row % code_.sizes[2];
-    index_[1] = row / code_.sizes[2] % code_.sizes[1];
-    index_[0] = row / code_.sizes[2] / code_.sizes[1];
+    if (code_.sizes[0] * code_.sizes[1] == 1) {
+      index_[2] = row;
+    } else {
+      index_[2] = row % code_.sizes[2];
+      index_[1] = row / code_.sizes[2] % code_.sizes[1];
+      index_[0] = row / code_.sizes[2] / code_.sizes[1];
+    }
     for (size_t i = 0; i < code_.operands.size(); ++i) {
       const RegionCode::Operand& of = code_.operands[i];
       const std::int64_t at = index_[0] * of.strides[0] + index_[1] * of.strides[1] + index_[2] * of.strides[2];
@@ -295,6 +285,20 @@ class Runner {
   ExprScalar fault_value_ = {};
 };
 
+// "+ tanh *" for tanh(a + b) * c.
+std::string ChainText(const RegionInstruction& instruction) {
+  const auto step = [](ChainStep step) {
+    constexpr const char* kSigns[] = {"", "+", "-", "from -", "*"};
+    return kSigns[static_cast<int>(step)];
+  };
+  const RegionChain& chain = instruction.chain;
+  std::vector<std::string> names;
+  if (chain.before != ChainStep::kNone) names.emplace_back(step(chain.before));
+  if (chain.f != ExprOp::kConstant) names.emplace_back(ExprOpName(chain.f));
+  if (chain.after != ChainStep::kNone) names.emplace_back(step(chain.after));
+  return names.empty() ? ExprOpName(instruction.op) : Join(names, " ");
+}
+
 std::string InstructionText(const RegionInstruction& instruction) {
   const auto slot = [](int number) { return StrCat("s", number); };
   std::vector<std::string> operands;
@@ -304,7 +308,7 @@ std::string InstructionText(const RegionInstruction& instruction) {
   const std::string all = Join(operands, ", ");
   switch (instruction.kind) {
     case Kind::kCompute:
-    case Kind::kUniform: return StrCat(slot(instruction.out), " = ", ExprOpName(instruction.op), " ", all);
+    case Kind::kUniform: return StrCat(slot(instruction.out), " = ", ChainText(instruction), " ", all);
     case Kind::kIndex: return StrCat(slot(instruction.out), " = index ", instruction.number);
     case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
     case Kind::kSplat: return StrCat("splat ", slot(instruction.out));
@@ -333,7 +337,7 @@ std::optional<RegionFault> RegionProgram::Run(std::span<const void* const> input
     if (!runner.has_fault()) return {};
     return runner.Fault();
   };
-  const std::int64_t bytes = RunMemory(*code_).bytes;
+  const std::int64_t bytes = code_->run_bytes;
   if (bytes <= kStackBytes) {
     alignas(kAlignment) char memory[kStackBytes];
     return run(memory);

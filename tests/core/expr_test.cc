@@ -10,6 +10,7 @@
 #include "random_exprs.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/expr_table.h"
 #include "stepnet/core/expr_text.h"
 #include "stepnet/core/strings.h"
 
@@ -151,6 +152,58 @@ TEST(Expr, LeavesWhatIsNotExact) {
   // A requirement holds though nothing uses its value.
   EXPECT_TRUE(And(false, Require(flag, "must"))->has_require());
   EXPECT_TRUE(Where(Require(flag, "must"), x, x)->has_require());
+}
+
+// Two inputs x, or one and a constant, of every odd number: builders give what their op gives.
+template <typename T>
+void ExpectExactForOddNumbers() {
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> odd = {0, 1, static_cast<T>(-1), 2, Limits::min(), Limits::lowest(), Limits::max()};
+  if constexpr (std::is_floating_point_v<T>) {
+    for (const T value : {-T{0}, T{0.5}, Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN(),
+                          Limits::denorm_min(), -Limits::denorm_min()}) {
+      odd.push_back(value);
+    }
+  }
+  const Expr input = Expr::Input(0, "x", kDTypeOf<T>);
+  for (int k = static_cast<int>(ExprOp::kAdd); k <= static_cast<int>(ExprOp::kLessEqual); ++k) {
+    const auto op = static_cast<ExprOp>(k);
+    for (const T constant : odd) {
+      const Expr number = ConstantOf(ScalarOf(constant));
+      for (const auto& [a, b] :
+           {std::pair(input, number), std::pair(number, input), std::pair(input, input), std::pair(input, -input)}) {
+        for (const Expr& c : {input, number}) {
+          const std::vector<Expr> operands = {a, b, c};
+          for (size_t count = 1; count <= 3; ++count) {
+            Expr made;
+            try {
+              made = MakeExpr(op, {operands.data(), count});
+            } catch (const Error&) {  // another number of operands, or dtype
+              continue;
+            }
+            for (const T value : odd) {
+              const ExprRow row{.input = [&](const ExprNode&, std::int64_t) { return ScalarOf(value); }};
+              std::vector<ExprScalar> given;
+              for (size_t i = 0; i < count; ++i) given.push_back(EvaluateRow({&operands[i], 1}, row).values[0][0]);
+              const ExprScalar want = EvaluatePrimitive(op, made.dtype(), given);
+              const ExprScalar got = EvaluateRow({&made, 1}, row).values[0][0];
+              ASSERT_TRUE(SameScalar(got, want))
+                  << ExprOpName(op) << " of " << ScalarText(given[0]) << " and " << ScalarText(given[count - 1])
+                  << " gives " << ScalarText(got) << ", not " << ScalarText(want) << "\n"
+                  << PrintExpr(made);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Expr, SimplifiesExactlyForOddNumbers) {
+  ExpectExactForOddNumbers<float>();
+  ExpectExactForOddNumbers<double>();
+  ExpectExactForOddNumbers<std::int32_t>();
+  ExpectExactForOddNumbers<std::int64_t>();
 }
 
 // Builders give what their op gives, whatever they fold and simplify.

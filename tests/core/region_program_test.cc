@@ -173,15 +173,34 @@ TEST(RegionProgram, ComputesCommonExpressionsOnce) {
                       .outputs = {{.value = Tanh(x) * Tanh(x) + 1, .memory = dense.Elements()},
                                   {.value = Tanh(x), .memory = dense.Elements()}}};
   EXPECT_EQ(RegionProgram(region).Text(),
-            "sizes [1, 1, 1, 1200], blocks of 256, 2048 bytes\n"
+            "sizes [1, 1, 1, 1200], blocks of 256, 1024 bytes\n"
             "memory s0, input 0\n"
             "memory s1, output 0\n"
             "memory s2, output 1\n"
             "constant s3\n"
             "run: splat s3\n"
             "block: s2 = tanh s0\n"
-            "block: s4 = * s2, s2\n"
-            "block: s1 = + s4, s3\n");
+            "block: s1 = * + s2, s2, s3\n");
+}
+
+// What nothing else uses goes through no memory: one instruction for tanh(a + b) * c.
+TEST(RegionProgram, ComputesChainsInOneInstruction) {
+  const Expr y = Expr::Input(1, "y", DType::kFloat);
+  const Dense dense{.rows = 1, .columns = 64};
+  const auto block_of = [&](const Expr& value) {
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements(), dense.Elements()},
+                        .outputs = {{.value = value, .memory = dense.Elements()}}};
+    ExpectLikeDefinition(region, 2);
+    const std::string text = RegionProgram(region).Text();
+    return text.substr(text.find("block: "));
+  };
+  EXPECT_EQ(block_of(x * Tanh(x + y)), "block: s2 = + tanh * s0, s1, s0\n");
+  EXPECT_EQ(block_of(Sigmoid(x) * y), "block: s2 = sigmoid * s0, s0, s1\n");
+  EXPECT_EQ(block_of(Tanh(x + y)), "block: s2 = + tanh s0, s1, s0\n");
+  EXPECT_EQ(block_of(x - y * x), "block: s2 = * from - s1, s0, s0\n");
+  EXPECT_EQ(block_of((x - y) - x), "block: s2 = - - s0, s1, s0\n");
+  EXPECT_EQ(block_of((x + y) * (x + y)), "block: s3 = + s0, s1\nblock: s2 = * s3, s3\n");
 }
 
 // A value that is in place of an input waits until nothing reads the input any more.
