@@ -78,7 +78,8 @@ struct RegionCode {
   std::vector<int> memory_operands;          // of slots that are memory: the first ones
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
   std::int64_t buffer_bytes = 0;
-  // Where in the memory of a run what is: slots first, then where rows of operands begin, then buffers.
+  // Where in the memory of a run what is: slots first, then where rows of operands begin and where operands do, then
+  // buffers.
   std::int64_t rows_at = 0;
   std::int64_t buffers_at = 0;
   std::int64_t run_bytes = 0;

@@ -397,7 +397,7 @@ class Compiler {
       return static_cast<std::int64_t>((size + kAlignment - 1) / kAlignment * kAlignment);
     };
     code_.rows_at = aligned((code_.memory_operands.size() + code_.buffer_offsets.size()) * sizeof(void*));
-    code_.buffers_at = code_.rows_at + aligned(code_.operands.size() * sizeof(void*));
+    code_.buffers_at = code_.rows_at + aligned(2 * code_.operands.size() * sizeof(void*));
     code_.run_bytes = code_.buffers_at + code_.buffer_bytes;
   }
 
