@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "stepnet/core/any_order.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 
@@ -23,16 +24,6 @@ void ForFloatType(DType dtype, const std::string& op, Fn&& fn) {
 
 // Shape rule: all inputs are float or all are double, of one shape; one output of that dtype and shape.
 ShapeRule SameFloats();
-
-// The loop that follows may run in any order. Compilers cannot see that arrays which overlap are the same array, and
-// would leave operators that work in place without vectors.
-#if defined(__clang__)
-#define STEPNET_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define STEPNET_ANY_ORDER _Pragma("GCC ivdep")
-#else
-#define STEPNET_ANY_ORDER
-#endif
 
 // Kernel that calls fn(x[i]) or fn(x[i], y[i]) for each element, where fn takes float or double (a generic lambda).
 // The shape rule has seen to it that all inputs have the dtype and size of the output.

@@ -1,7 +1,7 @@
 // Exp: y = e^x. Log: the natural logarithm.
+#include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/vector_math.h"
 
 namespace stepnet {
 namespace {

@@ -14,8 +14,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "stepnet/operators/partial_vectors-inl.h"
-#include "stepnet/operators/vector_math-inl.h"
+#include "stepnet/core/partial_vectors-inl.h"
+#include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {

@@ -15,8 +15,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "stepnet/operators/partial_vectors-inl.h"
-#include "stepnet/operators/vector_math-inl.h"
+#include "stepnet/core/partial_vectors-inl.h"
+#include "stepnet/core/vector_math-inl.h"
 
 #ifndef STEPNET_OPERATORS_LSTM_UNIT_ROWS_
 #define STEPNET_OPERATORS_LSTM_UNIT_ROWS_

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/vector_math.h"
 
 namespace stepnet {
 

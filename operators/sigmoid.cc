@@ -1,6 +1,6 @@
 // Sigmoid: y = 1 / (1 + exp(-x)).
+#include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/vector_math.h"
 
 namespace stepnet {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/vector_math.h"
 
 namespace stepnet {
 namespace {

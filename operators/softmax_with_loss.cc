@@ -7,10 +7,10 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/labels.h"
-#include "stepnet/operators/vector_math.h"
 
 namespace stepnet {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "for_each_target.h"
+#include "../core/for_each_target.h"
 #include "op_test.h"
 
 namespace stepnet {

@@ -1,4 +1,4 @@
-#include "stepnet/operators/vector_math.h"
+#include "stepnet/core/vector_math.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // The formulas are in vector_math-inl.h.
-#include "stepnet/operators/vector_math.h"
+#include "stepnet/core/vector_math.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepnet/operators/vector_math.cc"
+#define HWY_TARGET_INCLUDE "stepnet/core/vector_math.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "stepnet/operators/partial_vectors-inl.h"
-#include "stepnet/operators/vector_math-inl.h"
+#include "stepnet/core/partial_vectors-inl.h"
+#include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {

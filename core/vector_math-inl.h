@@ -8,18 +8,18 @@
 // sigmoid: with e = exp(-|x|), 1 / (1 + e) for x >= 0 and e / (1 + e) below, so that nothing overflows.
 // log: x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), s = f / (2 + f); log(1 + f) = f - s (f - s^2 R(s^2)).
 // The polynomials interpolate at the Chebyshev points of their ranges; the errors in
-// tests/operators/vector_math_test.cc are those measured over the whole range.
+// tests/core/vector_math_test.cc are those measured over the whole range.
 #include <hwy/highway.h>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
-#if defined(STEPNET_OPERATORS_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef STEPNET_OPERATORS_VECTOR_MATH_INL_H_
-#undef STEPNET_OPERATORS_VECTOR_MATH_INL_H_
+#if defined(STEPNET_CORE_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEPNET_CORE_VECTOR_MATH_INL_H_
+#undef STEPNET_CORE_VECTOR_MATH_INL_H_
 #else
-#define STEPNET_OPERATORS_VECTOR_MATH_INL_H_
+#define STEPNET_CORE_VECTOR_MATH_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -192,4 +192,4 @@ struct LogFn {
 }  // namespace stepnet
 HWY_AFTER_NAMESPACE();
 
-#endif  // STEPNET_OPERATORS_VECTOR_MATH_INL_H_
+#endif  // STEPNET_CORE_VECTOR_MATH_INL_H_

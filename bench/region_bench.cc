@@ -1,0 +1,178 @@
+// Regions: what a run adds to its work (64 elements), what fusing saves (a peephole LSTM's pointwise operators as one
+// region and one by one), and how long making a program takes.
+//
+//   build/release/bench/stepnet_bench --benchmark_filter=Region
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#include "stepnet/core/region_program.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/vector_math.h"
+
+namespace stepnet {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats Values(std::int64_t n) {
+  Floats values(static_cast<size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(i * 37 % 101) / 25 - 2;
+  return values;
+}
+
+// Elements [R, C] of an array whose rows are `row` long, from `offset` on.
+RegionOperand Elements(std::int64_t rows, std::int64_t row, std::int64_t offset = 0) {
+  return {.dtype = DType::kFloat, .size = rows * row, .offset = offset, .strides = {0, 0, row, 1}};
+}
+
+Expr In(int number) { return Expr::Input(number, StrCat("x", number), DType::kFloat); }
+
+// A region of one operator on dense operands.
+Region Single(const Expr& value, int inputs, std::int64_t rows, std::int64_t columns) {
+  const RegionOperand dense = Elements(rows, columns);
+  return {.sizes = {1, 1, rows, columns},
+          .inputs = std::vector<RegionOperand>(static_cast<size_t>(inputs), dense),
+          .outputs = {{.value = value, .memory = dense}}};
+}
+
+void RunSingle(benchmark::State& state, const Expr& value, int inputs) {
+  const std::int64_t n = state.range(0);
+  const RegionProgram program(Single(value, inputs, 1, n));
+  const Floats a = Values(n), b = Values(n);
+  Floats y(a.size());
+  const void* in[] = {a.data(), b.data()};
+  void* out[] = {y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * n);
+}
+
+void RegionTanh(benchmark::State& state) { RunSingle(state, Tanh(In(0)), 1); }
+void RegionAdd(benchmark::State& state) { RunSingle(state, In(0) + In(1), 2); }
+void RegionTanhWithoutRegion(benchmark::State& state) {
+  const Floats a = Values(state.range(0));
+  Floats y(a.size());
+  for (auto _ : state) VectorTanh(a.data(), y.data(), state.range(0));
+  state.SetItemsProcessed(state.iterations() * state.range(0));
+}
+BENCHMARK(RegionTanh)->Arg(64)->Arg(4096)->Arg(1 << 20);
+BENCHMARK(RegionTanhWithoutRegion)->Arg(64)->Arg(4096)->Arg(1 << 20);
+BENCHMARK(RegionAdd)->Arg(64)->Arg(4096)->Arg(1 << 20);
+
+constexpr std::int64_t kRows = 32, kUnits = 256;
+
+// The operators between the products of examples/cells/peephole_lstm.cell: h @ u is added, the gates are split. Inputs
+// 0 to 3 are gates of x @ w + b, 4 to 7 of h @ u, then come c_prev, p_i, p_f and p_o.
+Region Peephole() {
+  const std::int64_t row = 4 * kUnits;
+  Region region{.sizes = {1, 1, kRows, kUnits}};
+  for (int half = 0; half < 2; ++half) {
+    for (int gate = 0; gate < 4; ++gate) region.inputs.push_back(Elements(kRows, row, gate * kUnits));
+  }
+  region.inputs.push_back(Elements(kRows, kUnits));
+  for (int i = 0; i < 3; ++i) {
+    region.inputs.push_back({.dtype = DType::kFloat, .size = kUnits, .strides = {0, 0, 0, 1}});
+  }
+  const Expr i = In(0) + In(4), f = In(1) + In(5), o = In(2) + In(6), g = In(3) + In(7);
+  const Expr c_prev = In(8);
+  const Expr c = Sigmoid(f + In(10) * c_prev) * c_prev + Sigmoid(i + In(9) * c_prev) * Tanh(g);
+  const Expr h = Sigmoid(o + In(11) * c) * Tanh(c);
+  region.outputs = {{.value = h, .memory = Elements(kRows, kUnits)}, {.value = c, .memory = Elements(kRows, kUnits)}};
+  return region;
+}
+
+void RegionPeephole(benchmark::State& state) {
+  const RegionProgram program(Peephole());
+  const Floats x = Values(kRows * 4 * kUnits), u = Values(kRows * 4 * kUnits), c_prev = Values(kRows * kUnits);
+  const Floats p = Values(kUnits);
+  Floats h(c_prev.size()), c(c_prev.size());
+  const void* in[] = {x.data(), x.data(), x.data(),      x.data(), u.data(), u.data(),
+                      u.data(), u.data(), c_prev.data(), p.data(), p.data(), p.data()};
+  void* out[] = {h.data(), c.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * kRows * kUnits);
+}
+BENCHMARK(RegionPeephole);
+
+// The same 16 operators, each a region of its own that reads and writes arrays of all rows.
+void RegionPeepholeOneByOne(benchmark::State& state) {
+  const RegionProgram add(Single(In(0) + In(1), 2, kRows, kUnits));
+  const RegionProgram add_gates(Single(In(0) + In(1), 2, kRows, 4 * kUnits));
+  const RegionProgram multiply(Single(In(0) * In(1), 2, kRows, kUnits));
+  const RegionProgram sigmoid(Single(Sigmoid(In(0)), 1, kRows, kUnits));
+  const RegionProgram tanh(Single(Tanh(In(0)), 1, kRows, kUnits));
+  const Floats x = Values(kRows * 4 * kUnits), u = Values(kRows * 4 * kUnits), c_prev = Values(kRows * kUnits);
+  Floats gates(x.size());
+  std::vector<Floats> y(16, Floats(c_prev.size()));
+  const auto run = [](const RegionProgram& program, const float* a, const float* b, float* out) {
+    const void* in[] = {a, b};
+    void* outputs[] = {out};
+    program.Run(in, outputs);
+  };
+  const float* gate[4];
+  for (int k = 0; k < 4; ++k) gate[k] = gates.data() + k * kRows * kUnits;
+  for (auto _ : state) {
+    run(add_gates, x.data(), u.data(), gates.data());
+    run(multiply, c_prev.data(), c_prev.data(), y[0].data());
+    run(add, gate[1], y[0].data(), y[1].data());
+    run(sigmoid, y[1].data(), nullptr, y[2].data());
+    run(multiply, y[2].data(), c_prev.data(), y[3].data());
+    run(multiply, c_prev.data(), c_prev.data(), y[4].data());
+    run(add, gate[0], y[4].data(), y[5].data());
+    run(sigmoid, y[5].data(), nullptr, y[6].data());
+    run(tanh, gate[3], nullptr, y[7].data());
+    run(multiply, y[6].data(), y[7].data(), y[8].data());
+    run(add, y[3].data(), y[8].data(), y[9].data());
+    run(multiply, y[9].data(), c_prev.data(), y[10].data());
+    run(add, gate[2], y[10].data(), y[11].data());
+    run(sigmoid, y[11].data(), nullptr, y[12].data());
+    run(tanh, y[9].data(), nullptr, y[13].data());
+    run(multiply, y[12].data(), y[13].data(), y[14].data());
+  }
+  state.SetItemsProcessed(state.iterations() * kRows * kUnits);
+}
+BENCHMARK(RegionPeepholeOneByOne);
+
+// Rows of 10 and of 256; items are elements.
+void RegionSoftmax(benchmark::State& state) {
+  const std::int64_t columns = state.range(0), rows = 8192 / columns;
+  const Expr e = Exp(In(0) - RowMax(In(0)));
+  const RegionProgram program(Single(e / RowSum(e), 1, rows, columns));
+  const Floats x = Values(rows * columns);
+  Floats y(x.size());
+  const void* in[] = {x.data()};
+  void* out[] = {y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * rows * columns);
+}
+BENCHMARK(RegionSoftmax)->Arg(10)->Arg(256)->Arg(4096);
+
+// Short rows that a column is repeated over: blocks hold several.
+void RegionAddColumn(benchmark::State& state) {
+  const std::int64_t columns = state.range(0), rows = 8192 / columns;
+  Region region = Single(In(0) + In(1), 2, rows, columns);
+  region.inputs[1] = {.dtype = DType::kFloat, .size = columns, .strides = {0, 0, 0, 1}};
+  const RegionProgram program(region);
+  const Floats x = Values(rows * columns), column = Values(columns);
+  Floats y(x.size());
+  const void* in[] = {x.data(), column.data()};
+  void* out[] = {y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * rows * columns);
+}
+BENCHMARK(RegionAddColumn)->Arg(8)->Arg(64)->Arg(256);
+
+void RegionMakeProgram(benchmark::State& state) {
+  const Region region = Peephole();
+  for (auto _ : state) benchmark::DoNotOptimize(RegionProgram(region));
+}
+BENCHMARK(RegionMakeProgram);
+
+void RegionMakeExpressions(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(Peephole());
+}
+BENCHMARK(RegionMakeExpressions);
+
+}  // namespace
+}  // namespace stepnet

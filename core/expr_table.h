@@ -1,0 +1,26 @@
+// What the files that build expressions share.
+#pragma once
+
+#include <string_view>
+
+#include "stepnet/core/expr.h"
+#include "stepnet/core/expr_scalar.h"
+
+namespace stepnet {
+
+// The one node that says this.
+Expr SharedNode(ExprFields fields);
+Expr ConstantOf(ExprScalar value);
+
+bool IsExprType(DType dtype);
+// Throws kTypeMismatch, naming `what`, for a dtype that expressions do not have.
+void CheckExprType(DType dtype, std::string_view what);
+
+// Operands that are to have one dtype: [begin, end).
+struct DTypeGroup {
+  int begin = 0;
+  int end = 0;
+};
+DTypeGroup SameDType(ExprOp op, int num_operands);
+
+}  // namespace stepnet

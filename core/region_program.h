@@ -1,0 +1,44 @@
+// RegionProgram: a region made ready to run on the CPU, over blocks of elements that stay in the first cache, on the
+// widest vectors that the machine has.
+//
+// Results are those of EvaluateRegion bit for bit (but for what a NaN holds), in however many parts and on whatever
+// vectors it runs. A program is immutable; any number of threads may run it at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "stepnet/core/region.h"
+
+namespace stepnet {
+
+struct RegionCode;
+
+class RegionProgram {
+ public:
+  // Throws as CheckRegion.
+  explicit RegionProgram(const Region& region);
+  RegionProgram(RegionProgram&&) noexcept;
+  RegionProgram& operator=(RegionProgram&&) noexcept;
+  ~RegionProgram();
+
+  // Into how many parts a run may be cut: of blocks, of rows where something is computed of whole rows, of columns
+  // where there are sums over rows; one where there are both.
+  int max_parts() const;
+
+  // Computes part `part` of `parts`; pointers and what is required of them as in EvaluateRegion. Parts write elements
+  // of their own. The fault is the first of this part. Throws kCancelled.
+  std::optional<RegionFault> Run(std::span<const void* const> inputs, std::span<void* const> outputs, int part = 0,
+                                 int parts = 1) const;
+
+  // The program, an instruction a line, for people.
+  std::string Text() const;
+
+ private:
+  std::unique_ptr<const RegionCode> code_;
+};
+
+}  // namespace stepnet

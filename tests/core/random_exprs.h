@@ -1,0 +1,38 @@
+// Random expressions and numbers, the odd ones among them.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "stepnet/core/expr.h"
+#include "stepnet/core/expr_scalar.h"
+
+namespace stepnet {
+
+inline constexpr DType kExprTypes[] = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool};
+
+// Any number of dtype: often 0, -0, 1, -1, infinity, NaN, a denormal, the lowest or the greatest.
+ExprScalar RandomScalar(DType dtype, std::mt19937& random);
+// Equal bits, or two NaN.
+bool SameScalar(const ExprScalar& a, const ExprScalar& b);
+
+// One call of a builder: its operands are results of steps before.
+struct RandomStep {
+  ExprOp op;
+  ExprParts parts = {};
+  std::vector<int> operands = {};
+  Expr result = {};
+};
+
+struct RandomExprOptions {
+  int steps = 20;
+  bool reductions = false;    // RowSum, RowMax, Index
+  bool only_simple = false;   // no functions of the C library, whose last bits are its own business
+  bool requires_too = false;  // Require
+};
+
+// Starts with `leaves`, and constants. Steps that builders refuse do not count.
+std::vector<RandomStep> RandomExprSteps(const std::vector<Expr>& leaves, const RandomExprOptions& options,
+                                        std::mt19937& random);
+
+}  // namespace stepnet

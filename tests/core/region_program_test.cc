@@ -1,0 +1,234 @@
+#include "stepnet/core/region_program.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "for_each_target.h"
+#include "random_exprs.h"
+#include "random_region.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// A region over dense [rows, columns] operands of float.
+struct Dense {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+
+  RegionOperand Elements(DType dtype = DType::kFloat) const {
+    return {.dtype = dtype, .size = rows * columns, .strides = {0, 0, columns, 1}};
+  }
+  RegionOperand Rows() const { return {.dtype = DType::kFloat, .size = rows, .strides = {0, 0, 1, 0}}; }
+  RegionIndex Sizes() const { return {1, 1, rows, columns}; }
+};
+
+const Expr x = Expr::Input(0, "x", DType::kFloat);
+
+std::string FaultText(const std::optional<RegionFault>& fault) {
+  return fault ? StrCat(fault->element, ": ", fault->message) : "none";
+}
+
+void ExpectLikeDefinition(const Region& region, unsigned seed) {
+  const auto memory = [&] {
+    std::mt19937 random(seed);
+    return RegionMemory(region, random);
+  };
+  const RegionProgram program(region);
+  const auto where = [&] { return StrCat("seed ", seed, "\n", RegionText(region), program.Text()); };
+  RegionMemory want = memory();
+  const auto want_fault = EvaluateRegion(region, want.Inputs(), want.Outputs());
+  RegionMemory got = memory();
+  const auto fault = program.Run(got.Inputs(), got.Outputs());
+  ASSERT_EQ(got.DifferenceFrom(want, region), "") << where();
+  ASSERT_EQ(FaultText(fault), FaultText(want_fault)) << where();
+
+  std::mt19937 random(seed);
+  const int parts = 2 + static_cast<int>(random() % 6);
+  std::vector<int> order(static_cast<size_t>(std::min(parts, program.max_parts())));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, random);
+  RegionMemory in_parts = memory();
+  std::optional<RegionFault> first;
+  for (const int part : order) {
+    const auto part_fault = program.Run(in_parts.Inputs(), in_parts.Outputs(), part, static_cast<int>(order.size()));
+    if (part_fault && (!first || part_fault->element < first->element)) first = part_fault;
+  }
+  ASSERT_EQ(in_parts.DifferenceFrom(want, region), "") << "in " << order.size() << " parts\n" << where();
+  ASSERT_EQ(FaultText(first), FaultText(want_fault)) << "in parts\n" << where();
+}
+
+TEST(RegionProgram, ComputesWhatIsDefined) {
+  for (unsigned seed = 0; seed < 1500; ++seed) {
+    std::mt19937 random(seed);
+    ExpectLikeDefinition(RandomRegion({}, random), seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(RegionProgram, ComputesLargeExpressions) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    std::mt19937 random(seed);
+    ExpectLikeDefinition(RandomRegion({.steps = 200}, random), seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(RegionProgram, ComputesWhatIsDefinedOnEveryTarget) {
+  ForEachTarget([] {
+    for (unsigned seed = 5000; seed < 5200; ++seed) {
+      std::mt19937 random(seed);
+      ExpectLikeDefinition(RandomRegion({}, random), seed);
+      if (HasFatalFailure()) return;
+    }
+  });
+}
+
+// Every primitive over odd numbers, on every target, with tails of vectors.
+TEST(RegionProgram, ComputesEveryPrimitive) {
+  constexpr std::int64_t kCount = 3 * 256 + 77;
+  ForEachTarget([] {
+    for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
+      for (const DType dtype : kExprTypes) {
+        std::vector<Expr> operands;
+        for (int i = 0; i < 3; ++i) operands.push_back(Expr::Input(i, StrCat("x", i), dtype));
+        for (int count = 1; count <= 3; ++count) {
+          for (const DType to : kExprTypes) {
+            const auto op = static_cast<ExprOp>(k);
+            if (op != ExprOp::kCast && to != DType::kFloat) continue;
+            std::vector<Expr> some(operands.begin(), operands.begin() + count);
+            if (op == ExprOp::kWhere) some[0] = Expr::Input(0, "condition", DType::kBool);
+            Region region{.sizes = {1, 1, 1, kCount}};
+            try {
+              const Expr value = MakeExpr(op, some, {.dtype = to});
+              for (const Expr& operand : some) {
+                region.inputs.push_back({.dtype = operand.dtype(), .size = kCount, .strides = {0, 0, 0, 1}});
+              }
+              region.outputs.push_back(
+                  {.value = value, .memory = {.dtype = value.dtype(), .size = kCount, .strides = {0, 0, 0, 1}}});
+            } catch (const Error&) {  // not of so many operands, or not of that dtype
+              continue;
+            }
+            ExpectLikeDefinition(region, static_cast<unsigned>(k));
+            if (::testing::Test::HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST(RegionProgram, ComputesSoftmaxOfShortAndLongRows) {
+  const Expr e = Exp(x - RowMax(x));
+  for (const std::int64_t columns : {1, 10, 256, 1000}) {
+    const Dense dense{.rows = 3, .columns = columns};
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements()},
+                        .outputs = {{.value = e / RowSum(e), .memory = dense.Elements()},
+                                    {.value = RowSum(e), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}},
+                        .in_place = {{.input = 0, .output = 0}}};
+    ExpectLikeDefinition(region, 1);
+    std::vector<float> values(static_cast<size_t>(3 * columns), 0.5f);
+    std::vector<float> sums(3);
+    const void* inputs[] = {values.data()};
+    void* outputs[] = {values.data(), sums.data()};
+    RegionProgram(region).Run(inputs, outputs);
+    for (const float value : values) ASSERT_NEAR(value, 1.0f / static_cast<float>(columns), 1e-6f);
+    for (const float sum : sums) ASSERT_NEAR(sum, static_cast<float>(columns), 1e-3f);
+  }
+}
+
+TEST(RegionProgram, GivesRowsWithoutElementsAndSumsOfNoRow) {
+  Dense dense{.rows = 2, .columns = 0};
+  const Region rows{.sizes = dense.Sizes(),
+                    .inputs = {dense.Elements()},
+                    .outputs = {{.value = RowSum(x) + 1, .memory = dense.Rows(), .kind = RegionOutputKind::kRows}}};
+  float result[] = {9, 9};
+  const void* no_input[] = {nullptr};
+  void* outputs[] = {result};
+  RegionProgram(rows).Run(no_input, outputs);
+  EXPECT_EQ(result[0], 1);
+  EXPECT_EQ(result[1], 1);
+
+  dense = {.rows = 0, .columns = 2};
+  const Region sums{.sizes = dense.Sizes(),
+                    .inputs = {dense.Elements()},
+                    .outputs = {{.value = x,
+                                 .memory = {.dtype = DType::kFloat, .size = 2, .strides = {0, 0, 0, 1}},
+                                 .kind = RegionOutputKind::kSums}}};
+  RegionProgram(sums).Run(no_input, outputs);
+  EXPECT_EQ(result[0], 0);
+  EXPECT_EQ(result[1], 0);
+}
+
+TEST(RegionProgram, ComputesCommonExpressionsOnce) {
+  const Dense dense{.rows = 4, .columns = 300};
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements()},
+                      .outputs = {{.value = Tanh(x) * Tanh(x) + 1, .memory = dense.Elements()},
+                                  {.value = Tanh(x), .memory = dense.Elements()}}};
+  EXPECT_EQ(RegionProgram(region).Text(),
+            "sizes [1, 1, 1, 1200], blocks of 256, 1024 bytes\n"
+            "memory s0, input 0\n"
+            "memory s1, output 0\n"
+            "memory s2, output 1\n"
+            "constant s3\n"
+            "run: splat s3\n"
+            "block: s2 = tanh s0\n"
+            "block: s1 = * + s2, s2, s3\n");
+}
+
+// What nothing else uses goes through no memory: one instruction for tanh(a + b) * c.
+TEST(RegionProgram, ComputesChainsInOneInstruction) {
+  const Expr y = Expr::Input(1, "y", DType::kFloat);
+  const Dense dense{.rows = 1, .columns = 64};
+  const auto block_of = [&](const Expr& value) {
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements(), dense.Elements()},
+                        .outputs = {{.value = value, .memory = dense.Elements()}}};
+    ExpectLikeDefinition(region, 2);
+    const std::string text = RegionProgram(region).Text();
+    return text.substr(text.find("block: "));
+  };
+  EXPECT_EQ(block_of(x * Tanh(x + y)), "block: s2 = + tanh * s0, s1, s0\n");
+  EXPECT_EQ(block_of(Sigmoid(x) * y), "block: s2 = sigmoid * s0, s0, s1\n");
+  EXPECT_EQ(block_of(Tanh(x + y)), "block: s2 = + tanh s0, s1, s0\n");
+  EXPECT_EQ(block_of(x - y * x), "block: s2 = * from - s1, s0, s0\n");
+  EXPECT_EQ(block_of((x - y) - x), "block: s2 = - - s0, s1, s0\n");
+  EXPECT_EQ(block_of((x + y) * (x + y)), "block: s3 = + s0, s1\nblock: s2 = * s3, s3\n");
+}
+
+// A value that is in place of an input waits until nothing reads the input any more.
+TEST(RegionProgram, WritesInPlaceBehindTheLastRead) {
+  const Dense dense{.rows = 1, .columns = 700};
+  const Region region{
+      .sizes = dense.Sizes(),
+      .inputs = {dense.Elements()},
+      .outputs = {{.value = Tanh(x), .memory = dense.Elements()}, {.value = Tanh(x) + x, .memory = dense.Elements()}},
+      .in_place = {{.input = 0, .output = 0}}};
+  ExpectLikeDefinition(region, 3);
+}
+
+TEST(RegionProgram, ChecksEveryElement) {
+  const Expr n = Expr::Input(0, "n", DType::kInt32);
+  const Dense dense{.rows = 3, .columns = 500};
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements(DType::kInt32)},
+                      .outputs = {},
+                      .requirements = {Require(NotEqual(n, 0), "Div of the integer 1 by {}", n)}};
+  std::vector<std::int32_t> values(1500, 7);
+  const void* inputs[] = {values.data()};
+  const RegionProgram program(region);
+  EXPECT_FALSE(program.Run(inputs, {}));
+  values[1400] = values[777] = 0;
+  const auto fault = program.Run(inputs, {});
+  EXPECT_EQ(FaultText(fault), "777: Div of the integer 1 by 0");
+}
+
+}  // namespace
+}  // namespace stepnet
