@@ -9,6 +9,7 @@
 #include "stepnet/core/derivative.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include <unordered_map>
@@ -91,11 +92,13 @@ Expr Power(const Expr& x, const Expr& exponent) {
   return Pow(x, exponent);
 }
 
-// How a number compares with constants between low and high: as `value` does.
+// How a number compares with constants above low and below high, where these are no NaN: as `value` does.
 struct Comparable {
   Expr value = {};
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
+  double low = std::numeric_limits<double>::quiet_NaN();
+  double high = std::numeric_limits<double>::quiet_NaN();
+
+  bool Knows(double bound) const { return value.defined() && !(bound <= low) && !(bound >= high); }
 };
 
 bool IsDifferentiable(ExprOp op) {
@@ -381,13 +384,12 @@ class Derivation {
     const bool is_max = step.node->op == ExprOp::kMax;
     const double bound = NumberOf(constant);
     const Comparable& known = step.compares;
-    const bool has_result = known.value.defined() && known.low < bound && bound < known.high;
     if (known.value.defined() && !x.compares.value.defined()) {
       x.compares = known;
       double& limit = is_max ? x.compares.low : x.compares.high;
-      limit = is_max ? std::max(limit, bound) : std::min(limit, bound);
+      limit = is_max ? std::fmax(limit, bound) : std::fmin(limit, bound);
     }
-    const Expr& beyond = has_result ? known.value : x.value;
+    const Expr& beyond = known.Knows(bound) ? known.value : x.value;
     return is_max ? beyond > constant : beyond < constant;
   }
 
