@@ -69,9 +69,10 @@ struct RegionCode {
     bool has_value;
   };
 
-  RegionIndex sizes = {};     // dimensions that move as one are one
-  bool crosses_rows = false;  // blocks are of all elements in their order, because rows are short
-  std::int64_t width = 0;     // elements of a block
+  RegionIndex sizes = {};       // dimensions that move as one are one
+  bool crosses_rows = false;    // blocks are of all elements in their order, because rows are short
+  std::int64_t width = 0;       // elements of a block
+  std::int64_t row_blocks = 1;  // blocks of a row
   int num_inputs = 0;
   std::vector<Operand> operands;
   std::vector<int> sums;                     // outputs that are 0 before anything is added

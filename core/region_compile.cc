@@ -387,7 +387,8 @@ class Compiler {
     } else if (code_.crosses_rows) {
       parts = (rows * columns + code_.width - 1) / code_.width;
     } else {
-      parts = columns == 0 ? 1 : rows * ((columns + code_.width - 1) / code_.width);
+      code_.row_blocks = std::max<std::int64_t>(1, (columns + code_.width - 1) / code_.width);
+      parts = rows * code_.row_blocks;
     }
     code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
   }

@@ -60,8 +60,12 @@ class Runner {
       const auto [first, last] = share((elements + code_.width - 1) / code_.width);
       RunAcrossRows(first * code_.width, std::min(elements, last * code_.width));
     } else {
-      const std::int64_t blocks = (columns + code_.width - 1) / code_.width;  // of a row
+      const std::int64_t blocks = code_.row_blocks;
       auto [first, last] = share(rows * blocks);
+      if (blocks == 1) {  // without divisions: small regions are done in the time of some
+        for (std::int64_t row = first; row < last; ++row) RunRow(row, 0, columns);
+        return;
+      }
       while (first < last) {
         const std::int64_t row = first / blocks;
         const std::int64_t end = std::min(last, (row + 1) * blocks);
