@@ -88,7 +88,6 @@ bool IsNumber(const Expr& expr, double value) { return expr.IsConstant() && Numb
 Expr Power(const Expr& x, const Expr& exponent) {
   if (IsNumber(exponent, 2)) return x * x;
   if (IsNumber(exponent, 3)) return x * x * x;
-  if (IsNumber(exponent, -1)) return 1 / x;
   return Pow(x, exponent);
 }
 
@@ -330,7 +329,7 @@ class Derivation {
     Give(step, 0, flow.With(flow.value / b.value));
     if (!b.is_active) return;
     if (IsNumber(Operand(step, 0).value, 1)) {
-      if (b.node->op != ExprOp::kSqrt || b.varies != step.varies) {
+      if (b.node->op != ExprOp::kSqrt) {
         return Give(step, 1, flow.With(-flow.value * (y * y)));
       }
       return Give(b, 0, flow.With(flow.value * (y * y * y) / -2));
@@ -354,7 +353,6 @@ class Derivation {
   // is not negative, its limit from above.
   void PassThroughPow(const Step& step, const Flow& flow) {
     const Step &a = Operand(step, 0), &b = Operand(step, 1);
-    if (IsNumber(b.value, 0)) return;
     const Flow selected = b.value.IsConstant() ? flow : flow.Under(NotEqual(b.value, 0), b.varies);
     Give(step, 0, selected.With(flow.value * (b.value * Power(a.value, b.value - 1))));
     if (!b.is_active) return;

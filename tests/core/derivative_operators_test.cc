@@ -83,8 +83,8 @@ void RunSteps(const std::vector<OpStep>& steps, DType dtype, Blobs* blobs) {
   }
 }
 
-// All pairs of odd numbers, and random ones.
-void FillOdd(FormulaRun* run, std::mt19937& random) {
+// All pairs of odd numbers, and random ones; a gradient that is less than any normal number.
+void FillOdd(FormulaRun* run, DType dtype, std::mt19937& random) {
   constexpr double kOdd[] = {0,    -0.0, 1,         -1,         0.5,
                              -0.5, 1.5,  kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
   run->Fill(random);
@@ -96,6 +96,9 @@ void FillOdd(FormulaRun* run, std::mt19937& random) {
       ++i;
     }
   }
+  run->values[0][i] = 0.5;
+  run->gradients[0][i] = 3 * (dtype == DType::kFloat ? std::numeric_limits<float>::denorm_min()
+                                                     : std::numeric_limits<double>::denorm_min());
 }
 
 TEST(DerivativeAndOperator, GiveTheSameBits) {
@@ -108,7 +111,7 @@ TEST(DerivativeAndOperator, GiveTheSameBits) {
       run.num_columns = 25;
       run.stores_outputs = true;
       std::mt19937 random(19);
-      FillOdd(&run, random);
+      FillOdd(&run, dtype, random);
       Blobs blobs = {{"a", run.values[0]}, {"y", run.Outputs()[0]}, {"dy", run.gradients[0]}};
       if (is_binary) blobs["b"] = run.values[1];
       RunSteps(one.gradient, dtype, &blobs);

@@ -61,21 +61,23 @@ TEST_P(DerivativeOfPrimitive, IsACentralDifference) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, DerivativeOfPrimitive,
-    testing::Values(
-        Primitive{"a + b"}, Primitive{"a - b"}, Primitive{"b - a"}, Primitive{"a * b"}, Primitive{"b * b"},
-        Primitive{"a * 3"}, Primitive{"a / b", 0.5, 2}, Primitive{"b / a", -2, -0.5}, Primitive{"1 / b", 0.5, 2},
-        Primitive{"3 / b", 0.5, 2}, Primitive{"1 / sqrt(b)", 0.5, 2}, Primitive{"a % b", 1.1, 2},
-        Primitive{"(5 * a) % b", 1.1, 1.19}, Primitive{"(-9 * a) % b", 1.1, 1.19}, Primitive{"min(a, b)"},
-        Primitive{"max(a, b)"}, Primitive{"min(a, 0.5)"}, Primitive{"max(-0.5, b)"}, Primitive{"min(max(b, -1), 1)"},
-        Primitive{"max(min(b, 1), -1)"}, Primitive{"pow(a, b)", 0.5, 2}, Primitive{"pow(a, 2)"}, Primitive{"pow(a, 3)"},
-        Primitive{"pow(a, 4)"}, Primitive{"pow(a, -1)", 0.5, 2}, Primitive{"pow(a, 1.5)", 0.5, 2},
-        Primitive{"pow(a, 0.0)"}, Primitive{"pow(2, b)"}, Primitive{"mul_add(a, b, c)"}, Primitive{"mul_add(b, b, a)"},
-        Primitive{"mul_add(b, 2, b)"}, Primitive{"-b"}, Primitive{"abs(b)"}, Primitive{"sqrt(b)", 0.5, 2},
-        Primitive{"exp(b)"}, Primitive{"expm1(b)"}, Primitive{"log(b)", 0.5, 2}, Primitive{"log1p(b)", -0.5, 2},
-        Primitive{"tanh(b)"}, Primitive{"sigmoid(b)"}, Primitive{"erf(b)"}, Primitive{"sin(b)"}, Primitive{"cos(b)"},
-        Primitive{"where(a < c, a * b, c / 4 + b)"}, Primitive{"row_sum(a * b)"}, Primitive{"row_sum(b)"},
-        Primitive{"row_max(a * 2)"}, Primitive{"row_max(b)"}, Primitive{"row_max(b) * row_sum(b) * b * a"},
-        Primitive{"a * sign(b) + floor(a) * b + ceil(c) * round(b)", 0.55, 0.95}));
+    testing::Values(Primitive{"a + b"}, Primitive{"a - b"}, Primitive{"b - a"}, Primitive{"a * b"}, Primitive{"b * b"},
+                    Primitive{"a * 3"}, Primitive{"a / b", 0.5, 2}, Primitive{"b / a", -2, -0.5},
+                    Primitive{"1 / b", 0.5, 2}, Primitive{"3 / b", 0.5, 2}, Primitive{"1 / sqrt(b)", 0.5, 2},
+                    Primitive{"a % b", 1.1, 2}, Primitive{"(5 * a) % b", 1.1, 1.19},
+                    Primitive{"(-9 * a) % b", 1.1, 1.19}, Primitive{"min(a, b)"}, Primitive{"max(a, b)"},
+                    Primitive{"min(a, 0.5)"}, Primitive{"max(-0.5, b)"}, Primitive{"min(max(b, -1), 1)"},
+                    Primitive{"max(min(b, 1), -1)"}, Primitive{"pow(a, b)", 0.5, 2}, Primitive{"pow(a, 2)"},
+                    Primitive{"pow(a, 3)"}, Primitive{"pow(a, 4)"}, Primitive{"pow(a, -1)", 0.5, 2},
+                    Primitive{"pow(a, 1.5)", 0.5, 2}, Primitive{"pow(a, 0.0)"}, Primitive{"pow(2, b)"},
+                    Primitive{"mul_add(a, b, c)"}, Primitive{"mul_add(b, b, a)"}, Primitive{"mul_add(b, 2, b)"},
+                    Primitive{"-b"}, Primitive{"abs(b)"}, Primitive{"sqrt(b)", 0.5, 2}, Primitive{"exp(b)"},
+                    Primitive{"expm1(b)"}, Primitive{"log(b)", 0.5, 2}, Primitive{"log1p(b)", -0.5, 2},
+                    Primitive{"tanh(b)"}, Primitive{"sigmoid(b)"}, Primitive{"erf(b)"}, Primitive{"sin(b)"},
+                    Primitive{"cos(b)"}, Primitive{"where(a < c, a * b, c / 4 + b)"}, Primitive{"row_sum(a * b)"},
+                    Primitive{"row_sum(b)"}, Primitive{"row_max(a * 2)"}, Primitive{"row_max(a * exp(b))"},
+                    Primitive{"row_max(b)"}, Primitive{"row_max(b) * row_sum(b) * b * a"},
+                    Primitive{"a * sign(b) + floor(a) * b + ceil(c) * round(b)", 0.55, 0.95}));
 
 TEST(Derivative, OfCastsRoundsTheGradient) {
   FormulaRun run("in 0 x: double\nout double(float(x) * 2)", {kElementAccess});
@@ -92,6 +94,7 @@ TEST(Derivative, ReadsWhatIsStoredInPlaceOfItsInput) {
   EXPECT_EQ(text(Sigmoid(x)), inputs + "out dy * y * (1 - y)\n");
   EXPECT_EQ(text(Exp(x)), inputs + "out dy * y\n");
   EXPECT_EQ(text(Expm1(x)), inputs + "out dy * (y + 1)\n");
+  EXPECT_TRUE(GradientOf(Expm1(x)).Is(dy * Exp(x)));
   EXPECT_EQ(text(Sqrt(x)), inputs + "out dy * 0.5 / y\n");
   EXPECT_EQ(text(1 / x), inputs + "out -dy * (y * y)\n");
   EXPECT_EQ(text(1 / Sqrt(x)), inputs + "out dy * (y * y * y) / -2\n");
@@ -102,10 +105,10 @@ TEST(Derivative, ReadsWhatIsStoredInPlaceOfItsInput) {
   EXPECT_EQ(text(Min(Max(x, 3), 3)),
             "in 1 y: float\nin 0 x: float\nin 2 dy: float\nout where(y < 3 && 3 < x, dy, 0)\n");
   // What lies between the stored output and another one is computed from the stored one.
-  const Expr c = Tanh(x), h = Sin(c), dh = Expr::Input(3, "dh", DType::kFloat);
+  const Expr c = Tanh(x), h = Sin(2 * c), dh = Expr::Input(3, "dh", DType::kFloat);
   const DerivativeOutput outputs[] = {{.value = c, .stored = y}, {.value = h, .gradient = dh}};
   EXPECT_EQ(PrintExpr(Differentiate(outputs, {{x}})[0].value),
-            "in 3 dh: float\nin 1 y: float\nout dh * cos(y) * (1 - y * y)\n");
+            "in 3 dh: float\nin 1 y: float\nout dh * cos(2 * y) * 2 * (1 - y * y)\n");
 }
 
 TEST(Derivative, HasTiesAsCaffe2) {
@@ -276,6 +279,13 @@ TEST(Derivative, SaysHowItsPartsAreAddedUp) {
   EXPECT_TRUE(gradient(kRowAccess).value.Is(RowSum(dy * x)));
   EXPECT_EQ(gradient(kScalarAccess).kind, RegionOutputKind::kRows);
   EXPECT_TRUE(gradient(kScalarAccess).adds_rows);
+}
+
+// A division for each row in place of one for each element.
+TEST(Derivative, DividesSumsOfRows) {
+  const std::vector<DerivativeOutput> outputs = {{.value = x / y, .gradient = dy}};
+  const InputGradient gradient = Differentiate(outputs, {{y}}, {.accesses = {kElementAccess, kRowAccess}})[0];
+  EXPECT_TRUE(gradient.value.Is(-RowSum(dy * (x / y)) / y));
 }
 
 std::int64_t NumNodes(const std::vector<Expr>& roots) { return std::ssize(ExprNodes(roots)); }
