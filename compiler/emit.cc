@@ -23,7 +23,7 @@ int PartsOf(const TensorInfo& info, const Target& target) {
 
 // Element i of all outputs follows from element i of the inputs.
 bool IsByElements(const Instruction& instruction) {
-  if (instruction.inputs.empty()) return false;
+  if (instruction.inputs.empty() || instruction.outputs.empty()) return false;
   const Shape& shape = instruction.outputs.front().info.shape;
   const auto is_alike = [&](const Operand& operand) { return operand.info.shape == shape; };
   return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
