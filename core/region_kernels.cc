@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "stepnet/core/any_order.h"
+#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/random.h"
@@ -22,43 +23,6 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-struct AddVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Add(a, b);
-  }
-};
-struct SubtractVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Sub(a, b);
-  }
-};
-struct MultiplyVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Mul(a, b);
-  }
-};
-struct DivideVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Div(a, b);
-  }
-};
-// Comparisons with NaN are false: a NaN in a is kept by the first choice, one in b by the second.
-struct MinVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Lt(a, b), a, b), a);
-  }
-};
-struct MaxVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Gt(a, b), a, b), a);
-  }
-};
 struct MulAddVectors {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a, V b, V c) const {

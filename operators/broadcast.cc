@@ -11,50 +11,13 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/vector_loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
-
-struct AddFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Add(a, b);
-  }
-};
-struct SubtractFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Sub(a, b);
-  }
-};
-struct MultiplyFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Mul(a, b);
-  }
-};
-struct DivideFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::Div(a, b);
-  }
-};
-// Comparisons with NaN are false: a NaN in a is kept by the first choice, one in b by the second.
-struct MaxFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Gt(a, b), a, b), a);
-  }
-};
-struct MinFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Lt(a, b), a, b), a);
-  }
-};
 
 template <class Fn, typename T>
 HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastPlan& plan) {
@@ -81,12 +44,12 @@ HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastPlan& plan)
 template <typename T>
 HWY_INLINE void ArithmeticOf(Arithmetic op, const T* a, const T* b, T* out, const BroadcastPlan& plan) {
   switch (op) {
-    case Arithmetic::kAdd: return Loops<AddFn>(a, b, out, plan);
-    case Arithmetic::kSubtract: return Loops<SubtractFn>(a, b, out, plan);
-    case Arithmetic::kMultiply: return Loops<MultiplyFn>(a, b, out, plan);
-    case Arithmetic::kDivide: return Loops<DivideFn>(a, b, out, plan);
-    case Arithmetic::kMax: return Loops<MaxFn>(a, b, out, plan);
-    case Arithmetic::kMin: return Loops<MinFn>(a, b, out, plan);
+    case Arithmetic::kAdd: return Loops<AddVectors>(a, b, out, plan);
+    case Arithmetic::kSubtract: return Loops<SubtractVectors>(a, b, out, plan);
+    case Arithmetic::kMultiply: return Loops<MultiplyVectors>(a, b, out, plan);
+    case Arithmetic::kDivide: return Loops<DivideVectors>(a, b, out, plan);
+    case Arithmetic::kMax: return Loops<MaxVectors>(a, b, out, plan);
+    case Arithmetic::kMin: return Loops<MinVectors>(a, b, out, plan);
   }
 }
 

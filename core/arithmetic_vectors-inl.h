@@ -1,0 +1,60 @@
+// Arithmetic of two vectors, as functions to be handed to loops.
+//
+// To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
+#include <hwy/highway.h>
+
+#if defined(STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_
+#undef STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_
+#else
+#define STEPNET_CORE_ARITHMETIC_VECTORS_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct AddVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+struct SubtractVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Sub(a, b);
+  }
+};
+struct MultiplyVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Mul(a, b);
+  }
+};
+struct DivideVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Div(a, b);
+  }
+};
+// Comparisons with NaN are false: a NaN in a is kept by the first choice, one in b by the second.
+struct MinVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Lt(a, b), a, b), a);
+  }
+};
+struct MaxVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Gt(a, b), a, b), a);
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target
