@@ -105,7 +105,8 @@ void Vectors(void* out, const void* a, const void* b, const void* c, std::int64_
   };
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
-  }
+  if (i < n) at(PartOfVector{n - i}, i);
+}
 
 // Kernels of a function of single numbers.
 template <auto kFn, typename T, typename Out, int kOperands>
