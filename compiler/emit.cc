@@ -8,6 +8,7 @@
 #include "stepnet/compiler/place.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/nets/net_operator.h"
 
 namespace stepnet {
@@ -110,7 +111,8 @@ class Emitter {
       instruction->call = node.call;
       return;
     }
-    instruction->by_elements = schema.elementwise && !kernel.max_parts && IsByElements(*instruction);
+    instruction->by_elements =
+        IsByElements(*instruction) && IsElementwise(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)));
     if (instruction->by_elements) MarkRowsOfElements(plan_, instruction);
     if (schema.rows) MarkRows(plan_, call, instruction);
     if (node.packed != kNoValue) instruction->packed = OperandOf(node.packed, 0);

@@ -297,6 +297,10 @@ struct Formal {
   bool variadic = false;  // the last one only: one or more (none or more when optional)
 };
 
+class Formula;
+// Says what an operator computes: core/formula.h.
+using FormulaRule = std::function<void(Formula&)>;
+
 // What was declared; made by Operator, read by everybody else.
 struct OperatorSchema {
   std::string type;
@@ -315,7 +319,8 @@ struct OperatorSchema {
   std::vector<int> value_inputs;  // ReadsValues
   ShapeRule shapes;
   CostRule cost;
-  RowsRule rows;  // null: nothing is known
+  RowsRule rows;        // null: nothing is known
+  FormulaRule formula;  // null: nothing says what it computes
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
@@ -379,6 +384,9 @@ class Operator {
   // Rows of several steps may be given to one run. Where outputs are of both kinds, the kernel asks OpRun::Wants about
   // each; sums are left to Kernel::can_add.
   Operator& Rows(RowsRule rule);
+  // What it computes (core/formula.h). The kernel for the CPU, shapes, cost, rows and whether it is elementwise follow
+  // from it where they are not declared.
+  Operator& Formula(FormulaRule rule);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check);
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "stepnet/core/formula_kernel.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -77,6 +78,7 @@ Registration::Registration(const Operator& op) {
   for (const auto& [type, device, kernel] : registry.early_kernels) {
     if (type == schema.type) AddKernel(device, kernel, &schema, &registry);
   }
+  if (schema.formula) CompleteFromFormula(&schema);
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
 }
@@ -262,6 +264,10 @@ Operator& Operator::CostIs(CostRule rule) {
 
 Operator& Operator::Rows(RowsRule rule) {
   schema_.rows = std::move(rule);
+  return *this;
+}
+Operator& Operator::Formula(FormulaRule rule) {
+  schema_.formula = std::move(rule);
   return *this;
 }
 Operator& Operator::Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check) {

@@ -1,13 +1,10 @@
-// Caffe2's legacy broadcasting: operators of two inputs whose second, b, is repeated over the first, a.
-//
-// With broadcast=1 the sizes of b are those of a contiguous run of a's dimensions, which starts at `axis` (by default
-// the last that fit); sizes of 1 at either end of b do not count, and a b of one element meets every element of a.
-// Without broadcast the shapes are equal.
+// Kernels over a second input, b, that is repeated over the first, a, as core/broadcast_rule.h says.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "stepnet/core/broadcast_rule.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 
@@ -45,21 +42,6 @@ void ForBroadcast(const BroadcastPlan& plan, const Fn& fn) {
   }
 }
 
-// The arguments broadcast, axis, axis_str and order.
-std::vector<ArgumentSpec> BroadcastArguments();
-
-// What these arguments of one operator say.
-struct BroadcastRule {
-  bool enabled = false;
-  int axis = -1;  // -1: b's dimensions are the last of a
-};
-
-// Throws kInvalidArgument when they contradict each other. `always`: of SumReduceLike, whose inputs are those of an
-// operator that did broadcast, whether it says so or not.
-BroadcastRule ReadBroadcastRule(const OperatorCall& op, bool always = false);
-
-// Throws kShapeMismatch, naming both blobs, when input b does not fit input a.
-void CheckBroadcast(const ShapeQuery& query, const BroadcastRule& rule, int a = 0, int b = 1);
 // REQUIRES: shapes that CheckBroadcast has accepted.
 BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b);
 

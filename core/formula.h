@@ -1,0 +1,118 @@
+// Formula: what an operator computes, said once, next to its schema:
+//
+//   .Formula([](Formula& f) {
+//     const Expr x = f.In("x");
+//     f.Out({Where(x > 0, x, f.Number("alpha") * Expm1(x))});
+//   })
+//
+// There are no loops and no indices: names say which element of an input meets which element of the output. For an
+// operator call and the shapes of its inputs a region follows (FormulaRegion), and from that the kernel, and shapes,
+// cost, rows and whether the operator is elementwise where its declaration does not say them.
+//
+// A formula computes over elements whose shape is that of the inputs that it names by In, Blocks and Column, repeated
+// over one another as NumPy does it. Rows are runs along the last dimension.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stepnet/core/expr.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/core/region.h"
+
+namespace stepnet {
+
+// An output as a formula gives it: an expression is an output with an element for each element.
+struct FormulaOutput {
+  enum class Kind : std::uint8_t {
+    kElements,
+    kRows,    // one element a row
+    kSums,    // [C]: the sum over all rows
+    kBlocks,  // [R, G * C]: values side by side in each row
+  };
+  FormulaOutput(Expr value) : values({std::move(value)}) {}  // NOLINT: what most formulas give
+  FormulaOutput(Kind kind, std::vector<Expr> values) : kind(kind), values(std::move(values)) {}
+
+  Kind kind = Kind::kElements;
+  std::vector<Expr> values;
+};
+// `value` must be the same for all of a row.
+inline FormulaOutput OfRows(Expr value) { return {FormulaOutput::Kind::kRows, {std::move(value)}}; }
+inline FormulaOutput SumOverRows(Expr value) { return {FormulaOutput::Kind::kSums, {std::move(value)}}; }
+inline FormulaOutput SideBySide(std::vector<Expr> values) { return {FormulaOutput::Kind::kBlocks, std::move(values)}; }
+
+// What the function of Operator::Formula is given. Inputs and arguments have the names of the declaration. All throw
+// kInternal for a name that it does not have, and kTypeMismatch for an input of a dtype that expressions do not have.
+class Formula {
+ public:
+  explicit Formula(const ShapeQuery& query) : query_(query) {}
+  Formula(const Formula&) = delete;
+  Formula& operator=(const Formula&) = delete;
+
+  // The element of an input. Shapes are repeated as in NumPy; those of an operator that has the argument `broadcast` as
+  // Caffe2 says.
+  Expr In(std::string_view name);
+  // The same of all inputs of a variadic name.
+  std::vector<Expr> Ins(std::string_view name);
+  // Of an input [R, count * C]: element (r, k * C + c), for each k.
+  std::vector<Expr> Blocks(std::string_view name, int count);
+  Expr Row(std::string_view name);     // of an input of as many elements as there are rows: that of the row
+  Expr Column(std::string_view name);  // of an input [C]: that of the column
+  Expr Scalar(std::string_view name);  // of an input of one element
+
+  bool Has(std::string_view name) const;  // whether the operator has this optional input
+  DType TypeOf(std::string_view name) const;
+
+  double Number(std::string_view argument) const;  // a float, or a number
+  std::int64_t Int(std::string_view argument) const;
+  bool Bool(std::string_view argument) const;
+  const OperatorCall& op() const { return query_.op(); }
+
+  // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
+  void Out(std::vector<FormulaOutput> outputs);
+  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`.
+  void Check(const Expr& condition, std::string_view message, const Expr& value);
+
+ private:
+  friend class FormulaCompiler;
+  enum class Access : std::uint8_t { kElement, kBlock, kRow, kColumn, kScalar };
+  struct Read {
+    int input;
+    Access access;
+    int block = 0;
+    int blocks = 1;
+  };
+
+  int InputOf(std::string_view name) const;  // -1: an optional one that the operator does not have
+  Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
+  Expr ReadInput(int input, std::string_view name, Access access, int block = 0, int blocks = 1);
+
+  const ShapeQuery& query_;
+  std::vector<Read> reads_;  // of the region's inputs
+  std::optional<std::vector<FormulaOutput>> outputs_;
+  std::vector<Expr> requirements_;
+};
+
+// What the formula of an operator says for inputs of these shapes.
+struct FormulaRegion {
+  Region region;
+  std::vector<int> inputs;          // of the operator, for each of the region
+  std::vector<int> outputs;         // likewise
+  std::vector<TensorInfo> infos;    // outputs of the operator
+  bool is_elementwise = false;      // as Operator::Elementwise says
+  std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
+};
+
+// `outputs`: what the shape rule gives, empty where the formula says it. `wanted`: bit i for output i; others are left
+// out. REQUIRES a schema with a formula. Errors name the operator and its inputs.
+FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
+                                std::uint64_t wanted = ~std::uint64_t{0});
+
+// Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
+bool IsElementwise(const ShapeQuery& query);
+
+}  // namespace stepnet

@@ -1,0 +1,183 @@
+#include "stepnet/core/formula_kernel.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "stepnet/core/formula.h"
+#include "stepnet/core/region_program.h"
+
+namespace stepnet {
+namespace {
+
+// Outputs that a run is for, as bits.
+std::uint64_t WantedOf(const OpRun& run) {
+  std::uint64_t wanted = ~std::uint64_t{0};
+  for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
+    if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
+  }
+  return wanted;
+}
+
+// The program for some shapes of the inputs.
+struct ProgramForShapes {
+  std::vector<TensorInfo> inputs;
+  std::uint64_t wanted;
+  FormulaRegion formula;
+  RegionProgram program;
+
+  bool IsFor(const OpRun& run, std::uint64_t of) const {
+    if (wanted != of) return false;
+    for (int i = 0; i < run.num_inputs(); ++i) {
+      if (run.In(i).dtype != inputs[i].dtype || !(*run.In(i).shape == inputs[i].shape)) return false;
+    }
+    return true;
+  }
+};
+
+// The programs that a kernel has met shapes for. Those of the first shapes stay and are found without a lock. An
+// operator that meets ever more of them, as sequences of any length give, keeps the last ones that it used.
+class Programs {
+ public:
+  Programs() = default;
+  Programs(const Programs&) = delete;
+  Programs& operator=(const Programs&) = delete;
+  ~Programs() {
+    for (const auto& first : first_) delete first.load(std::memory_order_relaxed);
+  }
+
+  // Calls use(program for this run).
+  template <typename Make, typename Use>
+  void With(const OpRun& run, std::uint64_t wanted, const Make& make, const Use& use) {
+    for (const auto& first : first_) {
+      const ProgramForShapes* program = first.load(std::memory_order_acquire);
+      if (program == nullptr) break;
+      if (program->IsFor(run, wanted)) return use(*program);
+    }
+    use(*FindOrMake(run, wanted, make));
+  }
+
+ private:
+  static constexpr size_t kFirst = 8;
+  static constexpr size_t kLast = 32;
+
+  template <typename Make>
+  std::shared_ptr<const ProgramForShapes> FindOrMake(const OpRun& run, std::uint64_t wanted, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < last_.size(); ++i) {
+      if (!last_[i]->IsFor(run, wanted)) continue;
+      std::swap(last_[i], last_.back());
+      return last_.back();
+    }
+    for (auto& first : first_) {
+      const ProgramForShapes* program = first.load(std::memory_order_relaxed);
+      if (program == nullptr) {
+        program = make().release();
+        first.store(program, std::memory_order_release);
+      } else if (!program->IsFor(run, wanted)) {
+        continue;
+      }
+      return {std::shared_ptr<void>(), program};  // which owns nothing: it stays
+    }
+    if (last_.size() == kLast) last_.erase(last_.begin());
+    last_.push_back(make());
+    return last_.back();
+  }
+
+  std::array<std::atomic<const ProgramForShapes*>, kFirst> first_ = {};  // null from some place on
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const ProgramForShapes>> last_;  // the last used at the end
+};
+
+class FormulaKernel {
+ public:
+  explicit FormulaKernel(const OperatorCall& op) : op_(op) {}
+
+  void Run(const OpRun& run) {
+    const std::uint64_t wanted = WantedOf(run);
+    programs_.With(
+        run, wanted, [&] { return Make(run, wanted); },
+        [&](const ProgramForShapes& program) { RunProgram(program, run); });
+  }
+
+ private:
+  static constexpr size_t kFew = 16;
+
+  std::unique_ptr<ProgramForShapes> Make(const OpRun& run, std::uint64_t wanted) const {
+    std::vector<TensorInfo> inputs;
+    for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
+    std::vector<TensorInfo> outputs;
+    for (int i = 0; i < run.num_outputs() && run.Wants(i); ++i) {
+      outputs.push_back({.dtype = run.Out(i).dtype, .shape = *run.Out(i).shape});
+    }
+    FormulaRegion formula = MakeFormulaRegion(ShapeQuery(op_, inputs), outputs, wanted);
+    RegionProgram program(formula.region);
+    return std::make_unique<ProgramForShapes>(
+        ProgramForShapes{std::move(inputs), wanted, std::move(formula), std::move(program)});
+  }
+
+  void RunProgram(const ProgramForShapes& of, const OpRun& run) const {
+    const std::vector<int>&inputs = of.formula.inputs, &outputs = of.formula.outputs;
+    if (inputs.size() + outputs.size() <= kFew) {
+      void* few[kFew];
+      return RunProgram(of, run, few);
+    }
+    RunProgram(of, run, run.ScratchOf<void*>(static_cast<std::int64_t>(inputs.size() + outputs.size())));
+  }
+
+  void RunProgram(const ProgramForShapes& of, const OpRun& run, void** pointers) const {
+    const std::vector<int>&inputs = of.formula.inputs, &outputs = of.formula.outputs;
+    void** const to = pointers + inputs.size();
+    for (size_t i = 0; i < inputs.size(); ++i) pointers[i] = run.In(inputs[i]).data;
+    for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
+    const std::optional<RegionFault> fault =
+        of.program.Run({pointers, inputs.size()}, {to, outputs.size()}, run.part(), run.parts());
+    if (fault) throw Error(ErrorCode::kInvalidArgument, StrCat(op_.type(), ": ", fault->message));
+  }
+
+  const OperatorCall op_;
+  Programs programs_;
+};
+
+int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  return RegionProgram(MakeFormulaRegion(query, outputs).region).max_parts();
+}
+
+// An operation is counted once an element, whatever it is.
+Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  const Region region = MakeFormulaRegion(query).region;
+  Cost cost;
+  for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += static_cast<double>(query.In(i).size_bytes());
+  for (const TensorInfo& info : outputs) cost.bytes += static_cast<double>(info.size_bytes());
+  for (const ExprNode* node : ExprNodes(region.Roots())) {
+    if (node->op != ExprOp::kInput && node->op != ExprOp::kConstant) {
+      cost.flops += static_cast<double>(region.NumElements());
+    }
+  }
+  return cost;
+}
+
+}  // namespace
+
+void CompleteFromFormula(OperatorSchema* schema) {
+  schema->shapes = [declared = std::move(schema->shapes)](const ShapeQuery& query) {
+    const std::vector<TensorInfo> outputs = declared ? declared(query) : std::vector<TensorInfo>();
+    std::vector<TensorInfo> infos = MakeFormulaRegion(query, outputs).infos;
+    return declared ? outputs : infos;
+  };
+  if (!schema->cost) schema->cost = CostOf;
+  if (!schema->rows) schema->rows = [](const ShapeQuery& query) { return MakeFormulaRegion(query).rows; };
+  if (schema->kernels.contains(Device::kCpu)) return;
+  schema->kernels[Device::kCpu] = {.make = [](const OperatorCall& op) -> RunFn {
+                                     return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) {
+                                       kernel->Run(run);
+                                     };
+                                   },
+                                   .max_parts = MaxParts};
+}
+
+}  // namespace stepnet

@@ -1,0 +1,12 @@
+// What follows from a formula: the kernel for the CPU, and what a declaration leaves out.
+#pragma once
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// Adds to a schema that has a formula what its declaration does not say: shapes, cost, rows and the kernel for the CPU.
+// What is wrong with the formula shows where shapes are inferred, also where the shape rule is declared.
+void CompleteFromFormula(OperatorSchema* schema);
+
+}  // namespace stepnet

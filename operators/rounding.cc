@@ -1,0 +1,44 @@
+// Floor, Ceil, Round: to whole numbers. Mod: what is left of a division.
+#include "stepnet/core/formula.h"
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
+
+namespace stepnet {
+namespace {
+
+Operator Rounding(const char* type, const char* doc, Expr (*round)(const Expr&)) {
+  Operator op(type);
+  op.Doc(doc)
+      .Input("x", "any shape")
+      .Output("y", "the shape of x")
+      .Shapes(SameFloats())
+      .InPlace({{0, 0}})
+      .StopsGradient()
+      .Formula([round](Formula& f) { f.Out({round(f.In("x"))}); });
+  return op;
+}
+
+const Registration floor = Rounding("Floor", "The greatest whole number that is at most x.", Floor);
+const Registration ceil = Rounding("Ceil", "The least whole number that is at least x.", Ceil);
+const Registration round = Rounding("Round", "The nearest whole number; of two, the even one.", Round);
+
+const Registration mod =
+    Operator("Mod")
+        .Doc("y = x - divisor * (x / divisor, rounded towards 0), element by element.")
+        .Input("x", "any shape; float, double, int32 or int64")
+        .Output("y", "the shape of x")
+        .RequiredArg("divisor", ArgumentType::kInt, "at least 1", AtLeast(1))
+        .Arg("sign_follow_divisor", false, "y is at least 0, also where x is less; else it has the sign of x")
+        .Shapes([](const ShapeQuery& query) {
+          ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});
+          return SameAsInput(0)(query);
+        })
+        .InPlace({{0, 0}})
+        .StopsGradient()
+        .Formula([](Formula& f) {
+          const Expr left = Mod(f.In("x"), f.Int("divisor"));
+          f.Out({f.Bool("sign_follow_divisor") ? Where(left < 0, left + f.Int("divisor"), left) : left});
+        });
+
+}  // namespace
+}  // namespace stepnet
