@@ -1,47 +1,33 @@
-// Compiling a region: dimensions that move as one are merged, values get a level (run, row or element) and a phase,
-// then slots, of which those of elements are used again as soon as nothing reads them any more.
+// Compiling a region: its values get slots, of which those of elements are used again as soon as nothing reads them any
+// more, and instructions.
 #include <algorithm>
 #include <climits>
-#include <unordered_map>
+#include <utility>
 
 #include "stepnet/core/region_code.h"
+#include "stepnet/core/region_values.h"
 
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kShortRow = 128;   // of shorter ones a block holds several
 constexpr std::int64_t kAlignment = 64;   // of buffers, in bytes
 constexpr std::int64_t kSumColumns = 16;  // that a part of a region of sums has at least
 
-enum class Level : std::uint8_t { kRun, kRow, kElement };
-
-bool IsReduction(ExprOp op) { return op == ExprOp::kRowSum || op == ExprOp::kRowMax; }
-
-struct Node {
-  const ExprNode* expr = nullptr;
-  int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};
-  int num_operands = 0;
-  int uses = 0;              // by other nodes and as an output
-  bool is_absorbed = false;  // a link of the chain of what uses it
-  RegionKernel chain_kernel = nullptr;
-  RegionChain chain = {};
-  Level level = Level::kRun;
-  int phase = 0;
-  bool is_splat = false;  // a value of the run or the row that instructions on elements read
-  int slot = -1;          // for good; instructions on elements have theirs for a while
-  int partials = -1;      // slot of a reduction's partial results
-  int requirement = -1;
+struct Node : RegionValue {
+  int slot = -1;      // for good; instructions on elements have theirs for a while
+  int partials = -1;  // slot of a reduction's partial results
 };
 
 class Compiler {
  public:
-  explicit Compiler(const Region& region) : region_(region), roots_(region.Roots()) {
-    const std::vector<const ExprNode*> order = ExprNodes(roots_);
-    ReadNodes(order);
-    MakeOperands();
-    Collapse();
-    FindLevels();
-    MakeChains();
+  explicit Compiler(const Region& region) : region_(region) {
+    RegionValues values = FindRegionValues(region, &code_);
+    output_nodes_ = std::move(values.outputs);
+    for (const RegionValue& value : values.all) {
+      nodes_.push_back({value});
+      max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
+    }
+    is_one_block_ = code_.sizes[3] <= code_.width || code_.phases.size() == 1;
     PlaceStores();
     AllocateMemory();
     EmitRunAndRows();
@@ -67,192 +53,6 @@ class Compiler {
     int phase;
   };
 
-  void ReadNodes(const std::vector<const ExprNode*>& order) {
-    std::unordered_map<const ExprNode*, int> number;
-    number.reserve(order.size());
-    for (const ExprNode* expr : order) {
-      Node node{.expr = expr, .num_operands = expr->num_operands};
-      for (int k = 0; k < expr->num_operands; ++k) {
-        node.operands[k] = number.at(expr->operands[k]);
-        ++nodes_[node.operands[k]].uses;
-      }
-      if (expr->op == ExprOp::kRequire) {
-        node.requirement = static_cast<int>(code_.requirements.size());
-        code_.requirements.push_back({.require = Expr::Of(expr), .has_value = expr->num_operands > 1});
-      }
-      keeps_rows_ |= IsReduction(expr->op) || expr->op == ExprOp::kIndex;
-      has_index_ |= expr->op == ExprOp::kIndex;
-      number.emplace(expr, static_cast<int>(nodes_.size()));
-      nodes_.push_back(node);
-    }
-    for (const RegionOutput& output : region_.outputs) {
-      output_nodes_.push_back(number.at(output.value.node()));
-      ++nodes_[output_nodes_.back()].uses;
-      keeps_rows_ |= output.kind != RegionOutputKind::kElements;
-    }
-  }
-
-  void MakeOperands() {
-    const auto add = [&](const RegionOperand& from) {
-      code_.operands.push_back(
-          {.strides = from.strides, .offset = from.offset, .bytes = DTypeBytes(from.dtype), .dtype = from.dtype});
-      for (int d = 0; d < kRegionDims; ++d) {
-        if (region_.sizes[d] == 1) code_.operands.back().strides[d] = 0;
-      }
-    };
-    for (const RegionOperand& input : region_.inputs) add(input);
-    code_.num_inputs = static_cast<int>(region_.inputs.size());
-    for (const RegionOutput& output : region_.outputs) add(output.memory);
-    code_.sizes = region_.sizes;
-  }
-
-  // Whether all operands move along dimension `outer` as they would along `inner`, had that more elements.
-  bool MoveAsOne(int outer, int inner, std::int64_t inner_size) const {
-    return std::ranges::all_of(code_.operands, [&](const RegionCode::Operand& operand) {
-      return operand.strides[outer] == operand.strides[inner] * inner_size;
-    });
-  }
-
-  // Fewer dimensions and longer rows.
-  void Collapse() {
-    if (has_index_) return;
-    struct Dim {
-      int from;  // whose strides it has
-      std::int64_t size;
-    };
-    std::vector<Dim> dims;  // from the last
-    for (int d = kRegionDims - 1; d >= 0; --d) {
-      const bool is_row = d == kRegionDims - 1 && keeps_rows_;
-      if (code_.sizes[d] == 1 && !is_row) continue;
-      const bool may_merge = !dims.empty() && !(dims.size() == 1 && keeps_rows_);
-      if (may_merge && MoveAsOne(d, dims.back().from, dims.back().size)) {
-        dims.back().size *= code_.sizes[d];
-      } else {
-        dims.push_back({.from = d, .size = code_.sizes[d]});
-      }
-    }
-    RegionIndex sizes = {1, 1, 1, 1};
-    for (size_t i = 0; i < dims.size(); ++i) sizes[kRegionDims - 1 - i] = dims[i].size;
-    for (RegionCode::Operand& operand : code_.operands) {
-      RegionIndex strides = {};
-      for (size_t i = 0; i < dims.size(); ++i) strides[kRegionDims - 1 - i] = operand.strides[dims[i].from];
-      operand.strides = strides;
-    }
-    code_.sizes = sizes;
-    code_.crosses_rows = !keeps_rows_ && sizes[3] < kShortRow && code_.NumRows() > 1;
-  }
-
-  Level LevelOfInput(int input) const {
-    const RegionIndex& strides = code_.operands[input].strides;
-    if (std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; })) return Level::kRun;
-    return strides[3] == 0 && !code_.crosses_rows ? Level::kRow : Level::kElement;
-  }
-
-  Level LevelOf(const Node& node) const {
-    switch (node.expr->op) {
-      case ExprOp::kInput: return LevelOfInput(node.expr->number);
-      case ExprOp::kIndex: return node.expr->number == kRegionDims - 1 ? Level::kElement : Level::kRow;
-      case ExprOp::kRowSum:
-      case ExprOp::kRowMax: return Level::kRow;
-      default: break;
-    }
-    Level level = Level::kRun;
-    for (int k = 0; k < node.expr->num_operands; ++k) level = std::max(level, nodes_[node.operands[k]].level);
-    return level;
-  }
-
-  void FindLevels() {
-    int last_phase = 0;
-    for (Node& node : nodes_) {
-      node.level = LevelOf(node);
-      for (int k = 0; k < node.expr->num_operands; ++k)
-        node.phase = std::max(node.phase, nodes_[node.operands[k]].phase);
-      const bool on_elements = node.level == Level::kElement || IsReduction(node.expr->op);
-      for (int k = 0; on_elements && k < node.expr->num_operands; ++k) {
-        Node& operand = nodes_[node.operands[k]];
-        operand.is_splat |= operand.level != Level::kElement;
-      }
-      if (IsReduction(node.expr->op)) ++node.phase;
-      last_phase = std::max(last_phase, node.phase);
-    }
-    code_.phases.resize(static_cast<size_t>(last_phase) + 1);
-    const std::int64_t run = code_.crosses_rows ? code_.NumRows() * code_.sizes[3] : code_.sizes[3];
-    code_.width = std::clamp<std::int64_t>(run, 1, kRegionBlock);
-    for (const Node& node : nodes_) max_bytes_ = std::max(max_bytes_, DTypeBytes(node.expr->dtype));
-    is_one_block_ = code_.sizes[3] <= code_.width || code_.phases.size() == 1;
-  }
-
-  // Operand k of a node as a link of its chain: a float that nothing else uses.
-  const Node* LinkOf(const Node& node, int k) const {
-    const Node& operand = nodes_[node.operands[k]];
-    const bool can = operand.level == Level::kElement && operand.uses == 1 && operand.chain_kernel == nullptr &&
-                     operand.expr->op != ExprOp::kInput && operand.expr->dtype == node.expr->dtype;
-    return can ? &operand : nullptr;
-  }
-
-  static ChainStep StepOf(ExprOp op) {
-    switch (op) {
-      case ExprOp::kAdd: return ChainStep::kAdd;
-      case ExprOp::kSubtract: return ChainStep::kSubtract;
-      case ExprOp::kMultiply: return ChainStep::kMultiply;
-      default: return ChainStep::kNone;
-    }
-  }
-
-  // Whether the node became the end of a chain in which operand k comes before it.
-  bool EndsChain(Node* node, int k) {
-    const ChainStep after = StepOf(node->expr->op);
-    const Node* link = after == ChainStep::kNone ? node : LinkOf(*node, k);
-    if (link == nullptr) return false;
-    RegionChain chain;
-    if (after != ChainStep::kNone) {
-      chain.after = after == ChainStep::kSubtract && k == 1 ? ChainStep::kSubtractFrom : after;
-    }
-    const Node* first = link;  // what `before` is computed of
-    if (StepOf(link->expr->op) == ChainStep::kNone) {
-      chain.f = link->expr->op;
-      if (link->num_operands != 1) return false;
-      const Node* sum = LinkOf(*link, 0);
-      if (sum != nullptr && StepOf(sum->expr->op) == ChainStep::kAdd) first = sum;
-    }
-    if (StepOf(first->expr->op) != ChainStep::kNone && first != node) chain.before = StepOf(first->expr->op);
-    const RegionKernel kernel = ChainKernelOf(chain, node->expr->dtype);
-    if (kernel == nullptr) return false;
-    const int a = first->operands[0];
-    const int b = chain.before == ChainStep::kNone ? a : first->operands[1];
-    const int c = after == ChainStep::kNone ? a : node->operands[1 - k];
-    for (const Node* absorbed : {link, first}) {
-      if (absorbed != node) nodes_[absorbed - nodes_.data()].is_absorbed = true;
-    }
-    node->operands[0] = a;
-    node->operands[1] = b;
-    node->operands[2] = c;
-    node->num_operands = 3;
-    node->chain = chain;
-    node->chain_kernel = kernel;
-    return true;
-  }
-
-  // Functions go before sums and products, whose chains save less.
-  void MakeChains() {
-    for (Node& node : nodes_) {
-      if (node.level != Level::kElement || StepOf(node.expr->op) == ChainStep::kNone) continue;
-      for (int k = 0; k < 2; ++k) {
-        const ExprOp op = nodes_[node.operands[k]].expr->op;
-        if ((op == ExprOp::kTanh || op == ExprOp::kSigmoid) && EndsChain(&node, k)) break;
-      }
-    }
-    for (Node& node : nodes_) {
-      const bool is_function = node.expr->op == ExprOp::kTanh || node.expr->op == ExprOp::kSigmoid;
-      if (is_function && node.level == Level::kElement && !node.is_absorbed) EndsChain(&node, 0);
-    }
-    for (Node& node : nodes_) {
-      const bool is_step = node.level == Level::kElement && StepOf(node.expr->op) != ChainStep::kNone;
-      if (!is_step || node.is_absorbed || node.chain_kernel != nullptr) continue;
-      if (!EndsChain(&node, 0)) EndsChain(&node, 1);
-    }
-  }
-
   bool HasInPlace(int output) const {
     return std::ranges::any_of(region_.in_place, [&](const RegionInPlace& pair) { return pair.output == output; });
   }
@@ -265,7 +65,7 @@ class Compiler {
       const RegionOutput& output = region_.outputs[i];
       Node& node = nodes_[output_nodes_[i]];
       if (output.kind == RegionOutputKind::kRows) continue;
-      node.is_splat |= node.level != Level::kElement;
+      node.is_splat |= node.level != RegionLevel::kElement;
       if (output.kind == RegionOutputKind::kSums && !output.adds) code_.sums.push_back(i);
       stores_.push_back({.node = output_nodes_[i], .output = i, .phase = HasInPlace(i) ? last_phase : node.phase});
     }
@@ -291,7 +91,7 @@ class Compiler {
   void AllocateMemory() {
     std::vector<bool> is_read(code_.operands.size());
     for (const Node& node : nodes_) {
-      if (node.expr->op == ExprOp::kInput && node.level == Level::kElement) is_read[node.expr->number] = true;
+      if (node.expr->op == ExprOp::kInput && node.level == RegionLevel::kElement) is_read[node.expr->number] = true;
     }
     memory_slot_.assign(code_.operands.size(), -1);
     for (int i = 0; i < static_cast<int>(code_.operands.size()); ++i) {
@@ -305,9 +105,9 @@ class Compiler {
     num_memory_ = static_cast<int>(code_.memory_operands.size());
     for (Node& node : nodes_) {
       const std::int64_t bytes = DTypeBytes(node.expr->dtype);
-      if (node.level != Level::kElement) {
+      if (node.level != RegionLevel::kElement) {
         node.slot = NewBuffer(node.is_splat ? bytes * code_.width : bytes);
-        if (IsReduction(node.expr->op)) node.partials = NewBuffer(bytes * kRowPartials);
+        if (node.is_reduction()) node.partials = NewBuffer(bytes * kRowPartials);
       } else if (node.expr->op == ExprOp::kInput) {
         const int memory = memory_slot_[node.expr->number];
         node.slot = memory >= 0 ? memory : NewBuffer(bytes * code_.width);
@@ -345,12 +145,13 @@ class Compiler {
   // Values of the run and of rows.
   void EmitRunAndRows() {
     for (Node& node : nodes_) {
-      if (node.level == Level::kElement) continue;
-      std::vector<RegionInstruction>& code = node.level == Level::kRun ? code_.setup : code_.phases[node.phase].row;
+      if (node.level == RegionLevel::kElement) continue;
+      std::vector<RegionInstruction>& code =
+          node.level == RegionLevel::kRun ? code_.setup : code_.phases[node.phase].row;
       switch (node.expr->op) {
         case ExprOp::kConstant: code_.constants.push_back({.slot = node.slot, .bits = node.expr->bits}); break;
         case ExprOp::kInput:
-          (node.level == Level::kRun ? code_.run_loads : code_.row_loads)
+          (node.level == RegionLevel::kRun ? code_.run_loads : code_.row_loads)
               .push_back({.operand = node.expr->number, .slot = node.slot});
           break;
         case ExprOp::kRequire: {
@@ -394,28 +195,21 @@ class Compiler {
     code->push_back(copy);
   }
 
-  bool IsStep(int node) const {
-    const bool is_computed = nodes_[node].level == Level::kElement && nodes_[node].expr->op != ExprOp::kInput;
-    return (is_computed && !nodes_[node].is_absorbed) || IsReduction(nodes_[node].expr->op);
-  }
-  // The phase in which an element instruction belongs: a reduction runs before what uses it.
-  int PhaseOf(int node) const { return nodes_[node].phase - (IsReduction(nodes_[node].expr->op) ? 1 : 0); }
-
   // What the blocks of a phase compute where rows are longer than a block: all that the phase needs.
   std::vector<Step> StepsOfPhase(int phase) const {
     std::vector<bool> is_needed(nodes_.size());
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-      const bool ends = IsReduction(nodes_[i].expr->op) || nodes_[i].requirement >= 0;
-      if (ends && IsStep(i) && PhaseOf(i) == phase) is_needed[i] = true;
+      const bool ends = nodes_[i].is_reduction() || nodes_[i].requirement >= 0;
+      if (ends && nodes_[i].is_in_blocks() && nodes_[i].block_phase() == phase) is_needed[i] = true;
     }
     for (const Store& store : stores_) {
       if (store.phase == phase) is_needed[store.node] = true;
     }
     std::vector<Step> steps;
     for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
-      if (!is_needed[i] || !IsStep(i)) continue;
+      if (!is_needed[i] || !nodes_[i].is_in_blocks()) continue;
       // A reduction of a phase before is done, and what it needed is not needed any more.
-      if (IsReduction(nodes_[i].expr->op) && PhaseOf(i) != phase) continue;
+      if (nodes_[i].is_reduction() && nodes_[i].block_phase() != phase) continue;
       steps.push_back({.node = i, .phase = phase});
       for (int k = 0; k < nodes_[i].num_operands; ++k) is_needed[nodes_[i].operands[k]] = true;
     }
@@ -432,7 +226,7 @@ class Compiler {
     }
     std::vector<Step> steps;
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-      if (IsStep(i)) steps.push_back({.node = i, .phase = PhaseOf(i)});
+      if (nodes_[i].is_in_blocks()) steps.push_back({.node = i, .phase = nodes_[i].block_phase()});
     }
     std::ranges::stable_sort(steps, {}, &Step::phase);
     EmitSteps(steps, 0, static_cast<int>(code_.phases.size()) - 1);
@@ -477,7 +271,8 @@ class Compiler {
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
-      if (!is_read[i] || node.expr->op != ExprOp::kInput || node.slot < num_memory_ || node.level != Level::kElement) {
+      if (!is_read[i] || node.expr->op != ExprOp::kInput || node.slot < num_memory_ ||
+          node.level != RegionLevel::kElement) {
         continue;
       }
       code_.phases[first].loads.push_back({.operand = node.expr->number, .slot = node.slot});
@@ -548,7 +343,7 @@ class Compiler {
     std::vector<RegionInstruction>& code = code_.phases[step.phase].block;
     int operands[kMaxExprOperands];
     for (int k = 0; k < kMaxExprOperands; ++k) operands[k] = node.operands[k] < 0 ? -1 : (*slot)[node.operands[k]];
-    if (IsReduction(node.expr->op)) {
+    if (node.is_reduction()) {
       RegionInstruction reduce{.kind = Kind::kReduce, .op = node.expr->op, .dtype = node.expr->dtype};
       reduce.out = node.partials;
       reduce.operands[0] = operands[0];
@@ -607,7 +402,6 @@ class Compiler {
   }
 
   const Region& region_;
-  const std::vector<Expr> roots_;
   RegionCode code_;
   std::vector<Node> nodes_;
   std::vector<int> output_nodes_;
@@ -617,8 +411,6 @@ class Compiler {
   std::vector<int> pool_;  // buffers of element instructions
   std::vector<int> free_;  // those that hold nothing
   std::int64_t max_bytes_ = 1;
-  bool keeps_rows_ = false;
-  bool has_index_ = false;
   bool is_one_block_ = true;  // a row is one, or has one phase
 };
 

@@ -88,7 +88,8 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
       }
       output.memory = RandomOperand(output.value.dtype(), region.sizes, moves, random);
       if (output.kind == RegionOutputKind::kElements && Below(2, random) == 0) {
-        const int input = Below(7, random);
+        int input = Below(7, random);
+        for (int k = 0; k < 7 && region.inputs[input].dtype != output.memory.dtype; ++k) input = (input + 1) % 7;
         const bool is_taken = std::ranges::any_of(region.in_place, [&](auto& pair) { return pair.input == input; });
         if (!is_taken && region.inputs[input].dtype == output.memory.dtype) {
           output.memory = region.inputs[input];

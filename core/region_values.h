@@ -1,0 +1,46 @@
+// RegionValues: what CompileRegion knows of the values of a region before they get slots: how often each is computed,
+// in which phase of a row, and which of them are one instruction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepnet/core/region.h"
+#include "stepnet/core/region_code.h"
+
+namespace stepnet {
+
+enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value differs between
+
+struct RegionValue {
+  const ExprNode* expr = nullptr;
+  int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};  // values, before it; those of the chain where it has one
+  int num_operands = 0;
+  int uses = 0;          // by other values and as an output
+  int requirement = -1;  // which one, for Require
+  RegionLevel level = RegionLevel::kRun;
+  int phase = 0;             // of a row
+  bool is_splat = false;     // of the run or the row, and instructions on elements read it
+  bool is_absorbed = false;  // a link of the chain of what uses it
+  RegionChain chain = {};
+  RegionKernel chain_kernel = nullptr;
+
+  bool is_reduction() const { return expr->op == ExprOp::kRowSum || expr->op == ExprOp::kRowMax; }
+  // Whether blocks have an instruction for it. For a reduction that is what adds elements to partial results.
+  bool is_in_blocks() const {
+    const bool is_computed = level == RegionLevel::kElement && expr->op != ExprOp::kInput;
+    return (is_computed && !is_absorbed) || is_reduction();
+  }
+  // The phase of that instruction: a reduction is done when what uses it starts.
+  int block_phase() const { return phase - (is_reduction() ? 1 : 0); }
+};
+
+struct RegionValues {
+  std::vector<RegionValue> all;  // operands before what uses them
+  std::vector<int> outputs;      // the value of each output
+};
+
+// Fills sizes, operands, phases, the width of blocks and the requirements of `code` too. REQUIRES: CheckRegion.
+RegionValues FindRegionValues(const Region& region, RegionCode* code);
+
+}  // namespace stepnet
