@@ -34,6 +34,10 @@ const ArgumentSpec& SpecOf(const OperatorCall& op, std::string_view argument) {
 
 }  // namespace
 
+Formula::Formula(const ShapeQuery& query) : query_(query) {
+  for (int i = 0; i < query.num_inputs(); ++i) reads_.push_back({.input = i});
+}
+
 int Formula::InputOf(std::string_view name) const {
   const std::vector<Formal>& formals = op().schema().inputs;
   const auto found = std::ranges::find(formals, name, &Formal::name);
@@ -56,8 +60,9 @@ Expr Formula::ReadInput(int input, std::string_view name, Access access, int blo
   };
   auto found = std::ranges::find_if(reads_, is_same);
   if (found == reads_.end()) {
-    reads_.push_back({.input = input, .access = access, .block = block, .blocks = blocks});
-    found = reads_.end() - 1;
+    if (reads_[input].access != Access::kNone) reads_.push_back({});
+    found = reads_[input].access == Access::kNone ? reads_.begin() + input : reads_.end() - 1;
+    *found = {.input = input, .access = access, .block = block, .blocks = blocks};
   }
   const std::string text = access == Access::kBlock ? StrCat(name, "[", block, "]") : std::string(name);
   return Expr::Input(static_cast<int>(found - reads_.begin()), text, query_.In(input).dtype);
@@ -144,13 +149,17 @@ class FormulaCompiler {
   const Shape& ShapeOf(const Read& read) const { return query_.In(read.input).shape; }
   const std::string& NameOf(const Read& read) const { return query_.op().inputs()[read.input]; }
 
+  // Whether the shape says something of the elements that are computed.
+  static bool HasShape(const Read& read) {
+    return read.access == Access::kElement || read.access == Access::kBlock || read.access == Access::kColumn;
+  }
   bool RepeatsAsCaffe2(const Read& read) const { return rule_ && read.input > 0 && read.access == Access::kElement; }
 
   void FindShape() {
     if (query_.op().schema().FindArgument("broadcast") != nullptr) rule_ = ReadBroadcastRule(query_.op());
     bool is_known = false;
     for (const Read& read : formula_.reads_) {
-      if (read.access == Access::kRow || read.access == Access::kScalar) continue;
+      if (!HasShape(read)) continue;
       if (RepeatsAsCaffe2(read)) {
         CheckBroadcast(query_, *rule_, 0, read.input);
         continue;
@@ -222,6 +231,7 @@ class FormulaCompiler {
     RegionOperand operand{.dtype = query_.In(read.input).dtype, .size = shape.size()};
     Strides strides(shape_.rank());
     switch (read.access) {
+      case Access::kNone: operand = {.size = 1}; break;
       case Access::kElement: {
         const bool is_one = shape.size() == 1;
         const int axis = RepeatsAsCaffe2(read) ? AxisOf(shape) : shape_.rank() - shape.rank();
@@ -365,6 +375,7 @@ class FormulaCompiler {
     Region& region = result_.region;
     const OperatorCall& op = query_.op();
     for (int i = 0; i < static_cast<int>(region.inputs.size()); ++i) {
+      if (formula_.reads_[i].access == Access::kNone) continue;
       const RegionOperand& from = region.inputs[i];
       const std::string& name = op.inputs()[result_.inputs[i]];
       bool is_overwritten = false;
@@ -386,7 +397,9 @@ class FormulaCompiler {
   }
 
   void FindElementwise() {
-    const auto is_element = [](const Read& read) { return read.access == Access::kElement; };
+    const auto is_element = [](const Read& read) {
+      return read.access == Access::kElement || read.access == Access::kNone;
+    };
     const auto is_whole = [](const FormulaOutput& output) { return output.kind == Kind::kElements; };
     result_.is_elementwise = !has_rows_ && !has_position_ && std::ranges::all_of(formula_.reads_, is_element) &&
                              std::ranges::all_of(*formula_.outputs_, is_whole);
@@ -394,13 +407,15 @@ class FormulaCompiler {
 
   // Nothing where the rows of an operand are not those of the first dimension.
   void FindRows() {
-    const bool has_columns = has_rows_ || std::ranges::any_of(formula_.reads_, [](const Read& read) {
-                               return read.access != Access::kElement && read.access != Access::kScalar;
-                             });
+    const bool has_columns =
+        has_rows_ || std::ranges::any_of(formula_.reads_, [](const Read& read) {
+          return read.access == Access::kBlock || read.access == Access::kRow || read.access == Access::kColumn;
+        });
     if (has_position_ || shape_.rank() < (has_columns ? 2 : 1)) return;
     RowOperands rows;
     std::vector<int> shared;
     for (const Read& read : formula_.reads_) {
+      if (read.access == Access::kNone) continue;
       const Shape& shape = ShapeOf(read);
       const bool is_row = read.access == Access::kRow;
       const bool has_own = (read.access == Access::kElement || read.access == Access::kBlock)

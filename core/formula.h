@@ -49,7 +49,7 @@ inline FormulaOutput SideBySide(std::vector<Expr> values) { return {FormulaOutpu
 // kInternal for a name that it does not have, and kTypeMismatch for an input of a dtype that expressions do not have.
 class Formula {
  public:
-  explicit Formula(const ShapeQuery& query) : query_(query) {}
+  explicit Formula(const ShapeQuery& query);
   Formula(const Formula&) = delete;
   Formula& operator=(const Formula&) = delete;
 
@@ -79,10 +79,10 @@ class Formula {
 
  private:
   friend class FormulaCompiler;
-  enum class Access : std::uint8_t { kElement, kBlock, kRow, kColumn, kScalar };
+  enum class Access : std::uint8_t { kNone, kElement, kBlock, kRow, kColumn, kScalar };
   struct Read {
-    int input;
-    Access access;
+    int input = 0;
+    Access access = Access::kNone;
     int block = 0;
     int blocks = 1;
   };
@@ -92,7 +92,9 @@ class Formula {
   Expr ReadInput(int input, std::string_view name, Access access, int block = 0, int blocks = 1);
 
   const ShapeQuery& query_;
-  std::vector<Read> reads_;  // of the region's inputs
+  // Of the region's inputs. Input i of the operator is that of the region, whenever the formula names it; where it is
+  // read in further ways, they come behind.
+  std::vector<Read> reads_;
   std::optional<std::vector<FormulaOutput>> outputs_;
   std::vector<Expr> requirements_;
 };

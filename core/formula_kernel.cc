@@ -136,7 +136,7 @@ class FormulaKernel {
     for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
     const std::optional<RegionFault> fault =
         of.program.Run({pointers, inputs.size()}, {to, outputs.size()}, run.part(), run.parts());
-    if (fault) throw Error(ErrorCode::kInvalidArgument, StrCat(op_.type(), ": ", fault->message));
+    if (fault) throw Error(ErrorCode::kInvalidArgument, fault->message);
   }
 
   const OperatorCall op_;

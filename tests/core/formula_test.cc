@@ -48,9 +48,9 @@ const Registration moments = TestOperator("test.FormulaMoments")
                                  .Input("x", "[N, C]")
                                  .Input("weight", "[C]")
                                  .Output("y", "[N, C]")
-                                 .Output("sum", "[N]")
-                                 .Output("dweight", "[C]")
-                                 .Output("pairs", "[N, 2 * C]")
+                                 .OptionalOutput("sum", "[N]")
+                                 .OptionalOutput("dweight", "[C]")
+                                 .OptionalOutput("pairs", "[N, 2 * C]")
                                  .Formula([](Formula& f) {
                                    const Expr x = f.In("x");
                                    const Expr weighted = x * f.Column("weight");
