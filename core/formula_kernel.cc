@@ -23,6 +23,15 @@ std::uint64_t WantedOf(const OpRun& run) {
   return wanted;
 }
 
+// Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
+bool IsSame(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank() || a.size() != b.size()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
 // The program for some shapes of the inputs.
 struct ProgramForShapes {
   std::vector<TensorInfo> inputs;
@@ -33,7 +42,7 @@ struct ProgramForShapes {
   bool IsFor(const OpRun& run, std::uint64_t of) const {
     if (wanted != of) return false;
     for (int i = 0; i < run.num_inputs(); ++i) {
-      if (run.In(i).dtype != inputs[i].dtype || !(*run.In(i).shape == inputs[i].shape)) return false;
+      if (run.In(i).dtype != inputs[i].dtype || !IsSame(*run.In(i).shape, inputs[i].shape)) return false;
     }
     return true;
   }
