@@ -134,6 +134,35 @@ void RegionPeepholeOneByOne(benchmark::State& state) {
 }
 BENCHMARK(RegionPeepholeOneByOne);
 
+// Rows of 10 and of 256; items are elements.
+void RegionSoftmax(benchmark::State& state) {
+  const std::int64_t columns = state.range(0), rows = 8192 / columns;
+  const Expr e = Exp(In(0) - RowMax(In(0)));
+  const RegionProgram program(Single(e / RowSum(e), 1, rows, columns));
+  const Floats x = Values(rows * columns);
+  Floats y(x.size());
+  const void* in[] = {x.data()};
+  void* out[] = {y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * rows * columns);
+}
+BENCHMARK(RegionSoftmax)->Arg(10)->Arg(256)->Arg(4096);
+
+// Short rows that a column is repeated over: blocks hold several.
+void RegionAddColumn(benchmark::State& state) {
+  const std::int64_t columns = state.range(0), rows = 8192 / columns;
+  Region region = Single(In(0) + In(1), 2, rows, columns);
+  region.inputs[1] = {.dtype = DType::kFloat, .size = columns, .strides = {0, 0, 0, 1}};
+  const RegionProgram program(region);
+  const Floats x = Values(rows * columns), column = Values(columns);
+  Floats y(x.size());
+  const void* in[] = {x.data(), column.data()};
+  void* out[] = {y.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * rows * columns);
+}
+BENCHMARK(RegionAddColumn)->Arg(8)->Arg(64)->Arg(256);
+
 void RegionMakeProgram(benchmark::State& state) {
   const Region region = Peephole();
   for (auto _ : state) benchmark::DoNotOptimize(RegionProgram(region));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_evaluate.h"
@@ -13,15 +14,14 @@ namespace {
 
 std::string IndexText(const RegionIndex& index) { return StrCat("[", Join(index, ", "), "]"); }
 
-// Whether an element of each of these depends on the column, but for sums over the row.
+// Whether the value depends on the column, but through what is computed of a whole row.
 bool VariesInRow(const Region& region, const ExprNode& root) {
   std::vector<const ExprNode*> left = {&root};
-  std::vector<const ExprNode*> met;
+  std::unordered_set<const ExprNode*> met;
   while (!left.empty()) {
     const ExprNode* node = left.back();
     left.pop_back();
-    if (std::ranges::find(met, node) != met.end()) continue;
-    met.push_back(node);
+    if (!met.insert(node).second) continue;
     if (node->op == ExprOp::kRowSum || node->op == ExprOp::kRowMax) continue;
     if (node->op == ExprOp::kIndex && node->number == 3) return true;
     if (node->op == ExprOp::kInput && region.inputs[node->number].strides[3] != 0) return true;

@@ -69,16 +69,18 @@ struct RegionCode {
     bool has_value;
   };
 
-  RegionIndex sizes = {};     // dimensions that move as one are one
-  bool crosses_rows = false;  // blocks are of all elements in their order, because rows are short
-  std::int64_t width = 0;     // elements of a block
+  RegionIndex sizes = {};       // dimensions that move as one are one
+  bool crosses_rows = false;    // blocks are of all elements in their order, because rows are short
+  std::int64_t width = 0;       // elements of a block
+  std::int64_t row_blocks = 1;  // blocks of a row
   int num_inputs = 0;
   std::vector<Operand> operands;
   std::vector<int> sums;                     // outputs that are 0 before anything is added
   std::vector<int> memory_operands;          // of slots that are memory: the first ones
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
   std::int64_t buffer_bytes = 0;
-  // Where in the memory of a run what is: slots first, then where rows of operands begin, then buffers.
+  // Where in the memory of a run what is: slots first, then where rows of operands begin and where operands do, then
+  // buffers.
   std::int64_t rows_at = 0;
   std::int64_t buffers_at = 0;
   std::int64_t run_bytes = 0;

@@ -387,7 +387,8 @@ class Compiler {
     } else if (code_.crosses_rows) {
       parts = (rows * columns + code_.width - 1) / code_.width;
     } else {
-      parts = columns == 0 ? 1 : rows * ((columns + code_.width - 1) / code_.width);
+      code_.row_blocks = std::max<std::int64_t>(1, (columns + code_.width - 1) / code_.width);
+      parts = rows * code_.row_blocks;
     }
     code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
   }
@@ -397,7 +398,7 @@ class Compiler {
       return static_cast<std::int64_t>((size + kAlignment - 1) / kAlignment * kAlignment);
     };
     code_.rows_at = aligned((code_.memory_operands.size() + code_.buffer_offsets.size()) * sizeof(void*));
-    code_.buffers_at = code_.rows_at + aligned(code_.operands.size() * sizeof(void*));
+    code_.buffers_at = code_.rows_at + aligned(2 * code_.operands.size() * sizeof(void*));
     code_.run_bytes = code_.buffers_at + code_.buffer_bytes;
   }
 

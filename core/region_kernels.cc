@@ -283,18 +283,26 @@ RegionKernel ChainOfSteps(ChainStep after) {
   return nullptr;
 }
 
+template <ChainStep kBefore, class F, typename T>
+RegionKernel ChainToFunction(ChainStep after) {
+  if (after == ChainStep::kMultiply) return Chain<kBefore, F, ChainStep::kMultiply, T>;
+  if (after == ChainStep::kNone && kBefore != ChainStep::kNone) return Chain<kBefore, F, ChainStep::kNone, T>;
+  return nullptr;
+}
+
 template <class F, typename T>
 RegionKernel ChainOfFunction(ChainStep before, ChainStep after) {
-  if (after == ChainStep::kMultiply) {
-    if (before == ChainStep::kNone) return Chain<ChainStep::kNone, F, ChainStep::kMultiply, T>;
-    if (before == ChainStep::kAdd) return Chain<ChainStep::kAdd, F, ChainStep::kMultiply, T>;
+  switch (before) {
+    case ChainStep::kNone: return ChainToFunction<ChainStep::kNone, F, T>(after);
+    case ChainStep::kAdd: return ChainToFunction<ChainStep::kAdd, F, T>(after);
+    case ChainStep::kSubtract: return ChainToFunction<ChainStep::kSubtract, F, T>(after);
+    default: return nullptr;
   }
-  if (after == ChainStep::kNone && before == ChainStep::kAdd) return Chain<ChainStep::kAdd, F, ChainStep::kNone, T>;
-  return nullptr;
 }
 
 template <typename T>
 RegionKernel ChainOf(const RegionChain& chain) {
+  if (chain.f == ExprOp::kExp) return ChainOfFunction<ExpFn, T>(chain.before, chain.after);
   if (chain.f == ExprOp::kTanh) return ChainOfFunction<TanhFn, T>(chain.before, chain.after);
   if (chain.f == ExprOp::kSigmoid) return ChainOfFunction<SigmoidFn, T>(chain.before, chain.after);
   if (chain.f != ExprOp::kConstant) return nullptr;

@@ -26,6 +26,8 @@ class Runner {
       : code_(code), inputs_(inputs), outputs_(outputs) {
     slots_ = reinterpret_cast<char**>(memory);
     rows_ = reinterpret_cast<char**>(memory + code.rows_at);
+    bases_ = rows_ + code.operands.size();
+    for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
     char** slot = slots_ + code.memory_operands.size();
     for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
   }
@@ -58,8 +60,12 @@ class Runner {
       const auto [first, last] = share((elements + code_.width - 1) / code_.width);
       RunAcrossRows(first * code_.width, std::min(elements, last * code_.width));
     } else {
-      const std::int64_t blocks = (columns + code_.width - 1) / code_.width;  // of a row
+      const std::int64_t blocks = code_.row_blocks;
       auto [first, last] = share(rows * blocks);
+      if (blocks == 1) {  // without divisions: small regions are done in the time of some
+        for (std::int64_t row = first; row < last; ++row) RunRow(row, 0, columns);
+        return;
+      }
       while (first < last) {
         const std::int64_t row = first / blocks;
         const std::int64_t end = std::min(last, (row + 1) * blocks);
@@ -88,7 +94,7 @@ class Runner {
     if (code_.NumRows() == 0) return false;
     for (const auto& [slot, bits] : code_.constants) std::memcpy(slots_[slot], &bits, sizeof(bits));
     for (const auto& [operand, slot] : code_.run_loads) {
-      std::memcpy(slots_[slot], Base(operand), static_cast<size_t>(code_.operands[operand].bytes));
+      std::memcpy(slots_[slot], bases_[operand], static_cast<size_t>(code_.operands[operand].bytes));
     }
     row_ = 0;
     column_ = 0;
@@ -110,7 +116,7 @@ class Runner {
         if (end <= begin) break;
         const std::int64_t at = row / (sizes[1] * sizes[2]) * of.strides[0] +
                                 row / sizes[2] % sizes[1] * of.strides[1] + row % sizes[2] * of.strides[2];
-        CopyStrided(&zero, 0, Base(operand) + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes,
+        CopyStrided(&zero, 0, bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes,
                     end - begin);
       }
     }
@@ -118,6 +124,11 @@ class Runner {
 
   void GoToRow(std::int64_t row) {
     row_ = row;
+    if (row == 0) {
+      std::copy_n(bases_, code_.operands.size(), rows_);
+      index_[0] = index_[1] = index_[2] = 0;
+      return;
+    }
     if (code_.sizes[0] * code_.sizes[1] == 1) {
       index_[2] = row;
     } else {
@@ -128,7 +139,7 @@ class Runner {
     for (size_t i = 0; i < code_.operands.size(); ++i) {
       const RegionCode::Operand& of = code_.operands[i];
       const std::int64_t at = index_[0] * of.strides[0] + index_[1] * of.strides[1] + index_[2] * of.strides[2];
-      rows_[i] = Base(static_cast<int>(i)) + at * of.bytes;
+      rows_[i] = bases_[i] + at * of.bytes;
     }
   }
 
@@ -195,7 +206,7 @@ class Runner {
       const RegionCode::Operand& of = code_.operands[operand];
       const std::int64_t at =
           index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2] + column * of.strides[3];
-      return Base(operand) + at * of.bytes;
+      return bases_[operand] + at * of.bytes;
     };
     for (std::int64_t at = begin; at < end; at += code_.width) {
       const std::int64_t n = std::min(code_.width, end - at);
@@ -203,7 +214,7 @@ class Runner {
       column_ = at;  // of one long row
       for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
         const int operand = code_.memory_operands[i];
-        slots_[i] = Base(operand) + at * code_.operands[operand].bytes;
+        slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
       }
       for (const auto& [operand, slot] : phase.loads) {
         const RegionCode::Operand& of = code_.operands[operand];
@@ -276,7 +287,8 @@ class Runner {
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
   char** slots_;
-  char** rows_;  // the first element of the row, of each operand
+  char** rows_;   // the first element of the row, of each operand
+  char** bases_;  // and of all rows
   std::int64_t row_ = 0;
   std::int64_t index_[3] = {};
   std::int64_t column_ = 0;

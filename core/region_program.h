@@ -25,7 +25,8 @@ class RegionProgram {
   RegionProgram& operator=(RegionProgram&&) noexcept;
   ~RegionProgram();
 
-  // Into how many parts a run may be cut.
+  // Into how many parts a run may be cut: of blocks, of rows where something is computed of whole rows, of columns
+  // where there are sums over rows; one where there are both.
   int max_parts() const;
 
   // Computes part `part` of `parts`; pointers and what is required of them as in EvaluateRegion. Parts write elements

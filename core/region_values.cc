@@ -169,7 +169,8 @@ class Finder {
       chain.f = link->expr->op;
       if (link->num_operands != 1) return false;
       const RegionValue* sum = LinkOf(*link, 0);
-      if (sum != nullptr && StepOf(sum->expr->op) == ChainStep::kAdd) first = sum;
+      const bool is_sum = sum != nullptr && (sum->expr->op == ExprOp::kAdd || sum->expr->op == ExprOp::kSubtract);
+      if (is_sum) first = sum;
     }
     if (StepOf(first->expr->op) != ChainStep::kNone && first != node) chain.before = StepOf(first->expr->op);
     const RegionKernel kernel = ChainKernelOf(chain, node->expr->dtype);
@@ -189,18 +190,20 @@ class Finder {
     return true;
   }
 
+  static bool IsFunction(const RegionValue& value) {
+    return value.expr->op == ExprOp::kTanh || value.expr->op == ExprOp::kSigmoid || value.expr->op == ExprOp::kExp;
+  }
+
   // Functions go before sums and products, whose chains save less.
   void MakeChains() {
     for (RegionValue& node : values_.all) {
       if (node.level != RegionLevel::kElement || StepOf(node.expr->op) == ChainStep::kNone) continue;
       for (int k = 0; k < 2; ++k) {
-        const ExprOp op = values_.all[node.operands[k]].expr->op;
-        if ((op == ExprOp::kTanh || op == ExprOp::kSigmoid) && EndsChain(&node, k)) break;
+        if (IsFunction(values_.all[node.operands[k]]) && EndsChain(&node, k)) break;
       }
     }
     for (RegionValue& node : values_.all) {
-      const bool is_function = node.expr->op == ExprOp::kTanh || node.expr->op == ExprOp::kSigmoid;
-      if (is_function && node.level == RegionLevel::kElement && !node.is_absorbed) EndsChain(&node, 0);
+      if (IsFunction(node) && node.level == RegionLevel::kElement && !node.is_absorbed) EndsChain(&node, 0);
     }
     for (RegionValue& node : values_.all) {
       const bool is_step = node.level == RegionLevel::kElement && StepOf(node.expr->op) != ChainStep::kNone;
