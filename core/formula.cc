@@ -132,6 +132,10 @@ class FormulaCompiler {
     for (int i = 0; i < query_.op().num_outputs(); ++i) AddOutput(i);
     result_.region.requirements = formula_.requirements_;
     ReadExpressions();
+    const auto checks = [](const Expr& root) { return root->has_require(); };
+    if (std::ranges::any_of(result_.region.Roots(), checks) && !query_.op().schema().formula_options.checks_values) {
+      FailInternally(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
+    }
     Collapse();
     FindInPlace();
     CheckRegion(result_.region);

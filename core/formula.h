@@ -74,7 +74,8 @@ class Formula {
 
   // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
   void Out(std::vector<FormulaOutput> outputs);
-  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`.
+  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`. Only in formulas that say so
+  // (FormulaOptions::checks_values).
   void Check(const Expr& condition, std::string_view message, const Expr& value);
 
  private:
