@@ -15,8 +15,8 @@
 #include "stepnet/core/any_order.h"
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/expr_scalar.h"
-#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/random.h"
+#include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,17 +48,20 @@ struct SqrtVectors {
   }
 };
 
+template <class Fn>
+constexpr bool kIsShort = !std::is_same_v<Fn, ExpFn> && !std::is_same_v<Fn, LogFn> && !std::is_same_v<Fn, TanhFn> &&
+                          !std::is_same_v<Fn, SigmoidFn>;
+
 // Kernels of vectors, whose last part goes through the same instructions.
 template <class Fn, typename T, int kOperands>
 void Vectors(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
   const Fn fn;
-  const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, kIsShort<Fn>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
     if constexpr (kOperands == 1) {
       access.Store(d, fn(d, access.Load(d, x + i)), to + i);
     } else if constexpr (kOperands == 2) {
@@ -66,10 +69,7 @@ void Vectors(void* out, const void* a, const void* b, const void* c, const void*
     } else {
       access.Store(d, fn(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
     }
-  };
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
-  if (i < n) at(PartOfVector{n - i}, i);
+  });
 }
 
 // Kernels of a function of single numbers.

@@ -11,7 +11,8 @@ namespace {
 using Kind = RegionPattern::Kind;
 
 bool IsFunction(ExprOp op) {
-  return op == ExprOp::kTanh || op == ExprOp::kSigmoid || op == ExprOp::kExp || op == ExprOp::kSqrt;
+  return op == ExprOp::kTanh || op == ExprOp::kSigmoid || op == ExprOp::kExp || op == ExprOp::kSqrt ||
+         op == ExprOp::kAbs;
 }
 
 bool IsComparison(ExprOp op) {
@@ -57,7 +58,7 @@ class Finder {
     for (size_t i = values_.size(); i-- > 0;) {
       RegionValue& value = values_[i];
       if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
-      if (!FindProducts(&value)) EndStepChain(&value);
+      if (!FindPair(&value)) EndStepChain(&value);
     }
   }
 
@@ -130,14 +131,19 @@ class Finder {
     Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {sum->operands[0], sum->operands[1]}, {sum});
   }
 
-  bool FindProducts(RegionValue* value) {
-    const ExprOp op = value->expr->op;
-    if ((op != ExprOp::kAdd && op != ExprOp::kSubtract) || value->operands[0] == value->operands[1]) return false;
-    RegionValue* first = LinkOf(*value, 0, {ExprOp::kMultiply});
-    RegionValue* second = LinkOf(*value, 1, {ExprOp::kMultiply});
-    if (first == nullptr || second == nullptr) return false;
-    Take(value, {.kind = Kind::kProducts, .op = op}, ProductsKernelOf(op, value->expr->dtype),
-         {first->operands[0], first->operands[1], second->operands[0], second->operands[1]}, {first, second});
+  // `value` as a step of two values that are steps themselves.
+  bool FindPair(RegionValue* value) {
+    if (value->operands[0] == value->operands[1]) return false;
+    const RegionValue* left = LinkOf(*value, 0);
+    const RegionValue* right = LinkOf(*value, 1);
+    if (left == nullptr || right == nullptr) return false;
+    const RegionPair pair{
+        .left = StepOf(left->expr->op), .op = StepOf(value->expr->op), .right = StepOf(right->expr->op)};
+    const RegionKernel kernel = PairKernelOf(pair, value->expr->dtype);
+    if (kernel == nullptr) return false;
+    Take(value, {.kind = Kind::kPair, .pair = pair}, kernel,
+         {left->operands[0], left->operands[1], right->operands[0], right->operands[1]},
+         {&values_[value->operands[0]], &values_[value->operands[1]]});
     return true;
   }
 
