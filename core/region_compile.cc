@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kSumColumns = 16;             // that a part of a region of sums has at least
 constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
+constexpr std::int64_t kRowCacheBytes = 16 << 10;    // likewise, where the more rows a block has the better
 constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second, for those of a row that is one block
 constexpr std::int64_t kMaxBlock = 1 << 16;          // elements, so that cancellation is looked for
 
@@ -473,7 +474,8 @@ class Compiler {
     for (const Buffer& buffer : buffers_) bytes += buffer.extent == Extent::kElements ? buffer.bytes : 0;
     for (const Node& node : nodes_) bytes += node.expr->op == ExprOp::kConstant ? DTypeBytes(node.expr->dtype) : 0;
     std::int64_t width = kMaxBlock;
-    while (width > kRegionBlock && width * bytes > kCacheBytes) width /= 2;
+    const std::int64_t cache = code_.phases.size() > 1 ? kRowCacheBytes : kCacheBytes;
+    while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
       code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));

@@ -289,17 +289,37 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
 }
 
+// Four rows at a time, because a row is a chain of sums that wait for each other.
 template <class Fn, typename T>
 void ReduceRowsVectors(void* out, const void* a, std::int64_t rows, std::int64_t n) {
   using P = Partials<Fn, T>;
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
+  constexpr int kRows = 4;
   const typename P::D d;
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+  T* to = static_cast<T*>(out);
+  const auto start = [&](P* partials) {
+    for (int k = 0; k < P::kVectors; ++k) partials->vectors[k] = hn::Set(d, kFirst);
+  };
+  if constexpr (P::kVectors == 1) {
+    for (; rows >= kRows; rows -= kRows, x += kRows * n, to += kRows) {
+      P partials[kRows];
+      for (P& of_row : partials) start(&of_row);
+      const std::int64_t whole = n / kRowPartials * kRowPartials;
+      for (std::int64_t i = 0; i < whole; i += kRowPartials) {
+        for (int r = 0; r < kRows; ++r) partials[r].Add(x + r * n + i, kRowPartials);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        partials[r].Add(x + r * n + whole, n - whole);
+        to[r] = partials[r].Finish();
+      }
+    }
+  }
+  for (; rows > 0; --rows, x += n) {
     P partials;
-    for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::Set(d, kFirst);
+    start(&partials);
     partials.Add(x, n);
-    static_cast<T*>(out)[row] = partials.Finish();
+    *to++ = partials.Finish();
   }
 }
 

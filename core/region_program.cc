@@ -61,22 +61,27 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
   char** slot = slots + num_memory;
   for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
   for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
+  for (size_t i = 0; i < num_memory; ++i) {
+    const RegionMemory& memory = code.memory[i];
+    const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
+    slots[i] = static_cast<char*>(const_cast<void*>(first)) + memory.offset + row * memory.row + begin * memory.element;
+  }
+  const auto move = [&](std::int64_t RegionMemory::*stride, std::int64_t times) {
+    for (size_t i = 0; i < num_memory; ++i) slots[i] += times * (code.memory[i].*stride);
+  };
   const std::vector<RegionInstruction>& block = code.phases[0].block;
   const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
-  for (; row < last; ++row) {
-    for (size_t i = 0; i < num_memory; ++i) {
-      const RegionMemory& memory = code.memory[i];
-      const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
-      slots[i] =
-          static_cast<char*>(const_cast<void*>(first)) + memory.offset + row * memory.row + begin * memory.element;
-    }
+  for (;;) {
     for (std::int64_t at = begin;;) {
       const std::int64_t n = std::min(code.width, end - at);
       CountWork(n * work);
       for (const RegionInstruction& instruction : block) Compute(instruction, slots, n);
       if ((at += n) == end) break;
-      for (size_t i = 0; i < num_memory; ++i) slots[i] += n * code.memory[i].element;
+      move(&RegionMemory::element, n);
     }
+    if (++row == last) return;
+    if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
+    move(&RegionMemory::row, 1);
   }
 }
 
@@ -185,6 +190,7 @@ class Runner {
   // The columns [begin, end) of the rows [row, last).
   void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
     if (row >= last) return;  // operands may have no memory
+    if (begin >= end && code_.row_stores.empty()) return;
     const bool is_whole = begin == 0 && end == code_.sizes[3];
     const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
     GoToRow(0);
@@ -460,7 +466,7 @@ std::optional<RegionFault> RegionProgram::Run(std::span<const void* const> input
     RunFlat(inputs, outputs, code_->sizes[3], part, parts);
     return {};
   }
-  if (code_->is_simple && parts == 1 && code_->sizes[3] > 0) {
+  if (code_->is_simple && parts == 1 && code_->NumRows() > 0 && code_->sizes[3] > 0) {
     RunSimple(*code_, inputs, outputs, 0, code_->NumRows(), 0, code_->sizes[3]);
     return {};
   }
