@@ -1,5 +1,7 @@
 #include "stepnet/core/derivative_flow.h"
 
+#include <optional>
+
 namespace stepnet {
 namespace {
 
@@ -15,43 +17,51 @@ bool AreOpposite(const Expr& a, const Expr& b, Expr* decides, Expr* shared) {
   return Not(*decides).Is(Expr::Of(b->operands[1]));
 }
 
-bool IsProduct(const Expr& expr) { return expr->op == ExprOp::kMultiply; }
-
-// A product with a sign: x p or -(x p).
+// A product without the signs of its factors: a b, or -(a b).
 struct SignedProduct {
-  Expr product;
+  Expr factors[2];
   bool is_negative = false;
 
-  static SignedProduct Of(const Expr& expr) {
-    if (expr->op != ExprOp::kNegate) return {expr};
-    return {Expr::Of(expr->operands[0]), true};
-  }
-  Expr Factor(int i) const { return Expr::Of(product->operands[i]); }
+  Expr Signed() const { return is_negative ? -factors[0] : factors[0]; }
 };
 
+// `expr` without the sign; turns *is_negative for it.
+Expr WithoutSign(const Expr& expr, bool* is_negative) {
+  if (expr->op != ExprOp::kNegate) return expr;
+  *is_negative = !*is_negative;
+  return Expr::Of(expr->operands[0]);
+}
+
+std::optional<SignedProduct> ProductOf(const Expr& expr) {
+  SignedProduct product;
+  const Expr inner = WithoutSign(expr, &product.is_negative);
+  if (inner->op != ExprOp::kMultiply) return {};
+  for (int i = 0; i < 2; ++i) {
+    product.factors[i] = WithoutSign(Expr::Of(inner->operands[i]), &product.is_negative);
+  }
+  return product;
+}
+
 // x a + x b as x (a + b); undefined: they share no factor.
-Expr SumOfSharedFactor(const Expr& left, const Expr& right) {
-  const SignedProduct a = SignedProduct::Of(left), b = SignedProduct::Of(right);
-  if (!IsProduct(a.product) || !IsProduct(b.product)) return {};
+Expr SumOfSharedFactor(const SignedProduct& a, const SignedProduct& b) {
   for (int i = 0; i < 2; ++i) {
     for (int k = 0; k < 2; ++k) {
-      if (!a.Factor(i).Is(b.Factor(k))) continue;
-      const Expr p = a.Factor(1 - i), q = b.Factor(1 - k);
-      if (a.is_negative == b.is_negative) return a.is_negative ? -(a.Factor(i) * (p + q)) : a.Factor(i) * (p + q);
-      return a.Factor(i) * (a.is_negative ? q - p : p - q);
+      if (!a.factors[i].Is(b.factors[k])) continue;
+      const Expr &x = a.factors[i], &p = a.factors[1 - i], &q = b.factors[1 - k];
+      if (a.is_negative != b.is_negative) return x * (a.is_negative ? q - p : p - q);
+      return a.is_negative ? -x * (p + q) : x * (p + q);
     }
   }
   return {};
 }
 
 Expr Plus(const Expr& a, const Expr& b, bool rounds_once) {
-  if (const Expr shared = SumOfSharedFactor(a, b); shared.defined()) return shared;
-  if (!rounds_once) return a + b;
-  for (const auto& [one, other] : {std::pair(&b, &a), std::pair(&a, &b)}) {
-    const SignedProduct term = SignedProduct::Of(*one);
-    if (!IsProduct(term.product)) continue;
-    return MulAdd(term.is_negative ? -term.Factor(0) : term.Factor(0), term.Factor(1), *other);
+  const std::optional<SignedProduct> left = ProductOf(a), right = ProductOf(b);
+  if (left && right) {
+    if (const Expr shared = SumOfSharedFactor(*left, *right); shared.defined()) return shared;
   }
+  if (rounds_once && right) return MulAdd(right->Signed(), right->factors[1], a);
+  if (rounds_once && left) return MulAdd(left->Signed(), left->factors[1], b);
   return a + b;
 }
 
