@@ -389,6 +389,16 @@ TEST(Derivative, AddsFactorsOfWhatFlowsTogether) {
   EXPECT_TRUE(GradientOf(x * y - x * t).Is(dy * (y - t)));
   EXPECT_TRUE(GradientOf(x * t - x * y).Is(dy * (t - y)));
   EXPECT_TRUE(GradientOf(-(x * y) - x * t).Is(-dy * (t + y)));
+  const Expr s = Sigmoid(x);
+  EXPECT_TRUE(GradientOf(x * s).Is(dy * s * (1 + x * (1 - s))));
+}
+
+// A product that something else needs is not taken apart.
+TEST(Derivative, KeepsProductsThatAreNeeded) {
+  const Expr u = Tanh(y + 3 * x), value = u + x * Exp(y), slope = 1 - u * u;
+  const DerivativeOutput output[] = {{.value = value, .gradient = dy}};
+  EXPECT_TRUE(Differentiate(output, {{x}})[0].value.Is(dy * (Exp(y) + slope * 3)));
+  EXPECT_TRUE(Differentiate(output, {{x, y}})[0].value.Is(dy * Exp(y) + dy * slope * 3));
 }
 
 // What is stored of a selection is what was selected, for those who read it where it was.
@@ -400,10 +410,9 @@ TEST(Derivative, ReadsStoredSelections) {
                                         {.value = reader, .gradient = dz}};
     return Differentiate(outputs, {{x}})[0].value;
   };
-  std::printf("%s\n%s\n", PrintExprs({{gradient(Where(selects, Tanh(c), 0))}}).c_str(),PrintExprs({{gradient(Tanh(c))}}).c_str());
-  EXPECT_TRUE(gradient(Where(selects, Tanh(c), 0)).Is(Where(selects, (dy + dz * (1 - t * t)) * 3, 0)));
+  EXPECT_TRUE(gradient(Where(selects, Tanh(c), 0)).Is(Where(selects, (dz * (1 - t * t) + dy) * 3, 0)));
   const Expr u = Tanh(c);
-  EXPECT_TRUE(gradient(u).Is((Where(selects, dy, 0) + dz * (1 - u * u)) * 3));
+  EXPECT_TRUE(gradient(u).Is((dz * (1 - u * u) + Where(selects, dy, 0)) * 3));
   EXPECT_TRUE(gradient(Where(selects, 0, u)).Is(Where(selects, dy, dz * (1 - u * u)) * 3));
 }
 
