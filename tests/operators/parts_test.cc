@@ -8,6 +8,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "op_test.h"
+#include "stepnet/core/formula_sample.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -188,7 +189,7 @@ TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
 // Every type that says so, with whatever dtype it takes.
 TEST(Elementwise, RangesOfElementsGiveTheBitsOfTheWhole) {
   const Shape shape({5, 37});
-  for (const std::string& type : TypesWhere([](const OperatorSchema& schema) { return schema.elementwise; })) {
+  for (const std::string& type : TypesWhere([](const OperatorSchema& schema) { return IsElementwise(schema); })) {
     const OperatorSchema& schema = GetOperator(type);
     int ran = 0;
     for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kBool}) {
