@@ -7,7 +7,7 @@
 
 namespace stepnet {
 
-// The region for inputs of a common shape, floats or, where the formula takes none, bools, with the default arguments.
+// The region for inputs of shapes that fit, floats or, where the formula takes none, bools, with the default arguments.
 // Nothing where there is no formula, or where it depends on more than that.
 std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema);
 

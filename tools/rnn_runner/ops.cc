@@ -84,11 +84,15 @@ std::string FormulaText(const OperatorSchema& schema) {
   std::istringstream lines(PrintExprs(formula->region.Roots()));
   std::vector<std::string> items;
   size_t outputs = 0;
+  int block = 0;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("in ")) continue;
     if (line.starts_with("out ")) {
       if (outputs == formula->outputs.size()) continue;  // a requirement
-      line = StrCat(FormalName(schema.outputs, formula->outputs[outputs++]), " = ", line.substr(4));
+      const int output = formula->outputs[outputs++];
+      const bool has_blocks = std::ranges::count(formula->outputs, output) > 1;
+      block = outputs > 1 && formula->outputs[outputs - 2] == output ? block + 1 : 0;
+      line = StrCat(FormalName(schema.outputs, output), has_blocks ? StrCat("_", block) : "", " = ", line.substr(4));
     }
     items.push_back(line);
   }
