@@ -26,7 +26,7 @@ enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value
 
 // Primitives that one kernel computes.
 struct RegionPattern {
-  enum class Kind : std::uint8_t { kNone, kChain, kPair, kSelect };
+  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect };
   Kind kind = Kind::kNone;
   RegionChain chain = {};
   RegionPair pair = {};

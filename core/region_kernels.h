@@ -33,6 +33,11 @@ struct RegionPair {
   ChainStep right = ChainStep::kNone;
 };
 RegionKernel PairKernelOf(const RegionPair& pair, DType dtype);
+// c - a * b, rounded once: MulAdd of -a.
+RegionKernel NegMulAddKernelOf(DType dtype);
+// a * b * (d - c * c), where the last factor is rounded once: gradients through functions whose derivative is y - y^2
+// or 1 - y^2.
+RegionKernel SlopeKernelOf(DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 

@@ -56,6 +56,12 @@ class Finder {
       if (MayEnd(value) && IsFunction(value.expr->op)) StartFunctionChain(&value);
     }
     for (size_t i = values_.size(); i-- > 0;) {
+      if (MayEnd(values_[i]) && values_[i].expr->op == ExprOp::kMultiply) FindSlope(&values_[i]);
+    }
+    for (RegionValue& value : values_) {
+      if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindNegMulAdd(&value);
+    }
+    for (size_t i = values_.size(); i-- > 0;) {
       RegionValue& value = values_[i];
       if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
       if (!FindPair(&value)) EndStepChain(&value);
@@ -97,6 +103,32 @@ class Finder {
     const ExprOp op = comparison->expr->op;
     Take(value, {.kind = Kind::kSelect, .op = op}, SelectKernelOf(op, dtype),
          {comparison->operands[0], comparison->operands[1], value->operands[1], value->operands[2]}, {comparison});
+  }
+
+  // The negated operand of a MulAdd.
+  RegionValue* NegationOf(const RegionValue& value) const {
+    return value.num_operands == 3 ? LinkOf(value, 0, {ExprOp::kNegate}) : nullptr;
+  }
+
+  void FindNegMulAdd(RegionValue* value) {
+    RegionValue* negation = NegationOf(*value);
+    if (negation == nullptr) return;
+    Take(value, {.kind = Kind::kNegMulAdd}, NegMulAddKernelOf(value->expr->dtype),
+         {negation->operands[0], value->operands[1], value->operands[2]}, {negation});
+  }
+
+  // (a * b) * (d - c * c), in any order.
+  void FindSlope(RegionValue* value) {
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* slope = LinkOf(*value, k, {ExprOp::kMulAdd});
+      RegionValue* product = LinkOf(*value, 1 - k, {ExprOp::kMultiply});
+      RegionValue* negation = slope == nullptr ? nullptr : NegationOf(*slope);
+      if (product == nullptr || negation == nullptr || negation->operands[0] != slope->operands[1]) continue;
+      Take(value, {.kind = Kind::kSlope}, SlopeKernelOf(value->expr->dtype),
+           {product->operands[0], product->operands[1], slope->operands[1], slope->operands[2]},
+           {product, slope, negation});
+      return;
+    }
   }
 
   // `value` as the step after the function that is its operand k, with what comes before that.

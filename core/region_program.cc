@@ -425,6 +425,8 @@ std::string OpText(const RegionInstruction& instruction) {
     case RegionPattern::Kind::kPair:
       return StrCat("(", StepText(pattern.pair.left), ") ", StepText(pattern.pair.op), " (",
                     StepText(pattern.pair.right), ")");
+    case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
+    case RegionPattern::Kind::kSlope: return "slope";
     case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
   }
   return "";

@@ -205,6 +205,8 @@ TEST(RegionProgram, ComputesChainsInOneInstruction) {
   EXPECT_EQ(block_of(x / (x * y - y)), "block: s3 = * - s0, s1, s1\nblock: s2 = / s0, s3\n");
   EXPECT_EQ(block_of(x * x - y * x), "block: s2 = (*) - (*) s0, s0, s1, s0\n");
   EXPECT_EQ(block_of((x * y) * (x - y)), "block: s2 = (*) * (-) s0, s1, s0, s1\n");
+  EXPECT_EQ(block_of(MulAdd(-x, y, x)), "block: s2 = neg_mul_add s0, s1, s0\n");
+  EXPECT_EQ(block_of(x * y * MulAdd(-y, y, x)), "block: s2 = slope s0, s1, s1, s0\n");
   EXPECT_EQ(block_of(Sqrt(x) + y), "block: s2 = sqrt + s0, s0, s1\n");
   EXPECT_EQ(block_of(Where(NotEqual(x, y), x, y)), "block: s2 = where != s0, s1, s0, s1\n");
   EXPECT_EQ(block_of(Where(x <= y, x * y, y)), "block: s3 = * s0, s1\nblock: s2 = where <= s0, s1, s3, s1\n");
