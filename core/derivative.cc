@@ -95,7 +95,9 @@ class Derivation {
     }
     for (size_t i = steps_.size(); i-- > 0;) {
       const Flow flow = Arrived(steps_[i]);
-      if (steps_[i].is_active && flow.value.defined()) PassOn(steps_[i], flow);
+      if (!steps_[i].is_active || !flow.value.defined()) continue;
+      if (NumActiveOperands(*steps_[i].node) > 1) rules_.shared.insert(flow.value.node());
+      PassOn(steps_[i], flow);
     }
     std::vector<InputGradient> gradients;
     for (const Expr& input : inputs_) gradients.push_back(GradientOf(input));
@@ -161,7 +163,7 @@ class Derivation {
       if (output.gradient.defined()) roots.push_back(output.value);
     }
     const std::vector<const ExprNode*> nodes = ExprNodes(roots);
-    rounds_once_ = std::ranges::count(nodes, ExprOp::kMulAdd, &ExprNode::op) > 0;
+    rules_.rounds_once = std::ranges::count(nodes, ExprOp::kMulAdd, &ExprNode::op) > 0;
     const std::unordered_map<const ExprNode*, Expr> stored = StoredNodes(nodes);
     for (const ExprNode* node : nodes) {
       index_.emplace(node, steps_.size());
@@ -232,6 +234,10 @@ class Derivation {
            std::ranges::any_of(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
   }
 
+  std::int64_t NumActiveOperands(const ExprNode& node) const {
+    return std::ranges::count_if(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
+  }
+
   const Step& At(const ExprNode* node) const { return steps_[index_.at(node)]; }
   Step& Operand(const Step& step, int i) { return steps_[index_.at(step.node->operands[i])]; }
 
@@ -267,7 +273,7 @@ class Derivation {
     return gradient;
   }
 
-  Flow Sum(const Flow& a, const Flow& b) const { return SumOf(a, b, rounds_once_); }
+  Flow Sum(const Flow& a, const Flow& b) const { return SumOf(a, b, rules_); }
 
   // Lets a gradient flow from a node into its operand i.
   void Give(const Step& step, int i, const Flow& flow) {
@@ -411,8 +417,8 @@ class Derivation {
       case ExprOp::kExpm1: return dy * (step.is_stored ? y + 1 : Exp(x));
       case ExprOp::kLog: return dy / x;
       case ExprOp::kLog1p: return dy / (1 + x);
-      case ExprOp::kTanh: return dy * (rounds_once_ ? MulAdd(-y, y, 1) : 1 - y * y);
-      case ExprOp::kSigmoid: return rounds_once_ ? dy * MulAdd(-y, y, y) : dy * y * (1 - y);
+      case ExprOp::kTanh: return dy * (rules_.rounds_once ? MulAdd(-y, y, 1) : 1 - y * y);
+      case ExprOp::kSigmoid: return rules_.rounds_once ? dy * MulAdd(-y, y, y) : dy * y * (1 - y);
       case ExprOp::kErf: return dy * (2 * std::numbers::inv_sqrtpi * Exp(-(x * x)));
       case ExprOp::kSin: return dy * Cos(x);
       case ExprOp::kCos: return -dy * Sin(x);
@@ -423,7 +429,7 @@ class Derivation {
   std::span<const DerivativeOutput> outputs_;
   std::span<const Expr> inputs_;
   const DerivativeOptions& options_;
-  bool rounds_once_ = false;  // products and sums, as the formula does
+  FlowRules rules_;
   std::vector<Step> steps_;
   std::unordered_map<const ExprNode*, size_t> index_;
 };

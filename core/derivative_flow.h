@@ -1,6 +1,7 @@
 // Flow: what arrives at a node of an expression when derivatives are made in reverse.
 #pragma once
 
+#include <unordered_set>
 #include <utility>
 
 #include "stepnet/core/expr.h"
@@ -24,8 +25,13 @@ struct Flow {
   Expr Selected() const { return is_zero_elsewhere ? value : Where(condition, value, 0); }
 };
 
-// Of what flows into one node. x a + x b is x (a + b); `rounds_once`: a sum of a product is a MulAdd.
-Flow SumOf(const Flow& a, const Flow& b, bool rounds_once);
+struct FlowRules {
+  bool rounds_once = false;                         // a product and a sum are a MulAdd
+  std::unordered_set<const ExprNode*> shared = {};  // values that several others are made of
+};
+
+// Of what flows into one node. x a + x b is x (a + b).
+Flow SumOf(const Flow& a, const Flow& b, const FlowRules& rules);
 // Of what flows into something that is the same for all of a row.
 Flow SumOverRow(const Flow& flow);
 

@@ -38,9 +38,9 @@ class FormulaDerivative {
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
     for (int i = 0; i < formula_.op().num_outputs(); ++i)
       reads_of_.push_back(ReadsOf(schema_.outputs[i].name.substr(1)));
-    FindAccesses();
+    const std::int64_t num_elements = FindAccesses();
     if (IsSummedOverAll()) {
-      CheckAndFlatten();
+      Flatten(num_elements);
       FindAccesses();
     }
     Differentiate();
@@ -61,8 +61,12 @@ class FormulaDerivative {
   }
 
   void CheckNames() const {
+    if (formula_.forward_ != nullptr) {
+      throw Error(ErrorCode::kInternal,
+                  StrCat(schema_.type, " is declared as the derivative of ", formula_.forward_->type,
+                         ", which is one itself: say here what the gradient is"));
+    }
     if (!forward_.formula) Fail("which has no formula: declare one there, or say here what the gradient is");
-    if (formula_.forward_ != nullptr) Fail("of which it is asked for a derivative: say here what the gradient is");
     if (formula_.op().num_inputs() == 0) Fail("and is given nothing");
     for (const Formal& input : schema_.inputs) {
       const bool is_known = Declares(forward_.inputs, input.name) || Declares(forward_.outputs, input.name) ||
@@ -132,10 +136,12 @@ class FormulaDerivative {
     Fail(StrCat("whose formula reads \"", name, "\" in two ways: read it in one, or say here what the gradient is"));
   }
 
-  void FindAccesses() {
+  // Returns how many elements are computed.
+  std::int64_t FindAccesses() {
     const FormulaLayout layout(formula_.query_, formula_.reads_, formula_.query_.In(0).shape, formula_.is_flat_);
     accesses_.clear();
     for (const Read& read : formula_.reads_) accesses_.push_back(AccessOf(read, layout));
+    return layout.shape().size();
   }
 
   static ExprAccess AccessOf(const Read& read, const FormulaLayout& layout) {
@@ -165,12 +171,13 @@ class FormulaDerivative {
   }
 
   // Makes all elements one row, along which such a gradient is summed, where it makes no difference otherwise.
-  void CheckAndFlatten() {
+  void Flatten(std::int64_t num_elements) {
     bool is_apart = has_whole_outputs_;
     for (const Read& read : formula_.reads_) {
-      is_apart &= read.access == Access::kElement || read.access == Access::kScalar || read.access == Access::kNone;
+      if (read.access == Access::kNone || read.input == Formula::kNotGiven) continue;
+      const std::int64_t size = formula_.query_.In(read.input).shape.size();
+      is_apart &= size == 1 || (read.access == Access::kElement && size == num_elements);
     }
-    for (const ExprAccess& access : accesses_) is_apart &= IsSum(access) || (access.moves[2] && access.moves[3]);
     std::vector<Expr> values;
     for (const DerivativeOutput& output : outputs_) values.push_back(output.value);
     for (const ExprNode* node : ExprNodes(values)) {
