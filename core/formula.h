@@ -84,14 +84,15 @@ class Formula {
 
   // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
   void Out(std::vector<FormulaOutput> outputs);
-  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`.
+  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`. Only in formulas that say so
+  // (FormulaOptions::checks_values).
   void Check(const Expr& condition, std::string_view message, const Expr& value);
 
  private:
   friend class FormulaLayout;
   friend class FormulaCompiler;
   friend class FormulaDerivative;
-  friend std::optional<FormulaRegion> SampleFormula(const OperatorCall& op);
+  friend class FormulaSample;
   enum class Access : std::uint8_t { kNone, kElement, kBlock, kRow, kColumn, kScalar };
   struct Read {
     int input = 0;  // kNotGiven: one of the forward operator alone

@@ -55,14 +55,14 @@ struct ProgramForShapes {
   }
 };
 
-// Makes the region one of any number of elements, where each input has as many as each output: then none is repeated,
-// whatever the shapes are.
-bool MakeFlat(const ShapeQuery& query, FormulaRegion* formula) {
-  Region& region = formula->region;
-  if (!formula->is_elementwise || region.outputs.empty() || !region.requirements.empty()) return false;
+// The region as one of any number of elements, where each input has as many as each output: then none is repeated,
+// whatever the shapes are. Nothing where that is not so.
+std::optional<RegionProgram> FlatProgram(const ShapeQuery& query, const FormulaRegion& formula) {
+  Region region = formula.region;
+  if (!formula.is_elementwise || region.outputs.empty() || !region.requirements.empty()) return {};
   const std::int64_t size = region.outputs[0].memory.size;
   for (int i = 0; i < query.num_inputs(); ++i) {
-    if (query.In(i).shape.size() != size) return false;
+    if (query.In(i).shape.size() != size) return {};
   }
   const auto flatten = [](RegionOperand* operand) {
     operand->size = kFlatSize;
@@ -71,7 +71,9 @@ bool MakeFlat(const ShapeQuery& query, FormulaRegion* formula) {
   region.sizes = {1, 1, 1, kFlatSize};
   for (RegionOperand& input : region.inputs) flatten(&input);
   for (RegionOutput& output : region.outputs) flatten(&output.memory);
-  return true;
+  RegionProgram program(region);
+  if (!program.is_flat()) return {};
+  return program;
 }
 
 // The programs that a kernel has met shapes for. Those of the first shapes stay and are found without a lock. An
@@ -150,9 +152,9 @@ class FormulaKernel {
       outputs.push_back({.dtype = run.Out(i).dtype, .shape = *run.Out(i).shape});
     }
     FormulaRegion formula = MakeFormulaRegion(ShapeQuery(op_, inputs), outputs, wanted);
-    const bool may_be_flat = MakeFlat(ShapeQuery(op_, inputs), &formula);
-    RegionProgram program(formula.region);
-    const bool is_flat = may_be_flat && program.is_flat();
+    std::optional<RegionProgram> flat = FlatProgram(ShapeQuery(op_, inputs), formula);
+    const bool is_flat = flat.has_value();
+    RegionProgram program = is_flat ? std::move(*flat) : RegionProgram(formula.region);
     return std::make_unique<ProgramForShapes>(
         ProgramForShapes{std::move(inputs), wanted, std::move(formula), std::move(program), is_flat});
   }
@@ -175,7 +177,9 @@ class FormulaKernel {
     const std::span<void* const> results(to, outputs.size());
     if (of.is_flat) return of.program.RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
     const std::optional<RegionFault> fault = of.program.Run(from, results, run.part(), run.parts());
-    if (fault) throw Error(ErrorCode::kInvalidArgument, fault->message);
+    if (!fault) return;
+    run.FaultOf(fault->element, of.formula.region.NumElements(),
+                [&] { return Error(ErrorCode::kInvalidArgument, fault->message); });
   }
 
   const OperatorCall op_;
@@ -216,7 +220,8 @@ void CompleteFromFormula(OperatorSchema* schema) {
                                        kernel->Run(run);
                                      };
                                    },
-                                   .max_parts = MaxParts};
+                                   .max_parts = MaxParts,
+                                   .checks_values = schema->formula_options.checks_values};
 }
 
 }  // namespace stepnet

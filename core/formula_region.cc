@@ -29,6 +29,10 @@ class FormulaCompiler {
     for (int i = 0; i < query_.op().num_outputs(); ++i) AddOutput(i);
     result_.region.requirements = formula_.requirements_;
     ReadExpressions();
+    const auto checks = [](const Expr& root) { return root->has_require(); };
+    if (std::ranges::any_of(result_.region.Roots(), checks) && !query_.op().schema().formula_options.checks_values) {
+      FailInFormula(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
+    }
     Collapse();
     FindInPlace();
     CheckRegion(result_.region);
@@ -256,32 +260,6 @@ FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorI
     // What expressions and regions say of themselves names neither the operator nor what it was given.
     if (error.message().find(query.op().type()) != std::string::npos) throw;
     FailFormula(query, error.code(), StrCat(": ", error.message()));
-  }
-}
-
-std::optional<FormulaRegion> SampleFormula(const OperatorCall& op) {
-  using Access = Formula::Access;
-  if (!op.schema().formula) return {};
-  std::vector<TensorInfo> inputs(op.num_inputs(), {.shape = Shape({2, 3})});
-  const ShapeQuery query(op, inputs);
-  // What it reads, and how, it says whatever the shapes are.
-  Formula formula(query);
-  try {
-    op.schema().formula(formula);
-  } catch (const Error&) {
-  }
-  for (const auto& [input, access, block, blocks, name] : formula.reads_) {
-    if (input < 0) continue;
-    inputs[input].shape = access == Access::kBlock    ? Shape({2, 3 * blocks})
-                          : access == Access::kRow    ? Shape({2})
-                          : access == Access::kColumn ? Shape({3})
-                          : access == Access::kScalar ? Shape({1})
-                                                      : Shape({2, 3});
-  }
-  try {
-    return MakeFormulaRegion(query);
-  } catch (const Error&) {
-    return {};
   }
 }
 

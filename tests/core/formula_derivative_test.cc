@@ -5,8 +5,7 @@
 #include <limits>
 
 #include "../operators/op_test.h"
-#include "stepnet/core/expr_text.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_sample.h"
 
 namespace stepnet {
 namespace {
@@ -303,14 +302,10 @@ TEST(DerivativeOf, RefusesWhatItIsNotGiven) {
 }
 
 TEST(SampleFormula, FindsShapesThatFit) {
-  OperatorDef def;
-  def.set_type("test.DerivedCell");
-  for (const char* input : {"c_prev", "gates", "peephole", "rate", "lengths", "timestep"}) def.add_input(input);
-  def.add_output("h");
-  def.add_output("c");
-  const std::optional<FormulaRegion> sample = SampleFormula(OperatorCall(def));
-  ASSERT_TRUE(sample);
-  EXPECT_EQ(PrintExprs(sample->region.Roots()).substr(0, 3), "in ");
+  for (const char* type : {"test.DerivedCell", "test.DerivedCellGradient", "test.DerivedMomentsGradient", "LSTMUnit",
+                           "LSTMUnitGradient", "GRUUnitGradient"}) {
+    EXPECT_TRUE(SampleFormula(GetOperator(type))) << type;
+  }
 }
 
 }  // namespace

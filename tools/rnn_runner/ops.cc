@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "stepnet/core/expr_text.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_sample.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/gradient.h"
@@ -77,24 +77,9 @@ std::string InPlaceText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
-// What the formula says of floats, with the default arguments; nothing where it depends on more than that.
-std::optional<FormulaRegion> SampleOf(const OperatorSchema& schema) {
-  const auto is_variadic = [](const Formal& formal) { return formal.variadic; };
-  if (std::ranges::any_of(schema.inputs, is_variadic)) return {};
-  OperatorDef def;
-  def.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) def.add_input(formal.name);
-  for (const Formal& formal : schema.outputs) def.add_output("of " + formal.name);
-  try {
-    return SampleFormula(OperatorCall(def));
-  } catch (const Error&) {  // an argument that is required
-    return {};
-  }
-}
-
 // "a = exp(x); y = a / (1 + a)".
 std::string FormulaText(const OperatorSchema& schema) {
-  const std::optional<FormulaRegion> formula = SampleOf(schema);
+  const std::optional<FormulaRegion> formula = SampleFormula(schema);
   if (!formula) return "";
   std::istringstream lines(PrintExprs(formula->region.Roots()));
   std::vector<std::string> items;
@@ -116,8 +101,7 @@ std::string FormulaText(const OperatorSchema& schema) {
 
 std::string PropertiesText(const OperatorSchema& schema) {
   std::vector<std::string> items;
-  const std::optional<FormulaRegion> formula = SampleOf(schema);
-  if (schema.elementwise || (formula && formula->is_elementwise)) items.push_back("elementwise");
+  if (IsElementwise(schema)) items.push_back("elementwise");
   if (schema.manages_outputs) items.push_back("sets its outputs itself");
   if (schema.has_side_effects) items.push_back("has side effects");
   if (schema.files) items.push_back("opens files");
