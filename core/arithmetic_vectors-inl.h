@@ -39,17 +39,35 @@ struct DivideVectors {
     return hn::Div(a, b);
   }
 };
-// Comparisons with NaN are false: a NaN in a is kept by the first choice, one in b by the second.
+// a < b ? a : b, and a > b ? a : b: comparisons with NaN are false. On x86 these are instructions.
+template <class V>
+HWY_INLINE V LesserOrSecond(V a, V b) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  return hn::Min(a, b);
+#else
+  return hn::IfThenElse(hn::Lt(a, b), a, b);
+#endif
+}
+template <class V>
+HWY_INLINE V GreaterOrSecond(V a, V b) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  return hn::Max(a, b);
+#else
+  return hn::IfThenElse(hn::Gt(a, b), a, b);
+#endif
+}
+
+// A NaN in a is kept by the first choice, one in b by the second.
 struct MinVectors {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Lt(a, b), a, b), a);
+    return hn::IfThenElse(hn::Eq(a, a), LesserOrSecond(a, b), a);
   }
 };
 struct MaxVectors {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a, V b) const {
-    return hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Gt(a, b), a, b), a);
+    return hn::IfThenElse(hn::Eq(a, a), GreaterOrSecond(a, b), a);
   }
 };
 

@@ -151,8 +151,8 @@ class FormulaDerivative {
       layout.Place(read, &strides);
       const int last = layout.shape().rank() - 1;
       rows = true;
-      for (int d = 0; d < last; ++d) rows &= strides[d] != 0 || layout.shape()[d] <= 1;
-      columns = last < 0 || strides[last] != 0 || layout.shape()[last] <= 1;
+      for (int d = 0; d < last; ++d) rows &= strides[d] != 0 || layout.shape()[d] == 1;
+      columns = last < 0 || strides[last] != 0 || layout.shape()[last] == 1;
     }
     if (read.access == Access::kRow || read.access == Access::kScalar) columns = false;
     return {{true, true, rows, columns}};

@@ -26,7 +26,7 @@ enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value
 
 // Primitives that one kernel computes.
 struct RegionPattern {
-  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect };
+  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect, kSumOfFloats, kSumOfProducts };
   Kind kind = Kind::kNone;
   RegionChain chain = {};
   RegionPair pair = {};
@@ -39,7 +39,7 @@ struct RegionInstruction {
     kUniform,
     kIndex,       // out = the indices of rows along dimension `number`
     kColumns,     // out = the columns
-    kSplat,       // out[1…] = out[0]
+    kSplat,       // out[1…] = out[0], for as many as a block has elements, where `number` is 0 rows
     kSpread,      // out: for each row as many copies of operands[0] as the block has columns
     kCheck,       // requirement `number` about operands[0]; operands[1], or -1, is what the message shows
     kReduceRows,  // out: of rows that are whole in operands[0]

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stepnet/core/region_code.h"
+#include "stepnet/core/region_patterns.h"
 #include "stepnet/core/region_values.h"
 
 namespace stepnet {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kSumColumns = 16;             // that a part of a region of sums has at least
 constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
-constexpr std::int64_t kRowCacheBytes = 16 << 10;    // likewise, where the more rows a block has the better
+constexpr std::int64_t kRowCacheBytes = 32 << 10;    // likewise, where the more rows a block has the better
 constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second, for those of a row that is one block
 constexpr std::int64_t kMaxBlock = 1 << 16;          // elements, so that cancellation is looked for
 
@@ -30,11 +31,10 @@ class Compiler {
   explicit Compiler(const Region& region) : region_(region) {
     RegionValues values = FindRegionValues(region, &code_);
     output_nodes_ = std::move(values.outputs);
-    for (const RegionValue& value : values.all) {
-      nodes_.push_back({value});
-      max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
-    }
-    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache();
+    for (const RegionValue& value : values.all) max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
+    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache(values.all);
+    if (is_one_block_) FindSumsOfFloats(values.all);
+    for (const RegionValue& value : values.all) nodes_.push_back({value});
     PlaceStores();
     AllocateMemory();
     EmitRunAndRows();
@@ -66,9 +66,9 @@ class Compiler {
   };
 
   // Whether all values of a row may be kept from phase to phase.
-  bool RowFitsInCache() const {
-    const auto values = std::ranges::count_if(nodes_, [](const Node& node) { return node.is_in_blocks(); });
-    return code_.sizes[3] <= kLongCacheBytes / (max_bytes_ * static_cast<std::int64_t>(values));
+  bool RowFitsInCache(std::span<const RegionValue> values) const {
+    const auto in_blocks = std::ranges::count_if(values, [](const RegionValue& value) { return value.is_in_blocks(); });
+    return code_.sizes[3] <= kLongCacheBytes / (max_bytes_ * static_cast<std::int64_t>(in_blocks));
   }
 
   bool HasInPlace(int output) const {
@@ -127,10 +127,18 @@ class Compiler {
     }
   }
 
+  // How many equal elements a value of the run has in its array.
+  static Extent ExtentOf(const RegionValue& value) {
+    return value.is_splat ? Extent::kElements : value.is_row_splat ? Extent::kRows : Extent::kOne;
+  }
+  std::int64_t CountOf(Extent extent) const {
+    return extent == Extent::kElements ? code_.width : extent == Extent::kRows ? code_.max_rows : 1;
+  }
+
   void AllocateSlots(Node* node) {
     const std::int64_t bytes = DTypeBytes(node->expr->dtype);
     if (node->level == RegionLevel::kRun) {
-      node->slot = NewBuffer(bytes, node->is_splat ? Extent::kElements : Extent::kOne);
+      node->slot = NewBuffer(bytes, ExtentOf(*node));
     } else if (node->level == RegionLevel::kRow) {
       node->slot = NewBuffer(bytes, Extent::kRows);
       if (node->is_spread) node->spread = NewBuffer(bytes, Extent::kElements);
@@ -219,7 +227,10 @@ class Compiler {
           code.push_back(instruction);
         }
       }
-      if (node.is_splat) code.push_back({.kind = Kind::kSplat, .dtype = node.expr->dtype, .out = node.slot});
+      if (ExtentOf(node) != Extent::kOne) {
+        const int of_elements = node.is_splat ? 1 : 0;
+        code.push_back({.kind = Kind::kSplat, .dtype = node.expr->dtype, .number = of_elements, .out = node.slot});
+      }
       if (node.is_spread) {
         RegionInstruction spread{.kind = Kind::kSpread, .dtype = node.expr->dtype, .out = node.spread};
         SetOperands(&spread, {node.slot});
@@ -412,7 +423,11 @@ class Compiler {
                                .out = is_one_block_ ? node.slot : node.partials,
                                .row_kernel = RowKernelOf(node.expr->op, node.expr->dtype),
                                .rows_kernel = RowsKernelOf(node.expr->op, node.expr->dtype)};
-      SetOperands(&reduce, {operands[0]});
+      if (node.rows_kernel != nullptr) {
+        reduce.pattern = node.pattern;
+        reduce.rows_kernel = node.rows_kernel;
+      }
+      SetOperands(&reduce, operands);
       code.push_back(reduce);
       return;
     }
@@ -472,7 +487,9 @@ class Compiler {
   void ChooseWidth() {
     std::int64_t bytes = 0;  // of an element
     for (const Buffer& buffer : buffers_) bytes += buffer.extent == Extent::kElements ? buffer.bytes : 0;
-    for (const Node& node : nodes_) bytes += node.expr->op == ExprOp::kConstant ? DTypeBytes(node.expr->dtype) : 0;
+    for (const Node& node : nodes_) {
+      if (node.expr->op == ExprOp::kConstant && node.is_splat) bytes += DTypeBytes(node.expr->dtype);
+    }
     std::int64_t width = kMaxBlock;
     const std::int64_t cache = code_.phases.size() > 1 ? kRowCacheBytes : kCacheBytes;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
@@ -496,10 +513,7 @@ class Compiler {
     std::int64_t buffer_bytes = 0;
     for (const Buffer& buffer : buffers_) {
       code_.buffer_offsets.push_back(buffer_bytes);
-      const std::int64_t items = buffer.extent == Extent::kElements ? code_.width
-                                 : buffer.extent == Extent::kRows   ? code_.max_rows
-                                                                    : 1;
-      buffer_bytes += aligned(buffer.bytes * items);
+      buffer_bytes += aligned(buffer.bytes * CountOf(buffer.extent));
     }
     const auto pointers = [&](size_t n) { return aligned(static_cast<std::int64_t>(n * sizeof(void*))); };
     code_.rows_at = pointers(static_cast<size_t>(num_fixed_) + buffers_.size());
@@ -551,7 +565,7 @@ class Compiler {
     for (const Node& node : nodes_) {
       if (node.expr->op != ExprOp::kConstant) continue;
       offsets.push_back(size);
-      size += aligned(DTypeBytes(node.expr->dtype) * code_.width);
+      size += aligned(DTypeBytes(node.expr->dtype) * CountOf(ExtentOf(node)));
     }
     if (offsets.empty()) return;
     code_.constant_memory = MakeAlignedBytes(size);
@@ -561,7 +575,7 @@ class Compiler {
       std::byte* const array = code_.constant_memory.get() + offsets[i++];
       const std::int64_t bytes = DTypeBytes(node.expr->dtype);
       std::memcpy(array, &node.expr->bits, static_cast<size_t>(bytes));
-      Splat(array, bytes, code_.width);
+      Splat(array, bytes, CountOf(ExtentOf(node)));
       code_.constants.push_back(array);
     }
   }

@@ -291,7 +291,7 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
 
 // Four rows at a time, because a row is a chain of sums that wait for each other.
 template <class Fn, typename T>
-void ReduceRowsVectors(void* out, const void* a, std::int64_t rows, std::int64_t n) {
+void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
   using P = Partials<Fn, T>;
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
   constexpr int kRows = 4;
@@ -323,6 +323,64 @@ void ReduceRowsVectors(void* out, const void* a, std::int64_t rows, std::int64_t
   }
 }
 
+// The same partial sums as of doubles that floats have become.
+template <bool kOfProducts>
+void SumRowsOfFloats(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+  using P = Partials<AddVectors, double>;
+  const typename P::D d;
+  const hn::Rebind<float, typename P::D> floats;
+  const float* x = static_cast<const float*>(a);
+  const float* y = static_cast<const float*>(b);
+  const AddVectors add;
+  for (std::int64_t row = 0; row < rows; ++row, x += n, y += n) {
+    P partials;
+    for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::Zero(d);
+    const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
+      auto value = access.Load(floats, x + i);
+      if constexpr (kOfProducts) value = hn::Mul(value, access.Load(floats, y + i));
+      return hn::PromoteTo(d, value);
+    };
+    std::int64_t i = 0;
+    for (; i + kRowPartials <= n; i += kRowPartials) {
+      for (int k = 0; k < P::kVectors; ++k) {
+        partials.vectors[k] = add(d, partials.vectors[k], at(WholeVectors(), i + k * P::kLanes));
+      }
+    }
+    for (int k = 0; i < n; i += P::kLanes, ++k) {
+      const std::int64_t count = std::min(P::kLanes, n - i);
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
+      partials.vectors[k] =
+          hn::IfThenElse(mask, add(d, partials.vectors[k], at(PartOfVector{count}, i)), partials.vectors[k]);
+    }
+    static_cast<double*>(out)[row] = partials.Finish();
+  }
+}
+
+RowsKernel SumOfFloatsKernelForTarget(bool of_products) {
+  return of_products ? SumRowsOfFloats<true> : SumRowsOfFloats<false>;
+}
+
+template <typename T>
+void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  T* to = static_cast<T*>(out);
+  for (std::int64_t row = 0; row < rows; ++row, to += n) {
+    const auto values = hn::Set(d, static_cast<const T*>(from)[row]);
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) hn::StoreU(values, d, to + i);
+    if (i < n) StorePart(d, values, to + i, n - i);
+  }
+}
+
+void SpreadForTarget(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
+  if (bytes == 4) return SpreadValues<std::int32_t>(from, out, rows, n);
+  if (bytes == 8) return SpreadValues<std::int64_t>(from, out, rows, n);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::memset(static_cast<char*>(out) + row * n, static_cast<const char*>(from)[row], static_cast<size_t>(n));
+  }
+}
+
 template <auto kFn, typename T>
 void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
   const T* x = static_cast<const T*>(a);
@@ -332,7 +390,7 @@ void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
 
 // Integers are the same in any order.
 template <auto kFn, typename T>
-void ReduceRowsNumbers(void* out, const void* a, std::int64_t rows, std::int64_t n) {
+void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
   const T* x = static_cast<const T*>(a);
   for (std::int64_t row = 0; row < rows; ++row, x += n) {
     T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
@@ -379,11 +437,16 @@ namespace stepnet {
 HWY_EXPORT(KernelForTarget);
 HWY_EXPORT(RowKernelForTarget);
 HWY_EXPORT(RowsKernelForTarget);
+HWY_EXPORT(SumOfFloatsKernelForTarget);
+HWY_EXPORT(SpreadForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
   return HWY_DYNAMIC_DISPATCH(KernelForTarget)(op, operand, result);
 }
 RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
+RowsKernel SumOfFloatsKernelOf(bool of_products) {
+  return HWY_DYNAMIC_DISPATCH(SumOfFloatsKernelForTarget)(of_products);
+}
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
 
 void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
@@ -460,11 +523,7 @@ void Splat(void* array, std::int64_t bytes, std::int64_t n) {
 }
 
 void Spread(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
-  ForBytes(bytes, [&](auto zero) {
-    using T = decltype(zero);
-    T* to = static_cast<T*>(out);
-    for (std::int64_t row = 0; row < rows; ++row, to += n) std::fill_n(to, n, static_cast<const T*>(from)[row]);
-  });
+  HWY_DYNAMIC_DISPATCH(SpreadForTarget)(from, out, bytes, rows, n);
 }
 
 void CopyStrided(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, std::int64_t bytes,

@@ -44,13 +44,15 @@ RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 // partial[j % 16] = op(partial[j % 16], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
 // out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
-using RowsKernel = void (*)(void* out, const void* a, std::int64_t rows, std::int64_t n);
+using RowsKernel = void (*)(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n);
 
 // Of the machine as it is now (tests take instruction sets away). `operand` is the dtype of the op's operands: of those
 // that Where chooses between, of what Cast starts from.
 RegionKernel KernelOf(ExprOp op, DType operand, DType result);
 RowKernel RowKernelOf(ExprOp op, DType dtype);
 RowsKernel RowsKernelOf(ExprOp op, DType dtype);
+// Sums in double of floats, or of the products a * b of floats, which are rounded before they are added.
+RowsKernel SumOfFloatsKernelOf(bool of_products);
 
 // out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double; bit k of `shared`: operand
 // k has one element for all.

@@ -68,7 +68,27 @@ class Finder {
     }
   }
 
+  void FindSumsOfFloats() {
+    for (RegionValue& value : values_) {
+      if (value.expr->op != ExprOp::kRowSum || value.expr->dtype != DType::kDouble) continue;
+      RegionValue* cast = LinkOf(value, 0, {ExprOp::kCast});
+      if (cast == nullptr || values_[cast->operands[0]].expr->dtype != DType::kFloat) continue;
+      RegionValue* product = LinkOf(*cast, 0, {ExprOp::kMultiply});
+      if (product != nullptr) {
+        TakeSum(&value, Kind::kSumOfProducts, {product->operands[0], product->operands[1]}, {cast, product});
+      } else {
+        TakeSum(&value, Kind::kSumOfFloats, {cast->operands[0]}, {cast});
+      }
+    }
+  }
+
  private:
+  static void TakeSum(RegionValue* sum, Kind kind, std::initializer_list<int> operands,
+                      std::initializer_list<RegionValue*> absorbed) {
+    Take(sum, {.kind = kind}, nullptr, operands, absorbed);
+    sum->rows_kernel = SumOfFloatsKernelOf(kind == Kind::kSumOfProducts);
+  }
+
   static bool MayEnd(const RegionValue& value) {
     return value.level == RegionLevel::kElement && IsFloat(value.expr->dtype) && !value.is_absorbed &&
            value.kernel == nullptr;
@@ -222,5 +242,6 @@ class Finder {
 }  // namespace
 
 void FindPatterns(std::span<RegionValue> values) { Finder(values).Run(); }
+void FindSumsOfFloats(std::span<RegionValue> values) { Finder(values).FindSumsOfFloats(); }
 
 }  // namespace stepnet

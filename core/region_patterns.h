@@ -11,4 +11,7 @@ namespace stepnet {
 // REQUIRES: levels and uses are known.
 void FindPatterns(std::span<RegionValue> values);
 
+// Likewise for sums over rows that are whole in a block.
+void FindSumsOfFloats(std::span<RegionValue> values);
+
 }  // namespace stepnet

@@ -330,14 +330,20 @@ class Runner {
           reinterpret_cast<std::int64_t*>(out)[i] = num_rows_ == 1 ? column_ + i : i % num_columns_;
         }
         return;
-      case Kind::kSplat: return Splat(out, DTypeBytes(instruction.dtype), code_.width);
+      case Kind::kSplat:
+        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? code_.width : code_.max_rows);
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
       case Kind::kReduce: return instruction.row_kernel(out, from, n);
-      case Kind::kReduceRows: return instruction.rows_kernel(out, from, num_rows_, num_columns_);
+      case Kind::kReduceRows: return ReduceRows(instruction, out, from);
       case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
       case Kind::kCheck: return Check(instruction, n);
     }
+  }
+
+  void ReduceRows(const RegionInstruction& reduce, char* out, const char* from) const {
+    const char* const factor = reduce.num_operands > 1 ? slots_[reduce.operands[1]] : nullptr;
+    reduce.rows_kernel(out, from, factor, num_rows_, num_columns_);
   }
 
   void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {
@@ -427,6 +433,8 @@ std::string OpText(const RegionInstruction& instruction) {
                     StepText(pattern.pair.right), ")");
     case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
     case RegionPattern::Kind::kSlope: return "slope";
+    case RegionPattern::Kind::kSumOfFloats: return "row_sum double";
+    case RegionPattern::Kind::kSumOfProducts: return "row_sum double *";
     case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
   }
   return "";
@@ -444,7 +452,7 @@ std::string InstructionText(const RegionInstruction& instruction) {
     case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
     case Kind::kSplat: return StrCat("splat ", slot(instruction.out));
     case Kind::kSpread: return StrCat(slot(instruction.out), " = spread ", all);
-    case Kind::kReduceRows: return StrCat(slot(instruction.out), " = ", ExprOpName(instruction.op), " ", all);
+    case Kind::kReduceRows: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
     case Kind::kCheck: return StrCat("check ", instruction.number, " ", all);
     case Kind::kStartRow: return StrCat("start ", ExprOpName(instruction.op), " ", slot(instruction.out));
     case Kind::kReduce: return StrCat(ExprOpName(instruction.op), " ", slot(instruction.out), " ", all);

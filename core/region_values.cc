@@ -145,7 +145,8 @@ class Finder {
   void ReadFrom(const RegionValue& node, int operand) {
     RegionValue& from = values_.all[operand];
     const bool on_elements = node.level == RegionLevel::kElement || node.is_reduction();
-    from.is_splat |= from.level == RegionLevel::kRun && (on_elements || node.level == RegionLevel::kRow);
+    from.is_splat |= from.level == RegionLevel::kRun && on_elements;
+    from.is_row_splat |= from.level == RegionLevel::kRun && node.level == RegionLevel::kRow;
     from.is_spread |= from.level == RegionLevel::kRow && on_elements;
   }
 
@@ -166,8 +167,9 @@ class Finder {
     code_->phases.resize(static_cast<size_t>(last_phase) + 1);
     for (size_t i = 0; i < region_.outputs.size(); ++i) {
       RegionValue& value = values_.all[values_.outputs[i]];
-      value.is_splat |= value.level == RegionLevel::kRun;
-      value.is_spread |= value.level == RegionLevel::kRow && region_.outputs[i].kind != RegionOutputKind::kRows;
+      const bool is_row = region_.outputs[i].kind == RegionOutputKind::kRows;
+      (is_row ? value.is_row_splat : value.is_splat) |= value.level == RegionLevel::kRun;
+      value.is_spread |= value.level == RegionLevel::kRow && !is_row;
     }
   }
 

@@ -156,6 +156,11 @@ TEST(DerivativeOf, SumsOverWhatAnInputIsRepeatedOver) {
     OpTest("test.DerivedScale").Random("x", column, 1).Random("s", {1}, 2).GradientMatches();
   }
   OpTest("test.DerivedScale").Input("x", {0, 3}, {}).Random("s", {3}, 2).GradientMatches();
+  OpTest("test.DerivedScaleGradient", 2)
+      .Input("x", {0, 3}, {})
+      .Random("s", {3}, 2)
+      .Input("dy", {0, 3}, {})
+      .Gives({3}, {0, 0, 0}, 1);
   ExpectError(
       [&] {
         OpTest("test.DerivedScale").Random("x", x, 1).Random("s", {4, 1}, 2).GradientMatches();

@@ -229,6 +229,23 @@ TEST(RegionProgram, ComputesShortRowsTogether) {
   }
 }
 
+// Sums in double of floats that lie in the block, and of their products.
+TEST(RegionProgram, SumsFloatsInDouble) {
+  const Expr y = Expr::Input(1, "y", DType::kFloat);
+  const Expr sum = RowSum(Cast(DType::kDouble, x)), product = RowSum(Cast(DType::kDouble, x * y));
+  for (const auto& [rows, columns] : {std::pair(50, 3), {9, 100}, {3, 300}, {2, 5000}, {1, 100000}, {2, 0}}) {
+    const Dense dense{.rows = rows, .columns = columns};
+    const RegionOperand of_rows = {.dtype = DType::kDouble, .size = rows, .strides = {0, 0, 1, 0}};
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements(), dense.Elements()},
+                        .outputs = {{.value = sum / 7, .memory = of_rows, .kind = RegionOutputKind::kRows},
+                                    {.value = product, .memory = of_rows, .kind = RegionOutputKind::kRows}}};
+    ExpectLikeDefinition(region, 5);
+    const bool is_one_block = columns < 5000;
+    EXPECT_EQ(RegionProgram(region).Text().find("row_sum double *") != std::string::npos, is_one_block) << columns;
+  }
+}
+
 TEST(RegionProgram, FlatProgramsRunAnyNumberOfElements) {
   const Dense dense{.rows = 1, .columns = 2};
   const Region region{.sizes = dense.Sizes(),
