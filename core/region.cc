@@ -14,22 +14,6 @@ namespace {
 
 std::string IndexText(const RegionIndex& index) { return StrCat("[", Join(index, ", "), "]"); }
 
-// Whether the value depends on the column, but through what is computed of a whole row.
-bool VariesInRow(const Region& region, const ExprNode& root) {
-  std::vector<const ExprNode*> left = {&root};
-  std::unordered_set<const ExprNode*> met;
-  while (!left.empty()) {
-    const ExprNode* node = left.back();
-    left.pop_back();
-    if (!met.insert(node).second) continue;
-    if (node->op == ExprOp::kRowSum || node->op == ExprOp::kRowMax) continue;
-    if (node->op == ExprOp::kIndex && node->number == 3) return true;
-    if (node->op == ExprOp::kInput && region.inputs[node->number].strides[3] != 0) return true;
-    left.insert(left.end(), node->Operands().begin(), node->Operands().end());
-  }
-  return false;
-}
-
 void CheckSizes(const Region& region) {
   std::int64_t elements = 1;
   for (const std::int64_t size : region.sizes) {
@@ -210,6 +194,21 @@ void WriteRow(const RegionOutput& output, RegionIndex index, std::span<const Exp
 }
 
 }  // namespace
+
+bool VariesInRow(const Region& region, const ExprNode& root) {
+  std::vector<const ExprNode*> left = {&root};
+  std::unordered_set<const ExprNode*> met;
+  while (!left.empty()) {
+    const ExprNode* node = left.back();
+    left.pop_back();
+    if (!met.insert(node).second) continue;
+    if (node->op == ExprOp::kRowSum || node->op == ExprOp::kRowMax) continue;
+    if (node->op == ExprOp::kIndex && node->number == 3) return true;
+    if (node->op == ExprOp::kInput && region.inputs[node->number].strides[3] != 0) return true;
+    left.insert(left.end(), node->Operands().begin(), node->Operands().end());
+  }
+  return false;
+}
 
 std::vector<Expr> Region::Roots() const {
   std::vector<Expr> roots;

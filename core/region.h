@@ -68,6 +68,9 @@ struct Region {
 // expressions; each says which operand it is about.
 void CheckRegion(const Region& region);
 
+// Whether the value depends on the column, but through what is computed of a whole row.
+bool VariesInRow(const Region& region, const ExprNode& value);
+
 // The first requirement, by element, that does not hold.
 struct RegionFault {
   std::int64_t element = 0;  // row-major

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "stepnet/core/region.h"
@@ -26,7 +27,17 @@ enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value
 
 // Primitives that one kernel computes.
 struct RegionPattern {
-  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect, kSumOfFloats, kSumOfProducts };
+  enum class Kind : std::uint8_t {
+    kNone,
+    kChain,
+    kPair,
+    kNegMulAdd,
+    kSlope,
+    kSelect,
+    kSumOfFloats,
+    kSumOfProducts,
+    kCopy
+  };
   Kind kind = Kind::kNone;
   RegionChain chain = {};
   RegionPair pair = {};
@@ -155,7 +166,10 @@ struct RegionCode {
   std::int64_t NumRows() const { return sizes[0] * sizes[1] * sizes[2]; }
 };
 
-// Throws as CheckRegion.
-RegionCode CompileRegion(const Region& region);
+// Throws as CheckRegion. `keeps_rows`: rows stay those of the region, where else dimensions may be merged.
+RegionCode CompileRegion(const Region& region, bool keeps_rows = false);
+
+// An instruction a line, for people.
+std::string RegionCodeText(const RegionCode& code);
 
 }  // namespace stepnet

@@ -28,8 +28,8 @@ struct Node : RegionValue {
 
 class Compiler {
  public:
-  explicit Compiler(const Region& region) : region_(region) {
-    RegionValues values = FindRegionValues(region, &code_);
+  Compiler(const Region& region, bool keeps_rows) : region_(region) {
+    RegionValues values = FindRegionValues(region, keeps_rows, &code_);
     output_nodes_ = std::move(values.outputs);
     for (const RegionValue& value : values.all) max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
     is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache(values.all);
@@ -323,11 +323,26 @@ class Compiler {
       if (store.phase < first || store.phase > last || store.is_done) continue;
       const bool is_sum = region_.outputs[store.output].kind == RegionOutputKind::kSums;
       RegionCode::Phase& phase = code_.phases[store.phase];
-      (is_sum ? phase.sums : phase.stores)
-          .push_back({.operand = code_.num_inputs + store.output, .slot = slot[store.node]});
+      const int memory = memory_slot_[code_.num_inputs + store.output];
+      if (is_sum || memory < 0) {
+        (is_sum ? phase.sums : phase.stores)
+            .push_back({.operand = code_.num_inputs + store.output, .slot = slot[store.node]});
+      } else {
+        phase.block.push_back(CopyOf(region_.outputs[store.output].value, slot[store.node], memory));
+      }
     }
     free_.clear();
     for (const int buffer : pool_) free_.push_back(buffer);
+  }
+
+  static RegionInstruction CopyOf(const Expr& value, int from, int to) {
+    RegionInstruction copy{.op = value->op,
+                           .dtype = value.dtype(),
+                           .out = to,
+                           .kernel = CopyKernelOf(value.dtype()),
+                           .pattern = {.kind = RegionPattern::Kind::kCopy}};
+    SetOperands(&copy, {from});
+    return copy;
   }
 
   // Elements that are not one after the other are gathered before a block.
@@ -477,9 +492,9 @@ class Compiler {
   bool HasKernelsOnly() const {
     const RegionCode::Phase& phase = code_.phases[0];
     const auto is_kernel = [](const RegionInstruction& instruction) { return instruction.kind == Kind::kCompute; };
-    return code_.phases.size() == 1 && code_.row_loads.empty() && code_.row_stores.empty() && phase.row.empty() &&
-           phase.loads.empty() && phase.stores.empty() && phase.sums.empty() &&
-           std::ranges::all_of(phase.block, is_kernel);
+    return code_.phases.size() == 1 && code_.requirements.empty() && code_.row_loads.empty() &&
+           code_.row_stores.empty() && phase.row.empty() && phase.loads.empty() && phase.stores.empty() &&
+           phase.sums.empty() && std::ranges::all_of(phase.block, is_kernel);
   }
 
   // How many elements a block has: as few as stay in the first cache with all that is computed of them, but whole rows
@@ -601,9 +616,9 @@ AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
   return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);
 }
 
-RegionCode CompileRegion(const Region& region) {
+RegionCode CompileRegion(const Region& region, bool keeps_rows) {
   CheckRegion(region);
-  return Compiler(region).Take();
+  return Compiler(region, keeps_rows).Take();
 }
 
 }  // namespace stepnet

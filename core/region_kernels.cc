@@ -515,6 +515,14 @@ void ForBytes(std::int64_t bytes, const Fn& fn) {
 
 }  // namespace
 
+RegionKernel CopyKernelOf(DType dtype) {
+  return ForExprType(dtype, [](auto zero) -> RegionKernel {
+    return [](void* out, const void* a, const void*, const void*, const void*, std::int64_t n) {
+      std::memmove(out, a, static_cast<size_t>(n) * sizeof(zero));
+    };
+  });
+}
+
 void Splat(void* array, std::int64_t bytes, std::int64_t n) {
   ForBytes(bytes, [&](auto zero) {
     using T = decltype(zero);

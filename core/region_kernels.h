@@ -13,6 +13,8 @@ inline constexpr int kRowPartials = 16;  // partial results of a reduction over 
 // array of an operand whose elements have its size; otherwise it overlaps none. Arrays need no alignment.
 using RegionKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d, std::int64_t n);
 
+RegionKernel CopyKernelOf(DType dtype);
+
 // Several primitives as one kernel, without a way through memory between them. Each rounds by itself: the bits are
 // those of single kernels.
 //

@@ -15,8 +15,6 @@
 
 namespace stepnet {
 
-struct RegionCode;
-
 class RegionProgram {
  public:
   // Throws as CheckRegion.
@@ -44,7 +42,8 @@ class RegionProgram {
   std::string Text() const;
 
  private:
-  std::unique_ptr<const RegionCode> code_;
+  struct Codes;
+  std::unique_ptr<const Codes> codes_;
 };
 
 }  // namespace stepnet

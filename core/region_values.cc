@@ -19,7 +19,8 @@ constexpr std::int64_t kShortReducedRow = 1024;
 
 class Finder {
  public:
-  Finder(const Region& region, RegionCode* code) : region_(region), code_(code) {
+  Finder(const Region& region, bool keeps_rows, RegionCode* code)
+      : region_(region), code_(code), keeps_rows_(keeps_rows) {
     const std::vector<Expr> roots = region.Roots();
     ReadNodes(ExprNodes(roots));
     MakeOperands();
@@ -175,13 +176,15 @@ class Finder {
 
   const Region& region_;
   RegionCode* code_;
-  RegionValues values_;
-  bool keeps_rows_ = false;
+  bool keeps_rows_;
   bool has_index_ = false;
+  RegionValues values_;
 };
 
 }  // namespace
 
-RegionValues FindRegionValues(const Region& region, RegionCode* code) { return Finder(region, code).Take(); }
+RegionValues FindRegionValues(const Region& region, bool keeps_rows, RegionCode* code) {
+  return Finder(region, keeps_rows, code).Take();
+}
 
 }  // namespace stepnet

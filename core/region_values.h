@@ -42,6 +42,7 @@ struct RegionValues {
 };
 
 // Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
-RegionValues FindRegionValues(const Region& region, RegionCode* code);
+// `keeps_rows`: rows stay those of the region.
+RegionValues FindRegionValues(const Region& region, bool keeps_rows, RegionCode* code);
 
 }  // namespace stepnet

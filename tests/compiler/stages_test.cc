@@ -73,6 +73,13 @@ OperatorDef Product(const std::string& text) {
   return op;
 }
 
+// Over all elements of a step, so that several steps are no more rows of one run.
+OperatorDef WholeSoftmax(const std::string& text) {
+  OperatorDef op = ParseOp(text);
+  AddInt(&op, "axis", 0);
+  return op;
+}
+
 constexpr std::int64_t kSize = 8;  // weights are eight times as large as a row, or four times two rows
 
 Tensor Rows(std::int64_t rows, unsigned seed, std::int64_t batch = 1) { return Random({rows, batch, kSize}, seed); }
@@ -223,7 +230,10 @@ TEST(Stages, ALoopWaitsForItsLastChunkAndForTheRowsThatItReads) {
 TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
-  net.Step(Product("p = FC(x_t, w)")).Step("m = Softmax(p)").Step("n = Softmax(m)").Step(Product("q = FC(n, u)"));
+  net.Step(Product("p = FC(x_t, w)"))
+      .Step(WholeSoftmax("m = Softmax(p)"))
+      .Step(WholeSoftmax("n = Softmax(m)"))
+      .Step(Product("q = FC(n, u)"));
   net.Step("h_next = Sum(q, h_prev)").Output("h_all", "h", 1);
   const StepPlan plan = PlansOf(net.Build(), LayerFeeds(3), {.executor = "parallel", .threads = 2}).forward;
   EXPECT_EQ(StagesOf(plan), (Lines{"for 64 steps at once:", "p = FC(x_t, w)",            //

@@ -212,6 +212,41 @@ TEST(RegionProgram, ComputesChainsInOneInstruction) {
   EXPECT_EQ(block_of(Where(x <= y, x * y, y)), "block: s3 = * s0, s1\nblock: s2 = where <= s0, s1, s3, s1\n");
 }
 
+// What is required once a run is checked too, however simple the rest is.
+TEST(RegionProgram, ChecksValuesOfTheRun) {
+  const Expr n = Expr::Input(1, "n", DType::kInt32);
+  const Dense dense{.rows = 1, .columns = 5};
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements(), {.dtype = DType::kInt32, .size = 1}},
+                      .outputs = {{.value = x * x, .memory = dense.Elements()}},
+                      .requirements = {Require(n > 0, "n is {}", n)}};
+  const float values[5] = {};
+  float results[5];
+  std::int32_t number = 1;
+  const void* inputs[] = {values, &number};
+  void* outputs[] = {results};
+  EXPECT_FALSE(RegionProgram(region).Run(inputs, outputs));
+  number = -1;
+  EXPECT_EQ(FaultText(RegionProgram(region).Run(inputs, outputs)), "0: n is -1");
+}
+
+// Rows of two kinds run the program of their kind.
+TEST(RegionProgram, RunsRowsByTheirKind) {
+  const Expr row = Expr::Input(1, "row", DType::kFloat);
+  const Expr ended = row > 0;
+  for (const auto& [rows, columns] : {std::pair(1, 64), {600, 9}, {40, 300}, {0, 16}}) {
+    const Dense dense{.rows = rows, .columns = columns};
+    const Region region{
+        .sizes = dense.Sizes(),
+        .inputs = {dense.Elements(), dense.Rows()},
+        .outputs = {{.value = Where(ended, x, Tanh(x * row) + x), .memory = dense.Elements()},
+                    {.value = Where(ended, row, RowSum(x)), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}},
+        .in_place = {{.input = 0, .output = 0}}};
+    EXPECT_TRUE(RegionProgram(region).Text().starts_with("rows where:"));
+    ExpectLikeDefinition(region, 6);
+  }
+}
+
 // Rows of a few elements go through the same instructions as long ones, many at a time.
 TEST(RegionProgram, ComputesShortRowsTogether) {
   const Expr row = Expr::Input(1, "row", DType::kFloat);

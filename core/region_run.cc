@@ -1,0 +1,446 @@
+#include "stepnet/core/region_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/expr_evaluate.h"
+
+namespace stepnet {
+namespace {
+
+using Kind = RegionInstruction::Kind;
+
+constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
+
+std::pair<std::int64_t, std::int64_t> Share(std::int64_t n, int part, int parts) {
+  if (parts == 1) return {0, n};  // without a division of 128 bits
+  return {static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
+          static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts)};
+}
+
+// The elements of a part of a flat program.
+std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int part, int parts) {
+  if (parts == 1) return {0, elements};
+  const auto [first, last] = Share((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
+  return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
+}
+
+void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
+  const int* const operands = instruction.operands;
+  instruction.kernel(slots[instruction.out], slots[operands[0]], slots[operands[1]], slots[operands[2]],
+                     slots[operands[3]], n);
+}
+
+// The elements [begin, end) of a program of one instruction, no more than a block: with as few instructions of the
+// machine as possible, because they are a good part of what small regions take.
+void RunDirect(const RegionDirect& direct, const void* const* inputs, void* const* outputs, std::int64_t begin,
+               std::int64_t end) {
+  const char* from[4];
+  for (int k = 0; k < 4; ++k) {
+    const RegionDirect::Source& source = direct.sources[k];
+    const void* first = source.constant != nullptr ? source.constant : inputs[source.input];
+    from[k] = static_cast<const char*>(first) + source.offset + begin * source.element;
+  }
+  CountWork(end - begin);
+  direct.kernel(static_cast<char*>(outputs[direct.output]) + direct.offset + begin * direct.element, from[0], from[1],
+                from[2], from[3], end - begin);
+}
+
+// The columns [begin, end) of the rows [row, last) of a simple program.
+void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs,
+               std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+  char* slots[kSimpleSlots];
+  alignas(kRegionAlignment) char buffers[kSimpleBytes];  // which is touched where a program has some
+  const size_t num_memory = code.memory.size();
+  char** slot = slots + num_memory;
+  for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
+  for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
+  for (size_t i = 0; i < num_memory; ++i) {
+    const RegionMemory& memory = code.memory[i];
+    const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
+    slots[i] = static_cast<char*>(const_cast<void*>(first)) + memory.offset + row * memory.row + begin * memory.element;
+  }
+  const auto move = [&](std::int64_t RegionMemory::*stride, std::int64_t times) {
+    for (size_t i = 0; i < num_memory; ++i) slots[i] += times * (code.memory[i].*stride);
+  };
+  const std::vector<RegionInstruction>& block = code.phases[0].block;
+  const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
+  for (;;) {
+    for (std::int64_t at = begin;;) {
+      const std::int64_t n = std::min(code.width, end - at);
+      CountWork(n * work);
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots, n);
+      if ((at += n) == end) break;
+      move(&RegionMemory::element, n);
+    }
+    if (++row == last) return;
+    if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
+    move(&RegionMemory::row, 1);
+  }
+}
+
+// One run of one part.
+class Runner {
+ public:
+  Runner(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs, char* memory)
+      : code_(code), inputs_(inputs), outputs_(outputs) {
+    slots_ = reinterpret_cast<char**>(memory);
+    rows_ = reinterpret_cast<char**>(memory + code.rows_at);
+    bases_ = rows_ + code.operands.size();
+    for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
+    char** slot = slots_ + code.memory_operands.size();
+    for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
+    for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
+  }
+
+  // The elements [begin, end) of a flat program.
+  void RunFlat(std::int64_t begin, std::int64_t end) {
+    SetUp();
+    const std::vector<RegionInstruction>& block = code_.phases[0].block;
+    for (std::int64_t at = begin; at < end; at += code_.width) {
+      const std::int64_t n = std::min(code_.width, end - at);
+      CountWork(n * static_cast<std::int64_t>(1 + block.size() / 4));
+      for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
+        const int operand = code_.memory_operands[i];
+        slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
+      }
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots_, n);
+    }
+  }
+
+  void Run(int part, int parts) {
+    const std::int64_t rows = code_.NumRows();
+    const std::int64_t columns = code_.sizes[3];
+    switch (code_.cut) {
+      case RegionCode::Cut::kColumns: {
+        const auto [first, last] = Share((columns + code_.unit - 1) / code_.unit, part, parts);
+        const std::int64_t begin = first * code_.unit;
+        const std::int64_t end = std::min(columns, last * code_.unit);
+        ClearSums(begin, end);
+        return RunRows(0, rows, begin, end);
+      }
+      case RegionCode::Cut::kRows: {
+        const auto [first, last] = Share((rows + code_.unit - 1) / code_.unit, part, parts);
+        return RunRows(first * code_.unit, std::min(rows, last * code_.unit), 0, columns);
+      }
+      case RegionCode::Cut::kBlocks: break;
+    }
+    const std::int64_t units = (columns + code_.unit - 1) / code_.unit;  // of a row
+    if (parts == 1 || units <= 1) {  // without divisions: small regions are done in the time of some
+      const auto [first, last] = Share(rows, part, parts);
+      return columns == 0 ? void() : RunRows(first, last, 0, columns);
+    }
+    auto [first, last] = Share(rows * units, part, parts);
+    while (first < last) {
+      const std::int64_t row = first / units;
+      const std::int64_t end = std::min(last, (row + 1) * units);
+      RunRows(row, row + 1, first % units * code_.unit, std::min(columns, (end - row * units) * code_.unit));
+      first = end;
+    }
+  }
+
+  // The columns [begin, end) of the rows [row, last).
+  void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+    if (row >= last) return;  // operands may have no memory
+    if (begin >= end && code_.row_stores.empty()) return;
+    const bool is_whole = begin == 0 && end == code_.sizes[3];
+    const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
+    GoToRow(0);
+    SetUp();
+    num_rows_ = std::min(max_rows, last - row);
+    num_columns_ = end - begin;
+    for (const RegionMove& move : code_.tile_loads) LoadElements(move, begin);
+    for (; row < last; row += max_rows) {
+      GoToRow(row);
+      num_rows_ = std::min(max_rows, last - row);
+      RunBlocks(begin, end);
+    }
+  }
+
+  bool has_fault() const { return fault_element_ >= 0; }
+  RegionFault Fault() const {
+    const RegionCode::Requirement& failed = code_.requirements[fault_requirement_];
+    return {.element = fault_element_, .message = FaultMessage(*failed.require, fault_value_)};
+  }
+
+ private:
+  char* Base(int operand) const {
+    const char* first = operand < code_.num_inputs ? static_cast<const char*>(inputs_[operand])
+                                                   : static_cast<char*>(outputs_[operand - code_.num_inputs]);
+    const RegionCode::Operand& of = code_.operands[operand];
+    return const_cast<char*>(first) + of.offset * of.bytes;
+  }
+
+  // Values of the run.
+  void SetUp() {
+    for (const auto& [operand, slot] : code_.run_loads) {
+      std::memcpy(slots_[slot], bases_[operand], static_cast<size_t>(code_.operands[operand].bytes));
+    }
+    for (const RegionInstruction& instruction : code_.setup) Execute(instruction, 1);
+  }
+
+  // Sums start from 0, over the columns [begin, end).
+  void ClearSums(std::int64_t begin, std::int64_t end) {
+    for (const int output : code_.sums) {
+      const int operand = code_.num_inputs + output;
+      const RegionCode::Operand& of = code_.operands[operand];
+      RegionIndex sizes = code_.sizes;
+      for (int d = 0; d < 3; ++d) {
+        if (of.strides[d] == 0) sizes[d] = 1;
+      }
+      const std::uint64_t zero = 0;
+      for (std::int64_t row = 0; row < sizes[0] * sizes[1] * sizes[2]; ++row) {
+        if (end <= begin) break;
+        const std::int64_t at = row / (sizes[1] * sizes[2]) * of.strides[0] +
+                                row / sizes[2] % sizes[1] * of.strides[1] + row % sizes[2] * of.strides[2];
+        CopyStrided(&zero, 0, bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes,
+                    end - begin);
+      }
+    }
+  }
+
+  void GoToRow(std::int64_t row) {
+    row_ = row;
+    column_ = 0;
+    if (code_.sizes[0] * code_.sizes[1] == 1) {
+      index_[2] = row;
+      for (size_t i = 0; i < code_.operands.size(); ++i) {
+        const RegionCode::Operand& of = code_.operands[i];
+        rows_[i] = bases_[i] + row * of.strides[2] * of.bytes;
+      }
+      return;
+    }
+    index_[2] = row % code_.sizes[2];
+    index_[1] = row / code_.sizes[2] % code_.sizes[1];
+    index_[0] = row / code_.sizes[2] / code_.sizes[1];
+    for (size_t i = 0; i < code_.operands.size(); ++i) {
+      const RegionCode::Operand& of = code_.operands[i];
+      const std::int64_t at = index_[0] * of.strides[0] + index_[1] * of.strides[1] + index_[2] * of.strides[2];
+      rows_[i] = bases_[i] + at * of.bytes;
+    }
+  }
+
+  // The columns [begin, end) of as many rows as a block holds.
+  void RunBlocks(std::int64_t begin, std::int64_t end) {
+    for (const auto& [operand, slot] : code_.row_loads) {
+      const std::int64_t bytes = code_.operands[operand].bytes;
+      ForRows(operand, [&](std::int64_t i, const char* row) {
+        std::memcpy(slots_[slot] + i * bytes, row, static_cast<size_t>(bytes));
+      });
+    }
+    const std::int64_t width = code_.joins_rows ? end - begin : code_.width;
+    for (const RegionCode::Phase& phase : code_.phases) {
+      num_columns_ = std::min(width, end - begin);
+      column_ = 0;
+      for (const RegionInstruction& instruction : phase.row) Execute(instruction, num_rows_);
+      std::int64_t at = begin;
+      do {  // once without columns too, for what is reduced
+        num_columns_ = std::min(width, end - at);
+        RunBlock(phase, at);
+      } while ((at += width) < end);
+    }
+    for (const auto& [operand, slot] : code_.row_stores) {
+      const std::int64_t bytes = code_.operands[operand].bytes;
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        std::memcpy(row, slots_[slot] + i * bytes, static_cast<size_t>(bytes));
+      });
+    }
+  }
+
+  // The columns from `at` on.
+  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
+    const std::int64_t n = num_rows_ * num_columns_;
+    column_ = at;
+    CountWork(n * static_cast<std::int64_t>(1 + phase.block.size() / 4));
+    for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
+      const int operand = code_.memory_operands[i];
+      slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
+    }
+    for (const RegionMove& move : phase.loads) LoadElements(move, at);
+    for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
+    for (const auto& [operand, slot] : phase.stores) {
+      const RegionCode::Operand& of = code_.operands[operand];
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        CopyStrided(slots_[slot] + i * num_columns_ * of.bytes, 1, row + at * of.strides[3] * of.bytes, of.strides[3],
+                    of.bytes, num_columns_);
+      });
+    }
+    for (const auto& [operand, slot] : phase.sums) {
+      const RegionCode::Operand& of = code_.operands[operand];
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        AddStrided(slots_[slot] + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3],
+                   of.dtype, num_columns_);
+      });
+    }
+  }
+
+  void LoadElements(const RegionMove& move, std::int64_t at) {
+    const RegionCode::Operand& of = code_.operands[move.operand];
+    ForRows(move.operand, [&](std::int64_t i, const char* row) {
+      CopyStrided(row + at * of.strides[3] * of.bytes, of.strides[3], slots_[move.slot] + i * num_columns_ * of.bytes,
+                  1, of.bytes, num_columns_);
+    });
+  }
+
+  // Calls fn(i, where row i of the block begins in the operand).
+  template <typename Fn>
+  void ForRows(int operand, const Fn& fn) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    char* row = rows_[operand];
+    if (code_.sizes[0] * code_.sizes[1] == 1) {
+      for (std::int64_t i = 0; i < num_rows_; ++i, row += of.strides[2] * of.bytes) fn(i, row);
+      return;
+    }
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; ++i) {
+      fn(i,
+         bases_[operand] + (index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2]) * of.bytes);
+      GoToNext(index);
+    }
+  }
+
+  void GoToNext(std::int64_t (&index)[3]) const {
+    if (++index[2] < code_.sizes[2]) return;
+    index[2] = 0;
+    if (++index[1] < code_.sizes[1]) return;
+    index[1] = 0;
+    ++index[0];
+  }
+
+  void Execute(const RegionInstruction& instruction, std::int64_t n) {
+    if (instruction.kind == Kind::kCompute) return Compute(instruction, slots_, n);
+    ExecuteOther(instruction, n);
+  }
+
+  void ExecuteOther(const RegionInstruction& instruction, std::int64_t n) {
+    char* const out = instruction.out >= 0 ? slots_[instruction.out] : nullptr;
+    const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
+    switch (instruction.kind) {
+      case Kind::kCompute: return Compute(instruction, slots_, n);
+      case Kind::kUniform: return Draw(instruction, out, n);
+      case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
+      case Kind::kColumns:
+        for (std::int64_t i = 0; i < n; ++i) {
+          reinterpret_cast<std::int64_t*>(out)[i] = num_rows_ == 1 ? column_ + i : i % num_columns_;
+        }
+        return;
+      case Kind::kSplat:
+        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? code_.width : code_.max_rows);
+      case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
+      case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
+      case Kind::kReduce: return instruction.row_kernel(out, from, n);
+      case Kind::kReduceRows: return ReduceRows(instruction, out, from);
+      case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
+      case Kind::kCheck: return Check(instruction, n);
+    }
+  }
+
+  void ReduceRows(const RegionInstruction& reduce, char* out, const char* from) const {
+    const char* const factor = reduce.num_operands > 1 ? slots_[reduce.operands[1]] : nullptr;
+    reduce.rows_kernel(out, from, factor, num_rows_, num_columns_);
+  }
+
+  void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {
+    const std::int64_t* operands[kMaxExprOperands];
+    for (int k = 0; k < kMaxExprOperands; ++k) {
+      operands[k] = reinterpret_cast<const std::int64_t*>(slots_[draw.operands[k]]);
+    }
+    DrawUniform(operands, static_cast<unsigned>(draw.number), draw.dtype, out, n);
+  }
+
+  void FillIndex(int dimension, std::int64_t* out) const {
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; ++i) {
+      out[i] = index[dimension];
+      GoToNext(index);
+    }
+  }
+
+  // A requirement of the run or of a row is about its first element.
+  void Check(const RegionInstruction& check, std::int64_t n) {
+    if (code_.sizes[3] == 0) return;
+    const std::int64_t at = FirstFalse(reinterpret_cast<const bool*>(slots_[check.operands[0]]), n);
+    if (at == n) return;
+    std::int64_t element = 0;
+    if (check.level == RegionLevel::kRow) element = (row_ + at) * code_.sizes[3];
+    if (check.level == RegionLevel::kElement) element = row_ * code_.sizes[3] + column_ + at;
+    const bool is_first =
+        !has_fault() || element < fault_element_ || (element == fault_element_ && check.number < fault_requirement_);
+    if (!is_first) return;
+    fault_element_ = element;
+    fault_requirement_ = check.number;
+    fault_value_ = {.dtype = check.dtype};
+    if (check.num_operands < 2) return;
+    const std::int64_t bytes = DTypeBytes(check.dtype);
+    std::memcpy(&fault_value_.bits, slots_[check.operands[1]] + at * bytes, static_cast<size_t>(bytes));
+  }
+
+  const RegionCode& code_;
+  std::span<const void* const> inputs_;
+  std::span<void* const> outputs_;
+  char** slots_;
+  char** rows_;   // the first element of the row, of each operand
+  char** bases_;  // and of all rows
+  std::int64_t row_ = 0;
+  std::int64_t index_[3] = {};
+  std::int64_t column_ = 0;  // the first of the block
+  std::int64_t num_rows_ = 1;
+  std::int64_t num_columns_ = 0;
+  std::int64_t fault_element_ = -1;
+  int fault_requirement_ = 0;
+  ExprScalar fault_value_ = {};
+};
+
+// Calls fn with memory for a run.
+template <typename Fn>
+auto WithMemory(const RegionCode& code, const Fn& fn) {
+  if (code.run_bytes <= kStackBytes) {
+    alignas(kRegionAlignment) char memory[kStackBytes];
+    return fn(memory);
+  }
+  const AlignedBytes memory = MakeAlignedBytes(code.run_bytes);
+  return fn(reinterpret_cast<char*>(memory.get()));
+}
+
+}  // namespace
+
+std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, int part,
+                                     int parts) {
+  if (code.is_flat) {
+    RunFlatRegion(code, inputs, outputs, code.sizes[3], part, parts);
+    return {};
+  }
+  if (code.is_simple && parts == 1) {
+    RunRegionRows(code, inputs, outputs, 0, code.NumRows());
+    return {};
+  }
+  return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
+    Runner runner(code, inputs, outputs, memory);
+    runner.Run(part, parts);
+    if (!runner.has_fault()) return {};
+    return runner.Fault();
+  });
+}
+
+void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, std::int64_t elements, int part,
+                   int parts) {
+  const auto [begin, end] = ShareOfElements(elements, part, parts);
+  if (begin >= end) return;
+  if (code.direct.kernel != nullptr && end - begin <= code.width) {
+    return RunDirect(code.direct, inputs.data(), outputs.data(), begin, end);
+  }
+  if (code.is_simple) return RunSimple(code, inputs, outputs, 0, 1, begin, end);
+  WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
+}
+
+void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, std::int64_t row,
+                   std::int64_t last) {
+  const std::int64_t columns = code.sizes[3];
+  if (row >= last) return;
+  if (code.is_simple) return columns == 0 ? void() : RunSimple(code, inputs, outputs, row, last, 0, columns);
+  WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunRows(row, last, 0, columns); });
+}
+
+}  // namespace stepnet
