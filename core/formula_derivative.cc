@@ -198,7 +198,7 @@ class FormulaDerivative {
   void Differentiate() {
     std::vector<Expr> inputs;
     for (const std::vector<int>& reads : reads_of_) {
-      for (const int i : reads) inputs.push_back(formula_.InputExpr(i));
+      for (const int i : reads) inputs.push_back(formula_.inputs_[i]);
     }
     const std::vector<InputGradient> gradients =
         stepnet::Differentiate(outputs_, inputs, {.accesses = accesses_, .constants = {}});
