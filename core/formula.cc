@@ -50,12 +50,13 @@ Expr Formula::ReadOf(std::string_view name, Access access, int block, int blocks
 }
 
 // Of what a gradient operator is not given nothing is known; as a rule it is like the rest.
-DType Formula::TypeOfInput(int input) const {
-  if (input != kNotGiven) return query_.In(input).dtype;
+const TensorInfo& Formula::InfoOfInput(int input) const {
+  static const TensorInfo kUnknown;
+  if (input != kNotGiven) return query_.In(input);
   for (int i = 0; i < query_.num_inputs(); ++i) {
-    if (query_.In(i).dtype == DType::kFloat || query_.In(i).dtype == DType::kDouble) return query_.In(i).dtype;
+    if (query_.In(i).dtype == DType::kFloat || query_.In(i).dtype == DType::kDouble) return query_.In(i);
   }
-  return DType::kFloat;
+  return kUnknown;
 }
 
 Expr Formula::ReadInput(int input, std::string_view name, Access access, int block, int blocks) {
@@ -68,7 +69,7 @@ Expr Formula::ReadInput(int input, std::string_view name, Access access, int blo
   inputs_.resize(reads_.size());
   reads_[read] = wanted;
   const std::string text = access == Access::kBlock ? wanted.name + "_" + std::to_string(block) : wanted.name;
-  return inputs_[read] = Expr::Input(static_cast<int>(read), text, TypeOfInput(input));
+  return inputs_[read] = Expr::Input(static_cast<int>(read), text, InfoOfInput(input).dtype);
 }
 
 Expr Formula::In(std::string_view name) { return ReadOf(name, Access::kElement); }
@@ -102,11 +103,18 @@ bool Formula::Has(std::string_view name) const {
                                " does not declare as one, nor its gradient as an output"));
 }
 
-DType Formula::TypeOf(std::string_view name) const {
+const TensorInfo& Formula::InfoOf(std::string_view name) const {
   const int input = InputOf(name);
-  if (input == kAbsent)
-    FailInFormula(query_, StrCat("asks for the type of \"", name, "\", which the operator does not have"));
-  return TypeOfInput(input);
+  if (input == kAbsent) FailInFormula(query_, StrCat("asks about \"", name, "\", which the operator does not have"));
+  return InfoOfInput(input);
+}
+DType Formula::TypeOf(std::string_view name) const { return InfoOf(name).dtype; }
+const Shape& Formula::ShapeOf(std::string_view name) const { return InfoOf(name).shape; }
+
+std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
+  const Shape& shape = ShapeOf(input);
+  rows_from_ = static_cast<int>(std::max<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0));
+  return shape.SizeFrom(std::min(rows_from_, shape.rank()));
 }
 
 double Formula::Number(std::string_view argument) const {

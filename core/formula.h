@@ -74,8 +74,14 @@ class Formula {
   Expr Column(std::string_view name);  // of an input [C]: that of the column
   Expr Scalar(std::string_view name);  // of an input of one element
 
+  // Makes the dimensions from `axis` on a row, all of them as one, where otherwise the last one is: of this input and
+  // those that are read with it. A negative axis counts from the end; one that the input does not have makes each
+  // element a row. Returns how many elements a row has. The shape rule has to say then what shapes the outputs have.
+  std::int64_t RowsFrom(std::string_view input, std::int64_t axis);
+
   bool Has(std::string_view name) const;  // whether the operator has this optional input
   DType TypeOf(std::string_view name) const;
+  const Shape& ShapeOf(std::string_view name) const;
 
   double Number(std::string_view argument) const;  // a float, or a number
   std::int64_t Int(std::string_view argument) const;
@@ -108,7 +114,8 @@ class Formula {
   static constexpr int kNotGiven = -2;  // an input of the forward operator that its gradient operator does not declare
 
   int InputOf(std::string_view name) const;  // of the operator, or one of these two
-  DType TypeOfInput(int input) const;
+  const TensorInfo& InfoOf(std::string_view name) const;
+  const TensorInfo& InfoOfInput(int input) const;
   Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
   Expr ReadInput(int input, std::string_view name, Access access, int block = 0, int blocks = 1);
 
@@ -120,7 +127,7 @@ class Formula {
   std::vector<Expr> inputs_;  // what each of them is in expressions
   std::optional<std::vector<FormulaOutput>> outputs_;
   std::vector<Expr> requirements_;
-  bool is_flat_ = false;  // all elements are one row
+  int rows_from_ = -1;  // the dimension from which on all are one row; -1: the last
 };
 
 // The formula of a gradient operator: the derivative of what the operator type `forward` computes. Names say what is

@@ -139,7 +139,7 @@ class FormulaDerivative {
 
   // Returns how many elements are computed.
   std::int64_t FindAccesses() {
-    const FormulaLayout layout(formula_.query_, formula_.reads_, formula_.query_.In(0).shape, formula_.is_flat_);
+    const FormulaLayout layout(formula_.query_, formula_.reads_, formula_.query_.In(0).shape, formula_.rows_from_);
     accesses_.clear();
     for (const Read& read : formula_.reads_) accesses_.push_back(AccessOf(read, layout));
     return layout.shape().size();
@@ -174,7 +174,7 @@ class FormulaDerivative {
 
   // Makes all elements one row, so that such a gradient is a sum over a row. Throws where rows and columns matter.
   void Flatten(std::int64_t num_elements) {
-    bool is_apart = has_whole_outputs_;
+    bool is_apart = has_whole_outputs_ && formula_.rows_from_ <= 0;
     for (const Read& read : formula_.reads_) {
       if (read.access == Access::kNone || read.input == Formula::kNotGiven) continue;
       const std::int64_t size = formula_.query_.In(read.input).shape.size();
@@ -186,7 +186,7 @@ class FormulaDerivative {
       is_apart &= node->op != ExprOp::kRowSum && node->op != ExprOp::kRowMax && node->op != ExprOp::kIndex;
     }
     if (is_apart) {
-      formula_.is_flat_ = true;
+      formula_.rows_from_ = 0;
       return;
     }
     for (const std::vector<int>& reads : reads_of_) {
@@ -211,7 +211,7 @@ class FormulaDerivative {
   }
 
   FormulaOutput OutputOf(const std::vector<int>& reads) const {
-    if (reads.empty()) return {Expr::Constant(formula_.TypeOfInput(Formula::kNotGiven), 0)};
+    if (reads.empty()) return {Expr::Constant(formula_.InfoOfInput(Formula::kNotGiven).dtype, 0)};
     std::vector<Expr> values;
     for (const int i : reads) values.push_back(gradients_.at(i));
     const ExprAccess& access = accesses_[reads[0]];

@@ -25,8 +25,8 @@ void FailFormula(const ShapeQuery& query, ErrorCode code, const std::string& wha
 }
 
 FormulaLayout::FormulaLayout(const ShapeQuery& query, const std::vector<Read>& reads, const Shape& otherwise,
-                             bool is_flat)
-    : query_(query), is_flat_(is_flat) {
+                             int rows_from)
+    : query_(query), rows_from_(rows_from) {
   if (query.op().schema().FindArgument("broadcast") != nullptr) rule_ = ReadBroadcastRule(query.op());
   bool is_known = false;
   for (const Read& read : reads) {
@@ -40,15 +40,21 @@ FormulaLayout::FormulaLayout(const ShapeQuery& query, const std::vector<Read>& r
     is_known = true;
     Repeat(read, ShapeOfElements(read));
   }
-  if (!is_known) shape_ = otherwise;
-  if (is_flat) shape_ = Shape({shape_.size()});
+  if (!is_known) shape_ = WithRows(otherwise);
+}
+
+Shape FormulaLayout::WithRows(const Shape& shape) const {
+  if (rows_from_ < 0 || rows_from_ > shape.rank()) return shape;
+  Shape rows = shape;
+  while (rows.rank() > rows_from_) rows = rows.Without(rows.rank() - 1);
+  return rows.Inserted(rows_from_, shape.SizeFrom(rows_from_));
 }
 
 // The shape that an input has in the view of what reads it.
 Shape FormulaLayout::ShapeOfElements(const Read& read) const {
   const Shape& shape = ShapeOf(read);
   if (read.access == Access::kColumn) return Shape({shape.size()});
-  if (read.access != Access::kBlock) return shape;
+  if (read.access != Access::kBlock) return WithRows(shape);
   if (shape.rank() == 0 || shape[-1] % read.blocks != 0) {
     FailFormula(query_, ErrorCode::kShapeMismatch,
                 StrCat(" needs ", NameOf(read), " to have ", read.blocks, " blocks of one size in its last dimension"));
@@ -99,12 +105,10 @@ RegionOperand FormulaLayout::Place(const Read& read, Strides* strides) const {
   switch (read.access) {
     case Access::kNone: break;
     case Access::kElement: {
-      const int axis = RepeatsAsCaffe2(read) ? AxisOf(shape) : shape_.rank() - shape.rank();
-      if (is_flat_) {
-        strides->back() = shape.size() == 1 ? 0 : 1;
-      } else if (shape.size() != 1) {
-        *strides = StridesOf(shape, axis, shape.rank() == 0 ? 1 : shape[-1]);
-      }
+      const Shape elements = ShapeOfElements(read);
+      const bool is_as_caffe2 = RepeatsAsCaffe2(read) && rows_from_ < 0;
+      const int axis = is_as_caffe2 ? AxisOf(shape) : shape_.rank() - elements.rank();
+      if (shape.size() != 1) *strides = StridesOf(elements, axis, elements.rank() == 0 ? 1 : elements[-1]);
       break;
     }
     case Access::kBlock: {

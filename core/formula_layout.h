@@ -22,15 +22,16 @@ class FormulaLayout {
   using Read = Formula::Read;
   using Strides = std::vector<std::int64_t>;  // one for each dimension of shape()
 
-  // `otherwise`: the shape where no read says one. `is_flat`: all elements are one row; reads are of all of them or of
-  // one. Throws kShapeMismatch for inputs that cannot be repeated over each
-  // other.
-  FormulaLayout(const ShapeQuery& query, const std::vector<Read>& reads, const Shape& otherwise, bool is_flat = false);
+  // `otherwise`: the shape where no read says one. `rows_from`: the dimension from which on all are one row, or -1.
+  // Throws kShapeMismatch for inputs that cannot be repeated over each other.
+  FormulaLayout(const ShapeQuery& query, const std::vector<Read>& reads, const Shape& otherwise, int rows_from = -1);
 
   const Shape& shape() const { return shape_; }
   std::int64_t NumColumns() const { return shape_.rank() == 0 ? 1 : shape_[-1]; }
   std::int64_t NumRows() const { return shape_.rank() == 0 ? 1 : shape_.SizeTo(shape_.rank() - 1); }
 
+  // The shape with the dimensions that make a row as one.
+  Shape WithRows(const Shape& shape) const;
   // Where a read has its elements; throws kShapeMismatch for a row or scalar of another size. The operand's own strides
   // are left at 0.
   RegionOperand Place(const Read& read, Strides* strides) const;
@@ -50,7 +51,7 @@ class FormulaLayout {
   int AxisOf(const Shape& shape) const { return rule_->axis == -1 ? shape_.rank() - shape.rank() : rule_->axis; }
 
   const ShapeQuery& query_;
-  const bool is_flat_;
+  const int rows_from_;
   std::optional<BroadcastRule> rule_;
   Shape shape_;
 };

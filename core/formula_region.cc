@@ -16,7 +16,7 @@ class FormulaCompiler {
         formula_(formula),
         declared_(declared),
         wanted_(wanted),
-        layout_(query, formula.reads_, OtherShape(), formula.is_flat_),
+        layout_(query, formula.reads_, OtherShape(), formula.rows_from_),
         shape_(layout_.shape()) {}
 
   FormulaRegion Run() {
@@ -34,6 +34,7 @@ class FormulaCompiler {
       FailInFormula(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
     }
     Collapse();
+    DropEmptyRows();
     FindInPlace();
     CheckRegion(result_.region);
     FindElementwise();
@@ -166,6 +167,13 @@ class FormulaCompiler {
     }
   }
 
+  // Rows without elements of which nothing comes out; there may be more of them than can be counted to.
+  void DropEmptyRows() {
+    Region& region = result_.region;
+    const auto is_of_rows = [](const RegionOutput& output) { return output.kind == RegionOutputKind::kRows; };
+    if (region.sizes[3] == 0 && std::ranges::none_of(region.outputs, is_of_rows)) region.sizes = {1, 1, 0, 0};
+  }
+
   bool MoveAsOne(int outer, int inner, std::int64_t inner_size) const {
     return std::ranges::all_of(strides_, [&](const Strides& s) { return s[outer] == s[inner] * inner_size; });
   }
@@ -201,14 +209,15 @@ class FormulaCompiler {
       return read.access == Access::kElement || read.access == Access::kNone;
     };
     const auto is_whole = [](const FormulaOutput& output) { return output.kind == Kind::kElements; };
-    result_.is_elementwise = !has_rows_ && !has_position_ && std::ranges::all_of(formula_.reads_, is_element) &&
+    result_.is_elementwise = !has_rows_ && !has_position_ && formula_.rows_from_ < 0 &&
+                             std::ranges::all_of(formula_.reads_, is_element) &&
                              std::ranges::all_of(*formula_.outputs_, is_whole);
   }
 
   // Nothing where the rows of an operand are not those of the first dimension.
   void FindRows() {
     const bool has_columns =
-        has_rows_ || std::ranges::any_of(formula_.reads_, [](const Read& read) {
+        has_rows_ || formula_.rows_from_ >= 0 || std::ranges::any_of(formula_.reads_, [](const Read& read) {
           return read.access == Access::kBlock || read.access == Access::kRow || read.access == Access::kColumn;
         });
     if (has_position_ || shape_.rank() < (has_columns ? 2 : 1)) return;
@@ -218,9 +227,10 @@ class FormulaCompiler {
       if (read.access == Access::kNone) continue;
       const Shape& shape = query_.In(read.input).shape;
       const bool is_row = read.access == Access::kRow;
-      const bool has_own = (read.access == Access::kElement || read.access == Access::kBlock)
-                               ? shape.rank() == shape_.rank() && shape[0] == shape_[0]
-                               : is_row;
+      const bool has_own =
+          (read.access == Access::kElement || read.access == Access::kBlock)
+              ? shape.rank() > 0 && layout_.WithRows(shape).rank() == shape_.rank() && shape[0] == shape_[0]
+              : is_row;
       if (is_row && (shape.rank() == 0 || shape[0] != shape_[0])) return;
       std::vector<int>& list = has_own ? rows.inputs : shared;
       if (std::ranges::count(list, read.input) == 0) list.push_back(read.input);
@@ -228,6 +238,7 @@ class FormulaCompiler {
     for (const int i : shared) {
       if (std::ranges::count(rows.inputs, i) > 0) return;
     }
+    if (rows.inputs.empty()) return;  // what the outputs have as many rows as is not read
     for (int i = 0; i < query_.op().num_outputs(); ++i) {
       if ((*formula_.outputs_)[i].kind == Kind::kSums || result_.infos[i].shape.rank() == 0 ||
           result_.infos[i].shape[0] != shape_[0]) {

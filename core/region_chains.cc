@@ -6,7 +6,10 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "stepnet/core/partial_vectors-inl.h"
+#include <type_traits>
+
+#include "stepnet/core/expr_scalar.h"
+#include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,6 +20,12 @@ struct NoFn {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a) const {
     return a;
+  }
+};
+struct AbsFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return hn::Abs(a);
   }
 };
 struct SqrtFn {
@@ -36,15 +45,8 @@ HWY_INLINE V StepOf(V a, V b) {
   return a;
 }
 
-// Calls at(access, place) for all vectors of n elements, of which the last may be a part.
-template <typename T, class At>
-HWY_INLINE void ForVectors(std::int64_t n, const At& at) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
-  if (i < n) at(PartOfVector{n - i}, i);
-}
+template <class F>
+constexpr bool kIsShort = std::is_same_v<F, NoFn>;
 
 template <ChainStep kBefore, class F, ChainStep kAfter, ChainStep kLast, typename T>
 void Chain(void* out, const void* a, const void* b, const void* c, const void* last, std::int64_t n) {
@@ -55,7 +57,7 @@ void Chain(void* out, const void* a, const void* b, const void* c, const void* l
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
   const F f;
-  ForVectors<T>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, kIsShort<F>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
     auto value = access.Load(d, x + i);
     if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
     value = f(d, value);
@@ -108,12 +110,12 @@ RegionKernel ChainOfFunction(const RegionChain& chain) {
   }
 }
 
-// sqrt(a) + c, as optimizers divide by.
-template <typename T>
-RegionKernel ChainOfSqrt(const RegionChain& chain) {
+// f(a) + c, as divisors have it.
+template <class F, typename T>
+RegionKernel ChainOfDivisor(const RegionChain& chain) {
   constexpr ChainStep kNone = ChainStep::kNone;
   const bool is_known = chain.before == kNone && chain.after == ChainStep::kAdd && chain.last == kNone;
-  return is_known ? &Chain<kNone, SqrtFn, ChainStep::kAdd, kNone, T> : nullptr;
+  return is_known ? &Chain<kNone, F, ChainStep::kAdd, kNone, T> : nullptr;
 }
 
 template <typename T>
@@ -122,7 +124,8 @@ RegionKernel ChainOf(const RegionChain& chain) {
     case ExprOp::kExp: return ChainOfFunction<ExpFn, T>(chain);
     case ExprOp::kTanh: return ChainOfFunction<TanhFn, T>(chain);
     case ExprOp::kSigmoid: return ChainOfFunction<SigmoidFn, T>(chain);
-    case ExprOp::kSqrt: return ChainOfSqrt<T>(chain);
+    case ExprOp::kSqrt: return ChainOfDivisor<SqrtFn, T>(chain);
+    case ExprOp::kAbs: return ChainOfDivisor<AbsFn, T>(chain);
     case ExprOp::kConstant: break;
     default: return nullptr;
   }
@@ -140,26 +143,97 @@ RegionKernel ChainKernelForTarget(const RegionChain& chain, DType dtype) {
   return nullptr;
 }
 
-template <ChainStep kStep, typename T>
-void Products(void* out, const void* a, const void* b, const void* c, const void* last, std::int64_t n) {
+template <ChainStep kLeft, ChainStep kOp, ChainStep kRight, typename T>
+void Pair(void* out, const void* a, const void* b, const void* c, const void* last, std::int64_t n) {
   const hn::ScalableTag<T> d;
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   const T* u = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T>(n, [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto first = hn::Mul(access.Load(d, x + i), access.Load(d, y + i));
-    const auto second = hn::Mul(access.Load(d, z + i), access.Load(d, u + i));
-    access.Store(d, StepOf<kStep>(first, second), to + i);
+  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    const auto left = StepOf<kLeft>(access.Load(d, x + i), access.Load(d, y + i));
+    const auto right = StepOf<kRight>(access.Load(d, z + i), access.Load(d, u + i));
+    access.Store(d, StepOf<kOp>(left, right), to + i);
   });
 }
 
-RegionKernel ProductsKernelForTarget(ExprOp op, DType dtype) {
-  const bool is_sum = op == ExprOp::kAdd;
-  if (dtype == DType::kFloat) return is_sum ? Products<ChainStep::kAdd, float> : Products<ChainStep::kSubtract, float>;
-  return is_sum ? Products<ChainStep::kAdd, double> : Products<ChainStep::kSubtract, double>;
+// Calls choose(step) with a step that pairs consist of, as a type.
+template <class Choose>
+RegionKernel ForPairStep(ChainStep step, const Choose& choose) {
+  switch (step) {
+    case ChainStep::kAdd: return choose(std::integral_constant<ChainStep, ChainStep::kAdd>());
+    case ChainStep::kSubtract: return choose(std::integral_constant<ChainStep, ChainStep::kSubtract>());
+    case ChainStep::kMultiply: return choose(std::integral_constant<ChainStep, ChainStep::kMultiply>());
+    default: return nullptr;
+  }
 }
+
+template <typename T>
+RegionKernel PairOf(const RegionPair& pair) {
+  return ForPairStep(pair.left, [&](auto left) {
+    return ForPairStep(pair.op, [&](auto op) {
+      return ForPairStep(pair.right, [&](auto right) -> RegionKernel {
+        return Pair<decltype(left)::value, decltype(op)::value, decltype(right)::value, T>;
+      });
+    });
+  });
+}
+
+RegionKernel PairKernelForTarget(const RegionPair& pair, DType dtype) {
+  if (dtype == DType::kFloat) return PairOf<float>(pair);
+  if (dtype == DType::kDouble) return PairOf<double>(pair);
+  return nullptr;
+}
+
+// c - a * b, rounded once.
+template <class D, class V>
+HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  (void)d;
+  return hn::NegMulAdd(a, b, c);
+#else  // which would round twice
+  using T = hn::TFromD<D>;
+  HWY_ALIGN T x[hn::MaxLanes(d)], y[hn::MaxLanes(d)], z[hn::MaxLanes(d)];
+  hn::Store(a, d, x);
+  hn::Store(b, d, y);
+  hn::Store(c, d, z);
+  for (size_t i = 0; i < hn::MaxLanes(d); ++i) z[i] = scalar::MulAdd(-x[i], y[i], z[i]);
+  return hn::Load(d, z);
+#endif
+}
+
+template <typename T>
+void NegMulAdd(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  const T* z = static_cast<const T*>(c);
+  T* to = static_cast<T*>(out);
+  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    access.Store(d, NegMulAddOf(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
+  });
+}
+
+template <typename T>
+void Slope(void* out, const void* a, const void* b, const void* c, const void* last, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  const T* z = static_cast<const T*>(c);
+  const T* u = static_cast<const T*>(last);
+  T* to = static_cast<T*>(out);
+  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    const auto value = access.Load(d, z + i);
+    const auto slope = NegMulAddOf(d, value, value, access.Load(d, u + i));
+    access.Store(d, hn::Mul(hn::Mul(access.Load(d, x + i), access.Load(d, y + i)), slope), to + i);
+  });
+}
+
+RegionKernel NegMulAddKernelForTarget(DType dtype) {
+  return dtype == DType::kFloat ? NegMulAdd<float> : NegMulAdd<double>;
+}
+RegionKernel SlopeKernelForTarget(DType dtype) { return dtype == DType::kFloat ? Slope<float> : Slope<double>; }
 
 template <ExprOp kOp, class V>
 HWY_INLINE auto Compare(V a, V b) {
@@ -181,7 +255,7 @@ void Select(void* out, const void* a, const void* b, const void* c, const void* 
   const T* then = static_cast<const T*>(c);
   const T* otherwise = static_cast<const T*>(last);
   T* to = static_cast<T*>(out);
-  ForVectors<T>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
     const auto condition = Compare<kOp>(access.Load(d, x + i), access.Load(d, y + i));
     access.Store(d, hn::IfThenElse(condition, access.Load(d, then + i), access.Load(d, otherwise + i)), to + i);
   });
@@ -214,15 +288,19 @@ HWY_AFTER_NAMESPACE();
 namespace stepnet {
 
 HWY_EXPORT(ChainKernelForTarget);
-HWY_EXPORT(ProductsKernelForTarget);
+HWY_EXPORT(PairKernelForTarget);
+HWY_EXPORT(NegMulAddKernelForTarget);
+HWY_EXPORT(SlopeKernelForTarget);
 HWY_EXPORT(SelectKernelForTarget);
 
 RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(ChainKernelForTarget)(chain, dtype);
 }
-RegionKernel ProductsKernelOf(ExprOp op, DType dtype) {
-  return HWY_DYNAMIC_DISPATCH(ProductsKernelForTarget)(op, dtype);
+RegionKernel PairKernelOf(const RegionPair& pair, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(PairKernelForTarget)(pair, dtype);
 }
+RegionKernel NegMulAddKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(NegMulAddKernelForTarget)(dtype); }
+RegionKernel SlopeKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SlopeKernelForTarget)(dtype); }
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(SelectKernelForTarget)(comparison, dtype);
 }

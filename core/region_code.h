@@ -26,10 +26,11 @@ enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value
 
 // Primitives that one kernel computes.
 struct RegionPattern {
-  enum class Kind : std::uint8_t { kNone, kChain, kProducts, kSelect };
+  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect };
   Kind kind = Kind::kNone;
   RegionChain chain = {};
-  ExprOp op = ExprOp::kConstant;  // kProducts: the sum or difference; kSelect: the comparison
+  RegionPair pair = {};
+  ExprOp op = ExprOp::kConstant;  // kSelect: the comparison
 };
 
 struct RegionInstruction {
@@ -73,6 +74,33 @@ struct FreeAligned {
 using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
 AlignedBytes MakeAlignedBytes(std::int64_t bytes);
 
+// Where the elements of a slot that is memory are, in bytes.
+struct RegionMemory {
+  bool is_input = true;
+  int number = 0;  // of the input or output
+  std::int64_t offset = 0;
+  std::int64_t row = 0;      // from one row to the next
+  std::int64_t element = 0;  // of an element
+};
+
+// The instruction of a flat program that has one.
+struct RegionDirect {
+  struct Source {  // of an operand, in bytes
+    const void* constant = nullptr;
+    int input = 0;  // where there is no constant
+    std::int64_t offset = 0;
+    std::int64_t element = 0;  // from one to the next
+  };
+  RegionKernel kernel = nullptr;  // null: the program is another
+  Source sources[4];
+  int output = 0;
+  std::int64_t offset = 0;
+  std::int64_t element = 0;
+};
+
+inline constexpr int kSimpleSlots = 32;  // of a simple program, and bytes of its buffers
+inline constexpr std::int64_t kSimpleBytes = 8 << 10;
+
 struct RegionCode {
   struct Operand {  // inputs, then outputs
     RegionIndex strides;
@@ -92,15 +120,18 @@ struct RegionCode {
     bool has_value;
   };
 
-  RegionIndex sizes = {};     // dimensions that move as one are one
-  bool joins_rows = false;    // blocks hold several whole rows, because they are short
-  bool is_flat = false;       // one row of elements that lie one after the other, and nothing but kernels on them
+  RegionIndex sizes = {};   // dimensions that move as one are one
+  bool joins_rows = false;  // blocks hold several whole rows, because they are short
+  bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
+  bool is_simple = false;   // nothing but kernels on the elements of rows in memory, and few values
+  RegionDirect direct;
   std::int64_t width = 0;     // elements of a block at most
   std::int64_t max_rows = 1;  // and rows
   int num_inputs = 0;
   std::vector<Operand> operands;
   std::vector<int> sums;                     // outputs that are 0 before anything is added
   std::vector<int> memory_operands;          // of slots that are memory: the first ones
+  std::vector<RegionMemory> memory;          // and where they are
   std::vector<void*> constants;              // slots that follow: arrays of `width` equal elements
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
   // Where in the memory of a run what is: slots first, then where rows of operands begin and where operands do, then

@@ -14,7 +14,8 @@ namespace stepnet {
 namespace {
 
 constexpr std::int64_t kSumColumns = 16;             // that a part of a region of sums has at least
-constexpr std::int64_t kCacheBytes = 16 << 10;       // of the first cache, for the values of a block
+constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
+constexpr std::int64_t kRowCacheBytes = 16 << 10;    // likewise, where the more rows a block has the better
 constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second, for those of a row that is one block
 constexpr std::int64_t kMaxBlock = 1 << 16;          // elements, so that cancellation is looked for
 
@@ -455,15 +456,15 @@ class Compiler {
       parts = rows * ((columns + code_.unit - 1) / code_.unit);
     }
     code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
-    code_.is_flat = IsFlat();
+    code_.is_flat = HasKernelsOnly() && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;
   }
 
-  bool IsFlat() const {
+  bool HasKernelsOnly() const {
     const RegionCode::Phase& phase = code_.phases[0];
     const auto is_kernel = [](const RegionInstruction& instruction) { return instruction.kind == Kind::kCompute; };
-    return code_.phases.size() == 1 && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1 &&
-           code_.row_loads.empty() && code_.row_stores.empty() && phase.row.empty() && phase.loads.empty() &&
-           phase.stores.empty() && std::ranges::all_of(phase.block, is_kernel);
+    return code_.phases.size() == 1 && code_.row_loads.empty() && code_.row_stores.empty() && phase.row.empty() &&
+           phase.loads.empty() && phase.stores.empty() && phase.sums.empty() &&
+           std::ranges::all_of(phase.block, is_kernel);
   }
 
   // How many elements a block has: as few as stay in the first cache with all that is computed of them, but whole rows
@@ -473,7 +474,8 @@ class Compiler {
     for (const Buffer& buffer : buffers_) bytes += buffer.extent == Extent::kElements ? buffer.bytes : 0;
     for (const Node& node : nodes_) bytes += node.expr->op == ExprOp::kConstant ? DTypeBytes(node.expr->dtype) : 0;
     std::int64_t width = kMaxBlock;
-    while (width > kRegionBlock && width * bytes > kCacheBytes) width /= 2;
+    const std::int64_t cache = code_.phases.size() > 1 ? kRowCacheBytes : kCacheBytes;
+    while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
       code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
@@ -504,6 +506,42 @@ class Compiler {
     code_.buffers_at = code_.rows_at + pointers(2 * code_.operands.size());
     code_.run_bytes = code_.buffers_at + buffer_bytes;
     FillConstants(aligned);
+    for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
+    code_.is_simple = HasKernelsOnly() && code_.sizes[0] * code_.sizes[1] == 1 && !code_.joins_rows &&
+                      code_.cut == RegionCode::Cut::kBlocks && code_.setup.empty() && code_.run_loads.empty() &&
+                      num_fixed_ + static_cast<int>(buffers_.size()) <= kSimpleSlots && buffer_bytes <= kSimpleBytes;
+    if (code_.is_flat && code_.is_simple && buffers_.empty() && code_.phases[0].block.size() == 1) {
+      MakeDirect(code_.phases[0].block[0]);
+    }
+  }
+
+  void MakeDirect(const RegionInstruction& instruction) {
+    const auto is_memory = [&](int slot) { return slot < num_memory_; };
+    if (!is_memory(instruction.out)) return;
+    const RegionMemory& to = code_.memory[instruction.out];
+    RegionDirect direct{.kernel = instruction.kernel, .output = to.number, .offset = to.offset, .element = to.element};
+    for (int k = 0; k < 4; ++k) {
+      const int slot = instruction.operands[k];
+      RegionDirect::Source& source = direct.sources[k];
+      if (is_memory(slot)) {
+        const RegionMemory& from = code_.memory[slot];
+        if (!from.is_input) return;
+        source = {.input = from.number, .offset = from.offset, .element = from.element};
+      } else {
+        source = {.constant = code_.constants[slot - num_memory_]};
+      }
+    }
+    code_.direct = direct;
+  }
+
+  RegionMemory MemoryOf(int operand) const {
+    const RegionCode::Operand& of = code_.operands[operand];
+    const bool is_input = operand < code_.num_inputs;
+    return {.is_input = is_input,
+            .number = is_input ? operand : operand - code_.num_inputs,
+            .offset = of.offset * of.bytes,
+            .row = of.strides[2] * of.bytes,
+            .element = of.bytes};
   }
 
   template <typename Aligned>

@@ -15,8 +15,8 @@
 #include "stepnet/core/any_order.h"
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/expr_scalar.h"
-#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/random.h"
+#include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,17 +48,20 @@ struct SqrtVectors {
   }
 };
 
+template <class Fn>
+constexpr bool kIsShort = !std::is_same_v<Fn, ExpFn> && !std::is_same_v<Fn, LogFn> && !std::is_same_v<Fn, TanhFn> &&
+                          !std::is_same_v<Fn, SigmoidFn>;
+
 // Kernels of vectors, whose last part goes through the same instructions.
 template <class Fn, typename T, int kOperands>
 void Vectors(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
   const Fn fn;
-  const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, kIsShort<Fn>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
     if constexpr (kOperands == 1) {
       access.Store(d, fn(d, access.Load(d, x + i)), to + i);
     } else if constexpr (kOperands == 2) {
@@ -66,10 +69,7 @@ void Vectors(void* out, const void* a, const void* b, const void* c, const void*
     } else {
       access.Store(d, fn(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
     }
-  };
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
-  if (i < n) at(PartOfVector{n - i}, i);
+  });
 }
 
 // Kernels of a function of single numbers.
@@ -289,17 +289,37 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
 }
 
+// Four rows at a time, because a row is a chain of sums that wait for each other.
 template <class Fn, typename T>
 void ReduceRowsVectors(void* out, const void* a, std::int64_t rows, std::int64_t n) {
   using P = Partials<Fn, T>;
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
+  constexpr int kRows = 4;
   const typename P::D d;
   const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+  T* to = static_cast<T*>(out);
+  const auto start = [&](P* partials) {
+    for (int k = 0; k < P::kVectors; ++k) partials->vectors[k] = hn::Set(d, kFirst);
+  };
+  if constexpr (P::kVectors == 1) {
+    for (; rows >= kRows; rows -= kRows, x += kRows * n, to += kRows) {
+      P partials[kRows];
+      for (P& of_row : partials) start(&of_row);
+      const std::int64_t whole = n / kRowPartials * kRowPartials;
+      for (std::int64_t i = 0; i < whole; i += kRowPartials) {
+        for (int r = 0; r < kRows; ++r) partials[r].Add(x + r * n + i, kRowPartials);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        partials[r].Add(x + r * n + whole, n - whole);
+        to[r] = partials[r].Finish();
+      }
+    }
+  }
+  for (; rows > 0; --rows, x += n) {
     P partials;
-    for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::Set(d, kFirst);
+    start(&partials);
     partials.Add(x, n);
-    static_cast<T*>(out)[row] = partials.Finish();
+    *to++ = partials.Finish();
   }
 }
 

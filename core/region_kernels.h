@@ -26,8 +26,18 @@ struct RegionChain {                    // kSubtractFrom: c - value
 };
 // Null where there is no such kernel.
 RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype);
-// a * b + c * d, or with kSubtract a * b - c * d, of floats or doubles.
-RegionKernel ProductsKernelOf(ExprOp op, DType dtype);
+// op(left(a, b), right(c, d)) of floats or doubles; null where there is no such kernel.
+struct RegionPair {
+  ChainStep left = ChainStep::kNone;
+  ChainStep op = ChainStep::kNone;
+  ChainStep right = ChainStep::kNone;
+};
+RegionKernel PairKernelOf(const RegionPair& pair, DType dtype);
+// c - a * b, rounded once: MulAdd of -a.
+RegionKernel NegMulAddKernelOf(DType dtype);
+// a * b * (d - c * c), where the last factor is rounded once: gradients through functions whose derivative is y - y^2
+// or 1 - y^2.
+RegionKernel SlopeKernelOf(DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 

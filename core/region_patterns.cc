@@ -11,7 +11,8 @@ namespace {
 using Kind = RegionPattern::Kind;
 
 bool IsFunction(ExprOp op) {
-  return op == ExprOp::kTanh || op == ExprOp::kSigmoid || op == ExprOp::kExp || op == ExprOp::kSqrt;
+  return op == ExprOp::kTanh || op == ExprOp::kSigmoid || op == ExprOp::kExp || op == ExprOp::kSqrt ||
+         op == ExprOp::kAbs;
 }
 
 bool IsComparison(ExprOp op) {
@@ -55,9 +56,15 @@ class Finder {
       if (MayEnd(value) && IsFunction(value.expr->op)) StartFunctionChain(&value);
     }
     for (size_t i = values_.size(); i-- > 0;) {
+      if (MayEnd(values_[i]) && values_[i].expr->op == ExprOp::kMultiply) FindSlope(&values_[i]);
+    }
+    for (RegionValue& value : values_) {
+      if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindNegMulAdd(&value);
+    }
+    for (size_t i = values_.size(); i-- > 0;) {
       RegionValue& value = values_[i];
       if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
-      if (!FindProducts(&value)) EndStepChain(&value);
+      if (!FindPair(&value)) EndStepChain(&value);
     }
   }
 
@@ -98,6 +105,32 @@ class Finder {
          {comparison->operands[0], comparison->operands[1], value->operands[1], value->operands[2]}, {comparison});
   }
 
+  // The negated operand of a MulAdd.
+  RegionValue* NegationOf(const RegionValue& value) const {
+    return value.num_operands == 3 ? LinkOf(value, 0, {ExprOp::kNegate}) : nullptr;
+  }
+
+  void FindNegMulAdd(RegionValue* value) {
+    RegionValue* negation = NegationOf(*value);
+    if (negation == nullptr) return;
+    Take(value, {.kind = Kind::kNegMulAdd}, NegMulAddKernelOf(value->expr->dtype),
+         {negation->operands[0], value->operands[1], value->operands[2]}, {negation});
+  }
+
+  // (a * b) * (d - c * c), in any order.
+  void FindSlope(RegionValue* value) {
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* slope = LinkOf(*value, k, {ExprOp::kMulAdd});
+      RegionValue* product = LinkOf(*value, 1 - k, {ExprOp::kMultiply});
+      RegionValue* negation = slope == nullptr ? nullptr : NegationOf(*slope);
+      if (product == nullptr || negation == nullptr || negation->operands[0] != slope->operands[1]) continue;
+      Take(value, {.kind = Kind::kSlope}, SlopeKernelOf(value->expr->dtype),
+           {product->operands[0], product->operands[1], slope->operands[1], slope->operands[2]},
+           {product, slope, negation});
+      return;
+    }
+  }
+
   // `value` as the step after the function that is its operand k, with what comes before that.
   bool EndFunctionChain(RegionValue* value, int k) {
     RegionValue* function = LinkOf(*value, k);
@@ -130,14 +163,19 @@ class Finder {
     Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {sum->operands[0], sum->operands[1]}, {sum});
   }
 
-  bool FindProducts(RegionValue* value) {
-    const ExprOp op = value->expr->op;
-    if ((op != ExprOp::kAdd && op != ExprOp::kSubtract) || value->operands[0] == value->operands[1]) return false;
-    RegionValue* first = LinkOf(*value, 0, {ExprOp::kMultiply});
-    RegionValue* second = LinkOf(*value, 1, {ExprOp::kMultiply});
-    if (first == nullptr || second == nullptr) return false;
-    Take(value, {.kind = Kind::kProducts, .op = op}, ProductsKernelOf(op, value->expr->dtype),
-         {first->operands[0], first->operands[1], second->operands[0], second->operands[1]}, {first, second});
+  // `value` as a step of two values that are steps themselves.
+  bool FindPair(RegionValue* value) {
+    if (value->operands[0] == value->operands[1]) return false;
+    const RegionValue* left = LinkOf(*value, 0);
+    const RegionValue* right = LinkOf(*value, 1);
+    if (left == nullptr || right == nullptr) return false;
+    const RegionPair pair{
+        .left = StepOf(left->expr->op), .op = StepOf(value->expr->op), .right = StepOf(right->expr->op)};
+    const RegionKernel kernel = PairKernelOf(pair, value->expr->dtype);
+    if (kernel == nullptr) return false;
+    Take(value, {.kind = Kind::kPair, .pair = pair}, kernel,
+         {left->operands[0], left->operands[1], right->operands[0], right->operands[1]},
+         {&values_[value->operands[0]], &values_[value->operands[1]]});
     return true;
   }
 

@@ -18,6 +18,73 @@ using Kind = RegionInstruction::Kind;
 
 constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
 
+std::pair<std::int64_t, std::int64_t> Share(std::int64_t n, int part, int parts) {
+  if (parts == 1) return {0, n};  // without a division of 128 bits
+  return {static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
+          static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts)};
+}
+
+// The elements of a part of a flat program.
+std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int part, int parts) {
+  if (parts == 1) return {0, elements};
+  const auto [first, last] = Share((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
+  return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
+}
+
+void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
+  const int* const operands = instruction.operands;
+  instruction.kernel(slots[instruction.out], slots[operands[0]], slots[operands[1]], slots[operands[2]],
+                     slots[operands[3]], n);
+}
+
+// The elements [begin, end) of a program of one instruction, no more than a block: with as few instructions of the
+// machine as possible, because they are a good part of what small regions take.
+void RunDirect(const RegionDirect& direct, const void* const* inputs, void* const* outputs, std::int64_t begin,
+               std::int64_t end) {
+  const char* from[4];
+  for (int k = 0; k < 4; ++k) {
+    const RegionDirect::Source& source = direct.sources[k];
+    const void* first = source.constant != nullptr ? source.constant : inputs[source.input];
+    from[k] = static_cast<const char*>(first) + source.offset + begin * source.element;
+  }
+  CountWork(end - begin);
+  direct.kernel(static_cast<char*>(outputs[direct.output]) + direct.offset + begin * direct.element, from[0], from[1],
+                from[2], from[3], end - begin);
+}
+
+// The columns [begin, end) of the rows [row, last) of a simple program.
+void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs,
+               std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+  char* slots[kSimpleSlots];
+  alignas(kRegionAlignment) char buffers[kSimpleBytes];  // which is touched where a program has some
+  const size_t num_memory = code.memory.size();
+  char** slot = slots + num_memory;
+  for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
+  for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
+  for (size_t i = 0; i < num_memory; ++i) {
+    const RegionMemory& memory = code.memory[i];
+    const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
+    slots[i] = static_cast<char*>(const_cast<void*>(first)) + memory.offset + row * memory.row + begin * memory.element;
+  }
+  const auto move = [&](std::int64_t RegionMemory::*stride, std::int64_t times) {
+    for (size_t i = 0; i < num_memory; ++i) slots[i] += times * (code.memory[i].*stride);
+  };
+  const std::vector<RegionInstruction>& block = code.phases[0].block;
+  const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
+  for (;;) {
+    for (std::int64_t at = begin;;) {
+      const std::int64_t n = std::min(code.width, end - at);
+      CountWork(n * work);
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots, n);
+      if ((at += n) == end) break;
+      move(&RegionMemory::element, n);
+    }
+    if (++row == last) return;
+    if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
+    move(&RegionMemory::row, 1);
+  }
+}
+
 // One run of one part.
 class Runner {
  public:
@@ -32,20 +99,18 @@ class Runner {
     for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
   }
 
-  // A flat program, of `elements`.
-  void RunFlat(std::int64_t elements, int part, int parts) {
+  // The elements [begin, end) of a flat program.
+  void RunFlat(std::int64_t begin, std::int64_t end) {
     SetUp();
-    const auto [first, last] = Share((elements + code_.unit - 1) / code_.unit, part, parts);
-    const std::int64_t end = std::min(elements, last * code_.unit);
     const std::vector<RegionInstruction>& block = code_.phases[0].block;
-    for (std::int64_t at = first * code_.unit; at < end; at += code_.width) {
+    for (std::int64_t at = begin; at < end; at += code_.width) {
       const std::int64_t n = std::min(code_.width, end - at);
       CountWork(n * static_cast<std::int64_t>(1 + block.size() / 4));
       for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
         const int operand = code_.memory_operands[i];
         slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
       }
-      for (const RegionInstruction& instruction : block) Compute(instruction, n);
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots_, n);
     }
   }
 
@@ -87,12 +152,6 @@ class Runner {
   }
 
  private:
-  static std::pair<std::int64_t, std::int64_t> Share(std::int64_t n, int part, int parts) {
-    if (parts == 1) return {0, n};  // without a division of 128 bits
-    return {static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
-            static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts)};
-  }
-
   char* Base(int operand) const {
     const char* first = operand < code_.num_inputs ? static_cast<const char*>(inputs_[operand])
                                                    : static_cast<char*>(outputs_[operand - code_.num_inputs]);
@@ -131,6 +190,7 @@ class Runner {
   // The columns [begin, end) of the rows [row, last).
   void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
     if (row >= last) return;  // operands may have no memory
+    if (begin >= end && code_.row_stores.empty()) return;
     const bool is_whole = begin == 0 && end == code_.sizes[3];
     const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
     GoToRow(0);
@@ -253,14 +313,8 @@ class Runner {
     ++index[0];
   }
 
-  void Compute(const RegionInstruction& instruction, std::int64_t n) const {
-    const int* const operands = instruction.operands;
-    instruction.kernel(slots_[instruction.out], slots_[operands[0]], slots_[operands[1]], slots_[operands[2]],
-                       slots_[operands[3]], n);
-  }
-
   void Execute(const RegionInstruction& instruction, std::int64_t n) {
-    if (instruction.kind == Kind::kCompute) return Compute(instruction, n);
+    if (instruction.kind == Kind::kCompute) return Compute(instruction, slots_, n);
     ExecuteOther(instruction, n);
   }
 
@@ -268,7 +322,7 @@ class Runner {
     char* const out = instruction.out >= 0 ? slots_[instruction.out] : nullptr;
     const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
     switch (instruction.kind) {
-      case Kind::kCompute: return Compute(instruction, n);
+      case Kind::kCompute: return Compute(instruction, slots_, n);
       case Kind::kUniform: return Draw(instruction, out, n);
       case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
       case Kind::kColumns:
@@ -348,17 +402,18 @@ auto WithMemory(const RegionCode& code, const Fn& fn) {
   return fn(reinterpret_cast<char*>(memory.get()));
 }
 
+const char* StepText(ChainStep step) {
+  constexpr const char* kSigns[] = {"", "+", "-", "from -", "*", "/"};
+  return kSigns[static_cast<int>(step)];
+}
+
 // "+ tanh *" for tanh(a + b) * c.
 std::string ChainText(const RegionChain& chain) {
-  const auto text = [](ChainStep step) {
-    constexpr const char* kSigns[] = {"", "+", "-", "from -", "*", "/"};
-    return kSigns[static_cast<int>(step)];
-  };
   std::vector<std::string> names;
-  if (chain.before != ChainStep::kNone) names.emplace_back(text(chain.before));
+  if (chain.before != ChainStep::kNone) names.emplace_back(StepText(chain.before));
   if (chain.f != ExprOp::kConstant) names.emplace_back(ExprOpName(chain.f));
-  if (chain.after != ChainStep::kNone) names.emplace_back(text(chain.after));
-  if (chain.last != ChainStep::kNone) names.emplace_back(text(chain.last));
+  if (chain.after != ChainStep::kNone) names.emplace_back(StepText(chain.after));
+  if (chain.last != ChainStep::kNone) names.emplace_back(StepText(chain.last));
   return Join(names, " ");
 }
 
@@ -367,7 +422,11 @@ std::string OpText(const RegionInstruction& instruction) {
   switch (pattern.kind) {
     case RegionPattern::Kind::kNone: return ExprOpName(instruction.op);
     case RegionPattern::Kind::kChain: return ChainText(pattern.chain);
-    case RegionPattern::Kind::kProducts: return StrCat("* ", ExprOpName(pattern.op), " *");
+    case RegionPattern::Kind::kPair:
+      return StrCat("(", StepText(pattern.pair.left), ") ", StepText(pattern.pair.op), " (",
+                    StepText(pattern.pair.right), ")");
+    case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
+    case RegionPattern::Kind::kSlope: return "slope";
     case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
   }
   return "";
@@ -409,6 +468,10 @@ std::optional<RegionFault> RegionProgram::Run(std::span<const void* const> input
     RunFlat(inputs, outputs, code_->sizes[3], part, parts);
     return {};
   }
+  if (code_->is_simple && parts == 1 && code_->NumRows() > 0 && code_->sizes[3] > 0) {
+    RunSimple(*code_, inputs, outputs, 0, code_->NumRows(), 0, code_->sizes[3]);
+    return {};
+  }
   return WithMemory(*code_, [&](char* memory) -> std::optional<RegionFault> {
     Runner runner(*code_, inputs, outputs, memory);
     runner.Run(part, parts);
@@ -421,8 +484,13 @@ bool RegionProgram::is_flat() const { return code_->is_flat; }
 
 void RegionProgram::RunFlat(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t elements,
                             int part, int parts) const {
-  if (elements == 0) return;
-  WithMemory(*code_, [&](char* memory) { Runner(*code_, inputs, outputs, memory).RunFlat(elements, part, parts); });
+  const auto [begin, end] = ShareOfElements(elements, part, parts);
+  if (begin >= end) return;
+  if (code_->direct.kernel != nullptr && end - begin <= code_->width) {
+    return RunDirect(code_->direct, inputs.data(), outputs.data(), begin, end);
+  }
+  if (code_->is_simple) return RunSimple(*code_, inputs, outputs, 0, 1, begin, end);
+  WithMemory(*code_, [&](char* memory) { Runner(*code_, inputs, outputs, memory).RunFlat(begin, end); });
 }
 
 std::string RegionProgram::Text() const {

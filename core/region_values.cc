@@ -11,7 +11,11 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kShortRow = 128;  // of shorter ones, blocks hold several
+// Of rows that are shorter, blocks hold several. Those of operands whose rows do not lie one after the other are
+// gathered for that, but what is computed of whole rows is computed for several at once.
+constexpr std::int64_t kShortRow = 128;
+constexpr std::int64_t kShortDenseRow = 512;
+constexpr std::int64_t kShortReducedRow = 1024;
 
 class Finder {
  public:
@@ -20,7 +24,7 @@ class Finder {
     ReadNodes(ExprNodes(roots));
     MakeOperands();
     Collapse();
-    code_->joins_rows = code_->sizes[3] < kShortRow && code_->NumRows() > 1;
+    code_->joins_rows = code_->NumRows() > 1 && code_->sizes[3] < LongestShortRow();
     FindLevels();
     FindPatterns(values_.all);
   }
@@ -100,6 +104,22 @@ class Finder {
       operand.strides = strides;
     }
     code_->sizes = sizes;
+  }
+
+  std::int64_t LongestShortRow() const {
+    const auto is_reduction = [](const RegionValue& value) { return value.is_reduction(); };
+    if (std::ranges::any_of(values_.all, is_reduction)) return kShortReducedRow;
+    const auto needs_no_copy = [&](const RegionCode::Operand& operand) {
+      std::int64_t stride = 1;
+      bool is_dense = true;
+      for (int d = kRegionDims - 1; d >= 0; --d) {
+        is_dense &= code_->sizes[d] == 1 || operand.strides[d] == stride;
+        stride *= code_->sizes[d];
+      }
+      const RegionIndex& strides = operand.strides;
+      return is_dense || (strides[0] == 0 && strides[1] == 0 && strides[2] == 0);  // which is copied once a run
+    };
+    return std::ranges::all_of(code_->operands, needs_no_copy) ? kShortDenseRow : kShortRow;
   }
 
   RegionLevel LevelOfInput(int input) const {

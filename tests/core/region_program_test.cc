@@ -173,7 +173,7 @@ TEST(RegionProgram, ComputesCommonExpressionsOnce) {
                       .outputs = {{.value = Tanh(x) * Tanh(x) + 1, .memory = dense.Elements()},
                                   {.value = Tanh(x), .memory = dense.Elements()}}};
   EXPECT_EQ(RegionProgram(region).Text(),
-            "sizes [1, 1, 1, 1200], blocks of 4096, 128 bytes\n"
+            "sizes [1, 1, 1, 1200], blocks of 1024, 128 bytes\n"
             "memory s0, input 0\n"
             "memory s1, output 0\n"
             "memory s2, output 1\n"
@@ -203,7 +203,10 @@ TEST(RegionProgram, ComputesChainsInOneInstruction) {
   EXPECT_EQ(block_of(y * (x - y * x)), "block: s2 = * from - * s1, s0, s0, s1\n");
   EXPECT_EQ(block_of(x * y / y - x), "block: s2 = * / - s0, s1, s1, s0\n");
   EXPECT_EQ(block_of(x / (x * y - y)), "block: s3 = * - s0, s1, s1\nblock: s2 = / s0, s3\n");
-  EXPECT_EQ(block_of(x * x - y * x), "block: s2 = * - * s0, s0, s1, s0\n");
+  EXPECT_EQ(block_of(x * x - y * x), "block: s2 = (*) - (*) s0, s0, s1, s0\n");
+  EXPECT_EQ(block_of((x * y) * (x - y)), "block: s2 = (*) * (-) s0, s1, s0, s1\n");
+  EXPECT_EQ(block_of(MulAdd(-x, y, x)), "block: s2 = neg_mul_add s0, s1, s0\n");
+  EXPECT_EQ(block_of(x * y * MulAdd(-y, y, x)), "block: s2 = slope s0, s1, s1, s0\n");
   EXPECT_EQ(block_of(Sqrt(x) + y), "block: s2 = sqrt + s0, s0, s1\n");
   EXPECT_EQ(block_of(Where(NotEqual(x, y), x, y)), "block: s2 = where != s0, s1, s0, s1\n");
   EXPECT_EQ(block_of(Where(x <= y, x * y, y)), "block: s3 = * s0, s1\nblock: s2 = where <= s0, s1, s3, s1\n");
