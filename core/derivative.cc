@@ -12,7 +12,6 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <ranges>
 #include <unordered_map>
 
 #include "stepnet/core/derivative_flow.h"
@@ -164,9 +163,10 @@ class Derivation {
     }
     const std::vector<const ExprNode*> nodes = ExprNodes(roots);
     rules_.rounds_once = std::ranges::count(nodes, ExprOp::kMulAdd, &ExprNode::op) > 0;
+    for (size_t i = 0; i < nodes.size(); ++i) index_.emplace(nodes[i], i);
     const std::unordered_map<const ExprNode*, Expr> stored = StoredNodes(nodes);
+    steps_.reserve(nodes.size());
     for (const ExprNode* node : nodes) {
-      index_.emplace(node, steps_.size());
       Step step{.node = node};
       step.varies = NodeVaries(*node, [&](const ExprNode* operand) { return At(operand).varies; });
       // What is the same for all of a row is computed once for it, though the output repeats it.
@@ -199,19 +199,19 @@ class Derivation {
   // Whether all that reads a node does so where `condition` selects `branch` (1: where it holds).
   bool IsReadUnder(std::span<const ExprNode* const> nodes, const ExprNode* node, const ExprNode* condition,
                    int branch) const {
-    std::unordered_map<const ExprNode*, bool> is_under;
-    for (const ExprNode* each : nodes) is_under[each] = true;
+    const auto found = index_.find(node);
+    if (found == index_.end()) return false;
+    std::vector<bool> is_under(nodes.size(), true);
     for (const DerivativeOutput& output : outputs_) {
-      if (output.gradient.defined()) is_under[output.value.node()] = false;
+      if (output.gradient.defined()) is_under[index_.at(output.value.node())] = false;
     }
-    for (const ExprNode* reader : std::views::reverse(nodes)) {
-      const bool selects = reader->op == ExprOp::kWhere && reader->operands[0] == condition;
-      for (int i = 0; i < reader->num_operands; ++i) {
-        is_under[reader->operands[i]] &= is_under[reader] || (selects && i == branch);
+    for (size_t reader = nodes.size(); reader-- > found->second;) {
+      const bool selects = nodes[reader]->op == ExprOp::kWhere && nodes[reader]->operands[0] == condition;
+      for (int i = 0; i < nodes[reader]->num_operands; ++i) {
+        if (!is_under[reader] && !(selects && i == branch)) is_under[index_.at(nodes[reader]->operands[i])] = false;
       }
     }
-    const auto found = is_under.find(node);
-    return found != is_under.end() && found->second;
+    return is_under[found->second];
   }
 
   // The node over what is stored.

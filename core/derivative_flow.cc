@@ -25,12 +25,12 @@ Expr WithoutSign(const Expr& expr, bool* is_negative) {
   return Expr::Of(expr->operands[0]);
 }
 
-// What flows, as the product that it is of what came from above, on the left, and one factor after the other.
+// A flow as a product: the gradient that it began as, then a factor for each node that it passed.
 struct FlowProduct {
   std::vector<Expr> factors;
   bool is_negative = false;
 
-  // Values that `shared` holds are factors as they are.
+  // Does not take `shared` values apart: they are computed anyway.
   FlowProduct(Expr expr, const std::unordered_set<const ExprNode*>& shared) {
     for (;;) {
       expr = WithoutSign(expr, &is_negative);
@@ -50,7 +50,7 @@ struct FlowProduct {
     if (is_scaled) factors.push_back(Expr::Of(factor->operands[0]));
   }
 
-  // Takes out what both have.
+  // Removes the factors that both have, and returns them.
   static std::vector<Expr> TakeShared(FlowProduct* a, FlowProduct* b) {
     std::vector<Expr> taken;
     std::erase_if(a->factors, [&](const Expr& factor) {
@@ -63,7 +63,7 @@ struct FlowProduct {
     return taken;
   }
 
-  // Its constants are one, behind the others. Undefined: there are no factors.
+  // The product, its constants as one behind the others; undefined where there are no factors.
   static Expr Of(const std::vector<Expr>& factors) {
     Expr product, constant;
     for (const Expr& factor : factors) {

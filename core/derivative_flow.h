@@ -26,13 +26,13 @@ struct Flow {
 };
 
 struct FlowRules {
-  bool rounds_once = false;                         // a product and a sum are a MulAdd
-  std::unordered_set<const ExprNode*> shared = {};  // values that several others are made of
+  bool rounds_once = false;                         // the sum of a product and something is one MulAdd
+  std::unordered_set<const ExprNode*> shared = {};  // values that flow into several nodes
 };
 
-// Of what flows into one node. x a + x b is x (a + b).
+// The sum of what flows into one node; x a + x b is x (a + b).
 Flow SumOf(const Flow& a, const Flow& b, const FlowRules& rules);
-// Of what flows into something that is the same for all of a row.
+// What flows into a node that is the same for all of a row, whose elements get `flow`.
 Flow SumOverRow(const Flow& flow);
 
 }  // namespace stepnet

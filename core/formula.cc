@@ -61,19 +61,15 @@ const TensorInfo& Formula::InfoOfInput(int input) const {
 
 Expr Formula::ReadInput(int input, std::string_view name, Access access, int block, int blocks) {
   const Read wanted = {.input = input, .access = access, .block = block, .blocks = blocks, .name = std::string(name)};
-  auto found = std::ranges::find(reads_, wanted);
-  if (found == reads_.end()) {
-    const bool has_own = input >= 0 && reads_[input].access == Access::kNone;
-    if (!has_own) reads_.push_back({});
-    found = has_own ? reads_.begin() + input : reads_.end() - 1;
-    *found = wanted;
-  }
-  return InputExpr(static_cast<int>(found - reads_.begin()));
-}
-
-Expr Formula::InputExpr(int read) const {
-  const auto& [input, access, block, blocks, name] = reads_[read];
-  return Expr::Input(read, access == Access::kBlock ? StrCat(name, "_", block) : name, InfoOfInput(input).dtype);
+  const int found = IndexOf(reads_, wanted);
+  if (found >= 0) return inputs_[found];
+  const bool has_own = input >= 0 && reads_[input].access == Access::kNone;
+  const size_t read = has_own ? static_cast<size_t>(input) : reads_.size();
+  if (!has_own) reads_.push_back({});
+  inputs_.resize(reads_.size());
+  reads_[read] = wanted;
+  const std::string text = access == Access::kBlock ? wanted.name + "_" + std::to_string(block) : wanted.name;
+  return inputs_[read] = Expr::Input(static_cast<int>(read), text, InfoOfInput(input).dtype);
 }
 
 Expr Formula::In(std::string_view name) { return ReadOf(name, Access::kElement); }

@@ -118,13 +118,13 @@ class Formula {
   const TensorInfo& InfoOfInput(int input) const;
   Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
   Expr ReadInput(int input, std::string_view name, Access access, int block = 0, int blocks = 1);
-  Expr InputExpr(int read) const;
 
   const ShapeQuery& query_;
   const OperatorSchema* forward_ = nullptr;  // whose formula is asked in place of the operator's own
   // Of the region's inputs. Input i of the operator is that of the region, whenever the formula names it; where it is
   // read in further ways, they come behind.
   std::vector<Read> reads_;
+  std::vector<Expr> inputs_;  // what each of them is in expressions
   std::optional<std::vector<FormulaOutput>> outputs_;
   std::vector<Expr> requirements_;
   int rows_from_ = -1;  // the dimension from which on all are one row; -1: the last

@@ -36,8 +36,9 @@ class FormulaDerivative {
     CheckNames();
     const std::vector<FormulaOutput> values = ForwardOutputs();
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
-    for (int i = 0; i < formula_.op().num_outputs(); ++i)
+    for (int i = 0; i < formula_.op().num_outputs(); ++i) {
       reads_of_.push_back(ReadsOf(schema_.outputs[i].name.substr(1)));
+    }
     const std::int64_t num_elements = FindAccesses();
     if (IsSummedOverAll()) {
       Flatten(num_elements);
@@ -151,6 +152,7 @@ class FormulaDerivative {
       layout.Place(read, &strides);
       const int last = layout.shape().rank() - 1;
       rows = true;
+      // Along a dimension of size 0, too: what is repeated 0 times gets the sum of nothing.
       for (int d = 0; d < last; ++d) rows &= strides[d] != 0 || layout.shape()[d] == 1;
       columns = last < 0 || strides[last] != 0 || layout.shape()[last] == 1;
     }
@@ -170,7 +172,7 @@ class FormulaDerivative {
     return false;
   }
 
-  // Makes all elements one row, along which such a gradient is summed, where it makes no difference otherwise.
+  // Makes all elements one row, so that such a gradient is a sum over a row. Throws where rows and columns matter.
   void Flatten(std::int64_t num_elements) {
     bool is_apart = has_whole_outputs_ && formula_.rows_from_ <= 0;
     for (const Read& read : formula_.reads_) {
@@ -198,7 +200,7 @@ class FormulaDerivative {
   void Differentiate() {
     std::vector<Expr> inputs;
     for (const std::vector<int>& reads : reads_of_) {
-      for (const int i : reads) inputs.push_back(formula_.InputExpr(i));
+      for (const int i : reads) inputs.push_back(formula_.inputs_[i]);
     }
     const std::vector<InputGradient> gradients =
         stepnet::Differentiate(outputs_, inputs, {.accesses = accesses_, .constants = {}});
@@ -219,6 +221,7 @@ class FormulaDerivative {
     return output;
   }
 
+  // Reads of inputs that the operator does not have must not be left in results; they become none.
   void ForgetWhatIsNotGiven(const std::vector<FormulaOutput>& results) {
     std::vector<Expr> values;
     for (const FormulaOutput& output : results) values.insert(values.end(), output.values.begin(), output.values.end());
