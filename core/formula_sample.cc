@@ -1,23 +1,23 @@
 #include "stepnet/core/formula_sample.h"
 
-#include <algorithm>
-
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 
 std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) {
-  const auto is_variadic = [](const Formal& formal) { return formal.variadic; };
-  if (!schema.formula || std::ranges::any_of(schema.inputs, is_variadic)) return {};
+  if (!schema.formula) return {};
   OperatorDef def;
   def.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) def.add_input(formal.name);
+  for (const Formal& formal : schema.inputs) {
+    def.add_input(formal.name);
+    if (formal.variadic) def.add_input(formal.name);
+  }
   for (const Formal& formal : schema.outputs) def.add_output(StrCat("of ", formal.name));
   for (const DType dtype : {DType::kFloat, DType::kBool}) {
     try {
       const OperatorCall call(def);
-      const std::vector<TensorInfo> inputs(schema.inputs.size(), {.dtype = dtype, .shape = Shape({2, 3})});
+      const std::vector<TensorInfo> inputs(def.input_size(), {.dtype = dtype, .shape = Shape({2, 3})});
       const ShapeQuery query(call, inputs);
       const std::vector<TensorInfo> outputs = schema.shapes(query);  // which says what dtypes there are
       return MakeFormulaRegion(query, outputs);
