@@ -165,9 +165,13 @@ bool IsLeaf(const ExprNode& node) {
          node.op == ExprOp::kIndex;
 }
 
+// Whether a name may stand wherever its input is used. Others stand in one place: texts come from outside, and a long
+// name that is used often would be printed as the square of its length.
 bool IsPlainName(std::string_view name) {
+  constexpr size_t kMaxBytes = 40;
   static const std::set<std::string_view> kTaken = {"in", "out", "true", "false", "nan", "inf"};
-  if (name.empty() || kTaken.contains(name) || (name[0] >= '0' && name[0] <= '9')) return false;
+  if (name.empty() || name.size() > kMaxBytes || kTaken.contains(name) || (name[0] >= '0' && name[0] <= '9'))
+    return false;
   for (const char c : name) {
     const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if (!is_letter && !(c >= '0' && c <= '9') && c != '_') return false;

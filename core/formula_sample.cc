@@ -1,7 +1,5 @@
 #include "stepnet/core/formula_sample.h"
 
-#include <algorithm>
-
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -55,11 +53,13 @@ class FormulaSample {
 };
 
 std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) {
-  const auto is_variadic = [](const Formal& formal) { return formal.variadic; };
-  if (!schema.formula || std::ranges::any_of(schema.inputs, is_variadic)) return {};
+  if (!schema.formula) return {};
   OperatorDef def;
   def.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) def.add_input(formal.name);
+  for (const Formal& formal : schema.inputs) {
+    def.add_input(formal.name);
+    if (formal.variadic) def.add_input(formal.name);
+  }
   for (const Formal& formal : schema.outputs) def.add_output(StrCat("of ", formal.name));
   try {
     const OperatorCall call(def);

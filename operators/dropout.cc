@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/operator.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -33,6 +33,9 @@ void DrawMask(const RandomStream& random, std::uint64_t drops_below, bool* mask,
     for (std::int64_t k = 0; k < 4 && i + k < n; ++k) mask[i + k] = words[static_cast<size_t>(k)] >= drops_below;
   }
 }
+
+// What elements that stay are multiplied by.
+Expr ScaleOf(const Formula& f, DType dtype) { return 1 / (1 - Cast(dtype, f.Number("ratio"))); }
 
 struct Dropout {
   explicit Dropout(const OperatorCall& op)
@@ -148,15 +151,9 @@ const Registration dropout_grad =
         })
         .Shapes(DropoutGradShapes)
         .InPlace({{0, 0}})
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [is_test = op.Bool("is_test"), ratio = op.Float("ratio")](const OpRun& run) {
-            if (is_test) return CopyElements(run.In(0), run.Out(0));
-            ForFloatType(run.Out(0).dtype, "DropoutGrad", [&](auto zero) {
-              using T = decltype(zero);
-              Select(run.In(0).As<T>(), run.In(1).As<bool>(), 1 / (1 - static_cast<T>(ratio)), run.Out(0).As<T>(),
-                     run.Out(0).size());
-            });
-          };
+        .Formula([](Formula& f) {
+          const Expr dy = f.In("dy");
+          f.Out({f.Bool("is_test") ? dy : Where(f.In("mask"), ScaleOf(f, dy.dtype()) * dy, 0)});
         });
 
 }  // namespace

@@ -1,8 +1,8 @@
 // WeightedSum: y = w0 x0 + w1 x1 + … with weights of one element: gradient descent, and averages of models.
 #include <algorithm>
+#include <iterator>
 
-#include "stepnet/core/cancellation.h"
-#include "stepnet/operators/elementwise.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
@@ -17,26 +17,6 @@ std::vector<TensorInfo> WeightedSumShapes(const ShapeQuery& query) {
                 StrCat("WeightedSum needs weights of one element; ", InputText(query, i + 1)));
   }
   return SameAsInput(0)(query);
-}
-
-// Sums block by block, in memory of its own: in place, x0 may be a later input too.
-template <typename T>
-void SumBlocks(const OpRun& run) {
-  constexpr std::int64_t kBlock = 2048;  // stays in the first-level cache
-  const std::int64_t size = run.Out(0).size();
-  T* sum = run.ScratchOf<T>(std::min(kBlock, size));
-  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
-    const std::int64_t n = std::min(kBlock, size - begin);
-    std::fill_n(sum, n, T{0});
-    for (int i = 0; i < run.num_inputs(); i += 2) {
-      CountWork(n);
-      const T* x = run.In(i).As<T>() + begin;
-      const T weight = *run.In(i + 1).As<T>();
-      STEPNET_ANY_ORDER
-      for (std::int64_t k = 0; k < n; ++k) sum[k] += weight * x[k];
-    }
-    std::copy_n(sum, n, run.Out(0).As<T>() + begin);
-  }
 }
 
 // dx_i = w_i dy; dw_i is the sum of dy x_i.
@@ -80,10 +60,12 @@ const Registration weighted_sum =
         .Shapes(WeightedSumShapes)
         .InPlace({{0, 0}})
         .Gradient(WeightedSumGradient)
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type()](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) { SumBlocks<decltype(zero)>(run); });
-          };
+        .Formula([](Formula& f) {
+          std::vector<Expr> pairs = {f.In("x0"), f.In("w0")};
+          std::ranges::copy(f.Ins("x_and_w"), std::back_inserter(pairs));
+          Expr sum = 0.0;
+          for (size_t i = 0; i < pairs.size(); i += 2) sum = sum + pairs[i + 1] * pairs[i];
+          f.Out({sum});
         });
 
 }  // namespace

@@ -3,9 +3,29 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
+#include "stepnet/core/formula.h"
 
 namespace stepnet {
 namespace {
+
+// Whether the formula of an operator that gives one output says that it is the sum of all inputs, element by element
+// and in their order: each of them once, where none is repeated.
+bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
+  if (node.by_blobs || !node.call->schema().formula) return false;
+  std::vector<TensorInfo> infos;
+  for (const int input : node.inputs) infos.push_back(graph.values[input].info);
+  const FormulaRegion formula = MakeFormulaRegion(ShapeQuery(*node.call, infos));
+  const auto is_input = [&](const ExprNode* expr, int input) {
+    return expr->op == ExprOp::kInput && formula.inputs[expr->number] == input;
+  };
+  if (!formula.is_elementwise || formula.outputs.size() != 1 || !formula.region.requirements.empty()) return false;
+  const ExprNode* sum = formula.region.outputs[0].value.node();
+  for (int last = static_cast<int>(node.inputs.size()) - 1; last > 0; --last) {
+    if (sum->op != ExprOp::kAdd || !is_input(sum->operands[1], last)) return false;
+    sum = sum->operands[0];
+  }
+  return is_input(sum, 0);
+}
 
 class TermAdder {
  public:
@@ -26,13 +46,13 @@ class TermAdder {
   }
 
  private:
-  // Whether the value is given by a Sum, and nothing but that reads its inputs, or could tell when they are added to
-  // `memory`.
+  // Whether the value is the sum of the inputs of what gives it, and nothing but that reads these, or could tell when
+  // they are added to `memory`.
   bool IsSumOfTerms(int total, int memory) const {
     const int sum = graph_.values[total].producer;
     const StepNode& node = graph_.nodes[sum];
-    const bool is_sum = node.kind == StepNode::Kind::kCall && node.call->type() == "Sum" && !node.by_blobs;
-    if (!is_sum || !uses_.IsTemporary(total) || uses_.NumReaders(total) > 1) return false;
+    const bool is_call = node.kind == StepNode::Kind::kCall;
+    if (!is_call || !uses_.IsTemporary(total) || uses_.NumReaders(total) > 1) return false;
     std::set<int> homes = {graph_.values[total].home};
     int first = sum;
     for (const int term : node.inputs) {
@@ -44,7 +64,7 @@ class TermAdder {
     for (const int home : homes) num_values += static_cast<size_t>(uses_.NumValues(home));
     if (num_values != node.inputs.size() + 1) return false;  // also where a term comes twice
     const Home& outside = graph_.homes[graph_.values[memory].home];
-    return !uses_.IsMovedIn(outside) && !uses_.IsTouched(outside, first + 1, sum);
+    return !uses_.IsMovedIn(outside) && !uses_.IsTouched(outside, first + 1, sum) && AddsItsInputs(graph_, node);
   }
 
   // Whether an operator of the step has made as much of it as the total is.

@@ -31,9 +31,10 @@ void RunPasses(const RunOptions& options, StepGraph* graph);
 // Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing.
 void SplitHomes(StepGraph* graph);
 
-// Where a step adds up terms with Sum only to add that to memory outside, it adds each term there: outside += Sum(a, b)
-// becomes outside += a and outside += b, the same within rounding. So each of several operators that use one weight may
-// add to its gradient itself, and need not wait for the others in the same step.
+// Where an operator adds up its inputs, as its formula says, only for that to be added to memory outside, each of them
+// is added there: outside += Sum(a, b) becomes outside += a and outside += b, the same within rounding. So each of
+// several operators that use one weight may add to its gradient itself, and need not wait for the others in the same
+// step.
 void AddTerms(StepGraph* graph);
 
 // Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else

@@ -1,50 +1,32 @@
-// acme.Clip: y = min(max(x, -limit), limit), an operator that StepNet does not have.
-#include <algorithm>
-
-#include "stepnet/operators/elementwise.h"
+// acme.Clip: y = min(max(x, -limit), limit), an operator that StepNet does not have. What it computes is said by
+// formulas; the kernels follow from them, and so do the shapes.
+#include "stepnet/core/formula.h"
 
 namespace {
 
-using stepnet::AtLeast;
-using stepnet::Map;
-using stepnet::Operator;
-using stepnet::OperatorCall;
-using stepnet::Registration;
-using stepnet::SameFloats;
+using namespace stepnet;
 
 const Registration clip = Operator("acme.Clip")
                               .Doc("Limits each element to [-limit, limit].")
-                              .Input("x", "any shape")
+                              .Input("x", "any shape, float or double")
                               .Output("y", "the shape of x")
                               .Arg("limit", 1.0f, "the largest absolute value of y", AtLeast(0))
-                              .Shapes(SameFloats())
                               .InPlace({{0, 0}})
-                              .Elementwise()
                               .Gradient("acme.ClipGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OperatorCall& op) {
-                                const float limit = op.Float("limit");
-                                return Map(op, [limit](auto x) {
-                                  using T = decltype(x);
-                                  return std::clamp(x, -T{limit}, T{limit});
-                                });
+                              .Formula([](Formula& f) {
+                                const double limit = f.Number("limit");
+                                f.Out({Min(Max(f.In("x"), -limit), limit)});
                               });
 
 // Takes y, not x, so that the forward pass may overwrite x. The forward operator's arguments come with it.
-const Registration clip_gradient = Operator("acme.ClipGradient")
-                                       .Doc("dx = dy where |y| < limit, 0 elsewhere.")
-                                       .Input("y", "output of acme.Clip, any shape")
-                                       .Input("dy", "the shape of y")
-                                       .Output("dx", "the shape of y")
-                                       .Arg("limit", 1.0f, "as in acme.Clip", AtLeast(0))
-                                       .Shapes(SameFloats())
-                                       .InPlace({{1, 0}})
-                                       .Elementwise()
-                                       .Cpu([](const OperatorCall& op) {
-                                         const float limit = op.Float("limit");
-                                         return Map(op, [limit](auto y, auto dy) {
-                                           using T = decltype(dy);
-                                           return -limit < y && y < limit ? dy : T{0};
-                                         });
-                                       });
+const Registration clip_gradient =
+    Operator("acme.ClipGradient")
+        .Doc("dx = dy where |y| < limit, 0 elsewhere.")
+        .Input("y", "output of acme.Clip")
+        .Input("dy", "the shape of y")
+        .Output("dx", "the shape of y")
+        .Arg("limit", 1.0f, "as in acme.Clip", AtLeast(0))
+        .InPlace({{1, 0}})
+        .Formula([](Formula& f) { f.Out({Where(Abs(f.In("y")) < f.Number("limit"), f.In("dy"), 0)}); });
 
 }  // namespace

@@ -345,7 +345,7 @@ TEST(Derivative, OfRandomFormulasIsACentralDifference) {
   for (int round = 0; round < 400; ++round) {
     std::vector<Expr> leaves;
     for (int i = 0; i < 4; ++i) leaves.push_back(Expr::Input(i, StrCat("x", i), DType::kDouble));
-    const std::vector<RandomStep> steps = RandomExprSteps(leaves, {.steps = 25, .reductions = true}, random);
+    const std::vector<RandomExprStep> steps = RandomExprSteps(leaves, {.steps = 25, .reductions = true}, random);
     const Expr root = steps.back().result;
     if (root.dtype() != DType::kDouble) continue;
     FormulaRun run({root}, {kElementAccess, kRowAccess, kColumnAccess, kScalarAccess});

@@ -213,12 +213,12 @@ TEST(Expr, KeepsValuesOfRandomExpressions) {
     std::mt19937 random(seed);
     std::vector<Expr> leaves;
     for (int i = 0; i < 5; ++i) leaves.push_back(Expr::Input(i, StrCat("x", i), kExprTypes[i]));
-    const std::vector<RandomStep> steps = RandomExprSteps(leaves, {.steps = 12}, random);
+    const std::vector<RandomExprStep> steps = RandomExprSteps(leaves, {.steps = 12}, random);
     std::vector<ExprScalar> given;
     for (const DType dtype : kExprTypes) given.push_back(RandomScalar(dtype, random));
     const ExprRow row{.input = [&](const ExprNode& input, std::int64_t) { return given[input.number]; }};
     std::vector<ExprScalar> values;
-    for (const RandomStep& step : steps) {
+    for (const RandomExprStep& step : steps) {
       const ExprScalar got = EvaluateRow({&step.result, 1}, row).values[0][0];
       if (step.operands.empty()) {
         values.push_back(got);

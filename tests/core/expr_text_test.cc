@@ -38,6 +38,12 @@ TEST(ExprText, ShowsWhatIsShared) {
             "out t0\n");
 }
 
+TEST(ExprText, PrintsLongNamesOnce) {
+  const std::string name(1000, 'x');
+  const Expr a = Expr::Input(0, name, DType::kFloat);
+  EXPECT_EQ(PrintExpr(a + a * a), "in 0 \"" + name + "\": float\nout $0 + $0 * $0\n");
+}
+
 TEST(ExprText, PrintsPrecedenceAndNumbers) {
   const auto text = [](const Expr& expr) {
     const std::string all = PrintExpr(expr);

@@ -93,7 +93,7 @@ int RandomCount(ExprOp op, std::mt19937& random) {
 }
 
 // Operands of which most have one dtype, so that a builder may take them.
-std::vector<int> RandomOperands(const std::vector<RandomStep>& steps, ExprOp op, std::mt19937& random) {
+std::vector<int> RandomOperands(const std::vector<RandomExprStep>& steps, ExprOp op, std::mt19937& random) {
   std::vector<int> operands(static_cast<size_t>(RandomCount(op, random)));
   const bool late = Below(2, random) == 0;  // deep expressions, and wide ones
   const auto any = [&] {
@@ -124,9 +124,9 @@ bool SameScalar(const ExprScalar& a, const ExprScalar& b) {
   return a.bits == b.bits;
 }
 
-std::vector<RandomStep> RandomExprSteps(const std::vector<Expr>& leaves, const RandomExprOptions& options,
-                                        std::mt19937& random) {
-  std::vector<RandomStep> steps;
+std::vector<RandomExprStep> RandomExprSteps(const std::vector<Expr>& leaves, const RandomExprOptions& options,
+                                            std::mt19937& random) {
+  std::vector<RandomExprStep> steps;
   for (const Expr& leaf : leaves) steps.push_back({.op = leaf->op, .result = leaf});
   for (const DType dtype : kExprTypes) {
     for (int i = 0; i < 2; ++i) {
@@ -135,7 +135,7 @@ std::vector<RandomStep> RandomExprSteps(const std::vector<Expr>& leaves, const R
   }
   const size_t size = steps.size() + static_cast<size_t>(options.steps);
   for (int tries = 0; steps.size() < size && tries < 100 * options.steps; ++tries) {
-    RandomStep step{.op = static_cast<ExprOp>(Below(kNumExprOps, random))};
+    RandomExprStep step{.op = static_cast<ExprOp>(Below(kNumExprOps, random))};
     if (!Wanted(step.op, options)) continue;
     step.operands = RandomOperands(steps, step.op, random);
     step.parts = {.dtype = kExprTypes[Below(5, random)], .number = Below(4, random), .text = "value {} is \"bad\""};

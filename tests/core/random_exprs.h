@@ -17,7 +17,7 @@ ExprScalar RandomScalar(DType dtype, std::mt19937& random);
 bool SameScalar(const ExprScalar& a, const ExprScalar& b);
 
 // One call of a builder: its operands are results of steps before.
-struct RandomStep {
+struct RandomExprStep {
   ExprOp op;
   ExprParts parts = {};
   std::vector<int> operands = {};
@@ -32,7 +32,7 @@ struct RandomExprOptions {
 };
 
 // Starts with `leaves`, and constants. Steps that builders refuse do not count.
-std::vector<RandomStep> RandomExprSteps(const std::vector<Expr>& leaves, const RandomExprOptions& options,
-                                        std::mt19937& random);
+std::vector<RandomExprStep> RandomExprSteps(const std::vector<Expr>& leaves, const RandomExprOptions& options,
+                                            std::mt19937& random);
 
 }  // namespace stepnet

@@ -70,7 +70,7 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
       region.inputs.push_back(RandomOperand(dtype, region.sizes, RandomMoves(random), random));
       leaves.push_back(Expr::Input(i, StrCat("x", i), dtype));
     }
-    const std::vector<RandomStep> steps =
+    const std::vector<RandomExprStep> steps =
         RandomExprSteps(leaves,
                         {.steps = options.steps,
                          .reductions = options.reductions && Below(2, random) == 0,
@@ -98,7 +98,7 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
       }
       region.outputs.push_back(std::move(output));
     }
-    for (const RandomStep& step : steps) {
+    for (const RandomExprStep& step : steps) {
       if (step.result->op == ExprOp::kRequire) region.requirements.push_back(step.result);
     }
     try {

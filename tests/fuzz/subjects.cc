@@ -5,12 +5,14 @@
 #include <map>
 #include <vector>
 
+#include "../core/random_exprs.h"
 #include "../executor/random_step.h"
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/expr_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/npy.h"
@@ -29,7 +31,7 @@ using Paths = std::vector<std::filesystem::path>;
 
 template <typename Items>
 const auto& AnyOf(const Items& items, std::mt19937& random) {
-  return items[Below(static_cast<int>(items.size()), random)];
+  return items[Below(static_cast<int>(std::size(items)), random)];
 }
 
 // In a fixed order.
@@ -167,6 +169,36 @@ std::string DamagedMiniDb(const NamedTensors& tensors, std::mt19937& random) {
   return DamagedBytes(ReadFile(path), random);
 }
 
+std::string Repeated(std::string_view part, int count) {
+  std::string text;
+  for (int k = 0; k < count; ++k) text += part;
+  return text;
+}
+
+// Texts as long as `size` says, of the forms that take parsers deep, or far more work than their length.
+std::string HardExprs(int size, std::mt19937& random) {
+  const std::string input = "in 0 x: float\n";
+  constexpr const char* kOpening[] = {"(", "-", "!", "tanh(", "x - (", "where(true, 0, ", "require(", "float(", "- -"};
+  switch (random() % 6) {
+    case 0: return StrCat(input, "out ", Repeated(AnyOf(kOpening, random), size), "x");
+    case 1: return StrCat(input, "out x", Repeated(random() % 2 == 0 ? " - x" : " * x + 1", size));
+    case 2: {  // by lines: as deep as there are, as many paths as two to their number
+      std::string text = input + "t0 = x\n";
+      const bool is_wide = random() % 2 == 0;
+      for (int k = 0; k < size; ++k)
+        text += StrCat("t", k + 1, is_wide ? StrCat(" = t", k, " * t", k) : StrCat(" = 1 - t", k), "\n");
+      return StrCat(text, "out t", size, "\n");
+    }
+    case 3: return StrCat("in 0 ", Repeated("x", size), ": float\nout $0", Repeated("+$0", size));
+    case 4: return StrCat(input, "out require(x < 0, \"", Repeated(random() % 2 == 0 ? "{}" : "\\x00", size), "\", x)");
+    default: {
+      std::string text;
+      for (int k = 0; k < size; ++k) text += StrCat("in ", k, " \"same\": float\n");
+      return StrCat(text, "out $0", Repeated(" + $1", size), "\nout $", size - 1, "\n");
+    }
+  }
+}
+
 }  // namespace
 
 NetSubject AnyNet(std::mt19937& random) {
@@ -214,6 +246,24 @@ std::string DamagedCell(std::mt19937& random) {
   } catch (const Error&) {  // what the short form cannot say
   }
   return PrintMessageText(cell);
+}
+
+std::string DamagedExprs(std::mt19937& random) {
+  if (random() % 8 == 0) return HardExprs(1 + Below(4000, random), random);
+  const std::vector<Expr> leaves = {Expr::Input(0, "x", DType::kFloat),      Expr::Input(1, "c/prev", DType::kDouble),
+                                    Expr::Input(2, "in", DType::kInt32),     Expr::Input(3, "n", DType::kInt64),
+                                    Expr::Input(4, "is_last", DType::kBool), Expr::Input(9, "x", DType::kFloat)};
+  const auto steps =
+      RandomExprSteps(leaves, {.steps = 1 + Below(30, random), .reductions = true, .requires_too = true}, random);
+  std::vector<Expr> roots = {steps.back().result};
+  if (random() % 2 == 0) roots.push_back(AnyOf(steps, random).result);
+  std::erase_if(roots, [](const Expr& root) { return root->op == ExprOp::kLiteral; });
+  const std::string text = PrintExprs(roots);
+  switch (random() % 4) {
+    case 0: return text;
+    case 1: return DamagedBytes(text, random);
+    default: return DamagedText(text, random);
+  }
 }
 
 std::string DamagedConfig(std::mt19937& random) {

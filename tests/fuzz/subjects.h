@@ -1,4 +1,5 @@
-// What is damaged, and the damaged: nets with what they read, cells, training configs, files of tensors. Everything
+// What is damaged, and the damaged: nets with what they read, cells, expressions, training configs,
+// files of tensors. Everything
 // follows from a seed.
 #pragma once
 
@@ -26,6 +27,9 @@ NetSubject GradientsOfDamagedNet(std::mt19937& random);
 
 // The text of a cell of examples/cells, or of its message, damaged.
 std::string DamagedCell(std::mt19937& random);
+
+// The text of random expressions, damaged, or one that is hard on parsers and printers: deep, long or wide.
+std::string DamagedExprs(std::mt19937& random);
 
 // A config whose text is in the file "text" and whose cell is in "elman.cell", both of which are small.
 std::string TrainingConfig();

@@ -183,6 +183,13 @@ TrialResult TryModel(unsigned seed, std::ostream* show) {
   }
 }
 
+TrialResult TryDamagedExprs(unsigned seed, std::ostream* show) {
+  std::mt19937 random(seed);
+  const std::string text = DamagedExprs(random);
+  Show(show, text);
+  return TryExprs(text);
+}
+
 TrialResult TryDamagedTensorFile(unsigned seed, std::ostream* show) {
   std::mt19937 random(seed);
   const std::string bytes = DamagedTensorFile(random);
@@ -247,9 +254,14 @@ TrialResult TryConfig(const std::string& text) {
 
 const std::vector<TrialKind>& TrialKinds() {
   static const std::vector<TrialKind> kinds = {
-      {"nets", Run<TryDamagedNet>},           {"gradients", Run<TryGradients>}, {"cells", Run<TryDamagedCell>},
-      {"configs", Run<TryDamagedConfig>},     {"models", Run<TryModel>},        {"checkpoints", Run<TryCheckpoint>},
+      {"nets", Run<TryDamagedNet>},
+      {"gradients", Run<TryGradients>},
+      {"cells", Run<TryDamagedCell>},
+      {"configs", Run<TryDamagedConfig>},
+      {"models", Run<TryModel>},
+      {"checkpoints", Run<TryCheckpoint>},
       {"tensors", Run<TryDamagedTensorFile>},
+      {"expressions", Run<TryDamagedExprs>},
   };
   return kinds;
 }

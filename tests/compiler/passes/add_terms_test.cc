@@ -1,7 +1,20 @@
 #include "pass_case.h"
+#include "stepnet/core/formula.h"
 
 namespace stepnet {
 namespace {
+
+Operator OfTwo(const char* type, Expr (*result)(const Expr& a, const Expr& b)) {
+  Operator op(type);
+  op.Doc("For these tests.").Input("a", "any shape").Input("b", "any shape").Output("y", "their shape, repeated");
+  op.Formula([result](Formula& f) { f.Out({result(f.In("a"), f.In("b"))}); });
+  return op;
+}
+
+const Registration adds = OfTwo("test.Adds", [](const Expr& a, const Expr& b) { return a + b; });
+const Registration adds_twice = OfTwo("test.AddsTwice", [](const Expr& a, const Expr& b) { return a + b + a; });
+const Registration adds_part = OfTwo("test.AddsPart", [](const Expr& a, const Expr& b) { return a + 0.5 * b; });
+const Registration adds_rows = OfTwo("test.AddsRows", [](const Expr& a, const Expr& b) { return a + RowSum(b); });
 
 constexpr char kTerms[] =
     "  x: float [1, 2] at 0[8 * t]\n"
@@ -25,6 +38,16 @@ TEST(AddTerms, AddsEachTermOfASumWhereTheSumIsAdded) {
 TEST(AddTerms, AddsTermsOfASumInPlace) {
   EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  a.2: float [1, 2] in a.1 = Sum(a.1, b.1) @2 {}\n"
                                                        "  ^sum: float [1, 2] added at 1 = a.2\n")),
+            Step("  x: float [1, 2] at 0[8 * t]\n"
+                 "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
+                 "  ^sum.1: float [1, 2] added at 1 = a.1\n"
+                 "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n"
+                 "  ^sum.2: float [1, 2] added at 1 = b.1\n"));
+}
+
+TEST(AddTerms, KnowsASumByItsFormula) {
+  EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  s.1: float [1, 2] = \"test.Adds\"(a.1, b.1) @2 {}\n"
+                                                       "  ^sum: float [1, 2] added at 1 = s.1\n")),
             Step("  x: float [1, 2] at 0[8 * t]\n"
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                  "  ^sum.1: float [1, 2] added at 1 = a.1\n"
@@ -58,6 +81,16 @@ INSTANTIATE_TEST_SUITE_P(AddTerms, AddTermsLeaves,
                              "  ^sum: float [1, 2] added at 1 = s.1\n",
                              // One term comes twice.
                              "  s.1: float [1, 2] = Sum(a.1, a.1) @2 {}\n"
+                             "  ^sum: float [1, 2] added at 1 = s.1\n",
+                             // What is added is more, less or something else than the inputs, by the formula.
+                             "  s.1: float [1, 2] = \"test.AddsTwice\"(a.1, b.1) @2 {}\n"
+                             "  ^sum: float [1, 2] added at 1 = s.1\n",
+                             "  s.1: float [1, 2] = \"test.AddsPart\"(a.1, b.1) @2 {}\n"
+                             "  ^sum: float [1, 2] added at 1 = s.1\n",
+                             "  s.1: float [1, 2] = \"test.AddsRows\"(a.1, b.1) @2 {}\n"
+                             "  ^sum: float [1, 2] added at 1 = s.1\n",
+                             // Its formula says nothing.
+                             "  s.1: float [1, 2] = TanhGradient(a.1, b.1) @2 {}\n"
                              "  ^sum: float [1, 2] added at 1 = s.1\n",
                              // A term would be added before an operator has read what it is added to.
                              "  old.1: float [1, 2] at 1 = Tanh(b.1) @2 {}\n"
