@@ -1,5 +1,7 @@
 #include "stepnet/core/formula_sample.h"
 
+#include <initializer_list>
+
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -52,7 +54,10 @@ class FormulaSample {
   std::vector<TensorInfo> inputs_;
 };
 
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) {
+namespace {
+
+// The first of these ways, by the shape rule or without, that gives a region.
+std::optional<FormulaRegion> FindSample(const OperatorSchema& schema, std::initializer_list<bool> ways) {
   if (!schema.formula) return {};
   OperatorDef def;
   def.set_type(schema.type);
@@ -63,7 +68,7 @@ std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) {
   for (const Formal& formal : schema.outputs) def.add_output(StrCat("of ", formal.name));
   try {
     const OperatorCall call(def);
-    for (const bool by_rule : {true, false}) {
+    for (const bool by_rule : ways) {
       for (const DType dtype : {DType::kFloat, DType::kBool}) {
         if (std::optional<FormulaRegion> region = FormulaSample(call, dtype).Region(by_rule)) return region;
       }
@@ -73,9 +78,14 @@ std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) {
   return {};
 }
 
+}  // namespace
+
+std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) { return FindSample(schema, {true, false}); }
+
 bool IsElementwise(const OperatorSchema& schema) {
   if (schema.elementwise) return true;
-  const std::optional<FormulaRegion> sample = SampleFormula(schema);
+  // By the rule alone: an input that it wants smaller is repeated.
+  const std::optional<FormulaRegion> sample = FindSample(schema, {true});
   return sample && sample->is_elementwise;
 }
 
