@@ -31,7 +31,7 @@ class TermAdder {
   bool IsSumOfTerms(int total, int memory) const {
     const int sum = graph_.values[total].producer;
     const StepNode& node = graph_.nodes[sum];
-    const bool is_sum = node.kind == StepNode::Kind::kCall && node.call->type() == "Sum" && !node.by_blobs;
+    const bool is_sum = node.IsOneOperator() && node.call->type() == "Sum" && !node.by_blobs;
     if (!is_sum || !uses_.IsTemporary(total) || uses_.NumReaders(total) > 1) return false;
     std::set<int> homes = {graph_.values[total].home};
     int first = sum;
@@ -50,7 +50,7 @@ class TermAdder {
   // Whether an operator of the step has made as much of it as the total is.
   bool Fits(int term, int total) const {
     const StepValue &a = graph_.values[term], &b = graph_.values[total];
-    return a.producer >= 0 && graph_.nodes[a.producer].kind == StepNode::Kind::kCall && uses_.IsTemporary(term) &&
+    return a.producer >= 0 && graph_.nodes[a.producer].IsOneOperator() && uses_.IsTemporary(term) &&
            a.info.dtype == b.info.dtype && a.info.shape.size() == b.info.shape.size();
   }
 

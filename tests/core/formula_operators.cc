@@ -15,11 +15,43 @@ Operator Testing(const char* type, const std::vector<const char*>& inputs, const
   return op;
 }
 
-const Registration add = Testing("TestAdd", {"a", "b"}, {"y"}, [](Formula& f) { f.Out({f.In("a") + f.In("b")}); });
+// With the gradient TYPE(y, dy) → dx.
+Operator WithGradient(Operator op, const std::string& type) {
+  op.Gradient([type](GradientBuilder& g) { g.Add({.type = type, .inputs = {g.O(0), g.GO(0)}, .outputs = {g.GI(0)}}); });
+  return op;
+}
 
-const Registration mul = Testing("TestMul", {"a", "b"}, {"y"}, [](Formula& f) { f.Out({f.In("a") * f.In("b")}); });
-const Registration tanh = Testing("TestTanh", {"x"}, {"y"}, [](Formula& f) { f.Out({Tanh(f.In("x"))}); });
-const Registration sigmoid = Testing("TestSigmoid", {"x"}, {"y"}, [](Formula& f) { f.Out({Sigmoid(f.In("x"))}); });
+const Registration add = Testing("TestAdd", {"a", "b"}, {"y"}, [](Formula& f) {
+                           f.Out({f.In("a") + f.In("b")});
+                         }).Gradient([](GradientBuilder& g) {
+  for (int i = 0; i < 2; ++i) g.Add({.type = "TestPass", .inputs = {g.GO(0)}, .outputs = {g.GI(i)}});
+});
+const Registration pass = Testing("TestPass", {"x"}, {"y"}, [](Formula& f) { f.Out({f.In("x")}); });
+
+const Registration mul = Testing("TestMul", {"a", "b"}, {"y"}, [](Formula& f) {
+                           f.Out({f.In("a") * f.In("b")});
+                         }).Gradient([](GradientBuilder& g) {
+  for (int i = 0; i < 2; ++i) g.Add({.type = "TestMul", .inputs = {g.GO(0), g.I(1 - i)}, .outputs = {g.GI(i)}});
+});
+
+const Registration tanh =
+    WithGradient(Testing("TestTanh", {"x"}, {"y"}, [](Formula& f) { f.Out({Tanh(f.In("x"))}); }), "TestTanhGradient");
+const Registration tanh_gradient = Testing("TestTanhGradient", {"y", "dy"}, {"dx"}, [](Formula& f) {
+  const Expr y = f.In("y");
+  f.Out({f.In("dy") * (1 - y * y)});
+});
+
+const Registration sigmoid = WithGradient(
+    Testing("TestSigmoid", {"x"}, {"y"}, [](Formula& f) { f.Out({Sigmoid(f.In("x"))}); }), "TestSigmoidGradient");
+const Registration sigmoid_gradient = Testing("TestSigmoidGradient", {"y", "dy"}, {"dx"}, [](Formula& f) {
+  const Expr y = f.In("y");
+  f.Out({f.In("dy") * y * (1 - y)});
+});
+
+const Registration softmax_gradient = Testing("TestSoftmaxGradient", {"y", "dy"}, {"dx"}, [](Formula& f) {
+  const Expr y = f.In("y"), dy = f.In("dy");
+  f.Out({y * (dy - RowSum(dy * y))});
+});
 
 const Registration mul_add =
     Testing("TestMulAdd", {"a", "b", "c"}, {"y"}, [](Formula& f) { f.Out({MulAdd(f.In("a"), f.In("b"), f.In("c"))}); });
@@ -49,7 +81,8 @@ Expr Softmax(const Expr& x) {
   return e / RowSum(e);
 }
 
-const Registration softmax = Testing("TestSoftmax", {"x"}, {"y"}, [](Formula& f) { f.Out({Softmax(f.In("x"))}); });
+const Registration softmax = WithGradient(
+    Testing("TestSoftmax", {"x"}, {"y"}, [](Formula& f) { f.Out({Softmax(f.In("x"))}); }), "TestSoftmaxGradient");
 
 const Registration row_sum =
     Testing("TestRowSum", {"x"}, {"sums"}, [](Formula& f) { f.Out({OfRows(RowSum(f.In("x")))}); });

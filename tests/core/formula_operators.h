@@ -11,6 +11,7 @@
 //   TestSumRows(x) → [C]
 //   TestPosition(x) → y           x where the column is less than the row
 //   TestPositive(x) → y           x; a fault where it is negative
+// Of the first ones and of TestSoftmax there are gradients, of inputs of one shape.
 #pragma once
 
 #include <string>
