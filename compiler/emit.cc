@@ -131,13 +131,13 @@ class Emitter {
   void EmitRegion(const StepNode& node, Instruction* instruction) {
     std::vector<std::string> names, types;
     std::vector<TensorInfo> operands;
-    for (const std::vector<int>* values : {&node.inputs, &node.outputs, &node.locals}) {
-      for (const int value : *values) {
+    for (const std::span<const int> values : {std::span(node.inputs), std::span(node.outputs), node.locals()}) {
+      for (const int value : values) {
         names.push_back(graph_.values[value].blob);
         operands.push_back(graph_.values[value].info);
       }
     }
-    for (const RegionCall& call : node.calls) {
+    for (const RegionCall& call : node.calls()) {
       types.push_back(call.call->type());
       const OperatorSchema& schema = call.call->schema();
       instruction->has_side_effects = instruction->has_side_effects || schema.has_side_effects;
@@ -150,7 +150,7 @@ class Emitter {
                                Join(std::vector(names.begin(), first_output), ", "), ") of ", Join(types, ", "));
     instruction->type = "Region";
     instruction->names_operators = true;
-    MarkRowsOfRegion(plan_, node.calls, operands, instruction);
+    MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
     if (is_draft_) return;
     RegionKernelSpec spec = SpecOf(node);
     spec.names = std::move(names);
@@ -166,10 +166,10 @@ class Emitter {
 
   // Where memory is shared, but for one home or one place, operators run as they do alone.
   RegionKernelSpec SpecOf(const StepNode& node) const {
-    RegionKernelSpec spec{.calls = node.calls,
+    RegionKernelSpec spec{.calls = {node.calls().begin(), node.calls().end()},
                           .num_inputs = static_cast<int>(node.inputs.size()),
                           .num_outputs = static_cast<int>(node.outputs.size()),
-                          .num_locals = static_cast<int>(node.locals.size()),
+                          .num_locals = static_cast<int>(node.locals().size()),
                           .backward = graph_.backward};
     for (int o = 0; o < spec.num_outputs; ++o) {
       const int output = spec.num_inputs + o;

@@ -17,7 +17,7 @@ std::vector<RegionCall> CallsOf(const StepNode& node) {
              .inputs = node.inputs,
              .outputs = node.outputs}};
   }
-  std::vector<RegionCall> calls = node.calls;
+  std::vector<RegionCall> calls(node.calls().begin(), node.calls().end());
   for (RegionCall& call : calls) {
     for (std::vector<int>* operands : {&call.inputs, &call.outputs}) {
       for (int& operand : *operands) operand = node.ValueOf(operand);
@@ -47,10 +47,11 @@ std::vector<int> OwnValues(const StepGraph& graph, int begin, int end) {
 
 StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes) {
   StepNode region{.kind = StepNode::Kind::kRegion};
-  for (const StepNode& node : nodes) std::ranges::move(CallsOf(node), std::back_inserter(region.calls));
-  if (!region.calls.empty()) region.op_index = region.calls.front().op_index;
+  RegionBody body;
+  for (const StepNode& node : nodes) std::ranges::move(CallsOf(node), std::back_inserter(body.calls));
+  if (!body.calls.empty()) region.op_index = body.calls.front().op_index;
   std::vector<int> given;
-  for (const RegionCall& call : region.calls) {
+  for (const RegionCall& call : body.calls) {
     for (const int input : call.inputs) {
       const bool is_known = std::ranges::count(region.inputs, input) > 0 || std::ranges::count(given, input) > 0;
       if (!is_known) region.inputs.push_back(input);
@@ -58,19 +59,20 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes) {
     for (const int output : call.outputs) {
       if (output == kNoValue) continue;
       const bool is_local = graph.homes[graph.values[output].home].kind == Home::Kind::kLocal;
-      (is_local ? region.locals : region.outputs).push_back(output);
+      (is_local ? body.locals : region.outputs).push_back(output);
       given.push_back(output);
     }
   }
   std::map<int, int> operands;  // by value
-  for (const std::vector<int>* values : {&region.inputs, &region.outputs, &region.locals}) {
+  for (const std::vector<int>* values : {&region.inputs, &region.outputs, &body.locals}) {
     for (const int value : *values) operands.emplace(value, static_cast<int>(operands.size()));
   }
-  for (RegionCall& call : region.calls) {
+  for (RegionCall& call : body.calls) {
     for (std::vector<int>* values : {&call.inputs, &call.outputs}) {
       for (int& value : *values) value = value == kNoValue ? kNoValue : operands.at(value);
     }
   }
+  region.body = std::make_shared<const RegionBody>(std::move(body));
   return region;
 }
 

@@ -78,7 +78,7 @@ class GraphPrinter {
     const bool is_block = node.RunsOperators() && !node.IsOneOperator();
     if (!is_block) return StrCat("  ", ResultsText(node.outputs), OperationText(node), "\n");
     std::string text = "  region {\n";
-    for (const RegionCall& call : node.calls) {
+    for (const RegionCall& call : node.calls()) {
       std::vector<int> inputs, outputs;
       for (const int input : call.inputs) inputs.push_back(node.ValueOf(input));
       for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));

@@ -27,9 +27,9 @@ void Keep(const std::vector<bool>& kept, std::vector<T>* items) {
 
 int StepNode::ValueOf(int operand) const {
   size_t number = static_cast<size_t>(operand);
-  for (const std::vector<int>* values : {&inputs, &outputs, &locals}) {
-    if (number < values->size()) return (*values)[number];
-    number -= values->size();
+  for (const std::span<const int> values : {std::span(inputs), std::span(outputs), locals()}) {
+    if (number < values.size()) return values[number];
+    number -= values.size();
   }
   return kNoValue;
 }
@@ -59,7 +59,7 @@ void StepGraph::FindProducers() {
   for (StepValue& value : values) value.producer = -1;
   for (size_t n = 0; n < nodes.size(); ++n) {
     for (const int output : Given(nodes[n])) values[output].producer = static_cast<int>(n);
-    for (const int local : nodes[n].locals) values[local].producer = static_cast<int>(n);
+    for (const int local : nodes[n].locals()) values[local].producer = static_cast<int>(n);
   }
 }
 
@@ -74,7 +74,7 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
   for (const StepNode& node : nodes) {
     std::ranges::for_each(node.inputs, mention);
     std::ranges::for_each(node.outputs, mention);
-    std::ranges::for_each(node.locals, mention);
+    std::ranges::for_each(node.locals(), mention);
     mention(node.packed);
   }
   for (const auto& [blob, value] : last) mention(value);
@@ -85,7 +85,11 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
   for (StepNode& node : nodes) {
     std::ranges::for_each(node.inputs, renumber);
     std::ranges::for_each(node.outputs, renumber);
-    std::ranges::for_each(node.locals, renumber);
+    if (node.body) {
+      RegionBody body = *node.body;  // which copies of the graph share
+      std::ranges::for_each(body.locals, renumber);
+      node.body = std::make_shared<const RegionBody>(std::move(body));
+    }
     renumber(node.packed);
   }
   for (auto& [blob, value] : last) value = new_value[value];

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,12 @@ struct RegionCall {
   std::vector<int> outputs = {};
 };
 
+// What a region of several operators has beside inputs and outputs.
+struct RegionBody {
+  std::vector<RegionCall> calls = {};  // each before those that read what it gives
+  std::vector<int> locals = {};        // values in no memory: what the region gives itself
+};
+
 struct StepNode {
   enum class Kind {
     kCall,    // an operator of the step net
@@ -66,19 +73,20 @@ struct StepNode {
     kPack,    // gives another form of an input of `call` (Kernel::packing)
   };
   Kind kind = Kind::kCall;
-  std::shared_ptr<const OperatorCall> call = {};  // null for a region of several, which are `calls`
+  std::shared_ptr<const OperatorCall> call = {};  // null for a region of several
   std::shared_ptr<const OperatorDef> def = {};    // that `call` was made from
   int op_index = -1;                              // in the NetDef; of a region: of its first operator
   std::vector<int> inputs = {};                   // values
   std::vector<int> outputs = {};                  // values; kNoValue where the kernel shall give none (OpRun::Wants)
   int packed = -1;                                // value: what a kPack has made of an input; kNoValue: nothing
   bool by_blobs = false;                          // has an input or output in a dynamic home, or manages its outputs
-  std::vector<RegionCall> calls = {};             // of a region of several, each before those that read what it gives
-  std::vector<int> locals = {};                   // values in no memory: what such a region gives itself
+  std::shared_ptr<const RegionBody> body = {};    // of a region of several operators; else null
 
   bool RunsOperators() const { return kind == Kind::kCall || kind == Kind::kRegion; }
   bool IsOneOperator() const { return RunsOperators() && call != nullptr; }
-  // The value that an operand of `calls` is.
+  std::span<const RegionCall> calls() const { return body ? body->calls : std::span<const RegionCall>(); }
+  std::span<const int> locals() const { return body ? body->locals : std::span<const int>(); }
+  // The value that an operand of calls() is.
   int ValueOf(int operand) const;
 };
 

@@ -1,11 +1,35 @@
 #include "stepnet/compiler/verify_graph.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
+#include <bit>
+#include <functional>
 
 namespace stepnet {
 namespace {
+
+// Names of values. Graphs are verified after each pass: an entry costs no allocation.
+class NameSet {
+ public:
+  explicit NameSet(size_t max_size) : table_(std::bit_ceil(2 * max_size + 1)) {}
+
+  // False where there is a value of this name, which lives as long as the set does.
+  bool Insert(const StepValue& value) {
+    const size_t hash = std::hash<std::string>()(value.blob) + 31 * static_cast<size_t>(value.version);
+    for (size_t i = hash;; ++i) {
+      const StepValue*& entry = table_[i % table_.size()];
+      if (entry == nullptr) {
+        entry = &value;
+        return true;
+      }
+      const bool is_same =
+          entry->version == value.version && entry->outside == value.outside && entry->blob == value.blob;
+      if (is_same) return false;
+    }
+  }
+
+ private:
+  std::vector<const StepValue*> table_;
+};
 
 class Verifier {
  public:
@@ -46,11 +70,11 @@ class Verifier {
   }
 
   void CheckValues() {
-    std::set<std::tuple<std::string_view, int, bool>> names;
+    NameSet names(graph_.values.size());
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const StepValue& value = graph_.values[v];
       const auto name = [&] { return graph_.NameOf(static_cast<int>(v)); };
-      if (!names.emplace(value.blob, value.version, value.outside).second) Throw(name() + " is there twice");
+      if (!names.Insert(value)) Throw(name() + " is there twice");
       if (value.home < 0 || value.home >= static_cast<int>(graph_.homes.size())) Throw(name() + " has no home");
       const Home& home = graph_.homes[value.home];
       const bool is_tensor = home.kind != Home::Kind::kDynamic;
@@ -67,7 +91,7 @@ class Verifier {
   void CheckNode(int n) {
     const StepNode& node = graph_.nodes[n];
     for (const int input : node.inputs) CheckRead(input, n);
-    for (const int local : node.locals) CheckLocal(local, n);
+    for (const int local : node.locals()) CheckLocal(local, n);
     if (node.packed != kNoValue) CheckRead(node.packed, n);
     for (const int output : graph_.Given(node)) {
       if (ValueAt(output).producer != n) Throw(StrCat("node ", n, " is not the producer of ", graph_.NameOf(output)));
@@ -128,14 +152,15 @@ class Verifier {
       if (node.call->schema().formula == nullptr) Throw(StrCat(node.call->type(), " has no formula and is a region"));
       return CheckCall(node);
     }
-    if (node.calls.empty()) Throw(StrCat("node ", n, " is a region of no operator"));
+    if (node.calls().empty()) Throw(StrCat("node ", n, " is a region of no operator"));
     if (node.by_blobs || node.packed != kNoValue) Throw("a region of several operators has operands of known shape");
     CheckCallsOf(node);
   }
 
   // Each operator reads what is there by then, and all that the region gives is given once.
   void CheckCallsOf(const StepNode& node) const {
-    const size_t num_inputs = node.inputs.size(), num_operands = num_inputs + node.outputs.size() + node.locals.size();
+    const size_t num_inputs = node.inputs.size(),
+                 num_operands = num_inputs + node.outputs.size() + node.locals().size();
     std::vector<bool> is_there(num_operands, false), is_overwritten(num_operands, false);
     std::fill_n(is_there.begin(), num_inputs, true);
     const auto check = [&](int operand, bool is_there_before) {
@@ -145,7 +170,7 @@ class Verifier {
                      is_known ? graph_.NameOf(node.ValueOf(operand)) : StrCat("operand ", operand)));
       }
     };
-    for (const RegionCall& call : node.calls) {
+    for (const RegionCall& call : node.calls()) {
       if (call.call == nullptr || call.def == nullptr) Throw("a region has no operator");
       if (call.call->schema().formula == nullptr)
         Throw(StrCat(call.call->type(), " has no formula and is in a region"));
