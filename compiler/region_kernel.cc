@@ -22,11 +22,14 @@ std::vector<TensorInfo> InfosOf(std::span<const int> operands, std::span<const T
 
 Place PlaceOf(const RegionCall& call) { return {.op_index = call.op_index, .op_text = call.call->Text()}; }
 
-Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs) {
+// With what the operator was given: the inputs of `range`, or of one of its steps.
+Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const RunRange& range, bool of_one_step) {
   Place place = PlaceOf(call);
   std::vector<std::string> blobs;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const TensorInfo info{.dtype = inputs[i].dtype, .shape = *inputs[i].shape};
+    TensorInfo info{.dtype = inputs[i].dtype, .shape = *inputs[i].shape};
+    const bool has_rows = i < 64 && (range.with_rows >> i & 1) != 0;
+    if (of_one_step && has_rows) info.shape = info.shape.With(0, info.shape[0] / range.num_steps);
     blobs.push_back(StrCat(call.call->inputs()[i], " ", info.Description()));
   }
   place.blobs = Join(blobs, ", ");
@@ -154,12 +157,12 @@ void RegionKernel::RunOperator(size_t number, std::span<const TensorView> operan
     const FaultScope lent(run.context(), faults == nullptr ? nullptr : &found);
     kernels_[number](of_call);
   } catch (...) {
-    throw CurrentError().At(PlaceOf(call, inputs));
+    throw CurrentError().At(PlaceOf(call, inputs, range, /*of_one_step=*/false));
   }
   std::optional<Fault> fault = found.Take();
   if (!fault) return;
   fault->place.op = call.op_index;
-  faults->Note(fault->place, [&] { return fault->error.At(PlaceOf(call, inputs)); });
+  faults->Note(fault->place, [&] { return fault->error.At(PlaceOf(call, inputs, range, /*of_one_step=*/true)); });
 }
 
 RunRange RegionKernel::RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const {
@@ -178,6 +181,7 @@ RunRange RegionKernel::RangeOf(const RegionCall& call, std::span<const TensorVie
   for (size_t i = 0; rows && i < std::min<size_t>(call.inputs.size(), 64); ++i) {
     if ((*rows)[call.inputs[i]]) range.with_rows |= std::uint64_t{1} << i;
   }
+  if (range.with_rows == 0) range.num_steps = 1;  // it computes what all steps share
   return range;
 }
 

@@ -210,6 +210,41 @@ TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
   expect("a.1: double [2, 2], b.1: double [2, 2] = TestSplit(x) @0 {}\n", " = TestJoin(b.1, a.1) @1 {}\n");
 }
 
+// What the run of the net throws.
+std::string MessageOf(const NetDef& net, const Feeds& feeds, const RunOptions& options) {
+  Workspace workspace;
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+  try {
+    RunNetOnce(net, workspace, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+// Of steps that run at once, too, the first one is the error, by step and then by operator.
+TEST(RegionFaults, AreThoseThatTheOperatorsFind) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  OperatorDef first = ParseOp("p = FC(x_t, w, b)"), second = ParseOp("q = FC(r, w, b)");
+  AddInt(&first, "axis", 2);
+  AddInt(&second, "axis", 2);
+  net.Step(first).Step("a = TestPositive(p)").Step("n = TestAdd(a, a)").Step("r = TestPositive(n)").Step(second);
+  net.Step("h_next = TestAdd(q, h_prev)").Output("h_all", "h", 1);
+  const Tensor x = Tensor::Zeros(DType::kDouble, {70, 2, 16}), w = Tensor::Zeros(DType::kDouble, {16, 16});
+  for (int i = 0; i < 16; ++i) w.data<double>()[17 * i] = 1;
+  x.data<double>()[32 * 50 + 3] = -5;
+  x.data<double>()[32 * 20 + 17] = -2;
+  const Feeds feeds = {{"x", x}, {"h0", Random({2, 16}, 1)}, {"w", w}, {"b", Tensor::Zeros(DType::kDouble, {16})}};
+  const std::string expected = MessageOf(net.Build(), feeds, {.executor = "serial"});
+  EXPECT_NE(expected.find("x is -2, must be at least 0\n  at op 1 `a = TestPositive(p)`"), std::string::npos)
+      << expected;
+  EXPECT_NE(expected.find("step 20"), std::string::npos) << expected;
+  const ExtraPass form([](StepGraph* graph) { EXPECT_GT(FormRegions(graph), 0); });
+  for (const int threads : {1, 2, 3}) EXPECT_EQ(MessageOf(net.Build(), feeds, {.threads = threads}), expected);
+  EXPECT_EQ(MessageOf(net.Build(), feeds, {.executor = "serial"}), expected);
+}
+
 TEST(RegionFaults, NameTheOperator) {
   const auto message = [](const std::string& lines, int threads) -> std::string {
     const std::string text = StrCat("step s {\n  x: double [1, 2, 3] at 0[48 * t]\n", lines, "}\n");
