@@ -151,6 +151,10 @@ class Emitter {
     instruction->type = "Region";
     instruction->names_operators = true;
     MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
+    if (instruction->steps_at_once != 1 && !instruction->can_batch_steps) {
+      throw Error(ErrorCode::kInternal, StrCat(instruction->text, " cannot run for several steps at once"))
+          .At({.net = graph_.name});
+    }
     if (is_draft_) return;
     RegionKernelSpec spec = SpecOf(node);
     spec.names = std::move(names);

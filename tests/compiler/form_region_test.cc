@@ -73,6 +73,30 @@ TEST(FormRegion, WhatIsKeptStaysInMemory) {
                                               "  }\n"));
 }
 
+// As its operators would one by one.
+TEST(FormRegion, RegionsBetweenProductsLeaveTheLoop) {
+  const auto text = [](const std::string& over_time, const std::string& kept, const std::string& in_each_step) {
+    return Step(
+        "  x: float [1, 1, 8] at 0[32 * t]\n"
+        "  w: float [8, 8] at 1\n"
+        "  h_prev: float [1, 1, 8] at 2[32 * t]\n" +
+        over_time + "  p.1: float [1, 1, 8]" + kept + " = FC(x, w) @0 {arg { name: \"axis\" i: 2 }}\n" +
+        "  region {\n"
+        "    a.1: float [1, 1, 8] local = Gelu(p.1) @1 {}\n"
+        "    b.1: float [1, 1, 8]" +
+        kept +
+        " = TestMul(a.1, p.1) @2 {}\n"
+        "  }\n"
+        "  q.1: float [1, 1, 8]" +
+        kept + " = FC(b.1, w) @3 {arg { name: \"axis\" i: 2 }}\n" + in_each_step +
+        "  region {\n"
+        "    s.1: float [1, 1, 8] local = TestAdd(q.1, h_prev) @4 {}\n"
+        "    h.1: float [1, 1, 8] at 2[32 * (t + 1)] = TestTanh(s.1) @5 {}\n"
+        "  }\n");
+  };
+  EXPECT_EQ(After(FormStages, text("", "", "")), text("  for 64 steps at once:\n", " kept", "  in each step:\n"));
+}
+
 TEST(FormRegion, TextsOfNoRegionAreRefused) {
   const auto expect = [](const std::string& lines, const std::string& what) {
     ExpectError([&] { VerifyGraph(ParseGraph(Step(kInputs + lines)), "parse"); }, what);

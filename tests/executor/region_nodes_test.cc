@@ -197,17 +197,17 @@ TEST(RegionTexts, RunAsTheirOperatorsDo) {
 // In place of an input, in another order of its elements: not as one program.
 TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
   const auto text = [](const std::string& lines) {
-    return StrCat("step s {\n  x: double [2, 4] at 0[64 * t]\n", lines, "}\n");
+    return StrCat("step s {\n  x: double [2, 1200] at 0[19200 * t]\n", lines, "}\n");
   };
-  const std::string y = "x.1: double [2, 4] at 0[64 * t]";
-  const std::vector<Tensor> bases = {Random({5, 2, 4}, 1)};
+  const std::string y = "x.1: double [2, 1200] at 0[19200 * t]";
+  const std::vector<Tensor> bases = {Random({5, 2, 1200}, 1)};
   const auto expect = [&](const std::string& first, const std::string& last) {
     const Tensor expected = RunText(text("  " + first + "  " + y + last), bases, 5, 0)[0];
     const Tensor found = RunText(text("  region {\n    " + first + "    " + y + last + "  }\n"), bases, 5, 0)[0];
     ExpectSame(found, expected, last);
   };
-  expect("a.1: double [2, 4] = Gelu(x) @0 {}\n", " = TestAdd(x, a.1) @1 {}\n");
-  expect("a.1: double [2, 2], b.1: double [2, 2] = TestSplit(x) @0 {}\n", " = TestJoin(b.1, a.1) @1 {}\n");
+  expect("a.1: double [2, 1200] = Gelu(x) @0 {}\n", " = TestAdd(x, a.1) @1 {}\n");
+  expect("a.1: double [2, 600], b.1: double [2, 600] = TestSplit(x) @0 {}\n", " = TestJoin(b.1, a.1) @1 {}\n");
 }
 
 // What the run of the net throws.
