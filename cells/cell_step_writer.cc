@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepnet/core/formula_sample.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -69,13 +70,14 @@ StepWriter::Known StepWriter::KnownOf(const StepOperand& value) const {
 }
 
 void StepWriter::MarkShared(const OperatorDef& op) {
-  if (op.input_size() == 0 || !(GetOperator(op.type()).elementwise || op.type() == "ConstantFill")) return;
+  if (op.input_size() == 0) return;
   int rank = 0;
   for (const std::string& input : op.input()) {
     const Known known = KnownOf(StepOperand::Blob(input));
     if (!known.is_shared) return;
     rank = std::max(rank, known.rank);
   }
+  if (op.type() != "ConstantFill" && !IsElementwise(GetOperator(op.type()))) return;
   for (const std::string& output : op.output()) known_[output] = {.is_shared = true, .rank = rank};
 }
 

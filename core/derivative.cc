@@ -12,8 +12,10 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <ranges>
 #include <unordered_map>
 
+#include "stepnet/core/derivative_flow.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/expr_text.h"
@@ -21,58 +23,6 @@
 
 namespace stepnet {
 namespace {
-
-struct Flow {
-  Expr value = {};                // undefined: nothing flows
-  Expr condition = {};            // where it does not hold, 0 flows; undefined: it always holds
-  bool condition_varies = false;  // along the row
-  bool is_zero_elsewhere = true;  // value is 0 where the condition does not hold
-
-  // The same conditions around a value that has become another.
-  Flow With(Expr other) const {
-    return {std::move(other), condition, condition_varies, /*is_zero_elsewhere=*/!condition.defined()};
-  }
-  Flow Under(const Expr& also, bool varies) const {
-    return {value, condition.defined() ? And(condition, also) : also, condition_varies || varies,
-            /*is_zero_elsewhere=*/false};
-  }
-  Expr Selected() const { return is_zero_elsewhere ? value : Where(condition, value, 0); }
-};
-
-// Whether of two conditions, under a third one (which may be none), always one holds and the other does not.
-bool AreOpposite(const Expr& a, const Expr& b, Expr* decides, Expr* shared) {
-  if (Not(a).Is(b)) {
-    *decides = a;
-    return true;
-  }
-  if (a->op != ExprOp::kAnd || b->op != ExprOp::kAnd || a->operands[0] != b->operands[0]) return false;
-  *decides = Expr::Of(a->operands[1]);
-  *shared = Expr::Of(a->operands[0]);
-  return Not(*decides).Is(Expr::Of(b->operands[1]));
-}
-
-Flow Sum(const Flow& a, const Flow& b) {
-  if (!a.value.defined()) return b;
-  const bool varies = a.condition_varies || b.condition_varies;
-  if (!a.condition.defined() || !b.condition.defined()) return {.value = a.Selected() + b.Selected()};
-  if (a.condition.Is(b.condition)) {
-    return {a.value + b.value, a.condition, varies, a.is_zero_elsewhere && b.is_zero_elsewhere};
-  }
-  Expr decides, shared;
-  if (AreOpposite(a.condition, b.condition, &decides, &shared)) {
-    return {Where(decides, a.value, b.value), shared, shared.defined() && varies, !shared.defined()};
-  }
-  return {a.Selected() + b.Selected(), Or(a.condition, b.condition), varies};
-}
-
-// What flows into something that is the same for all of a row.
-Flow SumOverRow(const Flow& flow) {
-  if (!flow.value.defined()) return {};
-  if (!flow.condition.defined()) return {.value = RowSum(flow.value)};
-  if (!flow.condition_varies) return {RowSum(flow.value), flow.condition, false, flow.is_zero_elsewhere};
-  // A factor that comes later may be NaN in a row of which nothing counts.
-  return {RowSum(flow.Selected()), RowMax(Cast(DType::kInt32, flow.condition)) > 0};
-}
 
 bool IsFloating(const ExprNode& node) { return node.dtype == DType::kFloat || node.dtype == DType::kDouble; }
 bool IsReduction(const ExprNode& node) { return node.op == ExprOp::kRowSum || node.op == ExprOp::kRowMax; }
@@ -145,7 +95,9 @@ class Derivation {
     }
     for (size_t i = steps_.size(); i-- > 0;) {
       const Flow flow = Arrived(steps_[i]);
-      if (steps_[i].is_active && flow.value.defined()) PassOn(steps_[i], flow);
+      if (!steps_[i].is_active || !flow.value.defined()) continue;
+      if (NumActiveOperands(*steps_[i].node) > 1) rules_.shared.insert(flow.value.node());
+      PassOn(steps_[i], flow);
     }
     std::vector<InputGradient> gradients;
     for (const Expr& input : inputs_) gradients.push_back(GradientOf(input));
@@ -210,22 +162,56 @@ class Derivation {
     for (const DerivativeOutput& output : outputs_) {
       if (output.gradient.defined()) roots.push_back(output.value);
     }
-    std::unordered_map<const ExprNode*, const Expr*> stored;
-    for (const DerivativeOutput& output : outputs_) {
-      if (output.stored.defined()) stored.emplace(output.value.node(), &output.stored);
-    }
-    for (const ExprNode* node : ExprNodes(roots)) {
+    const std::vector<const ExprNode*> nodes = ExprNodes(roots);
+    rules_.rounds_once = std::ranges::count(nodes, ExprOp::kMulAdd, &ExprNode::op) > 0;
+    const std::unordered_map<const ExprNode*, Expr> stored = StoredNodes(nodes);
+    for (const ExprNode* node : nodes) {
       index_.emplace(node, steps_.size());
       Step step{.node = node};
       step.varies = NodeVaries(*node, [&](const ExprNode* operand) { return At(operand).varies; });
       // What is the same for all of a row is computed once for it, though the output repeats it.
       const auto found = stored.find(node);
-      step.is_stored = found != stored.end() && (step.varies || !Varies(*found->second));
-      step.value = step.is_stored ? *found->second : ComputedAgain(*node);
+      step.is_stored = found != stored.end() && (step.varies || !Varies(found->second));
+      step.value = step.is_stored ? found->second : ComputedAgain(*node);
       if (step.is_stored) step.compares.value = step.value;
       step.is_active = IsActive(*node);
       steps_.push_back(std::move(step));
     }
+  }
+
+  // What stands for a node. Where a stored output selects between two, it is the one that is selected; so it stands for
+  // that one if nothing reads it but where it is selected.
+  std::unordered_map<const ExprNode*, Expr> StoredNodes(std::span<const ExprNode* const> nodes) const {
+    std::unordered_map<const ExprNode*, Expr> stored;
+    for (const DerivativeOutput& output : outputs_) {
+      if (!output.stored.defined()) continue;
+      stored.emplace(output.value.node(), output.stored);
+      if (output.value->op != ExprOp::kWhere) continue;
+      for (const int branch : {1, 2}) {
+        const ExprNode* of = output.value->operands[branch];
+        const bool is_computed = of->op != ExprOp::kInput && of->op != ExprOp::kConstant;
+        if (is_computed && IsReadUnder(nodes, of, output.value->operands[0], branch)) stored.emplace(of, output.stored);
+      }
+    }
+    return stored;
+  }
+
+  // Whether all that reads a node does so where `condition` selects `branch` (1: where it holds).
+  bool IsReadUnder(std::span<const ExprNode* const> nodes, const ExprNode* node, const ExprNode* condition,
+                   int branch) const {
+    std::unordered_map<const ExprNode*, bool> is_under;
+    for (const ExprNode* each : nodes) is_under[each] = true;
+    for (const DerivativeOutput& output : outputs_) {
+      if (output.gradient.defined()) is_under[output.value.node()] = false;
+    }
+    for (const ExprNode* reader : std::views::reverse(nodes)) {
+      const bool selects = reader->op == ExprOp::kWhere && reader->operands[0] == condition;
+      for (int i = 0; i < reader->num_operands; ++i) {
+        is_under[reader->operands[i]] &= is_under[reader] || (selects && i == branch);
+      }
+    }
+    const auto found = is_under.find(node);
+    return found != is_under.end() && found->second;
   }
 
   // The node over what is stored.
@@ -248,11 +234,15 @@ class Derivation {
            std::ranges::any_of(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
   }
 
+  std::int64_t NumActiveOperands(const ExprNode& node) const {
+    return std::ranges::count_if(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
+  }
+
   const Step& At(const ExprNode* node) const { return steps_[index_.at(node)]; }
   Step& Operand(const Step& step, int i) { return steps_[index_.at(step.node->operands[i])]; }
 
   // All that flows into a node.
-  static Flow Arrived(const Step& step) {
+  Flow Arrived(const Step& step) const {
     if (step.varies) return step.by_element;
     Flow flow = step.by_row;
     for (const Flow& more : {SumOverRow(step.by_element), Divided(SumOverRow(step.to_divide), step.value)}) {
@@ -282,6 +272,8 @@ class Derivation {
     }
     return gradient;
   }
+
+  Flow Sum(const Flow& a, const Flow& b) const { return SumOf(a, b, rules_); }
 
   // Lets a gradient flow from a node into its operand i.
   void Give(const Step& step, int i, const Flow& flow) {
@@ -425,8 +417,8 @@ class Derivation {
       case ExprOp::kExpm1: return dy * (step.is_stored ? y + 1 : Exp(x));
       case ExprOp::kLog: return dy / x;
       case ExprOp::kLog1p: return dy / (1 + x);
-      case ExprOp::kTanh: return dy * (1 - y * y);
-      case ExprOp::kSigmoid: return dy * y * (1 - y);
+      case ExprOp::kTanh: return dy * (rules_.rounds_once ? MulAdd(-y, y, 1) : 1 - y * y);
+      case ExprOp::kSigmoid: return rules_.rounds_once ? dy * MulAdd(-y, y, y) : dy * y * (1 - y);
       case ExprOp::kErf: return dy * (2 * std::numbers::inv_sqrtpi * Exp(-(x * x)));
       case ExprOp::kSin: return dy * Cos(x);
       case ExprOp::kCos: return -dy * Sin(x);
@@ -437,6 +429,7 @@ class Derivation {
   std::span<const DerivativeOutput> outputs_;
   std::span<const Expr> inputs_;
   const DerivativeOptions& options_;
+  FlowRules rules_;
   std::vector<Step> steps_;
   std::unordered_map<const ExprNode*, size_t> index_;
 };

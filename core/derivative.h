@@ -12,6 +12,9 @@
 //   equal ones (MaxGradient). Of one and a constant, which is what Relu and Clip are: none where both are equal
 //   (ReluGradient, ClipGradient). Abs at 0: 0. RowMax: every element that equals it (RowwiseMaxGradient, operators/
 //   reduction_ops.cc), but one that is the same for all the row gets it once.
+// - Roundings are those of Caffe2's gradient operators, which read x y as a product and a sum. Where the formula says
+//   MulAdd, its derivative rounds once as well: sums of products that flow together, and the slopes of tanh and
+//   sigmoid, 1 - y^2 and y - y^2. What flows together as x a + x b is x (a + b), which does not cancel.
 // - NaN that is selected stays NaN; Max and Min with a NaN pass nothing on, as in Caffe2.
 // - No gradient flows through what is no float or double, nor through sign, floor, ceil and round, whose derivative is
 //   0 where they have one.
@@ -35,8 +38,10 @@ struct ExprAccess {
 
 struct DerivativeOutput {
   Expr value;
-  Expr gradient;        // of the dtype of value; undefined: none arrives here
-  Expr stored = {};     // what the derivative reads in place of computing `value` again, where it may
+  Expr gradient;  // of the dtype of value; undefined: none arrives here
+  // What the derivative reads in place of computing `value` again, where it may; of a selection also in place of what
+  // is selected.
+  Expr stored = {};
   bool is_row = false;  // RegionOutputKind::kRows: `value` and `gradient` count once for the row
 };
 

@@ -11,6 +11,10 @@
 //
 // A formula computes over elements whose shape is that of the inputs that it names by In, Blocks and Column, repeated
 // over one another as NumPy does it. Rows are runs along the last dimension.
+//
+// The formula of a gradient operator follows from that of its forward operator:
+//
+//   .Formula(DerivativeOf("Elu"))
 #pragma once
 
 #include <cstdint>
@@ -26,6 +30,8 @@
 
 namespace stepnet {
 
+struct FormulaRegion;
+
 // An output as a formula gives it: an expression is an output with an element for each element.
 struct FormulaOutput {
   enum class Kind : std::uint8_t {
@@ -39,14 +45,18 @@ struct FormulaOutput {
 
   Kind kind = Kind::kElements;
   std::vector<Expr> values;
+  // Derivatives: the reads of the input of which each value is the gradient. It has that input's shape, and lies as the
+  // read does.
+  std::vector<int> reads = {};
 };
 // `value` must be the same for all of a row.
 inline FormulaOutput OfRows(Expr value) { return {FormulaOutput::Kind::kRows, {std::move(value)}}; }
 inline FormulaOutput SumOverRows(Expr value) { return {FormulaOutput::Kind::kSums, {std::move(value)}}; }
 inline FormulaOutput SideBySide(std::vector<Expr> values) { return {FormulaOutput::Kind::kBlocks, std::move(values)}; }
 
-// What the function of Operator::Formula is given. Inputs and arguments have the names of the declaration. All throw
-// kInternal for a name that it does not have, and kTypeMismatch for an input of a dtype that expressions do not have.
+// What the function of Operator::Formula is given. Inputs and arguments have the names of the declaration; of inputs
+// that are optional, wherever they stand, an operator has the first ones. All throw kInternal for a name that the
+// declaration does not have, and kTypeMismatch for an input of a dtype that expressions do not have.
 class Formula {
  public:
   explicit Formula(const ShapeQuery& query);
@@ -64,8 +74,14 @@ class Formula {
   Expr Column(std::string_view name);  // of an input [C]: that of the column
   Expr Scalar(std::string_view name);  // of an input of one element
 
+  // Makes the dimensions from `axis` on a row, all of them as one, where otherwise the last one is: of this input and
+  // those that are read with it. A negative axis counts from the end; one that the input does not have makes each
+  // element a row. Returns how many elements a row has. The shape rule has to say then what shapes the outputs have.
+  std::int64_t RowsFrom(std::string_view input, std::int64_t axis);
+
   bool Has(std::string_view name) const;  // whether the operator has this optional input
   DType TypeOf(std::string_view name) const;
+  const Shape& ShapeOf(std::string_view name) const;
 
   double Number(std::string_view argument) const;  // a float, or a number
   std::int64_t Int(std::string_view argument) const;
@@ -74,30 +90,54 @@ class Formula {
 
   // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
   void Out(std::vector<FormulaOutput> outputs);
-  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`.
+  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`. Only in formulas that say so
+  // (FormulaOptions::checks_values).
   void Check(const Expr& condition, std::string_view message, const Expr& value);
 
  private:
+  friend class FormulaLayout;
   friend class FormulaCompiler;
+  friend class FormulaDerivative;
+  friend class FormulaSample;
   enum class Access : std::uint8_t { kNone, kElement, kBlock, kRow, kColumn, kScalar };
   struct Read {
-    int input = 0;
+    int input = 0;  // kNotGiven: one of the forward operator alone
     Access access = Access::kNone;
     int block = 0;
     int blocks = 1;
+    std::string name = {};
+
+    bool operator==(const Read&) const = default;
   };
 
-  int InputOf(std::string_view name) const;  // -1: an optional one that the operator does not have
+  static constexpr int kAbsent = -1;    // an optional input that the operator does not have
+  static constexpr int kNotGiven = -2;  // an input of the forward operator that its gradient operator does not declare
+
+  int InputOf(std::string_view name) const;  // of the operator, or one of these two
+  const TensorInfo& InfoOf(std::string_view name) const;
+  const TensorInfo& InfoOfInput(int input) const;
   Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
   Expr ReadInput(int input, std::string_view name, Access access, int block = 0, int blocks = 1);
+  Expr InputExpr(int read) const;
 
   const ShapeQuery& query_;
+  const OperatorSchema* forward_ = nullptr;  // whose formula is asked in place of the operator's own
   // Of the region's inputs. Input i of the operator is that of the region, whenever the formula names it; where it is
   // read in further ways, they come behind.
   std::vector<Read> reads_;
   std::optional<std::vector<FormulaOutput>> outputs_;
   std::vector<Expr> requirements_;
+  int rows_from_ = -1;  // the dimension from which on all are one row; -1: the last
 };
+
+// The formula of a gradient operator: the derivative of what the operator type `forward` computes. Names say what is
+// what. An input named as an input of the forward operator is that; one named as an output of it is what it gave, and
+// is read in place of computing it again; "d" and the name of an output is the gradient of that, of which none arrives
+// where the operator does not have this input. Outputs are "d" and the name of an input. Both operators have the same
+// arguments. What of the forward operator the derivative does not read need not be declared.
+// Where the operator is used, throws kInternal for a forward operator without formula, for names that are none of these
+// and for what the derivative reads and the operator is not given; it names operator and input.
+FormulaRule DerivativeOf(std::string forward);
 
 // What the formula of an operator says for inputs of these shapes.
 struct FormulaRegion {
@@ -113,6 +153,10 @@ struct FormulaRegion {
 // out. REQUIRES a schema with a formula. Errors name the operator and its inputs.
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
                                 std::uint64_t wanted = ~std::uint64_t{0});
+
+// What the formula says of float inputs of some shapes that fit it, for people; nothing where it asks for more than
+// that.
+std::optional<FormulaRegion> SampleFormula(const OperatorCall& op);
 
 // Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
 bool IsElementwise(const ShapeQuery& query);

@@ -14,30 +14,67 @@
 namespace stepnet {
 namespace {
 
+constexpr std::int64_t kFlatSize = 2;  // of regions that stand for any size: operands of one element are not elements
+
 // Outputs that a run is for, as bits.
 std::uint64_t WantedOf(const OpRun& run) {
   std::uint64_t wanted = ~std::uint64_t{0};
+  if (run.num_outputs() == 1) return wanted;
   for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
     if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
   }
   return wanted;
 }
 
-// The program for some shapes of the inputs.
+// Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
+bool IsSame(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank() || a.size() != b.size()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+// The program for some shapes of the inputs, or for any that have as many elements as the outputs.
 struct ProgramForShapes {
   std::vector<TensorInfo> inputs;
   std::uint64_t wanted;
   FormulaRegion formula;
   RegionProgram program;
+  bool is_flat;
 
   bool IsFor(const OpRun& run, std::uint64_t of) const {
     if (wanted != of) return false;
+    const std::int64_t size = is_flat ? run.Out(formula.outputs[0]).size() : 0;
     for (int i = 0; i < run.num_inputs(); ++i) {
-      if (run.In(i).dtype != inputs[i].dtype || !(*run.In(i).shape == inputs[i].shape)) return false;
+      const TensorView& in = run.In(i);
+      if (in.dtype != inputs[i].dtype) return false;
+      if (is_flat ? in.shape->size() != size : !IsSame(*in.shape, inputs[i].shape)) return false;
     }
     return true;
   }
 };
+
+// The region as one of any number of elements, where each input has as many as each output: then none is repeated,
+// whatever the shapes are. Nothing where that is not so.
+std::optional<RegionProgram> FlatProgram(const ShapeQuery& query, const FormulaRegion& formula) {
+  Region region = formula.region;
+  if (!formula.is_elementwise || region.outputs.empty() || !region.requirements.empty()) return {};
+  const std::int64_t size = region.outputs[0].memory.size;
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    if (query.In(i).shape.size() != size) return {};
+  }
+  const auto flatten = [](RegionOperand* operand) {
+    operand->size = kFlatSize;
+    operand->strides = {0, 0, 0, 1};
+  };
+  region.sizes = {1, 1, 1, kFlatSize};
+  for (RegionOperand& input : region.inputs) flatten(&input);
+  for (RegionOutput& output : region.outputs) flatten(&output.memory);
+  RegionProgram program(region);
+  if (!program.is_flat()) return {};
+  return program;
+}
 
 // The programs that a kernel has met shapes for. Those of the first shapes stay and are found without a lock. An
 // operator that meets ever more of them, as sequences of any length give, keeps the last ones that it used.
@@ -115,9 +152,11 @@ class FormulaKernel {
       outputs.push_back({.dtype = run.Out(i).dtype, .shape = *run.Out(i).shape});
     }
     FormulaRegion formula = MakeFormulaRegion(ShapeQuery(op_, inputs), outputs, wanted);
-    RegionProgram program(formula.region);
+    std::optional<RegionProgram> flat = FlatProgram(ShapeQuery(op_, inputs), formula);
+    const bool is_flat = flat.has_value();
+    RegionProgram program = is_flat ? std::move(*flat) : RegionProgram(formula.region);
     return std::make_unique<ProgramForShapes>(
-        ProgramForShapes{std::move(inputs), wanted, std::move(formula), std::move(program)});
+        ProgramForShapes{std::move(inputs), wanted, std::move(formula), std::move(program), is_flat});
   }
 
   void RunProgram(const ProgramForShapes& of, const OpRun& run) const {
@@ -134,9 +173,13 @@ class FormulaKernel {
     void** const to = pointers + inputs.size();
     for (size_t i = 0; i < inputs.size(); ++i) pointers[i] = run.In(inputs[i]).data;
     for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
-    const std::optional<RegionFault> fault =
-        of.program.Run({pointers, inputs.size()}, {to, outputs.size()}, run.part(), run.parts());
-    if (fault) throw Error(ErrorCode::kInvalidArgument, fault->message);
+    const std::span<const void* const> from(pointers, inputs.size());
+    const std::span<void* const> results(to, outputs.size());
+    if (of.is_flat) return of.program.RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
+    const std::optional<RegionFault> fault = of.program.Run(from, results, run.part(), run.parts());
+    if (!fault) return;
+    run.FaultOf(fault->element, of.formula.region.NumElements(),
+                [&] { return Error(ErrorCode::kInvalidArgument, fault->message); });
   }
 
   const OperatorCall op_;
@@ -177,7 +220,8 @@ void CompleteFromFormula(OperatorSchema* schema) {
                                        kernel->Run(run);
                                      };
                                    },
-                                   .max_parts = MaxParts};
+                                   .max_parts = MaxParts,
+                                   .checks_values = schema->formula_options.checks_values};
 }
 
 }  // namespace stepnet

@@ -150,13 +150,19 @@ ShapeRule SameAsInput(int i) {
   };
 }
 
-FaultPlace OpRun::PlaceOf(int input, std::int64_t element) const {
+FaultPlace OpRun::PlaceOfInput(int input, std::int64_t element) const {
+  if (range_ == nullptr) return {.element = element};
+  const bool has_rows = input < 64 && (range_->with_rows >> input & 1) != 0;
+  if (!has_rows) return {.element = element + range_->begin};
+  return PlaceOf(element, inputs_[input].size());
+}
+
+FaultPlace OpRun::PlaceOf(std::int64_t element, std::int64_t num_elements) const {
   if (range_ == nullptr) return {.element = element};
   element += range_->begin;
-  const bool has_rows = input < 64 && (range_->with_rows >> input & 1) != 0;
-  if (range_->num_steps == 1 || !has_rows) return {.element = element};
-  const std::int64_t size = range_->num_elements > 0 ? range_->num_elements : inputs_[input].size();
-  const std::int64_t elements_of_step = size / range_->num_steps;
+  if (range_->num_steps == 1) return {.element = element};
+  const std::int64_t elements_of_step =
+      (range_->num_elements > 0 ? range_->num_elements : num_elements) / range_->num_steps;
   const std::int64_t step = element / elements_of_step;
   return {.step = range_->backward ? range_->num_steps - 1 - step : step, .element = element % elements_of_step};
 }

@@ -194,14 +194,23 @@ class OpRun {
   // Where nobody keeps a record it is thrown at once.
   template <typename MakeError>
   void Fault(int input, std::int64_t element, const MakeError& make_error) const {
-    const FaultPlace place = PlaceOf(input, element);
+    const FaultPlace place = PlaceOfInput(input, element);
     if (context_.faults == nullptr) throw make_error(place.element);
     context_.faults->Note(place, [&] { return make_error(place.element); });
+  }
+  // The same of element `element` of the `num_elements` that the run computes.
+  template <typename MakeError>
+  void FaultOf(std::int64_t element, std::int64_t num_elements, const MakeError& make_error) const {
+    const FaultPlace place = PlaceOf(element, num_elements);
+    if (context_.faults == nullptr) throw make_error();
+    context_.faults->Note(place, make_error);
   }
   void SetRange(const RunRange* range) { range_ = range; }  // null: all of one step
 
  private:
-  FaultPlace PlaceOf(int input, std::int64_t element) const;
+  FaultPlace PlaceOfInput(int input, std::int64_t element) const;
+  // Of one of `num_elements`, those of the steps one after the other; whole, where operands are cut by elements.
+  FaultPlace PlaceOf(std::int64_t element, std::int64_t num_elements) const;
 
   std::span<const TensorView> inputs_;
   std::span<const TensorView> outputs_;
@@ -327,6 +336,9 @@ struct Formal {
 class Formula;
 // Says what an operator computes: core/formula.h.
 using FormulaRule = std::function<void(Formula&)>;
+struct FormulaOptions {
+  bool checks_values = false;  // it calls Formula::Check; others must not
+};
 
 // What was declared; made by Operator, read by everybody else.
 struct OperatorSchema {
@@ -348,6 +360,7 @@ struct OperatorSchema {
   CostRule cost;
   RowsRule rows;        // null: nothing is known
   FormulaRule formula;  // null: nothing says what it computes
+  FormulaOptions formula_options;
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
@@ -415,7 +428,7 @@ class Operator {
   Operator& Rows(RowsRule rule);
   // What it computes (core/formula.h). The kernel for the CPU, shapes, cost, rows and whether it is elementwise follow
   // from it where they are not declared.
-  Operator& Formula(FormulaRule rule);
+  Operator& Formula(FormulaRule rule, FormulaOptions options = {});
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check);
 

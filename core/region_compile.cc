@@ -2,6 +2,9 @@
 // more, and instructions.
 #include <algorithm>
 #include <climits>
+#include <cstring>
+#include <initializer_list>
+#include <span>
 #include <utility>
 
 #include "stepnet/core/region_code.h"
@@ -10,11 +13,15 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;   // of buffers, in bytes
-constexpr std::int64_t kSumColumns = 16;  // that a part of a region of sums has at least
+constexpr std::int64_t kSumColumns = 16;             // that a part of a region of sums has at least
+constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
+constexpr std::int64_t kRowCacheBytes = 16 << 10;    // likewise, where the more rows a block has the better
+constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second, for those of a row that is one block
+constexpr std::int64_t kMaxBlock = 1 << 16;          // elements, so that cancellation is looked for
 
 struct Node : RegionValue {
   int slot = -1;      // for good; instructions on elements have theirs for a while
+  int spread = -1;    // slot of the copies that instructions on elements read
   int partials = -1;  // slot of a reduction's partial results
 };
 
@@ -27,7 +34,7 @@ class Compiler {
       nodes_.push_back({value});
       max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
     }
-    is_one_block_ = code_.sizes[3] <= code_.width || code_.phases.size() == 1;
+    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache();
     PlaceStores();
     AllocateMemory();
     EmitRunAndRows();
@@ -47,11 +54,22 @@ class Compiler {
     int phase;
     bool is_done = false;  // the instruction that computes the value writes it
   };
+  enum class Extent : std::uint8_t { kOne, kRows, kElements };
+  struct Buffer {
+    std::int64_t bytes;  // of an item
+    Extent extent;
+  };
   // An instruction on elements, in a phase.
   struct Step {
     int node;
     int phase;
   };
+
+  // Whether all values of a row may be kept from phase to phase.
+  bool RowFitsInCache() const {
+    const auto values = std::ranges::count_if(nodes_, [](const Node& node) { return node.is_in_blocks(); });
+    return code_.sizes[3] <= kLongCacheBytes / (max_bytes_ * static_cast<std::int64_t>(values));
+  }
 
   bool HasInPlace(int output) const {
     return std::ranges::any_of(region_.in_place, [&](const RegionInPlace& pair) { return pair.output == output; });
@@ -63,9 +81,8 @@ class Compiler {
     const int last_phase = static_cast<int>(code_.phases.size()) - 1;
     for (int i = 0; i < static_cast<int>(region_.outputs.size()); ++i) {
       const RegionOutput& output = region_.outputs[i];
-      Node& node = nodes_[output_nodes_[i]];
+      const Node& node = nodes_[output_nodes_[i]];
       if (output.kind == RegionOutputKind::kRows) continue;
-      node.is_splat |= node.level != RegionLevel::kElement;
       if (output.kind == RegionOutputKind::kSums && !output.adds) code_.sums.push_back(i);
       stores_.push_back({.node = output_nodes_[i], .output = i, .phase = HasInPlace(i) ? last_phase : node.phase});
     }
@@ -76,16 +93,15 @@ class Compiler {
     std::int64_t stride = 1;
     for (int d = kRegionDims - 1; d >= 0; --d) {
       if (code_.sizes[d] != 1 && operand.strides[d] != stride) return false;
-      if (!code_.crosses_rows) return true;
+      if (!code_.joins_rows) return true;
       stride *= code_.sizes[d];
     }
     return true;
   }
 
-  int NewBuffer(std::int64_t bytes) {
-    code_.buffer_offsets.push_back(code_.buffer_bytes);
-    code_.buffer_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return num_memory_ + static_cast<int>(code_.buffer_offsets.size()) - 1;
+  int NewBuffer(std::int64_t bytes, Extent extent) {
+    buffers_.push_back({.bytes = bytes, .extent = extent});
+    return num_fixed_ + static_cast<int>(buffers_.size()) - 1;
   }
 
   void AllocateMemory() {
@@ -102,29 +118,44 @@ class Compiler {
       memory_slot_[i] = static_cast<int>(code_.memory_operands.size());
       code_.memory_operands.push_back(i);
     }
-    num_memory_ = static_cast<int>(code_.memory_operands.size());
+    num_memory_ = num_fixed_ = static_cast<int>(code_.memory_operands.size());
     for (Node& node : nodes_) {
-      const std::int64_t bytes = DTypeBytes(node.expr->dtype);
-      if (node.level != RegionLevel::kElement) {
-        node.slot = NewBuffer(node.is_splat ? bytes * code_.width : bytes);
-        if (node.is_reduction()) node.partials = NewBuffer(bytes * kRowPartials);
-      } else if (node.expr->op == ExprOp::kInput) {
-        const int memory = memory_slot_[node.expr->number];
-        node.slot = memory >= 0 ? memory : NewBuffer(bytes * code_.width);
-      }
+      if (node.expr->op == ExprOp::kConstant) node.slot = num_fixed_++;
+    }
+    for (Node& node : nodes_) {
+      if (node.expr->op != ExprOp::kConstant) AllocateSlots(&node);
+    }
+  }
+
+  void AllocateSlots(Node* node) {
+    const std::int64_t bytes = DTypeBytes(node->expr->dtype);
+    if (node->level == RegionLevel::kRun) {
+      node->slot = NewBuffer(bytes, node->is_splat ? Extent::kElements : Extent::kOne);
+    } else if (node->level == RegionLevel::kRow) {
+      node->slot = NewBuffer(bytes, Extent::kRows);
+      if (node->is_spread) node->spread = NewBuffer(bytes, Extent::kElements);
+      if (node->is_reduction() && !is_one_block_) node->partials = NewBuffer(bytes * kRowPartials, Extent::kOne);
+    } else if (node->expr->op == ExprOp::kInput) {
+      const int memory = memory_slot_[node->expr->number];
+      node->slot = memory >= 0 ? memory : NewBuffer(bytes, Extent::kElements);
     }
   }
 
   RegionInstruction InstructionOf(const Node& node, int out) const {
     RegionInstruction instruction{
-        .op = node.expr->op, .dtype = node.expr->dtype, .number = node.expr->number, .out = out};
-    if (node.chain_kernel != nullptr) {
-      instruction.kernel = node.chain_kernel;
-      instruction.chain = node.chain;
+        .op = node.expr->op, .dtype = node.expr->dtype, .level = node.level, .number = node.expr->number, .out = out};
+    if (node.kernel != nullptr) {
+      instruction.kernel = node.kernel;
+      instruction.pattern = node.pattern;
       return instruction;
     }
     switch (node.expr->op) {
-      case ExprOp::kUniform: instruction.kind = Kind::kUniform; break;
+      case ExprOp::kUniform:
+        instruction.kind = Kind::kUniform;
+        for (int k = 0; k < kNumUniformKeys; ++k) {
+          if (nodes_[node.operands[k]].level == RegionLevel::kRun) instruction.number |= 1 << k;
+        }
+        break;
       case ExprOp::kIndex: instruction.kind = node.expr->number == 3 ? Kind::kColumns : Kind::kIndex; break;
       default: {
         const int typed = node.expr->op == ExprOp::kWhere ? 1 : 0;  // whose dtype chooses the kernel
@@ -134,10 +165,26 @@ class Compiler {
     return instruction;
   }
 
+  static void SetOperands(RegionInstruction* instruction, std::span<const int> slots) {
+    std::ranges::copy(slots, instruction->operands);
+    const auto is_slot = [](int slot) { return slot >= 0; };
+    instruction->num_operands = static_cast<int>(std::ranges::count_if(slots, is_slot));
+    if (instruction->kind != Kind::kCompute) return;
+    std::fill(instruction->operands + instruction->num_operands, std::end(instruction->operands), slots[0]);
+  }
+  static void SetOperands(RegionInstruction* instruction, std::initializer_list<int> slots) {
+    SetOperands(instruction, std::span<const int>(slots.begin(), slots.size()));
+  }
+
+  // The slot that an instruction on as much as `level` reads of a value.
+  int SlotAt(RegionLevel level, int node) const {
+    const bool is_spread = level == RegionLevel::kElement && nodes_[node].level == RegionLevel::kRow;
+    return is_spread ? nodes_[node].spread : nodes_[node].slot;
+  }
+
   RegionInstruction CheckOf(const Node& node, int condition, int value) const {
-    RegionInstruction check{.kind = Kind::kCheck, .number = node.requirement};
-    check.operands[0] = condition;
-    check.operands[1] = value;
+    RegionInstruction check{.kind = Kind::kCheck, .level = node.level, .number = node.requirement};
+    SetOperands(&check, {condition, value});
     if (value >= 0) check.dtype = node.expr->operands[1]->dtype;
     return check;
   }
@@ -149,7 +196,7 @@ class Compiler {
       std::vector<RegionInstruction>& code =
           node.level == RegionLevel::kRun ? code_.setup : code_.phases[node.phase].row;
       switch (node.expr->op) {
-        case ExprOp::kConstant: code_.constants.push_back({.slot = node.slot, .bits = node.expr->bits}); break;
+        case ExprOp::kConstant: continue;
         case ExprOp::kInput:
           (node.level == RegionLevel::kRun ? code_.run_loads : code_.row_loads)
               .push_back({.operand = node.expr->number, .slot = node.slot});
@@ -161,22 +208,23 @@ class Compiler {
           break;
         }
         case ExprOp::kRowSum:
-        case ExprOp::kRowMax: {
-          code_.phases[node.phase - 1].row.push_back(
-              {.kind = Kind::kStartRow, .op = node.expr->op, .dtype = node.expr->dtype, .out = node.partials});
-          RegionInstruction finish{
-              .kind = Kind::kFinishRow, .op = node.expr->op, .dtype = node.expr->dtype, .out = node.slot};
-          finish.operands[0] = node.partials;
-          code.push_back(finish);
+        case ExprOp::kRowMax:
+          if (!is_one_block_) EmitRow(node, &code);
           break;
-        }
         default: {
           RegionInstruction instruction = InstructionOf(node, node.slot);
-          for (int k = 0; k < node.num_operands; ++k) instruction.operands[k] = nodes_[node.operands[k]].slot;
+          int slots[kMaxExprOperands];
+          for (int k = 0; k < node.num_operands; ++k) slots[k] = nodes_[node.operands[k]].slot;
+          SetOperands(&instruction, {slots, static_cast<size_t>(node.num_operands)});
           code.push_back(instruction);
         }
       }
       if (node.is_splat) code.push_back({.kind = Kind::kSplat, .dtype = node.expr->dtype, .out = node.slot});
+      if (node.is_spread) {
+        RegionInstruction spread{.kind = Kind::kSpread, .dtype = node.expr->dtype, .out = node.spread};
+        SetOperands(&spread, {node.slot});
+        code.push_back(spread);
+      }
     }
     for (size_t i = 0; i < region_.outputs.size(); ++i) {
       if (region_.outputs[i].kind != RegionOutputKind::kRows) continue;
@@ -185,13 +233,24 @@ class Compiler {
     }
   }
 
+  // A reduction of a row of several blocks.
+  void EmitRow(const Node& node, std::vector<RegionInstruction>* code) {
+    RegionInstruction start{
+        .kind = Kind::kStartRow, .op = node.expr->op, .dtype = node.expr->dtype, .out = node.partials};
+    code_.phases[node.phase - 1].row.push_back(start);
+    RegionInstruction finish{
+        .kind = Kind::kFinishRow, .op = node.expr->op, .dtype = node.expr->dtype, .out = node.slot};
+    SetOperands(&finish, {node.partials});
+    code->push_back(finish);
+  }
+
   // A requirement is its condition.
   static void CopyInto(std::vector<RegionInstruction>* code, const Node& node, int from) {
     RegionInstruction copy{.op = ExprOp::kAnd,
                            .dtype = DType::kBool,
                            .out = node.slot,
                            .kernel = KernelOf(ExprOp::kAnd, DType::kBool, DType::kBool)};
-    copy.operands[0] = copy.operands[1] = from;
+    SetOperands(&copy, {from, from});
     code->push_back(copy);
   }
 
@@ -240,7 +299,7 @@ class Compiler {
       for (int k = 0; k < node.num_operands; ++k) last_read[node.operands[k]] = s;
     }
     std::vector<int> slot(nodes_.size(), -1);
-    for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = nodes_[i].slot;
+    for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = SlotAt(RegionLevel::kElement, static_cast<int>(i));
     LoadInputs(steps, first, last);
     for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
       const Node& node = nodes_[steps[s].node];
@@ -275,7 +334,10 @@ class Compiler {
           node.level != RegionLevel::kElement) {
         continue;
       }
-      code_.phases[first].loads.push_back({.operand = node.expr->number, .slot = node.slot});
+      const RegionIndex& strides = code_.operands[node.expr->number].strides;
+      const bool is_tile = code_.joins_rows && strides[0] == 0 && strides[1] == 0 && strides[2] == 0;
+      (is_tile ? code_.tile_loads : code_.phases[first].loads)
+          .push_back({.operand = node.expr->number, .slot = node.slot});
     }
   }
 
@@ -317,7 +379,7 @@ class Compiler {
       return buffer;
     }
     if (free_.empty()) {
-      pool_.push_back(NewBuffer(max_bytes_ * code_.width));
+      pool_.push_back(NewBuffer(max_bytes_, Extent::kElements));
       return pool_.back();
     }
     const int buffer = free_.back();
@@ -326,7 +388,7 @@ class Compiler {
   }
 
   bool IsPooled(int node, const std::vector<int>& slot) const {
-    return nodes_[node].slot < 0 && slot[node] >= num_memory_;
+    return nodes_[node].slot < 0 && slot[node] >= num_fixed_;
   }
   bool IsStored(int node) const {
     return std::ranges::any_of(stores_, [&](const Store& store) { return store.node == node && !store.is_done; });
@@ -342,12 +404,15 @@ class Compiler {
     const Node& node = nodes_[step.node];
     std::vector<RegionInstruction>& code = code_.phases[step.phase].block;
     int operands[kMaxExprOperands];
-    for (int k = 0; k < kMaxExprOperands; ++k) operands[k] = node.operands[k] < 0 ? -1 : (*slot)[node.operands[k]];
+    for (int k = 0; k < kMaxExprOperands; ++k) operands[k] = k < node.num_operands ? (*slot)[node.operands[k]] : -1;
     if (node.is_reduction()) {
-      RegionInstruction reduce{.kind = Kind::kReduce, .op = node.expr->op, .dtype = node.expr->dtype};
-      reduce.out = node.partials;
-      reduce.operands[0] = operands[0];
-      reduce.row_kernel = RowKernelOf(node.expr->op, node.expr->dtype);
+      RegionInstruction reduce{.kind = is_one_block_ ? Kind::kReduceRows : Kind::kReduce,
+                               .op = node.expr->op,
+                               .dtype = node.expr->dtype,
+                               .out = is_one_block_ ? node.slot : node.partials,
+                               .row_kernel = RowKernelOf(node.expr->op, node.expr->dtype),
+                               .rows_kernel = RowsKernelOf(node.expr->op, node.expr->dtype)};
+      SetOperands(&reduce, {operands[0]});
       code.push_back(reduce);
       return;
     }
@@ -363,8 +428,8 @@ class Compiler {
                                                   .kernel = KernelOf(ExprOp::kAnd, DType::kBool, DType::kBool)}
                               : InstructionOf(node, out);
     instruction.out = out;
-    std::ranges::copy(operands, instruction.operands);
-    if (node.requirement >= 0) instruction.operands[1] = operands[0];
+    if (node.requirement >= 0) operands[1] = operands[0];
+    SetOperands(&instruction, operands);
     code.push_back(instruction);
   }
 
@@ -380,26 +445,125 @@ class Compiler {
     std::int64_t parts = 1;
     if (has_sums) {
       code_.cut = RegionCode::Cut::kColumns;
+      code_.unit = kRowPartials;
       parts = has_rows ? 1 : columns / kSumColumns;
-    } else if (has_rows) {
+    } else if (has_rows || code_.joins_rows) {
       code_.cut = RegionCode::Cut::kRows;
-      parts = rows;
-    } else if (code_.crosses_rows) {
-      parts = (rows * columns + code_.width - 1) / code_.width;
+      code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
+      parts = (rows + code_.unit - 1) / code_.unit;
     } else {
-      code_.row_blocks = std::max<std::int64_t>(1, (columns + code_.width - 1) / code_.width);
-      parts = rows * code_.row_blocks;
+      code_.unit = kRegionBlock;
+      parts = rows * ((columns + code_.unit - 1) / code_.unit);
     }
     code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
+    code_.is_flat = HasKernelsOnly() && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;
+  }
+
+  bool HasKernelsOnly() const {
+    const RegionCode::Phase& phase = code_.phases[0];
+    const auto is_kernel = [](const RegionInstruction& instruction) { return instruction.kind == Kind::kCompute; };
+    return code_.phases.size() == 1 && code_.row_loads.empty() && code_.row_stores.empty() && phase.row.empty() &&
+           phase.loads.empty() && phase.stores.empty() && phase.sums.empty() &&
+           std::ranges::all_of(phase.block, is_kernel);
+  }
+
+  // How many elements a block has: as few as stay in the first cache with all that is computed of them, but whole rows
+  // where a row is one block.
+  void ChooseWidth() {
+    std::int64_t bytes = 0;  // of an element
+    for (const Buffer& buffer : buffers_) bytes += buffer.extent == Extent::kElements ? buffer.bytes : 0;
+    for (const Node& node : nodes_) bytes += node.expr->op == ExprOp::kConstant ? DTypeBytes(node.expr->dtype) : 0;
+    std::int64_t width = kMaxBlock;
+    const std::int64_t cache = code_.phases.size() > 1 ? kRowCacheBytes : kCacheBytes;
+    while (width > kRegionBlock && width * bytes > cache) width /= 2;
+    const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
+    if (code_.joins_rows) {
+      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
+      width = code_.max_rows * columns;
+    } else if (is_one_block_ && code_.phases.size() > 1) {
+      width = columns;
+    } else if (!code_.is_flat) {
+      width = std::min(width, columns);
+    }
+    code_.width = width;
   }
 
   void LayOut() {
-    const auto aligned = [](size_t size) {
-      return static_cast<std::int64_t>((size + kAlignment - 1) / kAlignment * kAlignment);
+    ChooseWidth();
+    const auto aligned = [](std::int64_t size) {
+      return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
     };
-    code_.rows_at = aligned((code_.memory_operands.size() + code_.buffer_offsets.size()) * sizeof(void*));
-    code_.buffers_at = code_.rows_at + aligned(2 * code_.operands.size() * sizeof(void*));
-    code_.run_bytes = code_.buffers_at + code_.buffer_bytes;
+    std::int64_t buffer_bytes = 0;
+    for (const Buffer& buffer : buffers_) {
+      code_.buffer_offsets.push_back(buffer_bytes);
+      const std::int64_t items = buffer.extent == Extent::kElements ? code_.width
+                                 : buffer.extent == Extent::kRows   ? code_.max_rows
+                                                                    : 1;
+      buffer_bytes += aligned(buffer.bytes * items);
+    }
+    const auto pointers = [&](size_t n) { return aligned(static_cast<std::int64_t>(n * sizeof(void*))); };
+    code_.rows_at = pointers(static_cast<size_t>(num_fixed_) + buffers_.size());
+    code_.buffers_at = code_.rows_at + pointers(2 * code_.operands.size());
+    code_.run_bytes = code_.buffers_at + buffer_bytes;
+    FillConstants(aligned);
+    for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
+    code_.is_simple = HasKernelsOnly() && code_.sizes[0] * code_.sizes[1] == 1 && !code_.joins_rows &&
+                      code_.cut == RegionCode::Cut::kBlocks && code_.setup.empty() && code_.run_loads.empty() &&
+                      num_fixed_ + static_cast<int>(buffers_.size()) <= kSimpleSlots && buffer_bytes <= kSimpleBytes;
+    if (code_.is_flat && code_.is_simple && buffers_.empty() && code_.phases[0].block.size() == 1) {
+      MakeDirect(code_.phases[0].block[0]);
+    }
+  }
+
+  void MakeDirect(const RegionInstruction& instruction) {
+    const auto is_memory = [&](int slot) { return slot < num_memory_; };
+    if (!is_memory(instruction.out)) return;
+    const RegionMemory& to = code_.memory[instruction.out];
+    RegionDirect direct{.kernel = instruction.kernel, .output = to.number, .offset = to.offset, .element = to.element};
+    for (int k = 0; k < 4; ++k) {
+      const int slot = instruction.operands[k];
+      RegionDirect::Source& source = direct.sources[k];
+      if (is_memory(slot)) {
+        const RegionMemory& from = code_.memory[slot];
+        if (!from.is_input) return;
+        source = {.input = from.number, .offset = from.offset, .element = from.element};
+      } else {
+        source = {.constant = code_.constants[slot - num_memory_]};
+      }
+    }
+    code_.direct = direct;
+  }
+
+  RegionMemory MemoryOf(int operand) const {
+    const RegionCode::Operand& of = code_.operands[operand];
+    const bool is_input = operand < code_.num_inputs;
+    return {.is_input = is_input,
+            .number = is_input ? operand : operand - code_.num_inputs,
+            .offset = of.offset * of.bytes,
+            .row = of.strides[2] * of.bytes,
+            .element = of.bytes};
+  }
+
+  template <typename Aligned>
+  void FillConstants(const Aligned& aligned) {
+    std::vector<std::int64_t> offsets;
+    std::int64_t size = 0;
+    for (const Node& node : nodes_) {
+      if (node.expr->op != ExprOp::kConstant) continue;
+      offsets.push_back(size);
+      size += aligned(DTypeBytes(node.expr->dtype) * code_.width);
+    }
+    if (offsets.empty()) return;
+    code_.constant_memory = MakeAlignedBytes(size);
+    size_t i = 0;
+    for (const Node& node : nodes_) {
+      if (node.expr->op != ExprOp::kConstant) continue;
+      std::byte* const array = code_.constant_memory.get() + offsets[i++];
+      const std::int64_t bytes = DTypeBytes(node.expr->dtype);
+      std::memcpy(array, &node.expr->bits, static_cast<size_t>(bytes));
+      Splat(array, bytes, code_.width);
+      code_.constants.push_back(array);
+    }
   }
 
   const Region& region_;
@@ -409,13 +573,19 @@ class Compiler {
   std::vector<Store> stores_;
   std::vector<int> memory_slot_;  // of each operand, or -1
   int num_memory_ = 0;
+  int num_fixed_ = 0;  // slots of memory and constants
+  std::vector<Buffer> buffers_;
   std::vector<int> pool_;  // buffers of element instructions
   std::vector<int> free_;  // those that hold nothing
   std::int64_t max_bytes_ = 1;
-  bool is_one_block_ = true;  // a row is one, or has one phase
+  bool is_one_block_ = true;  // a row is one, or there is one phase
 };
 
 }  // namespace
+
+AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
+  return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);
+}
 
 RegionCode CompileRegion(const Region& region) {
   CheckRegion(region);

@@ -15,8 +15,8 @@
 #include "stepnet/core/any_order.h"
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/expr_scalar.h"
-#include "stepnet/core/partial_vectors-inl.h"
 #include "stepnet/core/random.h"
+#include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -48,17 +48,20 @@ struct SqrtVectors {
   }
 };
 
+template <class Fn>
+constexpr bool kIsShort = !std::is_same_v<Fn, ExpFn> && !std::is_same_v<Fn, LogFn> && !std::is_same_v<Fn, TanhFn> &&
+                          !std::is_same_v<Fn, SigmoidFn>;
+
 // Kernels of vectors, whose last part goes through the same instructions.
 template <class Fn, typename T, int kOperands>
-void Vectors(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
+void Vectors(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
   const Fn fn;
-  const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
+  ForVectors<T, kIsShort<Fn>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
     if constexpr (kOperands == 1) {
       access.Store(d, fn(d, access.Load(d, x + i)), to + i);
     } else if constexpr (kOperands == 2) {
@@ -66,15 +69,12 @@ void Vectors(void* out, const void* a, const void* b, const void* c, std::int64_
     } else {
       access.Store(d, fn(d, access.Load(d, x + i), access.Load(d, y + i), access.Load(d, z + i)), to + i);
     }
-  };
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
-  if (i < n) at(PartOfVector{n - i}, i);
+  });
 }
 
 // Kernels of a function of single numbers.
 template <auto kFn, typename T, typename Out, int kOperands>
-void Numbers(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
+void Numbers(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   const T* z = static_cast<const T*>(c);
@@ -91,14 +91,40 @@ void Numbers(void* out, const void* a, const void* b, const void* c, std::int64_
   }
 }
 
+// Which lanes hold, of as many bools as a vector of T has lanes.
+template <class D>
+HWY_INLINE hn::Mask<D> LoadMask(D d, const bool* from) {
+  const hn::RebindToUnsigned<D> lanes;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  const auto values = hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(from));
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(lanes, values), hn::Zero(lanes)));
+  } else {
+    const hn::Rebind<std::uint32_t, D> words;
+    return hn::RebindMask(d, hn::Ne(hn::PromoteTo(lanes, hn::PromoteTo(words, values)), hn::Zero(lanes)));
+  }
+}
+
 template <typename T>
-void Choose(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
+void Choose(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const bool* condition = static_cast<const bool*>(a);
   const T* then = static_cast<const T*>(b);
   const T* otherwise = static_cast<const T*>(c);
   T* to = static_cast<T*>(out);
+  std::int64_t i = 0;
+  if constexpr (!std::is_same_v<T, bool>) {
+    const hn::ScalableTag<T> d;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (; i + lanes <= n; i += lanes) {
+      const auto mask = LoadMask(d, condition + i);
+      hn::StoreU(hn::IfThenElse(mask, hn::LoadU(d, then + i), hn::LoadU(d, otherwise + i)), d, to + i);
+    }
+  }
   STEPNET_ANY_ORDER
-  for (std::int64_t i = 0; i < n; ++i) to[i] = condition[i] ? then[i] : otherwise[i];
+  for (std::int64_t k = i; k < n; ++k) {
+    const T yes = then[k], no = otherwise[k];  // both are read, so that compilers need no branch
+    to[k] = condition[k] ? yes : no;
+  }
 }
 
 template <typename T>
@@ -198,110 +224,102 @@ RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {
   });
 }
 
-struct NoFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a) const {
-    return a;
+// The partial results of a reduction, in vectors.
+template <class Fn, typename T>
+struct Partials {
+  using D = hn::CappedTag<T, kRowPartials>;
+  static constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  static constexpr int kVectors = kRowPartials / static_cast<int>(kLanes);
+  hn::Vec<D> vectors[kVectors];
+
+  HWY_INLINE void Add(const T* x, std::int64_t n) {
+    const D d;
+    const Fn fn;
+    std::int64_t i = 0;
+    for (; i + kRowPartials <= n; i += kRowPartials) {
+      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], hn::LoadU(d, x + i + k * kLanes));
+    }
+    for (int k = 0; i < n; i += kLanes, ++k) {
+      const std::int64_t count = std::min(kLanes, n - i);
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
+      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], LoadPart(d, x + i, count)), vectors[k]);
+    }
+  }
+
+  // 8 sums of 16, then 4, 2 and 1.
+  HWY_INLINE T Finish() {
+    const D d;
+    const Fn fn;
+    for (int width = kVectors / 2; width > 0; width /= 2) {
+      for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
+    }
+    return FinishLanes(d, vectors[0]);
+  }
+
+ private:
+  template <class Lanes>
+  static HWY_INLINE T FinishLanes(Lanes d, hn::Vec<Lanes> lanes) {
+    const Fn fn;
+#if HWY_TARGET != HWY_SCALAR  // which has no halves
+    if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
+      const hn::Half<Lanes> half;
+      return FinishLanes(half, fn(half, hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
+    }
+#endif
+    const hn::CappedTag<T, 1> one;
+    HWY_ALIGN T last[hn::MaxLanes(d)];
+    hn::Store(lanes, d, last);
+    for (size_t width = hn::MaxLanes(d) / 2; width > 0; width /= 2) {
+      for (size_t i = 0; i < width; ++i) {
+        last[i] = hn::GetLane(fn(one, hn::Set(one, last[i]), hn::Set(one, last[i + width])));
+      }
+    }
+    return last[0];
   }
 };
 
-template <ChainStep kStep, class V>
-HWY_INLINE V StepOf(V a, V b) {
-  if constexpr (kStep == ChainStep::kAdd) return hn::Add(a, b);
-  if constexpr (kStep == ChainStep::kSubtract) return hn::Sub(a, b);
-  if constexpr (kStep == ChainStep::kSubtractFrom) return hn::Sub(b, a);
-  if constexpr (kStep == ChainStep::kMultiply) return hn::Mul(a, b);
-  return a;
-}
-
-template <ChainStep kBefore, class F, ChainStep kAfter, typename T>
-void Chain(void* out, const void* a, const void* b, const void* c, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const T* x = static_cast<const T*>(a);
-  const T* y = static_cast<const T*>(b);
-  const T* z = static_cast<const T*>(c);
-  T* to = static_cast<T*>(out);
-  const F f;
-  const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
-    auto value = access.Load(d, x + i);
-    if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
-    value = f(d, value);
-    if constexpr (kAfter != ChainStep::kNone) value = StepOf<kAfter>(value, access.Load(d, z + i));
-    access.Store(d, value, to + i);
-  };
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
-  if (i < n) at(PartOfVector{n - i}, i);
-}
-
-template <ChainStep kBefore, typename T>
-RegionKernel ChainOfSteps(ChainStep after) {
-  switch (after) {
-    case ChainStep::kAdd: return Chain<kBefore, NoFn, ChainStep::kAdd, T>;
-    case ChainStep::kSubtract: return Chain<kBefore, NoFn, ChainStep::kSubtract, T>;
-    case ChainStep::kSubtractFrom: return Chain<kBefore, NoFn, ChainStep::kSubtractFrom, T>;
-    case ChainStep::kMultiply: return Chain<kBefore, NoFn, ChainStep::kMultiply, T>;
-    case ChainStep::kNone: return nullptr;
-  }
-  return nullptr;
-}
-
-template <ChainStep kBefore, class F, typename T>
-RegionKernel ChainToFunction(ChainStep after) {
-  if (after == ChainStep::kMultiply) return Chain<kBefore, F, ChainStep::kMultiply, T>;
-  if (after == ChainStep::kNone && kBefore != ChainStep::kNone) return Chain<kBefore, F, ChainStep::kNone, T>;
-  return nullptr;
-}
-
-template <class F, typename T>
-RegionKernel ChainOfFunction(ChainStep before, ChainStep after) {
-  switch (before) {
-    case ChainStep::kNone: return ChainToFunction<ChainStep::kNone, F, T>(after);
-    case ChainStep::kAdd: return ChainToFunction<ChainStep::kAdd, F, T>(after);
-    case ChainStep::kSubtract: return ChainToFunction<ChainStep::kSubtract, F, T>(after);
-    default: return nullptr;
-  }
-}
-
-template <typename T>
-RegionKernel ChainOf(const RegionChain& chain) {
-  if (chain.f == ExprOp::kExp) return ChainOfFunction<ExpFn, T>(chain.before, chain.after);
-  if (chain.f == ExprOp::kTanh) return ChainOfFunction<TanhFn, T>(chain.before, chain.after);
-  if (chain.f == ExprOp::kSigmoid) return ChainOfFunction<SigmoidFn, T>(chain.before, chain.after);
-  if (chain.f != ExprOp::kConstant) return nullptr;
-  switch (chain.before) {
-    case ChainStep::kAdd: return ChainOfSteps<ChainStep::kAdd, T>(chain.after);
-    case ChainStep::kSubtract: return ChainOfSteps<ChainStep::kSubtract, T>(chain.after);
-    case ChainStep::kMultiply: return ChainOfSteps<ChainStep::kMultiply, T>(chain.after);
-    default: return nullptr;
-  }
-}
-
-RegionKernel ChainKernelForTarget(const RegionChain& chain, DType dtype) {
-  if (dtype == DType::kFloat) return ChainOf<float>(chain);
-  if (dtype == DType::kDouble) return ChainOf<double>(chain);
-  return nullptr;
-}
-
 template <class Fn, typename T>
 void ReduceVectors(void* partial, const void* a, std::int64_t n) {
-  const hn::CappedTag<T, kRowPartials> d;
-  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  constexpr int kVectors = kRowPartials / static_cast<int>(kLanes);
-  const T* x = static_cast<const T*>(a);
+  using P = Partials<Fn, T>;
+  const typename P::D d;
   T* sums = static_cast<T*>(partial);
-  const Fn fn;
-  hn::Vec<decltype(d)> vectors[kVectors];
-  for (int k = 0; k < kVectors; ++k) vectors[k] = hn::LoadU(d, sums + k * kLanes);
-  std::int64_t i = 0;
-  for (; i + kRowPartials <= n; i += kRowPartials) {
-    for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], hn::LoadU(d, x + i + k * kLanes));
+  P partials;
+  for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::LoadU(d, sums + k * P::kLanes);
+  partials.Add(static_cast<const T*>(a), n);
+  for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
+}
+
+// Four rows at a time, because a row is a chain of sums that wait for each other.
+template <class Fn, typename T>
+void ReduceRowsVectors(void* out, const void* a, std::int64_t rows, std::int64_t n) {
+  using P = Partials<Fn, T>;
+  constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
+  constexpr int kRows = 4;
+  const typename P::D d;
+  const T* x = static_cast<const T*>(a);
+  T* to = static_cast<T*>(out);
+  const auto start = [&](P* partials) {
+    for (int k = 0; k < P::kVectors; ++k) partials->vectors[k] = hn::Set(d, kFirst);
+  };
+  if constexpr (P::kVectors == 1) {
+    for (; rows >= kRows; rows -= kRows, x += kRows * n, to += kRows) {
+      P partials[kRows];
+      for (P& of_row : partials) start(&of_row);
+      const std::int64_t whole = n / kRowPartials * kRowPartials;
+      for (std::int64_t i = 0; i < whole; i += kRowPartials) {
+        for (int r = 0; r < kRows; ++r) partials[r].Add(x + r * n + i, kRowPartials);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        partials[r].Add(x + r * n + whole, n - whole);
+        to[r] = partials[r].Finish();
+      }
+    }
   }
-  for (int k = 0; k < kVectors; ++k) hn::StoreU(vectors[k], d, sums + k * kLanes);
-  const hn::CappedTag<T, 1> one;
-  for (int k = 0; i < n; ++i, ++k) {
-    hn::StoreU(fn(one, hn::LoadU(one, sums + k), hn::LoadU(one, x + i)), one, sums + k);
+  for (; rows > 0; --rows, x += n) {
+    P partials;
+    start(&partials);
+    partials.Add(x, n);
+    *to++ = partials.Finish();
   }
 }
 
@@ -310,6 +328,31 @@ void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
   const T* x = static_cast<const T*>(a);
   T* sums = static_cast<T*>(partial);
   for (std::int64_t i = 0; i < n; ++i) sums[i % kRowPartials] = kFn(sums[i % kRowPartials], x[i]);
+}
+
+// Integers are the same in any order.
+template <auto kFn, typename T>
+void ReduceRowsNumbers(void* out, const void* a, std::int64_t rows, std::int64_t n) {
+  const T* x = static_cast<const T*>(a);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
+    for (std::int64_t i = 0; i < n; ++i) result = kFn(result, x[i]);
+    static_cast<T*>(out)[row] = result;
+  }
+}
+
+RowsKernel RowsKernelForTarget(ExprOp op, DType dtype) {
+  const bool is_sum = op == ExprOp::kRowSum;
+  switch (dtype) {
+    case DType::kFloat: return is_sum ? ReduceRowsVectors<AddVectors, float> : ReduceRowsVectors<MaxVectors, float>;
+    case DType::kDouble: return is_sum ? ReduceRowsVectors<AddVectors, double> : ReduceRowsVectors<MaxVectors, double>;
+    case DType::kInt32:
+      return is_sum ? ReduceRowsNumbers<scalar::Add<std::int32_t>, std::int32_t>
+                    : ReduceRowsNumbers<scalar::Max<std::int32_t>, std::int32_t>;
+    default:
+      return is_sum ? ReduceRowsNumbers<scalar::Add<std::int64_t>, std::int64_t>
+                    : ReduceRowsNumbers<scalar::Max<std::int64_t>, std::int64_t>;
+  }
 }
 
 RowKernel RowKernelForTarget(ExprOp op, DType dtype) {
@@ -335,24 +378,24 @@ namespace stepnet {
 
 HWY_EXPORT(KernelForTarget);
 HWY_EXPORT(RowKernelForTarget);
-HWY_EXPORT(ChainKernelForTarget);
+HWY_EXPORT(RowsKernelForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
   return HWY_DYNAMIC_DISPATCH(KernelForTarget)(op, operand, result);
 }
-RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype) {
-  return HWY_DYNAMIC_DISPATCH(ChainKernelForTarget)(chain, dtype);
-}
+RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
 
-void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], DType dtype, void* out, std::int64_t n) {
-  std::int64_t key[4] = {};
+void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
+                 std::int64_t n) {
+  std::int64_t key[kNumUniformKeys] = {};
   RandomStream stream(0, 0, 0, 0);
   std::uint64_t block = 0;
   std::array<std::uint32_t, 4> words = {};
   for (std::int64_t i = 0; i < n; ++i) {
     bool is_new = i == 0;
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < kNumUniformKeys; ++k) {
+      if (i > 0 && (shared >> k & 1) != 0) continue;
       is_new |= key[k] != operands[k][i];
       key[k] = operands[k][i];
     }
@@ -416,6 +459,14 @@ void Splat(void* array, std::int64_t bytes, std::int64_t n) {
   });
 }
 
+void Spread(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
+  ForBytes(bytes, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = static_cast<T*>(out);
+    for (std::int64_t row = 0; row < rows; ++row, to += n) std::fill_n(to, n, static_cast<const T*>(from)[row]);
+  });
+}
+
 void CopyStrided(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, std::int64_t bytes,
                  std::int64_t n) {
   if (from_stride == 1 && to_stride == 1) {
@@ -431,7 +482,7 @@ void CopyStrided(const void* from, std::int64_t from_stride, void* to, std::int6
 }
 
 void AddStrided(const void* from, void* to, std::int64_t stride, DType dtype, std::int64_t n) {
-  if (stride == 1 || n == 1) return KernelOf(ExprOp::kAdd, dtype, dtype)(to, to, from, nullptr, n);
+  if (stride == 1 || n == 1) return KernelOf(ExprOp::kAdd, dtype, dtype)(to, to, from, nullptr, nullptr, n);
   ForExprType(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_same_v<T, bool>) {

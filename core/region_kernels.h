@@ -9,36 +9,61 @@ namespace stepnet {
 
 inline constexpr int kRowPartials = 16;  // partial results of a reduction over a row
 
-// out[i] = op(a[i], b[i], c[i]) for i < n; operands that the op does not have are null. `out` may be the array of an
-// operand whose elements have its size; otherwise it overlaps none. Arrays need no alignment.
-using RegionKernel = void (*)(void* out, const void* a, const void* b, const void* c, std::int64_t n);
+// out[i] = op(a[i], b[i], c[i], d[i]) for i < n; operands that the op does not have are not read. `out` may be the
+// array of an operand whose elements have its size; otherwise it overlaps none. Arrays need no alignment.
+using RegionKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d, std::int64_t n);
 
-// Up to three primitives as one kernel, without a way through memory between them: out = after(f(before(a, b)), c).
-// Each rounds by itself: the bits are those of single kernels.
-enum class ChainStep : std::uint8_t { kNone, kAdd, kSubtract, kSubtractFrom, kMultiply };  // kSubtractFrom: c - value
-struct RegionChain {
+// Several primitives as one kernel, without a way through memory between them. Each rounds by itself: the bits are
+// those of single kernels.
+//
+// A chain: out = last(after(f(before(a, b)), c), d).
+enum class ChainStep : std::uint8_t { kNone, kAdd, kSubtract, kSubtractFrom, kMultiply, kDivide };
+struct RegionChain {                    // kSubtractFrom: c - value
   ChainStep before = ChainStep::kNone;  // kNone: of a alone
   ExprOp f = ExprOp::kConstant;         // kConstant: nothing
   ChainStep after = ChainStep::kNone;
+  ChainStep last = ChainStep::kNone;
 };
 // Null where there is no such kernel.
 RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype);
+// op(left(a, b), right(c, d)) of floats or doubles; null where there is no such kernel.
+struct RegionPair {
+  ChainStep left = ChainStep::kNone;
+  ChainStep op = ChainStep::kNone;
+  ChainStep right = ChainStep::kNone;
+};
+RegionKernel PairKernelOf(const RegionPair& pair, DType dtype);
+// c - a * b, rounded once: MulAdd of -a.
+RegionKernel NegMulAddKernelOf(DType dtype);
+// a * b * (d - c * c), where the last factor is rounded once: gradients through functions whose derivative is y - y^2
+// or 1 - y^2.
+RegionKernel SlopeKernelOf(DType dtype);
+// c where a compares to b as `comparison` says, d elsewhere; all of one number type.
+RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 
 // partial[j % 16] = op(partial[j % 16], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
+// out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
+using RowsKernel = void (*)(void* out, const void* a, std::int64_t rows, std::int64_t n);
 
 // Of the machine as it is now (tests take instruction sets away). `operand` is the dtype of the op's operands: of those
 // that Where chooses between, of what Cast starts from.
 RegionKernel KernelOf(ExprOp op, DType operand, DType result);
 RowKernel RowKernelOf(ExprOp op, DType dtype);
+RowsKernel RowsKernelOf(ExprOp op, DType dtype);
 
-// out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double.
-void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], DType dtype, void* out, std::int64_t n);
+// out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double; bit k of `shared`: operand
+// k has one element for all.
+inline constexpr int kNumUniformKeys = 4;
+void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
+                 std::int64_t n);
 // What a reduction starts from, and its 16 partial results as one.
 void StartRow(ExprOp op, DType dtype, void* partial);
 void FinishRow(ExprOp op, DType dtype, const void* partial, void* out);
 // Fills [1, n) of an array with its first element.
 void Splat(void* array, std::int64_t bytes, std::int64_t n);
+// out: n copies of each of `rows` elements.
+void Spread(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n);
 // to[i * to_stride] = from[i * from_stride], of so many bytes each.
 void CopyStrided(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, std::int64_t bytes,
                  std::int64_t n);

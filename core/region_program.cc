@@ -17,7 +17,73 @@ namespace {
 using Kind = RegionInstruction::Kind;
 
 constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
-constexpr std::int64_t kAlignment = 64;
+
+std::pair<std::int64_t, std::int64_t> Share(std::int64_t n, int part, int parts) {
+  if (parts == 1) return {0, n};  // without a division of 128 bits
+  return {static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
+          static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts)};
+}
+
+// The elements of a part of a flat program.
+std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int part, int parts) {
+  if (parts == 1) return {0, elements};
+  const auto [first, last] = Share((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
+  return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
+}
+
+void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
+  const int* const operands = instruction.operands;
+  instruction.kernel(slots[instruction.out], slots[operands[0]], slots[operands[1]], slots[operands[2]],
+                     slots[operands[3]], n);
+}
+
+// The elements [begin, end) of a program of one instruction, no more than a block: with as few instructions of the
+// machine as possible, because they are a good part of what small regions take.
+void RunDirect(const RegionDirect& direct, const void* const* inputs, void* const* outputs, std::int64_t begin,
+               std::int64_t end) {
+  const char* from[4];
+  for (int k = 0; k < 4; ++k) {
+    const RegionDirect::Source& source = direct.sources[k];
+    const void* first = source.constant != nullptr ? source.constant : inputs[source.input];
+    from[k] = static_cast<const char*>(first) + source.offset + begin * source.element;
+  }
+  CountWork(end - begin);
+  direct.kernel(static_cast<char*>(outputs[direct.output]) + direct.offset + begin * direct.element, from[0], from[1],
+                from[2], from[3], end - begin);
+}
+
+// The columns [begin, end) of the rows [row, last) of a simple program.
+void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs,
+               std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+  char* slots[kSimpleSlots];
+  alignas(kRegionAlignment) char buffers[kSimpleBytes];  // which is touched where a program has some
+  const size_t num_memory = code.memory.size();
+  char** slot = slots + num_memory;
+  for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
+  for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
+  for (size_t i = 0; i < num_memory; ++i) {
+    const RegionMemory& memory = code.memory[i];
+    const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
+    slots[i] = static_cast<char*>(const_cast<void*>(first)) + memory.offset + row * memory.row + begin * memory.element;
+  }
+  const auto move = [&](std::int64_t RegionMemory::*stride, std::int64_t times) {
+    for (size_t i = 0; i < num_memory; ++i) slots[i] += times * (code.memory[i].*stride);
+  };
+  const std::vector<RegionInstruction>& block = code.phases[0].block;
+  const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
+  for (;;) {
+    for (std::int64_t at = begin;;) {
+      const std::int64_t n = std::min(code.width, end - at);
+      CountWork(n * work);
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots, n);
+      if ((at += n) == end) break;
+      move(&RegionMemory::element, n);
+    }
+    if (++row == last) return;
+    if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
+    move(&RegionMemory::row, 1);
+  }
+}
 
 // One run of one part.
 class Runner {
@@ -29,49 +95,53 @@ class Runner {
     bases_ = rows_ + code.operands.size();
     for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
     char** slot = slots_ + code.memory_operands.size();
+    for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
     for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
+  }
+
+  // The elements [begin, end) of a flat program.
+  void RunFlat(std::int64_t begin, std::int64_t end) {
+    SetUp();
+    const std::vector<RegionInstruction>& block = code_.phases[0].block;
+    for (std::int64_t at = begin; at < end; at += code_.width) {
+      const std::int64_t n = std::min(code_.width, end - at);
+      CountWork(n * static_cast<std::int64_t>(1 + block.size() / 4));
+      for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
+        const int operand = code_.memory_operands[i];
+        slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
+      }
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots_, n);
+    }
   }
 
   void Run(int part, int parts) {
     const std::int64_t rows = code_.NumRows();
     const std::int64_t columns = code_.sizes[3];
-    const auto share = [&](std::int64_t n) {
-      if (parts == 1) return std::pair<std::int64_t, std::int64_t>(0, n);  // without a division of 128 bits
-      return std::pair(static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
-                       static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts));
-    };
-    if (code_.cut == RegionCode::Cut::kColumns) {
-      const auto [first, last] = share((columns + kRowPartials - 1) / kRowPartials);
-      const std::int64_t begin = first * kRowPartials;
-      const std::int64_t end = std::min(columns, last * kRowPartials);
-      ClearSums(begin, end);
-      if (!SetUp()) return;
-      for (std::int64_t row = 0; row < rows; ++row) RunRow(row, begin, end);
-      return;
+    switch (code_.cut) {
+      case RegionCode::Cut::kColumns: {
+        const auto [first, last] = Share((columns + code_.unit - 1) / code_.unit, part, parts);
+        const std::int64_t begin = first * code_.unit;
+        const std::int64_t end = std::min(columns, last * code_.unit);
+        ClearSums(begin, end);
+        return RunRows(0, rows, begin, end);
+      }
+      case RegionCode::Cut::kRows: {
+        const auto [first, last] = Share((rows + code_.unit - 1) / code_.unit, part, parts);
+        return RunRows(first * code_.unit, std::min(rows, last * code_.unit), 0, columns);
+      }
+      case RegionCode::Cut::kBlocks: break;
     }
-    if (!SetUp()) return;
-    if (code_.cut == RegionCode::Cut::kRows) {
-      const auto [begin, end] = share(rows);
-      for (std::int64_t row = begin; row < end; ++row) RunRow(row, 0, columns);
-    } else if (columns == 0) {
-      return;
-    } else if (code_.crosses_rows) {
-      const std::int64_t elements = rows * columns;
-      const auto [first, last] = share((elements + code_.width - 1) / code_.width);
-      RunAcrossRows(first * code_.width, std::min(elements, last * code_.width));
-    } else {
-      const std::int64_t blocks = code_.row_blocks;
-      auto [first, last] = share(rows * blocks);
-      if (blocks == 1) {  // without divisions: small regions are done in the time of some
-        for (std::int64_t row = first; row < last; ++row) RunRow(row, 0, columns);
-        return;
-      }
-      while (first < last) {
-        const std::int64_t row = first / blocks;
-        const std::int64_t end = std::min(last, (row + 1) * blocks);
-        RunRow(row, first % blocks * code_.width, std::min(columns, (end - row * blocks) * code_.width));
-        first = end;
-      }
+    const std::int64_t units = (columns + code_.unit - 1) / code_.unit;  // of a row
+    if (parts == 1 || units <= 1) {  // without divisions: small regions are done in the time of some
+      const auto [first, last] = Share(rows, part, parts);
+      return columns == 0 ? void() : RunRows(first, last, 0, columns);
+    }
+    auto [first, last] = Share(rows * units, part, parts);
+    while (first < last) {
+      const std::int64_t row = first / units;
+      const std::int64_t end = std::min(last, (row + 1) * units);
+      RunRows(row, row + 1, first % units * code_.unit, std::min(columns, (end - row * units) * code_.unit));
+      first = end;
     }
   }
 
@@ -89,17 +159,12 @@ class Runner {
     return const_cast<char*>(first) + of.offset * of.bytes;
   }
 
-  // Values of the run. False where there is no row, and operands may have no memory.
-  bool SetUp() {
-    if (code_.NumRows() == 0) return false;
-    for (const auto& [slot, bits] : code_.constants) std::memcpy(slots_[slot], &bits, sizeof(bits));
+  // Values of the run.
+  void SetUp() {
     for (const auto& [operand, slot] : code_.run_loads) {
       std::memcpy(slots_[slot], bases_[operand], static_cast<size_t>(code_.operands[operand].bytes));
     }
-    row_ = 0;
-    column_ = 0;
     for (const RegionInstruction& instruction : code_.setup) Execute(instruction, 1);
-    return true;
   }
 
   // Sums start from 0, over the columns [begin, end).
@@ -122,20 +187,38 @@ class Runner {
     }
   }
 
+  // The columns [begin, end) of the rows [row, last).
+  void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+    if (row >= last) return;  // operands may have no memory
+    if (begin >= end && code_.row_stores.empty()) return;
+    const bool is_whole = begin == 0 && end == code_.sizes[3];
+    const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
+    GoToRow(0);
+    SetUp();
+    num_rows_ = std::min(max_rows, last - row);
+    num_columns_ = end - begin;
+    for (const RegionMove& move : code_.tile_loads) LoadElements(move, begin);
+    for (; row < last; row += max_rows) {
+      GoToRow(row);
+      num_rows_ = std::min(max_rows, last - row);
+      RunBlocks(begin, end);
+    }
+  }
+
   void GoToRow(std::int64_t row) {
     row_ = row;
-    if (row == 0) {
-      std::copy_n(bases_, code_.operands.size(), rows_);
-      index_[0] = index_[1] = index_[2] = 0;
-      return;
-    }
+    column_ = 0;
     if (code_.sizes[0] * code_.sizes[1] == 1) {
       index_[2] = row;
-    } else {
-      index_[2] = row % code_.sizes[2];
-      index_[1] = row / code_.sizes[2] % code_.sizes[1];
-      index_[0] = row / code_.sizes[2] / code_.sizes[1];
+      for (size_t i = 0; i < code_.operands.size(); ++i) {
+        const RegionCode::Operand& of = code_.operands[i];
+        rows_[i] = bases_[i] + row * of.strides[2] * of.bytes;
+      }
+      return;
     }
+    index_[2] = row % code_.sizes[2];
+    index_[1] = row / code_.sizes[2] % code_.sizes[1];
+    index_[0] = row / code_.sizes[2] / code_.sizes[1];
     for (size_t i = 0; i < code_.operands.size(); ++i) {
       const RegionCode::Operand& of = code_.operands[i];
       const std::int64_t at = index_[0] * of.strides[0] + index_[1] * of.strides[1] + index_[2] * of.strides[2];
@@ -143,142 +226,151 @@ class Runner {
     }
   }
 
-  void RunRow(std::int64_t row, std::int64_t begin, std::int64_t end) {
-    GoToRow(row);
-    column_ = begin;
+  // The columns [begin, end) of as many rows as a block holds.
+  void RunBlocks(std::int64_t begin, std::int64_t end) {
     for (const auto& [operand, slot] : code_.row_loads) {
-      std::memcpy(slots_[slot], rows_[operand], static_cast<size_t>(code_.operands[operand].bytes));
+      const std::int64_t bytes = code_.operands[operand].bytes;
+      ForRows(operand, [&](std::int64_t i, const char* row) {
+        std::memcpy(slots_[slot] + i * bytes, row, static_cast<size_t>(bytes));
+      });
     }
+    const std::int64_t width = code_.joins_rows ? end - begin : code_.width;
     for (const RegionCode::Phase& phase : code_.phases) {
-      for (const RegionInstruction& instruction : phase.row) Execute(instruction, 1);
-      for (std::int64_t at = begin; at < end; at += code_.width) RunBlock(phase, at, std::min(code_.width, end - at));
+      num_columns_ = std::min(width, end - begin);
+      column_ = 0;
+      for (const RegionInstruction& instruction : phase.row) Execute(instruction, num_rows_);
+      std::int64_t at = begin;
+      do {  // once without columns too, for what is reduced
+        num_columns_ = std::min(width, end - at);
+        RunBlock(phase, at);
+      } while ((at += width) < end);
     }
     for (const auto& [operand, slot] : code_.row_stores) {
-      std::memcpy(rows_[operand], slots_[slot], static_cast<size_t>(code_.operands[operand].bytes));
+      const std::int64_t bytes = code_.operands[operand].bytes;
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        std::memcpy(row, slots_[slot] + i * bytes, static_cast<size_t>(bytes));
+      });
     }
   }
 
-  // The elements [at, at + n) of the row.
-  void RunBlock(const RegionCode::Phase& phase, std::int64_t at, std::int64_t n) {
+  // The columns from `at` on.
+  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
+    const std::int64_t n = num_rows_ * num_columns_;
     column_ = at;
     CountWork(n * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
       const int operand = code_.memory_operands[i];
       slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
     }
-    const auto place = [&](int operand) {
-      const RegionCode::Operand& of = code_.operands[operand];
-      return rows_[operand] + at * of.strides[3] * of.bytes;
-    };
-    for (const auto& [operand, slot] : phase.loads) {
-      const RegionCode::Operand& of = code_.operands[operand];
-      CopyStrided(place(operand), of.strides[3], slots_[slot], 1, of.bytes, n);
-    }
+    for (const RegionMove& move : phase.loads) LoadElements(move, at);
     for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
     for (const auto& [operand, slot] : phase.stores) {
       const RegionCode::Operand& of = code_.operands[operand];
-      CopyStrided(slots_[slot], 1, place(operand), of.strides[3], of.bytes, n);
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        CopyStrided(slots_[slot] + i * num_columns_ * of.bytes, 1, row + at * of.strides[3] * of.bytes, of.strides[3],
+                    of.bytes, num_columns_);
+      });
     }
     for (const auto& [operand, slot] : phase.sums) {
       const RegionCode::Operand& of = code_.operands[operand];
-      AddStrided(slots_[slot], place(operand), of.strides[3], of.dtype, n);
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        AddStrided(slots_[slot] + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3],
+                   of.dtype, num_columns_);
+      });
     }
   }
 
-  // Calls fn(operand, its first element, position in the block, elements) for the part of each row in a block.
+  void LoadElements(const RegionMove& move, std::int64_t at) {
+    const RegionCode::Operand& of = code_.operands[move.operand];
+    ForRows(move.operand, [&](std::int64_t i, const char* row) {
+      CopyStrided(row + at * of.strides[3] * of.bytes, of.strides[3], slots_[move.slot] + i * num_columns_ * of.bytes,
+                  1, of.bytes, num_columns_);
+    });
+  }
+
+  // Calls fn(i, where row i of the block begins in the operand).
   template <typename Fn>
-  void ForRowsOfBlock(std::int64_t begin, std::int64_t n, const Fn& fn) {
-    const std::int64_t columns = code_.sizes[3];
-    std::int64_t row = begin / columns;
-    std::int64_t column = begin % columns;
-    for (std::int64_t done = 0; done < n; ++row, column = 0) {
-      const std::int64_t count = std::min(columns - column, n - done);
-      const std::int64_t index[] = {row / code_.sizes[2] / code_.sizes[1], row / code_.sizes[2] % code_.sizes[1],
-                                    row % code_.sizes[2]};
-      fn(index, column, done, count);
-      done += count;
+  void ForRows(int operand, const Fn& fn) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    char* row = rows_[operand];
+    if (code_.sizes[0] * code_.sizes[1] == 1) {
+      for (std::int64_t i = 0; i < num_rows_; ++i, row += of.strides[2] * of.bytes) fn(i, row);
+      return;
+    }
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; ++i) {
+      fn(i,
+         bases_[operand] + (index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2]) * of.bytes);
+      GoToNext(index);
     }
   }
 
-  void RunAcrossRows(std::int64_t begin, std::int64_t end) {
-    const RegionCode::Phase& phase = code_.phases[0];
-    const auto place = [&](int operand, const std::int64_t* index, std::int64_t column) {
-      const RegionCode::Operand& of = code_.operands[operand];
-      const std::int64_t at =
-          index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2] + column * of.strides[3];
-      return bases_[operand] + at * of.bytes;
-    };
-    for (std::int64_t at = begin; at < end; at += code_.width) {
-      const std::int64_t n = std::min(code_.width, end - at);
-      CountWork(n * static_cast<std::int64_t>(1 + phase.block.size() / 4));
-      column_ = at;  // of one long row
-      for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
-        const int operand = code_.memory_operands[i];
-        slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
-      }
-      for (const auto& [operand, slot] : phase.loads) {
-        const RegionCode::Operand& of = code_.operands[operand];
-        ForRowsOfBlock(at, n, [&](const std::int64_t* index, std::int64_t column, std::int64_t to, std::int64_t count) {
-          CopyStrided(place(operand, index, column), of.strides[3], slots_[slot] + to * of.bytes, 1, of.bytes, count);
-        });
-      }
-      for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
-      for (const auto& [operand, slot] : phase.stores) {
-        const RegionCode::Operand& of = code_.operands[operand];
-        ForRowsOfBlock(at, n,
-                       [&](const std::int64_t* index, std::int64_t column, std::int64_t from, std::int64_t count) {
-                         CopyStrided(slots_[slot] + from * of.bytes, 1, place(operand, index, column), of.strides[3],
-                                     of.bytes, count);
-                       });
-      }
-    }
+  void GoToNext(std::int64_t (&index)[3]) const {
+    if (++index[2] < code_.sizes[2]) return;
+    index[2] = 0;
+    if (++index[1] < code_.sizes[1]) return;
+    index[1] = 0;
+    ++index[0];
   }
 
   void Execute(const RegionInstruction& instruction, std::int64_t n) {
-    char* const out = instruction.out >= 0 ? slots_[instruction.out] : nullptr;
-    const auto operand = [&](int k) -> const char* {
-      return instruction.operands[k] >= 0 ? slots_[instruction.operands[k]] : nullptr;
-    };
-    switch (instruction.kind) {
-      case Kind::kCompute: return instruction.kernel(out, operand(0), operand(1), operand(2), n);
-      case Kind::kReduce: return instruction.row_kernel(out, operand(0), n);
-      default: return ExecuteOther(instruction, out, n);
-    }
+    if (instruction.kind == Kind::kCompute) return Compute(instruction, slots_, n);
+    ExecuteOther(instruction, n);
   }
 
-  void ExecuteOther(const RegionInstruction& instruction, char* out, std::int64_t n) {
+  void ExecuteOther(const RegionInstruction& instruction, std::int64_t n) {
+    char* const out = instruction.out >= 0 ? slots_[instruction.out] : nullptr;
+    const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
     switch (instruction.kind) {
-      case Kind::kUniform: {
-        const std::int64_t* operands[kMaxExprOperands];
-        for (int k = 0; k < kMaxExprOperands; ++k) {
-          operands[k] = reinterpret_cast<const std::int64_t*>(slots_[instruction.operands[k]]);
-        }
-        return DrawUniform(operands, instruction.dtype, out, n);
-      }
-      case Kind::kIndex: *reinterpret_cast<std::int64_t*>(out) = index_[instruction.number]; return;
+      case Kind::kCompute: return Compute(instruction, slots_, n);
+      case Kind::kUniform: return Draw(instruction, out, n);
+      case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
       case Kind::kColumns:
-        for (std::int64_t i = 0; i < n; ++i) reinterpret_cast<std::int64_t*>(out)[i] = column_ + i;
+        for (std::int64_t i = 0; i < n; ++i) {
+          reinterpret_cast<std::int64_t*>(out)[i] = num_rows_ == 1 ? column_ + i : i % num_columns_;
+        }
         return;
       case Kind::kSplat: return Splat(out, DTypeBytes(instruction.dtype), code_.width);
+      case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
-      case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, slots_[instruction.operands[0]], out);
-      default: return Check(instruction, n);
+      case Kind::kReduce: return instruction.row_kernel(out, from, n);
+      case Kind::kReduceRows: return instruction.rows_kernel(out, from, num_rows_, num_columns_);
+      case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
+      case Kind::kCheck: return Check(instruction, n);
     }
   }
 
-  // A requirement of the run or the row is about its first element.
+  void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {
+    const std::int64_t* operands[kMaxExprOperands];
+    for (int k = 0; k < kMaxExprOperands; ++k) {
+      operands[k] = reinterpret_cast<const std::int64_t*>(slots_[draw.operands[k]]);
+    }
+    DrawUniform(operands, static_cast<unsigned>(draw.number), draw.dtype, out, n);
+  }
+
+  void FillIndex(int dimension, std::int64_t* out) const {
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; ++i) {
+      out[i] = index[dimension];
+      GoToNext(index);
+    }
+  }
+
+  // A requirement of the run or of a row is about its first element.
   void Check(const RegionInstruction& check, std::int64_t n) {
     if (code_.sizes[3] == 0) return;
     const std::int64_t at = FirstFalse(reinterpret_cast<const bool*>(slots_[check.operands[0]]), n);
     if (at == n) return;
-    const std::int64_t element = (code_.crosses_rows ? 0 : row_ * code_.sizes[3]) + column_ + at;
+    std::int64_t element = 0;
+    if (check.level == RegionLevel::kRow) element = (row_ + at) * code_.sizes[3];
+    if (check.level == RegionLevel::kElement) element = row_ * code_.sizes[3] + column_ + at;
     const bool is_first =
         !has_fault() || element < fault_element_ || (element == fault_element_ && check.number < fault_requirement_);
     if (!is_first) return;
     fault_element_ = element;
     fault_requirement_ = check.number;
     fault_value_ = {.dtype = check.dtype};
-    if (check.operands[1] < 0) return;
+    if (check.num_operands < 2) return;
     const std::int64_t bytes = DTypeBytes(check.dtype);
     std::memcpy(&fault_value_.bits, slots_[check.operands[1]] + at * bytes, static_cast<size_t>(bytes));
   }
@@ -291,39 +383,68 @@ class Runner {
   char** bases_;  // and of all rows
   std::int64_t row_ = 0;
   std::int64_t index_[3] = {};
-  std::int64_t column_ = 0;
+  std::int64_t column_ = 0;  // the first of the block
+  std::int64_t num_rows_ = 1;
+  std::int64_t num_columns_ = 0;
   std::int64_t fault_element_ = -1;
   int fault_requirement_ = 0;
   ExprScalar fault_value_ = {};
 };
 
+// Calls fn with memory for a run.
+template <typename Fn>
+auto WithMemory(const RegionCode& code, const Fn& fn) {
+  if (code.run_bytes <= kStackBytes) {
+    alignas(kRegionAlignment) char memory[kStackBytes];
+    return fn(memory);
+  }
+  const AlignedBytes memory = MakeAlignedBytes(code.run_bytes);
+  return fn(reinterpret_cast<char*>(memory.get()));
+}
+
+const char* StepText(ChainStep step) {
+  constexpr const char* kSigns[] = {"", "+", "-", "from -", "*", "/"};
+  return kSigns[static_cast<int>(step)];
+}
+
 // "+ tanh *" for tanh(a + b) * c.
-std::string ChainText(const RegionInstruction& instruction) {
-  const auto step = [](ChainStep step) {
-    constexpr const char* kSigns[] = {"", "+", "-", "from -", "*"};
-    return kSigns[static_cast<int>(step)];
-  };
-  const RegionChain& chain = instruction.chain;
+std::string ChainText(const RegionChain& chain) {
   std::vector<std::string> names;
-  if (chain.before != ChainStep::kNone) names.emplace_back(step(chain.before));
+  if (chain.before != ChainStep::kNone) names.emplace_back(StepText(chain.before));
   if (chain.f != ExprOp::kConstant) names.emplace_back(ExprOpName(chain.f));
-  if (chain.after != ChainStep::kNone) names.emplace_back(step(chain.after));
-  return names.empty() ? ExprOpName(instruction.op) : Join(names, " ");
+  if (chain.after != ChainStep::kNone) names.emplace_back(StepText(chain.after));
+  if (chain.last != ChainStep::kNone) names.emplace_back(StepText(chain.last));
+  return Join(names, " ");
+}
+
+std::string OpText(const RegionInstruction& instruction) {
+  const RegionPattern& pattern = instruction.pattern;
+  switch (pattern.kind) {
+    case RegionPattern::Kind::kNone: return ExprOpName(instruction.op);
+    case RegionPattern::Kind::kChain: return ChainText(pattern.chain);
+    case RegionPattern::Kind::kPair:
+      return StrCat("(", StepText(pattern.pair.left), ") ", StepText(pattern.pair.op), " (",
+                    StepText(pattern.pair.right), ")");
+    case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
+    case RegionPattern::Kind::kSlope: return "slope";
+    case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
+  }
+  return "";
 }
 
 std::string InstructionText(const RegionInstruction& instruction) {
   const auto slot = [](int number) { return StrCat("s", number); };
   std::vector<std::string> operands;
-  for (const int operand : instruction.operands) {
-    if (operand >= 0) operands.push_back(slot(operand));
-  }
+  for (int k = 0; k < instruction.num_operands; ++k) operands.push_back(slot(instruction.operands[k]));
   const std::string all = Join(operands, ", ");
   switch (instruction.kind) {
     case Kind::kCompute:
-    case Kind::kUniform: return StrCat(slot(instruction.out), " = ", ChainText(instruction), " ", all);
+    case Kind::kUniform: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
     case Kind::kIndex: return StrCat(slot(instruction.out), " = index ", instruction.number);
     case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
     case Kind::kSplat: return StrCat("splat ", slot(instruction.out));
+    case Kind::kSpread: return StrCat(slot(instruction.out), " = spread ", all);
+    case Kind::kReduceRows: return StrCat(slot(instruction.out), " = ", ExprOpName(instruction.op), " ", all);
     case Kind::kCheck: return StrCat("check ", instruction.number, " ", all);
     case Kind::kStartRow: return StrCat("start ", ExprOpName(instruction.op), " ", slot(instruction.out));
     case Kind::kReduce: return StrCat(ExprOpName(instruction.op), " ", slot(instruction.out), " ", all);
@@ -343,23 +464,33 @@ int RegionProgram::max_parts() const { return code_->max_parts; }
 
 std::optional<RegionFault> RegionProgram::Run(std::span<const void* const> inputs, std::span<void* const> outputs,
                                               int part, int parts) const {
-  const auto run = [&](char* memory) -> std::optional<RegionFault> {
+  if (code_->is_flat) {
+    RunFlat(inputs, outputs, code_->sizes[3], part, parts);
+    return {};
+  }
+  if (code_->is_simple && parts == 1 && code_->NumRows() > 0 && code_->sizes[3] > 0) {
+    RunSimple(*code_, inputs, outputs, 0, code_->NumRows(), 0, code_->sizes[3]);
+    return {};
+  }
+  return WithMemory(*code_, [&](char* memory) -> std::optional<RegionFault> {
     Runner runner(*code_, inputs, outputs, memory);
     runner.Run(part, parts);
     if (!runner.has_fault()) return {};
     return runner.Fault();
-  };
-  const std::int64_t bytes = code_->run_bytes;
-  if (bytes <= kStackBytes) {
-    alignas(kAlignment) char memory[kStackBytes];
-    return run(memory);
+  });
+}
+
+bool RegionProgram::is_flat() const { return code_->is_flat; }
+
+void RegionProgram::RunFlat(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t elements,
+                            int part, int parts) const {
+  const auto [begin, end] = ShareOfElements(elements, part, parts);
+  if (begin >= end) return;
+  if (code_->direct.kernel != nullptr && end - begin <= code_->width) {
+    return RunDirect(code_->direct, inputs.data(), outputs.data(), begin, end);
   }
-  struct Free {
-    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(kAlignment)); }
-  };
-  const std::unique_ptr<char, Free> memory(
-      static_cast<char*>(::operator new(static_cast<size_t>(bytes), std::align_val_t(kAlignment))));
-  return run(memory.get());
+  if (code_->is_simple) return RunSimple(*code_, inputs, outputs, 0, 1, begin, end);
+  WithMemory(*code_, [&](char* memory) { Runner(*code_, inputs, outputs, memory).RunFlat(begin, end); });
 }
 
 std::string RegionProgram::Text() const {
@@ -375,13 +506,16 @@ std::string RegionProgram::Text() const {
     }
   };
   out << "sizes [" << Join(code_->sizes, ", ") << "], blocks of " << code_->width
-      << (code_->crosses_rows ? " across rows" : "") << ", " << code_->buffer_bytes << " bytes\n";
+      << (code_->joins_rows ? " in rows" : "") << ", " << code_->run_bytes << " bytes\n";
   for (size_t i = 0; i < code_->memory_operands.size(); ++i) {
     moves("memory", {{.operand = code_->memory_operands[i], .slot = static_cast<int>(i)}});
   }
-  for (const auto& [slot, bits] : code_->constants) out << "constant s" << slot << "\n";
+  for (size_t i = 0; i < code_->constants.size(); ++i) {
+    out << "constant s" << code_->memory_operands.size() + i << "\n";
+  }
   moves("run: load", code_->run_loads);
   print("run: ", code_->setup);
+  moves("run: load rows", code_->tile_loads);
   moves("row: load", code_->row_loads);
   for (const RegionCode::Phase& phase : code_->phases) {
     print("row: ", phase.row);

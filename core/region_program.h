@@ -34,6 +34,12 @@ class RegionProgram {
   std::optional<RegionFault> Run(std::span<const void* const> inputs, std::span<void* const> outputs, int part = 0,
                                  int parts = 1) const;
 
+  // Whether all operands are elements one after the other, so that the program is right for any number of them.
+  bool is_flat() const;
+  // Run, of so many elements. REQUIRES is_flat().
+  void RunFlat(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t elements, int part = 0,
+               int parts = 1) const;
+
   // The program, an instruction a line, for people.
   std::string Text() const;
 

@@ -1,15 +1,21 @@
 // Dimensions that move as one are merged. A value is of the run where it depends on no index, of the row where it does
-// not depend on the column. A chain is what ends in one place and is used in no other.
+// not depend on the column.
 #include "stepnet/core/region_values.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
+#include "stepnet/core/region_patterns.h"
+
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kShortRow = 128;  // of shorter ones a block holds several
+// Of rows that are shorter, blocks hold several. Those of operands whose rows do not lie one after the other are
+// gathered for that, but what is computed of whole rows is computed for several at once.
+constexpr std::int64_t kShortRow = 128;
+constexpr std::int64_t kShortDenseRow = 512;
+constexpr std::int64_t kShortReducedRow = 1024;
 
 class Finder {
  public:
@@ -18,8 +24,9 @@ class Finder {
     ReadNodes(ExprNodes(roots));
     MakeOperands();
     Collapse();
+    code_->joins_rows = code_->NumRows() > 1 && code_->sizes[3] < LongestShortRow();
     FindLevels();
-    MakeChains();
+    FindPatterns(values_.all);
   }
 
   RegionValues Take() { return std::move(values_); }
@@ -97,13 +104,28 @@ class Finder {
       operand.strides = strides;
     }
     code_->sizes = sizes;
-    code_->crosses_rows = !keeps_rows_ && sizes[3] < kShortRow && code_->NumRows() > 1;
+  }
+
+  std::int64_t LongestShortRow() const {
+    const auto is_reduction = [](const RegionValue& value) { return value.is_reduction(); };
+    if (std::ranges::any_of(values_.all, is_reduction)) return kShortReducedRow;
+    const auto needs_no_copy = [&](const RegionCode::Operand& operand) {
+      std::int64_t stride = 1;
+      bool is_dense = true;
+      for (int d = kRegionDims - 1; d >= 0; --d) {
+        is_dense &= code_->sizes[d] == 1 || operand.strides[d] == stride;
+        stride *= code_->sizes[d];
+      }
+      const RegionIndex& strides = operand.strides;
+      return is_dense || (strides[0] == 0 && strides[1] == 0 && strides[2] == 0);  // which is copied once a run
+    };
+    return std::ranges::all_of(code_->operands, needs_no_copy) ? kShortDenseRow : kShortRow;
   }
 
   RegionLevel LevelOfInput(int input) const {
     const RegionIndex& strides = code_->operands[input].strides;
     if (std::ranges::all_of(strides, [](std::int64_t stride) { return stride == 0; })) return RegionLevel::kRun;
-    return strides[3] == 0 && !code_->crosses_rows ? RegionLevel::kRow : RegionLevel::kElement;
+    return strides[3] == 0 ? RegionLevel::kRow : RegionLevel::kElement;
   }
 
   RegionLevel LevelOf(const RegionValue& node) const {
@@ -119,96 +141,33 @@ class Finder {
     return level;
   }
 
+  // `node` reads one element for each of its own.
+  void ReadFrom(const RegionValue& node, int operand) {
+    RegionValue& from = values_.all[operand];
+    const bool on_elements = node.level == RegionLevel::kElement || node.is_reduction();
+    from.is_splat |= from.level == RegionLevel::kRun && (on_elements || node.level == RegionLevel::kRow);
+    from.is_spread |= from.level == RegionLevel::kRow && on_elements;
+  }
+
   void FindLevels() {
     int last_phase = 0;
     for (RegionValue& node : values_.all) {
       node.level = LevelOf(node);
       for (int k = 0; k < node.expr->num_operands; ++k)
         node.phase = std::max(node.phase, values_.all[node.operands[k]].phase);
-      const bool on_elements = node.level == RegionLevel::kElement || node.is_reduction();
-      for (int k = 0; on_elements && k < node.expr->num_operands; ++k) {
-        RegionValue& operand = values_.all[node.operands[k]];
-        operand.is_splat |= operand.level != RegionLevel::kElement;
+      for (int k = 0; k < node.expr->num_operands; ++k) {
+        // A draw reads the keys of all elements at once.
+        const bool is_key = node.expr->op == ExprOp::kUniform && k < kNumUniformKeys;
+        if (!is_key || values_.all[node.operands[k]].level != RegionLevel::kRun) ReadFrom(node, node.operands[k]);
       }
       if (node.is_reduction()) ++node.phase;
       last_phase = std::max(last_phase, node.phase);
     }
     code_->phases.resize(static_cast<size_t>(last_phase) + 1);
-    const std::int64_t run = code_->crosses_rows ? code_->NumRows() * code_->sizes[3] : code_->sizes[3];
-    code_->width = std::clamp<std::int64_t>(run, 1, kRegionBlock);
-  }
-
-  // Operand k of a node as a link of its chain: a float that nothing else uses.
-  const RegionValue* LinkOf(const RegionValue& node, int k) const {
-    const RegionValue& operand = values_.all[node.operands[k]];
-    const bool can = operand.level == RegionLevel::kElement && operand.uses == 1 && operand.chain_kernel == nullptr &&
-                     operand.expr->op != ExprOp::kInput && operand.expr->dtype == node.expr->dtype;
-    return can ? &operand : nullptr;
-  }
-
-  static ChainStep StepOf(ExprOp op) {
-    switch (op) {
-      case ExprOp::kAdd: return ChainStep::kAdd;
-      case ExprOp::kSubtract: return ChainStep::kSubtract;
-      case ExprOp::kMultiply: return ChainStep::kMultiply;
-      default: return ChainStep::kNone;
-    }
-  }
-
-  // Whether the node became the end of a chain in which operand k comes before it.
-  bool EndsChain(RegionValue* node, int k) {
-    const ChainStep after = StepOf(node->expr->op);
-    const RegionValue* link = after == ChainStep::kNone ? node : LinkOf(*node, k);
-    if (link == nullptr) return false;
-    RegionChain chain;
-    if (after != ChainStep::kNone) {
-      chain.after = after == ChainStep::kSubtract && k == 1 ? ChainStep::kSubtractFrom : after;
-    }
-    const RegionValue* first = link;  // what `before` is computed of
-    if (StepOf(link->expr->op) == ChainStep::kNone) {
-      chain.f = link->expr->op;
-      if (link->num_operands != 1) return false;
-      const RegionValue* sum = LinkOf(*link, 0);
-      const bool is_sum = sum != nullptr && (sum->expr->op == ExprOp::kAdd || sum->expr->op == ExprOp::kSubtract);
-      if (is_sum) first = sum;
-    }
-    if (StepOf(first->expr->op) != ChainStep::kNone && first != node) chain.before = StepOf(first->expr->op);
-    const RegionKernel kernel = ChainKernelOf(chain, node->expr->dtype);
-    if (kernel == nullptr) return false;
-    const int a = first->operands[0];
-    const int b = chain.before == ChainStep::kNone ? a : first->operands[1];
-    const int c = after == ChainStep::kNone ? a : node->operands[1 - k];
-    for (const RegionValue* absorbed : {link, first}) {
-      if (absorbed != node) values_.all[absorbed - values_.all.data()].is_absorbed = true;
-    }
-    node->operands[0] = a;
-    node->operands[1] = b;
-    node->operands[2] = c;
-    node->num_operands = 3;
-    node->chain = chain;
-    node->chain_kernel = kernel;
-    return true;
-  }
-
-  static bool IsFunction(const RegionValue& value) {
-    return value.expr->op == ExprOp::kTanh || value.expr->op == ExprOp::kSigmoid || value.expr->op == ExprOp::kExp;
-  }
-
-  // Functions go before sums and products, whose chains save less.
-  void MakeChains() {
-    for (RegionValue& node : values_.all) {
-      if (node.level != RegionLevel::kElement || StepOf(node.expr->op) == ChainStep::kNone) continue;
-      for (int k = 0; k < 2; ++k) {
-        if (IsFunction(values_.all[node.operands[k]]) && EndsChain(&node, k)) break;
-      }
-    }
-    for (RegionValue& node : values_.all) {
-      if (IsFunction(node) && node.level == RegionLevel::kElement && !node.is_absorbed) EndsChain(&node, 0);
-    }
-    for (RegionValue& node : values_.all) {
-      const bool is_step = node.level == RegionLevel::kElement && StepOf(node.expr->op) != ChainStep::kNone;
-      if (!is_step || node.is_absorbed || node.chain_kernel != nullptr) continue;
-      if (!EndsChain(&node, 0)) EndsChain(&node, 1);
+    for (size_t i = 0; i < region_.outputs.size(); ++i) {
+      RegionValue& value = values_.all[values_.outputs[i]];
+      value.is_splat |= value.level == RegionLevel::kRun;
+      value.is_spread |= value.level == RegionLevel::kRow && region_.outputs[i].kind != RegionOutputKind::kRows;
     }
   }
 

@@ -10,20 +10,19 @@
 
 namespace stepnet {
 
-enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value differs between
-
 struct RegionValue {
   const ExprNode* expr = nullptr;
-  int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};  // values, before it; those of the chain where it has one
+  int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};  // values, before it; those of the pattern where it has one
   int num_operands = 0;
   int uses = 0;          // by other values and as an output
   int requirement = -1;  // which one, for Require
   RegionLevel level = RegionLevel::kRun;
   int phase = 0;             // of a row
-  bool is_splat = false;     // of the run or the row, and instructions on elements read it
-  bool is_absorbed = false;  // a link of the chain of what uses it
-  RegionChain chain = {};
-  RegionKernel chain_kernel = nullptr;
+  bool is_splat = false;     // of the run, and instructions on rows or elements read it
+  bool is_spread = false;    // of the row, and instructions on elements read it
+  bool is_absorbed = false;  // a part of the pattern of what uses it
+  RegionPattern pattern = {};
+  RegionKernel kernel = nullptr;  // of the pattern
 
   bool is_reduction() const { return expr->op == ExprOp::kRowSum || expr->op == ExprOp::kRowMax; }
   // Whether blocks have an instruction for it. For a reduction that is what adds elements to partial results.
@@ -40,7 +39,7 @@ struct RegionValues {
   std::vector<int> outputs;      // the value of each output
 };
 
-// Fills sizes, operands, phases, the width of blocks and the requirements of `code` too. REQUIRES: CheckRegion.
+// Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
 RegionValues FindRegionValues(const Region& region, RegionCode* code);
 
 }  // namespace stepnet

@@ -271,8 +271,9 @@ Operator& Operator::Rows(RowsRule rule) {
   schema_.rows = std::move(rule);
   return *this;
 }
-Operator& Operator::Formula(FormulaRule rule) {
+Operator& Operator::Formula(FormulaRule rule, FormulaOptions options) {
   schema_.formula = std::move(rule);
+  schema_.formula_options = options;
   return *this;
 }
 Operator& Operator::Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check) {

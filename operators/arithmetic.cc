@@ -3,8 +3,7 @@
 // With da, db, dc the gradients of a, b, c, and R the sum over the elements of a that meet one of b:
 //   Add: da = dc, db = R(dc)                 Mul: da = dc * b, db = R(dc * a)
 //   Sub: da = dc, db = R(-dc)                Div: da = dc / b, db = -R(dc * c) / b
-#include <type_traits>
-
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -14,52 +13,18 @@ namespace {
 
 const std::vector<DType> kNumbers = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64};
 
-// Integers wrap around. Division by 0 gives 0.
-template <typename T>
-T IntegerResult(Arithmetic op, T a, T b) {
-  using Unsigned = std::make_unsigned_t<T>;
-  const auto x = static_cast<Unsigned>(a);
-  const auto y = static_cast<Unsigned>(b);
-  switch (op) {
-    case Arithmetic::kAdd: return static_cast<T>(x + y);
-    case Arithmetic::kSubtract: return static_cast<T>(x - y);
-    case Arithmetic::kMultiply: return static_cast<T>(x * y);
-    case Arithmetic::kMax: return std::max(a, b);
-    case Arithmetic::kMin: return std::min(a, b);
-    case Arithmetic::kDivide: break;
+Expr Result(Formula& f, Arithmetic what) {
+  const Expr a = f.In("a");
+  const Expr b = f.In("b");
+  switch (what) {
+    case Arithmetic::kAdd: return a + b;
+    case Arithmetic::kSubtract: return a - b;
+    case Arithmetic::kMultiply: return a * b;
+    default: break;
   }
-  if (b == 0) return 0;
-  return b == -1 ? static_cast<T>(-x) : static_cast<T>(a / b);  // the lowest integer / -1 traps
-}
-
-RunFn ArithmeticKernel(const OperatorCall& op, Arithmetic what) {
-  return [what, type = op.type(), rule = ReadBroadcastRule(op)](const OpRun& run) {
-    const BroadcastPlan plan = PlanBroadcast(rule, *run.In(0).shape, *run.In(1).shape);
-    const auto floating = [&](auto zero) {
-      using T = decltype(zero);
-      BroadcastArithmetic(what, run.In(0).As<T>(), run.In(1).As<T>(), run.Out(0).As<T>(), plan);
-    };
-    const auto integer = [&](auto zero) {
-      using T = decltype(zero);
-      const T* a = run.In(0).As<T>();
-      const T* b = run.In(1).As<T>();
-      T* out = run.Out(0).As<T>();
-      ForBroadcast(plan, [&](std::int64_t x, std::int64_t y) {
-        if (what == Arithmetic::kDivide && b[y] == 0) {
-          run.Fault(0, x, [&](std::int64_t) {
-            return Error(ErrorCode::kInvalidArgument, StrCat(type, " of the integer ", a[x], " by 0"));
-          });
-        }
-        out[x] = IntegerResult(what, a[x], b[y]);
-      });
-    };
-    switch (run.Out(0).dtype) {
-      case DType::kFloat: return floating(float{});
-      case DType::kDouble: return floating(double{});
-      case DType::kInt32: return integer(std::int32_t{});
-      default: return integer(std::int64_t{});
-    }
-  };
+  const bool is_float = a.dtype() == DType::kFloat || a.dtype() == DType::kDouble;
+  if (!is_float) f.Check(NotEqual(b, 0), StrCat(f.op().type(), " of the integer {} by 0"), a);
+  return a / b;
 }
 
 Operator ArithmeticOperator(const std::string& type, const std::string& doc, Arithmetic what) {
@@ -71,7 +36,6 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
       .Args(BroadcastArguments())
       .Shapes(BroadcastShapes(kNumbers))
       .InPlace({{0, 0}, {1, 0}})
-      .Elementwise()
       .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
         CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(init, problems);
         if (!init.Bool("broadcast") || init.inputs()[0] == init.outputs()[0]) return;
@@ -79,8 +43,7 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
           problems->push_back({.message = StrCat(init.type(), " with broadcast can overwrite its first input alone")});
         }
       })
-      .Cpu({.make = [what](const OperatorCall& init) { return ArithmeticKernel(init, what); },
-            .checks_values = what == Arithmetic::kDivide});
+      .Formula([what](Formula& f) { f.Out({Result(f, what)}); }, {.checks_values = what == Arithmetic::kDivide});
   return op;
 }
 

@@ -1,8 +1,9 @@
 // AveragedLoss: the mean of all elements, what a training net minimises.
-#include "stepnet/core/cancellation.h"
-#include "stepnet/core/operator.h"
-#include "stepnet/operators/elementwise.h"
+#include <algorithm>
+
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
 namespace {
@@ -16,20 +17,9 @@ const Registration averaged_loss = Operator("AveragedLoss")
                                          return {{.dtype = query.In(0).dtype, .shape = {}}};
                                        })
                                        .Gradient("AveragedLossGradient", {"x", "dy"}, {"dx"})
-                                       .Cpu([](const OperatorCall&) -> RunFn {
-                                         return [](const OpRun& run) {
-                                           ForFloatType(run.Out(0).dtype, "AveragedLoss", [&](auto zero) {
-                                             using T = decltype(zero);
-                                             const T* x = run.In(0).As<T>();
-                                             const std::int64_t n = run.In(0).size();
-                                             double sum = 0;  // a float would lose the small terms of long sums
-                                             InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-                                               for (std::int64_t i = begin; i < end; ++i) sum += x[i];
-                                             });
-                                             run.Out(0).As<T>()[0] =
-                                                 n > 0 ? static_cast<T>(sum / static_cast<double>(n)) : T{0};
-                                           });
-                                         };
+                                       .Formula([](Formula& f) {
+                                         const std::int64_t count = f.RowsFrom("x", 0);
+                                         f.Out({OfRows(RowMean(f.In("x"), count))});
                                        });
 
 const Registration averaged_loss_gradient =
@@ -46,17 +36,7 @@ const Registration averaged_loss_gradient =
           }
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "AveragedLossGradient", [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t n = run.Out(0).size();
-              const T each = n > 0 ? run.In(1).As<T>()[0] / static_cast<T>(n) : T{0};
-              T* dx = run.Out(0).As<T>();
-              InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, each); });
-            });
-          };
-        });
+        .Formula([](Formula& f) { f.Out({f.Scalar("dy") / std::max<std::int64_t>(f.RowsFrom("x", 0), 1)}); });
 
 }  // namespace
 }  // namespace stepnet

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "stepnet/core/broadcast_rule.h"
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -19,28 +18,6 @@ struct BroadcastPlan {
   // No elements in a. The other sizes may be huge then, and nobody should count to them.
   bool empty() const { return before == 0 || run == 0 || after == 0; }
 };
-
-// Calls fn(x, y) for every element x of a and the element y of b that it meets.
-template <typename Fn>
-void ForBroadcast(const BroadcastPlan& plan, const Fn& fn) {
-  if (plan.empty()) return;
-  if (plan.after == 1) {
-    for (std::int64_t i = 0; i < plan.before; ++i) {
-      InBlocks(plan.run, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t j = begin; j < end; ++j) fn(i * plan.run + j, j);
-      });
-    }
-    return;
-  }
-  for (std::int64_t i = 0; i < plan.before; ++i) {
-    for (std::int64_t j = 0; j < plan.run; ++j) {
-      const std::int64_t first = (i * plan.run + j) * plan.after;
-      InBlocks(plan.after, 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t k = begin; k < end; ++k) fn(first + k, j);
-      });
-    }
-  }
-}
 
 // REQUIRES: shapes that CheckBroadcast has accepted.
 BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b);

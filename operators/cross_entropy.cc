@@ -2,10 +2,13 @@
 //   LabelCrossEntropy: y_i = -log max(x_{i, label_i}, 1e-20)
 //   CrossEntropy:      y_i = -sum_j label_ij log max(x_ij, 1e-20)
 // The floor keeps a probability of 0 from giving infinity; gradients have it too, as in Caffe2.
+//
+// Operators of labels are no formulas: they touch one element of a row, a formula would compute all of them.
+// CrossEntropy is none because its message says which label is wrong.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/operator.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -161,22 +164,9 @@ const Registration cross_entropy_gradient =
           CheckGradient(query, 2, RowsOf(query));
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "CrossEntropyGradient", [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.In(2).size();
-              const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-              for (std::int64_t i = 0; i < rows; ++i) {
-                CountWork(classes);
-                const T* x = run.In(0).As<T>() + i * classes;
-                const T* label = run.In(1).As<T>() + i * classes;
-                const T dy = run.In(2).As<T>()[i];
-                T* dx = run.Out(0).As<T>() + i * classes;
-                for (std::int64_t j = 0; j < classes; ++j) dx[j] = -dy * (label[j] / std::max(x[j], kFloor<T>));
-              }
-            });
-          };
+        .Formula([](Formula& f) {
+          f.RowsFrom("x", f.ShapeOf("x").rank() == 1 ? 0 : 1);
+          f.Out({-f.Row("dy") * (f.In("label") / Max(f.In("x"), kFloor<double>))});
         });
 
 }  // namespace

@@ -1,12 +1,9 @@
 // Distances between the rows of two tensors:
 //   SquaredL2Distance: d_i = sum_j (x_ij - y_ij)^2 / 2
 //   L1Distance:        d_i = sum_j |x_ij - y_ij|
-#include <cmath>
-
-#include "stepnet/core/cancellation.h"
-#include "stepnet/core/operator.h"
-#include "stepnet/operators/elementwise.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
 namespace {
@@ -31,53 +28,22 @@ std::vector<TensorInfo> DistanceGradientShapes(const ShapeQuery& query) {
   return {{.dtype = x.dtype, .shape = x.shape}, {.dtype = x.dtype, .shape = x.shape}};
 }
 
-// term(x - y), summed over each row.
-template <typename Term>
-KernelFactory SumOverRows(Term term) {
-  return [term](const OperatorCall& op) -> RunFn {
-    return [term, type = op.type()](const OpRun& run) {
-      ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-        using T = decltype(zero);
-        const std::int64_t rows = run.Out(0).size();
-        const std::int64_t length = rows > 0 ? run.In(0).size() / rows : 0;
-        const T* x = run.In(0).As<T>();
-        const T* y = run.In(1).As<T>();
-        for (std::int64_t i = 0; i < rows; ++i, x += length, y += length) {
-          double sum = 0;  // a float would lose the small terms of long sums
-          InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t j = begin; j < end; ++j) sum += term(x[j] - y[j]);
-          });
-          run.Out(0).As<T>()[i] = static_cast<T>(sum);
-        }
-      });
-    };
-  };
+// x - y, element by element; a row is all that has one index of the first dimension.
+Expr Difference(Formula& f) {
+  f.RowsFrom("x", 1);
+  return f.In("x") - f.In("y");
 }
 
-// dx = derivative(x - y) * dd, dy = -dx.
-template <typename Derivative>
-KernelFactory GradientOverRows(Derivative derivative) {
-  return [derivative](const OperatorCall& op) -> RunFn {
-    return [derivative, type = op.type()](const OpRun& run) {
-      ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-        using T = decltype(zero);
-        const std::int64_t rows = run.In(2).size();
-        const std::int64_t length = rows > 0 ? run.In(0).size() / rows : 0;
-        for (std::int64_t i = 0; i < rows; ++i) {
-          const T* x = run.In(0).As<T>() + i * length;
-          const T* y = run.In(1).As<T>() + i * length;
-          const T dd = run.In(2).As<T>()[i];
-          T* dx = run.Out(0).As<T>() + i * length;
-          T* dy = run.Out(1).As<T>() + i * length;
-          InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t j = begin; j < end; ++j) {
-              dx[j] = derivative(x[j] - y[j], dd);
-              dy[j] = -dx[j];
-            }
-          });
-        }
-      });
-    };
+// The sum of a term over each row.
+FormulaRule SumOfTerms(Expr (*term)(const Expr& difference)) {
+  return [term](Formula& f) { f.Out({OfRows(RowSumInDouble(term(Difference(f))))}); };
+}
+
+// dy = -dx.
+FormulaRule BothGradients(Expr (*dx)(const Expr& difference, const Expr& dd)) {
+  return [dx](Formula& f) {
+    const Expr gradient = dx(Difference(f), f.Row("dd"));
+    f.Out({gradient, -gradient});
   };
 }
 
@@ -104,23 +70,23 @@ Operator DistanceGradient(const char* type, const char* doc) {
 const Registration squared_l2_distance =
     Distance("SquaredL2Distance", "Half the squared Euclidean distance of each row of x to that of y.")
         .Gradient("SquaredL2DistanceGradient", {"x", "y", "dd"}, {"dx", "dy"})
-        .Cpu(SumOverRows([](auto difference) { return difference * difference / 2; }));
+        .Formula(SumOfTerms([](const Expr& difference) { return difference * difference / 2; }));
 
 const Registration squared_l2_distance_gradient =
     DistanceGradient("SquaredL2DistanceGradient", "dx = (x - y) * dd, dy = -dx, dd being that of the row.")
-        .Cpu(GradientOverRows([](auto difference, auto dd) { return difference * dd; }));
+        .Formula(BothGradients([](const Expr& difference, const Expr& dd) { return difference * dd; }));
 
 const Registration l1_distance = Distance("L1Distance", "The sum of |x - y| over each row.")
                                      .Gradient("L1DistanceGradient", {"x", "y", "dd"}, {"dx", "dy"})
-                                     .Cpu(SumOverRows([](auto difference) { return std::abs(difference); }));
+                                     .Formula(SumOfTerms([](const Expr& difference) { return Abs(difference); }));
 
 // Differences below the threshold count as 0, as in Caffe2.
 const Registration l1_distance_gradient =
     DistanceGradient("L1DistanceGradient", "dx = sign(x - y) * dd, dy = -dx; 0 where |x - y| is at most 1e-12.")
-        .Cpu(GradientOverRows([](auto difference, auto dd) {
+        .Formula(BothGradients([](const Expr& difference, const Expr& dd) {
           constexpr double kThreshold = 1e-12;
-          if (std::isnan(difference)) return difference;
-          return difference > kThreshold ? dd : difference < -kThreshold ? -dd : decltype(dd){0};
+          const Expr sign = Where(difference > kThreshold, dd, Where(difference < -kThreshold, -dd, 0));
+          return Where(Equal(difference, difference), sign, difference);  // NaN stays NaN
         }));
 
 }  // namespace

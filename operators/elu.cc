@@ -4,27 +4,23 @@
 // Source: Klambauer, Unterthiner, Mayr, Hochreiter, "Self-Normalizing Neural Networks", NIPS 2017, eq. 2.
 //
 // e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which keeps its digits near 0. Of x above 0, t is that of 0: a sum in
-// place of a choice, which compilers do not turn into vectors here.
-#include "stepnet/operators/map_through.h"
+// place of a choice.
+#include "stepnet/core/formula.h"
+#include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
 namespace {
 
-RunFn Elu(const OperatorCall& op, float alpha, float scale) {
-  return MapThrough(
-      op, [](auto x) { return (x > 0 ? decltype(x){0} : x) / 2; }, kTanh,
-      [alpha, scale](auto x, auto t) {
-        using T = decltype(x);
-        return T{scale} * ((x > 0 ? x : T{0}) + T{alpha} * (2 * t / (1 - t)));
-      });
+Expr Elu(Formula& f, double scale) {
+  const Expr x = f.In("x");
+  const Expr t = Tanh(0.5 * Min(0, x));
+  return scale * (Max(x, 0) + f.Number("alpha") * (2 * t / (1 - t)));
 }
 
 // Takes y, not x, so that the forward pass may overwrite x. Below 0, dy/dx = scale * alpha * e^x = y + scale * alpha.
-RunFn EluGradient(const OperatorCall& op, float alpha, float scale) {
-  return Map(op, [alpha, scale](auto y, auto dy) {
-    using T = decltype(y);
-    return dy * (y > 0 ? T{scale} : y + T{scale} * T{alpha});
-  });
+Expr EluGradient(Formula& f, double scale) {
+  const Expr y = f.In("y");
+  return f.In("dy") * Where(y > 0, scale, y + Cast(y.dtype(), scale) * f.Number("alpha"));
 }
 
 Operator Forward(const std::string& type, const std::string& doc) {
@@ -34,7 +30,6 @@ Operator Forward(const std::string& type, const std::string& doc) {
       .Output("y", "the shape of x")
       .Shapes(SameFloats())
       .InPlace({{0, 0}})
-      .Elementwise()
       .Gradient(type + "Gradient", {"y", "dy"}, {"dx"});
   return op;
 }
@@ -46,34 +41,30 @@ Operator Backward(const std::string& type, const std::string& doc) {
       .Input("dy", "the shape of y")
       .Output("dx", "the shape of y")
       .Shapes(SameFloats())
-      .InPlace({{0, 0}, {1, 0}})
-      .Elementwise();
+      .InPlace({{0, 0}, {1, 0}});
   return op;
 }
 
 const Registration elu = Forward("Elu", "y = x where x > 0, alpha * (e^x - 1) elsewhere.")
                              .Arg("alpha", 1.0f, "y tends to -alpha as x falls", AtLeast(0))
-                             .Cpu([](const OperatorCall& op) { return Elu(op, op.Float("alpha"), 1); });
+                             .Formula([](Formula& f) { f.Out({Elu(f, 1)}); });
 
-const Registration elu_gradient =
-    Backward("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
-        .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
-        .Cpu([](const OperatorCall& op) { return EluGradient(op, op.Float("alpha"), 1); });
+const Registration elu_gradient = Backward("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
+                                      .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
+                                      .Formula([](Formula& f) { f.Out({EluGradient(f, 1)}); });
 
 constexpr float kSeluAlpha = 1.6732632423543772848f;
 constexpr float kSeluScale = 1.0507009873554804934f;
 
-const Registration selu =
-    Forward("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
-        .Arg("alpha", kSeluAlpha, "y tends to -scale * alpha as x falls", AtLeast(0))
-        .Arg("scale", kSeluScale, "slope above 0", AtLeast(0))
-        .Cpu([](const OperatorCall& op) { return Elu(op, op.Float("alpha"), op.Float("scale")); });
+const Registration selu = Forward("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
+                              .Arg("alpha", kSeluAlpha, "y tends to -scale * alpha as x falls", AtLeast(0))
+                              .Arg("scale", kSeluScale, "slope above 0", AtLeast(0))
+                              .Formula([](Formula& f) { f.Out({Elu(f, f.Number("scale"))}); });
 
-const Registration selu_gradient =
-    Backward("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
-        .Arg("alpha", kSeluAlpha, "as in Selu", AtLeast(0))
-        .Arg("scale", kSeluScale, "as in Selu", AtLeast(0))
-        .Cpu([](const OperatorCall& op) { return EluGradient(op, op.Float("alpha"), op.Float("scale")); });
+const Registration selu_gradient = Backward("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
+                                       .Arg("alpha", kSeluAlpha, "as in Selu", AtLeast(0))
+                                       .Arg("scale", kSeluScale, "as in Selu", AtLeast(0))
+                                       .Formula([](Formula& f) { f.Out({EluGradient(f, f.Number("scale"))}); });
 
 }  // namespace
 }  // namespace stepnet

@@ -1,7 +1,5 @@
 #include "stepnet/operators/gated_unit.h"
 
-#include <algorithm>
-
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
@@ -72,13 +70,10 @@ void CheckInputs(const ShapeQuery& query, const GatedUnit& unit) {
   for (int i = 0; i < unit.num_like_state; ++i) ExpectAlike(query, 0, unit.like_state(i));
 }
 
-int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo>) {
-  constexpr std::int64_t kMax = 1024;
-  return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape[-2], 1, kMax));
+Expr KeptWhereEnded(Formula& f, std::string_view before, const Expr& next) {
+  if (!f.Has("seq_lengths")) return next;
+  const Expr kept = f.Bool("drop_states") ? Expr(0) : f.In(before);
+  return Where(f.Scalar("timestep") >= f.Row("seq_lengths"), kept, next);
 }
-
-ValidRows::ValidRows(const OpRun& run, const GatedUnit& unit)
-    : lengths(unit.has_lengths ? run.In(unit.lengths()).As<std::int32_t>() : nullptr),
-      timestep(*run.In(unit.timestep()).As<std::int32_t>()) {}
 
 }  // namespace stepnet

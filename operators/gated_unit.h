@@ -1,12 +1,12 @@
-// What LSTMUnit and GRUUnit share: arguments, the checks of their inputs, and the rows that a step changes.
+// What LSTMUnit and GRUUnit share: arguments, the checks of their inputs, and which rows a step changes.
 //
 // States are [1, N, D] or [N, D]; gates are [1, N, G D] or [N, G D], G gates of D values one after another.
 #pragma once
 
-#include <cstdint>
+#include <string_view>
 #include <vector>
 
-#include "stepnet/core/operator.h"
+#include "stepnet/core/formula.h"
 
 namespace stepnet {
 
@@ -36,16 +36,7 @@ void CheckArity(const OperatorCall& op, const GatedUnit& unit, std::vector<NetPr
 // Throws kTypeMismatch or kShapeMismatch unless the inputs fit together.
 void CheckInputs(const ShapeQuery& query, const GatedUnit& unit);
 
-// A unit runs in parts by rows.
-int RowsAsParts(const ShapeQuery& query, std::span<const TensorInfo> outputs);
-
-// Which rows a step changes: those whose sequence has not ended. Any lengths and any timestep are safe.
-struct ValidRows {
-  const std::int32_t* lengths;  // [N]; null: all rows
-  std::int32_t timestep;
-
-  ValidRows(const OpRun& run, const GatedUnit& unit);
-  bool operator[](std::int64_t row) const { return lengths == nullptr || timestep < lengths[row]; }
-};
+// `next` in the rows whose sequence has not ended; in others `before`, a state, or 0 with drop_states.
+Expr KeptWhereEnded(Formula& f, std::string_view before, const Expr& next);
 
 }  // namespace stepnet

@@ -10,31 +10,21 @@ namespace {
 
 constexpr double kRootOfHalf = std::numbers::sqrt2 / 2;
 
-// P(X <= x).
-Expr Normal(const Expr& x) { return 0.5 * (1 + Erf(kRootOfHalf * x)); }
-
 const Registration gelu =
     Activation("Gelu", "y = x * (1 + erf(x / sqrt(2))) / 2, element by element.").Formula([](Formula& f) {
       const Expr x = f.In("x");
-      f.Out({x * Normal(x)});
+      f.Out({x * (0.5 * (1 + Erf(kRootOfHalf * x)))});
     });
 
 const Registration gelu_gradient =
     ActivationGradient("Gelu", "dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).")
-        .Formula([](Formula& f) {
-          const Expr x = f.In("x");
-          const Expr density = kRootOfHalf * std::numbers::inv_sqrtpi * Exp(-0.5 * (x * x));
-          f.Out({f.In("dy") * (Normal(x) + x * density)});
-        });
+        .Formula(DerivativeOf("Gelu"));
 
 const Registration erf =
     Activation("Erf", "The error function, element by element.").Formula([](Formula& f) { f.Out({Erf(f.In("x"))}); });
 
 const Registration erf_gradient =
-    ActivationGradient("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).").Formula([](Formula& f) {
-      const Expr x = f.In("x");
-      f.Out({f.In("dy") * (2 * std::numbers::inv_sqrtpi * Exp(-(x * x)))});
-    });
+    ActivationGradient("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).").Formula(DerivativeOf("Erf"));
 
 }  // namespace
 }  // namespace stepnet

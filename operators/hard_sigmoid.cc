@@ -1,4 +1,5 @@
 // HardSigmoid: y = alpha * x + beta held within [0, 1].
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
@@ -13,14 +14,10 @@ const Registration hard_sigmoid =
         .Arg("beta", 0.5f, "y at x = 0")
         .Shapes(SameFloats())
         .InPlace({{0, 0}})
-        .Elementwise()
         .Gradient("HardSigmoidGradient", {"y", "dy"}, {"dx"})
-        .Cpu([](const OperatorCall& op) {
-          return Map(op, [alpha = op.Float("alpha"), beta = op.Float("beta")](auto x) {
-            using T = decltype(x);
-            const T line = T{alpha} * x + T{beta};
-            return line < 0 ? T{0} : line > 1 ? T{1} : line;
-          });
+        .Formula([](Formula& f) {
+          const Expr line = f.Number("alpha") * f.In("x") + f.Number("beta");
+          f.Out({Min(1, Max(0, line))});
         });
 
 const Registration hard_sigmoid_gradient = Operator("HardSigmoidGradient")
@@ -32,12 +29,9 @@ const Registration hard_sigmoid_gradient = Operator("HardSigmoidGradient")
                                                .Arg("beta", 0.5f, "as in HardSigmoid")
                                                .Shapes(SameFloats())
                                                .InPlace({{0, 0}, {1, 0}})
-                                               .Elementwise()
-                                               .Cpu([](const OperatorCall& op) {
-                                                 return Map(op, [alpha = op.Float("alpha")](auto y, auto dy) {
-                                                   using T = decltype(y);
-                                                   return y > 0 && y < 1 ? T{alpha} * dy : T{0};
-                                                 });
+                                               .Formula([](Formula& f) {
+                                                 const Expr y = f.In("y");
+                                                 f.Out({Where(And(y > 0, y < 1), f.Number("alpha") * f.In("dy"), 0)});
                                                });
 
 }  // namespace

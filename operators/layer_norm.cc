@@ -2,90 +2,14 @@
 // Source: Ba, Kiros, Hinton, "Layer Normalization", 2016, eq. 3, without gain and bias.
 //
 // Gradient, with averages over the same dimensions: dx = (dy - average(dy) - y * average(dy * y)) / std.
-#include <algorithm>
-#include <cmath>
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepnet/operators/layer_norm.cc"
-#include <hwy/foreach_target.h>  // IWYU pragma: keep
-#include <hwy/highway.h>
-
-#include "stepnet/operators/elementwise.h"
+//
+// The variance is the average square of what is left after the mean: x^2 - mean^2 would lose its digits.
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/vector_loops-inl.h"
+#include "stepnet/operators/row_sums.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace stepnet {
-namespace HWY_NAMESPACE {
-
-// Variance as the average square of what is left after the mean: x^2 - mean^2 would lose its digits.
-template <typename T>
-HWY_INLINE void Normalize(const T* x, T* y, T* mean, T* deviation, std::int64_t rows, std::int64_t n, T epsilon) {
-  const T count = std::max<T>(n, 1);
-  for (std::int64_t r = 0; r < rows; ++r, x += n, y += n) {
-    const auto element = [&](auto d, std::int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); };
-    const T average = SumVectors<T>(n, element) / count;
-    const auto centered = [&](auto d, std::int64_t i) HWY_ATTR { return hn::Sub(element(d, i), hn::Set(d, average)); };
-    const T squares = SumVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
-      const auto difference = centered(d, i);
-      return hn::Mul(difference, difference);
-    });
-    mean[r] = average;
-    deviation[r] = std::sqrt(squares / count + epsilon);
-    const T scale = 1 / deviation[r];
-    ForVectors<T>(
-        n, [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(hn::Mul(centered(d, i), hn::Set(d, scale)), d, y + i); });
-  }
-}
-
-template <typename T>
-HWY_INLINE void NormalizeBackward(const T* dy, const T* y, const T* deviation, T* dx, std::int64_t rows,
-                                  std::int64_t n) {
-  const T count = std::max<T>(n, 1);
-  for (std::int64_t r = 0; r < rows; ++r, dy += n, y += n, dx += n) {
-    const auto gradient = [&](auto d, std::int64_t i) HWY_ATTR { return hn::LoadU(d, dy + i); };
-    const auto product = [&](auto d, std::int64_t i)
-                             HWY_ATTR { return hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, y + i)); };
-    const T along_mean = SumVectors<T>(n, gradient) / count;
-    const T along_y = SumVectors<T>(n, product) / count;
-    const T scale = 1 / deviation[r];
-    ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
-      const auto rest = hn::Sub(gradient(d, i), hn::Set(d, along_mean));
-      const auto change = hn::NegMulAdd(hn::LoadU(d, y + i), hn::Set(d, along_y), rest);
-      hn::StoreU(hn::Mul(change, hn::Set(d, scale)), d, dx + i);
-    });
-  }
-}
-
-void NormalizeFloat(const float* x, float* y, float* mean, float* deviation, std::int64_t rows, std::int64_t n,
-                    float epsilon) {
-  Normalize(x, y, mean, deviation, rows, n, epsilon);
-}
-void NormalizeDouble(const double* x, double* y, double* mean, double* deviation, std::int64_t rows, std::int64_t n,
-                     double epsilon) {
-  Normalize(x, y, mean, deviation, rows, n, epsilon);
-}
-void BackwardFloat(const float* dy, const float* y, const float* deviation, float* dx, std::int64_t rows,
-                   std::int64_t n) {
-  NormalizeBackward(dy, y, deviation, dx, rows, n);
-}
-void BackwardDouble(const double* dy, const double* y, const double* deviation, double* dx, std::int64_t rows,
-                    std::int64_t n) {
-  NormalizeBackward(dy, y, deviation, dx, rows, n);
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace stepnet
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace stepnet {
 namespace {
-
-HWY_EXPORT(NormalizeFloat);
-HWY_EXPORT(NormalizeDouble);
-HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardDouble);
 
 // Mean and std have the dimensions before `axis`, and one of size 1.
 Shape StatisticsShape(const Shape& x, int axis) {
@@ -125,23 +49,13 @@ const Registration layer_norm =
           g.Add(
               {.type = "LayerNormGradient", .inputs = {g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)}, .outputs = {g.GI(0)}});
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type(), axis = op.Int("axis"), epsilon = op.Float("epsilon")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.Out(1).size();
-              const std::int64_t n = run.In(0).shape->SizeFrom(run.In(0).shape->CanonicalAxis(axis));
-              const T* x = run.In(0).As<T>();
-              T* y = run.Out(0).As<T>();
-              T* mean = run.Out(1).As<T>();
-              T* deviation = run.Out(2).As<T>();
-              if constexpr (sizeof(T) == sizeof(float)) {
-                HWY_DYNAMIC_DISPATCH(NormalizeFloat)(x, y, mean, deviation, rows, n, epsilon);
-              } else {
-                HWY_DYNAMIC_DISPATCH(NormalizeDouble)(x, y, mean, deviation, rows, n, epsilon);
-              }
-            });
-          };
+        .Formula([](Formula& f) {
+          const std::int64_t count = f.RowsFrom("x", f.Int("axis"));
+          const Expr x = f.In("x");
+          const Expr mean = RowMean(x, count);
+          const Expr centered = x - mean;
+          const Expr deviation = Sqrt(RowMean(centered * centered, count) + f.Number("epsilon"));
+          f.Out({centered * (1 / deviation), OfRows(mean), OfRows(deviation)});
         });
 
 const Registration layer_norm_gradient =
@@ -168,25 +82,12 @@ const Registration layer_norm_gradient =
           }
           return SameAsInput(0)(query);
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type(), axis = op.Int("axis")](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const std::int64_t rows = run.In(3).size();
-              const std::int64_t n = run.In(0).shape->SizeFrom(run.In(0).shape->CanonicalAxis(axis));
-              const T* dy = run.In(0).As<T>();
-              const T* y = run.In(1).As<T>();
-              const T* deviation = run.In(3).As<T>();
-              T* dx = run.Out(0).As<T>();
-              if constexpr (sizeof(T) == sizeof(float)) {
-                HWY_DYNAMIC_DISPATCH(BackwardFloat)(dy, y, deviation, dx, rows, n);
-              } else {
-                HWY_DYNAMIC_DISPATCH(BackwardDouble)(dy, y, deviation, dx, rows, n);
-              }
-            });
-          };
+        .Formula([](Formula& f) {
+          const std::int64_t count = f.RowsFrom("dy", f.Int("axis"));
+          const Expr dy = f.In("dy"), y = f.In("y");
+          const Expr rest = dy - RowMean(dy, count);
+          f.Out({MulAdd(y, -RowMean(dy * y, count), rest) * (1 / f.Row("std"))});
         });
 
 }  // namespace
 }  // namespace stepnet
-#endif  // HWY_ONCE

@@ -14,6 +14,7 @@ const Registration mish = Activation("Mish", "y = x * tanh(log(1 + e^x)), elemen
   f.Out({x * TanhOfSoftplus(x)});
 });
 
+// By hand: the derivative of max and log(1 + e^x) is the sigmoid, which the rules do not see.
 const Registration mish_gradient =
     ActivationGradient("Mish", "dx = dy * (t + x * (1 - t^2) * sigmoid(x)) with t = tanh(log(1 + e^x)).")
         .Formula([](Formula& f) {

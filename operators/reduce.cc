@@ -1,7 +1,8 @@
 // ReduceSum, ReduceMean: sums and averages over any dimensions.
 //
 // Neighbouring dimensions that are both kept or both reduced count as one, so that a shape is a short list of groups,
-// kept and reduced in turn. Each reduced group, from the last, is one BroadcastSum.
+// kept and reduced in turn. Each reduced group, from the last, is one BroadcastSum. They are no formulas, which sum
+// over the last dimensions alone.
 #include <algorithm>
 #include <array>
 

@@ -1,19 +1,18 @@
 // Relu: y = max(x, 0).
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
 namespace {
 
-const Registration relu =
-    Operator("Relu")
-        .Doc("Rectified linear unit: y = max(x, 0), element by element.")
-        .Input("x", "any shape")
-        .Output("y", "the shape of x")
-        .Shapes(SameFloats())
-        .InPlace({{0, 0}})
-        .Elementwise()
-        .Gradient("ReluGradient", {"y", "dy"}, {"dx"})
-        .Cpu([](const OperatorCall& op) { return Map(op, [](auto x) { return x <= 0 ? decltype(x){0} : x; }); });
+const Registration relu = Operator("Relu")
+                              .Doc("Rectified linear unit: y = max(x, 0), element by element.")
+                              .Input("x", "any shape")
+                              .Output("y", "the shape of x")
+                              .Shapes(SameFloats())
+                              .InPlace({{0, 0}})
+                              .Gradient("ReluGradient", {"y", "dy"}, {"dx"})
+                              .Formula([](Formula& f) { f.Out({Max(f.In("x"), 0)}); });
 
 // Takes y, not x, so that the forward pass may overwrite x.
 const Registration relu_gradient = Operator("ReluGradient")
@@ -23,10 +22,7 @@ const Registration relu_gradient = Operator("ReluGradient")
                                        .Output("dx", "the shape of y")
                                        .Shapes(SameFloats())
                                        .InPlace({{1, 0}})
-                                       .Elementwise()
-                                       .Cpu([](const OperatorCall& op) {
-                                         return Map(op, [](auto y, auto dy) { return y > 0 ? dy : decltype(dy){0}; });
-                                       });
+                                       .Formula([](Formula& f) { f.Out({Where(f.In("y") > 0, f.In("dy"), 0)}); });
 
 }  // namespace
 }  // namespace stepnet

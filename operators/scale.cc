@@ -1,7 +1,9 @@
 // Scale: y = scale * x. Clip: y = x held within [min, max].
 #include <limits>
 
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
@@ -15,42 +17,27 @@ const Registration scale = Operator("Scale")
                                .Arg("scale", 1.0f, "the factor")
                                .Shapes(SameFloats())
                                .InPlace({{0, 0}})
-                               .Elementwise()
                                .Gradient("Scale", {"dy"}, {"dx"})
-                               .Cpu([](const OperatorCall& op) {
-                                 return Map(op, [scale = op.Float("scale")](auto x) { return decltype(x){scale} * x; });
-                               });
+                               .Formula([](Formula& f) { f.Out({f.Number("scale") * f.In("x")}); });
 
-struct Range {
-  float min;
-  float max;
-};
-
-Range RangeOf(const OperatorCall& op) {
-  const Range range{op.Float("min"), op.Float("max")};
-  if (range.min <= range.max) return range;
+void CheckRange(const OperatorCall& op) {
+  if (op.Float("min") <= op.Float("max")) return;
   throw Error(ErrorCode::kInvalidArgument,
-              StrCat(op.type(), ": min is ", range.min, ", must not exceed max, which is ", range.max));
+              StrCat(op.type(), ": min is ", op.Float("min"), ", must not exceed max, which is ", op.Float("max")));
 }
 
-const Registration clip = Operator("Clip")
-                              .Doc("y = min where x < min, max where x > max, x elsewhere.")
-                              .Input("x", "any shape")
-                              .Output("y", "the shape of x")
-                              .Arg("min", -kInfinity, "no element of y is less")
-                              .Arg("max", kInfinity, "no element of y is greater")
-                              .Shapes(SameFloats())
-                              .InPlace({{0, 0}})
-                              .Elementwise()
-                              .Gradient("ClipGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OperatorCall& op) {
-                                return Map(op, [range = RangeOf(op)](auto x) {
-                                  using T = decltype(x);
-                                  const T low = range.min;
-                                  const T high = range.max;
-                                  return x < low ? low : x > high ? high : x;
-                                });
-                              });
+const Registration clip =
+    Operator("Clip")
+        .Doc("y = min where x < min, max where x > max, x elsewhere.")
+        .Input("x", "any shape")
+        .Output("y", "the shape of x")
+        .Arg("min", -kInfinity, "no element of y is less")
+        .Arg("max", kInfinity, "no element of y is greater")
+        .Shapes(SameFloats())
+        .InPlace({{0, 0}})
+        .Check(CheckBy(CheckRange))
+        .Gradient("ClipGradient", {"y", "dy"}, {"dx"})
+        .Formula([](Formula& f) { f.Out({Min(f.Number("max"), Max(f.Number("min"), f.In("x")))}); });
 
 const Registration clip_gradient = Operator("ClipGradient")
                                        .Doc("dx = dy where min < y < max, 0 elsewhere.")
@@ -61,12 +48,10 @@ const Registration clip_gradient = Operator("ClipGradient")
                                        .Arg("max", kInfinity, "as in Clip")
                                        .Shapes(SameFloats())
                                        .InPlace({{0, 0}, {1, 0}})
-                                       .Elementwise()
-                                       .Cpu([](const OperatorCall& op) {
-                                         return Map(op, [range = RangeOf(op)](auto y, auto dy) {
-                                           using T = decltype(y);
-                                           return y > T{range.min} && y < T{range.max} ? dy : T{0};
-                                         });
+                                       .Check(CheckBy(CheckRange))
+                                       .Formula([](Formula& f) {
+                                         const Expr y = f.In("y");
+                                         f.Out({Where(And(y > f.Number("min"), y < f.Number("max")), f.In("dy"), 0)});
                                        });
 
 }  // namespace

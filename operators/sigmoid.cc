@@ -1,5 +1,5 @@
 // Sigmoid: y = 1 / (1 + exp(-x)).
-#include "stepnet/core/vector_math.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
@@ -11,28 +11,21 @@ const Registration sigmoid = Operator("Sigmoid")
                                  .Output("y", "the shape of x")
                                  .Shapes(SameFloats())
                                  .InPlace({{0, 0}})
-                                 .Elementwise()
                                  .Gradient("SigmoidGradient", {"y", "dy"}, {"dx"})
-                                 .Cpu([](const OperatorCall& op) -> RunFn {
-                                   return [type = op.type()](const OpRun& run) {
-                                     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-                                       using T = decltype(zero);
-                                       VectorSigmoid(run.In(0).As<T>(), run.Out(0).As<T>(), run.Out(0).size());
-                                     });
-                                   };
-                                 });
+                                 .Formula([](Formula& f) { f.Out({Sigmoid(f.In("x"))}); });
 
 // Takes y, not x, so that the forward pass may overwrite x.
-const Registration sigmoid_gradient =
-    Operator("SigmoidGradient")
-        .Doc("dx = dy y (1 - y).")
-        .Input("y", "output of Sigmoid, any shape")
-        .Input("dy", "the shape of y")
-        .Output("dx", "the shape of y")
-        .Shapes(SameFloats())
-        .InPlace({{1, 0}})
-        .Elementwise()
-        .Cpu([](const OperatorCall& op) { return Map(op, [](auto y, auto dy) { return dy * y * (1 - y); }); });
+const Registration sigmoid_gradient = Operator("SigmoidGradient")
+                                          .Doc("dx = dy y (1 - y).")
+                                          .Input("y", "output of Sigmoid, any shape")
+                                          .Input("dy", "the shape of y")
+                                          .Output("dx", "the shape of y")
+                                          .Shapes(SameFloats())
+                                          .InPlace({{1, 0}})
+                                          .Formula([](Formula& f) {
+                                            const Expr y = f.In("y");
+                                            f.Out({f.In("dy") * y * (1 - y)});
+                                          });
 
 }  // namespace
 }  // namespace stepnet

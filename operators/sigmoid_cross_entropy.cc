@@ -2,13 +2,10 @@
 //   max(x, 0) - x t + log(1 + exp(-|x|)),
 // which neither overflows nor takes the logarithm of 0. Arguments choose two relatives of it.
 #include <algorithm>
-#include <cmath>
 
-#include "stepnet/core/cancellation.h"
-#include "stepnet/core/operator.h"
-#include "stepnet/core/vector_math.h"
-#include "stepnet/operators/elementwise.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
 namespace {
@@ -26,10 +23,10 @@ void CheckVariant(const OperatorCall& op, std::vector<NetProblem>* problems) {
   }
 }
 
-// s = log(1 + exp(-|x|)), so that log p = min(x, 0) - s and log(1 - p) = -max(x, 0) - s.
-template <typename T>
-T Loss(Variant variant, T x, T t, T s) {
-  const T positive = x < 0 ? T{0} : x;  // NaN stays NaN
+// With s = log(1 + exp(-|x|)), log p = min(x, 0) - s and log(1 - p) = -max(x, 0) - s.
+Expr Loss(Variant variant, const Expr& x, const Expr& t) {
+  const Expr s = Log(Exp(-Abs(x)) + 1);
+  const Expr positive = Where(x < 0, 0, x);  // NaN stays NaN
   switch (variant) {
     case Variant::kPlain: return positive - x * t + s;
     case Variant::kLogD: return (2 * t - 1) * (positive - x + s);
@@ -38,9 +35,9 @@ T Loss(Variant variant, T x, T t, T s) {
   return 0;
 }
 
-// The derivative by x; p = sigmoid(x).
-template <typename T>
-T Derivative(Variant variant, T t, T p) {
+// The derivative by x.
+Expr Derivative(Variant variant, const Expr& x, const Expr& t) {
+  const Expr p = Sigmoid(x);
   switch (variant) {
     case Variant::kPlain: return p - t;
     case Variant::kLogD: return (1 - 2 * t) * (1 - p);
@@ -50,42 +47,6 @@ T Derivative(Variant variant, T t, T p) {
 }
 
 Shape RowsOf(const Shape& x) { return x.rank() > 0 ? x.Without(-1) : x; }
-
-template <typename T>
-void RunForward(Variant variant, const OpRun& run) {
-  const std::int64_t rows = run.Out(0).size();
-  const std::int64_t length = rows > 0 ? run.In(0).size() / rows : 0;
-  T* s = run.ScratchOf<T>(length);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const T* x = run.In(0).As<T>() + i * length;
-    const T* t = run.In(1).As<T>() + i * length;
-    for (std::int64_t j = 0; j < length; ++j) s[j] = -std::abs(x[j]);
-    VectorExp(s, s, length);
-    for (std::int64_t j = 0; j < length; ++j) s[j] += 1;
-    VectorLog(s, s, length);
-    double sum = 0;
-    InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t j = begin; j < end; ++j) sum += Loss(variant, x[j], t[j], s[j]);
-    });
-    run.Out(0).As<T>()[i] = length > 0 ? static_cast<T>(sum / static_cast<double>(length)) : T{0};
-  }
-}
-
-template <typename T>
-void RunBackward(Variant variant, const OpRun& run) {
-  const std::int64_t rows = run.In(0).size();
-  const std::int64_t length = rows > 0 ? run.In(1).size() / rows : 0;
-  T* dx = run.Out(0).As<T>();
-  VectorSigmoid(run.In(1).As<T>(), dx, run.Out(0).size());
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const T each = run.In(0).As<T>()[i] / static_cast<T>(std::max<std::int64_t>(length, 1));
-    const T* t = run.In(2).As<T>() + i * length;
-    T* row = dx + i * length;
-    InBlocks(length, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t j = begin; j < end; ++j) row[j] = Derivative(variant, t[j], row[j]) * each;
-    });
-  }
-}
 
 std::vector<ArgumentSpec> VariantArgs() {
   return {{.name = "log_D_trick", .type = ArgumentType::kBool, .doc = "y = mean of -(2 t - 1) log p"},
@@ -111,11 +72,9 @@ const Registration sigmoid_cross_entropy =
           return {{.dtype = query.In(0).dtype, .shape = RowsOf(query.In(0).shape)}};
         })
         .Gradient("SigmoidCrossEntropyWithLogitsGradient", {"dy", "x", "targets"}, {"dx"})
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [variant = VariantOf(op)](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "SigmoidCrossEntropyWithLogits",
-                         [&](auto zero) { RunForward<decltype(zero)>(variant, run); });
-          };
+        .Formula([](Formula& f) {
+          const Expr loss = Loss(VariantOf(f.op()), f.In("x"), f.In("targets"));
+          f.Out({OfRows(RowMean(loss, f.RowsFrom("x", -1)))});
         });
 
 const Registration sigmoid_cross_entropy_gradient =
@@ -137,11 +96,9 @@ const Registration sigmoid_cross_entropy_gradient =
           }
           return {{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [variant = VariantOf(op)](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "SigmoidCrossEntropyWithLogitsGradient",
-                         [&](auto zero) { RunBackward<decltype(zero)>(variant, run); });
-          };
+        .Formula([](Formula& f) {
+          const Expr each = f.Row("dy") / std::max<std::int64_t>(f.RowsFrom("x", -1), 1);
+          f.Out({Derivative(VariantOf(f.op()), f.In("x"), f.In("targets")) * each});
         });
 
 }  // namespace

@@ -13,10 +13,8 @@ const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by ele
 });
 
 const Registration silu_gradient =
-    ActivationGradient("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).").Formula([](Formula& f) {
-      const Expr x = f.In("x"), s = Sigmoid(x);
-      f.Out({f.In("dy") * (s * (1 + x * (1 - s)))});
-    });
+    ActivationGradient("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).")
+        .Formula(DerivativeOf("Silu"));
 
 }  // namespace
 }  // namespace stepnet

@@ -1,6 +1,9 @@
 // SoftmaxWithLoss: p = softmax(x) over each row, loss = scale * sum_i w_i l_i / sum_i w_i with
 //   l_i = -log p_{i, label_i}, or -sum_j label_ij log p_ij where labels are probabilities.
 // log p is taken from x, not from p: log p_ij = (x_ij - max_i) - log sum_k exp(x_ik - max_i).
+//
+// These are no formulas: a label picks one element of a row, and the loss and the factor of its gradient depend on the
+// weights of all rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,22 +1,23 @@
 // Softsign: y = x / (1 + |x|).
-#include <cmath>
 
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
 
-const Registration softsign =
-    Operator("Softsign")
-        .Doc("y = x / (1 + |x|), element by element.")
-        .Input("x", "any shape")
-        .Output("y", "the shape of x")
-        .Shapes(SameFloats())
-        .InPlace({{0, 0}})
-        .Elementwise()
-        .Gradient(GradientFromInput("SoftsignGradient"))
-        .Cpu([](const OperatorCall& op) { return Map(op, [](auto x) { return x / (1 + std::abs(x)); }); });
+const Registration softsign = Operator("Softsign")
+                                  .Doc("y = x / (1 + |x|), element by element.")
+                                  .Input("x", "any shape")
+                                  .Output("y", "the shape of x")
+                                  .Shapes(SameFloats())
+                                  .InPlace({{0, 0}})
+                                  .Gradient(GradientFromInput("SoftsignGradient"))
+                                  .Formula([](Formula& f) {
+                                    const Expr x = f.In("x");
+                                    f.Out({x / (1 + Abs(x))});
+                                  });
 
 const Registration softsign_gradient = Operator("SoftsignGradient")
                                            .Doc("dx = dy / (1 + |x|)^2.")
@@ -25,12 +26,9 @@ const Registration softsign_gradient = Operator("SoftsignGradient")
                                            .Output("dx", "the shape of x")
                                            .Shapes(SameFloats())
                                            .InPlace({{0, 0}, {1, 0}})
-                                           .Elementwise()
-                                           .Cpu([](const OperatorCall& op) {
-                                             return Map(op, [](auto x, auto dy) {
-                                               const auto root = 1 + std::abs(x);
-                                               return dy / (root * root);
-                                             });
+                                           .Formula([](Formula& f) {
+                                             const Expr root = 1 + Abs(f.In("x"));
+                                             f.Out({f.In("dy") / (root * root)});
                                            });
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Swish: y = x * sigmoid(x).
 // Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017, with beta = 1.
-#include "stepnet/operators/map_through.h"
+#include "stepnet/core/formula.h"
+#include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
 namespace {
@@ -10,11 +11,10 @@ const Registration swish = Operator("Swish")
                                .Input("x", "any shape")
                                .Output("y", "the shape of x")
                                .Shapes(SameFloats())
-                               .Elementwise()
                                .Gradient("SwishGradient", {"x", "y", "dy"}, {"dx"})
-                               .Cpu([](const OperatorCall& op) {
-                                 return MapThrough(
-                                     op, [](auto x) { return x; }, kSigmoid, [](auto x, auto s) { return x * s; });
+                               .Formula([](Formula& f) {
+                                 const Expr x = f.In("x");
+                                 f.Out({x * Sigmoid(x)});
                                });
 
 const Registration swish_gradient = Operator("SwishGradient")
@@ -25,11 +25,9 @@ const Registration swish_gradient = Operator("SwishGradient")
                                         .Output("dx", "the shape of x")
                                         .Shapes(SameFloats())
                                         .InPlace({{0, 0}, {1, 0}, {2, 0}})
-                                        .Elementwise()
-                                        .Cpu([](const OperatorCall& op) {
-                                          return MapThrough(
-                                              op, [](auto x) { return x; }, kSigmoid,
-                                              [](auto, auto y, auto dy, auto s) { return dy * (y + s * (1 - y)); });
+                                        .Formula([](Formula& f) {
+                                          const Expr y = f.In("y");
+                                          f.Out({f.In("dy") * (y + Sigmoid(f.In("x")) * (1 - y))});
                                         });
 
 }  // namespace

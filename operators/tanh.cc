@@ -1,5 +1,5 @@
 // Tanh: y = tanh(x).
-#include "stepnet/core/vector_math.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 
 namespace stepnet {
@@ -11,28 +11,21 @@ const Registration tanh = Operator("Tanh")
                               .Output("y", "the shape of x")
                               .Shapes(SameFloats())
                               .InPlace({{0, 0}})
-                              .Elementwise()
                               .Gradient("TanhGradient", {"y", "dy"}, {"dx"})
-                              .Cpu([](const OperatorCall& op) -> RunFn {
-                                return [type = op.type()](const OpRun& run) {
-                                  ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-                                    using T = decltype(zero);
-                                    VectorTanh(run.In(0).As<T>(), run.Out(0).As<T>(), run.Out(0).size());
-                                  });
-                                };
-                              });
+                              .Formula([](Formula& f) { f.Out({Tanh(f.In("x"))}); });
 
 // Takes y, not x, so that the forward pass may overwrite x.
-const Registration tanh_gradient =
-    Operator("TanhGradient")
-        .Doc("dx = dy (1 - y^2).")
-        .Input("y", "output of Tanh, any shape")
-        .Input("dy", "the shape of y")
-        .Output("dx", "the shape of y")
-        .Shapes(SameFloats())
-        .InPlace({{1, 0}})
-        .Elementwise()
-        .Cpu([](const OperatorCall& op) { return Map(op, [](auto y, auto dy) { return dy * (1 - y * y); }); });
+const Registration tanh_gradient = Operator("TanhGradient")
+                                       .Doc("dx = dy (1 - y^2).")
+                                       .Input("y", "output of Tanh, any shape")
+                                       .Input("dy", "the shape of y")
+                                       .Output("dx", "the shape of y")
+                                       .Shapes(SameFloats())
+                                       .InPlace({{1, 0}})
+                                       .Formula([](Formula& f) {
+                                         const Expr y = f.In("y");
+                                         f.Out({f.In("dy") * (1 - y * y)});
+                                       });
 
 }  // namespace
 }  // namespace stepnet

@@ -1,6 +1,6 @@
 // Sin and Cos.
-#include <cmath>
 
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -14,7 +14,6 @@ Operator Forward(const std::string& type, const std::string& doc) {
       .Output("y", "the shape of x")
       .Shapes(SameFloats())
       .InPlace({{0, 0}})
-      .Elementwise()
       .Gradient(GradientFromInput(type + "Gradient"));
   return op;
 }
@@ -26,23 +25,18 @@ Operator Backward(const std::string& type, const std::string& doc) {
       .Input("dy", "the shape of x")
       .Output("dx", "the shape of x")
       .Shapes(SameFloats())
-      .InPlace({{0, 0}, {1, 0}})
-      .Elementwise();
+      .InPlace({{0, 0}, {1, 0}});
   return op;
 }
 
-const Registration sin = Forward("Sin", "The sine, element by element.").Cpu([](const OperatorCall& op) {
-  return Map(op, [](auto x) { return std::sin(x); });
-});
-const Registration sin_gradient = Backward("Sin", "dx = dy * cos(x).").Cpu([](const OperatorCall& op) {
-  return Map(op, [](auto x, auto dy) { return dy * std::cos(x); });
-});
-const Registration cos = Forward("Cos", "The cosine, element by element.").Cpu([](const OperatorCall& op) {
-  return Map(op, [](auto x) { return std::cos(x); });
-});
-const Registration cos_gradient = Backward("Cos", "dx = -dy * sin(x).").Cpu([](const OperatorCall& op) {
-  return Map(op, [](auto x, auto dy) { return -dy * std::sin(x); });
-});
+const Registration sin =
+    Forward("Sin", "The sine, element by element.").Formula([](Formula& f) { f.Out({Sin(f.In("x"))}); });
+const Registration sin_gradient =
+    Backward("Sin", "dx = dy * cos(x).").Formula([](Formula& f) { f.Out({f.In("dy") * Cos(f.In("x"))}); });
+const Registration cos =
+    Forward("Cos", "The cosine, element by element.").Formula([](Formula& f) { f.Out({Cos(f.In("x"))}); });
+const Registration cos_gradient =
+    Backward("Cos", "dx = -dy * sin(x).").Formula([](Formula& f) { f.Out({-f.In("dy") * Sin(f.In("x"))}); });
 
 }  // namespace
 }  // namespace stepnet

@@ -372,5 +372,49 @@ TEST(Derivative, OfRandomFormulasIsACentralDifference) {
   EXPECT_GT(compared, 200);
 }
 
+// Where the formula rounds once, the derivative does.
+TEST(Derivative, RoundsOnceAsTheFormulaDoes) {
+  const Expr t = Tanh(x), s = Sigmoid(x);
+  EXPECT_TRUE(GradientOf(t).Is(dy * (1 - t * t)));
+  EXPECT_TRUE(GradientOf(s).Is(dy * s * (1 - s)));
+  const Expr t_slope = MulAdd(-t, t, 1), s_slope = MulAdd(-s, s, s);
+  EXPECT_TRUE(GradientOf(MulAdd(t, y, y)).Is(dy * y * t_slope));
+  EXPECT_TRUE(GradientOf(MulAdd(s, y, y)).Is(dy * y * s_slope));
+  EXPECT_TRUE(GradientOf(MulAdd(t, y, x)).Is(MulAdd(dy * y, t_slope, dy)));
+}
+
+TEST(Derivative, AddsFactorsOfWhatFlowsTogether) {
+  const Expr t = Tanh(y);
+  EXPECT_TRUE(GradientOf(x * y + x * t).Is(dy * (t + y)));
+  EXPECT_TRUE(GradientOf(x * y - x * t).Is(dy * (y - t)));
+  EXPECT_TRUE(GradientOf(x * t - x * y).Is(dy * (t - y)));
+  EXPECT_TRUE(GradientOf(-(x * y) - x * t).Is(-dy * (t + y)));
+  const Expr s = Sigmoid(x);
+  EXPECT_TRUE(GradientOf(x * s).Is(dy * s * (1 + x * (1 - s))));
+}
+
+// A product that something else needs is not taken apart.
+TEST(Derivative, KeepsProductsThatAreNeeded) {
+  const Expr u = Tanh(y + 3 * x), value = u + x * Exp(y), slope = 1 - u * u;
+  const DerivativeOutput output[] = {{.value = value, .gradient = dy}};
+  EXPECT_TRUE(Differentiate(output, {{x}})[0].value.Is(dy * (Exp(y) + slope * 3)));
+  EXPECT_TRUE(Differentiate(output, {{x, y}})[0].value.Is(dy * Exp(y) + dy * slope * 3));
+}
+
+// What is stored of a selection is what was selected, for those who read it where it was.
+TEST(Derivative, ReadsStoredSelections) {
+  const Expr stored = Expr::Input(3, "stored", DType::kFloat), dz = Expr::Input(4, "dz", DType::kFloat);
+  const Expr selects = y > 0, c = x * 3, t = Tanh(stored);
+  const auto gradient = [&](const Expr& reader) {
+    const DerivativeOutput outputs[] = {{.value = Where(selects, c, y), .gradient = dy, .stored = stored},
+                                        {.value = reader, .gradient = dz}};
+    return Differentiate(outputs, {{x}})[0].value;
+  };
+  EXPECT_TRUE(gradient(Where(selects, Tanh(c), 0)).Is(Where(selects, (dz * (1 - t * t) + dy) * 3, 0)));
+  const Expr u = Tanh(c);
+  EXPECT_TRUE(gradient(u).Is((dz * (1 - u * u) + Where(selects, dy, 0)) * 3));
+  EXPECT_TRUE(gradient(Where(selects, 0, u)).Is(Where(selects, dy, dz * (1 - u * u)) * 3));
+}
+
 }  // namespace
 }  // namespace stepnet

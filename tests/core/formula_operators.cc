@@ -7,11 +7,11 @@ namespace stepnet {
 namespace {
 
 Operator Testing(const char* type, const std::vector<const char*>& inputs, const std::vector<const char*>& outputs,
-                 FormulaRule formula) {
+                 FormulaRule formula, FormulaOptions options = {}) {
   Operator op(type);
   for (const char* input : inputs) op.Input(input, "any shape");
   for (const char* output : outputs) op.Output(output, "any shape");
-  op.Private().StopsGradient().Formula(std::move(formula));
+  op.Private().StopsGradient().Formula(std::move(formula), options);
   return op;
 }
 
@@ -110,27 +110,13 @@ const Registration position = Testing("TestPosition", {"x"}, {"y"}, [](Formula& 
   f.Out({Where(Index(3) < Index(2), x, 0)});
 });
 
-// Its kernel notes what its formula checks.
-void RunPositive(const OpRun& run) {
-  const auto check = [&](const auto* x, auto* y) {
-    for (std::int64_t i = 0; i < run.In(0).size(); ++i) {
-      y[i] = x[i] + 0;
-      if (x[i] >= 0) continue;
-      run.Fault(0, i, [&](std::int64_t) {
-        return Error(ErrorCode::kInvalidArgument, StrCat("x is ", x[i], ", must be at least 0"));
-      });
-    }
-  };
-  if (run.In(0).dtype == DType::kDouble) return check(run.In(0).As<double>(), run.Out(0).As<double>());
-  check(run.In(0).As<float>(), run.Out(0).As<float>());
-}
-
-const Registration positive =
-    Testing("TestPositive", {"x"}, {"y"}, [](Formula& f) {
-      const Expr x = f.In("x");
-      f.Check(x >= 0, "x is {}, must be at least 0", x);
-      f.Out({x + 0});
-    }).Cpu(Kernel{.make = [](const OperatorCall&) { return RunPositive; }, .checks_values = true});
+const Registration positive = Testing("TestPositive", {"x"}, {"y"},
+                                      [](Formula& f) {
+                                        const Expr x = f.In("x");
+                                        f.Check(x >= 0, "x is {}, must be at least 0", x);
+                                        f.Out({x + 0});
+                                      },
+                                      {.checks_values = true});
 
 }  // namespace
 

@@ -62,12 +62,14 @@ const Registration divide = TestOperator("test.FormulaDivide")
                                 .Input("a", "int32")
                                 .Input("b", "int32")
                                 .Output("c", "int32")
-                                .Formula([](Formula& f) {
-                                  const Expr a = f.In("a");
-                                  const Expr b = f.In("b");
-                                  f.Check(NotEqual(b, 0), "test.FormulaDivide of {} by 0", a);
-                                  f.Out({a / b});
-                                });
+                                .Formula(
+                                    [](Formula& f) {
+                                      const Expr a = f.In("a");
+                                      const Expr b = f.In("b");
+                                      f.Check(NotEqual(b, 0), "test.FormulaDivide of {} by 0", a);
+                                      f.Out({a / b});
+                                    },
+                                    {.checks_values = true});
 
 const Registration row_add = TestOperator("test.FormulaRowAdd")
                                  .Input("x", "[N, C]")

@@ -173,12 +173,11 @@ TEST(RegionProgram, ComputesCommonExpressionsOnce) {
                       .outputs = {{.value = Tanh(x) * Tanh(x) + 1, .memory = dense.Elements()},
                                   {.value = Tanh(x), .memory = dense.Elements()}}};
   EXPECT_EQ(RegionProgram(region).Text(),
-            "sizes [1, 1, 1, 1200], blocks of 256, 1024 bytes\n"
+            "sizes [1, 1, 1, 1200], blocks of 1024, 128 bytes\n"
             "memory s0, input 0\n"
             "memory s1, output 0\n"
             "memory s2, output 1\n"
             "constant s3\n"
-            "run: splat s3\n"
             "block: s2 = tanh s0\n"
             "block: s1 = * + s2, s2, s3\n");
 }
@@ -197,10 +196,60 @@ TEST(RegionProgram, ComputesChainsInOneInstruction) {
   };
   EXPECT_EQ(block_of(x * Tanh(x + y)), "block: s2 = + tanh * s0, s1, s0\n");
   EXPECT_EQ(block_of(Sigmoid(x) * y), "block: s2 = sigmoid * s0, s0, s1\n");
-  EXPECT_EQ(block_of(Tanh(x + y)), "block: s2 = + tanh s0, s1, s0\n");
+  EXPECT_EQ(block_of(Tanh(x + y)), "block: s2 = + tanh s0, s1\n");
   EXPECT_EQ(block_of(x - y * x), "block: s2 = * from - s1, s0, s0\n");
   EXPECT_EQ(block_of((x - y) - x), "block: s2 = - - s0, s1, s0\n");
   EXPECT_EQ(block_of((x + y) * (x + y)), "block: s3 = + s0, s1\nblock: s2 = * s3, s3\n");
+  EXPECT_EQ(block_of(y * (x - y * x)), "block: s2 = * from - * s1, s0, s0, s1\n");
+  EXPECT_EQ(block_of(x * y / y - x), "block: s2 = * / - s0, s1, s1, s0\n");
+  EXPECT_EQ(block_of(x / (x * y - y)), "block: s3 = * - s0, s1, s1\nblock: s2 = / s0, s3\n");
+  EXPECT_EQ(block_of(x * x - y * x), "block: s2 = (*) - (*) s0, s0, s1, s0\n");
+  EXPECT_EQ(block_of((x * y) * (x - y)), "block: s2 = (*) * (-) s0, s1, s0, s1\n");
+  EXPECT_EQ(block_of(MulAdd(-x, y, x)), "block: s2 = neg_mul_add s0, s1, s0\n");
+  EXPECT_EQ(block_of(x * y * MulAdd(-y, y, x)), "block: s2 = slope s0, s1, s1, s0\n");
+  EXPECT_EQ(block_of(Sqrt(x) + y), "block: s2 = sqrt + s0, s0, s1\n");
+  EXPECT_EQ(block_of(Where(NotEqual(x, y), x, y)), "block: s2 = where != s0, s1, s0, s1\n");
+  EXPECT_EQ(block_of(Where(x <= y, x * y, y)), "block: s3 = * s0, s1\nblock: s2 = where <= s0, s1, s3, s1\n");
+}
+
+// Rows of a few elements go through the same instructions as long ones, many at a time.
+TEST(RegionProgram, ComputesShortRowsTogether) {
+  const Expr row = Expr::Input(1, "row", DType::kFloat);
+  const Expr column = Expr::Input(2, "column", DType::kFloat);
+  const Expr scaled = (x - RowMax(x)) * row + column + Cast(DType::kFloat, Index(2) + Index(3));
+  for (const auto& [rows, columns] : {std::pair(1000, 3), {7, 100}, {300, 1}}) {
+    const Dense dense{.rows = rows, .columns = columns};
+    const Region region{
+        .sizes = dense.Sizes(),
+        .inputs = {dense.Elements(), dense.Rows(), {.dtype = DType::kFloat, .size = columns, .strides = {0, 0, 0, 1}}},
+        .outputs = {{.value = scaled / RowSum(scaled), .memory = dense.Elements()},
+                    {.value = RowSum(scaled) * row, .memory = dense.Rows(), .kind = RegionOutputKind::kRows}}};
+    EXPECT_NE(RegionProgram(region).Text().find(" in rows"), std::string::npos) << RegionProgram(region).Text();
+    ExpectLikeDefinition(region, 4);
+  }
+}
+
+TEST(RegionProgram, FlatProgramsRunAnyNumberOfElements) {
+  const Dense dense{.rows = 1, .columns = 2};
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements()},
+                      .outputs = {{.value = Where(x > 0, x, 2 * Tanh(x) / 3), .memory = dense.Elements()}}};
+  const RegionProgram program(region);
+  ASSERT_TRUE(program.is_flat());
+  for (const std::int64_t n : {0, 1, 255, 256, 10000}) {
+    const Dense of_size{.rows = 1, .columns = n};
+    Region sized = region;
+    sized.sizes = of_size.Sizes();
+    sized.inputs[0] = sized.outputs[0].memory = of_size.Elements();
+    std::vector<float> values(static_cast<size_t>(n)), expected(values), results(values);
+    for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 37) - 18;
+    const void* inputs[] = {values.data()};
+    void* outputs[] = {expected.data()};
+    EvaluateRegion(sized, inputs, outputs);
+    outputs[0] = results.data();
+    for (int part = 0; part < 3; ++part) program.RunFlat(inputs, outputs, n, part, 3);
+    EXPECT_EQ(results, expected);
+  }
 }
 
 // A value that is in place of an input waits until nothing reads the input any more.

@@ -30,16 +30,28 @@ Kernel ProbedKernel(Kernel kernel) {
   return kernel;
 }
 
+void AddInput(const Formal& formal, Operator* op) {
+  if (formal.variadic) {
+    op->OptionalInputs(formal.name, formal.doc);
+  } else if (formal.optional) {
+    op->OptionalInput(formal.name, formal.doc);
+  } else {
+    op->Input(formal.name, formal.doc);
+  }
+}
+
 // Registers, the first time, an operator that does what `type` does.
 std::string ProbedType(const std::string& type) {
   const std::string probed_type = "test.Probed." + type;
   if (FindOperator(probed_type) != nullptr) return probed_type;
   const OperatorSchema& schema = GetOperator(type);
   Operator probed(probed_type);
-  probed.OptionalInputs("inputs", "as " + type).OptionalOutputs("outputs", "as " + type).Args(schema.arguments);
+  for (const Formal& formal : schema.inputs) AddInput(formal, &probed);
+  probed.OptionalOutputs("outputs", "as " + type).Args(schema.arguments);
   probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ReadsValues(schema.value_inputs);
   probed.Shapes(schema.shapes).CostIs(schema.cost).Rows(schema.rows);
   if (schema.elementwise) probed.Elementwise();
+  if (schema.formula) probed.Formula(schema.formula, schema.formula_options);  // which its kernel asks
   probed.Cpu(ProbedKernel(*schema.FindKernel(Device::kCpu)));
   const Registration registered(probed);
   return probed_type;

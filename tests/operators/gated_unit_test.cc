@@ -1,6 +1,8 @@
 // LSTMUnit and GRUUnit.
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "../core/for_each_target.h"
 #include "op_test.h"
@@ -174,6 +176,58 @@ TEST(GRUUnit, R2KeepsNaNOutOfRowsThatDoNotReadIt) {
                               .Input("dh", {2, 1}, {4, 8});
   gradient.Gives({2, 1}, {4, 4}, 0);
   gradient.Gives({2, 3}, {0, 0, 0, 0, 8, 4}, 1);
+}
+
+// Inputs of a unit, or of its gradient, of which rows 0 and 2 have ended; in those, all is NaN but what `passes`.
+OpTest WithEndedRows(const std::string& type, int num_outputs, const std::vector<std::pair<const char*, int>>& inputs,
+                     const std::string& passes, bool has_nan, int drops) {
+  constexpr int kSize = 37;
+  OpTest test(type, num_outputs);
+  test.Arg("drop_states", drops);
+  int seed = 1;
+  for (const auto& [name, width] : inputs) {
+    if (width == 0) {
+      test.Input("lengths", Lengths()).Input("t", Timestep());
+      continue;
+    }
+    const int columns = width * kSize;
+    std::vector<double> values;
+    for (int k = 0; k < kRows * columns; ++k) {
+      const bool is_nan = has_nan && !Valid(k / columns, true) && passes.find(name) == std::string::npos;
+      values.push_back(is_nan ? kNaN : std::sin(seed * 1000 + k));
+    }
+    test.Input(name, {1, kRows, columns}, values);
+    ++seed;
+  }
+  return test;
+}
+
+TEST(GatedUnits, R2KeepNaNOutOfWideRowsThatDoNotReadIt) {
+  struct Unit {
+    const char* type;
+    int num_outputs;
+    std::vector<std::pair<const char*, int>> inputs;  // and how many times as wide as a state; 0: lengths and timestep
+    const char* passes;
+  };
+  const Unit units[] = {
+      {"LSTMUnit", 2, {{"h_prev", 1}, {"c_prev", 1}, {"gates", 4}, {"", 0}}, "h_prev c_prev"},
+      {"LSTMUnitGradient",
+       3,
+       {{"h_prev", 1}, {"c_prev", 1}, {"gates", 4}, {"", 0}, {"h", 1}, {"c", 1}, {"dh", 1}, {"dc", 1}},
+       "dh dc"},
+      {"GRUUnit", 1, {{"h_prev", 1}, {"gates", 3}, {"", 0}}, "h_prev"},
+      {"GRUUnitGradient", 2, {{"h_prev", 1}, {"gates", 3}, {"", 0}, {"h", 1}, {"dh", 1}}, "dh"}};
+  for (const auto& [type, num_outputs, inputs, passes] : units) {
+    for (const int drops : {0, 1}) {
+      for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+        const std::vector<Tensor> clean = WithEndedRows(type, num_outputs, inputs, passes, false, drops).Run(dtype),
+                                  with_nan = WithEndedRows(type, num_outputs, inputs, passes, true, drops).Run(dtype);
+        for (int i = 0; i < num_outputs; ++i) {
+          EXPECT_EQ(ToDoubles(with_nan[i]), ToDoubles(clean[i])) << type << ", output " << i << ", drops " << drops;
+        }
+      }
+    }
+  }
 }
 
 TEST(LSTMUnit, Saturates) {

@@ -8,6 +8,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "op_test.h"
+#include "stepnet/core/formula_sample.h"
 #include "stepnet/nets/op_builder.h"
 
 namespace stepnet {
@@ -111,9 +112,6 @@ OperatorDef Def(const std::string& type, int num_inputs, int num_outputs) {
   return def;
 }
 
-Tensor Lengths() { return Tensor::Of<std::int32_t>({5}, {3, 0, 2, 1, 3}); }
-Tensor TimestepOne() { return Tensor::Of<std::int32_t>({1}, {1}); }
-
 // Large enough to be cut, with sizes that no part divides.
 std::vector<KernelCase> CasesOfSplitTypes() {
   std::vector<KernelCase> cases;
@@ -137,23 +135,6 @@ std::vector<KernelCase> CasesOfSplitTypes() {
                                           Random(b_too ? Shape({columns, inner}) : Shape({inner, columns}), 6)});
     }
   }
-  const Shape state({5, 7});
-  const auto states = [&](int count) {
-    std::vector<Tensor> tensors;
-    for (int i = 0; i < count; ++i) tensors.push_back(Random(state, 10 + static_cast<unsigned>(i)));
-    return tensors;
-  };
-  const auto with = [](std::vector<Tensor> inputs, const std::vector<Tensor>& more) {
-    inputs.insert(inputs.end(), more.begin(), more.end());
-    return inputs;
-  };
-  const Tensor lstm_gates = Random({5, 28}, 7), gru_gates = Random({5, 21}, 8);
-  cases.emplace_back(Def("LSTMUnit", 5, 2), with(states(2), {lstm_gates, Lengths(), TimestepOne()}));
-  cases.emplace_back(Def("LSTMUnitGradient", 9, 3),
-                     with(with(states(2), {lstm_gates, Lengths(), TimestepOne()}), states(4)));
-  cases.emplace_back(Def("GRUUnit", 4, 1), with(states(1), {gru_gates, Lengths(), TimestepOne()}));
-  cases.emplace_back(Def("GRUUnitGradient", 6, 2),
-                     with(with(states(1), {gru_gates, Lengths(), TimestepOne()}), states(2)));
   return cases;
 }
 
@@ -208,7 +189,7 @@ TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
 // Every type that says so, with whatever dtype it takes.
 TEST(Elementwise, RangesOfElementsGiveTheBitsOfTheWhole) {
   const Shape shape({5, 37});
-  for (const std::string& type : TypesWhere([](const OperatorSchema& schema) { return schema.elementwise; })) {
+  for (const std::string& type : TypesWhere([](const OperatorSchema& schema) { return IsElementwise(schema); })) {
     const OperatorSchema& schema = GetOperator(type);
     int ran = 0;
     for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kBool}) {

@@ -164,7 +164,7 @@ TEST(Negative, WorksOnIntegers) {
 
 TEST(Clip, RefusesAnEmptyRange) {
   ExpectError([] { OpTest("Clip").Arg("min", 2.0f).Arg("max", 1.0f).Input("x", {1}, {0}).Run(); },
-              "invalid argument: Clip: min is 2, must not exceed max, which is 1\n"
+              "invalid net: Clip: min is 2, must not exceed max, which is 1\n"
               "  at op 0 `output0 = Clip(x)`\n"
               "  in net \"test\"");
 }

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "stepnet/core/expr_text.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_sample.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/gradient.h"
@@ -77,23 +77,6 @@ std::string InPlaceText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
-// What the formula says of floats, with the default arguments; nothing where it depends on more than that.
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) {
-  const auto is_variadic = [](const Formal& formal) { return formal.variadic; };
-  if (!schema.formula || std::ranges::any_of(schema.inputs, is_variadic)) return {};
-  OperatorDef def;
-  def.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) def.add_input(formal.name);
-  for (const Formal& formal : schema.outputs) def.add_output("of " + formal.name);
-  try {
-    const OperatorCall call(def);
-    const std::vector<TensorInfo> inputs(schema.inputs.size(), {.shape = Shape({2, 3})});
-    return MakeFormulaRegion(ShapeQuery(call, inputs));
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 // "a = exp(x); y = a / (1 + a)".
 std::string FormulaText(const OperatorSchema& schema) {
   const std::optional<FormulaRegion> formula = SampleFormula(schema);
@@ -101,11 +84,15 @@ std::string FormulaText(const OperatorSchema& schema) {
   std::istringstream lines(PrintExprs(formula->region.Roots()));
   std::vector<std::string> items;
   size_t outputs = 0;
+  int block = 0;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("in ")) continue;
     if (line.starts_with("out ")) {
       if (outputs == formula->outputs.size()) continue;  // a requirement
-      line = StrCat(FormalName(schema.outputs, formula->outputs[outputs++]), " = ", line.substr(4));
+      const int output = formula->outputs[outputs++];
+      const bool has_blocks = std::ranges::count(formula->outputs, output) > 1;
+      block = outputs > 1 && formula->outputs[outputs - 2] == output ? block + 1 : 0;
+      line = StrCat(FormalName(schema.outputs, output), has_blocks ? StrCat("_", block) : "", " = ", line.substr(4));
     }
     items.push_back(line);
   }
@@ -114,8 +101,7 @@ std::string FormulaText(const OperatorSchema& schema) {
 
 std::string PropertiesText(const OperatorSchema& schema) {
   std::vector<std::string> items;
-  const std::optional<FormulaRegion> formula = SampleFormula(schema);
-  if (schema.elementwise || (formula && formula->is_elementwise)) items.push_back("elementwise");
+  if (IsElementwise(schema)) items.push_back("elementwise");
   if (schema.manages_outputs) items.push_back("sets its outputs itself");
   if (schema.has_side_effects) items.push_back("has side effects");
   if (schema.files) items.push_back("opens files");

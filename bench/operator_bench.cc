@@ -1,0 +1,145 @@
+// Operators alone on one thread: a run of the kernel at 64, 4 K and 1 M elements, and of units and operators on rows at
+// sizes of small and usual layers.
+//
+//   build/release/bench/stepnet_bench --benchmark_filter=Op/
+#include <benchmark/benchmark.h>
+#include <google/protobuf/text_format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "random_tensor.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/core/run_context.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+struct Operand {
+  std::vector<std::int64_t> shape;
+  DType dtype = DType::kFloat;
+  float scale = 10;  // of numbers in [-0.1, 0.1)
+};
+
+Tensor TensorOf(const Operand& operand, unsigned seed) {
+  const Shape shape(operand.shape);
+  Tensor tensor(operand.dtype, shape);
+  const Tensor random = Random(shape, seed);
+  for (std::int64_t i = 0; i < shape.size(); ++i) {
+    const float value = random.data<float>()[i] * operand.scale;
+    switch (operand.dtype) {
+      case DType::kFloat: tensor.data<float>()[i] = value; break;
+      case DType::kBool: tensor.data<bool>()[i] = value > 0; break;
+      case DType::kInt64: tensor.data<std::int64_t>()[i] = static_cast<std::int64_t>(value * 10) + 20; break;
+      default: tensor.data<std::int32_t>()[i] = static_cast<std::int32_t>(value * 10) + 20;
+    }
+  }
+  return tensor;
+}
+
+// Runs the kernel of an operator, given as a net's text, on these inputs.
+void RunOperator(benchmark::State& state, const std::string& text, const std::vector<Operand>& operands) try {
+  OperatorDef def;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &def)) return state.SkipWithError("does not parse");
+  const OperatorCall call(def);
+  std::vector<Tensor> inputs;
+  std::vector<TensorInfo> infos;
+  for (const Operand& operand : operands) {
+    inputs.push_back(TensorOf(operand, static_cast<unsigned>(inputs.size())));
+    infos.push_back({.dtype = operand.dtype, .shape = inputs.back().shape()});
+  }
+  std::vector<Tensor> outputs;
+  for (const TensorInfo& info : call.schema().shapes(ShapeQuery(call, infos)))
+    outputs.emplace_back(info.dtype, info.shape);
+  std::vector<TensorView> in, out;
+  for (Tensor& tensor : inputs) in.push_back(tensor.View());
+  for (Tensor& tensor : outputs) out.push_back(tensor.View());
+  const RunFn kernel = call.schema().FindKernel(Device::kCpu)->make(call);
+  RunContext context;
+  for (auto _ : state) {
+    context.scratch.Reset();
+    kernel(OpRun(in, out, context));
+  }
+  state.SetItemsProcessed(state.iterations() * outputs[0].size());
+} catch (const Error& error) {
+  state.SkipWithError(error.what());
+}
+
+std::string TextOf(const std::string& type, int inputs, int outputs, const std::string& arguments) {
+  std::string text = StrCat("type: \"", type, "\" ");
+  for (int i = 0; i < inputs; ++i) text += StrCat("input: \"x", i, "\" ");
+  for (int i = 0; i < outputs; ++i) text += StrCat("output: \"y", i, "\" ");
+  return text + arguments;
+}
+
+void Register(const std::string& name, const std::string& type, int outputs, const std::vector<Operand>& operands,
+              const std::string& arguments = "") {
+  const std::string text = TextOf(type, static_cast<int>(operands.size()), outputs, arguments);
+  benchmark::RegisterBenchmark(StrCat("Op/", name).c_str(),
+                               [=](benchmark::State& state) { RunOperator(state, text, operands); });
+}
+
+void RegisterPointwise(std::int64_t n) {
+  const Operand x{.shape = {n}};
+  const auto add = [&](const std::string& type, const std::vector<Operand>& operands, const std::string& arguments = "",
+                       int outputs = 1) { Register(StrCat(type, "/", n), type, outputs, operands, arguments); };
+  for (const char* type : {"Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu", "Exp", "Softplus", "Softsign", "Swish",
+                           "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log"}) {
+    add(type, {x});
+  }
+  for (const char* type :
+       {"TanhGradient", "SigmoidGradient", "ReluGradient", "Add", "Sub", "Mul", "Div", "Max", "EQ", "LT"}) {
+    add(type, {x, x});
+  }
+  add("Clip", {x}, "arg { name: \"min\" f: -0.5 } arg { name: \"max\" f: 0.5 }");
+  add("Pow", {x}, "arg { name: \"exponent\" f: 2 }");
+  add("Scale", {x}, "arg { name: \"scale\" f: 2 }");
+  add("Sum", {x, x});
+  add("WeightedSum", {x, {.shape = {1}}, x, {.shape = {1}}});
+  add("Where", {{.shape = {n}, .dtype = DType::kBool}, x, x});
+  add("Not", {{.shape = {n}, .dtype = DType::kBool}});
+  add("Cast", {x}, "arg { name: \"to\" i: 2 }");
+  add("Dropout", {x}, "arg { name: \"ratio\" f: 0.5 }", 2);
+  add("Adam", {x, x, {.shape = {n}, .scale = 0}, x, {.shape = {1}}, {.shape = {1}, .dtype = DType::kInt64}}, "", 3);
+  add("MomentumSGDUpdate", {x, x, {.shape = {1}}, x}, "arg { name: \"momentum\" f: 0.9 }", 3);
+}
+
+// Rows [R, C].
+void RegisterRows(std::int64_t rows, std::int64_t columns) {
+  const Operand x{.shape = {rows, columns}};
+  const Operand column{.shape = {columns}};
+  const auto name = [&](const char* type) { return StrCat(type, "/", rows, "/", columns); };
+  Register(name("AddColumn"), "Add", 1, {x, column}, "arg { name: \"broadcast\" i: 1 }");
+  Register(name("Softmax"), "Softmax", 1, {x});
+  Register(name("SoftmaxGradient"), "SoftmaxGradient", 1, {x, x});
+  Register(name("LayerNorm"), "LayerNorm", 3, {x});
+  Register(name("SquaredL2Distance"), "SquaredL2Distance", 1, {x, x});
+}
+
+void RegisterUnits(std::int64_t n, std::int64_t d) {
+  const Operand state{.shape = {1, n, d}};
+  const auto gates = [&](int count) { return Operand{.shape = {1, n, count * d}}; };
+  const Operand lengths{.shape = {n}, .dtype = DType::kInt32};
+  const Operand step{.shape = {1}, .dtype = DType::kInt32, .scale = 0};
+  const std::string without = "arg { name: \"sequence_lengths\" i: 0 }";
+  const auto name = [&](const char* what) { return StrCat(what, "/", n, "/", d); };
+  Register(name("LSTMUnit"), "LSTMUnit", 2, {state, state, gates(4), lengths, step});
+  Register(name("LSTMUnitWithoutLengths"), "LSTMUnit", 2, {state, state, gates(4), step}, without);
+  Register(name("LSTMUnitGradient"), "LSTMUnitGradient", 3,
+           {state, state, gates(4), lengths, step, state, state, state, state});
+  Register(name("GRUUnit"), "GRUUnit", 1, {state, gates(3), lengths, step});
+  Register(name("GRUUnitGradient"), "GRUUnitGradient", 2, {state, gates(3), lengths, step, state, state});
+}
+
+const bool registered = [] {
+  for (const std::int64_t n : {64, 4096, 1 << 20}) RegisterPointwise(n);
+  for (const auto& [rows, columns] : {std::pair(32, 10), {32, 256}, {64, 4096}}) RegisterRows(rows, columns);
+  for (const auto& [n, d] : {std::pair(1, 64), {32, 256}}) RegisterUnits(n, d);
+  return true;
+}();
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,226 @@
+// Selections and functions choose first, because they save the most; sums and products take what is left, from the
+// outputs on, so that chains are as long as they can be.
+#include "stepnet/core/region_patterns.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace stepnet {
+namespace {
+
+using Kind = RegionPattern::Kind;
+
+bool IsFunction(ExprOp op) {
+  return op == ExprOp::kTanh || op == ExprOp::kSigmoid || op == ExprOp::kExp || op == ExprOp::kSqrt ||
+         op == ExprOp::kAbs;
+}
+
+bool IsComparison(ExprOp op) {
+  return op == ExprOp::kEqual || op == ExprOp::kNotEqual || op == ExprOp::kLess || op == ExprOp::kLessEqual;
+}
+
+bool IsFloat(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
+
+ChainStep StepOf(ExprOp op) {
+  switch (op) {
+    case ExprOp::kAdd: return ChainStep::kAdd;
+    case ExprOp::kSubtract: return ChainStep::kSubtract;
+    case ExprOp::kMultiply: return ChainStep::kMultiply;
+    case ExprOp::kDivide: return ChainStep::kDivide;
+    default: return ChainStep::kNone;
+  }
+}
+
+// The step that makes `op` of a value, which is its operand k, and another operand.
+ChainStep StepOf(ExprOp op, int k) {
+  const ChainStep step = StepOf(op);
+  if (k == 0 || step == ChainStep::kAdd || step == ChainStep::kMultiply) return step;
+  return step == ChainStep::kSubtract ? ChainStep::kSubtractFrom : ChainStep::kNone;
+}
+
+class Finder {
+ public:
+  explicit Finder(std::span<RegionValue> values) : values_(values) {}
+
+  void Run() {
+    for (RegionValue& value : values_) {
+      if (value.level == RegionLevel::kElement && value.expr->op == ExprOp::kWhere) FindSelect(&value);
+    }
+    for (RegionValue& value : values_) {
+      if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
+      for (int k = 0; k < 2; ++k) {
+        if (IsFunction(values_[value.operands[k]].expr->op) && EndFunctionChain(&value, k)) break;
+      }
+    }
+    for (RegionValue& value : values_) {
+      if (MayEnd(value) && IsFunction(value.expr->op)) StartFunctionChain(&value);
+    }
+    for (size_t i = values_.size(); i-- > 0;) {
+      if (MayEnd(values_[i]) && values_[i].expr->op == ExprOp::kMultiply) FindSlope(&values_[i]);
+    }
+    for (RegionValue& value : values_) {
+      if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindNegMulAdd(&value);
+    }
+    for (size_t i = values_.size(); i-- > 0;) {
+      RegionValue& value = values_[i];
+      if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
+      if (!FindPair(&value)) EndStepChain(&value);
+    }
+  }
+
+ private:
+  static bool MayEnd(const RegionValue& value) {
+    return value.level == RegionLevel::kElement && IsFloat(value.expr->dtype) && !value.is_absorbed &&
+           value.kernel == nullptr;
+  }
+
+  // Operand k, where a pattern of `value` may absorb it.
+  RegionValue* LinkOf(const RegionValue& value, int k) const {
+    RegionValue& operand = values_[value.operands[k]];
+    const bool can = operand.level == RegionLevel::kElement && operand.uses == 1 && operand.kernel == nullptr &&
+                     !operand.is_absorbed && operand.expr->op != ExprOp::kInput;
+    return can ? &operand : nullptr;
+  }
+  RegionValue* LinkOf(const RegionValue& value, int k, std::initializer_list<ExprOp> ops) const {
+    RegionValue* link = LinkOf(value, k);
+    return link != nullptr && std::ranges::find(ops, link->expr->op) != ops.end() ? link : nullptr;
+  }
+
+  static void Take(RegionValue* value, const RegionPattern& pattern, RegionKernel kernel,
+                   std::initializer_list<int> operands, std::initializer_list<RegionValue*> absorbed) {
+    value->pattern = pattern;
+    value->kernel = kernel;
+    value->num_operands = static_cast<int>(operands.size());
+    std::ranges::copy(operands, value->operands);
+    for (RegionValue* link : absorbed) link->is_absorbed = true;
+  }
+
+  void FindSelect(RegionValue* value) {
+    RegionValue* comparison = LinkOf(*value, 0);
+    if (comparison == nullptr || !IsComparison(comparison->expr->op)) return;
+    const DType dtype = value->expr->dtype;
+    if (dtype == DType::kBool || values_[comparison->operands[0]].expr->dtype != dtype) return;
+    const ExprOp op = comparison->expr->op;
+    Take(value, {.kind = Kind::kSelect, .op = op}, SelectKernelOf(op, dtype),
+         {comparison->operands[0], comparison->operands[1], value->operands[1], value->operands[2]}, {comparison});
+  }
+
+  // The negated operand of a MulAdd.
+  RegionValue* NegationOf(const RegionValue& value) const {
+    return value.num_operands == 3 ? LinkOf(value, 0, {ExprOp::kNegate}) : nullptr;
+  }
+
+  void FindNegMulAdd(RegionValue* value) {
+    RegionValue* negation = NegationOf(*value);
+    if (negation == nullptr) return;
+    Take(value, {.kind = Kind::kNegMulAdd}, NegMulAddKernelOf(value->expr->dtype),
+         {negation->operands[0], value->operands[1], value->operands[2]}, {negation});
+  }
+
+  // (a * b) * (d - c * c), in any order.
+  void FindSlope(RegionValue* value) {
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* slope = LinkOf(*value, k, {ExprOp::kMulAdd});
+      RegionValue* product = LinkOf(*value, 1 - k, {ExprOp::kMultiply});
+      RegionValue* negation = slope == nullptr ? nullptr : NegationOf(*slope);
+      if (product == nullptr || negation == nullptr || negation->operands[0] != slope->operands[1]) continue;
+      Take(value, {.kind = Kind::kSlope}, SlopeKernelOf(value->expr->dtype),
+           {product->operands[0], product->operands[1], slope->operands[1], slope->operands[2]},
+           {product, slope, negation});
+      return;
+    }
+  }
+
+  // `value` as the step after the function that is its operand k, with what comes before that.
+  bool EndFunctionChain(RegionValue* value, int k) {
+    RegionValue* function = LinkOf(*value, k);
+    if (function == nullptr) return false;
+    RegionChain chain{.f = function->expr->op, .after = StepOf(value->expr->op, k)};
+    const int other = value->operands[1 - k];
+    if (RegionValue* sum = LinkOf(*function, 0, {ExprOp::kAdd, ExprOp::kSubtract})) {
+      chain.before = StepOf(sum->expr->op);
+      if (const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype)) {
+        Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {sum->operands[0], sum->operands[1], other},
+             {sum, function});
+        return true;
+      }
+      chain.before = ChainStep::kNone;
+    }
+    const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype);
+    if (kernel == nullptr) return false;
+    const int a = function->operands[0];
+    Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {a, a, other}, {function});
+    return true;
+  }
+
+  // `value` as a function of a sum or difference.
+  void StartFunctionChain(RegionValue* value) {
+    RegionValue* sum = LinkOf(*value, 0, {ExprOp::kAdd, ExprOp::kSubtract});
+    if (sum == nullptr) return;
+    const RegionChain chain{.before = StepOf(sum->expr->op), .f = value->expr->op};
+    const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype);
+    if (kernel == nullptr) return;
+    Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {sum->operands[0], sum->operands[1]}, {sum});
+  }
+
+  // `value` as a step of two values that are steps themselves.
+  bool FindPair(RegionValue* value) {
+    if (value->operands[0] == value->operands[1]) return false;
+    const RegionValue* left = LinkOf(*value, 0);
+    const RegionValue* right = LinkOf(*value, 1);
+    if (left == nullptr || right == nullptr) return false;
+    const RegionPair pair{
+        .left = StepOf(left->expr->op), .op = StepOf(value->expr->op), .right = StepOf(right->expr->op)};
+    const RegionKernel kernel = PairKernelOf(pair, value->expr->dtype);
+    if (kernel == nullptr) return false;
+    Take(value, {.kind = Kind::kPair, .pair = pair}, kernel,
+         {left->operands[0], left->operands[1], right->operands[0], right->operands[1]},
+         {&values_[value->operands[0]], &values_[value->operands[1]]});
+    return true;
+  }
+
+  // `value` as the last of three steps or, where there are no three, of two.
+  void EndStepChain(RegionValue* value) {
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* middle = LinkOf(*value, k);
+      if (middle == nullptr || StepOf(middle->expr->op) == ChainStep::kNone) continue;
+      for (int j = 0; j < 2; ++j) {
+        RegionValue* first = LinkOf(*middle, j);
+        if (first == nullptr || StepOf(first->expr->op) == ChainStep::kNone) continue;
+        const RegionChain chain{.before = StepOf(first->expr->op),
+                                .after = StepOf(middle->expr->op, j),
+                                .last = StepOf(value->expr->op, k)};
+        if (chain.last == ChainStep::kNone) continue;
+        if (TakeSteps(value, chain, *first, middle->operands[1 - j], value->operands[1 - k], {first, middle})) return;
+      }
+    }
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* first = LinkOf(*value, k);
+      if (first == nullptr || StepOf(first->expr->op) == ChainStep::kNone) continue;
+      const RegionChain chain{.before = StepOf(first->expr->op), .after = StepOf(value->expr->op, k)};
+      const int other = value->operands[1 - k];
+      if (TakeSteps(value, chain, *first, other, other, {first})) return;
+    }
+  }
+
+  static bool TakeSteps(RegionValue* value, const RegionChain& chain, const RegionValue& first, int c, int d,
+                        std::initializer_list<RegionValue*> absorbed) {
+    const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype);
+    if (kernel == nullptr) return false;
+    if (chain.last == ChainStep::kNone) {
+      Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {first.operands[0], first.operands[1], c}, absorbed);
+    } else {
+      Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {first.operands[0], first.operands[1], c, d},
+           absorbed);
+    }
+    return true;
+  }
+
+  const std::span<RegionValue> values_;
+};
+
+}  // namespace
+
+void FindPatterns(std::span<RegionValue> values) { Finder(values).Run(); }
+
+}  // namespace stepnet

@@ -1,0 +1,14 @@
+// Patterns: which values of a region are one instruction, because a kernel computes several primitives at once.
+#pragma once
+
+#include <span>
+
+#include "stepnet/core/region_values.h"
+
+namespace stepnet {
+
+// Gives values of elements patterns and their operands, and marks what these absorb: values that nothing else uses.
+// REQUIRES: levels and uses are known.
+void FindPatterns(std::span<RegionValue> values);
+
+}  // namespace stepnet

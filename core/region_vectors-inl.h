@@ -1,0 +1,45 @@
+// Loops of region kernels.
+//
+// To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "stepnet/core/partial_vectors-inl.h"
+
+#if defined(STEPNET_CORE_REGION_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEPNET_CORE_REGION_VECTORS_INL_H_
+#undef STEPNET_CORE_REGION_VECTORS_INL_H_
+#else
+#define STEPNET_CORE_REGION_VECTORS_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Calls at(access, place) for all vectors of n elements, of which the last may be a part. `kShort`: it is a few
+// instructions, which four vectors at a time keep the machine busy with.
+template <typename T, bool kShort, class At>
+HWY_INLINE void ForVectors(std::int64_t n, const At& at) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  if constexpr (kShort) {
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      at(WholeVectors(), i);
+      at(WholeVectors(), i + lanes);
+      at(WholeVectors(), i + 2 * lanes);
+      at(WholeVectors(), i + 3 * lanes);
+    }
+  }
+  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
+  if (i < n) at(PartOfVector{n - i}, i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target
