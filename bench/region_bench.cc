@@ -1,5 +1,5 @@
 // Regions: what a run adds to its work (64 elements), what fusing saves (a peephole LSTM's pointwise operators as one
-// region and one by one), and how long making a program takes.
+// region, written by hand and composed, and one by one), and how long composing a region and making a program take.
 //
 //   build/release/bench/stepnet_bench --benchmark_filter=Region
 #include <benchmark/benchmark.h>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/region_composition.h"
 #include "stepnet/core/region_program.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/vector_math.h"
@@ -134,6 +135,62 @@ void RegionPeepholeOneByOne(benchmark::State& state) {
 }
 BENCHMARK(RegionPeepholeOneByOne);
 
+// The 17 operators, the Split among them, with the tensors that each reads and writes: 0 x @ w + b, 1 h @ u, 2 c_prev,
+// 3 to 5 peepholes; 22 h, 18 c.
+std::vector<RegionPart> PeepholeParts() {
+  const RegionOperand dense = Elements(kRows, kUnits);
+  const RegionOperand column{.dtype = DType::kFloat, .size = kUnits, .strides = {0, 0, 0, 1}};
+  std::vector<RegionPart> parts;
+  const auto add = [&](const Expr& value, std::vector<RegionOperand> inputs, std::vector<int> from, int to) {
+    Region region{.sizes = {1, 1, kRows, kUnits}, .inputs = std::move(inputs)};
+    region.outputs = {{.value = value, .memory = dense}};
+    parts.push_back({.region = std::move(region), .inputs = std::move(from), .outputs = {to}});
+  };
+  const auto product = [&](int p, int c, int to) { add(In(0) * In(1), {column, dense}, {p, c}, to); };
+  const auto multiply = [&](int a, int b, int to) { add(In(0) * In(1), {dense, dense}, {a, b}, to); };
+  const auto sum = [&](int a, int b, int to) { add(In(0) + In(1), {dense, dense}, {a, b}, to); };
+  const auto sigmoid = [&](int x, int to) { add(Sigmoid(In(0)), {dense}, {x}, to); };
+  const auto tanh = [&](int x, int to) { add(Tanh(In(0)), {dense}, {x}, to); };
+  parts.push_back({.region = Single(In(0) + In(1), 2, 1, kRows * 4 * kUnits), .inputs = {0, 1}, .outputs = {6}});
+  Region split{.sizes = {1, 1, kRows, kUnits}};
+  for (int gate = 0; gate < 4; ++gate) {
+    split.inputs.push_back(Elements(kRows, 4 * kUnits, gate * kUnits));
+    split.outputs.push_back({.value = In(gate), .memory = dense});
+  }
+  parts.push_back({.region = std::move(split), .inputs = {6, 6, 6, 6}, .outputs = {7, 8, 9, 10}});
+  product(4, 2, 11);
+  sum(8, 11, 12);
+  sigmoid(12, 13);
+  multiply(13, 2, 14);
+  product(3, 2, 15);
+  sum(7, 15, 16);
+  sigmoid(16, 17);
+  tanh(10, 23);
+  multiply(17, 23, 24);
+  sum(14, 24, 18);
+  product(5, 18, 19);
+  sum(9, 19, 20);
+  sigmoid(20, 21);
+  tanh(18, 25);
+  multiply(21, 25, 22);
+  return parts;
+}
+
+void RegionPeepholeComposed(benchmark::State& state) {
+  const auto composed = std::get<ComposedRegion>(ComposeRegions(PeepholeParts(), {.wanted = {22, 18}}));
+  const RegionProgram program(composed.region);
+  const Floats x = Values(kRows * 4 * kUnits), u = Values(kRows * 4 * kUnits), c_prev = Values(kRows * kUnits);
+  const Floats p = Values(kUnits);
+  Floats h(c_prev.size()), c(c_prev.size());
+  const float* const tensors[] = {x.data(), u.data(), c_prev.data(), p.data(), p.data(), p.data()};
+  std::vector<const void*> in;
+  for (const int tensor : composed.inputs) in.push_back(tensors[tensor]);
+  void* out[] = {h.data(), c.data()};
+  for (auto _ : state) program.Run(in, out);
+  state.SetItemsProcessed(state.iterations() * kRows * kUnits);
+}
+BENCHMARK(RegionPeepholeComposed);
+
 // Rows of 10 and of 256; items are elements.
 void RegionSoftmax(benchmark::State& state) {
   const std::int64_t columns = state.range(0), rows = 8192 / columns;
@@ -168,6 +225,12 @@ void RegionMakeProgram(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(RegionProgram(region));
 }
 BENCHMARK(RegionMakeProgram);
+
+void RegionCompose(benchmark::State& state) {
+  const std::vector<RegionPart> parts = PeepholeParts();
+  for (auto _ : state) benchmark::DoNotOptimize(ComposeRegions(parts, {.wanted = {22, 18}}));
+}
+BENCHMARK(RegionCompose);
 
 void RegionMakeExpressions(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(Peephole());

@@ -7,6 +7,7 @@
 #include "stepnet/compiler/first_terms.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/place.h"
+#include "stepnet/compiler/region_kernel.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula.h"
@@ -56,6 +57,7 @@ class Emitter {
       }
     }
     for (const auto& [blob, value] : graph_.last) {
+      if (graph_.homes[graph_.values[value].home].kind == Home::Kind::kLocal) continue;
       plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
     }
     FindWhatIsWritten();
@@ -66,7 +68,7 @@ class Emitter {
 
  private:
   Instruction Emit(const StepNode& node, std::int64_t steps_at_once) {
-    Instruction instruction{.op_index = node.kind == StepNode::Kind::kCall ? node.op_index : -1};
+    Instruction instruction{.op_index = node.RunsOperators() ? node.op_index : -1};
     for (size_t i = 0; i < node.inputs.size(); ++i) instruction.inputs.push_back(OperandOf(node.inputs[i], i));
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (node.outputs[o] == kNoValue) continue;
@@ -77,6 +79,9 @@ class Emitter {
     instruction.steps_at_once = steps_at_once;
     switch (node.kind) {
       case StepNode::Kind::kCall: EmitCall(node, &instruction); break;
+      case StepNode::Kind::kRegion:
+        node.IsOneOperator() ? EmitCall(node, &instruction) : EmitRegion(node, &instruction);
+        break;
       case StepNode::Kind::kMove: EmitMove(&instruction); break;
       case StepNode::Kind::kPack: EmitPack(node, &instruction); break;
     }
@@ -123,6 +128,71 @@ class Emitter {
     if (!is_draft_) EstimateWork(call, kernel, instruction);
   }
 
+  void EmitRegion(const StepNode& node, Instruction* instruction) {
+    std::vector<std::string> names, types;
+    std::vector<TensorInfo> operands;
+    for (const std::span<const int> values : {std::span(node.inputs), std::span(node.outputs), node.locals()}) {
+      for (const int value : values) {
+        names.push_back(graph_.values[value].blob);
+        operands.push_back(graph_.values[value].info);
+      }
+    }
+    for (const RegionCall& call : node.calls()) {
+      types.push_back(call.call->type());
+      const OperatorSchema& schema = call.call->schema();
+      instruction->has_side_effects = instruction->has_side_effects || schema.has_side_effects;
+      const Kernel& kernel = KernelOf(*call.call, call.op_index);
+      instruction->checks_values = instruction->checks_values || kernel.checks_values;
+    }
+    const auto first_output = names.begin() + static_cast<std::ptrdiff_t>(node.inputs.size());
+    const auto first_local = first_output + static_cast<std::ptrdiff_t>(node.outputs.size());
+    instruction->text = StrCat(Join(std::vector(first_output, first_local), ", "), " = Region(",
+                               Join(std::vector(names.begin(), first_output), ", "), ") of ", Join(types, ", "));
+    instruction->type = "Region";
+    instruction->names_operators = true;
+    MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
+    if (instruction->steps_at_once != 1 && !instruction->can_batch_steps) {
+      throw Error(ErrorCode::kInternal, StrCat(instruction->text, " cannot run for several steps at once"))
+          .At({.net = graph_.name});
+    }
+    if (is_draft_) return;
+    RegionKernelSpec spec = SpecOf(node);
+    spec.names = std::move(names);
+    operands.resize(node.inputs.size());
+    spec.inputs = std::move(operands);
+    const auto kernel = std::make_shared<const RegionKernel>(std::move(spec), target_.device);
+    instruction->kernel = [kernel](const OpRun& run) { kernel->Run(run); };
+    const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
+    if (!kernel->Obstacle(inputs).empty()) instruction->text += ", one by one";
+    instruction->max_parts = kernel->MaxParts(inputs);
+    instruction->cost = OfOneStep(kernel->EstimatedCost(inputs), *instruction);
+  }
+
+  // Where memory is shared, but for one home or one place, operators run as they do alone.
+  RegionKernelSpec SpecOf(const StepNode& node) const {
+    RegionKernelSpec spec{.calls = {node.calls().begin(), node.calls().end()},
+                          .num_inputs = static_cast<int>(node.inputs.size()),
+                          .num_outputs = static_cast<int>(node.outputs.size()),
+                          .num_locals = static_cast<int>(node.locals().size()),
+                          .backward = graph_.backward};
+    for (int o = 0; o < spec.num_outputs; ++o) {
+      const int output = spec.num_inputs + o;
+      for (int other = 0; other < output; ++other) {
+        const int a = graph_.values[node.ValueOf(other)].home, b = graph_.values[node.ValueOf(output)].home;
+        const Home &from = graph_.homes[a], &to = graph_.homes[b];
+        if (a != b && !ShareBytes(from, to)) continue;
+        const bool is_one = a == b || (from.slot.BeginInBase() == to.slot.BeginInBase() &&
+                                       from.slot.row_bytes == to.slot.row_bytes && from.slot.bytes == to.slot.bytes);
+        if (is_one && other < spec.num_inputs) {
+          spec.in_place.emplace_back(other, output);
+        } else {
+          spec.one_by_one = true;
+        }
+      }
+    }
+    return spec;
+  }
+
   const Kernel& KernelOf(const OperatorCall& call, int op_index) const {
     if (const Kernel* kernel = call.schema().FindKernel(target_.device)) return *kernel;
     throw Error(ErrorCode::kInvalidNet, StrCat(call.type(), " has no kernel for ", DeviceName(target_.device)))
@@ -141,12 +211,16 @@ class Emitter {
   void EstimateWork(const OperatorCall& call, const Kernel& kernel, Instruction* instruction) const {
     const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
     const std::vector<TensorInfo> outputs = InfosOf(*instruction, instruction->outputs);
-    instruction->cost = EstimateCost(call, inputs, outputs);
-    const std::int64_t steps = instruction->steps_at_once == kAllSteps ? kTypicalSteps : instruction->steps_at_once;
-    instruction->cost.flops /= static_cast<double>(steps);
-    instruction->cost.bytes /= static_cast<double>(steps);
+    instruction->cost = OfOneStep(EstimateCost(call, inputs, outputs), *instruction);
     if (kernel.max_parts) instruction->max_parts = kernel.max_parts(ShapeQuery(call, inputs), outputs);
     if (instruction->by_elements) instruction->max_parts = PartsOf(outputs.front(), target_);
+  }
+
+  static Cost OfOneStep(Cost cost, const Instruction& instruction) {
+    const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
+    cost.flops /= static_cast<double>(steps);
+    cost.bytes /= static_cast<double>(steps);
+    return cost;
   }
 
   void EmitMove(Instruction* instruction) {

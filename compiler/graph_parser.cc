@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "stepnet/compiler/form_region.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/proto/net.pb.h"
@@ -119,6 +120,9 @@ class GraphParser {
       line.Expect("  ");
       if (ParseRowMove(line)) {
         // it is one
+      } else if (line.Skip("region {")) {
+        ExpectEnd(line);
+        ParseRegion();
       } else if (line.StartsWith("in each step") || line.StartsWith("for ") || line.StartsWith("once for all steps")) {
         ParseStage(line);
       } else {
@@ -209,15 +213,23 @@ class GraphParser {
   int NextNode() const { return static_cast<int>(graph_.nodes.size()); }
 
   void ParseDefinition(LineReader& line) {
+    std::vector<int> results = ParseResults(line);
+    if (results.size() == 1 && line.AtEnd()) return;  // it is there before the step
+    AddNode(ParseNode(line, std::move(results)));
+  }
+
+  std::vector<int> ParseResults(LineReader& line) {
     std::vector<int> results;
-    if (!line.StartsWith("= ")) {
-      do {
-        results.push_back(line.StartsWith("_,") || line.StartsWith("_ =") ? (line.Expect("_"), kNoValue)
-                                                                          : ParseResult(line));
-      } while (line.Skip(", "));
-      if (results.size() == 1 && line.AtEnd()) return;  // it is there before the step
-      line.Expect(" ");
-    }
+    if (line.StartsWith("= ")) return results;
+    do {
+      results.push_back(line.StartsWith("_,") || line.StartsWith("_ =") ? (line.Expect("_"), kNoValue)
+                                                                        : ParseResult(line));
+    } while (line.Skip(", "));
+    return results;
+  }
+
+  StepNode ParseNode(LineReader& line, std::vector<int> results) {
+    if (!results.empty()) line.Expect(" ");
     line.Expect("= ");
     StepNode node = ParseOperation(line);
     for (const int result : results) {
@@ -225,8 +237,30 @@ class GraphParser {
     }
     node.outputs = std::move(results);
     MakeCall(&node);
+    return node;
+  }
+
+  void AddNode(StepNode node) {
     graph_.nodes.push_back(std::move(node));
     if (!graph_.stages.empty()) graph_.stages.back().end = NextNode();
+  }
+
+  // The lines of a region of several operators, each of which ends as a call does.
+  void ParseRegion() {
+    std::vector<StepNode> calls;
+    for (;;) {
+      LineReader line = NextLine();
+      if (line.Skip("  }")) {
+        ExpectEnd(line);
+        break;
+      }
+      line.Expect("    ");
+      std::vector<int> results = ParseResults(line);
+      calls.push_back(ParseNode(line, std::move(results)));
+      if (calls.back().kind != StepNode::Kind::kCall) line.Throw("a region is made of operators");
+      ExpectEnd(line);
+    }
+    AddNode(RegionOf(graph_, calls));
   }
 
   struct Name {
@@ -296,6 +330,7 @@ class GraphParser {
     if (line.Skip(" in ")) return graph_.values[ParseUse(line)].home;
     if (line.Skip(" at ")) return ParseOutside(line, value);
     if (line.Skip(" once")) return AddHome({.kind = Home::Kind::kOnce});
+    if (line.Skip(" local")) return AddHome({.kind = Home::Kind::kLocal});
     Home home{.kept = line.Skip(" kept")};
     if (line.Skip(" blob")) {
       home.kind = Home::Kind::kDynamic;
@@ -359,13 +394,17 @@ class GraphParser {
       node.op_index = line.Index();
       return node;
     }
+    StepNode node;
+    if (LineReader ahead = line; ahead.Skip("region ") && !ahead.AtEnd()) {
+      line = ahead;
+      node.kind = StepNode::Kind::kRegion;
+    }
     LineReader ahead = line;
     if (ahead.StartsWith("^") || (static_cast<void>(ahead.Word()), !ahead.StartsWith("("))) {
       return {.kind = StepNode::Kind::kMove, .inputs = {ParseUse(line)}};
     }
     const auto def = std::make_shared<OperatorDef>();
     const std::string type = line.Word();
-    StepNode node;
     line.Expect("(");
     while (!line.Skip(")")) {
       if (!node.inputs.empty()) line.Expect(", ");
@@ -392,7 +431,7 @@ class GraphParser {
 
   // The call, by the names of its values.
   void MakeCall(StepNode* node) const {
-    if (node->kind != StepNode::Kind::kCall) return;
+    if (!node->RunsOperators()) return;
     OperatorDef def = *node->def;
     for (const int input : node->inputs) def.add_input(graph_.values[input].blob);
     for (const int output : node->outputs) def.add_output(output == kNoValue ? "_" : graph_.values[output].blob);
@@ -404,9 +443,7 @@ class GraphParser {
   void Finish() {
     for (StepNode& pack : graph_.nodes) {
       if (pack.kind != StepNode::Kind::kPack) continue;
-      const auto is_user = [&](const StepNode& node) {
-        return node.kind == StepNode::Kind::kCall && node.op_index == pack.op_index;
-      };
+      const auto is_user = [&](const StepNode& node) { return node.IsOneOperator() && node.op_index == pack.op_index; };
       const auto user = std::ranges::find_if(graph_.nodes, is_user);
       if (user == graph_.nodes.end()) {
         throw Error(ErrorCode::kSyntaxError, StrCat("a step graph packs for @", pack.op_index, ", which is not there"));

@@ -48,10 +48,7 @@ class GraphPrinter {
       for (const GraphStage& stage : graph_.stages) {
         if (stage.begin == static_cast<int>(n)) text += StrCat("  ", StageText(stage), ":\n");
       }
-      const StepNode& node = graph_.nodes[n];
-      std::vector<std::string> results;
-      for (const int output : node.outputs) results.push_back(output == kNoValue ? "_" : ResultText(output));
-      text += StrCat("  ", Join(results, ", "), results.empty() ? "= " : " = ", OperationText(node), "\n");
+      text += NodeText(graph_.nodes[n]);
     }
     return text + RowMovesText("after the last step", graph_.after) + "}\n";
   }
@@ -75,6 +72,33 @@ class GraphPrinter {
   static std::string RowsText(const BaseRows& rows) {
     const std::string text = StrCat("^", Word(rows.name), " at ", rows.base);
     return rows.IsWhole() ? text : StrCat(text, "[", RowRangeText(rows), "]");
+  }
+
+  std::string NodeText(const StepNode& node) {
+    const bool is_block = node.RunsOperators() && !node.IsOneOperator();
+    if (!is_block) return StrCat("  ", ResultsText(node.outputs), OperationText(node), "\n");
+    std::string text = "  region {\n";
+    for (const RegionCall& call : node.calls()) {
+      std::vector<int> inputs, outputs;
+      for (const int input : call.inputs) inputs.push_back(node.ValueOf(input));
+      for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));
+      text += StrCat("    ", ResultsText(outputs), Word(call.call->type()), "(", NamesOf(inputs), ") @", call.op_index,
+                     " {", ArgumentsText(*call.def), "}\n");
+    }
+    return text + "  }\n";
+  }
+
+  // What stands before an operation.
+  std::string ResultsText(const std::vector<int>& outputs) {
+    std::vector<std::string> results;
+    for (const int output : outputs) results.push_back(output == kNoValue ? "_" : ResultText(output));
+    return Join(results, ", ") + (results.empty() ? "= " : " = ");
+  }
+
+  std::string NamesOf(const std::vector<int>& values) const {
+    std::vector<std::string> names;
+    for (const int value : values) names.push_back(NameOf(value));
+    return Join(names, ", ");
   }
 
   static std::string StageText(const GraphStage& stage) {
@@ -107,6 +131,7 @@ class GraphPrinter {
     const std::string kept = home.kept ? " kept" : "";
     switch (home.kind) {
       case Home::Kind::kOnce: return added + " once";
+      case Home::Kind::kLocal: return added + " local";
       case Home::Kind::kDynamic:
         return StrCat(added, kept, home.list < 0 ? " blob" : StrCat(" blob of list ", home.list));
       default: return added + kept;
@@ -127,9 +152,8 @@ class GraphPrinter {
   std::string OperationText(const StepNode& node) const {
     if (node.kind == StepNode::Kind::kMove) return NameOf(node.inputs[0]);
     if (node.kind == StepNode::Kind::kPack) return StrCat("packed ", NameOf(node.inputs[0]), " for @", node.op_index);
-    std::vector<std::string> inputs;
-    for (const int input : node.inputs) inputs.push_back(NameOf(input));
-    return StrCat(Word(node.call->type()), "(", Join(inputs, ", "), ")",
+    const char* region = node.kind == StepNode::Kind::kRegion ? "region " : "";
+    return StrCat(region, Word(node.call->type()), "(", NamesOf(node.inputs), ")",
                   node.packed == kNoValue ? "" : " with " + NameOf(node.packed), node.by_blobs ? " by blobs" : "", " @",
                   node.op_index, " {", ArgumentsText(*node.def), "}");
   }

@@ -5,7 +5,7 @@
 //     w: float [3, 3] at 2
 //     b: float [3] at 3
 //     g.1: float [1, 2, 3] = FC(x_t, w, b) @0 {arg { name: "axis" i: 2 }}
-//     h.1: float [1, 2, 3] at 0[24 * (t + 1)] = Tanh(g.1) @1
+//     h.1: float [1, 2, 3] at 0[24 * (t + 1)] = region Tanh(g.1) @1 {}
 //     ^all: float [1, 2, 3] at 4[24 * t] = h.1
 //   }
 #pragma once

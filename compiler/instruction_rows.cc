@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/compiler/region_kernel.h"
 #include "stepnet/compiler/stages.h"
 
 namespace stepnet {
@@ -28,6 +29,24 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
   };
   for (Operand& input : instruction->inputs) mark(rule->inputs, false, &input);
   for (Operand& output : instruction->outputs) mark(rule->outputs, true, &output);
+}
+
+void MarkRowsOfRegion(const StepPlan& plan, std::span<const RegionCall> calls, std::span<const TensorInfo> operands,
+                      Instruction* instruction) {
+  std::vector<bool> with_rows;
+  bool fits = true;
+  for (Operand& input : instruction->inputs) {
+    input.contiguous_rows = HasRows(plan, input);
+    with_rows.push_back(input.contiguous_rows);
+    fits = fits && (input.contiguous_rows || plan.slots[input.slot].row_bytes == 0);
+  }
+  const std::optional<std::vector<bool>> rows =
+      fits ? OperandsWithRows(calls, operands, std::move(with_rows)) : std::nullopt;
+  instruction->can_batch_steps = rows.has_value();
+  for (Operand& output : instruction->outputs) {
+    output.contiguous_rows = rows && (*rows)[instruction->inputs.size() + static_cast<size_t>(output.position)];
+    if (!output.contiguous_rows || !HasRows(plan, output)) instruction->can_batch_steps = false;
+  }
 }
 
 void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction) {

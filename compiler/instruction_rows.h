@@ -1,8 +1,10 @@
 // Rows of operands: which instructions may run for several steps at once, and what they see then.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
@@ -10,6 +12,9 @@ namespace stepnet {
 // Sets `can_batch_steps`, and `rows` of the operands. The slots of `plan` say where operands are: rows of all steps
 // must lie one after the other, and what has no rows must be the same for all steps, or a sum over them.
 void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruction);  // by the type's rule
+// By the rules of a region's operators. `operands` are those of the region, of one step.
+void MarkRowsOfRegion(const StepPlan& plan, std::span<const RegionCall> calls, std::span<const TensorInfo> operands,
+                      Instruction* instruction);
 void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction);  // of what goes element by element
 
 // Whether some outputs are sums over the steps and others have rows.

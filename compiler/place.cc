@@ -135,6 +135,7 @@ class Placer {
     switch (home.kind) {
       case Home::Kind::kOutside: return home.slot;
       case Home::Kind::kDynamic: return BlobSlot(home, room);
+      case Home::Kind::kLocal: return {.blob = room.blob, .storage_class = StorageClass::kLocal};
       case Home::Kind::kOnce:
         return {.blob = room.blob,
                 .storage_class = StorageClass::kShared,

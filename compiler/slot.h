@@ -16,6 +16,7 @@ enum class StorageClass {
   kStacked,  // row t of an arena [T, …]: somebody reads it after the loop
   kRing,     // one of a few rows of an arena that steps use in turn
   kDynamic,  // a tensor (or object) a step, of a shape known only then
+  kLocal,    // no memory: a region computes and uses the value
 };
 const char* StorageClassName(StorageClass storage_class);
 

@@ -25,6 +25,15 @@ void Keep(const std::vector<bool>& kept, std::vector<T>* items) {
 
 }  // namespace
 
+int StepNode::ValueOf(int operand) const {
+  size_t number = static_cast<size_t>(operand);
+  for (const std::span<const int> values : {std::span(inputs), std::span(outputs), locals()}) {
+    if (number < values.size()) return values[number];
+    number -= values.size();
+  }
+  return kNoValue;
+}
+
 std::string StepGraph::NameOf(int value) const {
   const StepValue& v = values[value];
   const char* mark = v.outside ? "^" : "";
@@ -50,6 +59,7 @@ void StepGraph::FindProducers() {
   for (StepValue& value : values) value.producer = -1;
   for (size_t n = 0; n < nodes.size(); ++n) {
     for (const int output : Given(nodes[n])) values[output].producer = static_cast<int>(n);
+    for (const int local : nodes[n].locals()) values[local].producer = static_cast<int>(n);
   }
 }
 
@@ -64,6 +74,7 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
   for (const StepNode& node : nodes) {
     std::ranges::for_each(node.inputs, mention);
     std::ranges::for_each(node.outputs, mention);
+    std::ranges::for_each(node.locals(), mention);
     mention(node.packed);
   }
   for (const auto& [blob, value] : last) mention(value);
@@ -74,6 +85,11 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
   for (StepNode& node : nodes) {
     std::ranges::for_each(node.inputs, renumber);
     std::ranges::for_each(node.outputs, renumber);
+    if (node.body) {
+      RegionBody body = *node.body;  // which copies of the graph share
+      std::ranges::for_each(body.locals, renumber);
+      node.body = std::make_shared<const RegionBody>(std::move(body));
+    }
     renumber(node.packed);
   }
   for (auto& [blob, value] : last) value = new_value[value];

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Home {
     kOnce,       // the plan's own: filled before the first step, the same in all of them
     kOutside,    // of a tensor that the plan is given
     kDynamic,    // a blob, of what has no known shape
+    kLocal,      // none: a value that a region computes and uses
   };
   Kind kind = Kind::kTemporary;
   // Of kTemporary and kDynamic: each step has its own, and those of all steps are there when the loop has ended.
@@ -47,20 +49,45 @@ struct StepValue {
   bool added = false;  // by its producer to what its home holds, instead of written
 };
 
+// One of several operators of a region. Operands are numbers: of the inputs of the node, behind them of its outputs,
+// and of its locals.
+struct RegionCall {
+  std::shared_ptr<const OperatorCall> call = {};
+  std::shared_ptr<const OperatorDef> def = {};
+  int op_index = -1;
+  std::vector<int> inputs = {};
+  std::vector<int> outputs = {};
+};
+
+// What a region of several operators has beside inputs and outputs.
+struct RegionBody {
+  std::vector<RegionCall> calls = {};  // each before those that read what it gives
+  std::vector<int> locals = {};        // values in no memory: what the region gives itself
+};
+
 struct StepNode {
   enum class Kind {
-    kCall,  // an operator of the step net
-    kMove,  // copies its input to its output, or adds it there
-    kPack,  // gives another form of an input of `call` (Kernel::packing)
+    kCall,    // an operator of the step net
+    kRegion,  // operators that have formulas (core/formula.h), in their order, as one
+    kMove,    // copies its input to its output, or adds it there
+    kPack,    // gives another form of an input of `call` (Kernel::packing)
   };
   Kind kind = Kind::kCall;
-  std::shared_ptr<const OperatorCall> call = {};
-  std::shared_ptr<const OperatorDef> def = {};  // that `call` was made from
-  int op_index = -1;                            // in the NetDef
-  std::vector<int> inputs = {};                 // values
-  std::vector<int> outputs = {};                // values; kNoValue where the kernel shall give none (OpRun::Wants)
-  int packed = -1;                              // value: what a kPack has made of an input; kNoValue: nothing
-  bool by_blobs = false;                        // has an input or output in a dynamic home, or manages its outputs
+  std::shared_ptr<const OperatorCall> call = {};  // null for a region of several
+  std::shared_ptr<const OperatorDef> def = {};    // that `call` was made from
+  int op_index = -1;                              // in the NetDef; of a region: of its first operator
+  std::vector<int> inputs = {};                   // values
+  std::vector<int> outputs = {};                  // values; kNoValue where the kernel shall give none (OpRun::Wants)
+  int packed = -1;                                // value: what a kPack has made of an input; kNoValue: nothing
+  bool by_blobs = false;                          // has an input or output in a dynamic home, or manages its outputs
+  std::shared_ptr<const RegionBody> body = {};    // of a region of several operators; else null
+
+  bool RunsOperators() const { return kind == Kind::kCall || kind == Kind::kRegion; }
+  bool IsOneOperator() const { return RunsOperators() && call != nullptr; }
+  std::span<const RegionCall> calls() const { return body ? body->calls : std::span<const RegionCall>(); }
+  std::span<const int> locals() const { return body ? body->locals : std::span<const int>(); }
+  // The value that an operand of calls() is.
+  int ValueOf(int operand) const;
 };
 
 inline constexpr int kNoValue = -1;

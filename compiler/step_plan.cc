@@ -11,6 +11,7 @@ const char* StorageClassName(StorageClass storage_class) {
     case StorageClass::kStacked: return "stacked";
     case StorageClass::kRing: return "ring";
     case StorageClass::kDynamic: return "dynamic";
+    case StorageClass::kLocal: return "local";
   }
   return "unknown";
 }
@@ -45,7 +46,8 @@ std::string StepPlan::ToString() const {
   for (const Slot& slot : slots) {
     text += StrCat("  ", slot.blob, ": ", StorageClassName(slot.storage_class));
     if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
-    if (slot.storage_class != StorageClass::kDynamic) text += StrCat(", ", slot.bytes, " bytes");
+    const bool has_size = slot.storage_class != StorageClass::kDynamic && slot.storage_class != StorageClass::kLocal;
+    if (has_size) text += StrCat(", ", slot.bytes, " bytes");
     text += "\n";
   }
   const auto add_moves = [&text](const char* title, const std::vector<PlannedMove>& moves) {

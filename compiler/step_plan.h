@@ -42,10 +42,11 @@ struct Instruction {
   std::int64_t steps_at_once = 1;  // steps that one run is for, or kAllSteps; 1 without `can_batch_steps`
   bool dynamic = false;            // goes through blobs
   bool has_side_effects = false;
-  bool checks_values = false;  // Kernel::checks_values
-  Cost cost = {};              // estimate for one step, also where a run is for many
-  int max_parts = 1;           // into how many parts, which may run at the same time, it can be cut
-  bool by_elements = false;    // each part is given a range of the elements; otherwise the kernel takes its share
+  bool checks_values = false;    // Kernel::checks_values
+  bool names_operators = false;  // its kernel adds to errors and faults which operator of the step net they are of
+  Cost cost = {};                // estimate for one step, also where a run is for many
+  int max_parts = 1;             // into how many parts, which may run at the same time, it can be cut
+  bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
 };
 

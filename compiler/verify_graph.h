@@ -13,6 +13,8 @@ namespace stepnet {
 // - a value is larger than the memory outside in which it lives;
 // - a move has other than one input and one output of one dtype and size, or a call other inputs than its operator;
 // - a call adds to an output to which its kernel cannot add;
+// - a region has an operator without formula, or its operators read what none of them and no input gives;
+// - a value that is in no memory is used outside of its region;
 // - stages are not all nodes in their order.
 void VerifyGraph(const StepGraph& graph, const std::string& pass);
 

@@ -87,11 +87,13 @@ enum class ExprOp : std::uint8_t {
   // `element`, in [0, 1): as float its upper 24 bits, as double all 32.
   kUniform,
   // Over the last dimension of the region; number → number, the same for the whole row.
-  kRowSum,  // 16 partial sums from 0, element j added to sum j % 16; then p[i] += p[i + 8], 4, 2, 1
+  kRowSum,  // 64 partial sums from 0, element j added to sum j % 64; then p[i] += p[i + 32], 16, 8, 4, 2, 1
   kRowMax,  // likewise with kMax, from -infinity or the lowest integer: of no element it is that
 };
 inline constexpr int kNumExprOps = static_cast<int>(ExprOp::kRowMax) + 1;
 inline constexpr int kMaxExprOperands = 5;
+// Of a reduction over a row: as many as keep the widest vectors from waiting for each other.
+inline constexpr int kExprPartials = 64;
 
 class ExprNode;
 

@@ -89,16 +89,14 @@ ExprScalar UniformScalar(DType dtype, std::span<const ExprScalar> operands) {
   return ScalarOf(static_cast<double>(stream.Word(element)) * 0x1p-32);
 }
 
-constexpr int kPartialSums = 16;
-
 template <typename T, typename Fn>
 T Reduced(std::span<const ExprScalar> row, T first, Fn fn) {
-  T partial[kPartialSums];
-  std::fill_n(partial, kPartialSums, first);
+  T partial[kExprPartials];
+  std::fill_n(partial, kExprPartials, first);
   for (size_t j = 0; j < row.size(); ++j) {
-    partial[j % kPartialSums] = fn(partial[j % kPartialSums], row[j].As<T>());
+    partial[j % kExprPartials] = fn(partial[j % kExprPartials], row[j].As<T>());
   }
-  for (int width = kPartialSums / 2; width > 0; width /= 2) {
+  for (int width = kExprPartials / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) partial[i] = fn(partial[i], partial[i + width]);
   }
   return partial[0];

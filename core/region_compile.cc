@@ -475,7 +475,7 @@ class Compiler {
     std::int64_t parts = 1;
     if (has_sums) {
       code_.cut = RegionCode::Cut::kColumns;
-      code_.unit = kRowPartials;
+      code_.unit = kSumColumns;
       parts = has_rows ? 1 : columns / kSumColumns;
     } else if (has_rows || code_.joins_rows) {
       code_.cut = RegionCode::Cut::kRows;

@@ -232,25 +232,43 @@ struct Partials {
   static constexpr int kVectors = kRowPartials / static_cast<int>(kLanes);
   hn::Vec<D> vectors[kVectors];
 
-  HWY_INLINE void Add(const T* x, std::int64_t n) {
+  HWY_INLINE explicit Partials(T first) {
+    const D d;
+    HWY_UNROLL(kVectors)
+    for (int k = 0; k < kVectors; ++k) vectors[k] = hn::Set(d, first);
+  }
+
+  // Adds at(access, j), the elements [j, j + lanes) of n as a vector.
+  template <class At>
+  HWY_INLINE void AddAll(std::int64_t n, const At& at) {
     const D d;
     const Fn fn;
     std::int64_t i = 0;
     for (; i + kRowPartials <= n; i += kRowPartials) {
-      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], hn::LoadU(d, x + i + k * kLanes));
+      HWY_UNROLL(kVectors)
+      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes));
     }
-    for (int k = 0; i < n; i += kLanes, ++k) {
-      const std::int64_t count = std::min(kLanes, n - i);
+    if (i == n) return;
+    HWY_UNROLL(kVectors)
+    for (int k = 0; k < kVectors; ++k) {
+      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
+      if (count == 0) break;
       const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], LoadPart(d, x + i, count)), vectors[k]);
+      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], at(PartOfVector{count}, i + k * kLanes)), vectors[k]);
     }
   }
 
-  // 8 sums of 16, then 4, 2 and 1.
+  HWY_INLINE void Add(const T* x, std::int64_t n) {
+    AddAll(n, [x](auto access, std::int64_t j) HWY_ATTR { return access.Load(D(), x + j); });
+  }
+
+  // Half as many each time.
   HWY_INLINE T Finish() {
     const D d;
     const Fn fn;
+    HWY_UNROLL(8)
     for (int width = kVectors / 2; width > 0; width /= 2) {
+      HWY_UNROLL(kVectors)
       for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
     }
     return FinishLanes(d, vectors[0]);
@@ -283,43 +301,20 @@ void ReduceVectors(void* partial, const void* a, std::int64_t n) {
   using P = Partials<Fn, T>;
   const typename P::D d;
   T* sums = static_cast<T*>(partial);
-  P partials;
+  P partials(T{0});
   for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::LoadU(d, sums + k * P::kLanes);
   partials.Add(static_cast<const T*>(a), n);
   for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
 }
 
-// Four rows at a time, because a row is a chain of sums that wait for each other.
 template <class Fn, typename T>
 void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
-  using P = Partials<Fn, T>;
   constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
-  constexpr int kRows = 4;
-  const typename P::D d;
   const T* x = static_cast<const T*>(a);
-  T* to = static_cast<T*>(out);
-  const auto start = [&](P* partials) {
-    for (int k = 0; k < P::kVectors; ++k) partials->vectors[k] = hn::Set(d, kFirst);
-  };
-  if constexpr (P::kVectors == 1) {
-    for (; rows >= kRows; rows -= kRows, x += kRows * n, to += kRows) {
-      P partials[kRows];
-      for (P& of_row : partials) start(&of_row);
-      const std::int64_t whole = n / kRowPartials * kRowPartials;
-      for (std::int64_t i = 0; i < whole; i += kRowPartials) {
-        for (int r = 0; r < kRows; ++r) partials[r].Add(x + r * n + i, kRowPartials);
-      }
-      for (int r = 0; r < kRows; ++r) {
-        partials[r].Add(x + r * n + whole, n - whole);
-        to[r] = partials[r].Finish();
-      }
-    }
-  }
-  for (; rows > 0; --rows, x += n) {
-    P partials;
-    start(&partials);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    Partials<Fn, T> partials(kFirst);
     partials.Add(x, n);
-    *to++ = partials.Finish();
+    static_cast<T*>(out)[row] = partials.Finish();
   }
 }
 
@@ -331,27 +326,13 @@ void SumRowsOfFloats(void* out, const void* a, const void* b, std::int64_t rows,
   const hn::Rebind<float, typename P::D> floats;
   const float* x = static_cast<const float*>(a);
   const float* y = static_cast<const float*>(b);
-  const AddVectors add;
   for (std::int64_t row = 0; row < rows; ++row, x += n, y += n) {
-    P partials;
-    for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::Zero(d);
-    const auto at = [&](auto access, std::int64_t i) HWY_ATTR {
-      auto value = access.Load(floats, x + i);
-      if constexpr (kOfProducts) value = hn::Mul(value, access.Load(floats, y + i));
+    P partials(0);
+    partials.AddAll(n, [&](auto access, std::int64_t j) HWY_ATTR {
+      auto value = access.Load(floats, x + j);
+      if constexpr (kOfProducts) value = hn::Mul(value, access.Load(floats, y + j));
       return hn::PromoteTo(d, value);
-    };
-    std::int64_t i = 0;
-    for (; i + kRowPartials <= n; i += kRowPartials) {
-      for (int k = 0; k < P::kVectors; ++k) {
-        partials.vectors[k] = add(d, partials.vectors[k], at(WholeVectors(), i + k * P::kLanes));
-      }
-    }
-    for (int k = 0; i < n; i += P::kLanes, ++k) {
-      const std::int64_t count = std::min(P::kLanes, n - i);
-      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-      partials.vectors[k] =
-          hn::IfThenElse(mask, add(d, partials.vectors[k], at(PartOfVector{count}, i)), partials.vectors[k]);
-    }
+    });
     static_cast<double*>(out)[row] = partials.Finish();
   }
 }

@@ -7,7 +7,7 @@
 
 namespace stepnet {
 
-inline constexpr int kRowPartials = 16;  // partial results of a reduction over a row
+inline constexpr int kRowPartials = kExprPartials;
 
 // out[i] = op(a[i], b[i], c[i], d[i]) for i < n; operands that the op does not have are not read. `out` may be the
 // array of an operand whose elements have its size; otherwise it overlaps none. Arrays need no alignment.
@@ -43,7 +43,7 @@ RegionKernel SlopeKernelOf(DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 
-// partial[j % 16] = op(partial[j % 16], a[j]) for j < n.
+// partial[j % kRowPartials] = op(partial[j % kRowPartials], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
 // out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
 using RowsKernel = void (*)(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n);
@@ -61,7 +61,7 @@ RowsKernel SumOfFloatsKernelOf(bool of_products);
 inline constexpr int kNumUniformKeys = 4;
 void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
                  std::int64_t n);
-// What a reduction starts from, and its 16 partial results as one.
+// What a reduction starts from, and its partial results as one.
 void StartRow(ExprOp op, DType dtype, void* partial);
 void FinishRow(ExprOp op, DType dtype, const void* partial, void* out);
 // Fills [1, n) of an array with its first element.

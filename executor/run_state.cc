@@ -179,15 +179,23 @@ template <typename RunFn>
 // The places of `fault` are those within one run of the instruction, whose first step in the order of the run is given.
 void RunState::NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault) {
   fault.place.step += first_step;
-  fault.place.op = instruction.op_index;
+  if (!instruction.names_operators) fault.place.op = instruction.op_index;
   const std::int64_t t = plan_->backward ? num_steps_ - 1 - fault.place.step : fault.place.step;
   faults_.Note(fault.place, [&] {
-    return fault.error.At({.net = plan_->name,
-                           .op_index = instruction.op_index,
-                           .op_text = instruction.text,
-                           .blobs = InputsText(instruction, t, 1),
-                           .step = t});
+    Place place = PlaceOf(instruction, fault.error, t, 1);
+    place.step = t;
+    return fault.error.At(std::move(place));
   });
+}
+
+// Of an error in steps [t, t + count), without the step.
+Place RunState::PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const {
+  const bool is_known = instruction.names_operators && !error.places().empty();
+  if (is_known) return {.net = plan_->name};
+  return {.net = plan_->name,
+          .op_index = instruction.op_index,
+          .op_text = instruction.text,
+          .blobs = InputsText(instruction, t, count)};
 }
 
 void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
@@ -251,11 +259,10 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     run.SetRange(&range);
     NoteFaults(instruction, steps, context, [&] { instruction.kernel(run); });
   } catch (...) {
-    throw CurrentError().At({.net = plan_->name,
-                             .op_index = instruction.op_index,
-                             .op_text = instruction.text,
-                             .blobs = InputsText(instruction, t, count),
-                             .step = step});
+    Error error = CurrentError();
+    Place place = PlaceOf(instruction, error, t, count);
+    place.step = step;
+    throw error.At(std::move(place));
   }
 }
 

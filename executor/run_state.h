@@ -95,6 +95,7 @@ class RunState {
   template <typename RunFn>
   void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const RunFn& run);
   void NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault);
+  Place PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const;
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;

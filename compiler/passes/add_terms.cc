@@ -51,8 +51,7 @@ class TermAdder {
   bool IsSumOfTerms(int total, int memory) const {
     const int sum = graph_.values[total].producer;
     const StepNode& node = graph_.nodes[sum];
-    const bool is_call = node.kind == StepNode::Kind::kCall;
-    if (!is_call || !uses_.IsTemporary(total) || uses_.NumReaders(total) > 1) return false;
+    if (!node.IsOneOperator() || !uses_.IsTemporary(total) || uses_.NumReaders(total) > 1) return false;
     std::set<int> homes = {graph_.values[total].home};
     int first = sum;
     for (const int term : node.inputs) {
@@ -70,7 +69,7 @@ class TermAdder {
   // Whether an operator of the step has made as much of it as the total is.
   bool Fits(int term, int total) const {
     const StepValue &a = graph_.values[term], &b = graph_.values[total];
-    return a.producer >= 0 && graph_.nodes[a.producer].kind == StepNode::Kind::kCall && uses_.IsTemporary(term) &&
+    return a.producer >= 0 && graph_.nodes[a.producer].IsOneOperator() && uses_.IsTemporary(term) &&
            a.info.dtype == b.info.dtype && a.info.shape.size() == b.info.shape.size();
   }
 

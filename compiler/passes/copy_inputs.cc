@@ -5,7 +5,7 @@
 namespace stepnet {
 namespace {
 
-// Whether the operator may change the input, by its place among the inputs, before it has read all of it.
+// Whether the operators may change the input, by its place among the inputs, before they have read all of it.
 bool IsOverwritten(const StepGraph& graph, const StepNode& node, size_t input) {
   const StepValue& read = graph.values[node.inputs[input]];
   const Home& from = graph.homes[read.home];
@@ -16,8 +16,8 @@ bool IsOverwritten(const StepGraph& graph, const StepNode& node, size_t input) {
     if (written.home == read.home || !ShareBytes(to, from)) continue;  // one blob: checked with the net
     const bool is_same = to.slot.BeginInBase() == from.slot.BeginInBase() && to.slot.row_bytes == from.slot.row_bytes &&
                          to.slot.bytes == from.slot.bytes;
-    const OperatorSchema& schema = node.call->schema();
-    if (!is_same || !schema.AllowsInPlace(static_cast<int>(input), static_cast<int>(output))) return true;
+    if (!is_same || node.call == nullptr) return true;
+    if (!node.call->schema().AllowsInPlace(static_cast<int>(input), static_cast<int>(output))) return true;
   }
   return false;
 }
@@ -27,7 +27,7 @@ bool IsOverwritten(const StepGraph& graph, const StepNode& node, size_t input) {
 void CopyInputs(StepGraph* graph) {
   std::vector<StepNode> nodes;
   for (StepNode& node : graph->nodes) {
-    for (size_t i = 0; node.kind == StepNode::Kind::kCall && i < node.inputs.size(); ++i) {
+    for (size_t i = 0; node.RunsOperators() && i < node.inputs.size(); ++i) {
       if (!IsOverwritten(*graph, node, i)) continue;
       StepValue copy = graph->values[node.inputs[i]];
       const bool is_blob = copy.dynamic || copy.info.dtype == DType::kString;

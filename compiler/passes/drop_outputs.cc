@@ -21,7 +21,7 @@ void DropOutputs(StepGraph* graph) {
   const Uses uses(*graph);
   const auto is_needed = [&](int v) { return v == kNoValue || uses.NumReaders(v) > 0 || !uses.IsTemporary(v); };
   for (StepNode& node : graph->nodes) {
-    if (node.kind != StepNode::Kind::kCall) continue;
+    if (!node.IsOneOperator()) continue;
     if (std::ranges::all_of(node.outputs, is_needed) || std::ranges::none_of(node.outputs, is_needed)) continue;
     if (!AsksWhatIsWanted(*graph, node)) continue;
     for (int& output : node.outputs) {

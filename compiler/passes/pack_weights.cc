@@ -21,7 +21,7 @@ std::set<int> WrittenBases(const StepGraph& graph) {
 
 // How the kernel of a call packs a weight that is the same in all steps; null: there is none.
 const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std::set<int>& written) {
-  if (node.kind != StepNode::Kind::kCall || node.by_blobs) return nullptr;
+  if (!node.IsOneOperator() || node.by_blobs) return nullptr;
   const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
   if (kernel == nullptr || !kernel->packing) return nullptr;
   const Home& home = graph.homes[graph.values[node.inputs[kernel->packing->input]].home];

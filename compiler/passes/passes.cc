@@ -1,6 +1,8 @@
 #include "stepnet/compiler/passes/passes.h"
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 #include "stepnet/compiler/verify_graph.h"
 
@@ -8,6 +10,7 @@ namespace stepnet {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {.name = "expand", .opt_level = 0, .run = Expand},
     {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
@@ -17,7 +20,25 @@ constexpr Pass kPasses[] = {
     {.name = "pack_weights", .opt_level = 1, .run = PackWeights},
 };
 
+std::mutex extra_mutex;
+std::function<void(StepGraph*)> extra_pass;  // guarded by extra_mutex
+
+std::function<void(StepGraph*)> TheExtraPass() {
+  const std::lock_guard lock(extra_mutex);
+  return extra_pass;
+}
+
 }  // namespace
+
+ExtraPass::ExtraPass(std::function<void(StepGraph*)> run) {
+  const std::lock_guard lock(extra_mutex);
+  extra_pass = std::move(run);
+}
+
+ExtraPass::~ExtraPass() {
+  const std::lock_guard lock(extra_mutex);
+  extra_pass = nullptr;
+}
 
 std::span<const Pass> Passes() { return kPasses; }
 
@@ -47,6 +68,10 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
     pass.run(graph);
     look(pass.name);
   }
+  const std::function<void(StepGraph*)> extra = TheExtraPass();
+  if (!extra) return;
+  extra(graph);
+  look("extra");
 }
 
 }  // namespace stepnet

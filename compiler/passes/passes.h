@@ -3,6 +3,7 @@
 // after.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -27,6 +28,20 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each,
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
+
+// Operators that have a formula become regions, one each, which passes may join (compiler/form_region.h). Others,
+// products (FC, MatMul) among them, stay calls.
+void Expand(StepGraph* graph);
+
+// Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
+// passes may leave behind. One at a time.
+class ExtraPass {
+ public:
+  explicit ExtraPass(std::function<void(StepGraph*)> run);
+  ExtraPass(const ExtraPass&) = delete;
+  ExtraPass& operator=(const ExtraPass&) = delete;
+  ~ExtraPass();
+};
 
 // Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing.
 void SplitHomes(StepGraph* graph);

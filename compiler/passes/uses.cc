@@ -47,8 +47,7 @@ bool Uses::IsMovedIn(const Home& memory) const {
 bool IsSum(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kMove) return false;
   const StepValue &from = graph.values[node.inputs[0]], &to = graph.values[node.outputs[0]];
-  return to.outside && to.added && from.producer >= 0 && !from.dynamic &&
-         graph.nodes[from.producer].kind == StepNode::Kind::kCall;
+  return to.outside && to.added && from.producer >= 0 && !from.dynamic && graph.nodes[from.producer].IsOneOperator();
 }
 
 }  // namespace stepnet

@@ -34,7 +34,7 @@ class Uses {
   std::map<int, std::vector<Use>> moves_from_;  // likewise
 };
 
-// Whether a move adds a value of the step, which has been made in it, to memory outside.
+// Whether a move adds what a single operator of the step has made to memory outside.
 bool IsSum(const StepGraph& graph, const StepNode& node);
 
 }  // namespace stepnet

@@ -1,0 +1,250 @@
+// Shapes decide what the program is: those of one step, and of the steps that run at once. A fault names the operator
+// that found it: after one, the operators run again one by one, on memory of their own, and each notes what it finds.
+#include "stepnet/compiler/region_kernel.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "stepnet/core/cost.h"
+#include "stepnet/core/formula.h"
+#include "stepnet/core/region_composition.h"
+
+namespace stepnet {
+namespace {
+
+constexpr size_t kMaxShapes = 16;  // sequences may be of any length
+
+std::vector<TensorInfo> InfosOf(std::span<const int> operands, std::span<const TensorInfo> infos) {
+  std::vector<TensorInfo> chosen;
+  for (const int operand : operands) chosen.push_back(infos[operand]);
+  return chosen;
+}
+
+Place PlaceOf(const RegionCall& call) { return {.op_index = call.op_index, .op_text = call.call->Text()}; }
+
+// With what the operator was given: the inputs of `range`, or of one of its steps.
+Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const RunRange& range, bool of_one_step) {
+  Place place = PlaceOf(call);
+  std::vector<std::string> blobs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TensorInfo info{.dtype = inputs[i].dtype, .shape = *inputs[i].shape};
+    const bool has_rows = i < 64 && (range.with_rows >> i & 1) != 0;
+    if (of_one_step && has_rows) info.shape = info.shape.With(0, info.shape[0] / range.num_steps);
+    blobs.push_back(StrCat(call.call->inputs()[i], " ", info.Description()));
+  }
+  place.blobs = Join(blobs, ", ");
+  return place;
+}
+
+}  // namespace
+
+RegionKernel::RegionKernel(RegionKernelSpec spec, Device device) : spec_(std::move(spec)) {
+  for (const RegionCall& call : spec_.calls) {
+    try {
+      const Kernel* kernel = call.call->schema().FindKernel(device);
+      if (kernel == nullptr) {
+        throw Error(ErrorCode::kInvalidNet, StrCat(call.call->type(), " has no kernel for ", DeviceName(device)));
+      }
+      kernels_.push_back(kernel->make(*call.call));
+    } catch (...) {
+      throw CurrentError().At(PlaceOf(call));
+    }
+  }
+}
+
+std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Find(std::span<const TensorInfo> inputs) const {
+  const auto is_alike = [&](const TensorInfo& a, const TensorInfo& b) {
+    return a.dtype == b.dtype && a.shape == b.shape;
+  };
+  const std::lock_guard lock(mutex_);
+  for (size_t i = known_.size(); i-- > 0;) {
+    if (!std::equal(inputs.begin(), inputs.end(), known_[i]->operands.begin(), is_alike)) continue;
+    std::rotate(known_.begin() + static_cast<std::ptrdiff_t>(i), known_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                known_.end());
+    return known_.back();
+  }
+  if (known_.size() == kMaxShapes) known_.erase(known_.begin());
+  known_.push_back(Make(inputs));
+  return known_.back();
+}
+
+std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<const TensorInfo> inputs) const {
+  auto made = std::make_shared<ForShapes>();
+  made->operands.assign(inputs.begin(), inputs.end());
+  made->operands.resize(inputs.size() + static_cast<size_t>(spec_.num_outputs + spec_.num_locals));
+  std::vector<RegionPart> parts;
+  for (const RegionCall& call : spec_.calls) {
+    try {
+      const std::vector<TensorInfo> infos = InfosOf(call.inputs, made->operands);
+      const ShapeQuery query(*call.call, infos);
+      FormulaRegion formula = MakeFormulaRegion(query, call.call->schema().shapes(query));
+      for (size_t o = 0; o < call.outputs.size(); ++o) made->operands[call.outputs[o]] = formula.infos[o];
+      formula.region.in_place.clear();
+      RegionPart& part =
+          parts.emplace_back(RegionPart{.region = std::move(formula.region), .inputs = {}, .outputs = {}});
+      for (const int input : formula.inputs) part.inputs.push_back(call.inputs[input]);
+      for (const int output : formula.outputs) part.outputs.push_back(call.outputs[output]);
+    } catch (...) {
+      throw CurrentError().At(PlaceOf(call));
+    }
+  }
+  const bool may_fail = std::ranges::any_of(parts, [](const RegionPart& part) {
+    return std::ranges::any_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); });
+  });
+  if (spec_.one_by_one) {
+    made->obstacle = "operands share memory";
+  } else if (may_fail && !spec_.in_place.empty()) {
+    made->obstacle = "what is checked is overwritten";  // and could not be looked at again
+  } else {
+    CompositionRequest request{.wanted = {}, .in_place = spec_.in_place, .names = spec_.names};
+    for (int output = 0; output < spec_.num_outputs; ++output) request.wanted.push_back(spec_.num_inputs + output);
+    auto result = ComposeRegions(parts, request);
+    if (auto* composed = std::get_if<ComposedRegion>(&result)) {
+      made->program.emplace(composed->region);
+      made->from = std::move(composed->inputs);
+      made->to = std::move(composed->outputs);
+    } else {
+      const auto& obstacle = std::get<CompositionObstacle>(result);
+      made->obstacle = StrCat(spec_.calls[obstacle.part].call->Text(), ": ", obstacle.what);
+    }
+  }
+  return made;
+}
+
+void RegionKernel::Run(const OpRun& run) const {
+  std::vector<TensorInfo> inputs;
+  for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
+  const std::shared_ptr<const ForShapes> shapes = Find(inputs);
+  if (!shapes->program) {
+    if (run.part() == 0) RunOneByOne(*shapes, run, /*keeps_outputs=*/true);
+    return;
+  }
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  for (const int operand : shapes->from) from.push_back(run.In(operand).data);
+  for (const int operand : shapes->to) to.push_back(run.Out(operand - spec_.num_inputs).data);
+  if (shapes->program->Run(from, to, run.part(), run.parts())) RunOneByOne(*shapes, run, /*keeps_outputs=*/false);
+}
+
+// With `keeps_outputs` they go where the run wants them.
+void RegionKernel::RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const {
+  std::vector<TensorView> operands;
+  for (size_t k = 0; k < shapes.operands.size(); ++k) {
+    const TensorInfo& info = shapes.operands[k];
+    const auto output = static_cast<int>(k) - spec_.num_inputs;
+    if (output < 0) {
+      operands.push_back(run.In(static_cast<int>(k)));
+      continue;
+    }
+    const bool is_given = keeps_outputs && output < spec_.num_outputs;
+    void* const data = is_given ? run.Out(output).data : run.ScratchOf<std::byte>(info.size_bytes());
+    operands.push_back({data, &info.shape, info.dtype});
+  }
+  for (size_t number = 0; number < spec_.calls.size(); ++number) RunOperator(number, operands, run);
+}
+
+void RegionKernel::RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const {
+  const RegionCall& call = spec_.calls[number];
+  std::vector<TensorView> inputs, outputs;
+  for (const int input : call.inputs) inputs.push_back(operands[input]);
+  for (const int output : call.outputs) outputs.push_back(operands[output]);
+  OpRun of_call(inputs, outputs, run.context(), run.step());
+  const RunRange range = RangeOf(call, operands, run);
+  of_call.SetRange(&range);
+  FaultRecord* const faults = run.context().faults;
+  FaultRecord found;
+  try {
+    const FaultScope lent(run.context(), faults == nullptr ? nullptr : &found);
+    kernels_[number](of_call);
+  } catch (...) {
+    throw CurrentError().At(PlaceOf(call, inputs, range, /*of_one_step=*/false));
+  }
+  std::optional<Fault> fault = found.Take();
+  if (!fault) return;
+  fault->place.op = call.op_index;
+  faults->Note(fault->place, [&] { return fault->error.At(PlaceOf(call, inputs, range, /*of_one_step=*/true)); });
+}
+
+RunRange RegionKernel::RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const {
+  RunRange range{.backward = spec_.backward};
+  std::vector<bool> with_rows(operands.size(), false);
+  for (size_t i = 0; i < spec_.inputs.size(); ++i) {
+    const Shape &of_step = spec_.inputs[i].shape, &seen = *run.In(static_cast<int>(i)).shape;
+    with_rows[i] = !(of_step == seen);
+    if (with_rows[i]) range.num_steps = seen[0] / of_step[0];
+  }
+  if (range.num_steps == 1) return range;
+  std::vector<TensorInfo> infos;
+  for (const TensorView& view : operands) infos.push_back({.dtype = view.dtype, .shape = *view.shape});
+  with_rows.resize(spec_.inputs.size());
+  const std::optional<std::vector<bool>> rows = OperandsWithRows(spec_.calls, infos, with_rows);
+  for (size_t i = 0; rows && i < std::min<size_t>(call.inputs.size(), 64); ++i) {
+    if ((*rows)[call.inputs[i]]) range.with_rows |= std::uint64_t{1} << i;
+  }
+  if (range.with_rows == 0) range.num_steps = 1;  // it computes what all steps share
+  return range;
+}
+
+int RegionKernel::MaxParts(std::span<const TensorInfo> inputs) const {
+  const std::shared_ptr<const ForShapes> shapes = Find(inputs);
+  return shapes->program ? shapes->program->max_parts() : 1;
+}
+
+Cost RegionKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
+  const std::shared_ptr<const ForShapes> shapes = Find(inputs);
+  Cost cost;
+  for (const RegionCall& call : spec_.calls) {
+    const std::vector<TensorInfo> in = InfosOf(call.inputs, shapes->operands);
+    const std::vector<TensorInfo> out = InfosOf(call.outputs, shapes->operands);
+    const Cost of_call = EstimateCost(*call.call, in, out);
+    cost.flops += of_call.flops;
+    if (!shapes->program) cost.bytes += of_call.bytes;
+  }
+  for (int k = 0; shapes->program && k < spec_.num_inputs + spec_.num_outputs; ++k) {
+    cost.bytes += static_cast<double>(shapes->operands[k].size_bytes());
+  }
+  return cost;
+}
+
+std::string RegionKernel::Obstacle(std::span<const TensorInfo> inputs) const { return Find(inputs)->obstacle; }
+
+namespace {
+
+// As an instruction of its own would have them.
+std::optional<RowOperands> RowsOf(const RegionCall& call, std::span<const TensorInfo> operands) {
+  const std::vector<TensorInfo> inputs = InfosOf(call.inputs, operands), outputs = InfosOf(call.outputs, operands);
+  const ShapeQuery query(*call.call, inputs);
+  if (call.call->schema().rows) {
+    if (std::optional<RowOperands> rule = call.call->schema().rows(query)) return rule;
+  }
+  if (outputs.empty() || outputs[0].shape.rank() == 0) return {};
+  const auto is_alike = [&](const TensorInfo& info) { return info.shape == outputs[0].shape; };
+  const bool by_elements = std::ranges::all_of(inputs, is_alike) && std::ranges::all_of(outputs, is_alike);
+  if (!by_elements || !IsElementwise(query)) return {};
+  RowOperands all;
+  for (size_t i = 0; i < inputs.size(); ++i) all.inputs.push_back(static_cast<int>(i));
+  for (size_t o = 0; o < outputs.size(); ++o) all.outputs.push_back(static_cast<int>(o));
+  return all;
+}
+
+}  // namespace
+
+std::optional<std::vector<bool>> OperandsWithRows(std::span<const RegionCall> calls,
+                                                  std::span<const TensorInfo> operands, std::vector<bool> inputs) {
+  std::vector<bool> with_rows = std::move(inputs);
+  with_rows.resize(operands.size(), false);
+  for (const RegionCall& call : calls) {
+    // What follows from nothing but what all steps share is the same in all of them.
+    if (std::ranges::none_of(call.inputs, [&](int input) { return with_rows[input]; })) continue;
+    const std::optional<RowOperands> rule = RowsOf(call, operands);
+    if (!rule || rule->outputs.size() != call.outputs.size()) return {};
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const bool has_rows = std::ranges::count(rule->inputs, static_cast<int>(i)) > 0;
+      if (has_rows != with_rows[call.inputs[i]]) return {};
+    }
+    for (const int output : call.outputs) with_rows[output] = true;
+  }
+  return with_rows;
+}
+
+}  // namespace stepnet

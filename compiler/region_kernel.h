@@ -1,0 +1,70 @@
+// RegionKernel: runs a region of several operators, as one program where they can be one (core/region_composition.h),
+// and otherwise one after the other.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/core/region_program.h"
+
+namespace stepnet {
+
+struct RegionKernelSpec {
+  std::vector<RegionCall> calls;  // of operands: inputs, outputs, locals
+  int num_inputs = 0;
+  int num_outputs = 0;
+  int num_locals = 0;
+  std::vector<std::string> names = {};             // of operands, for people
+  std::vector<std::pair<int, int>> in_place = {};  // operands that are one memory: input, output
+  bool one_by_one = false;                         // memory is shared in some other way
+  std::vector<TensorInfo> inputs = {};             // of one step
+  bool backward = false;
+};
+
+class RegionKernel {
+ public:
+  // Throws what factories of kernels throw, with the operator.
+  RegionKernel(RegionKernelSpec spec, Device device);
+
+  void Run(const OpRun& run) const;
+
+  // For inputs of these descriptions, in place of those of one step.
+  int MaxParts(std::span<const TensorInfo> inputs) const;
+  Cost EstimatedCost(std::span<const TensorInfo> inputs) const;
+  // Why the region is no single program for these; empty where it is one.
+  std::string Obstacle(std::span<const TensorInfo> inputs) const;
+
+ private:
+  // What there is to run for some shapes.
+  struct ForShapes {
+    std::vector<TensorInfo> operands;
+    std::optional<RegionProgram> program = {};
+    std::string obstacle = {};
+    std::vector<int> from = {};  // the operand of each input of the program
+    std::vector<int> to = {};
+  };
+  struct Operator;
+
+  std::shared_ptr<const ForShapes> Find(std::span<const TensorInfo> inputs) const;
+  std::shared_ptr<const ForShapes> Make(std::span<const TensorInfo> inputs) const;
+  void RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const;
+  void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;
+  RunRange RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const;
+
+  const RegionKernelSpec spec_;
+  std::vector<RunFn> kernels_;  // of `calls`
+  mutable std::mutex mutex_;
+  mutable std::vector<std::shared_ptr<const ForShapes>> known_;  // the last used at the end
+};
+
+// Which operands of a region's operators have rows, as RowOperands says; `inputs` says it of the inputs. Nothing where
+// steps cannot be taken at once.
+std::optional<std::vector<bool>> OperandsWithRows(std::span<const RegionCall> calls,
+                                                  std::span<const TensorInfo> operands, std::vector<bool> inputs);
+
+}  // namespace stepnet

@@ -1,0 +1,124 @@
+// Regions of several operators, as texts.
+#include "stepnet/compiler/form_region.h"
+
+#include "../operators/op_test.h"
+#include "passes/pass_case.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kInputs[] =
+    "  x: float [1, 4] at 0[16 * t]\n"
+    "  h_prev: float [1, 4] at 1[16 * t]\n";
+
+// The graph with nodes [begin, end) as one region.
+std::string Formed(const std::string& before, int begin, int end) {
+  StepGraph graph = ParseGraph(before);
+  VerifyGraph(graph, "parse");
+  FormRegion(begin, end, &graph);
+  VerifyGraph(graph, "form_region");
+  const std::string text = GraphText(graph);
+  EXPECT_EQ(GraphText(ParseGraph(text)), text);
+  VerifyGraph(ParseGraph(text), "parse");
+  return text;
+}
+
+TEST(FormRegion, WhatOnlyTheRegionReadsIsInNoMemory) {
+  const std::string after = "  z.1: float [1, 4] = region Gelu(c.1) @4 {}\n";
+  EXPECT_EQ(Formed(Step(std::string(kInputs) +
+                        "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+                        "  b.1: float [1, 4] = region TestAdd(a.1, h_prev) @1 {}\n"
+                        "  c.1: float [1, 4] = region TestAdd(a.1, b.1) @2 {}\n"
+                        "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Erf(c.1) @3 {}\n" +
+                        after),
+                   0, 4),
+            Step(std::string(kInputs) +
+                 "  region {\n"
+                 "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
+                 "    b.1: float [1, 4] local = TestAdd(a.1, h_prev) @1 {}\n"
+                 "    c.1: float [1, 4] = TestAdd(a.1, b.1) @2 {}\n"
+                 "    h.1: float [1, 4] at 1[16 * (t + 1)] = Erf(c.1) @3 {}\n"
+                 "  }\n" +
+                 after));
+}
+
+TEST(FormRegion, RegionsOfSeveralAreJoinedAndStagesShrink) {
+  const std::string before = Step(std::string(kInputs) +
+                                  "  for 16 steps at once:\n"
+                                  "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+                                  "  in each step:\n"
+                                  "  region {\n"
+                                  "    b.1: float [1, 4] local = TestAdd(a.1, h_prev) @1 {}\n"
+                                  "    c.1: float [1, 4] = Erf(b.1) @2 {}\n"
+                                  "  }\n"
+                                  "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Silu(c.1) @3 {}\n");
+  EXPECT_EQ(Formed(before, 1, 3),
+            Step(std::string(kInputs) + "  for 16 steps at once:\n"
+                                        "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+                                        "  in each step:\n"
+                                        "  region {\n"
+                                        "    b.1: float [1, 4] local = TestAdd(a.1, h_prev) @1 {}\n"
+                                        "    c.1: float [1, 4] local = Erf(b.1) @2 {}\n"
+                                        "    h.1: float [1, 4] at 1[16 * (t + 1)] = Silu(c.1) @3 {}\n"
+                                        "  }\n"));
+}
+
+TEST(FormRegion, WhatIsKeptStaysInMemory) {
+  const std::string text = Formed(Step(std::string(kInputs) + "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+                                                              "  a.2: float [1, 4] in a.1 = region Erf(a.1) @1 {}\n"),
+                                  0, 2);
+  EXPECT_EQ(text, Step(std::string(kInputs) + "  region {\n"
+                                              "    a.1: float [1, 4] kept = Gelu(x) @0 {}\n"
+                                              "    a.2: float [1, 4] in a.1 = Erf(a.1) @1 {}\n"
+                                              "  }\n"));
+}
+
+// As its operators would one by one.
+TEST(FormRegion, RegionsBetweenProductsLeaveTheLoop) {
+  const auto text = [](const std::string& over_time, const std::string& kept, const std::string& in_each_step) {
+    return Step(
+        "  x: float [1, 1, 8] at 0[32 * t]\n"
+        "  w: float [8, 8] at 1\n"
+        "  h_prev: float [1, 1, 8] at 2[32 * t]\n" +
+        over_time + "  p.1: float [1, 1, 8]" + kept + " = FC(x, w) @0 {arg { name: \"axis\" i: 2 }}\n" +
+        "  region {\n"
+        "    a.1: float [1, 1, 8] local = Gelu(p.1) @1 {}\n"
+        "    b.1: float [1, 1, 8]" +
+        kept +
+        " = TestMul(a.1, p.1) @2 {}\n"
+        "  }\n"
+        "  q.1: float [1, 1, 8]" +
+        kept + " = FC(b.1, w) @3 {arg { name: \"axis\" i: 2 }}\n" + in_each_step +
+        "  region {\n"
+        "    s.1: float [1, 1, 8] local = TestAdd(q.1, h_prev) @4 {}\n"
+        "    h.1: float [1, 1, 8] at 2[32 * (t + 1)] = TestTanh(s.1) @5 {}\n"
+        "  }\n");
+  };
+  EXPECT_EQ(After(FormStages, text("", "", "")), text("  for 64 steps at once:\n", " kept", "  in each step:\n"));
+}
+
+TEST(FormRegion, TextsOfNoRegionAreRefused) {
+  const auto expect = [](const std::string& lines, const std::string& what) {
+    ExpectError([&] { VerifyGraph(ParseGraph(Step(kInputs + lines)), "parse"); }, what);
+  };
+  expect("  region {\n", "…syntax error: line 5 of a step graph: \"    \" is missing before \"}\"");
+  expect("  region {\n    a.1: float [1, 4] = x\n  }\n", "…line 5 of a step graph: a region is made of operators");
+  expect("  region {\n    a.1: float [1, 4] = region Gelu(x) @0 {}\n  }\n", "…a region is made of operators");
+  expect("  region {\n  }\n", "…after the pass parse: node 0 is a region of no operator\n  in net \"step\"");
+  expect("  region {\n    a.1: float [1, 4] = Copy(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n",
+         "…Copy has no formula and is in a region\n  in net \"step\"");
+  expect("  a.1: float [1, 4] = region Copy(x) @0 {}\n", "…Copy has no formula and is a region\n  in net \"step\"");
+  expect("  a.1: float [1, 4] local = region Gelu(x) @0 {}\n",
+         "…a.1 is in no memory and an output of node 0\n  in net \"step\"");
+  expect(
+      "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n"
+      "  c.1: float [1, 4] = region Gelu(a.1) @2 {}\n",
+      "…node 1 reads a.1, which is in no memory\n  in net \"step\"");
+  expect(
+      "  region {\n    h_prev.1: float [1, 4] in h_prev = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(h_prev) @1 {}\n"
+      "  }\n",
+      "…operators of a region do not read what is there, or give what is: h_prev\n  in net \"step\"");
+}
+
+}  // namespace
+}  // namespace stepnet

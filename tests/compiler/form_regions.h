@@ -1,0 +1,28 @@
+// Regions of several operators, as a pass that fuses may leave them behind.
+#pragma once
+
+#include <random>
+
+#include "stepnet/compiler/form_region.h"
+
+namespace stepnet {
+
+// Makes regions that stand next to each other in a stage one: all of them, or with `random` some. Returns how many
+// regions of several operators there are then.
+inline int FormRegions(StepGraph* graph, std::mt19937* random = nullptr) {
+  const auto is_region = [&](int n) { return graph->nodes[n].kind == StepNode::Kind::kRegion; };
+  const auto may_join = [&](int n) {  // nodes n - 1 and n
+    for (const GraphStage& stage : graph->stages) {
+      if (stage.begin == n) return false;
+    }
+    return is_region(n - 1) && is_region(n);
+  };
+  for (int n = static_cast<int>(graph->nodes.size()) - 1; n > 0; --n) {
+    if (may_join(n) && (random == nullptr || (*random)() % 4 != 0)) FormRegion(n - 1, n + 1, graph);
+  }
+  int formed = 0;
+  for (const StepNode& node : graph->nodes) formed += node.RunsOperators() && !node.IsOneOperator() ? 1 : 0;
+  return formed;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,282 @@
+// Regions of several operators give the bits that the operators give, in loops, forward and backward, on any executor.
+#include <gtest/gtest.h>
+
+#include "../compiler/form_regions.h"
+#include "../operators/op_test.h"
+#include "layers.h"
+#include "recurrent_case.h"
+#include "stepnet/compiler/emit.h"
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/schedule.h"
+#include "stepnet/compiler/verify_graph.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/executor/executor.h"
+#include "stepnet/executor/run_state.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/core/filled_memory.h"
+
+namespace stepnet {
+namespace {
+
+using Feeds = std::vector<std::pair<std::string, Tensor>>;
+
+// What the plans of a run have of regions of several operators.
+struct RegionCounts {
+  int programs = 0;
+  int one_by_one = 0;
+  int over_steps = 0;  // that run for several steps at once
+
+  void Add(const StepPlan& plan) {
+    for (const Instruction& instruction : plan.instructions) {
+      if (instruction.type != "Region") continue;
+      ++(instruction.text.ends_with(", one by one") ? one_by_one : programs);
+      over_steps += instruction.steps_at_once != 1 ? 1 : 0;
+    }
+  }
+};
+
+void RunOn(const NetDef& net, const Feeds& feeds, RunOptions options, RegionCounts* counts, Workspace* workspace) {
+  for (const auto& [name, tensor] : feeds) workspace->SetTensor(name, tensor.Clone());
+  options.on_plan = [counts](const StepPlan& plan) { counts->Add(plan); };
+  RunNetOnce(net, *workspace, options);
+}
+
+// Runs the net as it is, and then with regions joined, all and at random, on several executors.
+RegionCounts ExpectRegionsChangeNothing(const NetDef& net, const Feeds& feeds, int opt_level) {
+  RegionCounts without, counts;
+  Workspace expected;
+  RunOn(net, feeds, {.executor = "serial", .opt_level = opt_level}, &without, &expected);
+  EXPECT_EQ(without.programs + without.one_by_one, 0);
+  for (const unsigned seed : {0, 1, 2}) {
+    const ExtraPass form([seed](StepGraph* graph) {
+      std::mt19937 random(seed);
+      FormRegions(graph, seed == 0 ? nullptr : &random);
+      const std::string text = GraphText(*graph);
+      EXPECT_EQ(GraphText(ParseGraph(text)), text);
+    });
+    for (const int threads : {0, 1, 2, 3}) {
+      const FilledMemory filled(kFills[threads % 2]);
+      RunOptions options{.executor = threads == 0 ? "serial" : "parallel", .threads = threads, .opt_level = opt_level};
+      Workspace found;
+      RunOn(net, feeds, options, &counts, &found);
+      ExpectSameBlobs(expected, found, StrCat("seed ", seed, ", ", threads, " threads, level ", opt_level));
+    }
+  }
+  return counts;
+}
+
+NetDef WithGradients(const RecurrentCase& net, const std::string& output, const std::vector<std::string>& inputs) {
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  return AddGradients(def, {output}, inputs).net;
+}
+
+// A minimal LSTM of the operators of tests, with a normalisation of rows: i = o = sigmoid, no forget gate.
+RecurrentCase Cell() {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next").Captured("p");
+  net.Step("s = TestAdd(x_t, h_prev)").Step("i = TestSigmoid(s)").Step("g = TestTanh(s)");
+  net.Step("peep = TestMul(p, c_prev)").Step("f = TestSigmoid(peep)").Step("kept = TestMul(f, c_prev)");
+  net.Step("new = TestMul(i, g)").Step("c_next = TestAdd(kept, new)").Step("t = TestTanh(c_next)");
+  net.Step("soft = TestSoftmax(t)").Step("gelu = Gelu(t)").Step("both = TestMul(soft, gelu)");
+  net.Step("h_next = TestMul(i, both)").Output("h_all", "h", 1).Output("c_all", "c", 1);
+  return net;
+}
+
+Feeds CellFeeds(std::int64_t steps) {
+  return {{"x", Random({steps, 3, 20}, 1)},
+          {"h0", Random({3, 20}, 2)},
+          {"c0", Random({3, 20}, 3)},
+          {"p", Random({1, 3, 20}, 4)}};
+}
+
+class RegionNodes : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(, RegionNodes, testing::Values(0, 1),
+                         [](const auto& info) { return StrCat("level", info.param); });
+
+TEST_P(RegionNodes, GiveTheBitsOfTheirOperatorsForward) {
+  for (const std::int64_t steps : {0, 1, 7}) {
+    const RegionCounts counts = ExpectRegionsChangeNothing(Cell().Build(), CellFeeds(steps), GetParam());
+    EXPECT_GT(counts.programs, 5);
+    EXPECT_EQ(counts.one_by_one, 0);
+  }
+}
+
+TEST_P(RegionNodes, GiveTheBitsOfTheirOperatorsBackward) {
+  const NetDef net = WithGradients(Cell(), "h_all", {"x", "h0", "c0", "p"});
+  for (const std::int64_t steps : {1, 7}) {
+    const RegionCounts counts = ExpectRegionsChangeNothing(net, CellFeeds(steps), GetParam());
+    EXPECT_GT(counts.programs, 20);
+  }
+}
+
+// What stands between two products goes over time with them, as regions with the rows of all steps.
+TEST(RegionNodesOverTime, HaveTheRowsOfTheirSteps) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  for (const char* weight : {"w", "b", "v"}) net.Captured(weight);
+  OperatorDef first = ParseOp("p = FC(x_t, w, b)"), second = ParseOp("q = FC(n, v, b)");
+  AddInt(&first, "axis", 2);
+  AddInt(&second, "axis", 2);
+  net.Step(first).Step("g = Gelu(p)").Step("e = Erf(g)").Step("n = TestMul(g, e)").Step(second);
+  net.Step("s = TestAdd(q, h_prev)").Step("h_next = TestTanh(s)").Output("h_all", "h", 1);
+  const Feeds feeds = {{"x", Random({70, 2, 16}, 1)},
+                       {"h0", Random({2, 16}, 2)},
+                       {"w", Random({16, 16}, 3)},
+                       {"b", Random({16}, 4)},
+                       {"v", Random({16, 16}, 5)}};
+  EXPECT_GT(ExpectRegionsChangeNothing(net.Build(), feeds, 1).over_steps, 3);
+  EXPECT_GT(ExpectRegionsChangeNothing(WithGradients(net, "h_all", {"x", "h0", "w", "v"}), feeds, 1).over_steps, 3);
+}
+
+// Operators of other sizes than each other cannot be one program, and run one by one.
+TEST(RegionNodesOfOtherSizes, RunOneByOne) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t")
+      .Sequence("z", "z_t")
+      .State("h", "h0", "h_prev", "h_next")
+      .State("k", "k0", "k_prev", "k_next");
+  net.Step("a = TestAdd(x_t, h_prev)")
+      .Step("h_next = Gelu(a)")
+      .Step("d = TestAdd(z_t, k_prev)")
+      .Step("k_next = Gelu(d)");
+  net.Output("h_all", "h", 1).Output("k_all", "k", 1);
+  const Feeds feeds = {
+      {"x", Random({5, 2, 9}, 1)}, {"h0", Random({2, 9}, 2)}, {"z", Random({5, 2, 7}, 3)}, {"k0", Random({2, 7}, 4)}};
+  EXPECT_GT(ExpectRegionsChangeNothing(net.Build(), feeds, 0).one_by_one, 0);
+}
+
+// A step whose regions are written by hand: its runs, on the bases [T, …] of the text.
+std::vector<Tensor> RunText(const std::string& text, const std::vector<Tensor>& bases, std::int64_t steps,
+                            int threads) {
+  const StepGraph graph = ParseGraph(text);
+  VerifyGraph(graph, "parse");
+  StepPlan plan = EmitPlan(graph, {.ring_rows = threads == 0 ? 1 : 4});
+  RunOptions options{.executor = threads == 0 ? "serial" : "parallel", .threads = threads};
+  if (threads > 0) AddSchedules(threads, &plan);
+  RunState state(std::make_shared<const StepPlan>(std::move(plan)));
+  std::vector<Tensor> copies;
+  for (size_t b = 0; b < bases.size(); ++b) state.SetBase(static_cast<int>(b), copies.emplace_back(bases[b].Clone()));
+  Workspace workspace;
+  state.Prepare(steps, workspace);
+  RunContext context;
+  MakeExecutor(options)->Run(state, context);
+  return copies;
+}
+
+TEST(RegionTexts, RunAsTheirOperatorsDo) {
+  const std::string inputs =
+      "  x: double [1, 2, 3] at 0[48 * t]\n"
+      "  h_prev: double [1, 2, 3] at 1[48 * t]\n";
+  const std::string h = "h.1: double [1, 2, 3] at 1[48 * (t + 1)]";
+  const std::string apart =
+      "  a.1: double [1, 2, 3] = TestAdd(x, h_prev) @0 {}\n"
+      "  b.1: double [1, 2, 3] = Gelu(a.1) @1 {}\n"
+      "  " +
+      h + " = TestMul(a.1, b.1) @2 {}\n";
+  const std::string joined =
+      "  region {\n"
+      "    a.1: double [1, 2, 3] local = TestAdd(x, h_prev) @0 {}\n"
+      "    b.1: double [1, 2, 3] local = Gelu(a.1) @1 {}\n"
+      "    " +
+      h +
+      " = TestMul(a.1, b.1) @2 {}\n"
+      "  }\n";
+  const std::vector<Tensor> bases = {Random({9, 2, 3}, 1), Random({10, 2, 3}, 2)};
+  for (const char* direction : {"", "backward "}) {
+    const auto text = [&](const std::string& lines) { return StrCat(direction, "step s {\n", inputs, lines, "}\n"); };
+    const Tensor expected = RunText(text(apart), bases, 9, 0)[1];
+    for (const int threads : {0, 1, 2, 3}) {
+      ExpectSame(RunText(text(joined), bases, 9, threads)[1], expected, StrCat(direction, threads, " threads"));
+    }
+  }
+}
+
+// In place of an input, in another order of its elements: not as one program.
+TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
+  const auto text = [](const std::string& lines) {
+    return StrCat("step s {\n  x: double [2, 1200] at 0[19200 * t]\n", lines, "}\n");
+  };
+  const std::string y = "x.1: double [2, 1200] at 0[19200 * t]";
+  const std::vector<Tensor> bases = {Random({5, 2, 1200}, 1)};
+  const auto expect = [&](const std::string& first, const std::string& last) {
+    const Tensor expected = RunText(text("  " + first + "  " + y + last), bases, 5, 0)[0];
+    const Tensor found = RunText(text("  region {\n    " + first + "    " + y + last + "  }\n"), bases, 5, 0)[0];
+    ExpectSame(found, expected, last);
+  };
+  expect("a.1: double [2, 1200] = Gelu(x) @0 {}\n", " = TestAdd(x, a.1) @1 {}\n");
+  expect("a.1: double [2, 600], b.1: double [2, 600] = TestSplit(x) @0 {}\n", " = TestJoin(b.1, a.1) @1 {}\n");
+}
+
+// What the run of the net throws.
+std::string MessageOf(const NetDef& net, const Feeds& feeds, const RunOptions& options) {
+  Workspace workspace;
+  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+  try {
+    RunNetOnce(net, workspace, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+// Of steps that run at once, too, the first one is the error, by step and then by operator.
+TEST(RegionFaults, AreThoseThatTheOperatorsFind) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
+  OperatorDef first = ParseOp("p = FC(x_t, w, b)"), second = ParseOp("q = FC(r, w, b)");
+  AddInt(&first, "axis", 2);
+  AddInt(&second, "axis", 2);
+  net.Step(first).Step("a = TestPositive(p)").Step("n = TestAdd(a, a)").Step("r = TestPositive(n)").Step(second);
+  net.Step("h_next = TestAdd(q, h_prev)").Output("h_all", "h", 1);
+  const Tensor x = Tensor::Zeros(DType::kDouble, {70, 2, 16}), w = Tensor::Zeros(DType::kDouble, {16, 16});
+  for (int i = 0; i < 16; ++i) w.data<double>()[17 * i] = 1;
+  x.data<double>()[32 * 50 + 3] = -5;
+  x.data<double>()[32 * 20 + 17] = -2;
+  const Feeds feeds = {{"x", x}, {"h0", Random({2, 16}, 1)}, {"w", w}, {"b", Tensor::Zeros(DType::kDouble, {16})}};
+  const std::string expected = MessageOf(net.Build(), feeds, {.executor = "serial"});
+  EXPECT_NE(expected.find("x is -2, must be at least 0\n  at op 1 `a = TestPositive(p)`"), std::string::npos)
+      << expected;
+  EXPECT_NE(expected.find("step 20"), std::string::npos) << expected;
+  const ExtraPass form([](StepGraph* graph) { EXPECT_GT(FormRegions(graph), 0); });
+  for (const int threads : {1, 2, 3}) EXPECT_EQ(MessageOf(net.Build(), feeds, {.threads = threads}), expected);
+  EXPECT_EQ(MessageOf(net.Build(), feeds, {.executor = "serial"}), expected);
+}
+
+TEST(RegionFaults, NameTheOperator) {
+  const auto message = [](const std::string& lines, int threads) -> std::string {
+    const std::string text = StrCat("step s {\n  x: double [1, 2, 3] at 0[48 * t]\n", lines, "}\n");
+    const std::vector<Tensor> bases = {Random({9, 2, 3}, 1), Random({9, 2, 3}, 2)};
+    bases[0].data<double>()[6 * 4 + 5] = -7;
+    for (int i = 0; i < 54; ++i) {
+      double& value = bases[0].data<double>()[i];
+      if (i != 6 * 4 + 5) value = std::abs(value);
+    }
+    try {
+      RunText(text, bases, 9, threads);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const std::string y = "^y: double [1, 2, 3] at 1[48 * t] = TestAdd(a.1, b.1) @4 {}\n";
+  const std::string apart =
+      "  a.1: double [1, 2, 3] = TestAdd(x, x) @2 {}\n"
+      "  b.1: double [1, 2, 3] = TestPositive(a.1) @3 {}\n  " +
+      y;
+  const std::string joined =
+      "  region {\n"
+      "    a.1: double [1, 2, 3] local = TestAdd(x, x) @2 {}\n"
+      "    b.1: double [1, 2, 3] local = TestPositive(a.1) @3 {}\n    " +
+      y + "  }\n";
+  const std::string expected = message(apart, 0);
+  EXPECT_EQ(expected,
+            "invalid argument: x is -14, must be at least 0\n"
+            "  at op 3 `b = TestPositive(a)` with a double [1, 2, 3]\n  in net \"s\", step 4");
+  for (const int threads : {0, 2}) EXPECT_EQ(message(joined, threads), expected);
+}
+
+}  // namespace
+}  // namespace stepnet
