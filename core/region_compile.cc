@@ -32,9 +32,10 @@ class Compiler {
     RegionValues values = FindRegionValues(region, keeps_rows, &code_);
     output_nodes_ = std::move(values.outputs);
     for (const RegionValue& value : values.all) max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
-    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache(values.all);
-    if (is_one_block_) FindSumsOfFloats(values.all);
-    for (const RegionValue& value : values.all) nodes_.push_back({value});
+    std::vector<RegionValue> of_one_block = values.all;
+    FindSumsOfFloats(of_one_block);
+    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache(of_one_block);
+    for (const RegionValue& value : is_one_block_ ? of_one_block : values.all) nodes_.push_back({value});
     PlaceStores();
     AllocateMemory();
     EmitRunAndRows();
@@ -67,8 +68,11 @@ class Compiler {
 
   // Whether all values of a row may be kept from phase to phase.
   bool RowFitsInCache(std::span<const RegionValue> values) const {
-    const auto in_blocks = std::ranges::count_if(values, [](const RegionValue& value) { return value.is_in_blocks(); });
-    return code_.sizes[3] <= kLongCacheBytes / (max_bytes_ * static_cast<std::int64_t>(in_blocks));
+    std::int64_t bytes = 0;  // of an element
+    for (const RegionValue& value : values) {
+      if (value.is_in_blocks() && !value.is_reduction()) bytes += DTypeBytes(value.expr->dtype);
+    }
+    return bytes == 0 || code_.sizes[3] <= kLongCacheBytes / bytes;
   }
 
   bool HasInPlace(int output) const {

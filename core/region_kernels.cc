@@ -234,7 +234,7 @@ struct Partials {
 
   HWY_INLINE explicit Partials(T first) {
     const D d;
-    HWY_UNROLL(kVectors)
+    HWY_UNROLL(16)
     for (int k = 0; k < kVectors; ++k) vectors[k] = hn::Set(d, first);
   }
 
@@ -245,11 +245,11 @@ struct Partials {
     const Fn fn;
     std::int64_t i = 0;
     for (; i + kRowPartials <= n; i += kRowPartials) {
-      HWY_UNROLL(kVectors)
+      HWY_UNROLL(16)
       for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes));
     }
     if (i == n) return;
-    HWY_UNROLL(kVectors)
+    HWY_UNROLL(16)
     for (int k = 0; k < kVectors; ++k) {
       const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
       if (count == 0) break;
@@ -268,7 +268,7 @@ struct Partials {
     const Fn fn;
     HWY_UNROLL(8)
     for (int width = kVectors / 2; width > 0; width /= 2) {
-      HWY_UNROLL(kVectors)
+      HWY_UNROLL(16)
       for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
     }
     return FinishLanes(d, vectors[0]);

@@ -4,12 +4,69 @@
 // With the same rate in all steps this is torch.optim.SGD, whose momentum is v / r.
 // Source: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in deep learning",
 // ICML 2013, equations 1 to 4.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/operators/momentum_sgd.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
 #include "stepnet/core/formula.h"
+#include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/training.h"
+#include "stepnet/operators/vector_loops-inl.h"
 
+#ifndef STEPNET_OPERATORS_MOMENTUM_SGD_CC_
+#define STEPNET_OPERATORS_MOMENTUM_SGD_CC_
+namespace stepnet {
+
+// Arrays of one update, each output the array of its input or another.
+template <typename T>
+struct MomentumArrays {
+  const T *gradient, *momentum, *parameter;
+  T *step, *next_momentum, *next_parameter;
+};
+struct MomentumFactors {
+  double rate, momentum, weight_decay;
+  bool nesterov;
+};
+
+}  // namespace stepnet
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+HWY_INLINE void Update(const MomentumArrays<T>& a, const MomentumFactors& f, std::int64_t n) {
+  const bool nesterov = f.nesterov;
+  ForVectors<T>(n, [&](auto d, std::int64_t i) HWY_ATTR {
+    const auto mu = hn::Set(d, static_cast<T>(f.momentum));
+    const auto parameter = hn::LoadU(d, a.parameter + i);
+    const auto momentum = hn::LoadU(d, a.momentum + i);
+    const auto gradient =
+        hn::MulAdd(hn::Set(d, static_cast<T>(f.weight_decay)), parameter, hn::LoadU(d, a.gradient + i));
+    const auto next = hn::MulAdd(mu, momentum, hn::Mul(hn::Set(d, static_cast<T>(f.rate)), gradient));
+    const auto step = nesterov ? hn::MulAdd(mu, hn::Sub(next, momentum), next) : next;
+    hn::StoreU(next, d, a.next_momentum + i);
+    hn::StoreU(step, d, a.step + i);
+    hn::StoreU(hn::Sub(parameter, step), d, a.next_parameter + i);
+  });
+}
+
+void UpdateFloat(const MomentumArrays<float>& a, const MomentumFactors& f, std::int64_t n) { Update(a, f, n); }
+void UpdateDouble(const MomentumArrays<double>& a, const MomentumFactors& f, std::int64_t n) { Update(a, f, n); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace stepnet {
 namespace {
+
+HWY_EXPORT(UpdateFloat);
+HWY_EXPORT(UpdateDouble);
 
 std::vector<TensorInfo> UpdateShapes(const ShapeQuery& query) {
   ExpectFloat(query, 0);
@@ -46,7 +103,29 @@ const Registration momentum_sgd_update =
           const Expr next = MulAdd(f.Number("momentum"), momentum, rate * gradient);
           const Expr step = f.Bool("nesterov") ? MulAdd(f.Number("momentum"), next - momentum, next) : next;
           f.Out({step, next, parameter - step});
+        })
+        // By hand, because six arrays at once take half as long as instructions on blocks.
+        .Cpu([](const OperatorCall& op) -> RunFn {
+          const MomentumFactors factors = {.rate = 0,
+                                           .momentum = op.Float("momentum"),
+                                           .weight_decay = op.Float("weight_decay"),
+                                           .nesterov = op.Bool("nesterov")};
+          return [factors, type = op.type()](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              MomentumFactors f = factors;
+              f.rate = RateOf(run.In(2));
+              const MomentumArrays<T> a = {run.In(0).As<T>(),  run.In(1).As<T>(),  run.In(3).As<T>(),
+                                           run.Out(0).As<T>(), run.Out(1).As<T>(), run.Out(2).As<T>()};
+              if constexpr (std::is_same_v<T, float>) {
+                HWY_DYNAMIC_DISPATCH(UpdateFloat)(a, f, run.Out(0).size());
+              } else {
+                HWY_DYNAMIC_DISPATCH(UpdateDouble)(a, f, run.Out(0).size());
+              }
+            });
+          };
         });
 
 }  // namespace
 }  // namespace stepnet
+#endif  // HWY_ONCE

@@ -18,6 +18,10 @@ void ExpectRate(const ShapeQuery& query, int i) {
   ExpectOneElement(query, i, "a learning rate");
 }
 
+double RateOf(const TensorView& rate) {
+  return rate.dtype == DType::kFloat ? double{*rate.As<float>()} : *rate.As<double>();
+}
+
 void ExpectIteration(const ShapeQuery& query, int i) {
   if (query.In(i).dtype != DType::kInt64) {
     throw Error(ErrorCode::kTypeMismatch,

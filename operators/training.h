@@ -9,6 +9,8 @@ namespace stepnet {
 
 // For shape rules: throws kTypeMismatch or kShapeMismatch unless input i is one float or double.
 void ExpectRate(const ShapeQuery& query, int i);
+// The rate of one run.
+double RateOf(const TensorView& rate);
 
 // For shape rules: throws kTypeMismatch or kShapeMismatch unless input i is one int64.
 void ExpectIteration(const ShapeQuery& query, int i);

@@ -27,16 +27,16 @@ TEST(FormRegion, WhatOnlyTheRegionReadsIsInNoMemory) {
   const std::string after = "  z.1: float [1, 4] = region Gelu(c.1) @4 {}\n";
   EXPECT_EQ(Formed(Step(std::string(kInputs) +
                         "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
-                        "  b.1: float [1, 4] = region TestAdd(a.1, h_prev) @1 {}\n"
-                        "  c.1: float [1, 4] = region TestAdd(a.1, b.1) @2 {}\n"
+                        "  b.1: float [1, 4] = region test.Add(a.1, h_prev) @1 {}\n"
+                        "  c.1: float [1, 4] = region test.Add(a.1, b.1) @2 {}\n"
                         "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Erf(c.1) @3 {}\n" +
                         after),
                    0, 4),
             Step(std::string(kInputs) +
                  "  region {\n"
                  "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
-                 "    b.1: float [1, 4] local = TestAdd(a.1, h_prev) @1 {}\n"
-                 "    c.1: float [1, 4] = TestAdd(a.1, b.1) @2 {}\n"
+                 "    b.1: float [1, 4] local = test.Add(a.1, h_prev) @1 {}\n"
+                 "    c.1: float [1, 4] = test.Add(a.1, b.1) @2 {}\n"
                  "    h.1: float [1, 4] at 1[16 * (t + 1)] = Erf(c.1) @3 {}\n"
                  "  }\n" +
                  after));
@@ -48,7 +48,7 @@ TEST(FormRegion, RegionsOfSeveralAreJoinedAndStagesShrink) {
                                   "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
                                   "  in each step:\n"
                                   "  region {\n"
-                                  "    b.1: float [1, 4] local = TestAdd(a.1, h_prev) @1 {}\n"
+                                  "    b.1: float [1, 4] local = test.Add(a.1, h_prev) @1 {}\n"
                                   "    c.1: float [1, 4] = Erf(b.1) @2 {}\n"
                                   "  }\n"
                                   "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Silu(c.1) @3 {}\n");
@@ -57,7 +57,7 @@ TEST(FormRegion, RegionsOfSeveralAreJoinedAndStagesShrink) {
                                         "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
                                         "  in each step:\n"
                                         "  region {\n"
-                                        "    b.1: float [1, 4] local = TestAdd(a.1, h_prev) @1 {}\n"
+                                        "    b.1: float [1, 4] local = test.Add(a.1, h_prev) @1 {}\n"
                                         "    c.1: float [1, 4] local = Erf(b.1) @2 {}\n"
                                         "    h.1: float [1, 4] at 1[16 * (t + 1)] = Silu(c.1) @3 {}\n"
                                         "  }\n"));
@@ -85,13 +85,13 @@ TEST(FormRegion, RegionsBetweenProductsLeaveTheLoop) {
         "    a.1: float [1, 1, 8] local = Gelu(p.1) @1 {}\n"
         "    b.1: float [1, 1, 8]" +
         kept +
-        " = TestMul(a.1, p.1) @2 {}\n"
+        " = test.Mul(a.1, p.1) @2 {}\n"
         "  }\n"
         "  q.1: float [1, 1, 8]" +
         kept + " = FC(b.1, w) @3 {arg { name: \"axis\" i: 2 }}\n" + in_each_step +
         "  region {\n"
-        "    s.1: float [1, 1, 8] local = TestAdd(q.1, h_prev) @4 {}\n"
-        "    h.1: float [1, 1, 8] at 2[32 * (t + 1)] = TestTanh(s.1) @5 {}\n"
+        "    s.1: float [1, 1, 8] local = test.Add(q.1, h_prev) @4 {}\n"
+        "    h.1: float [1, 1, 8] at 2[32 * (t + 1)] = test.Tanh(s.1) @5 {}\n"
         "  }\n");
   };
   EXPECT_EQ(After(FormStages, text("", "", "")), text("  for 64 steps at once:\n", " kept", "  in each step:\n"));

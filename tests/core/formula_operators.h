@@ -1,17 +1,17 @@
 // Operators that are a formula alone, for tests: all ways in which formulas read and write.
 //
-//   TestAdd(a, b) → y, TestMul    repeated over one another
-//   TestTanh(x) → y, TestSigmoid
-//   TestMulAdd(a, b, c) → y       likewise; a * b + c, rounded once
-//   TestGates(gates, c) → c, h    of an LSTM, from blocks of [R, 4C]
-//   TestSplit(x) → a, b           the halves of [R, 2C]; TestSplit4 the quarters of [R, 4C]
-//   TestJoin(a, b) → y            [R, 2C]
-//   TestSoftmax(x) → y, TestRowSum(x) → [R], TestRowNorm(x) → y, [R]
-//   TestScaleRows(x, [R]) → y, TestAddColumn(x, [C]) → y, TestScale(x, [1]) → y
-//   TestSumRows(x) → [C]
-//   TestPosition(x) → y           x where the column is less than the row
-//   TestPositive(x) → y           x; a fault where it is negative
-// Of the first ones and of TestSoftmax there are gradients, of inputs of one shape.
+//   test.Add(a, b) → y, test.Mul    repeated over one another
+//   test.Tanh(x) → y, test.Sigmoid
+//   test.MulAdd(a, b, c) → y       likewise; a * b + c, rounded once
+//   test.Gates(gates, c) → c, h    of an LSTM, from blocks of [R, 4C]
+//   test.Split(x) → a, b           the halves of [R, 2C]; test.Split4 the quarters of [R, 4C]
+//   test.Join(a, b) → y            [R, 2C]
+//   test.Softmax(x) → y, test.RowSum(x) → [R], test.RowNorm(x) → y, [R]
+//   test.ScaleRows(x, [R]) → y, test.AddColumn(x, [C]) → y, test.Scale(x, [1]) → y
+//   test.SumRows(x) → [C]
+//   test.Position(x) → y           x where the column is less than the row
+//   test.Positive(x) → y           x; a fault where it is negative
+// Of the first ones and of test.Softmax there are gradients, of inputs of one shape.
 #pragma once
 
 #include <string>

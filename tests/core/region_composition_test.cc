@@ -135,7 +135,7 @@ using Kind = CompositionObstacle::Kind;
 
 TEST(RegionComposition, WhatLiesBetweenIsInNoMemory) {
   Chain chain{.tensors = {Floats({5, 70}), Floats({5, 70})}, .steps = {}};
-  const int sum = chain.Add("TestAdd", {0, 1});
+  const int sum = chain.Add("test.Add", {0, 1});
   const int y = chain.Add("Gelu", {chain.Add("Floor", {sum})});
   const auto composed = std::get<ComposedRegion>(chain.Compose({.wanted = {y}, .names = {"a", "b"}}));
   EXPECT_EQ(composed.inputs, std::vector<int>({0, 1}));
@@ -150,7 +150,7 @@ TEST(RegionComposition, WhatLiesBetweenIsInNoMemory) {
 TEST(RegionComposition, WhatIsComputedTwiceIsOneExpression) {
   Chain chain{.tensors = {Floats({300})}, .steps = {}};
   const int a = chain.Add("Erf", {0}), b = chain.Add("Erf", {0});
-  const int y = chain.Add("TestAdd", {a, b});
+  const int y = chain.Add("test.Add", {a, b});
   const auto composed = std::get<ComposedRegion>(chain.Compose({.wanted = {y}, .names = {"x"}}));
   const Expr erf = Erf(Expr::Input(0, "x", DType::kFloat));
   EXPECT_TRUE(composed.region.outputs[0].value.Is(erf + erf));
@@ -158,8 +158,8 @@ TEST(RegionComposition, WhatIsComputedTwiceIsOneExpression) {
 
 TEST(RegionComposition, BlocksAreReadWhereTheyAreComputed) {
   Chain chain{.tensors = {Floats({6, 40}), Floats({40}), Floats({6, 10})}, .steps = {}};
-  const int gates = chain.Add("TestAdd", {chain.Add("TestAdd", {0, 0}), 1});
-  const int c = chain.Add("TestGates", {gates, 2}, 2);
+  const int gates = chain.Add("test.Add", {chain.Add("test.Add", {0, 0}), 1});
+  const int c = chain.Add("test.Gates", {gates, 2}, 2);
   const auto composed = std::get<ComposedRegion>(chain.Compose({.wanted = {c, c + 1}}));
   EXPECT_EQ(composed.region.sizes, RegionIndex({1, 1, 6, 10}));
   EXPECT_EQ(composed.region.inputs.size(), 9);  // four blocks of each, and c
@@ -168,9 +168,9 @@ TEST(RegionComposition, BlocksAreReadWhereTheyAreComputed) {
 
 TEST(RegionComposition, WhatIsSideBySideIsReadInBlocks) {
   Chain chain{.tensors = {Floats({6, 10}), Floats({6, 10})}, .steps = {}};
-  const int joined = chain.Add("TestJoin", {chain.Add("Gelu", {0}), chain.Add("Silu", {1})});
-  const int a = chain.Add("TestSplit", {joined}, 2);
-  const int y = chain.Add("TestAdd", {a, a + 1});
+  const int joined = chain.Add("test.Join", {chain.Add("Gelu", {0}), chain.Add("Silu", {1})});
+  const int a = chain.Add("test.Split", {joined}, 2);
+  const int y = chain.Add("test.Add", {a, a + 1});
   EXPECT_TRUE(ExpectSameBits(chain, 2, {y}, 1));
   EXPECT_EQ(std::get<ComposedRegion>(chain.Compose({.wanted = {y}})).region.sizes, RegionIndex({1, 1, 1, 60}));
   EXPECT_TRUE(ExpectSameBits(chain, 2, {joined, y}, 1));
@@ -181,11 +181,11 @@ TEST(RegionComposition, WhatIsSideBySideIsReadInBlocks) {
 TEST(RegionComposition, RowsAreReducedInside) {
   for (const Shape& shape : {Shape({7, 33}), Shape({3, 600}), Shape({2, 3, 16}), Shape({1, 5}), Shape({5, 1})}) {
     Chain chain{.tensors = {Floats(shape), Floats(shape)}, .steps = {}};
-    const int sum = chain.Add("TestAdd", {0, 1});
-    const int soft = chain.Add("TestSoftmax", {sum});
-    const int sums = chain.Add("TestRowSum", {chain.Add("Silu", {soft})});
+    const int sum = chain.Add("test.Add", {0, 1});
+    const int soft = chain.Add("test.Softmax", {sum});
+    const int sums = chain.Add("test.RowSum", {chain.Add("Silu", {soft})});
     const int scale = chain.Add("Erf", {sums});
-    const int y = chain.Add("TestScaleRows", {chain.Add("Gelu", {soft}), scale});
+    const int y = chain.Add("test.ScaleRows", {chain.Add("Gelu", {soft}), scale});
     EXPECT_TRUE(ExpectSameBits(chain, 2, {y}, 1)) << shape;
     EXPECT_TRUE(ExpectSameBits(chain, 2, {y, scale, soft}, 2)) << shape;
     EXPECT_TRUE(ExpectSameBits(chain, 2, {scale}, 3)) << shape;
@@ -195,7 +195,7 @@ TEST(RegionComposition, RowsAreReducedInside) {
 TEST(RegionComposition, SumsOverRowsAreOutputs) {
   Chain chain{.tensors = {Floats({7, 33})}, .steps = {}};
   const int gelu = chain.Add("Gelu", {0});
-  const int sums = chain.Add("TestSumRows", {gelu});
+  const int sums = chain.Add("test.SumRows", {gelu});
   EXPECT_TRUE(ExpectSameBits(chain, 1, {sums}, 1));
   EXPECT_TRUE(ExpectSameBits(chain, 1, {gelu, sums}, 1));
   const int erf = chain.Add("Erf", {sums});
@@ -206,15 +206,15 @@ TEST(RegionComposition, SumsOverRowsAreOutputs) {
 
 TEST(RegionComposition, PositionsAreThoseOfTheParts) {
   Chain chain{.tensors = {Floats({6, 10}), Floats({6, 20})}, .steps = {}};
-  const int y = chain.Add("Gelu", {chain.Add("TestPosition", {0})});
+  const int y = chain.Add("Gelu", {chain.Add("test.Position", {0})});
   EXPECT_TRUE(ExpectSameBits(chain, 2, {y}, 1));
-  const int halves = chain.Add("TestSplit", {chain.Add("TestPosition", {1})}, 2);
+  const int halves = chain.Add("test.Split", {chain.Add("test.Position", {1})}, 2);
   EXPECT_TRUE(ExpectSameBits(chain, 2, {y, halves, halves + 1}, 1));
 }
 
 TEST(RegionComposition, WhatIsRequiredStaysRequired) {
   Chain chain{.tensors = {Floats({2, 3})}, .steps = {}};
-  const int y = chain.Add("Floor", {chain.Add("TestPositive", {0})});
+  const int y = chain.Add("Floor", {chain.Add("test.Positive", {0})});
   const auto [region, inputs, outputs] = std::get<ComposedRegion>(chain.Compose({.wanted = {y}}));
   Memory memory = MemoryOf(chain, 1, 1);
   const float values[] = {0, 1, 2, 3, -4, -5};
@@ -227,15 +227,15 @@ TEST(RegionComposition, WhatIsRequiredStaysRequired) {
 
 TEST(RegionComposition, MemoryIsSharedWhereEachElementStays) {
   Chain chain{.tensors = {Floats({6, 10}), Floats({10})}, .steps = {}};
-  const int y = chain.Add("Gelu", {chain.Add("TestAdd", {0, 1})});
+  const int y = chain.Add("Gelu", {chain.Add("test.Add", {0, 1})});
   const auto composed = chain.Compose({.wanted = {y}, .in_place = {{0, y}}});
   EXPECT_EQ(std::get<ComposedRegion>(composed).region.in_place.size(), 1);
-  const int joined = chain.Add("TestJoin", {0, y});
-  const int first = chain.Add("TestSplit", {chain.Add("TestAdd", {joined, joined})}, 2);
+  const int joined = chain.Add("test.Join", {0, y});
+  const int first = chain.Add("test.Split", {chain.Add("test.Add", {joined, joined})}, 2);
   EXPECT_TRUE(std::holds_alternative<ComposedRegion>(chain.Compose({.wanted = {first}, .in_place = {{0, first}}})));
   Chain blocks{.tensors = {Floats({6, 20})}, .steps = {}};
-  const int half = blocks.Add("TestSplit", {0}, 2);
-  const int both = blocks.Add("TestJoin", {half + 1, half});
+  const int half = blocks.Add("test.Split", {0}, 2);
+  const int both = blocks.Add("test.Join", {half + 1, half});
   const auto refused = blocks.Compose({.wanted = {both}, .in_place = {{0, both}}});
   EXPECT_EQ(std::get<CompositionObstacle>(refused).kind, Kind::kInPlace);
 }
@@ -247,16 +247,16 @@ TEST(RegionComposition, WhatDoesNotFitIsRefused) {
   ASSERT_THROW(static_cast<void>(sizes.Compose({.wanted = {0}})), Error);
 
   Chain rows{.tensors = {Floats({6, 10}), Floats({2, 6, 5}), Floats({6, 4})}, .steps = {}};
-  const int soft = rows.Add("TestSoftmax", {0}), longer = rows.Add("TestSoftmax", {1});
+  const int soft = rows.Add("test.Softmax", {0}), longer = rows.Add("test.Softmax", {1});
   EXPECT_EQ(ObstacleOf(rows, {soft, longer}).kind, Kind::kRows);
-  const int half = rows.Add("TestSplit", {soft}, 2);
+  const int half = rows.Add("test.Split", {soft}, 2);
   EXPECT_EQ(ObstacleOf(rows, {half}).kind, Kind::kSizes);
-  const int over_others = rows.Add("TestScaleRows", {2, rows.Add("TestRowSum", {0})});
+  const int over_others = rows.Add("test.ScaleRows", {2, rows.Add("test.RowSum", {0})});
   EXPECT_EQ(ObstacleOf(rows, {over_others}).kind, Kind::kSizes);
 
   Chain dims{.tensors = {Floats({3, 1, 3, 1, 3}), Floats({1, 3, 1, 3, 1}), Floats({3, 1, 1, 1, 3})}, .steps = {}};
-  const int y = dims.Add("TestAdd", {0, 0});
-  EXPECT_TRUE(ExpectSameBits(dims, 3, {dims.Add("TestAdd", {y, 2})}, 1));
+  const int y = dims.Add("test.Add", {0, 0});
+  EXPECT_TRUE(ExpectSameBits(dims, 3, {dims.Add("test.Add", {y, 2})}, 1));
 }
 
 // The operators between the products of examples/cells/peephole_lstm.cell.
@@ -265,15 +265,15 @@ TEST(RegionComposition, PeepholesAreOneRegion) {
   Chain chain{.tensors = {Floats({6, 40}), Floats({6, 40}), Floats(state), Floats(peephole), Floats(peephole),
                           Floats(peephole)},
               .steps = {}};
-  const int gates = chain.Add("TestSplit4", {chain.Add("TestAdd", {0, 1})}, 4);
+  const int gates = chain.Add("test.Split4", {chain.Add("test.Add", {0, 1})}, 4);
   const auto gate = [&](int which, int weights, int of) {
-    return chain.Add("TestSigmoid", {chain.Add("TestAdd", {which, chain.Add("TestMul", {weights, of})})});
+    return chain.Add("test.Sigmoid", {chain.Add("test.Add", {which, chain.Add("test.Mul", {weights, of})})});
   };
-  const int forgotten = chain.Add("TestMul", {gate(gates + 1, 4, 2), 2});
+  const int forgotten = chain.Add("test.Mul", {gate(gates + 1, 4, 2), 2});
   const int input = gate(gates, 3, 2);
-  const int c = chain.Add("TestAdd", {forgotten, chain.Add("TestMul", {input, chain.Add("TestTanh", {gates + 3})})});
+  const int c = chain.Add("test.Add", {forgotten, chain.Add("test.Mul", {input, chain.Add("test.Tanh", {gates + 3})})});
   const int output = gate(gates + 2, 5, c);
-  const int h = chain.Add("TestMul", {output, chain.Add("TestTanh", {c})});
+  const int h = chain.Add("test.Mul", {output, chain.Add("test.Tanh", {c})});
   ASSERT_EQ(chain.steps.size(), 17);
   EXPECT_TRUE(ExpectSameBits(chain, 6, {h, c}, 1));
 
@@ -308,13 +308,13 @@ Chain RandomChain(std::mt19937& random, size_t* num_given) {
     const char* name;
     int inputs, outputs;
   };
-  constexpr Type kTypes[] = {{"Gelu", 1, 1},        {"Silu", 1, 1},          {"Mish", 1, 1},
-                             {"Erf", 1, 1},         {"Floor", 1, 1},         {"Round", 1, 1},
-                             {"TestAdd", 2, 1},     {"TestAdd", 2, 1},       {"TestAdd", 2, 1},
-                             {"TestMulAdd", 3, 1},  {"TestGates", 2, 2},     {"TestSplit", 1, 2},
-                             {"TestJoin", 2, 1},    {"TestSoftmax", 1, 1},   {"TestRowSum", 1, 1},
-                             {"TestRowNorm", 1, 2}, {"TestScaleRows", 2, 1}, {"TestAddColumn", 2, 1},
-                             {"TestScale", 2, 1},   {"TestSumRows", 1, 1},   {"TestPosition", 1, 1}};
+  constexpr Type kTypes[] = {{"Gelu", 1, 1},         {"Silu", 1, 1},           {"Mish", 1, 1},
+                             {"Erf", 1, 1},          {"Floor", 1, 1},          {"Round", 1, 1},
+                             {"test.Add", 2, 1},     {"test.Add", 2, 1},       {"test.Add", 2, 1},
+                             {"test.MulAdd", 3, 1},  {"test.Gates", 2, 2},     {"test.Split", 1, 2},
+                             {"test.Join", 2, 1},    {"test.Softmax", 1, 1},   {"test.RowSum", 1, 1},
+                             {"test.RowNorm", 1, 2}, {"test.ScaleRows", 2, 1}, {"test.AddColumn", 2, 1},
+                             {"test.Scale", 2, 1},   {"test.SumRows", 1, 1},   {"test.Position", 1, 1}};
   const int num_steps = 2 + below(8);
   for (int tries = 0; tries < 200 && static_cast<int>(chain.steps.size()) < num_steps; ++tries) {
     const Type& type = kTypes[below(std::size(kTypes))];

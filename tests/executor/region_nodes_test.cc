@@ -77,11 +77,11 @@ NetDef WithGradients(const RecurrentCase& net, const std::string& output, const 
 RecurrentCase Cell() {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next").Captured("p");
-  net.Step("s = TestAdd(x_t, h_prev)").Step("i = TestSigmoid(s)").Step("g = TestTanh(s)");
-  net.Step("peep = TestMul(p, c_prev)").Step("f = TestSigmoid(peep)").Step("kept = TestMul(f, c_prev)");
-  net.Step("new = TestMul(i, g)").Step("c_next = TestAdd(kept, new)").Step("t = TestTanh(c_next)");
-  net.Step("soft = TestSoftmax(t)").Step("gelu = Gelu(t)").Step("both = TestMul(soft, gelu)");
-  net.Step("h_next = TestMul(i, both)").Output("h_all", "h", 1).Output("c_all", "c", 1);
+  net.Step("s = test.Add(x_t, h_prev)").Step("i = test.Sigmoid(s)").Step("g = test.Tanh(s)");
+  net.Step("peep = test.Mul(p, c_prev)").Step("f = test.Sigmoid(peep)").Step("kept = test.Mul(f, c_prev)");
+  net.Step("new = test.Mul(i, g)").Step("c_next = test.Add(kept, new)").Step("t = test.Tanh(c_next)");
+  net.Step("soft = test.Softmax(t)").Step("gelu = Gelu(t)").Step("both = test.Mul(soft, gelu)");
+  net.Step("h_next = test.Mul(i, both)").Output("h_all", "h", 1).Output("c_all", "c", 1);
   return net;
 }
 
@@ -120,8 +120,8 @@ TEST(RegionNodesOverTime, HaveTheRowsOfTheirSteps) {
   OperatorDef first = ParseOp("p = FC(x_t, w, b)"), second = ParseOp("q = FC(n, v, b)");
   AddInt(&first, "axis", 2);
   AddInt(&second, "axis", 2);
-  net.Step(first).Step("g = Gelu(p)").Step("e = Erf(g)").Step("n = TestMul(g, e)").Step(second);
-  net.Step("s = TestAdd(q, h_prev)").Step("h_next = TestTanh(s)").Output("h_all", "h", 1);
+  net.Step(first).Step("g = Gelu(p)").Step("e = Erf(g)").Step("n = test.Mul(g, e)").Step(second);
+  net.Step("s = test.Add(q, h_prev)").Step("h_next = test.Tanh(s)").Output("h_all", "h", 1);
   const Feeds feeds = {{"x", Random({70, 2, 16}, 1)},
                        {"h0", Random({2, 16}, 2)},
                        {"w", Random({16, 16}, 3)},
@@ -138,9 +138,9 @@ TEST(RegionNodesOfOtherSizes, RunOneByOne) {
       .Sequence("z", "z_t")
       .State("h", "h0", "h_prev", "h_next")
       .State("k", "k0", "k_prev", "k_next");
-  net.Step("a = TestAdd(x_t, h_prev)")
+  net.Step("a = test.Add(x_t, h_prev)")
       .Step("h_next = Gelu(a)")
-      .Step("d = TestAdd(z_t, k_prev)")
+      .Step("d = test.Add(z_t, k_prev)")
       .Step("k_next = Gelu(d)");
   net.Output("h_all", "h", 1).Output("k_all", "k", 1);
   const Feeds feeds = {
@@ -172,17 +172,17 @@ TEST(RegionTexts, RunAsTheirOperatorsDo) {
       "  h_prev: double [1, 2, 3] at 1[48 * t]\n";
   const std::string h = "h.1: double [1, 2, 3] at 1[48 * (t + 1)]";
   const std::string apart =
-      "  a.1: double [1, 2, 3] = TestAdd(x, h_prev) @0 {}\n"
+      "  a.1: double [1, 2, 3] = test.Add(x, h_prev) @0 {}\n"
       "  b.1: double [1, 2, 3] = Gelu(a.1) @1 {}\n"
       "  " +
-      h + " = TestMul(a.1, b.1) @2 {}\n";
+      h + " = test.Mul(a.1, b.1) @2 {}\n";
   const std::string joined =
       "  region {\n"
-      "    a.1: double [1, 2, 3] local = TestAdd(x, h_prev) @0 {}\n"
+      "    a.1: double [1, 2, 3] local = test.Add(x, h_prev) @0 {}\n"
       "    b.1: double [1, 2, 3] local = Gelu(a.1) @1 {}\n"
       "    " +
       h +
-      " = TestMul(a.1, b.1) @2 {}\n"
+      " = test.Mul(a.1, b.1) @2 {}\n"
       "  }\n";
   const std::vector<Tensor> bases = {Random({9, 2, 3}, 1), Random({10, 2, 3}, 2)};
   for (const char* direction : {"", "backward "}) {
@@ -206,8 +206,8 @@ TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
     const Tensor found = RunText(text("  region {\n    " + first + "    " + y + last + "  }\n"), bases, 5, 0)[0];
     ExpectSame(found, expected, last);
   };
-  expect("a.1: double [2, 1200] = Gelu(x) @0 {}\n", " = TestAdd(x, a.1) @1 {}\n");
-  expect("a.1: double [2, 600], b.1: double [2, 600] = TestSplit(x) @0 {}\n", " = TestJoin(b.1, a.1) @1 {}\n");
+  expect("a.1: double [2, 1200] = Gelu(x) @0 {}\n", " = test.Add(x, a.1) @1 {}\n");
+  expect("a.1: double [2, 600], b.1: double [2, 600] = test.Split(x) @0 {}\n", " = test.Join(b.1, a.1) @1 {}\n");
 }
 
 // What the run of the net throws.
@@ -229,15 +229,15 @@ TEST(RegionFaults, AreThoseThatTheOperatorsFind) {
   OperatorDef first = ParseOp("p = FC(x_t, w, b)"), second = ParseOp("q = FC(r, w, b)");
   AddInt(&first, "axis", 2);
   AddInt(&second, "axis", 2);
-  net.Step(first).Step("a = TestPositive(p)").Step("n = TestAdd(a, a)").Step("r = TestPositive(n)").Step(second);
-  net.Step("h_next = TestAdd(q, h_prev)").Output("h_all", "h", 1);
+  net.Step(first).Step("a = test.Positive(p)").Step("n = test.Add(a, a)").Step("r = test.Positive(n)").Step(second);
+  net.Step("h_next = test.Add(q, h_prev)").Output("h_all", "h", 1);
   const Tensor x = Tensor::Zeros(DType::kDouble, {70, 2, 16}), w = Tensor::Zeros(DType::kDouble, {16, 16});
   for (int i = 0; i < 16; ++i) w.data<double>()[17 * i] = 1;
   x.data<double>()[32 * 50 + 3] = -5;
   x.data<double>()[32 * 20 + 17] = -2;
   const Feeds feeds = {{"x", x}, {"h0", Random({2, 16}, 1)}, {"w", w}, {"b", Tensor::Zeros(DType::kDouble, {16})}};
   const std::string expected = MessageOf(net.Build(), feeds, {.executor = "serial"});
-  EXPECT_NE(expected.find("x is -2, must be at least 0\n  at op 1 `a = TestPositive(p)`"), std::string::npos)
+  EXPECT_NE(expected.find("x is -2, must be at least 0\n  at op 1 `a = test.Positive(p)`"), std::string::npos)
       << expected;
   EXPECT_NE(expected.find("step 20"), std::string::npos) << expected;
   const ExtraPass form([](StepGraph* graph) { EXPECT_GT(FormRegions(graph), 0); });
@@ -261,20 +261,20 @@ TEST(RegionFaults, NameTheOperator) {
     }
     return "none";
   };
-  const std::string y = "^y: double [1, 2, 3] at 1[48 * t] = TestAdd(a.1, b.1) @4 {}\n";
+  const std::string y = "^y: double [1, 2, 3] at 1[48 * t] = test.Add(a.1, b.1) @4 {}\n";
   const std::string apart =
-      "  a.1: double [1, 2, 3] = TestAdd(x, x) @2 {}\n"
-      "  b.1: double [1, 2, 3] = TestPositive(a.1) @3 {}\n  " +
+      "  a.1: double [1, 2, 3] = test.Add(x, x) @2 {}\n"
+      "  b.1: double [1, 2, 3] = test.Positive(a.1) @3 {}\n  " +
       y;
   const std::string joined =
       "  region {\n"
-      "    a.1: double [1, 2, 3] local = TestAdd(x, x) @2 {}\n"
-      "    b.1: double [1, 2, 3] local = TestPositive(a.1) @3 {}\n    " +
+      "    a.1: double [1, 2, 3] local = test.Add(x, x) @2 {}\n"
+      "    b.1: double [1, 2, 3] local = test.Positive(a.1) @3 {}\n    " +
       y + "  }\n";
   const std::string expected = message(apart, 0);
   EXPECT_EQ(expected,
             "invalid argument: x is -14, must be at least 0\n"
-            "  at op 3 `b = TestPositive(a)` with a double [1, 2, 3]\n  in net \"s\", step 4");
+            "  at op 3 `b = test.Positive(a)` with a double [1, 2, 3]\n  in net \"s\", step 4");
   for (const int threads : {0, 2}) EXPECT_EQ(message(joined, threads), expected);
 }
 

@@ -1,0 +1,97 @@
+// Operators that are formulas and have a kernel written by hand for its speed: both compute the same bits.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "../executor/recurrent_case.h"
+#include "stepnet/core/formula.h"
+#include "stepnet/core/region_program.h"
+#include "stepnet/core/run_context.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+OperatorDef Def(const std::string& type, int num_inputs, int num_outputs) {
+  OperatorDef def;
+  def.set_type(type);
+  for (int i = 0; i < num_inputs; ++i) def.add_input(StrCat("in", i));
+  for (int o = 0; o < num_outputs; ++o) def.add_output(StrCat("out", o));
+  return def;
+}
+
+void AddFloat(OperatorDef* def, const std::string& name, float value) {
+  Argument* argument = def->add_arg();
+  argument->set_name(name);
+  argument->set_f(value);
+}
+
+std::vector<Tensor> OutputsLike(const std::vector<TensorInfo>& infos) {
+  std::vector<Tensor> outputs;
+  for (const TensorInfo& info : infos) outputs.emplace_back(info.dtype, info.shape);
+  return outputs;
+}
+
+void ExpectSameBits(const OperatorDef& def, const std::vector<Tensor>& inputs) {
+  const OperatorCall call(def);
+  std::vector<TensorInfo> infos;
+  std::vector<TensorView> in;
+  for (const Tensor& input : inputs) {
+    infos.push_back({.dtype = input.dtype(), .shape = input.shape()});
+    in.push_back(input.View());
+  }
+  const ShapeQuery query(call, infos);
+  const std::vector<TensorInfo> shapes = call.schema().shapes(query);
+  const std::vector<Tensor> by_hand = OutputsLike(shapes), by_formula = OutputsLike(shapes);
+  std::vector<TensorView> out;
+  for (const Tensor& output : by_hand) out.push_back(output.View());
+  RunContext context;
+  call.schema().FindKernel(Device::kCpu)->make(call)(OpRun(in, out, context));
+
+  const FormulaRegion formula = MakeFormulaRegion(query, shapes);
+  std::vector<const void*> from;
+  for (const int i : formula.inputs) from.push_back(in[i].data);
+  std::vector<void*> to;
+  for (const int o : formula.outputs) to.push_back(by_formula[o].View().data);
+  ASSERT_FALSE(RegionProgram(formula.region).Run(from, to));
+  for (size_t o = 0; o < by_hand.size(); ++o) {
+    EXPECT_EQ(
+        std::memcmp(by_hand[o].View().data, by_formula[o].View().data, static_cast<size_t>(by_hand[o].size_bytes())), 0)
+        << call.Text() << " output " << o;
+  }
+}
+
+Tensor As(DType dtype, const Tensor& doubles, double scale, double shift) {
+  Tensor tensor(dtype, doubles.shape());
+  for (std::int64_t i = 0; i < doubles.size(); ++i) {
+    const double value = doubles.data<double>()[i] * scale + shift;
+    if (dtype == DType::kFloat) tensor.data<float>()[i] = static_cast<float>(value);
+    if (dtype == DType::kDouble) tensor.data<double>()[i] = value;
+  }
+  return tensor;
+}
+
+TEST(WrittenByHand, OptimizersAreTheirFormulas) {
+  const Shape shape({7, 43});
+  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+    const auto random = [&](unsigned seed, double shift = 0) { return As(dtype, Random(shape, seed), 1, shift); };
+    const Tensor rate = As(dtype, Random({1}, 9), 1e-3, -0.01);
+    Tensor iteration(DType::kInt64, {1});
+    *iteration.data<std::int64_t>() = 41;
+    for (const int option : {0, 1}) {
+      OperatorDef adam = Def("Adam", 6, 3);
+      AddFloat(&adam, "weight_decay", 0.01f);
+      AddInt(&adam, "bias_corrected_epsilon", option);
+      ExpectSameBits(adam, {random(1), random(2), random(3, 1), random(4), rate, iteration});
+      OperatorDef momentum = Def("MomentumSGDUpdate", 4, 3);
+      AddFloat(&momentum, "momentum", 0.9f);
+      AddFloat(&momentum, "weight_decay", 0.001f);
+      AddInt(&momentum, "nesterov", option);
+      ExpectSameBits(momentum, {random(5), random(6), rate, random(7)});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
