@@ -44,14 +44,15 @@ class LineReader {
     return static_cast<int>(value);
   }
 
-  std::string Word() {
+  // `is_type`: of an operator, which may have dots.
+  std::string Word(bool is_type = false) {
     std::string word;
     if (Skip("\"")) {
       while (!Skip("\"")) word += QuotedCharacter();
       return word;
     }
-    const auto is_word = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/';
+    const auto is_word = [&](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/' || (is_type && c == '.');
     };
     while (!text_.empty() && is_word(text_.front())) word += Take();
     if (word.empty()) Throw("a name is missing");
@@ -400,11 +401,11 @@ class GraphParser {
       node.kind = StepNode::Kind::kRegion;
     }
     LineReader ahead = line;
-    if (ahead.StartsWith("^") || (static_cast<void>(ahead.Word()), !ahead.StartsWith("("))) {
+    if (ahead.StartsWith("^") || (static_cast<void>(ahead.Word(true)), !ahead.StartsWith("("))) {
       return {.kind = StepNode::Kind::kMove, .inputs = {ParseUse(line)}};
     }
     const auto def = std::make_shared<OperatorDef>();
-    const std::string type = line.Word();
+    const std::string type = line.Word(true);
     line.Expect("(");
     while (!line.Skip(")")) {
       if (!node.inputs.empty()) line.Expect(", ");

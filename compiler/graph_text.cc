@@ -14,10 +14,12 @@ bool IsWordCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '/';
 }
 
-// As it is where it can be told from what follows, otherwise in quotes.
-std::string Word(const std::string& name) {
+// As it is where it can be told from what follows, otherwise in quotes. Types of operators may have dots: a parenthesis
+// follows them.
+std::string Word(const std::string& name, bool is_type = false) {
+  const auto is_part = [&](char c) { return IsWordCharacter(c) || (is_type && c == '.'); };
   const bool is_bare =
-      !name.empty() && !(name[0] >= '0' && name[0] <= '9') && name != "_" && std::ranges::all_of(name, IsWordCharacter);
+      !name.empty() && !(name[0] >= '0' && name[0] <= '9') && name != "_" && std::ranges::all_of(name, is_part);
   if (is_bare) return name;
   std::string text = "\"";
   for (const char c : name) {
@@ -82,8 +84,8 @@ class GraphPrinter {
       std::vector<int> inputs, outputs;
       for (const int input : call.inputs) inputs.push_back(node.ValueOf(input));
       for (const int output : call.outputs) outputs.push_back(node.ValueOf(output));
-      text += StrCat("    ", ResultsText(outputs), Word(call.call->type()), "(", NamesOf(inputs), ") @", call.op_index,
-                     " {", ArgumentsText(*call.def), "}\n");
+      text += StrCat("    ", ResultsText(outputs), Word(call.call->type(), true), "(", NamesOf(inputs), ") @",
+                     call.op_index, " {", ArgumentsText(*call.def), "}\n");
     }
     return text + "  }\n";
   }
@@ -153,7 +155,7 @@ class GraphPrinter {
     if (node.kind == StepNode::Kind::kMove) return NameOf(node.inputs[0]);
     if (node.kind == StepNode::Kind::kPack) return StrCat("packed ", NameOf(node.inputs[0]), " for @", node.op_index);
     const char* region = node.kind == StepNode::Kind::kRegion ? "region " : "";
-    return StrCat(region, Word(node.call->type()), "(", NamesOf(node.inputs), ")",
+    return StrCat(region, Word(node.call->type(), true), "(", NamesOf(node.inputs), ")",
                   node.packed == kNoValue ? "" : " with " + NameOf(node.packed), node.by_blobs ? " by blobs" : "", " @",
                   node.op_index, " {", ArgumentsText(*node.def), "}");
   }

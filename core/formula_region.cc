@@ -78,9 +78,14 @@ class FormulaCompiler {
     TensorInfo info{.shape = PlaceOutput(output.kind, blocks, &to, &strides)};
     if (!output.reads.empty()) info.shape = query_.In(formula_.reads_[output.reads[0]].input).shape;
     keeps_rows_ |= to.kind != RegionOutputKind::kElements;
+    if (blocks == 0) FailInFormula(query_, StrCat("gives no value for ", query_.op().outputs()[i]));
+    info.dtype = WithType(output.values[0], i).dtype();
     for (int k = 0; k < blocks; ++k) {
       to.value = WithType(output.values[k], i);
-      info.dtype = to.value.dtype();
+      if (to.value.dtype() != info.dtype) {
+        FailInFormula(query_, StrCat("gives ", query_.op().outputs()[i], " as ", info.dtype, " and ", to.value.dtype(),
+                                     " side by side"));
+      }
       if ((wanted_ >> std::min(i, 63) & 1) == 0) continue;
       if (output.reads.empty()) {
         to.memory = {.dtype = info.dtype, .size = info.shape.size(), .offset = k * layout_.NumColumns()};

@@ -103,7 +103,7 @@ const Registration scale =
     Testing("test.Scale", {"x", "scale"}, {"y"}, [](Formula& f) { f.Out({f.In("x") * f.Scalar("scale")}); });
 
 const Registration sum_rows =
-    Testing("test.SumRows", {"x"}, {"sums"}, [](Formula& f) { f.Out({SumOverRows(f.In("x"))}); });
+    Testing("test.SumOverRows", {"x"}, {"sums"}, [](Formula& f) { f.Out({SumOverRows(f.In("x"))}); });
 
 const Registration position = Testing("test.Position", {"x"}, {"y"}, [](Formula& f) {
   const Expr x = f.In("x");

@@ -8,7 +8,7 @@
 //   test.Join(a, b) → y            [R, 2C]
 //   test.Softmax(x) → y, test.RowSum(x) → [R], test.RowNorm(x) → y, [R]
 //   test.ScaleRows(x, [R]) → y, test.AddColumn(x, [C]) → y, test.Scale(x, [1]) → y
-//   test.SumRows(x) → [C]
+//   test.SumOverRows(x) → [C]
 //   test.Position(x) → y           x where the column is less than the row
 //   test.Positive(x) → y           x; a fault where it is negative
 // Of the first ones and of test.Softmax there are gradients, of inputs of one shape.

@@ -180,6 +180,13 @@ TEST(Formula, RefusesNamesThatTheOperatorDoesNotDeclare) {
   ExpectBad([](Formula& f) { f.Out({f.Number("alpha") * f.In("a")}); }, x, x,
             "internal error: the formula of test.FormulaBad asks for an argument \"alpha\" that the operator does not "
             "declare");
+  ExpectBad(
+      [](Formula& f) {
+        f.Out({SideBySide({f.In("a"), Cast(DType::kDouble, f.In("a"))})});
+      },
+      x, x, "internal error: the formula of test.FormulaBad gives y as float and double side by side");
+  ExpectBad([](Formula& f) { f.Out({SideBySide({})}); }, x, x,
+            "internal error: the formula of test.FormulaBad gives no value for y");
   ExpectBad([](Formula&) {}, x, x, "internal error: the formula of test.FormulaBad says nothing of outputs");
   ExpectBad([](Formula& f) { f.Out({}); }, x, x,
             "internal error: the formula of test.FormulaBad gives 0 outputs, the operator has 1");

@@ -195,7 +195,7 @@ TEST(RegionComposition, RowsAreReducedInside) {
 TEST(RegionComposition, SumsOverRowsAreOutputs) {
   Chain chain{.tensors = {Floats({7, 33})}, .steps = {}};
   const int gelu = chain.Add("Gelu", {0});
-  const int sums = chain.Add("test.SumRows", {gelu});
+  const int sums = chain.Add("test.SumOverRows", {gelu});
   EXPECT_TRUE(ExpectSameBits(chain, 1, {sums}, 1));
   EXPECT_TRUE(ExpectSameBits(chain, 1, {gelu, sums}, 1));
   const int erf = chain.Add("Erf", {sums});
@@ -308,13 +308,13 @@ Chain RandomChain(std::mt19937& random, size_t* num_given) {
     const char* name;
     int inputs, outputs;
   };
-  constexpr Type kTypes[] = {{"Gelu", 1, 1},         {"Silu", 1, 1},           {"Mish", 1, 1},
-                             {"Erf", 1, 1},          {"Floor", 1, 1},          {"Round", 1, 1},
-                             {"test.Add", 2, 1},     {"test.Add", 2, 1},       {"test.Add", 2, 1},
-                             {"test.MulAdd", 3, 1},  {"test.Gates", 2, 2},     {"test.Split", 1, 2},
-                             {"test.Join", 2, 1},    {"test.Softmax", 1, 1},   {"test.RowSum", 1, 1},
-                             {"test.RowNorm", 1, 2}, {"test.ScaleRows", 2, 1}, {"test.AddColumn", 2, 1},
-                             {"test.Scale", 2, 1},   {"test.SumRows", 1, 1},   {"test.Position", 1, 1}};
+  constexpr Type kTypes[] = {
+      {"Gelu", 1, 1},           {"Silu", 1, 1},           {"Mish", 1, 1},        {"Erf", 1, 1},
+      {"Floor", 1, 1},          {"Round", 1, 1},          {"test.Add", 2, 1},    {"test.Add", 2, 1},
+      {"test.Add", 2, 1},       {"test.MulAdd", 3, 1},    {"test.Gates", 2, 2},  {"test.Split", 1, 2},
+      {"test.Join", 2, 1},      {"test.Softmax", 1, 1},   {"test.RowSum", 1, 1}, {"test.RowNorm", 1, 2},
+      {"test.ScaleRows", 2, 1}, {"test.AddColumn", 2, 1}, {"test.Scale", 2, 1},  {"test.SumOverRows", 1, 1},
+      {"test.Position", 1, 1}};
   const int num_steps = 2 + below(8);
   for (int tries = 0; tries < 200 && static_cast<int>(chain.steps.size()) < num_steps; ++tries) {
     const Type& type = kTypes[below(std::size(kTypes))];

@@ -46,7 +46,7 @@ TEST(AddTerms, AddsTermsOfASumInPlace) {
 }
 
 TEST(AddTerms, KnowsASumByItsFormula) {
-  EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  s.1: float [1, 2] = \"test.Adds\"(a.1, b.1) @2 {}\n"
+  EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  s.1: float [1, 2] = test.Adds(a.1, b.1) @2 {}\n"
                                                        "  ^sum: float [1, 2] added at 1 = s.1\n")),
             Step("  x: float [1, 2] at 0[8 * t]\n"
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
@@ -83,11 +83,11 @@ INSTANTIATE_TEST_SUITE_P(AddTerms, AddTermsLeaves,
                              "  s.1: float [1, 2] = Sum(a.1, a.1) @2 {}\n"
                              "  ^sum: float [1, 2] added at 1 = s.1\n",
                              // What is added is more, less or something else than the inputs, by the formula.
-                             "  s.1: float [1, 2] = \"test.AddsTwice\"(a.1, b.1) @2 {}\n"
+                             "  s.1: float [1, 2] = test.AddsTwice(a.1, b.1) @2 {}\n"
                              "  ^sum: float [1, 2] added at 1 = s.1\n",
-                             "  s.1: float [1, 2] = \"test.AddsPart\"(a.1, b.1) @2 {}\n"
+                             "  s.1: float [1, 2] = test.AddsPart(a.1, b.1) @2 {}\n"
                              "  ^sum: float [1, 2] added at 1 = s.1\n",
-                             "  s.1: float [1, 2] = \"test.AddsRows\"(a.1, b.1) @2 {}\n"
+                             "  s.1: float [1, 2] = test.AddsRows(a.1, b.1) @2 {}\n"
                              "  ^sum: float [1, 2] added at 1 = s.1\n",
                              // Its formula says nothing.
                              "  s.1: float [1, 2] = TanhGradient(a.1, b.1) @2 {}\n"
