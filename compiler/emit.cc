@@ -10,7 +10,7 @@
 #include "stepnet/compiler/region_kernel.h"
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_cache.h"
 #include "stepnet/nets/net_operator.h"
 
 namespace stepnet {

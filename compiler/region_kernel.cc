@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "stepnet/core/cost.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_cache.h"
 #include "stepnet/core/region_composition.h"
 
 namespace stepnet {

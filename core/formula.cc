@@ -34,8 +34,8 @@ Formula::Formula(const ShapeQuery& query) : query_(query) {
 }
 
 int Formula::InputOf(std::string_view name) const {
-  if (const int formal = IndexOf(op().schema().inputs, name, &Formal::name); formal >= 0) {
-    return PositionOf(op().schema().inputs, formal, query_.num_inputs());
+  if (const int formal = IndexOf(query_.op().schema().inputs, name, &Formal::name); formal >= 0) {
+    return PositionOf(query_.op().schema().inputs, formal, query_.num_inputs());
   }
   if (forward_ != nullptr && IndexOf(forward_->inputs, name, &Formal::name) >= 0) return kNotGiven;
   FailInFormula(query_, StrCat("names an input \"", name, "\" that the operator does not declare"));
@@ -61,9 +61,9 @@ const TensorInfo& Formula::InfoOfInput(int input) const {
 
 Expr Formula::ReadInput(int input, std::string_view name, Access access, int block, int blocks) {
   const Read wanted = {.input = input, .access = access, .block = block, .blocks = blocks, .name = std::string(name)};
-  const int found = IndexOf(reads_, wanted);
+  const bool has_own = input >= 0 && reads_[input].access == Access::kNone;  // then it has not been read at all
+  const int found = has_own ? -1 : IndexOf(reads_, wanted);
   if (found >= 0) return inputs_[found];
-  const bool has_own = input >= 0 && reads_[input].access == Access::kNone;
   const size_t read = has_own ? static_cast<size_t>(input) : reads_.size();
   if (!has_own) reads_.push_back({});
   inputs_.resize(reads_.size());
@@ -96,10 +96,10 @@ bool Formula::Has(std::string_view name) const {
   const int input = InputOf(name);
   if (input != kNotGiven) return input >= 0;
   // The forward operator had it where its gradient is asked for.
-  const std::vector<Formal>& gradients = op().schema().outputs;
+  const std::vector<Formal>& gradients = query_.op().schema().outputs;
   const int formal = IndexOf(gradients, StrCat("d", name), &Formal::name);
-  if (formal >= 0) return PositionOf(gradients, formal, op().num_outputs()) >= 0;
-  FailInFormula(query_, StrCat("asks whether there is an input \"", name, "\", which ", op().type(),
+  if (formal >= 0) return PositionOf(gradients, formal, query_.op().num_outputs()) >= 0;
+  FailInFormula(query_, StrCat("asks whether there is an input \"", name, "\", which ", query_.op().type(),
                                " does not declare as one, nor its gradient as an output"));
 }
 
@@ -118,11 +118,11 @@ std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
 }
 
 double Formula::Number(std::string_view argument) const {
-  const bool is_float = SpecOf(op(), argument).type == ArgumentType::kFloat;
-  return is_float ? static_cast<double>(op().Float(argument)) : op().Number(argument);
+  const bool is_float = SpecOf(query_.op(), argument).type == ArgumentType::kFloat;
+  return is_float ? static_cast<double>(query_.op().Float(argument)) : query_.op().Number(argument);
 }
-std::int64_t Formula::Int(std::string_view argument) const { return op().Int(argument); }
-bool Formula::Bool(std::string_view argument) const { return op().Bool(argument); }
+std::int64_t Formula::Int(std::string_view argument) const { return query_.op().Int(argument); }
+bool Formula::Bool(std::string_view argument) const { return query_.op().Bool(argument); }
 
 void Formula::Out(std::vector<FormulaOutput> outputs) {
   if (outputs_) FailInFormula(query_, "says twice what the outputs are");

@@ -86,7 +86,11 @@ class Formula {
   double Number(std::string_view argument) const;  // a float, or a number
   std::int64_t Int(std::string_view argument) const;
   bool Bool(std::string_view argument) const;
-  const OperatorCall& op() const { return query_.op(); }
+  // What the formula says is not shared by operators that are alike where it asks for the operator itself.
+  const OperatorCall& op() const {
+    asks_for_operator_ = true;
+    return query_.op();
+  }
 
   // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
   void Out(std::vector<FormulaOutput> outputs);
@@ -97,6 +101,7 @@ class Formula {
  private:
   friend class FormulaLayout;
   friend class FormulaCompiler;
+  friend FormulaRegion MakeFormulaRegion(const ShapeQuery&, std::span<const TensorInfo>, std::uint64_t);
   friend class FormulaDerivative;
   friend class FormulaSample;
   enum class Access : std::uint8_t { kNone, kElement, kBlock, kRow, kColumn, kScalar };
@@ -126,6 +131,7 @@ class Formula {
   std::vector<Read> reads_;
   std::vector<Expr> inputs_;  // what each of them is in expressions
   std::optional<std::vector<FormulaOutput>> outputs_;
+  mutable bool asks_for_operator_ = false;
   std::vector<Expr> requirements_;
   int rows_from_ = -1;  // the dimension from which on all are one row; -1: the last
 };
@@ -146,6 +152,7 @@ struct FormulaRegion {
   std::vector<int> outputs;         // likewise
   std::vector<TensorInfo> infos;    // outputs of the operator
   bool is_elementwise = false;      // as Operator::Elementwise says
+  bool asks_for_operator = false;   // Formula::op: it may depend on names and seed
   std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
 };
 
@@ -157,8 +164,5 @@ FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorI
 // What the formula says of float inputs of some shapes that fit it, for people; nothing where it asks for more than
 // that.
 std::optional<FormulaRegion> SampleFormula(const OperatorCall& op);
-
-// Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
-bool IsElementwise(const ShapeQuery& query);
 
 }  // namespace stepnet

@@ -30,13 +30,13 @@ std::string NamesOf(const std::vector<Formal>& formals, const char* prefix = "")
 class FormulaDerivative {
  public:
   FormulaDerivative(Formula& formula, const OperatorSchema& forward)
-      : formula_(formula), schema_(formula.op().schema()), forward_(forward) {}
+      : formula_(formula), schema_(formula.query_.op().schema()), forward_(forward) {}
 
   void Run() {
     CheckNames();
     const std::vector<FormulaOutput> values = ForwardOutputs();
     for (size_t i = 0; i < values.size(); ++i) AddOutput(forward_.outputs[i].name, values[i]);
-    for (int i = 0; i < formula_.op().num_outputs(); ++i) {
+    for (int i = 0; i < formula_.query_.op().num_outputs(); ++i) {
       reads_of_.push_back(ReadsOf(schema_.outputs[i].name.substr(1)));
     }
     const std::int64_t num_elements = FindAccesses();
@@ -68,7 +68,7 @@ class FormulaDerivative {
                          ", which is one itself: say here what the gradient is"));
     }
     if (!forward_.formula) Fail("which has no formula: declare one there, or say here what the gradient is");
-    if (formula_.op().num_inputs() == 0) Fail("and is given nothing");
+    if (formula_.query_.op().num_inputs() == 0) Fail("and is given nothing");
     for (const Formal& input : schema_.inputs) {
       const bool is_known = Declares(forward_.inputs, input.name) || Declares(forward_.outputs, input.name) ||
                             IsGradientOf(forward_.outputs, input.name);

@@ -8,13 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "stepnet/core/formula.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {
-
-constexpr std::int64_t kFlatSize = 2;  // of regions that stand for any size: operands of one element are not elements
 
 // Outputs that a run is for, as bits.
 std::uint64_t WantedOf(const OpRun& run) {
@@ -39,8 +36,9 @@ bool IsSame(const Shape& a, const Shape& b) {
 struct ProgramForShapes {
   std::vector<TensorInfo> inputs;
   std::uint64_t wanted;
-  FormulaRegion formula;
-  RegionProgram program;
+  std::shared_ptr<const FormulaProgram> made;
+  const FormulaRegion& formula;
+  const RegionProgram& program;
   bool is_flat;
 
   bool IsFor(const OpRun& run, std::uint64_t of) const {
@@ -54,27 +52,6 @@ struct ProgramForShapes {
     return true;
   }
 };
-
-// The region as one of any number of elements, where each input has as many as each output: then none is repeated,
-// whatever the shapes are. Nothing where that is not so.
-std::optional<RegionProgram> FlatProgram(const ShapeQuery& query, const FormulaRegion& formula) {
-  Region region = formula.region;
-  if (!formula.is_elementwise || region.outputs.empty() || !region.requirements.empty()) return {};
-  const std::int64_t size = region.outputs[0].memory.size;
-  for (int i = 0; i < query.num_inputs(); ++i) {
-    if (query.In(i).shape.size() != size) return {};
-  }
-  const auto flatten = [](RegionOperand* operand) {
-    operand->size = kFlatSize;
-    operand->strides = {0, 0, 0, 1};
-  };
-  region.sizes = {1, 1, 1, kFlatSize};
-  for (RegionOperand& input : region.inputs) flatten(&input);
-  for (RegionOutput& output : region.outputs) flatten(&output.memory);
-  RegionProgram program(region);
-  if (!program.is_flat()) return {};
-  return program;
-}
 
 // The programs that a kernel has met shapes for. Those of the first shapes stay and are found without a lock. An
 // operator that meets ever more of them, as sequences of any length give, keeps the last ones that it used.
@@ -151,12 +128,13 @@ class FormulaKernel {
     for (int i = 0; i < run.num_outputs() && run.Wants(i); ++i) {
       outputs.push_back({.dtype = run.Out(i).dtype, .shape = *run.Out(i).shape});
     }
-    FormulaRegion formula = MakeFormulaRegion(ShapeQuery(op_, inputs), outputs, wanted);
-    std::optional<RegionProgram> flat = FlatProgram(ShapeQuery(op_, inputs), formula);
-    const bool is_flat = flat.has_value();
-    RegionProgram program = is_flat ? std::move(*flat) : RegionProgram(formula.region);
-    return std::make_unique<ProgramForShapes>(
-        ProgramForShapes{std::move(inputs), wanted, std::move(formula), std::move(program), is_flat});
+    const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(op_, inputs), outputs, wanted);
+    return std::make_unique<ProgramForShapes>(ProgramForShapes{.inputs = std::move(inputs),
+                                                               .wanted = wanted,
+                                                               .made = made,
+                                                               .formula = made->formula(),
+                                                               .program = made->program(),
+                                                               .is_flat = made->is_flat()});
   }
 
   void RunProgram(const ProgramForShapes& of, const OpRun& run) const {
@@ -187,12 +165,13 @@ class FormulaKernel {
 };
 
 int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  return RegionProgram(MakeFormulaRegion(query, outputs).region).max_parts();
+  return FindFormula(query, outputs)->max_parts();
 }
 
 // An operation is counted once an element, whatever it is.
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  const Region region = MakeFormulaRegion(query).region;
+  const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
+  const Region& region = made->formula().region;
   Cost cost;
   for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += static_cast<double>(query.In(i).size_bytes());
   for (const TensorInfo& info : outputs) cost.bytes += static_cast<double>(info.size_bytes());
@@ -209,11 +188,11 @@ Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 void CompleteFromFormula(OperatorSchema* schema) {
   schema->shapes = [declared = std::move(schema->shapes)](const ShapeQuery& query) {
     const std::vector<TensorInfo> outputs = declared ? declared(query) : std::vector<TensorInfo>();
-    std::vector<TensorInfo> infos = MakeFormulaRegion(query, outputs).infos;
-    return declared ? outputs : infos;
+    const std::shared_ptr<const FormulaProgram> made = FindFormula(query, outputs);
+    return declared ? outputs : made->formula().infos;
   };
   if (!schema->cost) schema->cost = CostOf;
-  if (!schema->rows) schema->rows = [](const ShapeQuery& query) { return MakeFormulaRegion(query).rows; };
+  if (!schema->rows) schema->rows = [](const ShapeQuery& query) { return FindFormula(query)->formula().rows; };
   if (schema->kernels.contains(Device::kCpu)) return;
   schema->kernels[Device::kCpu] = {.make = [](const OperatorCall& op) -> RunFn {
                                      return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) {

@@ -271,17 +271,14 @@ FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorI
   try {
     Formula formula(query);
     query.op().schema().formula(formula);
-    return FormulaCompiler(query, formula, outputs, wanted).Run();
+    FormulaRegion region = FormulaCompiler(query, formula, outputs, wanted).Run();
+    region.asks_for_operator = formula.asks_for_operator_;
+    return region;
   } catch (const Error& error) {
     // What expressions and regions say of themselves names neither the operator nor what it was given.
     if (error.message().find(query.op().type()) != std::string::npos) throw;
     FailFormula(query, error.code(), StrCat(": ", error.message()));
   }
-}
-
-bool IsElementwise(const ShapeQuery& query) {
-  const OperatorSchema& schema = query.op().schema();
-  return schema.elementwise || (schema.formula && MakeFormulaRegion(query).is_elementwise);
 }
 
 }  // namespace stepnet

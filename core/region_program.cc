@@ -73,6 +73,10 @@ std::optional<RegionFault> RegionProgram::Run(RegionInputs inputs, RegionOutputs
   return {};
 }
 
+int RegionProgram::MaxFlatParts(std::int64_t elements) {
+  return static_cast<int>(std::clamp<std::int64_t>((elements + kRegionBlock - 1) / kRegionBlock, 1, INT_MAX));
+}
+
 bool RegionProgram::is_flat() const { return !codes_->kinds && codes_->all.is_flat; }
 
 void RegionProgram::RunFlat(RegionInputs inputs, RegionOutputs outputs, std::int64_t elements, int part,

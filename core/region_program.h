@@ -34,6 +34,8 @@ class RegionProgram {
 
   // Whether all operands are elements one after the other, so that the program is right for any number of them.
   bool is_flat() const;
+  // max_parts of a flat program for so many elements.
+  static int MaxFlatParts(std::int64_t elements);
   // Run, of so many elements. REQUIRES is_flat().
   void RunFlat(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t elements, int part = 0,
                int parts = 1) const;

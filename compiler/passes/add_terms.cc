@@ -3,7 +3,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {
@@ -14,7 +14,8 @@ bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
   if (node.by_blobs || !node.call->schema().formula) return false;
   std::vector<TensorInfo> infos;
   for (const int input : node.inputs) infos.push_back(graph.values[input].info);
-  const FormulaRegion formula = MakeFormulaRegion(ShapeQuery(*node.call, infos));
+  const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(*node.call, infos));
+  const FormulaRegion& formula = made->formula();
   const auto is_input = [&](const ExprNode* expr, int input) {
     return expr->op == ExprOp::kInput && formula.inputs[expr->number] == input;
   };

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "../operators/op_test.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {

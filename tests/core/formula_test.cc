@@ -1,4 +1,4 @@
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_cache.h"
 
 #include <gtest/gtest.h>
 
