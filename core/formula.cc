@@ -87,6 +87,7 @@ std::vector<Expr> Formula::Ins(std::string_view name) {
 }
 
 std::vector<Expr> Formula::Blocks(std::string_view name, int count) {
+  if (count < 1) FailInFormula(query_, StrCat("reads \"", name, "\" in ", count, " blocks"));
   std::vector<Expr> blocks;
   for (int k = 0; k < count; ++k) blocks.push_back(ReadOf(name, Access::kBlock, k, count));
   return blocks;
@@ -126,6 +127,15 @@ bool Formula::Bool(std::string_view argument) const { return query_.op().Bool(ar
 
 void Formula::Out(std::vector<FormulaOutput> outputs) {
   if (outputs_) FailInFormula(query_, "says twice what the outputs are");
+  const OperatorSchema& schema = forward_ != nullptr ? *forward_ : query_.op().schema();
+  if (static_cast<int>(outputs.size()) > schema.max_outputs()) {
+    FailInFormula(query_, StrCat("gives ", outputs.size(), " outputs, its declaration has ", schema.max_outputs()));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    for (const Expr& value : outputs[i].values) {
+      if (!value.defined()) FailInFormula(query_, StrCat("gives an undefined expression for output ", i));
+    }
+  }
   outputs_ = std::move(outputs);
 }
 

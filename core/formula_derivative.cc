@@ -77,6 +77,11 @@ class FormulaDerivative {
                   NamesOf(forward_.outputs), ") or gradient of an output (", NamesOf(forward_.outputs, "d"),
                   ") of that: name it as what it is"));
     }
+    const auto is_gradient = [&](const Formal& input) { return IsGradientOf(forward_.outputs, input.name); };
+    if (std::ranges::none_of(schema_.inputs, is_gradient)) {
+      Fail(StrCat("and is given the gradient of none of its outputs: declare an input ",
+                  NamesOf(forward_.outputs, "d")));
+    }
     for (const Formal& output : schema_.outputs) {
       if (IsGradientOf(forward_.inputs, output.name) && !output.variadic) continue;
       Fail(StrCat("and its output \"", output.name, "\" is no gradient of an input (", NamesOf(forward_.inputs, "d"),

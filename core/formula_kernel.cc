@@ -124,10 +124,8 @@ class FormulaKernel {
   std::unique_ptr<ProgramForShapes> Make(const OpRun& run, std::uint64_t wanted) const {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
-    std::vector<TensorInfo> outputs;
-    for (int i = 0; i < run.num_outputs() && run.Wants(i); ++i) {
-      outputs.push_back({.dtype = run.Out(i).dtype, .shape = *run.Out(i).shape});
-    }
+    // By the shape rule, because outputs that the run is not for have no shape here.
+    const std::vector<TensorInfo> outputs = op_.schema().shapes(ShapeQuery(op_, inputs));
     const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(op_, inputs), outputs, wanted);
     return std::make_unique<ProgramForShapes>(ProgramForShapes{.inputs = std::move(inputs),
                                                                .wanted = wanted,

@@ -1,5 +1,7 @@
 // From a formula and the shapes of its operator's inputs to a region.
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "stepnet/core/formula_layout.h"
@@ -278,6 +280,10 @@ FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorI
     // What expressions and regions say of themselves names neither the operator nor what it was given.
     if (error.message().find(query.op().type()) != std::string::npos) throw;
     FailFormula(query, error.code(), StrCat(": ", error.message()));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    FailInFormula(query, StrCat("threw ", error.what()));
   }
 }
 

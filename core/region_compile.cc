@@ -54,6 +54,7 @@ class Compiler {
     int output;
     int phase;
     bool is_done = false;  // the instruction that computes the value writes it
+    int copy = -1;         // slot of a copy of the value, where the value is memory that another output overwrites
   };
   enum class Extent : std::uint8_t { kOne, kRows, kElements };
   struct Buffer {
@@ -316,6 +317,7 @@ class Compiler {
     std::vector<int> slot(nodes_.size(), -1);
     for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = SlotAt(RegionLevel::kElement, static_cast<int>(i));
     LoadInputs(steps, first, last);
+    CopyWhatIsOverwritten(first, last);
     for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
       const Node& node = nodes_[steps[s].node];
       EmitStep(steps[s], last_read, s, &slot);
@@ -326,17 +328,30 @@ class Compiler {
     for (Store& store : stores_) {
       if (store.phase < first || store.phase > last || store.is_done) continue;
       const bool is_sum = region_.outputs[store.output].kind == RegionOutputKind::kSums;
+      const int from = store.copy >= 0 ? store.copy : slot[store.node];
       RegionCode::Phase& phase = code_.phases[store.phase];
       const int memory = memory_slot_[code_.num_inputs + store.output];
       if (is_sum || memory < 0) {
-        (is_sum ? phase.sums : phase.stores)
-            .push_back({.operand = code_.num_inputs + store.output, .slot = slot[store.node]});
+        (is_sum ? phase.sums : phase.stores).push_back({.operand = code_.num_inputs + store.output, .slot = from});
       } else {
-        phase.block.push_back(CopyOf(region_.outputs[store.output].value, slot[store.node], memory));
+        phase.block.push_back(CopyOf(region_.outputs[store.output].value, from, memory));
       }
     }
     free_.clear();
     for (const int buffer : pool_) free_.push_back(buffer);
+  }
+
+  // An input that an output stores as it is, and whose memory is that of another output, which may be written before.
+  void CopyWhatIsOverwritten(int first, int last) {
+    for (Store& store : stores_) {
+      const Node& node = nodes_[store.node];
+      const bool is_memory = node.expr->op == ExprOp::kInput && node.slot >= 0 && node.slot < num_memory_;
+      if (!is_memory || store.is_done || store.phase < first || store.phase > last) continue;
+      const auto is_of_node = [&](const RegionInPlace& pair) { return pair.input == node.expr->number; };
+      if (std::ranges::none_of(region_.in_place, is_of_node)) continue;
+      store.copy = NewBuffer(DTypeBytes(node.expr->dtype), Extent::kElements);
+      code_.phases[first].block.push_back(CopyOf(region_.outputs[store.output].value, node.slot, store.copy));
+    }
   }
 
   static RegionInstruction CopyOf(const Expr& value, int from, int to) {

@@ -253,7 +253,7 @@ class Runner {
   void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
     const std::int64_t n = num_rows_ * num_columns_;
     column_ = at;
-    CountWork(n * static_cast<std::int64_t>(1 + phase.block.size() / 4));
+    CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
       const int operand = code_.memory_operands[i];
       slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;

@@ -50,10 +50,11 @@ std::optional<RegionSplit> SplitByRows(const Region& region) {
   if (NumComputed(split.then) + NumComputed(split.otherwise) < kMinNodes) return {};
   split.condition.in_place.clear();
   if (!condition->has_row_reduction()) split.condition.sizes[3] = 1;  // so that rows are looked at together
+  const auto rows_of = [&](int d) { return std::max<std::int64_t>(1, region.sizes[d]); };  // also where there is none
   split.condition.outputs = {{.value = Expr::Of(condition),
                               .memory = {.dtype = DType::kBool,
                                          .size = region.NumRows(),
-                                         .strides = {region.sizes[1] * region.sizes[2], region.sizes[2], 1, 0}},
+                                         .strides = {rows_of(1) * rows_of(2), rows_of(2), 1, 0}},
                               .kind = RegionOutputKind::kRows}};
   return split;
 }

@@ -314,9 +314,9 @@ Operator& Operator::Gradient(std::string type, std::vector<std::string> inputs, 
       if (const int i = index(ins, name); i >= 0) {
         if (i < g.op().num_inputs()) op.inputs.push_back(g.I(i));  // an optional one may be absent
       } else if (const int o = index(outs, name); o >= 0) {
-        op.inputs.push_back(g.O(o));
+        if (o < g.op().num_outputs()) op.inputs.push_back(g.O(o));  // likewise
       } else if (const int d = index(outs, std::string_view(name).substr(1)); d >= 0) {
-        op.inputs.push_back(g.GO(d));
+        if (d < g.op().num_outputs()) op.inputs.push_back(g.GO(d));
       } else {
         throw Error(ErrorCode::kInternal, StrCat("the gradient of ", g.op().type(), " names \"", name, "\""));
       }

@@ -46,7 +46,7 @@ TEST(Expr, EqualExpressionsAreOneNode) {
 TEST(Expr, NodesGoWithTheirLastUse) {
   const std::int64_t before = NumExprNodes();
   {
-    Expr deep = x;
+    Expr deep = Expr::Input(0, "that nothing else reads", DType::kFloat);
     for (int i = 0; i < 200'000; ++i) deep = Tanh(deep);
     const Expr copy = deep;
     EXPECT_EQ(ExprNodes({&copy, 1}).size(), 200'001u);

@@ -1,5 +1,3 @@
-#include "stepnet/core/formula_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <thread>
 
 #include "../operators/op_test.h"
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {
@@ -185,6 +184,17 @@ TEST(Formula, RefusesNamesThatTheOperatorDoesNotDeclare) {
         f.Out({SideBySide({f.In("a"), Cast(DType::kDouble, f.In("a"))})});
       },
       x, x, "internal error: the formula of test.FormulaBad gives y as float and double side by side");
+  ExpectBad(
+      [](Formula& f) {
+        f.Out({f.In("a"), f.In("b")});
+      },
+      x, x, "internal error: the formula of test.FormulaBad gives 2 outputs, its declaration has 1");
+  ExpectBad([](Formula& f) { f.Out({Expr()}); }, x, x,
+            "internal error: the formula of test.FormulaBad gives an undefined expression for output 0");
+  ExpectBad([](Formula& f) { f.Blocks("a", 0); }, x, x,
+            "internal error: the formula of test.FormulaBad reads \"a\" in 0 blocks");
+  ExpectBad([](Formula&) { throw std::out_of_range("boo"); }, x, x,
+            "internal error: the formula of test.FormulaBad threw boo");
   ExpectBad([](Formula& f) { f.Out({SideBySide({})}); }, x, x,
             "internal error: the formula of test.FormulaBad gives no value for y");
   ExpectBad([](Formula&) {}, x, x, "internal error: the formula of test.FormulaBad says nothing of outputs");

@@ -314,6 +314,41 @@ TEST(RegionProgram, WritesInPlaceBehindTheLastRead) {
   ExpectLikeDefinition(region, 3);
 }
 
+// An input that an output is, and whose memory another output overwrites: elements, strided elements, sums, and where
+// rows are of two kinds.
+TEST(RegionProgram, StoresAnInputBeforeItIsOverwritten) {
+  const Expr row = Expr::Input(1, "row", DType::kFloat);
+  const Expr constant = Expr::Constant(DType::kFloat, 7);
+  for (const std::int64_t rows : {1, 5}) {
+    const Dense dense{.rows = rows, .columns = 300};
+    const RegionOperand strided = {.dtype = DType::kFloat, .size = 2 * 300 * rows, .strides = {0, 0, 600, 2}};
+    const RegionOperand sum = {.dtype = DType::kFloat, .size = 300, .strides = {0, 0, 0, 1}};
+    for (const Expr& first : {constant, Tanh(x) * 2, RowSum(x) + x}) {
+      const Region region{.sizes = dense.Sizes(),
+                          .inputs = {dense.Elements(), dense.Rows()},
+                          .outputs = {{.value = first, .memory = dense.Elements()},
+                                      {.value = x, .memory = dense.Elements()},
+                                      {.value = x, .memory = strided},
+                                      {.value = x, .memory = sum, .kind = RegionOutputKind::kSums}},
+                          .in_place = {{.input = 0, .output = 0}}};
+      ExpectLikeDefinition(region, 7);
+    }
+    const Region split{.sizes = dense.Sizes(),
+                       .inputs = {dense.Elements(), dense.Rows()},
+                       .outputs = {{.value = constant, .memory = dense.Elements()},
+                                   {.value = Where(row > 0, Tanh(Exp(x) + row) * 3, x), .memory = dense.Elements()}},
+                       .in_place = {{.input = 0, .output = 0}}};
+    ASSERT_TRUE(RegionProgram(split).Text().starts_with("rows where:"));
+    ExpectLikeDefinition(split, 8);
+  }
+  const Region empty{.sizes = {5, 0, 17, 63},
+                     .inputs = {{.dtype = DType::kFloat, .size = 0, .strides = {1, 1, 1, 1}},
+                                {.dtype = DType::kFloat, .size = 0, .strides = {1, 1, 1, 0}}},
+                     .outputs = {{.value = Where(row > 0, Tanh(Exp(x) + row) * 3, x),
+                                  .memory = {.dtype = DType::kFloat, .size = 0, .strides = {1071, 1071, 63, 1}}}}};
+  EXPECT_FALSE(RegionProgram(empty).Run(std::vector<const void*>(2), std::vector<void*>(1)));
+}
+
 TEST(RegionProgram, ChecksEveryElement) {
   const Expr n = Expr::Input(0, "n", DType::kInt32);
   const Dense dense{.rows = 3, .columns = 500};
