@@ -10,7 +10,9 @@
 // cost, rows and whether the operator is elementwise where its declaration does not say them.
 //
 // A formula computes over elements whose shape is that of the inputs that it names by In, Blocks and Column, repeated
-// over one another as NumPy does it. Rows are runs along the last dimension.
+// over one another as NumPy does it. Rows are runs along the last dimension; Index(3) is the place in the row, Index(2)
+// the number of the row among all. It must say the same whenever arguments and shapes are the same, because kernels of
+// operators that are alike share it.
 //
 // The formula of a gradient operator follows from that of its forward operator:
 //
@@ -160,9 +162,5 @@ struct FormulaRegion {
 // out. REQUIRES a schema with a formula. Errors name the operator and its inputs.
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
                                 std::uint64_t wanted = ~std::uint64_t{0});
-
-// What the formula says of float inputs of some shapes that fit it, for people; nothing where it asks for more than
-// that.
-std::optional<FormulaRegion> SampleFormula(const OperatorCall& op);
 
 }  // namespace stepnet

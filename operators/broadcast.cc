@@ -48,8 +48,6 @@ HWY_INLINE void ArithmeticOf(Arithmetic op, const T* a, const T* b, T* out, cons
     case Arithmetic::kSubtract: return Loops<SubtractVectors>(a, b, out, plan);
     case Arithmetic::kMultiply: return Loops<MultiplyVectors>(a, b, out, plan);
     case Arithmetic::kDivide: return Loops<DivideVectors>(a, b, out, plan);
-    case Arithmetic::kMax: return Loops<MaxVectors>(a, b, out, plan);
-    case Arithmetic::kMin: return Loops<MinVectors>(a, b, out, plan);
   }
 }
 

@@ -25,7 +25,7 @@ BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Sha
 // Shape rule: two inputs of one dtype, one of `dtypes`; the output has the shape of a, and its dtype or `output`.
 ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output = {});
 
-enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide, kMax, kMin };
+enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide };
 
 // out[i, j, k] = a[i, j, k] op b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
 // a, b; otherwise it overlaps neither. Max and min of a number and NaN are NaN.

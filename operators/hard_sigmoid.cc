@@ -29,10 +29,7 @@ const Registration hard_sigmoid_gradient = Operator("HardSigmoidGradient")
                                                .Arg("beta", 0.5f, "as in HardSigmoid")
                                                .Shapes(SameFloats())
                                                .InPlace({{0, 0}, {1, 0}})
-                                               .Formula([](Formula& f) {
-                                                 const Expr y = f.In("y");
-                                                 f.Out({Where(And(y > 0, y < 1), f.Number("alpha") * f.In("dy"), 0)});
-                                               });
+                                               .Formula(DerivativeOf("HardSigmoid"));
 
 }  // namespace
 }  // namespace stepnet

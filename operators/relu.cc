@@ -22,7 +22,7 @@ const Registration relu_gradient = Operator("ReluGradient")
                                        .Output("dx", "the shape of y")
                                        .Shapes(SameFloats())
                                        .InPlace({{1, 0}})
-                                       .Formula([](Formula& f) { f.Out({Where(f.In("y") > 0, f.In("dy"), 0)}); });
+                                       .Formula(DerivativeOf("Relu"));
 
 }  // namespace
 }  // namespace stepnet

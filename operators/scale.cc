@@ -49,10 +49,7 @@ const Registration clip_gradient = Operator("ClipGradient")
                                        .Shapes(SameFloats())
                                        .InPlace({{0, 0}, {1, 0}})
                                        .Check(CheckBy(CheckRange))
-                                       .Formula([](Formula& f) {
-                                         const Expr y = f.In("y");
-                                         f.Out({Where(And(y > f.Number("min"), y < f.Number("max")), f.In("dy"), 0)});
-                                       });
+                                       .Formula(DerivativeOf("Clip"));
 
 }  // namespace
 }  // namespace stepnet

@@ -22,10 +22,7 @@ const Registration sigmoid_gradient = Operator("SigmoidGradient")
                                           .Output("dx", "the shape of y")
                                           .Shapes(SameFloats())
                                           .InPlace({{1, 0}})
-                                          .Formula([](Formula& f) {
-                                            const Expr y = f.In("y");
-                                            f.Out({f.In("dy") * y * (1 - y)});
-                                          });
+                                          .Formula(DerivativeOf("Sigmoid"));
 
 }  // namespace
 }  // namespace stepnet

@@ -23,11 +23,7 @@ const Registration abs_gradient = Operator("AbsGradient")
                                       .Output("dx", "the shape of x")
                                       .Shapes(SameFloats())
                                       .InPlace({{0, 0}, {1, 0}})
-                                      .Formula([](Formula& f) {
-                                        const Expr x = f.In("x");
-                                        const Expr dy = f.In("dy");
-                                        f.Out({Where(Equal(x, 0), 0, Where(x > 0, dy, -dy))});
-                                      });
+                                      .Formula(DerivativeOf("Abs"));
 
 const Registration negative = Operator("Negative")
                                   .Doc("y = -x, element by element.")

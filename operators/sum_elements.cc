@@ -1,7 +1,7 @@
 // SumElements: y = sum(x), one number. SumSqrElements: y = sum(x^2). With average=1 divided by the number of elements.
 //
-// These are no formulas: a RowSum has 16 partial sums, too few for the digits of so long a sum, and takes three times
-// as long in double; of a short x the gradients take longer to start than to compute.
+// These are no formulas: a RowSum, which is one chain of vectors for all of x, takes three times as long in double; of
+// a short x the gradients take longer to start than to compute.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"

@@ -17,6 +17,7 @@ const Registration swish = Operator("Swish")
                                  f.Out({x * Sigmoid(x)});
                                });
 
+// By hand: it takes y in place of x * sigmoid(x), as Caffe2 does.
 const Registration swish_gradient = Operator("SwishGradient")
                                         .Doc("dx = dy * (y + sigmoid(x) * (1 - y)).")
                                         .Input("x", "input of Swish, any shape")

@@ -22,10 +22,7 @@ const Registration tanh_gradient = Operator("TanhGradient")
                                        .Output("dx", "the shape of y")
                                        .Shapes(SameFloats())
                                        .InPlace({{1, 0}})
-                                       .Formula([](Formula& f) {
-                                         const Expr y = f.In("y");
-                                         f.Out({f.In("dy") * (1 - y * y)});
-                                       });
+                                       .Formula(DerivativeOf("Tanh"));
 
 }  // namespace
 }  // namespace stepnet

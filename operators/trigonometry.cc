@@ -31,12 +31,10 @@ Operator Backward(const std::string& type, const std::string& doc) {
 
 const Registration sin =
     Forward("Sin", "The sine, element by element.").Formula([](Formula& f) { f.Out({Sin(f.In("x"))}); });
-const Registration sin_gradient =
-    Backward("Sin", "dx = dy * cos(x).").Formula([](Formula& f) { f.Out({f.In("dy") * Cos(f.In("x"))}); });
+const Registration sin_gradient = Backward("Sin", "dx = dy * cos(x).").Formula(DerivativeOf("Sin"));
 const Registration cos =
     Forward("Cos", "The cosine, element by element.").Formula([](Formula& f) { f.Out({Cos(f.In("x"))}); });
-const Registration cos_gradient =
-    Backward("Cos", "dx = -dy * sin(x).").Formula([](Formula& f) { f.Out({-f.In("dy") * Sin(f.In("x"))}); });
+const Registration cos_gradient = Backward("Cos", "dx = -dy * sin(x).").Formula(DerivativeOf("Cos"));
 
 }  // namespace
 }  // namespace stepnet

@@ -40,6 +40,16 @@ void AddInput(const Formal& formal, Operator* op) {
   }
 }
 
+void AddOutput(const Formal& formal, Operator* op) {
+  if (formal.variadic) {
+    op->OptionalOutputs(formal.name, formal.doc);
+  } else if (formal.optional) {
+    op->OptionalOutput(formal.name, formal.doc);
+  } else {
+    op->Output(formal.name, formal.doc);
+  }
+}
+
 // Registers, the first time, an operator that does what `type` does.
 std::string ProbedType(const std::string& type) {
   const std::string probed_type = "test.Probed." + type;
@@ -47,7 +57,8 @@ std::string ProbedType(const std::string& type) {
   const OperatorSchema& schema = GetOperator(type);
   Operator probed(probed_type);
   for (const Formal& formal : schema.inputs) AddInput(formal, &probed);
-  probed.OptionalOutputs("outputs", "as " + type).Args(schema.arguments);
+  for (const Formal& formal : schema.outputs) AddOutput(formal, &probed);
+  probed.Args(schema.arguments);
   probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ReadsValues(schema.value_inputs);
   probed.Shapes(schema.shapes).CostIs(schema.cost).Rows(schema.rows);
   if (schema.elementwise) probed.Elementwise();

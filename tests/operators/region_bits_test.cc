@@ -1,4 +1,4 @@
-// Regions give the bits of the kernels that operators have, when they say the same in the same order.
+// What operators compute is said here once more: a formula that changes changes their bits.
 #include <gtest/gtest.h>
 
 #include <functional>
