@@ -324,13 +324,15 @@ void SumRowsOfFloats(void* out, const void* a, const void* b, std::int64_t rows,
   using P = Partials<AddVectors, double>;
   const typename P::D d;
   const hn::Rebind<float, typename P::D> floats;
-  const float* x = static_cast<const float*>(a);
-  const float* y = static_cast<const float*>(b);
-  for (std::int64_t row = 0; row < rows; ++row, x += n, y += n) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* x = static_cast<const float*>(a) + row * n;
     P partials(0);
     partials.AddAll(n, [&](auto access, std::int64_t j) HWY_ATTR {
       auto value = access.Load(floats, x + j);
-      if constexpr (kOfProducts) value = hn::Mul(value, access.Load(floats, y + j));
+      if constexpr (kOfProducts) {
+        const float* y = static_cast<const float*>(b) + row * n;
+        value = hn::Mul(value, access.Load(floats, y + j));
+      }
       return hn::PromoteTo(d, value);
     });
     static_cast<double*>(out)[row] = partials.Finish();
