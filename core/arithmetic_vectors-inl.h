@@ -39,10 +39,11 @@ struct DivideVectors {
     return hn::Div(a, b);
   }
 };
-// a < b ? a : b, and a > b ? a : b: comparisons with NaN are false. On x86 these are instructions.
+// a < b ? a : b, and a > b ? a : b: comparisons with NaN are false. On x86 these are instructions, which targets that do
+// without them do not copy.
 template <class V>
 HWY_INLINE V LesserOrSecond(V a, V b) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Min(a, b);
 #else
   return hn::IfThenElse(hn::Lt(a, b), a, b);
@@ -50,7 +51,7 @@ HWY_INLINE V LesserOrSecond(V a, V b) {
 }
 template <class V>
 HWY_INLINE V GreaterOrSecond(V a, V b) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   return hn::Max(a, b);
 #else
   return hn::IfThenElse(hn::Gt(a, b), a, b);
