@@ -1,4 +1,4 @@
-// Arithmetic of two vectors, as functions to be handed to loops.
+// Arithmetic of vectors, as functions to be handed to loops.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
 #include <hwy/highway.h>
@@ -15,6 +15,18 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+struct AbsVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return hn::Abs(a);
+  }
+};
+struct SqrtVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return hn::Sqrt(a);
+  }
+};
 struct AddVectors {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a, V b) const {
@@ -39,8 +51,8 @@ struct DivideVectors {
     return hn::Div(a, b);
   }
 };
-// a < b ? a : b, and a > b ? a : b: comparisons with NaN are false. On x86 these are instructions, which targets that do
-// without them do not copy.
+// a < b ? a : b, and a > b ? a : b: comparisons with NaN are false. On x86 these are instructions, which targets that
+// do without them do not copy.
 template <class V>
 HWY_INLINE V LesserOrSecond(V a, V b) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128

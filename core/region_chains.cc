@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
@@ -20,18 +21,6 @@ struct NoFn {
   template <class D, class V>
   HWY_INLINE V operator()(D, V a) const {
     return a;
-  }
-};
-struct AbsFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a) const {
-    return hn::Abs(a);
-  }
-};
-struct SqrtFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a) const {
-    return hn::Sqrt(a);
   }
 };
 
@@ -124,8 +113,8 @@ RegionKernel ChainOf(const RegionChain& chain) {
     case ExprOp::kExp: return ChainOfFunction<ExpFn, T>(chain);
     case ExprOp::kTanh: return ChainOfFunction<TanhFn, T>(chain);
     case ExprOp::kSigmoid: return ChainOfFunction<SigmoidFn, T>(chain);
-    case ExprOp::kSqrt: return ChainOfDivisor<SqrtFn, T>(chain);
-    case ExprOp::kAbs: return ChainOfDivisor<AbsFn, T>(chain);
+    case ExprOp::kSqrt: return ChainOfDivisor<SqrtVectors, T>(chain);
+    case ExprOp::kAbs: return ChainOfDivisor<AbsVectors, T>(chain);
     case ExprOp::kConstant: break;
     default: return nullptr;
   }

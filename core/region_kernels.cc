@@ -35,18 +35,6 @@ struct NegateVectors {
     return hn::Neg(a);
   }
 };
-struct AbsVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a) const {
-    return hn::Abs(a);
-  }
-};
-struct SqrtVectors {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a) const {
-    return hn::Sqrt(a);
-  }
-};
 
 template <class Fn>
 constexpr bool kIsShort = !std::is_same_v<Fn, ExpFn> && !std::is_same_v<Fn, LogFn> && !std::is_same_v<Fn, TanhFn> &&

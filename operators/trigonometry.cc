@@ -1,40 +1,18 @@
 // Sin and Cos.
-
 #include "stepnet/core/formula.h"
-#include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/activation.h"
 
 namespace stepnet {
 namespace {
 
-Operator Forward(const std::string& type, const std::string& doc) {
-  Operator op(type);
-  op.Doc(doc)
-      .Input("x", "radians, any shape")
-      .Output("y", "the shape of x")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}})
-      .Gradient(GradientFromInput(type + "Gradient"));
-  return op;
-}
-
-Operator Backward(const std::string& type, const std::string& doc) {
-  Operator op(type + "Gradient");
-  op.Doc(doc)
-      .Input("x", "input of " + type + ", any shape")
-      .Input("dy", "the shape of x")
-      .Output("dx", "the shape of x")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}, {1, 0}});
-  return op;
-}
-
-const Registration sin =
-    Forward("Sin", "The sine, element by element.").Formula([](Formula& f) { f.Out({Sin(f.In("x"))}); });
-const Registration sin_gradient = Backward("Sin", "dx = dy * cos(x).").Formula(DerivativeOf("Sin"));
-const Registration cos =
-    Forward("Cos", "The cosine, element by element.").Formula([](Formula& f) { f.Out({Cos(f.In("x"))}); });
-const Registration cos_gradient = Backward("Cos", "dx = -dy * sin(x).").Formula(DerivativeOf("Cos"));
+const Registration sin = Activation("Sin", "The sine of x radians, element by element.").Formula([](Formula& f) {
+  f.Out({Sin(f.In("x"))});
+});
+const Registration sin_gradient = ActivationGradient("Sin", "dx = dy * cos(x).").Formula(DerivativeOf("Sin"));
+const Registration cos = Activation("Cos", "The cosine of x radians, element by element.").Formula([](Formula& f) {
+  f.Out({Cos(f.In("x"))});
+});
+const Registration cos_gradient = ActivationGradient("Cos", "dx = -dy * sin(x).").Formula(DerivativeOf("Cos"));
 
 }  // namespace
 }  // namespace stepnet
