@@ -264,23 +264,25 @@ struct Partials {
 
  private:
   template <class Lanes>
-  static HWY_INLINE T FinishLanes(Lanes d, hn::Vec<Lanes> lanes) {
-    const Fn fn;
+  static HWY_INLINE T FinishLanes([[maybe_unused]] Lanes d, hn::Vec<Lanes> lanes) {
+    [[maybe_unused]] const Fn fn;
 #if HWY_TARGET != HWY_SCALAR  // which has no halves
     if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
       const hn::Half<Lanes> half;
       return FinishLanes(half, fn(half, hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
     }
 #endif
-    const hn::CappedTag<T, 1> one;
-    HWY_ALIGN T last[hn::MaxLanes(d)];
-    hn::Store(lanes, d, last);
-    for (size_t width = hn::MaxLanes(d) / 2; width > 0; width /= 2) {
-      for (size_t i = 0; i < width; ++i) {
-        last[i] = hn::GetLane(fn(one, hn::Set(one, last[i]), hn::Set(one, last[i + width])));
-      }
+#if HWY_TARGET == HWY_SCALAR
+    return hn::GetLane(lanes);
+#else
+    if constexpr (sizeof(T) == 4) {
+      lanes = fn(d, lanes, hn::Shuffle1032(lanes));
+      lanes = fn(d, lanes, hn::Shuffle2301(lanes));
+    } else {
+      lanes = fn(d, lanes, hn::Shuffle01(lanes));
     }
-    return last[0];
+    return hn::GetLane(lanes);
+#endif
   }
 };
 
@@ -306,30 +308,45 @@ void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t
   }
 }
 
-// The same partial sums as of doubles that floats have become.
-template <bool kOfProducts>
-void SumRowsOfFloats(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
-  using P = Partials<AddVectors, double>;
+enum class Term : std::uint8_t { kElement, kProduct, kSquare };
+
+// Sums as Sum of terms of From, which are rounded before they become Sum.
+template <Term kTerm, typename From, typename Sum>
+void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+  using P = Partials<AddVectors, Sum>;
   const typename P::D d;
-  const hn::Rebind<float, typename P::D> floats;
+  const hn::Rebind<From, typename P::D> from;
   for (std::int64_t row = 0; row < rows; ++row) {
-    const float* x = static_cast<const float*>(a) + row * n;
+    const From* x = static_cast<const From*>(a) + row * n;
+    const From* y = static_cast<const From*>(b) + (kTerm == Term::kProduct ? row * n : 0);
+    const auto center = hn::Set(from, kTerm == Term::kSquare ? y[row] : From{0});
     P partials(0);
     partials.AddAll(n, [&](auto access, std::int64_t j) HWY_ATTR {
-      auto value = access.Load(floats, x + j);
-      if constexpr (kOfProducts) {
-        const float* y = static_cast<const float*>(b) + row * n;
-        value = hn::Mul(value, access.Load(floats, y + j));
+      auto value = access.Load(from, x + j);
+      if constexpr (kTerm == Term::kProduct) value = hn::Mul(value, access.Load(from, y + j));
+      if constexpr (kTerm == Term::kSquare) {
+        value = hn::Sub(value, center);
+        value = hn::Mul(value, value);
       }
-      return hn::PromoteTo(d, value);
+      if constexpr (std::is_same_v<From, Sum>) {
+        return value;
+      } else {
+        return hn::PromoteTo(d, value);
+      }
     });
-    static_cast<double*>(out)[row] = partials.Finish();
+    static_cast<Sum*>(out)[row] = partials.Finish();
   }
 }
 
-RowsKernel SumOfFloatsKernelForTarget(bool of_products) {
-  return of_products ? SumRowsOfFloats<true> : SumRowsOfFloats<false>;
+template <Term kTerm>
+RowsKernel SumOf(DType dtype, DType sum) {
+  if (dtype == DType::kDouble) return SumRows<kTerm, double, double>;
+  return sum == DType::kFloat ? SumRows<kTerm, float, float> : SumRows<kTerm, float, double>;
 }
+
+RowsKernel SumInDoubleKernelForTarget() { return SumRows<Term::kElement, float, double>; }
+RowsKernel SumOfProductsKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kProduct>(dtype, sum); }
+RowsKernel SumOfSquaresKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kSquare>(dtype, sum); }
 
 template <typename T>
 void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
@@ -408,15 +425,21 @@ namespace stepnet {
 HWY_EXPORT(KernelForTarget);
 HWY_EXPORT(RowKernelForTarget);
 HWY_EXPORT(RowsKernelForTarget);
-HWY_EXPORT(SumOfFloatsKernelForTarget);
+HWY_EXPORT(SumInDoubleKernelForTarget);
+HWY_EXPORT(SumOfProductsKernelForTarget);
+HWY_EXPORT(SumOfSquaresKernelForTarget);
 HWY_EXPORT(SpreadForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
   return HWY_DYNAMIC_DISPATCH(KernelForTarget)(op, operand, result);
 }
 RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
-RowsKernel SumOfFloatsKernelOf(bool of_products) {
-  return HWY_DYNAMIC_DISPATCH(SumOfFloatsKernelForTarget)(of_products);
+RowsKernel SumInDoubleKernel() { return HWY_DYNAMIC_DISPATCH(SumInDoubleKernelForTarget)(); }
+RowsKernel SumOfProductsKernelOf(DType dtype, DType sum) {
+  return HWY_DYNAMIC_DISPATCH(SumOfProductsKernelForTarget)(dtype, sum);
+}
+RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum) {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernelForTarget)(dtype, sum);
 }
 RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
 

@@ -85,14 +85,14 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
 class Runner {
  public:
   Runner(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs, char* memory)
-      : code_(code), inputs_(inputs), outputs_(outputs) {
+      : code_(code), inputs_(inputs), outputs_(outputs), buffers_(memory + code.buffers_at) {
     slots_ = reinterpret_cast<char**>(memory);
     rows_ = reinterpret_cast<char**>(memory + code.rows_at);
     bases_ = rows_ + code.operands.size();
     for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
     char** slot = slots_ + code.memory_operands.size();
     for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
-    for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
+    for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers_ + offset;
   }
 
   // The elements [begin, end) of a flat program.
@@ -240,6 +240,10 @@ class Runner {
         num_columns_ = std::min(width, end - at);
         RunBlock(phase, at);
       } while ((at += width) < end);
+      if (phase.reductions.empty()) continue;
+      num_columns_ = end - begin;
+      GoToColumn(begin);
+      for (const RegionInstruction& instruction : phase.reductions) ReduceRows(instruction);
     }
     for (const auto& [operand, slot] : code_.row_stores) {
       const std::int64_t bytes = code_.operands[operand].bytes;
@@ -249,15 +253,20 @@ class Runner {
     }
   }
 
-  // The columns from `at` on.
-  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
-    const std::int64_t n = num_rows_ * num_columns_;
+  void GoToColumn(std::int64_t at) {
     column_ = at;
-    CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
       const int operand = code_.memory_operands[i];
       slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
     }
+    for (const auto& [slot, offset, element] : code_.kept) slots_[slot] = buffers_ + offset + at * element;
+  }
+
+  // The columns from `at` on.
+  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
+    const std::int64_t n = num_rows_ * num_columns_;
+    CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
+    GoToColumn(at);
     for (const RegionMove& move : phase.loads) LoadElements(move, at);
     for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
     for (const auto& [operand, slot] : phase.stores) {
@@ -319,6 +328,7 @@ class Runner {
     const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
     switch (instruction.kind) {
       case Kind::kCompute: return Compute(instruction, slots_, n);
+      case Kind::kOfRows: return ComputeOfRows(instruction, out);
       case Kind::kUniform: return Draw(instruction, out, n);
       case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
       case Kind::kColumns:
@@ -331,15 +341,22 @@ class Runner {
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
       case Kind::kReduce: return instruction.row_kernel(out, from, n);
-      case Kind::kReduceRows: return ReduceRows(instruction, out, from);
+      case Kind::kReduceRows: return ReduceRows(instruction);
       case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
       case Kind::kCheck: return Check(instruction, n);
     }
   }
 
-  void ReduceRows(const RegionInstruction& reduce, char* out, const char* from) const {
+  void ComputeOfRows(const RegionInstruction& instruction, char* out) const {
+    const void* arrays[3] = {};
+    for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots_[instruction.operands[k]];
+    instruction.row_operand_kernel(out, arrays, static_cast<unsigned>(instruction.number), num_rows_, num_columns_);
+  }
+
+  void ReduceRows(const RegionInstruction& reduce) const {
     const char* const factor = reduce.num_operands > 1 ? slots_[reduce.operands[1]] : nullptr;
-    reduce.rows_kernel(out, from, factor, num_rows_, num_columns_);
+    CountWork(num_rows_ * num_columns_);
+    reduce.rows_kernel(slots_[reduce.out], slots_[reduce.operands[0]], factor, num_rows_, num_columns_);
   }
 
   void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {
@@ -380,6 +397,7 @@ class Runner {
   const RegionCode& code_;
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
+  char* buffers_;
   char** slots_;
   char** rows_;   // the first element of the row, of each operand
   char** bases_;  // and of all rows

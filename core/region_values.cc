@@ -6,8 +6,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "stepnet/core/region_patterns.h"
-
 namespace stepnet {
 namespace {
 
@@ -27,7 +25,6 @@ class Finder {
     Collapse();
     code_->joins_rows = code_->NumRows() > 1 && code_->sizes[3] < LongestShortRow();
     FindLevels();
-    FindPatterns(values_.all);
   }
 
   RegionValues Take() { return std::move(values_); }
@@ -170,6 +167,7 @@ class Finder {
       RegionValue& value = values_.all[values_.outputs[i]];
       const bool is_row = region_.outputs[i].kind == RegionOutputKind::kRows;
       (is_row ? value.is_row_splat : value.is_splat) |= value.level == RegionLevel::kRun;
+      value.is_output_element |= !is_row;
       value.is_spread |= value.level == RegionLevel::kRow && !is_row;
     }
   }
