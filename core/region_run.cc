@@ -14,16 +14,10 @@ using Kind = RegionInstruction::Kind;
 
 constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
 
-std::pair<std::int64_t, std::int64_t> Share(std::int64_t n, int part, int parts) {
-  if (parts == 1) return {0, n};  // without a division of 128 bits
-  return {static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
-          static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts)};
-}
-
 // The elements of a part of a flat program.
 std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int part, int parts) {
   if (parts == 1) return {0, elements};
-  const auto [first, last] = Share((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
+  const auto [first, last] = ShareOf((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
   return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
 }
 
@@ -48,15 +42,16 @@ void RunDirect(const RegionDirect& direct, const void* const* inputs, void* cons
                 from[2], from[3], end - begin);
 }
 
-// The columns [begin, end) of the rows [row, last) of a simple program.
+// The columns [begin, end) of rows of a simple program.
 void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs,
-               std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+               std::span<const RowRange> ranges, std::int64_t begin, std::int64_t end) {
   char* slots[kSimpleSlots];
   alignas(kRegionAlignment) char buffers[kSimpleBytes];  // which is touched where a program has some
   const size_t num_memory = code.memory.size();
   char** slot = slots + num_memory;
   for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
   for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
+  std::int64_t row = ranges[0].first;
   for (size_t i = 0; i < num_memory; ++i) {
     const RegionMemory& memory = code.memory[i];
     const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
@@ -67,7 +62,7 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
   };
   const std::vector<RegionInstruction>& block = code.phases[0].block;
   const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
-  for (;;) {
+  const auto run_row = [&] {
     for (std::int64_t at = begin;;) {
       const std::int64_t n = std::min(code.width, end - at);
       CountWork(n * work);
@@ -75,9 +70,16 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
       if ((at += n) == end) break;
       move(&RegionMemory::element, n);
     }
-    if (++row == last) return;
     if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
-    move(&RegionMemory::row, 1);
+  };
+  for (const auto& [first, last] : ranges) {
+    if (first != row) move(&RegionMemory::row, first - row);
+    for (row = first;;) {
+      run_row();
+      if (row + 1 == last) break;
+      move(&RegionMemory::row, 1);
+      ++row;
+    }
   }
 }
 
@@ -115,24 +117,24 @@ class Runner {
     const std::int64_t columns = code_.sizes[3];
     switch (code_.cut) {
       case RegionCode::Cut::kColumns: {
-        const auto [first, last] = Share((columns + code_.unit - 1) / code_.unit, part, parts);
+        const auto [first, last] = ShareOf((columns + code_.unit - 1) / code_.unit, part, parts);
         const std::int64_t begin = first * code_.unit;
         const std::int64_t end = std::min(columns, last * code_.unit);
         ClearSums(begin, end);
         return RunRows(0, rows, begin, end);
       }
       case RegionCode::Cut::kRows: {
-        const auto [first, last] = Share((rows + code_.unit - 1) / code_.unit, part, parts);
+        const auto [first, last] = ShareOf((rows + code_.unit - 1) / code_.unit, part, parts);
         return RunRows(first * code_.unit, std::min(rows, last * code_.unit), 0, columns);
       }
       case RegionCode::Cut::kBlocks: break;
     }
     const std::int64_t units = (columns + code_.unit - 1) / code_.unit;  // of a row
     if (parts == 1 || units <= 1) {  // without divisions: small regions are done in the time of some
-      const auto [first, last] = Share(rows, part, parts);
+      const auto [first, last] = ShareOf(rows, part, parts);
       return columns == 0 ? void() : RunRows(first, last, 0, columns);
     }
-    auto [first, last] = Share(rows * units, part, parts);
+    auto [first, last] = ShareOf(rows * units, part, parts);
     while (first < last) {
       const std::int64_t row = first / units;
       const std::int64_t end = std::min(last, (row + 1) * units);
@@ -431,7 +433,8 @@ std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs
     return {};
   }
   if (code.is_simple && parts == 1) {
-    RunRegionRows(code, inputs, outputs, 0, code.NumRows());
+    const RowRange all{.first = 0, .last = code.NumRows()};
+    if (all.last > 0) RunRegionRows(code, inputs, outputs, {&all, 1});
     return {};
   }
   return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
@@ -449,16 +452,20 @@ void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   if (code.direct.kernel != nullptr && end - begin <= code.width) {
     return RunDirect(code.direct, inputs.data(), outputs.data(), begin, end);
   }
-  if (code.is_simple) return RunSimple(code, inputs, outputs, 0, 1, begin, end);
+  const RowRange one{.first = 0, .last = 1};
+  if (code.is_simple) return RunSimple(code, inputs, outputs, {&one, 1}, begin, end);
   WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
 }
 
-void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, std::int64_t row,
-                   std::int64_t last) {
+void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs,
+                   std::span<const RowRange> ranges) {
   const std::int64_t columns = code.sizes[3];
-  if (row >= last) return;
-  if (code.is_simple) return columns == 0 ? void() : RunSimple(code, inputs, outputs, row, last, 0, columns);
-  WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunRows(row, last, 0, columns); });
+  if (ranges.empty()) return;
+  if (code.is_simple) return columns == 0 ? void() : RunSimple(code, inputs, outputs, ranges, 0, columns);
+  WithMemory(code, [&](char* memory) {
+    Runner runner(code, inputs, outputs, memory);
+    for (const auto& [first, last] : ranges) runner.RunRows(first, last, 0, columns);
+  });
 }
 
 }  // namespace stepnet
