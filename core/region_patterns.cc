@@ -214,6 +214,7 @@ class Finder {
     RegionValue* function = LinkOf(*value, k);
     if (function == nullptr) return false;
     RegionChain chain{.f = function->expr->op, .after = StepOf(value->expr->op, k)};
+    if (chain.after == ChainStep::kNone) return false;  // c / f(a)
     const int other = value->operands[1 - k];
     if (RegionValue* sum = LinkOf(*function, 0, {ExprOp::kAdd, ExprOp::kSubtract})) {
       chain.before = StepOf(sum->expr->op);
