@@ -1,7 +1,6 @@
 // Compiling a region: its values get slots, of which those of elements are used again as soon as nothing reads them any
 // more, and instructions.
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <initializer_list>
 #include <span>
@@ -9,15 +8,10 @@
 
 #include "stepnet/core/region_code.h"
 #include "stepnet/core/region_layout.h"
-#include "stepnet/core/region_patterns.h"
 #include "stepnet/core/region_values.h"
 
 namespace stepnet {
 namespace {
-
-constexpr std::int64_t kSumColumns = 16;             // that a part of a region of sums has at least
-constexpr std::int64_t kMinRowOfOperands = 32;       // elements, from which on kernels go from row to row
-constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second cache, for the values of a row that are kept
 
 struct Node : RegionValue {
   bool is_kept = false;  // for all of a row that is several blocks: a later phase or a reduction reads it
@@ -31,23 +25,18 @@ class Compiler {
   Compiler(const Region& region, bool keeps_rows) : region_(region) {
     RegionValues values = FindRegionValues(region, keeps_rows, &code_);
     output_nodes_ = std::move(values.outputs);
-    for (const RegionValue& value : values.all) max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
-    std::vector<RegionValue> of_one_block = values.all;
-    FindRowSums(of_one_block);
-    FindPatterns(of_one_block);
-    FindPatterns(values.all);
-    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache(of_one_block);
-    std::vector<RegionValue>& chosen = is_one_block_ ? of_one_block : values.all;
-    if (!code_.joins_rows || code_.sizes[3] >= kMinRowOfOperands) FindRowOperands(chosen);
-    for (const RegionValue& value : chosen) nodes_.push_back({value});
-    slots_.has_whole_rows = is_one_block_ && code_.phases.size() > 1 && !code_.joins_rows;
-    slots_.keeps_rows = slots_.has_whole_rows && ReducesElementsOnly();
+    keeps_values_ = values.are_kept;
+    for (const RegionValue& value : values.all) {
+      max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
+      nodes_.push_back({value});
+    }
+    slots_.has_whole_rows = keeps_values_ && code_.phases.size() > 1 && !code_.joins_rows;
+    slots_.cuts_rows = slots_.has_whole_rows && ReducesElementsOnly();
     PlaceStores();
-    if (slots_.keeps_rows) FindKept();
+    if (slots_.cuts_rows) FindKept();
     AllocateMemory();
     EmitRunAndRows();
     EmitBlocks();
-    CutIntoParts();
     LayOutRegion(slots_, &code_);
   }
 
@@ -69,15 +58,6 @@ class Compiler {
     int node;
     int phase;
   };
-
-  // Whether all values of a row may be kept from phase to phase.
-  bool RowFitsInCache(std::span<const RegionValue> values) const {
-    std::int64_t bytes = 0;  // of an element
-    for (const RegionValue& value : values) {
-      if (value.is_in_blocks() && !value.is_reduction()) bytes += DTypeBytes(value.expr->dtype);
-    }
-    return bytes == 0 || code_.sizes[3] <= kLongCacheBytes / bytes;
-  }
 
   bool HasInPlace(int output) const {
     return std::ranges::any_of(region_.in_place, [&](const RegionInPlace& pair) { return pair.output == output; });
@@ -118,7 +98,7 @@ class Compiler {
 
   // Of an array with a value of each element, for a node or for what all phases read.
   Extent ElementsOf(const Node& node) const { return node.is_kept ? Extent::kWholeRow : Extent::kBlock; }
-  Extent LoadedElements() const { return slots_.keeps_rows ? Extent::kWholeRow : Extent::kBlock; }
+  Extent LoadedElements() const { return slots_.cuts_rows ? Extent::kWholeRow : Extent::kBlock; }
 
   // Whether the elements of a block are one after the other in memory.
   bool IsContiguous(const RegionCode::Operand& operand) const {
@@ -173,7 +153,7 @@ class Compiler {
     } else if (node->level == RegionLevel::kRow) {
       node->slot = NewBuffer(bytes, Extent::kRows);
       if (node->is_spread) node->spread = NewBuffer(bytes, Extent::kBlock);
-      if (node->is_reduction() && !is_one_block_) node->partials = NewBuffer(bytes * kRowPartials, Extent::kOne);
+      if (node->is_reduction() && !keeps_values_) node->partials = NewBuffer(bytes * kRowPartials, Extent::kOne);
     } else if (node->expr->op == ExprOp::kInput) {
       const int memory = memory_slot_[node->expr->number];
       node->slot = memory >= 0 ? memory : NewBuffer(bytes, LoadedElements());
@@ -253,7 +233,7 @@ class Compiler {
         }
         case ExprOp::kRowSum:
         case ExprOp::kRowMax:
-          if (!is_one_block_) EmitRow(node, &code);
+          if (!keeps_values_) EmitRow(node, &code);
           break;
         default: {
           RegionInstruction instruction = InstructionOf(node, node.slot);
@@ -324,7 +304,7 @@ class Compiler {
   }
 
   void EmitBlocks() {
-    if (!is_one_block_) {
+    if (!keeps_values_) {
       for (int phase = 0; phase < static_cast<int>(code_.phases.size()); ++phase) {
         EmitSteps(StepsOfPhase(phase), phase, phase);
       }
@@ -488,17 +468,17 @@ class Compiler {
   void EmitStep(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
     const Node& node = nodes_[step.node];
     RegionCode::Phase& phase = code_.phases[step.phase];
-    std::vector<RegionInstruction>& code = node.is_reduction() && is_one_block_ ? phase.reductions : phase.block;
+    std::vector<RegionInstruction>& code = node.is_reduction() && keeps_values_ ? phase.reductions : phase.block;
     int operands[kMaxExprOperands];
     for (int k = 0; k < kMaxExprOperands; ++k) {
       const bool is_of_row = (node.of_rows >> k & 1) != 0;
       operands[k] = k >= node.num_operands ? -1 : is_of_row ? nodes_[node.operands[k]].slot : (*slot)[node.operands[k]];
     }
     if (node.is_reduction()) {
-      RegionInstruction reduce{.kind = is_one_block_ ? Kind::kReduceRows : Kind::kReduce,
+      RegionInstruction reduce{.kind = keeps_values_ ? Kind::kReduceRows : Kind::kReduce,
                                .op = node.expr->op,
                                .dtype = node.expr->dtype,
-                               .out = is_one_block_ ? node.slot : node.partials,
+                               .out = keeps_values_ ? node.slot : node.partials,
                                .row_kernel = RowKernelOf(node.expr->op, node.expr->dtype),
                                .rows_kernel = RowsKernelOf(node.expr->op, node.expr->dtype)};
       if (node.rows_kernel != nullptr) {
@@ -526,32 +506,6 @@ class Compiler {
     code.push_back(instruction);
   }
 
-  void CutIntoParts() {
-    bool has_sums = false;
-    bool has_rows = code_.phases.size() > 1;
-    for (const RegionOutput& output : region_.outputs) {
-      has_sums |= output.kind == RegionOutputKind::kSums;
-      has_rows |= output.kind == RegionOutputKind::kRows;
-    }
-    const std::int64_t rows = code_.NumRows();
-    const std::int64_t columns = code_.sizes[3];
-    std::int64_t parts = 1;
-    if (has_sums) {
-      code_.cut = RegionCode::Cut::kColumns;
-      code_.unit = kSumColumns;
-      parts = has_rows ? 1 : columns / kSumColumns;
-    } else if (has_rows || code_.joins_rows) {
-      code_.cut = RegionCode::Cut::kRows;
-      code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
-      parts = (rows + code_.unit - 1) / code_.unit;
-    } else {
-      code_.unit = kRegionBlock;
-      parts = rows * ((columns + code_.unit - 1) / code_.unit);
-    }
-    code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
-    code_.is_flat = HasKernelsOnly(code_) && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;
-  }
-
   const Region& region_;
   RegionCode code_;
   std::vector<Node> nodes_;
@@ -564,7 +518,7 @@ class Compiler {
   std::vector<int> pool_;  // buffers of element instructions
   std::vector<int> free_;  // those that hold nothing
   std::int64_t max_bytes_ = 1;
-  bool is_one_block_ = true;  // a row is one, or there is one phase
+  bool keeps_values_ = true;  // of a row, from phase to phase
 };
 
 }  // namespace

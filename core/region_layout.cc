@@ -1,6 +1,7 @@
 #include "stepnet/core/region_layout.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 namespace stepnet {
@@ -10,15 +11,28 @@ constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for 
 constexpr std::int64_t kPhasesCacheBytes = 8 << 10;  // likewise, beside the values of a row that are kept
 constexpr std::int64_t kJoinedCacheBytes = 48
                                            << 10;  // likewise with memory, where the more rows a block has the better
+constexpr std::int64_t kSumColumns = 16;           // that a part of a region of sums has at least
 constexpr std::int64_t kMaxBlock = 1 << 16;        // elements, so that cancellation is looked for
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
+
+// Whether blocks are nothing but kernels.
+bool HasKernelsOnly(const RegionCode& code) {
+  const RegionCode::Phase& phase = code.phases[0];
+  const auto is_kernel = [](const RegionInstruction& instruction) {
+    return instruction.kind == RegionInstruction::Kind::kCompute;
+  };
+  return code.phases.size() == 1 && code.requirements.empty() && code.row_loads.empty() && code.row_stores.empty() &&
+         phase.row.empty() && phase.loads.empty() && phase.stores.empty() && phase.sums.empty() &&
+         std::ranges::all_of(phase.block, is_kernel);
+}
 
 class Layout {
  public:
   Layout(const RegionSlots& slots, RegionCode* code) : slots_(slots), code_(*code) {}
 
   void Run() {
+    CutIntoParts();
     ChooseWidth();
     PlaceBuffers();
     FillConstants();
@@ -35,6 +49,28 @@ class Layout {
  private:
   int num_memory() const { return static_cast<int>(code_.memory_operands.size()); }
 
+  void CutIntoParts() {
+    const bool has_rows = code_.phases.size() > 1 || !code_.row_stores.empty();
+    const auto adds = [](const RegionCode::Phase& phase) { return !phase.sums.empty(); };
+    const std::int64_t rows = code_.NumRows();
+    const std::int64_t columns = code_.sizes[3];
+    std::int64_t parts = 1;
+    if (std::ranges::any_of(code_.phases, adds)) {
+      code_.cut = RegionCode::Cut::kColumns;
+      code_.unit = kSumColumns;
+      parts = has_rows ? 1 : columns / kSumColumns;
+    } else if (has_rows || code_.joins_rows) {
+      code_.cut = RegionCode::Cut::kRows;
+      code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
+      parts = (rows + code_.unit - 1) / code_.unit;
+    } else {
+      code_.unit = kRegionBlock;
+      parts = rows * ((columns + code_.unit - 1) / code_.unit);
+    }
+    code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
+    code_.is_flat = HasKernelsOnly(code_) && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;
+  }
+
   // How many elements a block has: as few as stay in the first cache with all that is computed of them.
   void ChooseWidth() {
     std::int64_t bytes = 0;  // of an element
@@ -48,14 +84,14 @@ class Layout {
       for (const int operand : code_.memory_operands) bytes += code_.operands[operand].bytes;
     }
     const bool has_phases = code_.phases.size() > 1;
-    const std::int64_t cache = !has_phases ? kCacheBytes : slots_.keeps_rows ? kPhasesCacheBytes : kJoinedCacheBytes;
+    const std::int64_t cache = !has_phases ? kCacheBytes : slots_.cuts_rows ? kPhasesCacheBytes : kJoinedCacheBytes;
     std::int64_t width = kMaxBlock;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
     if (code_.joins_rows) {
       code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
       width = code_.max_rows * columns;
-    } else if (slots_.has_whole_rows && !slots_.keeps_rows) {
+    } else if (slots_.has_whole_rows && !slots_.cuts_rows) {
       width = columns;
     } else if (!code_.is_flat) {
       width = std::min(width, columns);
@@ -145,16 +181,6 @@ class Layout {
 
 AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
   return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);
-}
-
-bool HasKernelsOnly(const RegionCode& code) {
-  const RegionCode::Phase& phase = code.phases[0];
-  const auto is_kernel = [](const RegionInstruction& instruction) {
-    return instruction.kind == RegionInstruction::Kind::kCompute;
-  };
-  return code.phases.size() == 1 && code.requirements.empty() && code.row_loads.empty() && code.row_stores.empty() &&
-         phase.row.empty() && phase.loads.empty() && phase.stores.empty() && phase.sums.empty() &&
-         std::ranges::all_of(phase.block, is_kernel);
 }
 
 void LayOutRegion(const RegionSlots& slots, RegionCode* code) { Layout(slots, code).Run(); }

@@ -26,15 +26,12 @@ struct RegionSlots {
   std::vector<RegionConstant> constants;
   std::vector<RegionBuffer> buffers;
   bool has_whole_rows = false;  // there are phases, between which the values of one row are kept
-  bool keeps_rows = false;      // likewise, in arrays of their own: a row may be several blocks
+  bool cuts_rows = false;       // likewise, in arrays of their own: a row may be several blocks
 
   int num_constants() const { return static_cast<int>(constants.size()); }
 };
 
-// Whether blocks are nothing but kernels.
-bool HasKernelsOnly(const RegionCode& code);
-
-// Chooses the width of blocks and places all slots. REQUIRES: all else of the code is there.
+// Chooses parts and the width of blocks, and places all slots. REQUIRES: all else of the code is there.
 void LayOutRegion(const RegionSlots& slots, RegionCode* code);
 
 }  // namespace stepnet

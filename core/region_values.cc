@@ -3,8 +3,11 @@
 #include "stepnet/core/region_values.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <utility>
+
+#include "stepnet/core/region_patterns.h"
 
 namespace stepnet {
 namespace {
@@ -14,6 +17,8 @@ namespace {
 constexpr std::int64_t kShortRow = 128;
 constexpr std::int64_t kShortDenseRow = 512;
 constexpr std::int64_t kShortReducedRow = 1024;
+constexpr std::int64_t kMinRowOfOperands = 32;       // from which on kernels go from row to row
+constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second cache, for the values of a row that are kept
 
 class Finder {
  public:
@@ -25,6 +30,7 @@ class Finder {
     Collapse();
     code_->joins_rows = code_->NumRows() > 1 && code_->sizes[3] < LongestShortRow();
     FindLevels();
+    ChoosePatterns();
   }
 
   RegionValues Take() { return std::move(values_); }
@@ -170,6 +176,29 @@ class Finder {
       value.is_output_element |= !is_row;
       value.is_spread |= value.level == RegionLevel::kRow && !is_row;
     }
+  }
+
+  // Whether all values of a row may be kept from phase to phase.
+  bool RowFitsInCache(std::span<const RegionValue> values) const {
+    std::int64_t bytes = 0;  // of an element
+    for (const RegionValue& value : values) {
+      if (value.is_in_blocks() && !value.is_reduction()) bytes += DTypeBytes(value.expr->dtype);
+    }
+    return bytes == 0 || code_->sizes[3] <= kLongCacheBytes / bytes;
+  }
+
+  // Sums of what a row keeps have patterns of their own.
+  void ChoosePatterns() {
+    std::vector<RegionValue> kept = values_.all;
+    FindRowSums(kept);
+    FindPatterns(kept);
+    values_.are_kept = code_->phases.size() == 1 || code_->joins_rows || RowFitsInCache(kept);
+    if (values_.are_kept) {
+      values_.all = std::move(kept);
+    } else {
+      FindPatterns(values_.all);
+    }
+    if (!code_->joins_rows || code_->sizes[3] >= kMinRowOfOperands) FindRowOperands(values_.all);
   }
 
   const Region& region_;

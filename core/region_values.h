@@ -42,9 +42,10 @@ struct RegionValue {
 struct RegionValues {
   std::vector<RegionValue> all;  // operands before what uses them
   std::vector<int> outputs;      // the value of each output
+  bool are_kept = true;          // those of a row, from phase to phase; else phases compute them again
 };
 
-// Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
+// Chooses patterns too. Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
 // `keeps_rows`: rows stay those of the region.
 RegionValues FindRegionValues(const Region& region, bool keeps_rows, RegionCode* code);
 
