@@ -99,6 +99,7 @@ class Runner {
 
   // The elements [begin, end) of a flat program.
   void RunFlat(std::int64_t begin, std::int64_t end) {
+    splat_elements_ = std::min(code_.width, end - begin);
     SetUp();
     const std::vector<RegionInstruction>& block = code_.phases[0].block;
     for (std::int64_t at = begin; at < end; at += code_.width) {
@@ -339,7 +340,7 @@ class Runner {
         }
         return;
       case Kind::kSplat:
-        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? code_.width : code_.max_rows);
+        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? splat_elements_ : code_.max_rows);
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
       case Kind::kReduce: return instruction.row_kernel(out, from, n);
@@ -406,6 +407,7 @@ class Runner {
   std::int64_t row_ = 0;
   std::int64_t index_[3] = {};
   std::int64_t column_ = 0;  // the first of the block
+  std::int64_t splat_elements_ = code_.width;
   std::int64_t num_rows_ = 1;
   std::int64_t num_columns_ = 0;
   std::int64_t fault_element_ = -1;
