@@ -439,10 +439,14 @@ class Compiler {
       (*slot)[operand] = -1;
       return buffer;
     }
-    const auto is_as_long = [&](int buffer) { return ExtentOfBuffer(buffer) == extent; };
-    const auto found = std::ranges::find_if(free_.rbegin(), free_.rend(), is_as_long);
+    // Runs go to a block of a whole row by the size of its elements.
+    const std::int64_t bytes = extent == Extent::kWholeRow ? DTypeBytes(node.expr->dtype) : max_bytes_;
+    const auto is_alike = [&](int buffer) {
+      return ExtentOfBuffer(buffer) == extent && slots_.buffers[buffer - num_fixed_].bytes == bytes;
+    };
+    const auto found = std::ranges::find_if(free_.rbegin(), free_.rend(), is_alike);
     if (found == free_.rend()) {
-      pool_.push_back(NewBuffer(max_bytes_, extent));
+      pool_.push_back(NewBuffer(bytes, extent));
       return pool_.back();
     }
     const int buffer = *found;

@@ -150,6 +150,8 @@ class Runner {
     if (begin >= end && code_.row_stores.empty()) return;
     const bool is_whole = begin == 0 && end == code_.sizes[3];
     const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
+    first_row_ = row;
+    first_column_ = begin;
     GoToRow(0);
     SetUp();
     num_rows_ = std::min(max_rows, last - row);
@@ -378,9 +380,11 @@ class Runner {
     }
   }
 
-  // A requirement of the run or of a row is about its first element.
+  // A requirement of the run or of a row is about its first element, and reported by the part that has this.
   void Check(const RegionInstruction& check, std::int64_t n) {
     if (code_.sizes[3] == 0) return;
+    if (check.level != RegionLevel::kElement && first_column_ != 0) return;
+    if (check.level == RegionLevel::kRun && first_row_ != 0) return;
     const std::int64_t at = FirstFalse(reinterpret_cast<const bool*>(slots_[check.operands[0]]), n);
     if (at == n) return;
     std::int64_t element = 0;
@@ -402,8 +406,10 @@ class Runner {
   std::span<void* const> outputs_;
   char* buffers_;
   char** slots_;
-  char** rows_;   // the first element of the row, of each operand
-  char** bases_;  // and of all rows
+  char** rows_;                 // the first element of the row, of each operand
+  char** bases_;                // and of all rows
+  std::int64_t first_row_ = 0;  // of those that are run
+  std::int64_t first_column_ = 0;
   std::int64_t row_ = 0;
   std::int64_t index_[3] = {};
   std::int64_t column_ = 0;  // the first of the block

@@ -53,7 +53,31 @@ bool IsOfLibrary(ExprOp op) {
   }
 }
 
+bool IsUsual(ExprOp op) {
+  switch (op) {
+    case ExprOp::kAdd:
+    case ExprOp::kSubtract:
+    case ExprOp::kMultiply:
+    case ExprOp::kDivide:
+    case ExprOp::kMulAdd:
+    case ExprOp::kNegate:
+    case ExprOp::kAbs:
+    case ExprOp::kSqrt:
+    case ExprOp::kExp:
+    case ExprOp::kTanh:
+    case ExprOp::kSigmoid:
+    case ExprOp::kLess:
+    case ExprOp::kLessEqual:
+    case ExprOp::kWhere:
+    case ExprOp::kCast:
+    case ExprOp::kRowSum:
+    case ExprOp::kRowMax: return true;
+    default: return false;
+  }
+}
+
 bool Wanted(ExprOp op, const RandomExprOptions& options) {
+  if (options.only_usual && !IsUsual(op)) return false;
   switch (op) {
     case ExprOp::kInput:
     case ExprOp::kConstant:

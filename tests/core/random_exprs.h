@@ -29,6 +29,7 @@ struct RandomExprOptions {
   bool reductions = false;    // RowSum, RowMax, Index
   bool only_simple = false;   // no functions of the C library, whose last bits are its own business
   bool requires_too = false;  // Require
+  bool only_usual = false;    // what programs have kernels of several primitives for, and what leads to it
 };
 
 // Starts with `leaves`, and constants. Steps that builders refuse do not count.

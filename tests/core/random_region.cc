@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <string>
 
 #include "random_exprs.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_text.h"
+#include "stepnet/core/region_program.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -52,7 +55,8 @@ std::array<bool, 4> RandomMoves(std::mt19937& random) {
 
 RegionIndex RandomSizes(std::mt19937& random) {
   static const std::vector<std::int64_t> outer = {1, 1, 1, 2, 3, 5};
-  static const std::vector<std::int64_t> columns = {1, 2, 3, 7, 16, 31, 64, 100, 127, 130, 255, 256, 257, 300, 523, 2100};
+  static const std::vector<std::int64_t> columns = {1,   2,   3,   7,   16,  31,  64,  100,
+                                                    127, 130, 255, 256, 257, 300, 523, 2100};
   RegionIndex sizes = {Any(outer, random), Any(outer, random), Any(outer, random), Any(columns, random)};
   if (sizes[3] > 100) sizes[Below(3, random)] = 1;
   if (sizes[3] > 2000) sizes[0] = sizes[1] = 1;
@@ -66,8 +70,9 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
   for (;;) {
     Region region{.sizes = RandomSizes(random)};
     std::vector<Expr> leaves;
+    const DType usual = Below(4, random) == 0 ? DType::kDouble : DType::kFloat;
     for (int i = 0; i < 7; ++i) {
-      const DType dtype = i < 5 ? kExprTypes[i] : DType::kFloat;
+      const DType dtype = options.only_usual ? usual : i < 5 ? kExprTypes[i] : DType::kFloat;
       region.inputs.push_back(RandomOperand(dtype, region.sizes, RandomMoves(random), random));
       leaves.push_back(Expr::Input(i, StrCat("x", i), dtype));
     }
@@ -75,7 +80,8 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
         RandomExprSteps(leaves,
                         {.steps = options.steps,
                          .reductions = options.reductions && Below(2, random) == 0,
-                         .requires_too = options.requires_too && Below(3, random) == 0},
+                         .requires_too = options.requires_too && Below(3, random) == 0,
+                         .only_usual = options.only_usual},
                         random);
     for (int i = 0; i < 1 + Below(3, random); ++i) {
       const size_t recent = std::min<size_t>(steps.size(), 8);
@@ -156,6 +162,42 @@ std::string RegionMemory::DifferenceFrom(const RegionMemory& other, const Region
     }
   }
   return "";
+}
+
+std::string DifferenceFromDefinition(const Region& region, unsigned seed) {
+  const auto fault_text = [](const std::optional<RegionFault>& fault) {
+    return fault ? StrCat(fault->element, ": ", fault->message) : "none";
+  };
+  const auto memory = [&] {
+    std::mt19937 random(seed);
+    return RegionMemory(region, random);
+  };
+  const RegionProgram program(region);
+  RegionMemory want = memory();
+  const std::string want_fault = fault_text(EvaluateRegion(region, want.Inputs(), want.Outputs()));
+  const auto difference = [&](const RegionMemory& got, const std::optional<RegionFault>& fault, size_t parts) {
+    std::string what = got.DifferenceFrom(want, region);
+    if (what.empty() && fault_text(fault) != want_fault)
+      what = StrCat("fault ", fault_text(fault), ", not ", want_fault);
+    if (what.empty()) return what;
+    return StrCat("seed ", seed, " in ", parts, " parts: ", what, "\n", RegionText(region), program.Text());
+  };
+  RegionMemory got = memory();
+  const std::optional<RegionFault> fault = program.Run(got.Inputs(), got.Outputs());
+  if (const std::string found = difference(got, fault, 1); !found.empty()) return found;
+
+  std::mt19937 random(seed);
+  const int parts = 2 + static_cast<int>(random() % 6);
+  std::vector<int> order(static_cast<size_t>(std::min(parts, program.max_parts())));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, random);
+  RegionMemory in_parts = memory();
+  std::optional<RegionFault> first;
+  for (const int part : order) {
+    const auto of_part = program.Run(in_parts.Inputs(), in_parts.Outputs(), part, static_cast<int>(order.size()));
+    if (of_part && (!first || of_part->element < first->element)) first = of_part;
+  }
+  return difference(in_parts, first, order.size());
 }
 
 std::string RegionText(const Region& region) {

@@ -28,9 +28,12 @@ struct RandomRegionOptions {
   bool reductions = true;
   bool requires_too = true;
   int steps = 15;
+  bool only_usual = false;  // as RandomExprOptions has it, of floats or doubles
 };
 // A region that CheckRegion accepts.
 Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random);
+// "", or where a program of the region, whole and in parts, differs from the definition.
+std::string DifferenceFromDefinition(const Region& region, unsigned seed);
 // Sizes, operands and expressions.
 std::string RegionText(const Region& region);
 

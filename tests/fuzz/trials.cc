@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "../core/random_region.h"
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/cells/cell_expand.h"
@@ -190,6 +191,14 @@ TrialResult TryDamagedExprs(unsigned seed, std::ostream* show) {
   return TryExprs(text);
 }
 
+TrialResult TryRegion(unsigned seed, std::ostream* show) {
+  std::mt19937 random(seed);
+  const bool only_usual = random() % 4 != 0;
+  const Region region = RandomRegion({.steps = 2 + static_cast<int>(random() % 20), .only_usual = only_usual}, random);
+  Show(show, RegionText(region));
+  return {.fault = DifferenceFromDefinition(region, seed), .ran = true};
+}
+
 TrialResult TryDamagedTensorFile(unsigned seed, std::ostream* show) {
   std::mt19937 random(seed);
   const std::string bytes = DamagedTensorFile(random);
@@ -262,6 +271,7 @@ const std::vector<TrialKind>& TrialKinds() {
       {"checkpoints", Run<TryCheckpoint>},
       {"tensors", Run<TryDamagedTensorFile>},
       {"expressions", Run<TryDamagedExprs>},
+      {"regions", Run<TryRegion>},
   };
   return kinds;
 }
