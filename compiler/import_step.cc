@@ -215,7 +215,7 @@ class Importer {
   // Empty, with node->by_blobs set, when shapes follow only from values.
   std::vector<TensorInfo> InferOutputs(StepNode* node) const {
     const OperatorSchema& schema = node->call->schema();
-    node->by_blobs = schema.manages_outputs;
+    node->by_blobs = schema.TakesBlobs(graph_.target->device);
     std::vector<TensorInfo> infos;
     for (const int input : node->inputs) {
       node->by_blobs = node->by_blobs || graph_.values[input].dynamic;

@@ -15,10 +15,12 @@ namespace stepnet {
 namespace {
 
 // A step, in a run of several.
-double SimulatedMicroseconds(const Schedule& schedule, int threads) {
+double SimulatedMicroseconds(const StepPlan& plan, const Schedule& schedule, int threads) {
   constexpr std::int64_t kSteps = 16;
   const std::int64_t steps = schedule.steps_at_once == 1 ? kSteps : kTypicalSteps;
-  return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads)).microseconds / static_cast<double>(steps);
+  const SchedulingCosts& costs = plan.target->assumed_scheduling;
+  return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads), costs).microseconds /
+         static_cast<double>(steps);
 }
 
 // Cuts up instructions that take long enough for what it costs to bring threads together. What runs once has more parts
@@ -154,9 +156,9 @@ Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencie
 Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
   Schedule whole = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
   Schedule split = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true);
-  // Parts of what runs once even out what estimates do not know.
-  const double margin = stage.steps_at_once == kAllSteps ? 1.02 : 1;
-  return SimulatedMicroseconds(split, threads) < margin * SimulatedMicroseconds(whole, threads) ? split : whole;
+  const double margin = stage.steps_at_once == kAllSteps ? plan.target->min_gain_of_whole : 1;
+  const double of_whole = SimulatedMicroseconds(plan, whole, threads);
+  return SimulatedMicroseconds(plan, split, threads) < margin * of_whole ? split : whole;
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   for (int count = 2; count <= max_threads;
        count = count < max_threads ? std::min(count + (count + 2) / 3, max_threads) : max_threads + 1) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
-    const double time = SimulatedMicroseconds(next, count);
+    const double time = SimulatedMicroseconds(plan, next, count);
     if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
     best = std::move(next);
     fastest = time;
@@ -222,10 +224,11 @@ void AddSchedules(int threads, StepPlan* plan) {
   plan->pipeline = nullptr;
   if (plan->chunk_steps == 0 || threads == 1) return;
   const int max_threads = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
-  const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps);
+  const SchedulingCosts& costs = plan->target->assumed_scheduling;
+  const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps, costs);
   auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, max_threads));
   plan->pipeline = pipeline;
-  const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps);
+  const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps, costs);
   if (gain <= 0) plan->pipeline = nullptr;
   const double steps_to_come = plan->target->microseconds_to_wake * kTypicalSteps / gain;
   pipeline->min_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));

@@ -72,12 +72,6 @@ void AddSchedules(int threads, StepPlan* plan);
 // The schedules of the plan with the same tasks, where instruction i takes microseconds[i] a step of the run.
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan);
 
-// What moving work between threads costs, in microseconds; used where schedules are compared.
-struct SchedulingCosts {
-  double inline_task = 0.2;  // to go on with a task on the same thread
-  double handed_task = 1.0;  // to give a task to another thread
-};
-
 struct Simulation {
   double microseconds = 0;  // from the first task to the last
   double busy = 0;          // of all threads, as a part of threads * microseconds
@@ -86,11 +80,11 @@ struct Simulation {
 // A run of `steps` steps on `threads` threads that always take the ready task that is due first, at most
 // `steps_under_way` steps at once.
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
-                    const SchedulingCosts& costs = {});
+                    const SchedulingCosts& costs);
 
 // All stages of a plan that has schedules, as a run of so many steps takes them, each on the threads of its schedule or
 // on `threads`, in microseconds.
-double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs = {},
+double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
                     std::optional<int> threads = std::nullopt);
 
 // Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.

@@ -79,8 +79,8 @@ struct StepNode {
   std::vector<int> inputs = {};                   // values
   std::vector<int> outputs = {};                  // values; kNoValue where the kernel shall give none (OpRun::Wants)
   int packed = -1;                                // value: what a kPack has made of an input; kNoValue: nothing
-  bool by_blobs = false;                          // has an input or output in a dynamic home, or manages its outputs
-  std::shared_ptr<const RegionBody> body = {};    // of a region of several operators; else null
+  bool by_blobs = false;  // has an input or output in a dynamic home, or a kernel that takes blobs
+  std::shared_ptr<const RegionBody> body = {};  // of a region of several operators; else null
 
   bool RunsOperators() const { return kind == Kind::kCall || kind == Kind::kRegion; }
   bool IsOneOperator() const { return RunsOperators() && call != nullptr; }

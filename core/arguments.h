@@ -17,7 +17,7 @@ class NetDef;
 // The value of one argument: what was written in the file. Any of several fields may be set by careless writers; each
 // getter takes the field that it needs.
 struct ArgumentValue {
-  std::optional<float> f = {};
+  std::optional<double> f = {};  // a float in files; declarations give defaults with all digits
   std::optional<std::int64_t> i = {};
   std::optional<std::string> s = {};
   std::vector<float> floats = {};

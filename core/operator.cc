@@ -91,11 +91,11 @@ const ArgumentValue& OperatorCall::Value(std::string_view name, ArgumentType typ
 
 float OperatorCall::Float(std::string_view name) const {
   const ArgumentValue& value = Value(name, ArgumentType::kFloat);
-  return value.f ? *value.f : static_cast<float>(value.i.value_or(0));
+  return value.f ? static_cast<float>(*value.f) : static_cast<float>(value.i.value_or(0));
 }
 double OperatorCall::Number(std::string_view name) const {
   const ArgumentValue& value = Value(name, ArgumentType::kNumber);
-  return value.f ? static_cast<double>(*value.f) : static_cast<double>(value.i.value_or(0));
+  return value.f ? *value.f : static_cast<double>(value.i.value_or(0));
 }
 std::int64_t OperatorCall::Int(std::string_view name) const { return Value(name, ArgumentType::kInt).i.value_or(0); }
 bool OperatorCall::Bool(std::string_view name) const { return Value(name, ArgumentType::kBool).i.value_or(0) != 0; }

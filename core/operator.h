@@ -104,7 +104,7 @@ class ShapeQuery {
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   const TensorInfo& In(int i) const { return inputs_[i]; }
   // The elements of input i, an int32 or int64 tensor whose value decides about shapes. Only for inputs that
-  // ReadsValues names. Throws ValueUnknown when they are not known yet.
+  // ShapesReadValues names. Throws ValueUnknown when they are not known yet.
   std::vector<std::int64_t> IntsOf(int i) const;
   bool ValueKnown(int i) const { return inputs_[i].value.defined(); }
 
@@ -124,7 +124,7 @@ using ShapeRule = std::function<std::vector<TensorInfo>(const ShapeQuery&)>;
 
 ShapeRule SameAsInput(int i);  // one output like input i
 
-// Access to the blobs themselves, for operators that declare ManagesOutputs.
+// Access to the blobs themselves, for kernels that take them (Kernel::takes_blobs).
 class OpHost {
  public:
   virtual ~OpHost() = default;
@@ -151,10 +151,10 @@ class OpRun {
 
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
-  // Inputs that hold no tensor (only ManagesOutputs operators meet them) have a null shape.
+  // Inputs that hold no tensor (only kernels that take blobs meet them) have a null shape.
   const TensorView& In(int i) const { return inputs_[i]; }
   // Has the shape that the shape rule gave and is uninitialised; for an in-place pair it is the memory of the input.
-  // Operators that declare ManagesOutputs have none and set host().Output(i) instead.
+  // Kernels that take blobs have none and set host().Output(i) instead.
   const TensorView& Out(int i) const { return outputs_[i]; }
 
   // Memory for n elements, uninitialised, valid until the kernel returns.
@@ -268,6 +268,12 @@ struct Kernel {
   std::optional<Packing> packing = {};
   // It may find values of its inputs that are not allowed, and then calls OpRun::Fault and writes what does no harm.
   bool checks_values = false;
+  // It is given the blobs themselves (OpRun::host) and sets those of its outputs: their shapes follow from what it
+  // finds, or they share memory. A step net runs it by itself, once a step, as it does what has no shapes beforehand.
+  bool takes_blobs = false;
+  // Inputs whose elements it reads on the host although it runs on another device, beside those that the shape rule
+  // reads (OperatorSchema::HostInputs). A kernel of the CPU, to which all memory is the host's, names none.
+  std::vector<int> host_inputs = {};
 };
 
 // An operator of a gradient net, as a gradient rule writes it.
@@ -352,10 +358,9 @@ struct OperatorSchema {
   std::vector<std::pair<int, int>> in_place;           // (input, output) may be the same blob; -1, -1: any i with i
   std::vector<std::pair<int, int>> enforced_in_place;  // must be
   bool elementwise = false;
-  bool manages_outputs = false;
   bool has_side_effects = false;
   bool is_private = false;
-  std::vector<int> value_inputs;  // ReadsValues
+  std::vector<int> shape_value_inputs;  // ShapesReadValues
   ShapeRule shapes;
   CostRule cost;
   RowsRule rows;        // null: nothing is known
@@ -363,6 +368,7 @@ struct OperatorSchema {
   FormulaOptions formula_options;
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
+  std::optional<GradientOp> declared_gradient;  // what the rule follows, where it was declared by names of formals
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
   std::map<Device, Kernel> kernels;
@@ -376,6 +382,12 @@ struct OperatorSchema {
   bool AllowsInPlace(int input, int output) const;
   // Whether operators on the device may fail for the values of their inputs, and not only for their shapes.
   bool MayFindFaults(Device device) const;
+  // Whether operators on the device are given blobs. Those that have no kernel there are where nothing says their
+  // shapes.
+  bool TakesBlobs(Device device) const;
+  // Inputs whose elements the host reads before an operator runs on the device, or while it does: for shapes, on every
+  // device, or in the kernel of this one. Ascending.
+  std::vector<int> HostInputs(Device device) const;
 };
 
 class Operator {
@@ -415,13 +427,14 @@ class Operator {
   // Element i of the output depends on element i of the inputs alone. Inputs of another shape than the output's are
   // repeated over it (broadcast=1), and then this holds of the other inputs.
   Operator& Elementwise();
-  Operator&
-  ManagesOutputs();  // the kernel sets host().Output(i) itself: shapes follow from values, or it shares memory
-  Operator& HasSideEffects();                      // must run even if nobody reads its outputs
-  Operator& Private();                             // for the library's own nets; left out of the docs
-  Operator& ReadsValues(std::vector<int> inputs);  // the shape rule reads the elements of these inputs
+  Operator& HasSideEffects();  // must run even if nobody reads its outputs
+  Operator& Private();         // for the library's own nets; left out of the docs
 
+  // What every kernel needs that does not take blobs (Kernel::takes_blobs).
   Operator& Shapes(ShapeRule rule);
+  // The shape rule reads the elements of these inputs (ShapeQuery::IntsOf). So shapes are known when they are computed,
+  // and the host waits for that, whatever device the operator runs on.
+  Operator& ShapesReadValues(std::vector<int> inputs);
   Operator& CostIs(CostRule rule);
   // Rows of several steps may be given to one run. Where outputs are of both kinds, the kernel asks OpRun::Wants about
   // each; sums are left to Kernel::can_add.
@@ -436,7 +449,8 @@ class Operator {
   Operator& OpensFiles(FilesRule rule);
 
   Operator& Gradient(GradientRule rule);
-  // One operator; names are those of Input and Output above, and "d" before one for its gradient.
+  // One operator; names are those of Input and Output above, and "d" before one for its gradient. They are bound by
+  // position; where the operator's own names of these positions say otherwise, the registration is wrong.
   Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
   Operator& StopsGradient();
 
@@ -469,8 +483,9 @@ const OperatorSchema* FindOperator(const std::string& type);
 // As FindOperator; throws kInvalidNet with the nearest name when there is none.
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
-// The types that are registered twice, each with what is wrong.
-std::map<std::string, std::string> DuplicateOperatorTypes();
+// The types whose registration is wrong, each with what it is: one registered twice, or one that does not fit its
+// gradient operator (core/declared_gradient.h).
+std::map<std::string, std::string> RegistrationProblems();
 
 // What this build and libraries of operators have to agree on.
 inline constexpr Abi kAbi = MakeAbi(

@@ -3,7 +3,9 @@
 #include <climits>
 #include <map>
 #include <mutex>
+#include <set>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formula_kernel.h"
 #include "stepnet/core/operator.h"
 
@@ -58,7 +60,18 @@ const Kernel* OperatorSchema::FindKernel(Device device) const {
 
 bool OperatorSchema::MayFindFaults(Device device) const {
   const Kernel* kernel = FindKernel(device);
-  return manages_outputs || !value_inputs.empty() || (kernel != nullptr && kernel->checks_values);
+  return TakesBlobs(device) || !shape_value_inputs.empty() || (kernel != nullptr && kernel->checks_values);
+}
+
+bool OperatorSchema::TakesBlobs(Device device) const {
+  const Kernel* kernel = FindKernel(device);
+  return kernel != nullptr ? kernel->takes_blobs : !shapes;
+}
+
+std::vector<int> OperatorSchema::HostInputs(Device device) const {
+  std::set<int> inputs(shape_value_inputs.begin(), shape_value_inputs.end());
+  if (const Kernel* kernel = FindKernel(device)) inputs.insert(kernel->host_inputs.begin(), kernel->host_inputs.end());
+  return {inputs.begin(), inputs.end()};
 }
 
 bool OperatorSchema::AllowsInPlace(int input, int output) const {
@@ -113,10 +126,21 @@ const OperatorSchema& GetOperator(const std::string& type) {
   throw Error(ErrorCode::kInvalidNet, StrCat("no operator type \"", type, "\"", DidYouMean(type, OperatorTypes())));
 }
 
-std::map<std::string, std::string> DuplicateOperatorTypes() {
+std::map<std::string, std::string> RegistrationProblems() {
   Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
-  return registry.duplicates;
+  std::map<std::string, std::string> problems;
+  std::vector<const OperatorSchema*> others;
+  {
+    const std::lock_guard lock(registry.mutex);
+    problems = registry.duplicates;
+    for (const auto& [type, schema] : registry.schemas) {
+      if (!problems.contains(type)) others.push_back(&schema);
+    }
+  }
+  for (const OperatorSchema* schema : others) {
+    if (std::string problem = DeclaredGradientProblem(*schema); !problem.empty()) problems[schema->type] = problem;
+  }
+  return problems;
 }
 
 std::vector<std::string> OperatorTypes() {
@@ -209,8 +233,7 @@ Operator& Operator::Arg(std::string name, std::vector<std::string> value, std::s
   return *this;
 }
 Operator& Operator::NumberArg(std::string name, double value, std::string doc, Constraint constraint) {
-  AddArg(std::move(name), ArgumentType::kNumber, std::move(doc), std::move(constraint)).default_value.f =
-      static_cast<float>(value);
+  AddArg(std::move(name), ArgumentType::kNumber, std::move(doc), std::move(constraint)).default_value.f = value;
   return *this;
 }
 Operator& Operator::NetArg(std::string name, std::string doc) {
@@ -242,10 +265,6 @@ Operator& Operator::Elementwise() {
   schema_.elementwise = true;
   return *this;
 }
-Operator& Operator::ManagesOutputs() {
-  schema_.manages_outputs = true;
-  return *this;
-}
 Operator& Operator::HasSideEffects() {
   schema_.has_side_effects = true;
   return *this;
@@ -254,12 +273,12 @@ Operator& Operator::Private() {
   schema_.is_private = true;
   return *this;
 }
-Operator& Operator::ReadsValues(std::vector<int> inputs) {
-  schema_.value_inputs = std::move(inputs);
-  return *this;
-}
 Operator& Operator::Shapes(ShapeRule rule) {
   schema_.shapes = std::move(rule);
+  return *this;
+}
+Operator& Operator::ShapesReadValues(std::vector<int> inputs) {
+  schema_.shape_value_inputs = std::move(inputs);
   return *this;
 }
 Operator& Operator::CostIs(CostRule rule) {
@@ -287,6 +306,7 @@ Operator& Operator::OpensFiles(FilesRule rule) {
 Operator& Operator::Gradient(GradientRule rule) {
   schema_.gradient_kind = GradientKind::kRule;
   schema_.gradient = std::move(rule);
+  schema_.declared_gradient.reset();
   return *this;
 }
 Operator& Operator::StopsGradient() {
@@ -299,35 +319,10 @@ Operator& Operator::On(Device device, Kernel kernel) {
 }
 
 Operator& Operator::Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  // Positions are looked up here, by formal name, so that a misspelt name shows when the first gradient is made.
-  const auto index = [](const std::vector<Formal>& formals, std::string_view name) {
-    for (size_t i = 0; i < formals.size(); ++i) {
-      if (formals[i].name == name) return static_cast<int>(i);
-    }
-    return -1;
-  };
-  const std::vector<Formal> ins = schema_.inputs;
-  const std::vector<Formal> outs = schema_.outputs;
-  return Gradient([=](GradientBuilder& g) {
-    GradientOp op{.type = type, .inputs = {}, .outputs = {}};
-    for (const std::string& name : inputs) {
-      if (const int i = index(ins, name); i >= 0) {
-        if (i < g.op().num_inputs()) op.inputs.push_back(g.I(i));  // an optional one may be absent
-      } else if (const int o = index(outs, name); o >= 0) {
-        if (o < g.op().num_outputs()) op.inputs.push_back(g.O(o));  // likewise
-      } else if (const int d = index(outs, std::string_view(name).substr(1)); d >= 0) {
-        if (d < g.op().num_outputs()) op.inputs.push_back(g.GO(d));
-      } else {
-        throw Error(ErrorCode::kInternal, StrCat("the gradient of ", g.op().type(), " names \"", name, "\""));
-      }
-    }
-    for (const std::string& name : outputs) {
-      const int i = index(ins, std::string_view(name).substr(1));
-      if (i < 0) throw Error(ErrorCode::kInternal, StrCat("the gradient of ", g.op().type(), " names \"", name, "\""));
-      if (i < g.op().num_inputs()) op.outputs.push_back(g.GI(i));
-    }
-    g.Add(std::move(op));
-  });
+  Gradient(AddDeclaredGradient);
+  schema_.declared_gradient =
+      GradientOp{.type = std::move(type), .inputs = std::move(inputs), .outputs = std::move(outputs)};
+  return *this;
 }
 
 }  // namespace stepnet

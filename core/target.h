@@ -1,5 +1,16 @@
-// Target: what plans depend on of the machine that they are for. A device has one; plans and schedules ask it for every
-// figure that was found by measuring, and never whose it is.
+// Target: what depends on the machine that a net runs on: its device, and every figure that was found by measuring such
+// a machine. A device has one.
+//
+// Plans and schedules ask the Target that they are made for (RunOptions::target, StepPlan::target) and never whose it
+// is. What runs on the CPU and nowhere else, and knows no options, asks kCpuTarget, a constant: its fields may be sizes
+// of arrays.
+//
+// Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expr.h) and blocks of
+// products (operators/gemm.h). They are the same on every machine, however they were found. A Target decides which plan
+// is made; a plan gives the same bits wherever it runs.
+//
+// Figures come from the machines that docs/performance.md names, and from what their comments name: a benchmark of
+// bench/, or scripts/bench_executors, which compares whole runs. "Chosen" is what nobody measured.
 #pragma once
 
 #include <cstdint>
@@ -8,35 +19,74 @@
 
 namespace stepnet {
 
+// What moving tasks between threads costs, in microseconds.
+struct SchedulingCosts {
+  double inline_task = 0;  // to go on with a task on the same thread
+  double handed_task = 0;  // to give a task to another thread
+};
+
 struct Target {
   Device device = Device::kCpu;
 
-  // Rough speed of one core.
+  // Speed of one core, for estimates: floating-point operations of products, which bench, ProductLayout, finds between
+  // 40e3 (one row, weights beyond the caches) and 200e3 (64 rows); bytes read and written, of which bench, Op of a
+  // million elements, finds twice as many.
   double flops_per_microsecond = 80e3;
   double bytes_per_microsecond = 40e3;
+  // Microseconds of a call of a kernel that does nothing: twice what bench, Overhead, finds.
   double microseconds_of_call = 0.05;
-  double microseconds_to_wake = 40;  // until a thread of the pool that slept takes part in a run
 
-  // Elementwise instructions have parts of so many bytes and more; others say themselves how many parts they have.
-  std::int64_t min_part_bytes = 32 * 1024;
-  // A part in a loop takes so long and more, a part of what runs once for all steps about so long.
-  double min_part_microseconds = 3;
-  double part_microseconds = 200;
-  // How much shorter a run must be for more threads to be worth it: below, estimates are too rough.
+  // Microseconds until a thread of the pool that sleeps takes part in a run that asks for it. Runs that more threads
+  // would make shorter by less stay on one thread. From runs of few steps, by scripts/bench_executors.
+  double microseconds_to_wake = 40;
+  // Microseconds that a thread of a loop looks out for a task before it sleeps, and a thread of the pool for another
+  // run: to be woken takes ten and more, which a step that others wait for does not have, and a thread that looks out
+  // keeps a core from others. The first by scripts/bench_executors, idle and with --busy, the other chosen.
+  std::int64_t microseconds_to_look_out = 50;
+  std::int64_t microseconds_to_look_out_for_runs = 20;
+
+  // Costs of moving tasks: rounded up from bench, Overhead (0.02 and 0.2 to 0.4); and larger ones, chosen, by which
+  // schedules are compared, so that threads are used where that surely gains.
+  SchedulingCosts measured_scheduling = {.inline_task = 0.05, .handed_task = 0.5};
+  SchedulingCosts assumed_scheduling = {.inline_task = 0.2, .handed_task = 1.0};
+  // How many times as fast a run must be by estimate for more threads to be worth it: estimates are that rough.
+  // Chosen.
   double min_gain_of_threads = 1.1;
-  int max_threads = 64;  // beyond, no schedule is tried
+  // How many times as fast, by estimate, what runs once for all steps must be in whole instructions not to be cut in
+  // parts: parts even out what estimates do not know. Chosen.
+  double min_gain_of_whole = 1.02;
+  // Threads beyond which no schedule is tried: simulating many takes long. Chosen.
+  int max_threads = 64;
 
-  // Stages take steps in chunks of so many rows, enough for a product to be fast, within these limits, so that stages
-  // overlap.
+  // Bytes of a part of an elementwise instruction, at least; other kernels say themselves how many parts they have.
+  // About what a core writes while another one is told of a task and comes back. Chosen.
+  std::int64_t min_part_bytes = 32 * 1024;
+  // Microseconds of a part in a loop, at least: several times what it takes to hand one over. Chosen.
+  double min_part_microseconds = 3;
+  // Microseconds of a part of what runs once for all steps, about: so many parts that threads end together, and so few
+  // that handing them over does not count. Chosen.
+  double part_microseconds = 200;
+
+  // Rows of a product, about, that a stage takes at once, in whole steps: from so many on products are as fast as they
+  // get (bench, ProductLayout). Between these numbers of steps, chosen, so that stages overlap.
   std::int64_t chunk_rows = 64;
   std::int64_t min_chunk_steps = 4;
   std::int64_t max_chunk_steps = 64;
-  // What all steps share must be so many times as large as what one has of its own for many steps at once to gain.
+  // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
+  // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;
-  // Runs of fewer steps do without packed inputs: to make them would take longer than they save. How many steps that is
-  // depends on the rows (--stats tells what packing takes; bench, ProductLayout, what a step gains).
+
+  // Weights are packed for products of one row, and of so many rows to so many: with 2 and 3 packed weights are slower,
+  // with more rows to lay them out is a small part of the product anyway. Bench, ProductLayout.
+  std::int64_t min_rows_to_pack = 4;
+  std::int64_t max_rows_to_pack = 128;
+  // Steps of the shortest run that packs: below, it would take longer than it saves. How many steps that is depends on
+  // the rows (--stats tells what packing takes, bench, ProductLayout, what a step gains).
   std::int64_t min_steps_to_pack = 48;
-  std::int64_t ring_rows = 4;  // how many steps may be under way at once where nobody says; a power of two
+
+  // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
+  // Chosen.
+  std::int64_t ring_rows = 4;
 };
 
 inline constexpr Target kCpuTarget = {};

@@ -10,12 +10,13 @@
 #include <system_error>
 
 #include "stepnet/core/signal_block.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 namespace {
 
 // Runs follow each other closely in a net; a thread that has just helped looks out this long before it sleeps.
-constexpr std::chrono::microseconds kLookOut{20};
+constexpr std::chrono::microseconds kLookOut{kCpuTarget.microseconds_to_look_out_for_runs};
 
 // As many as may help a caller, and whose stacks take no more than a quarter of the addresses that the process may use.
 int MaxHelpers() {

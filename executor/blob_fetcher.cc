@@ -45,13 +45,13 @@ const Registration blob_fetcher = Operator("RecurrentNetworkBlobFetcher")
                                       .Input("record", "last output of RecurrentNetwork")
                                       .Output("names", "string [K]: names of the blobs made")
                                       .Arg("prefix", "rnn", "start of the names")
-                                      .ManagesOutputs()
                                       .HasSideEffects()
                                       .StopsGradient()
-                                      .Cpu([](const OperatorCall& op) -> RunFn {
-                                        const std::string prefix = op.String("prefix");
-                                        return [prefix](const OpRun& run) { Fetch(run, prefix); };
-                                      });
+                                      .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                                              const std::string prefix = op.String("prefix");
+                                              return [prefix](const OpRun& run) { Fetch(run, prefix); };
+                                            },
+                                            .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

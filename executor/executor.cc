@@ -1,5 +1,6 @@
 #include "stepnet/executor/executor.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
@@ -21,6 +22,18 @@ struct Registry {
 Registry& TheRegistry() {
   static Registry registry;
   return registry;
+}
+
+// Says of a name that is not registered for a device what is.
+std::string NoExecutor(const std::string& name, Device device) {
+  const std::vector<std::string> names = ExecutorNames(device);
+  std::string text = StrCat("no executor \"", name, "\" for ", DeviceName(device));
+  text += names.empty() ? ", which has none" : StrCat("; there is ", Join(names, ", "), DidYouMean(name, names));
+  for (const Device other : kDevices) {
+    const std::vector<std::string> of_other = ExecutorNames(other);
+    if (std::ranges::find(of_other, name) != of_other.end()) text += StrCat("; ", DeviceName(other), " has one");
+  }
+  return text;
 }
 
 }  // namespace
@@ -63,8 +76,7 @@ std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
     }
   }
   if (make) return make();
-  throw Error(ErrorCode::kInvalidArgument,
-              StrCat("no executor \"", options.executor, "\"; there is ", Join(ExecutorNames(device), ", ")));
+  throw Error(ErrorCode::kInvalidArgument, NoExecutor(options.executor, device));
 }
 
 std::vector<std::string> ExecutorNames(Device device) {

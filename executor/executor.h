@@ -36,7 +36,7 @@ class ExecutorRegistration {
 };
 
 // Gives the executor that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for the
-// device of its target.
+// device of its target; the message lists those that are, and the devices that have one of this name.
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
 std::vector<std::string> ExecutorNames(Device device);  // sorted
 

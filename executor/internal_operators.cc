@@ -47,14 +47,14 @@ const Registration apply_link =
         .Arg("offset", 0, "row that step 0 sees first", AtLeast(0))
         .Arg("window", 1, "number of rows", AtLeast(0))
         .EnforceInPlace({{1, 1}})
-        .ManagesOutputs()
         .Private()
         .StopsGradient()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          const std::int64_t offset = op.Int("offset");
-          const std::int64_t window = op.Int("window");
-          return [offset, window](const OpRun& run) { ApplyLink(run, offset, window); };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                const std::int64_t offset = op.Int("offset");
+                const std::int64_t window = op.Int("window");
+                return [offset, window](const OpRun& run) { ApplyLink(run, offset, window); };
+              },
+              .takes_blobs = true});
 
 const Registration accumulate_gradient =
     Operator("rnn_internal_accumulate_gradient_input")
@@ -66,13 +66,13 @@ const Registration accumulate_gradient =
         .OptionalOutputs("others", "ignored")
         .Arg("offset", 0, "rows between the two", AtLeast(0))
         .EnforceInPlace({{2, 0}})
-        .ManagesOutputs()
         .Private()
         .StopsGradient()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          const std::int64_t offset = op.Int("offset");
-          return [offset](const OpRun& run) { AccumulateGradient(run, offset); };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                const std::int64_t offset = op.Int("offset");
+                return [offset](const OpRun& run) { AccumulateGradient(run, offset); };
+              },
+              .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

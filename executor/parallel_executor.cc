@@ -23,10 +23,6 @@
 namespace stepnet {
 namespace {
 
-// How long a thread without a task looks out for one before it sleeps: to be woken costs both threads some ten
-// microseconds, which a step that others wait for does not have.
-constexpr std::chrono::microseconds kLookOut{50};
-
 struct Ready {
   int task = 0;
   std::int64_t step = 0;  // counted in the direction of the run
@@ -42,6 +38,7 @@ class ParallelRun : public SharedWork {
         state_(state),
         context_(context),
         is_watched_(!context.observers.empty()),
+        look_out_(state.plan().target->microseconds_to_look_out),
         num_steps_(num_steps),
         num_tasks_(static_cast<std::int64_t>(schedule_.tasks.size())),
         under_way_(under_way),
@@ -112,7 +109,7 @@ class ParallelRun : public SharedWork {
   // The caller's end of a run that is over.
   void WaitForOthers() {
     const ObservedScope scope(context_.observers, state_.LoopEvent(RunEventKind::kWait));
-    auto end = std::chrono::steady_clock::now() + kLookOut;
+    auto end = std::chrono::steady_clock::now() + look_out_;
     for (;;) {
       std::uint32_t seen = 0;
       {
@@ -273,7 +270,7 @@ class ParallelRun : public SharedWork {
   // Waits for a task; false when the run is over.
   bool Take(int lane, const RunContext& context, Ready* next) {
     std::optional<ObservedScope> waits;
-    auto end = std::chrono::steady_clock::now() + kLookOut;
+    auto end = std::chrono::steady_clock::now() + look_out_;
     for (;;) {
       if (over_.load(std::memory_order_acquire)) return false;
       std::uint32_t seen = 0;
@@ -315,7 +312,7 @@ class ParallelRun : public SharedWork {
       const std::lock_guard lock(queue_mutex_);
       --sleepers_;
     }
-    *end = std::chrono::steady_clock::now() + kLookOut;
+    *end = std::chrono::steady_clock::now() + look_out_;
   }
 
   // What is left of the oldest step when nothing can start, and what it waits for. Steps before it are done.
@@ -351,6 +348,7 @@ class ParallelRun : public SharedWork {
   RunState& state_;
   RunContext& context_;
   const bool is_watched_;  // by observers
+  const std::chrono::microseconds look_out_;
   const std::int64_t num_steps_;
   const std::int64_t num_tasks_;
   const std::int64_t under_way_;

@@ -260,13 +260,13 @@ const Registration recurrent_network =
                  "aliases of states and step outputs, in any order; last the record of the run, which "
                  "RecurrentNetworkGradient and RecurrentNetworkBlobFetcher read")
         .Args(RecurrentArguments())
-        .ManagesOutputs()
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, false, problems); })
         .Gradient(MakeRecurrentGradient)
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          auto network = std::make_shared<RecurrentNetwork>(op);
-          return [network](const OpRun& run) { network->Run(run); };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                auto network = std::make_shared<RecurrentNetwork>(op);
+                return [network](const OpRun& run) { network->Run(run); };
+              },
+              .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -295,12 +295,12 @@ const Registration recurrent_network_gradient =
         .Inputs("inputs", "gradients of outputs_with_grads; the inputs and the outputs of the forward operator")
         .Outputs("gradients", "of input 0, of each param, of each initial state, shaped like these")
         .Args(RecurrentArguments())
-        .ManagesOutputs()
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          auto gradient = std::make_shared<RecurrentNetworkGradient>(op);
-          return [gradient](const OpRun& run) { gradient->Run(run); };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                auto gradient = std::make_shared<RecurrentNetworkGradient>(op);
+                return [gradient](const OpRun& run) { gradient->Run(run); };
+              },
+              .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -164,7 +164,7 @@ void LoadOperatorLibrary(const std::string& path) {
   }
   std::string fault = FaultOfFile(path);
   if (fault.empty()) fault = FaultOfLoading(absolute);
-  const std::map<std::string, std::string> before = DuplicateOperatorTypes();
+  const std::map<std::string, std::string> before = RegistrationProblems();
   if (fault.empty() && dlopen(absolute.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* reason = dlerror();
     fault = reason != nullptr ? reason : "unknown reason";
@@ -172,7 +172,7 @@ void LoadOperatorLibrary(const std::string& path) {
   if (!fault.empty()) {
     throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
   }
-  for (const auto& [type, message] : DuplicateOperatorTypes()) {
+  for (const auto& [type, message] : RegistrationProblems()) {
     if (!before.contains(type)) throw Error(ErrorCode::kInvalidNet, message);
   }
 }

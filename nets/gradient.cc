@@ -1,5 +1,7 @@
 #include "stepnet/nets/gradient.h"
 
+#include "stepnet/core/declared_gradient.h"
+
 namespace stepnet {
 namespace {
 
@@ -11,13 +13,18 @@ void AddArgument(const std::string& name, const ArgumentValue& value, OperatorDe
   if (argument == nullptr) argument = op->add_arg();
   argument->Clear();
   argument->set_name(name);
-  if (value.f) argument->set_f(*value.f);
+  if (value.f) argument->set_f(static_cast<float>(*value.f));
   if (value.i) argument->set_i(*value.i);
   if (value.s) argument->set_s(*value.s);
   for (const float item : value.floats) argument->add_floats(item);
   for (const std::int64_t item : value.ints) argument->add_ints(item);
   for (const std::string& item : value.strings) argument->add_strings(item);
   if (value.net != nullptr) *argument->mutable_n() = *value.net;
+}
+
+// For a fault of registrations.
+void ThrowProblem(const std::string& problem) {
+  if (!problem.empty()) throw Error(ErrorCode::kInvalidNet, problem);
 }
 
 }  // namespace
@@ -31,10 +38,12 @@ OperatorGradient MakeGradient(const OperatorDef& op, const std::vector<GradientB
   if (schema.gradient_kind == GradientKind::kNone) {
     throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " is not differentiable"));
   }
+  ThrowProblem(DeclaredGradientProblem(schema));
   GradientBuilder builder(init, output_gradients);
   schema.gradient(builder);
   OperatorGradient result{.ops = {}, .input_gradients = builder.input_gradients()};
   for (const GradientOp& made : builder.ops()) {
+    ThrowProblem(GradientDefaultProblem(schema, made));
     OperatorDef& def = result.ops.emplace_back();
     def.set_type(made.type);
     def.mutable_input()->Assign(made.inputs.begin(), made.inputs.end());

@@ -28,7 +28,8 @@ void CheckArity(const OperatorDef& op, const OperatorSchema& schema, std::vector
   check(op.output_size(), schema.min_outputs(), schema.max_outputs(), "output");
 }
 
-void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, std::vector<std::string>* messages) {
+void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, Device device,
+                  std::vector<std::string>* messages) {
   std::multimap<std::string_view, int> inputs;
   for (int i = 0; i < op.input_size(); ++i) inputs.emplace(op.input(i), i);
   std::map<std::string_view, int> outputs;
@@ -36,8 +37,8 @@ void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, std::vect
     const auto [first, last] = inputs.equal_range(op.output(o));
     const bool allowed =
         std::any_of(first, last, [&](const auto& input) { return schema.AllowsInPlace(input.second, o); });
-    // Operators that manage their outputs replace a blob's tensor and never write into it.
-    if (schema.manages_outputs) continue;
+    // Kernels that take blobs replace the tensor of a blob and never write into it.
+    if (schema.TakesBlobs(device)) continue;
     if (first != last && !allowed) {
       messages->push_back(
           StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
@@ -108,7 +109,7 @@ class Checker {
       CheckDevice(i, op);
       std::vector<std::string> messages;
       CheckArity(op, schema, &messages);
-      CheckInPlace(op, schema, &messages);
+      CheckInPlace(op, schema, device(), &messages);
       for (std::string& message : messages) Report(i, std::move(message));
       if (messages.empty() && schema.check) {
         std::vector<NetProblem> found;

@@ -32,7 +32,7 @@ class BlobHost : public OpHost {
 
 // The inputs whose elements the shape rule reads, as far as the operator has them.
 auto ValueInputs(const OperatorCall& init) {
-  return init.schema().value_inputs |
+  return init.schema().shape_value_inputs |
          std::views::filter([n = static_cast<int>(init.inputs().size())](int i) { return i < n; });
 }
 
@@ -77,13 +77,14 @@ NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init
     in_place_of_.push_back(IndexOf(init_.inputs(), output));
   }
   input_views_.resize(init_.inputs().size());
-  output_views_.resize(init_.outputs().size());  // null for operators that manage their outputs
+  output_views_.resize(init_.outputs().size());  // null for kernels that take blobs
   const Kernel* kernel = init_.schema().FindKernel(target().device);
   if (kernel == nullptr) {
     throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for ", DeviceName(target().device)));
   }
   kernel_ = kernel->make(init_);
   checks_values_ = kernel->checks_values;
+  takes_blobs_ = kernel->takes_blobs;
 }
 
 NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
@@ -161,7 +162,7 @@ void NetOperator::RunParts(RunContext& context, std::int64_t step) {
 void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace,
                         RunContext& context, std::int64_t step) {
   context.scratch.Reset();
-  if (!init_.schema().manages_outputs) {
+  if (!takes_blobs_) {
     PrepareOutputs(inputs, outputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       // In place with another shape: the input keeps the shape that it had.

@@ -44,6 +44,7 @@ class NetOperator {
   std::string text_;
   RunFn kernel_;
   bool checks_values_ = false;
+  bool takes_blobs_ = false;
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;

@@ -206,7 +206,7 @@ const Registration split =
         .Arg("order", "NCHW", kOrderDoc, OneOf({"NCHW", "NHWC"}))
         .Arg("add_axis", false, "the parts are of size 1 and have no dimension `axis`")
         .Arg("split", std::vector<std::int64_t>{}, "sizes of the parts", AtLeast(0))
-        .ReadsValues({1})
+        .ShapesReadValues({1})
         .Check(CheckBy(ExpectSizesOnce))
         .Shapes(SplitShapes)
         .Gradient(SplitGradient)

@@ -19,7 +19,7 @@ T NumberAs(const ArgumentValue& value) {
     return Error(ErrorCode::kInvalidArgument, StrCat("value is ", value.Description(), ", which is no ", kDTypeOf<T>));
   };
   if (value.s || !value.floats.empty() || !value.ints.empty() || !value.strings.empty()) throw refuse();
-  const double number = value.f ? static_cast<double>(*value.f) : static_cast<double>(value.i.value_or(0));
+  const double number = value.f ? *value.f : static_cast<double>(value.i.value_or(0));
   if constexpr (std::is_same_v<T, Float16>) {
     return ToFloat16(static_cast<float>(number));
   } else if constexpr (std::is_same_v<T, BFloat16>) {

@@ -18,7 +18,7 @@ std::int64_t GroupOffset(const ConvSizes& sizes, std::int64_t first_channel, std
 }
 
 // How many images are one product: with NHWC the pixels of several follow each other, and small images alone would make
-// small products.
+// small products. It decides how sums over images round, so it is no figure of a Target.
 std::int64_t ImagesAtOnce(const ConvSizes& sizes) {
   constexpr std::int64_t kPatchElements = 1 << 18;  // about what a second-level cache holds
   if (!sizes.channels_last) return 1;

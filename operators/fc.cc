@@ -132,8 +132,9 @@ Packing TransposedWeights() {
   return {.input = 1,
           .bytes = [](const ShapeQuery& query) -> std::int64_t {
             const Sizes sizes = Layout(query.op(), false).SizesOf(query.In(0).shape, query.In(1).shape);
-            constexpr std::int64_t kMaxRows = 128;  // beyond, laying them out is a small part of the product
-            const bool is_faster = sizes.m == 1 || (sizes.m >= 4 && sizes.m <= kMaxRows);
+            const Target& target = *query.op().options().target;
+            const bool is_faster =
+                sizes.m == 1 || (sizes.m >= target.min_rows_to_pack && sizes.m <= target.max_rows_to_pack);
             return is_faster ? query.In(1).size_bytes() : 0;
           },
           .pack = [](const OperatorCall& op) -> RunFn {

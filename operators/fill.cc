@@ -14,7 +14,7 @@ Operator FillOperator(std::string type, const char* file) {
       .Arg("extra_shape", std::vector<std::int64_t>{}, "sizes to come after those of the input", AtLeast(0))
       .Arg("input_as_shape", false, "the elements of the input are the shape")
       .Arg("run_once", true, "written by old files; the operator runs whenever its net does")
-      .ReadsValues({0})
+      .ShapesReadValues({0})
       .StopsGradient();
 }
 

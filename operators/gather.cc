@@ -140,7 +140,7 @@ const Registration sparse_to_dense =
         .OptionalInput("like", "[N, R…]: its shape is that of y. Without it, N is one more than the largest index")
         .Output("y", "[N, R…]")
         .Arg("dense_gradient", false, "copied from Gather to its gradient, where it says nothing")
-        .ReadsValues({0})
+        .ShapesReadValues({0})
         .Shapes(SparseToDenseShapes)
         .Gradient([](GradientBuilder& g) {
           g.Add({.type = "Gather", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(1)}, .copies_arguments = false});

@@ -161,7 +161,8 @@ MatrixView<T> From(MatrixView<T> matrix, std::int64_t i, std::int64_t j) {
 
 // Nobody can stop the library that multiplies, so no product that it is given takes long: some milliseconds on the
 // widest vectors, and less than 50 on narrow ones. Sums of many terms are cut up first, then rows and columns are
-// halved in turn, since products of few of them take longer.
+// halved in turn, since products of few of them take longer. Where sums are cut decides how they round, so these are no
+// figures of a Target.
 constexpr std::int64_t kMaxTerms = 1 << 14;
 #ifdef STEPNET_HAS_ONEDNN
 template <typename T>

@@ -30,8 +30,9 @@ void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, Matri
 void PrepareGemm();
 
 // In how many blocks a product is cut for several threads: of its columns, or of its rows where there are many.
-// Products are always computed in these blocks, so that equal inputs give equal bits on any number of threads. Several
-// blocks are an even number, so that two threads have equal shares.
+// Products are always computed in these blocks, so that equal inputs give equal bits on any number of threads and, as
+// their sizes are no figures of a Target, on any machine that rounds alike. Several blocks are an even number, so that
+// two threads have equal shares.
 struct GemmBlocks {
   bool of_rows = false;
   std::int64_t count = 1;

@@ -131,21 +131,22 @@ const Registration load =
         .Arg("load_all", false, "read every blob of the file, also those that are no output")
         .Arg("allow_incomplete", false, "leave outputs as they are that the file does not have; an error otherwise")
         .Arg("source_blob_names", std::vector<std::string>{}, "names in the file, one an output, where they differ")
-        .ManagesOutputs()
         .HasSideEffects()
         .OpensFiles(FilesToLoad)
         .Check(CheckLoad)
         .StopsGradient()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          Loader loader{.files = AllowedFiles(op),
-                        .strip_prefix = op.String("strip_prefix"),
-                        .add_prefix = op.String("add_prefix"),
-                        .all = op.Bool("load_all"),
-                        .allow_incomplete = op.Bool("allow_incomplete")};
-          const std::vector<std::string>& sources = op.Strings("source_blob_names");
-          for (int i = 0; i < op.num_outputs(); ++i) loader.outputs[sources.empty() ? op.outputs()[i] : sources[i]] = i;
-          return [loader](const OpRun& run) { loader.Run(run.host()); };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                Loader loader{.files = AllowedFiles(op),
+                              .strip_prefix = op.String("strip_prefix"),
+                              .add_prefix = op.String("add_prefix"),
+                              .all = op.Bool("load_all"),
+                              .allow_incomplete = op.Bool("allow_incomplete")};
+                const std::vector<std::string>& sources = op.Strings("source_blob_names");
+                for (int i = 0; i < op.num_outputs(); ++i)
+                  loader.outputs[sources.empty() ? op.outputs()[i] : sources[i]] = i;
+                return [loader](const OpRun& run) { loader.Run(run.host()); };
+              },
+              .takes_blobs = true});
 
 // The names under which the inputs are kept.
 std::vector<std::string> NamesToSave(const OperatorCall& op) {
@@ -180,23 +181,24 @@ const Registration save =
         .Arg("db", "", "path of the file")
         .Arg("db_type", "", kTypeDoc)
         .Arg("chunk_size", kElementsOfChunk, "elements of a record of a minidb", AtLeast(1))
-        .ManagesOutputs()
         .HasSideEffects()
         .OpensFiles([](const OperatorCall& op) { return std::vector{op.String("db")}; })
         .Check(CheckSave)
         .StopsGradient()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [names = NamesToSave(op), path = AllowedFiles(op).front(), mini_db = IsMiniDb(op.String("db_type")),
-                  chunk = op.Int("chunk_size")](const OpRun& run) {
-            NamedTensors tensors;
-            for (int i = 0; i < run.num_inputs(); ++i) tensors.emplace_back(names[i], run.host().Input(i).GetTensor());
-            if (mini_db) {
-              WriteMiniDb(tensors, path, chunk);
-            } else {
-              WriteTensors(tensors, path);
-            }
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [names = NamesToSave(op), path = AllowedFiles(op).front(),
+                        mini_db = IsMiniDb(op.String("db_type")), chunk = op.Int("chunk_size")](const OpRun& run) {
+                  NamedTensors tensors;
+                  for (int i = 0; i < run.num_inputs(); ++i)
+                    tensors.emplace_back(names[i], run.host().Input(i).GetTensor());
+                  if (mini_db) {
+                    WriteMiniDb(tensors, path, chunk);
+                  } else {
+                    WriteTensors(tensors, path);
+                  }
+                };
+              },
+              .takes_blobs = true});
 
 const Registration db_exists =
     Operator("DBExists")

@@ -98,7 +98,7 @@ const Registration pack =
         .Input("lengths", "int32 [B], at least 0")
         .OptionalInput("like", "[T, B, …]: its shape is that of y. Without it, T is the greatest length")
         .Output("y", "[T, B, …]")
-        .ReadsValues({1})
+        .ShapesReadValues({1})
         .Shapes(PackShapes)
         .Gradient("UnpackRNNSequence", {"dy", "lengths"}, {"dx"})
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
@@ -112,7 +112,7 @@ const Registration unpack =
         .Input("x", "[T, B, …], any dtype")
         .Input("lengths", "int32 [B], from 0 to T")
         .Output("y", "[sum of the lengths, …]")
-        .ReadsValues({1})
+        .ShapesReadValues({1})
         .Shapes(UnpackShapes)
         // x tells T, which may exceed the greatest length.
         .Gradient("PackRNNSequence", {"dy", "lengths", "x"}, {"dx"})

@@ -43,7 +43,7 @@ const Registration lengths_range_fill =
         .Doc("For lengths [3, 1, 2]: 0, 1, 2, 0, 0, 1.")
         .Input("lengths", "int32 [number of sequences], each at least 0")
         .Output("y", "int32 [sum of the lengths]")
-        .ReadsValues({0})
+        .ShapesReadValues({0})
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           CheckLengthsInfo(query, 0, -1);
           if (!query.ValueKnown(0)) throw ValueUnknown{0};

@@ -90,7 +90,7 @@ const Registration reshape =
         .Output("y", "the new shape")
         .Output("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
         .Arg("shape", std::vector<std::int64_t>{}, "the new shape", AtLeast(-1))
-        .ReadsValues({1})
+        .ShapesReadValues({1})
         .Shapes(ReshapeShapes)
         .InPlace({{0, 0}})
         .Gradient([](GradientBuilder& g) {

@@ -199,7 +199,7 @@ const Registration slice =
         .Output("y", "the rank of x")
         .Arg("starts", std::vector<std::int64_t>{}, "where there are no inputs starts and ends")
         .Arg("ends", std::vector<std::int64_t>{}, "where there are no inputs starts and ends")
-        .ReadsValues({1, 2})
+        .ShapesReadValues({1, 2})
         .Check(CheckBy([](const OperatorCall& op) { CheckBoundsGiven(op, op.num_inputs() - 1); }))
         .Shapes(SliceShapes)
         .Gradient([](GradientBuilder& g) {

@@ -267,6 +267,10 @@ TEST(Stages, WeightsThatTheLoopReadsAreTurnedAroundOnce) {
         << what;
   }
   EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 2)).forward)) << "two rows are slower so";
+  constexpr Target kPacksTwo = {.min_rows_to_pack = 2, .max_rows_to_pack = 3};
+  const RunOptions options{.executor = "serial", .target = &kPacksTwo};
+  EXPECT_TRUE(has_packed(PlansOf(net.Build(), WideFeeds(2, 2), options).forward)) << "on another machine they are not";
+  EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 4), options).forward));
 }
 
 TEST(Stages, WeightsThatManyChunksReadAreTurnedAroundToo) {

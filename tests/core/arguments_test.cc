@@ -24,6 +24,8 @@ const Registration every_argument = Operator("test.EveryArgument")
                                         .NetArg("net", "")
                                         .Arg("*.rename", "", "");
 
+const Registration number_argument = Operator("test.NumberArgument").NumberArg("tenth", 0.1, "");
+
 const Registration required_argument =
     Operator("test.RequiredArgument").RequiredArg("axis", ArgumentType::kInt, "the dimension to work along");
 
@@ -47,6 +49,7 @@ TEST(Arguments, HaveDefaults) {
   EXPECT_EQ(op.Ints("ints"), std::vector<std::int64_t>{4});
   EXPECT_EQ(op.Strings("strings"), std::vector<std::string>{"x"});
   EXPECT_EQ(op.Number("number"), 7);
+  EXPECT_EQ(Init("", "test.NumberArgument").Number("tenth"), 0.1) << "with all digits of a double";
   EXPECT_EQ(op.Net("net"), nullptr);
   EXPECT_FALSE(op.HasArg("float"));
 }

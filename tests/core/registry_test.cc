@@ -28,6 +28,20 @@ const KernelRegistration second_kernel("test.KernelTwice", Device::kCuda, {.make
 const KernelRegistration late("test.MoreKernels", Device::kCuda, {.make = Nothing});
 const Registration more_kernels = Operator("test.MoreKernels");
 
+const Registration on_two_devices = Operator("test.OnTwoDevices")
+                                        .Input("x", "")
+                                        .Input("y", "")
+                                        .Input("sizes", "")
+                                        .Shapes(SameAsInput(0))
+                                        .ShapesReadValues({2})
+                                        .Cpu(Nothing)
+                                        .On(Device::kCuda, {.make = Nothing, .takes_blobs = true, .host_inputs = {0}});
+const Registration checks_on_cuda = Operator("test.ChecksOnCuda")
+                                        .Input("x", "")
+                                        .Shapes(SameAsInput(0))
+                                        .Cpu(Nothing)
+                                        .On(Device::kCuda, {.make = Nothing, .checks_values = true});
+
 const Registration formals = Operator("test.Formals")
                                  .Input("x", "")
                                  .OptionalInput("lengths", "")
@@ -71,6 +85,25 @@ TEST(Registry, KernelsMayComeBeforeOrAfterTheirType) {
   EXPECT_NE(GetOperator("test.MoreKernels").FindKernel(Device::kCuda), nullptr);
 }
 
+TEST(Registry, KnowsWhatKernelsOfEachDeviceDo) {
+  const OperatorSchema& schema = GetOperator("test.OnTwoDevices");
+  EXPECT_FALSE(schema.TakesBlobs(Device::kCpu));
+  EXPECT_TRUE(schema.TakesBlobs(Device::kCuda));
+  EXPECT_EQ(schema.HostInputs(Device::kCpu), std::vector<int>{2}) << "of which shapes are made, wherever it runs";
+  EXPECT_EQ(schema.HostInputs(Device::kCuda), (std::vector<int>{0, 2}));
+  // Without kernel and without shape rule.
+  EXPECT_TRUE(GetOperator("test.Formals").TakesBlobs(Device::kCpu));
+  EXPECT_FALSE(GetOperator("CopyCPUToGPU").TakesBlobs(Device::kCpu));
+}
+
+TEST(Registry, OperatorsMayFailForValuesThatTheirKernelsOrShapeRulesRead) {
+  const OperatorSchema& schema = GetOperator("test.ChecksOnCuda");
+  EXPECT_FALSE(schema.MayFindFaults(Device::kCpu));
+  EXPECT_TRUE(schema.MayFindFaults(Device::kCuda));
+  EXPECT_TRUE(GetOperator("test.OnTwoDevices").MayFindFaults(Device::kCpu)) << "its shape rule reads values";
+  EXPECT_TRUE(GetOperator("Load").MayFindFaults(Device::kCpu)) << "its kernel takes blobs";
+}
+
 TEST(Registry, KnowsHowManyInputsATypeTakes) {
   const OperatorSchema& schema = GetOperator("test.Formals");
   EXPECT_EQ(schema.min_inputs(), 1);
@@ -99,7 +132,11 @@ TEST(Registry, DeclarationsAreComplete) {
     EXPECT_FALSE(schema.doc.empty());
     const bool is_of_another_device = type == "CopyCPUToGPU" || type == "CopyGPUToCPU";
     EXPECT_EQ(schema.kernels.empty(), is_of_another_device);
-    EXPECT_TRUE(schema.shapes || schema.manages_outputs) << "neither a shape rule nor ManagesOutputs";
+    for (const auto& [device, kernel] : schema.kernels) {
+      EXPECT_NE(schema.shapes != nullptr, kernel.takes_blobs) << "a shape rule, or a kernel that takes blobs";
+      for (const int input : kernel.host_inputs) EXPECT_LT(input, schema.max_inputs());
+      EXPECT_TRUE(device != Device::kCpu || kernel.host_inputs.empty()) << "all that it reads is on the host";
+    }
     for (const auto& list : {schema.inputs, schema.outputs}) {
       bool optional = false;
       for (size_t i = 0; i < list.size(); ++i) {
@@ -122,7 +159,8 @@ TEST(Registry, DeclarationsAreComplete) {
         EXPECT_EQ(argument.Problem(argument.name, argument.default_value), "") << "the default of " << argument.name;
       }
     }
-    for (const int input : schema.value_inputs) EXPECT_LT(input, schema.max_inputs());
+    for (const int input : schema.shape_value_inputs) EXPECT_LT(input, schema.max_inputs());
+    EXPECT_TRUE(schema.shapes || schema.shape_value_inputs.empty()) << "no shape rule that could read values";
   }
 }
 

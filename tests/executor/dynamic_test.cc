@@ -10,18 +10,18 @@ const Registration repeat = Operator("test.Repeat")
                                 .Input("x", "double or float [N, …]")
                                 .Output("y", "[times * N, …]")
                                 .Arg("times", 1, "how often")
-                                .ManagesOutputs()
-                                .Cpu([](const OperatorCall& op) -> RunFn {
-                                  return [times = op.Int("times")](const OpRun& run) {
-                                    const Tensor x = run.host().Input(0).GetTensor();
-                                    const std::int64_t n = x.dim(0);
-                                    const Tensor y(x.dtype(), x.shape().With(0, times * n));
-                                    for (std::int64_t i = 0; i < times; ++i) {
-                                      CopyElements(x.View(), y.Slice(i * n, (i + 1) * n).View());
-                                    }
-                                    run.host().Output(0).SetTensor(y);
-                                  };
-                                });
+                                .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                                        return [times = op.Int("times")](const OpRun& run) {
+                                          const Tensor x = run.host().Input(0).GetTensor();
+                                          const std::int64_t n = x.dim(0);
+                                          const Tensor y(x.dtype(), x.shape().With(0, times * n));
+                                          for (std::int64_t i = 0; i < times; ++i) {
+                                            CopyElements(x.View(), y.Slice(i * n, (i + 1) * n).View());
+                                          }
+                                          run.host().Output(0).SetTensor(y);
+                                        };
+                                      },
+                                      .takes_blobs = true});
 
 OperatorDef Repeat(const std::string& text, std::int64_t times) {
   OperatorDef op = ParseOp(text);

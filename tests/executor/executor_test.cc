@@ -40,7 +40,13 @@ constexpr Target kElsewhere = {.device = Device::kCuda};
 
 TEST(ExecutorRegistration, RefusesNamesThatAreNotRegisteredForTheDeviceOrTwice) {
   ExpectError([] { MakeExecutor({.executor = "test.elsewhere"}); },
-              "invalid argument: no executor \"test.elsewhere\"; there is parallel, serial, test.counted, test.twice");
+              "invalid argument: no executor \"test.elsewhere\" for cpu; there is parallel, serial, test.counted, "
+              "test.twice; cuda has one");
+  ExpectError([] { MakeExecutor({.executor = "seral"}); },
+              "invalid argument: no executor \"seral\" for cpu; there is parallel, serial, test.counted, test.twice; "
+              "did you mean \"serial\"?");
+  ExpectError([] { MakeExecutor({.executor = "serial", .target = &kElsewhere}); },
+              "invalid argument: no executor \"serial\" for cuda; there is test.elsewhere; cpu has one");
   ExpectError([] { MakeExecutor({.executor = "test.twice"}); },
               "invalid argument: the executor \"test.twice\" of the device cpu is registered twice");
   EXPECT_NE(MakeExecutor({.executor = "test.elsewhere", .target = &kElsewhere}), nullptr);

@@ -99,6 +99,17 @@ int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
   return threads;
 }
 
+TEST(Parallel, UsesAsManyThreadsAsTheCostsOfTheTargetLetThem) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("a = Tanh(x_t)").Step("b = Sigmoid(x_t)");
+  net.Step("h_next = Sum(a, b)").Output("h_all", "h", 1);
+  constexpr Target kCheap = {.microseconds_of_call = 100, .assumed_scheduling = {}};
+  constexpr Target kDear = {.microseconds_of_call = 100, .assumed_scheduling = {.inline_task = 0, .handed_task = 1e6}};
+  EXPECT_GT(ThreadsOf(net, {.target = &kCheap, .opt_level = 0}), 1);
+  EXPECT_EQ(ThreadsOf(net, {.target = &kDear, .opt_level = 0}), 1);
+}
+
 TEST(Parallel, AnInstructionThatWritesIntoWhatItReadsReadsACopyOfIt) {
   // `both` holds rows t and t + 1 of h, `next` rows t + 1 and t + 2: each step writes what the last one half wrote.
   RecurrentCase net;

@@ -59,7 +59,7 @@ std::string ProbedType(const std::string& type) {
   for (const Formal& formal : schema.inputs) AddInput(formal, &probed);
   for (const Formal& formal : schema.outputs) AddOutput(formal, &probed);
   probed.Args(schema.arguments);
-  probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ReadsValues(schema.value_inputs);
+  probed.InPlace(schema.in_place).EnforceInPlace(schema.enforced_in_place).ShapesReadValues(schema.shape_value_inputs);
   probed.Shapes(schema.shapes).CostIs(schema.cost).Rows(schema.rows);
   if (schema.elementwise) probed.Elementwise();
   if (schema.formula) probed.Formula(schema.formula, schema.formula_options);  // which its kernel asks

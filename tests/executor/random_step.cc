@@ -20,18 +20,18 @@ constexpr std::int64_t kMaxRows = 3;  // of a window or an initial state
 const Registration opaque = Operator("test.OpaqueNegative")
                                 .Input("x", "double")
                                 .Output("y", "as x")
-                                .ManagesOutputs()
                                 .Gradient("test.OpaqueNegative", {"dy"}, {"dx"})
-                                .Cpu([](const OperatorCall&) -> RunFn {
-                                  return [](const OpRun& run) {
-                                    const Tensor x = run.host().Input(0).GetTensor();
-                                    const Tensor y(x.dtype(), x.shape());
-                                    for (std::int64_t i = 0; i < x.size(); ++i) {
-                                      y.data<double>()[i] = -x.data<double>()[i];
-                                    }
-                                    run.host().Output(0).SetTensor(y);
-                                  };
-                                });
+                                .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                        return [](const OpRun& run) {
+                                          const Tensor x = run.host().Input(0).GetTensor();
+                                          const Tensor y(x.dtype(), x.shape());
+                                          for (std::int64_t i = 0; i < x.size(); ++i) {
+                                            y.data<double>()[i] = -x.data<double>()[i];
+                                          }
+                                          run.host().Output(0).SetTensor(y);
+                                        };
+                                      },
+                                      .takes_blobs = true});
 
 }  // namespace
 
@@ -147,7 +147,7 @@ class StepDrawer {
     }
     op.add_output(name);
     const auto is_opaque = [&](const std::string& input) { return opaque_.contains(input); };
-    if (schema.manages_outputs || std::ranges::any_of(op.input(), is_opaque)) opaque_.insert(name);
+    if (schema.TakesBlobs(Device::kCpu) || std::ranges::any_of(op.input(), is_opaque)) opaque_.insert(name);
     std::erase_if(values_, [&](const Value& value) { return value.blob == name; });
     values_.push_back({name, rows});
     written_[name].insert(rows);

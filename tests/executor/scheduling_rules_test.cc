@@ -72,14 +72,15 @@ std::atomic<int> num_inside = 0;
 std::atomic<int> max_inside = 0;
 
 // y = x, of a shape that is known only when it runs.
-const Registration unforeseen =
-    Operator("test.Unforeseen")
-        .Input("x", "any shape")
-        .Output("y", "as x")
-        .ManagesOutputs()
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
-        });
+const Registration unforeseen = Operator("test.Unforeseen")
+                                    .Input("x", "any shape")
+                                    .Output("y", "as x")
+                                    .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                            return [](const OpRun& run) {
+                                              run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone());
+                                            };
+                                          },
+                                          .takes_blobs = true});
 
 // y = x; notes how many of it run at once.
 const Registration counts_itself = Operator("test.CountsItself")

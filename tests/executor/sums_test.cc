@@ -195,10 +195,11 @@ const Registration through_blobs =
     Operator("test.ThroughBlobs")
         .Input("x", "any")
         .Output("y", "as x")
-        .ManagesOutputs()
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
-        });
+        .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                return
+                    [](const OpRun& run) { run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone()); };
+              },
+              .takes_blobs = true});
 
 TEST(Sums, ALargeTermOfADynamicBlobIsAddedOnce) {
   const Shape row({1, 50'000});

@@ -13,48 +13,51 @@ namespace stepnet {
 namespace {
 
 // test.Count: count = count + 1 in place, made when there is none; stop = count >= limit. Fails at fail_at.
-const Registration count =
-    Operator("test.Count")
-        .Output("count", "int64 []")
-        .OptionalOutput("stop", "bool []")
-        .Arg("limit", 1000000, "")
-        .Arg("fail_at", -1, "")
-        .ManagesOutputs()
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return
-              [limit = op.Int("limit"), fail_at = op.Int("fail_at"), stops = op.num_outputs() > 1](const OpRun& run) {
-                Blob& blob = run.host().Output(0);
-                const std::int64_t before = blob.HasTensor() ? *blob.GetTensor().data<std::int64_t>() : 0;
-                if (before == fail_at) throw std::runtime_error("made to fail");
-                std::this_thread::yield();  // a chance for others to come between
-                blob.SetTensor(Tensor::Of<std::int64_t>({}, {before + 1}));
-                if (stops) run.host().Output(1).SetTensor(Tensor::Of<bool>({}, {before + 1 >= limit}));
-              };
-        });
+const Registration count = Operator("test.Count")
+                               .Output("count", "int64 []")
+                               .OptionalOutput("stop", "bool []")
+                               .Arg("limit", 1000000, "")
+                               .Arg("fail_at", -1, "")
+                               .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                                       return [limit = op.Int("limit"), fail_at = op.Int("fail_at"),
+                                               stops = op.num_outputs() > 1](const OpRun& run) {
+                                         Blob& blob = run.host().Output(0);
+                                         const std::int64_t before =
+                                             blob.HasTensor() ? *blob.GetTensor().data<std::int64_t>() : 0;
+                                         if (before == fail_at) throw std::runtime_error("made to fail");
+                                         std::this_thread::yield();  // a chance for others to come between
+                                         blob.SetTensor(Tensor::Of<std::int64_t>({}, {before + 1}));
+                                         if (stops)
+                                           run.host().Output(1).SetTensor(Tensor::Of<bool>({}, {before + 1 >= limit}));
+                                       };
+                                     },
+                                     .takes_blobs = true});
 
 // Waits until another operator of the same kind runs as well.
 std::atomic<int> meeting{0};
-const Registration meet =
-    Operator("test.Meet").Output("y", "nothing").ManagesOutputs().Cpu([](const OperatorCall&) -> RunFn {
-      return [](const OpRun& run) {
-        ++meeting;
-        while (meeting < 2) std::this_thread::yield();
-        run.host().Output(0).SetTensor(Tensor::Of<bool>({}, {true}));
-      };
-    });
+const Registration meet = Operator("test.Meet")
+                              .Output("y", "nothing")
+                              .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                      return [](const OpRun& run) {
+                                        ++meeting;
+                                        while (meeting < 2) std::this_thread::yield();
+                                        run.host().Output(0).SetTensor(Tensor::Of<bool>({}, {true}));
+                                      };
+                                    },
+                                    .takes_blobs = true});
 
 std::atomic<int> reports{0};
 const Registration report = Operator("test.Report")
                                 .Input("count", "int64 []")
                                 .Output("seen", "int64 []")
-                                .ManagesOutputs()
-                                .Cpu([](const OperatorCall&) -> RunFn {
-                                  return [](const OpRun& run) {
-                                    ++reports;
-                                    if (!run.host().Input(0).HasTensor()) return;
-                                    run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone());
-                                  };
-                                });
+                                .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                        return [](const OpRun& run) {
+                                          ++reports;
+                                          if (!run.host().Input(0).HasTensor()) return;
+                                          run.host().Output(0).SetTensor(run.host().Input(0).GetTensor().Clone());
+                                        };
+                                      },
+                                      .takes_blobs = true});
 
 const Registration draw =
     Operator("test.Draw")
@@ -68,11 +71,11 @@ std::vector<std::int64_t> noted;
 const Registration note = Operator("test.Note")
                               .Input("x", "int64 []")
                               .OptionalOutputs("none", "")
-                              .ManagesOutputs()
                               .HasSideEffects()
-                              .Cpu([](const OperatorCall&) -> RunFn {
-                                return [](const OpRun& run) { noted.push_back(*run.In(0).As<std::int64_t>()); };
-                              });
+                              .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                      return [](const OpRun& run) { noted.push_back(*run.In(0).As<std::int64_t>()); };
+                                    },
+                                    .takes_blobs = true});
 
 constexpr const char* kNets =
     "name: 'plan' "

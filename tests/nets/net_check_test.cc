@@ -22,8 +22,11 @@ const Registration unary = Operator("test.Unary")
                                .InPlace({{0, 0}})
                                .Shapes(SameAsInput(0))
                                .Cpu(Nothing);
-const Registration two_outputs =
-    Operator("test.TwoOutputs").Input("x", "").Output("a", "").Output("b", "").ManagesOutputs().Cpu(Nothing);
+const Registration two_outputs = Operator("test.TwoOutputs")
+                                     .Input("x", "")
+                                     .Output("a", "")
+                                     .Output("b", "")
+                                     .Cpu({.make = Nothing, .takes_blobs = true});
 const Registration two_kept = Operator("test.TwoKept").Input("x", "").Outputs("ys", "").Cpu(Nothing);
 const Registration must_share =
     Operator("test.MustShare").Input("x", "").Input("sum", "").Output("y", "").EnforceInPlace({{1, 0}}).Cpu(Nothing);

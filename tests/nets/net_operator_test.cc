@@ -39,7 +39,7 @@ const Registration sized =
         .Input("x", "float, any shape")
         .OptionalInput("size", "int32 [1]")
         .Output("y", "float [size]")
-        .ReadsValues({1})
+        .ShapesReadValues({1})
         .Shapes([](const ShapeQuery& query) {
           ++shapes_inferred;
           const std::vector<std::int64_t> size =

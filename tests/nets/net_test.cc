@@ -60,23 +60,27 @@ const Registration draw =
 
 std::atomic<int> inside{0};
 std::atomic<bool> overlapped{false};
-const Registration alone =
-    Operator("test.Alone").OptionalOutput("y", "").ManagesOutputs().Cpu([](const OperatorCall&) -> RunFn {
-      return [](const OpRun&) {
-        if (++inside != 1) overlapped = true;
-        std::this_thread::yield();
-        --inside;
-      };
-    });
+const Registration alone = Operator("test.Alone")
+                               .OptionalOutput("y", "")
+                               .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                       return [](const OpRun&) {
+                                         if (++inside != 1) overlapped = true;
+                                         std::this_thread::yield();
+                                         --inside;
+                                       };
+                                     },
+                                     .takes_blobs = true});
 
 std::atomic<int> met{0};
-const Registration meet =
-    Operator("test.MeetAnother").Output("y", "").ManagesOutputs().Cpu([](const OperatorCall&) -> RunFn {
-      return [](const OpRun&) {
-        ++met;
-        while (met < 2) std::this_thread::yield();
-      };
-    });
+const Registration meet = Operator("test.MeetAnother")
+                              .Output("y", "")
+                              .Cpu({.make = [](const OperatorCall&) -> RunFn {
+                                      return [](const OpRun&) {
+                                        ++met;
+                                        while (met < 2) std::this_thread::yield();
+                                      };
+                                    },
+                                    .takes_blobs = true});
 
 NetDef NetOf(const std::string& text) {
   NetDef net;

@@ -140,7 +140,9 @@ std::string FlagHelp(const FlagUse& flag) {
   } else if (!info.default_value.empty()) {
     text += StrCat("  (default ", info.default_value, ")");
   }
-  return text + "\n" + Indented(flag.doc.empty() ? info.description : flag.doc, "      ");
+  std::string doc = flag.doc.empty() ? info.description : flag.doc;
+  if (flag.choices != nullptr) doc += ": " + Join(flag.choices(), ", ");
+  return text + "\n" + Indented(doc, "      ");
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ struct FlagUse {
   std::optional<double> max = {};
   bool above_min = false;  // `min` itself is not allowed
   bool may_be_empty = false;
+  // What the flag can be, where that is known only when the program runs; help lists it.
+  std::vector<std::string> (*choices)() = nullptr;
 };
 
 struct Command {

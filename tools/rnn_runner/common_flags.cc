@@ -18,7 +18,7 @@ DEFINE_string(init_net, "",
               "file of a net to run once before, which fills parameters, or of the parameters themselves");
 DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
-DEFINE_string(executor, "parallel", "what runs the step nets: parallel, or serial, the reference");
+DEFINE_string(executor, "parallel", "what runs the step nets (serial is the reference for the others)");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(
     opt_level, stepnet::kMaxOptLevel,
@@ -41,8 +41,14 @@ std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
   return own;
 }
 
+namespace {
+
+std::vector<std::string> Executors() { return ExecutorNames(RunOptions().target->device); }
+
+}  // namespace
+
 std::vector<FlagUse> ExecutorFlags() {
-  std::vector<FlagUse> flags = {{.name = "executor", .value = "NAME"},
+  std::vector<FlagUse> flags = {{.name = "executor", .value = "NAME", .choices = Executors},
                                 {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
                                 {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
   for (FlagUse& flag : PassFlags()) flags.push_back(std::move(flag));
@@ -74,7 +80,7 @@ std::chrono::duration<double> TimeLimitFromFlags() {
 }
 
 RunOptions RunOptionsFromFlags() {
-  const std::vector<std::string> executors = ExecutorNames(RunOptions().target->device);
+  const std::vector<std::string> executors = Executors();
   if (std::ranges::find(executors, FLAGS_executor) == executors.end()) {
     throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
                             DidYouMean(FLAGS_executor, executors)));

@@ -102,11 +102,10 @@ std::string FormulaText(const OperatorSchema& schema) {
 std::string PropertiesText(const OperatorSchema& schema) {
   std::vector<std::string> items;
   if (IsElementwise(schema)) items.push_back("elementwise");
-  if (schema.manages_outputs) items.push_back("sets its outputs itself");
   if (schema.has_side_effects) items.push_back("has side effects");
   if (schema.files) items.push_back("opens files");
   if (schema.arguments_as_in_file) items.push_back("accepts any argument");
-  for (const int i : schema.value_inputs) {
+  for (const int i : schema.shape_value_inputs) {
     items.push_back(StrCat("shapes depend on the value of ", FormalName(schema.inputs, i)));
   }
   return Join(items, ", ");
@@ -135,7 +134,14 @@ std::string GradientText(const OperatorSchema& schema) {
 
 std::string KernelsText(const OperatorSchema& schema) {
   std::vector<std::string> names;
-  for (const auto& [device, kernel] : schema.kernels) names.emplace_back(DeviceName(device));
+  for (const auto& [device, kernel] : schema.kernels) {
+    std::vector<std::string> facts;
+    if (kernel.takes_blobs) facts.emplace_back("sets its outputs itself");
+    for (const int i : kernel.host_inputs) {
+      facts.push_back(StrCat("reads ", FormalName(schema.inputs, i), " on the host"));
+    }
+    names.push_back(StrCat(DeviceName(device), facts.empty() ? "" : StrCat(" (", Join(facts, ", "), ")")));
+  }
   return names.empty() ? "none" : Join(names, ", ");
 }
 

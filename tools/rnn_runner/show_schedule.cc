@@ -136,14 +136,12 @@ std::vector<Measured> Measure(Session& session, int threads, const std::vector<S
   return measured;
 }
 
-// Microseconds a step, in a run of a hundred with the schedules that the executor would choose. Where it chooses, tasks
-// count for more than they cost (bench, Overhead), so that threads are used where that surely gains.
+// Microseconds a step, in a run of a hundred with the schedules that the executor would choose.
 double SimulatedStep(StepPlan plan, int threads, const Costs& costs) {
   constexpr std::int64_t kSteps = 100;
-  constexpr SchedulingCosts kCosts{.inline_task = 0.05, .handed_task = 0.5};
   AddSchedules(threads, &plan);
   SetCosts(costs, &plan);
-  return SimulatePlan(plan, kSteps, kCosts) / kSteps;
+  return SimulatePlan(plan, kSteps, plan.target->measured_scheduling) / kSteps;
 }
 
 // `alone` is of runs on one thread, `shared` of those on two: each has less of caches and memory then.

@@ -1,0 +1,148 @@
+#include "stepnet/core/declared_gradient.h"
+
+#include <algorithm>
+
+namespace stepnet {
+namespace {
+
+// What the name of a blob stands for, seen from the forward operator.
+struct Meaning {
+  enum class Kind { kNone, kInput, kOutput, kOutputGradient, kInputGradient };
+  Kind kind = Kind::kNone;
+  int index = 0;
+  bool operator==(const Meaning&) const = default;
+};
+
+int IndexOfFormal(const std::vector<Formal>& formals, std::string_view name) {
+  for (size_t i = 0; i < formals.size(); ++i) {
+    if (formals[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// The number of the formal of which `name` is the gradient, or -1.
+int IndexOfGradient(const std::vector<Formal>& formals, std::string_view name) {
+  return name.starts_with('d') ? IndexOfFormal(formals, name.substr(1)) : -1;
+}
+
+// Of what a gradient operator reads.
+Meaning ReadBy(const OperatorSchema& forward, std::string_view name) {
+  if (const int i = IndexOfFormal(forward.inputs, name); i >= 0) return {Meaning::Kind::kInput, i};
+  if (const int o = IndexOfFormal(forward.outputs, name); o >= 0) return {Meaning::Kind::kOutput, o};
+  if (const int o = IndexOfGradient(forward.outputs, name); o >= 0) return {Meaning::Kind::kOutputGradient, o};
+  return {};
+}
+
+// Of what it gives.
+Meaning GivenBy(const OperatorSchema& forward, std::string_view name) {
+  const int i = IndexOfGradient(forward.inputs, name);
+  return i >= 0 ? Meaning{Meaning::Kind::kInputGradient, i} : Meaning{};
+}
+
+using MeaningOf = Meaning (*)(const OperatorSchema& forward, std::string_view name);
+
+// What the gradient operator calls `formal` and is bound to something else, in a position.
+struct Contradiction {
+  size_t position = 0;
+  const Formal* formal = nullptr;  // null: there is none
+};
+
+// The first one. Optional formals may be absent, so that what comes after them takes their positions.
+Contradiction FindContradiction(const OperatorSchema& forward, const std::vector<Formal>& formals,
+                                const std::vector<std::string>& bound, MeaningOf meaning_of) {
+  size_t position = 0;
+  for (size_t k = 0; k < formals.size() && position < bound.size() && !formals[k].variadic; ++k) {
+    const Meaning says = meaning_of(forward, formals[k].name), is = meaning_of(forward, bound[position]);
+    const bool fits = says == Meaning{} || is == Meaning{} || says == is;
+    const bool may_be_absent = formals[k].optional && formals.size() - k > bound.size() - position;
+    if (!fits && !may_be_absent) return {position, &formals[k]};
+    if (fits) ++position;
+  }
+  return {};
+}
+
+bool IsWrittenAsGradient(const OperatorSchema& forward, const OperatorSchema& gradient) {
+  return std::ranges::any_of(gradient.outputs,
+                             [&](const Formal& formal) { return GivenBy(forward, formal.name) != Meaning{}; });
+}
+
+// The gradient operator as far as it can be asked: null when it is not registered, or twice.
+const OperatorSchema* FindGradient(const GradientOp& made) {
+  try {
+    return FindOperator(made.type);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+bool IsSame(const ArgumentValue& a, const ArgumentValue& b) {
+  return a.f == b.f && a.i == b.i && a.s == b.s && a.floats == b.floats && a.ints == b.ints && a.strings == b.strings &&
+         a.net == b.net;
+}
+
+}  // namespace
+
+void AddDeclaredGradient(GradientBuilder& g) {
+  const OperatorSchema& schema = g.op().schema();
+  const GradientOp& declared = *schema.declared_gradient;
+  GradientOp op{.type = declared.type, .inputs = {}, .outputs = {}};
+  // Optional ones may be absent.
+  for (const std::string& name : declared.inputs) {
+    const auto [kind, i] = ReadBy(schema, name);
+    if (kind == Meaning::Kind::kInput) {
+      if (i < g.op().num_inputs()) op.inputs.push_back(g.I(i));
+    } else if (i < g.op().num_outputs()) {
+      op.inputs.push_back(kind == Meaning::Kind::kOutput ? g.O(i) : g.GO(i));
+    }
+  }
+  for (const std::string& name : declared.outputs) {
+    if (const int i = GivenBy(schema, name).index; i < g.op().num_inputs()) op.outputs.push_back(g.GI(i));
+  }
+  g.Add(std::move(op));
+}
+
+std::string GradientBindingProblem(const OperatorSchema& forward, const GradientOp& made) {
+  const OperatorSchema* gradient = FindGradient(made);
+  if (gradient == nullptr || !IsWrittenAsGradient(forward, *gradient)) return "";
+  if (const auto [i, formal] = FindContradiction(forward, gradient->inputs, made.inputs, ReadBy); formal != nullptr) {
+    return StrCat("the gradient of ", forward.type, " gives \"", made.inputs[i], "\" to ", made.type, " as input ", i,
+                  ", which that declares as \"", formal->name, "\"");
+  }
+  if (const auto [o, formal] = FindContradiction(forward, gradient->outputs, made.outputs, GivenBy);
+      formal != nullptr) {
+    return StrCat("the gradient of ", forward.type, " takes \"", made.outputs[o], "\" from ", made.type, " as output ",
+                  o, ", which that declares as \"", formal->name, "\"");
+  }
+  return "";
+}
+
+std::string GradientDefaultProblem(const OperatorSchema& forward, const GradientOp& made) {
+  const OperatorSchema* gradient = made.copies_arguments ? FindGradient(made) : nullptr;
+  if (gradient == nullptr) return "";
+  for (const ArgumentSpec& spec : forward.arguments) {
+    const ArgumentSpec* same = gradient->FindArgument(spec.name);
+    if (same == nullptr || spec.required || same->required || made.arguments.contains(spec.name)) continue;
+    if (IsSame(spec.default_value, same->default_value)) continue;
+    return StrCat("where a net leaves out \"", spec.name, "\" it is ", spec.default_value.Description(), " in ",
+                  forward.type, " and ", same->default_value.Description(), " in its gradient operator ", made.type);
+  }
+  return "";
+}
+
+std::string DeclaredGradientProblem(const OperatorSchema& schema) {
+  if (!schema.declared_gradient) return "";
+  const GradientOp& declared = *schema.declared_gradient;
+  for (const std::string& name : declared.inputs) {
+    if (ReadBy(schema, name) != Meaning{}) continue;
+    return StrCat("the gradient of ", schema.type, " reads \"", name,
+                  "\", which is no input and no output, and not \"d\" and an output");
+  }
+  for (const std::string& name : declared.outputs) {
+    if (GivenBy(schema, name) != Meaning{}) continue;
+    return StrCat("the gradient of ", schema.type, " gives \"", name, "\", which is not \"d\" and an input");
+  }
+  const std::string problem = GradientBindingProblem(schema, declared);
+  return problem.empty() ? GradientDefaultProblem(schema, declared) : problem;
+}
+
+}  // namespace stepnet

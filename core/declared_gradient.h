@@ -1,0 +1,31 @@
+// Gradients declared by the names of formals (`Operator::Gradient("EluGradient", {"y", "dy"}, {"dx"})`), and what can
+// be wrong with how an operator and its gradient operator are declared.
+//
+// Both are registered on their own, maybe in different libraries, so nothing but a comparison finds out that they do
+// not fit: operators bound to the wrong inputs, and defaults that differ, compute wrong gradients without a word.
+#pragma once
+
+#include <string>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// The gradient rule of types that declare one by names.
+void AddDeclaredGradient(GradientBuilder& g);
+
+// An input or output of `made` whose name in its own declaration says another blob of the forward operator than the one
+// that it is bound to, or "": input "y" of EluGradient is given x. `made` names blobs as a declaration does, "x" or
+// "dx"; what it calls otherwise is not compared. Nothing is said of types that were not written as gradients, none of
+// whose outputs is named "d" and an input of `forward`: "x" of Squeeze may well be a dy.
+std::string GradientBindingProblem(const OperatorSchema& forward, const GradientOp& made);
+
+// An argument that `made` takes over from `forward` and for which the two declare different defaults, or "". A net that
+// leaves it out would be differentiated with another value than it was run with.
+std::string GradientDefaultProblem(const OperatorSchema& forward, const GradientOp& made);
+
+// What is wrong with the gradient that `schema` declares by names, or "": a name that it does not have, or any of the
+// above. What the gradient operator says is not known before it is registered.
+std::string DeclaredGradientProblem(const OperatorSchema& schema);
+
+}  // namespace stepnet

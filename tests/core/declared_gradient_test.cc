@@ -1,0 +1,166 @@
+// Operators and their gradient operators: what one declares of the other.
+#include "stepnet/core/declared_gradient.h"
+
+#include <map>
+#include <set>
+
+#include "../executor/recurrent_case.h"
+#include "stepnet/nets/gradient.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+Operator Forward(const char* type) { return std::move(Operator(type).Input("x", "").Input("s", "").Output("y", "")); }
+
+const Registration from_result =
+    Operator("test.FromResult").Input("y", "").Input("dy", "").Output("dx", "").OptionalOutput("ds", "");
+
+const Registration fits = Forward("test.Fits").Gradient("test.FromResult", {"y", "dy"}, {"dx", "ds"});
+const Registration reads_x = Forward("test.ReadsX").Gradient("test.FromResult", {"x", "dy"}, {"dx"});
+const Registration swaps = Forward("test.Swaps").Gradient("test.FromResult", {"y", "dy"}, {"ds", "dx"});
+const Registration misspelt_input = Forward("test.ReadsZ").Gradient("test.FromResult", {"z", "dy"}, {"dx"});
+const Registration misspelt_output = Forward("test.GivesX").Gradient("test.FromResult", {"y", "dy"}, {"x"});
+
+// What is optional may be absent.
+const Registration from_both = Operator("test.FromBoth")
+                                   .Input("x", "")
+                                   .OptionalInput("y", "")
+                                   .OptionalInput("dy", "")
+                                   .OptionalOutput("dx", "")
+                                   .OptionalOutput("ds", "");
+const Registration leaves_out = Forward("test.LeavesOut").Gradient("test.FromBoth", {"x", "dy"}, {"ds"});
+const Registration leaves_none_out = Forward("test.LeavesNoneOut").Gradient("test.FromBoth", {"x", "dy", "y"}, {"ds"});
+
+// It is the gradient of others, too, and its names are not about theirs.
+const Registration negative = Operator("test.AnyNegative").Input("x", "").Output("y", "");
+const Registration general = Forward("test.IsGeneral").Gradient("test.AnyNegative", {"dy"}, {"dx"});
+
+// Gradient operators may be registered later, by others.
+const Registration without = Forward("test.WithoutGradient").Gradient("test.Unregistered", {"x", "dy"}, {"dx"});
+
+const Registration slope =
+    Operator("test.SlopeGradient").Input("dy", "").Output("dx", "").Arg("slope", 0.5f, "").Arg("axis", 1, "");
+Operator Sloped(const char* type, float slope) {
+  return std::move(Forward(type).Arg("slope", slope, "").Arg("axis", 1, "").Arg("own", 3, ""));
+}
+const Registration same_slope = Sloped("test.SameSlope", 0.5f).Gradient("test.SlopeGradient", {"dy"}, {"dx"});
+const Registration other_slope = Sloped("test.OtherSlope", 0.25f).Gradient("test.SlopeGradient", {"dy"}, {"dx"});
+const Registration slope_by_rule = Sloped("test.SlopeByRule", 0.25f).Gradient([](GradientBuilder& g) {
+  g.Add({.type = "test.SlopeGradient", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}});
+});
+const Registration slope_given = Sloped("test.SlopeGiven", 0.25f).Gradient([](GradientBuilder& g) {
+  const double slope = g.op().Float("slope");
+  g.Add({.type = "test.SlopeGradient",
+         .inputs = {g.GO(0)},
+         .outputs = {g.GI(0)},
+         .arguments = {{"slope", {.f = slope}}}});
+});
+const Registration slope_left_out = Sloped("test.SlopeLeftOut", 0.25f).Gradient([](GradientBuilder& g) {
+  g.Add({.type = "test.SlopeGradient", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
+});
+
+const std::map<std::string, std::string>& Wrong() {
+  static const std::map<std::string, std::string> wrong = {
+      {"test.ReadsX",
+       "the gradient of test.ReadsX gives \"x\" to test.FromResult as input 0, which that declares as \"y\""},
+      {"test.Swaps",
+       "the gradient of test.Swaps takes \"ds\" from test.FromResult as output 0, which that declares as \"dx\""},
+      {"test.LeavesNoneOut",
+       "the gradient of test.LeavesNoneOut gives \"dy\" to test.FromBoth as input 1, which that declares as \"y\""},
+      {"test.ReadsZ",
+       "the gradient of test.ReadsZ reads \"z\", which is no input and no output, and not \"d\" and an output"},
+      {"test.GivesX", "the gradient of test.GivesX gives \"x\", which is not \"d\" and an input"},
+      {"test.OtherSlope",
+       "where a net leaves out \"slope\" it is 0.25 in test.OtherSlope and 0.5 in its gradient operator "
+       "test.SlopeGradient"}};
+  return wrong;
+}
+
+OperatorGradient GradientOf(const std::string& type) {
+  return MakeGradient(ParseOp("y = " + type + "(x, s)"), {{.dense = "y_grad"}});
+}
+
+TEST(DeclaredGradient, IsComparedWithItsOperatorWhereRegistrationsAreChecked) {
+  const std::map<std::string, std::string> problems = RegistrationProblems();
+  for (const auto& [type, message] : Wrong()) {
+    const auto found = problems.find(type);
+    EXPECT_EQ(found == problems.end() ? "" : found->second, message) << type;
+  }
+  for (const auto& [type, message] : problems) {
+    EXPECT_TRUE(type.starts_with("test.")) << type << ": " << message;
+  }
+  for (const char* type : {"test.Fits", "test.LeavesOut", "test.IsGeneral", "test.WithoutGradient", "test.SameSlope"}) {
+    EXPECT_FALSE(problems.contains(type)) << problems.at(type);
+  }
+}
+
+TEST(DeclaredGradient, IsRefusedWhereItIsAskedFor) {
+  for (const auto& [type, message] : Wrong()) ExpectError([&] { GradientOf(type); }, "invalid net: " + message);
+  ExpectError([&] { GradientOf("test.SlopeByRule"); },
+              "invalid net: where a net leaves out \"slope\" it is 0.25 in test.SlopeByRule and 0.5 in its gradient "
+              "operator test.SlopeGradient");
+  for (const char* type : {"test.Fits", "test.SameSlope", "test.SlopeGiven", "test.SlopeLeftOut"}) {
+    EXPECT_EQ(GradientOf(type).ops.size(), 1u) << type;
+  }
+}
+
+// The operators of the gradient of an operator whose blobs have the names of its formals, gradients "d" before them;
+// nothing where its rule wants to know more than that.
+std::vector<GradientOp> SampleGradient(const OperatorSchema& schema, bool with_optional) {
+  OperatorDef def;
+  def.set_type(schema.type);
+  std::vector<GradientBlobs> gradients;
+  for (const Formal& formal : schema.inputs) {
+    if (with_optional || !formal.optional) def.add_input(formal.name);
+  }
+  for (const Formal& formal : schema.outputs) {
+    def.add_output(formal.name);
+    gradients.push_back({.dense = "d" + formal.name});
+  }
+  try {
+    const OperatorCall call(def);
+    GradientBuilder builder(call, gradients);
+    schema.gradient(builder);
+    std::map<std::string, std::string> declared;  // names of gradients
+    for (int i = 0; i < call.num_inputs(); ++i) declared[builder.input_gradients()[i].dense] = "d" + call.inputs()[i];
+    std::vector<GradientOp> ops = builder.ops();
+    for (GradientOp& op : ops) {
+      for (std::string& output : op.outputs) {
+        if (declared.contains(output)) output = declared.at(output);
+      }
+    }
+    return ops;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+TEST(DeclaredGradient, GradientsOfAllOperatorsFitThem) {
+  std::set<std::string> not_asked;
+  int asked = 0;
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.")) continue;
+    const OperatorSchema& schema = GetOperator(type);
+    if (schema.gradient_kind != GradientKind::kRule) continue;
+    bool is_asked = false;
+    for (const bool with_optional : {false, true}) {
+      for (const GradientOp& op : SampleGradient(schema, with_optional)) {
+        EXPECT_EQ(GradientBindingProblem(schema, op), "");
+        EXPECT_EQ(GradientDefaultProblem(schema, op), "");
+        is_asked = true;
+      }
+    }
+    ++asked;
+    if (!is_asked) not_asked.insert(type);
+  }
+  // They pass gradients on without an operator, or need arguments.
+  EXPECT_EQ(not_asked,
+            (std::set<std::string>{"Add", "Alias", "Cast", "ExpandDims", "Gather", "LayerNorm", "Pow",
+                                   "RecurrentNetwork", "SequenceMask", "SoftmaxWithLoss", "Squeeze", "Sum", "TopK"}));
+  EXPECT_GT(asked, 80);
+}
+
+}  // namespace
+}  // namespace stepnet
