@@ -102,6 +102,8 @@ void RegisterPointwise(std::int64_t n) {
   add("Where", {{.shape = {n}, .dtype = DType::kBool}, x, x});
   add("Not", {{.shape = {n}, .dtype = DType::kBool}});
   add("Cast", {x}, "arg { name: \"to\" i: 2 }");
+  add("CastGradient", {x, {.shape = {n}, .dtype = DType::kDouble}});
+  add("WhereGradient", {{.shape = {n}, .dtype = DType::kBool}, x}, "", 2);
   add("Dropout", {x}, "arg { name: \"ratio\" f: 0.5 }", 2);
   add("Adam", {x, x, {.shape = {n}, .scale = 0}, x, {.shape = {1}}, {.shape = {1}, .dtype = DType::kInt64}}, "", 3);
   add("MomentumSGDUpdate", {x, x, {.shape = {1}}, x}, "arg { name: \"momentum\" f: 0.9 }", 3);
@@ -117,6 +119,16 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   Register(name("SoftmaxGradient"), "SoftmaxGradient", 1, {x, x});
   Register(name("LayerNorm"), "LayerNorm", 3, {x});
   Register(name("SquaredL2Distance"), "SquaredL2Distance", 1, {x, x});
+  Register(name("CrossEntropy"), "CrossEntropy", 1, {x, {.shape = x.shape, .scale = 0}});
+  const Operand condition{.shape = {rows}, .dtype = DType::kBool};
+  const std::string on_rows = "arg { name: \"broadcast_on_rows\" i: 1 }";
+  Register(name("WhereOnRows"), "Where", 1, {condition, x, x}, on_rows);
+  Register(name("WhereGradientOnRows"), "WhereGradient", 2, {condition, x}, on_rows);
+  Register(name("SequenceMaskUpper"), "SequenceMask", 1, {x}, "arg { name: \"mode\" s: \"upper\" }");
+  if (columns < 30) return;
+  const Operand lengths{.shape = {rows}, .dtype = DType::kInt32};  // from 10 to 29
+  Register(name("SequenceMask"), "SequenceMask", 1, {x, lengths}, "arg { name: \"mode\" s: \"sequence\" }");
+  Register(name("StepMask"), "StepMask", 1, {{.shape = {columns, rows, 1}}, lengths});
 }
 
 void RegisterUnits(std::int64_t n, std::int64_t d) {

@@ -74,15 +74,25 @@ std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<cons
   made->operands.resize(inputs.size() + static_cast<size_t>(spec_.num_outputs + spec_.num_locals));
   std::vector<RegionPart> parts;
   for (const RegionCall& call : spec_.calls) {
+    // Behind operands come what each call reads of the run.
+    const auto values_of_call =
+        static_cast<int>(made->operands.size()) + static_cast<int>(&call - spec_.calls.data()) * kNumRunValues;
     try {
       const std::vector<TensorInfo> infos = InfosOf(call.inputs, made->operands);
       const ShapeQuery query(*call.call, infos);
-      FormulaRegion formula = MakeFormulaRegion(query, call.call->schema().shapes(query));
-      for (size_t o = 0; o < call.outputs.size(); ++o) made->operands[call.outputs[o]] = formula.infos[o];
+      const std::vector<TensorInfo> outputs = call.call->schema().shapes(query);
+      for (size_t o = 0; o < call.outputs.size(); ++o) made->operands[call.outputs[o]] = outputs[o];
+      if (!AreExprTypes(query, outputs)) {
+        made->obstacle = StrCat(call.call->Text(), ": formulas do not have its dtypes");
+        continue;
+      }
+      FormulaRegion formula = MakeFormulaRegion(query, outputs);
       formula.region.in_place.clear();
       RegionPart& part =
           parts.emplace_back(RegionPart{.region = std::move(formula.region), .inputs = {}, .outputs = {}});
-      for (const int input : formula.inputs) part.inputs.push_back(call.inputs[input]);
+      for (const int input : formula.inputs) {
+        part.inputs.push_back(IsRunValue(input) ? values_of_call + (input - kStepOfRun) : call.inputs[input]);
+      }
       for (const int output : formula.outputs) part.outputs.push_back(call.outputs[output]);
     } catch (...) {
       throw CurrentError().At(PlaceOf(call));
@@ -91,6 +101,7 @@ std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<cons
   const bool may_fail = std::ranges::any_of(parts, [](const RegionPart& part) {
     return std::ranges::any_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); });
   });
+  if (!made->obstacle.empty()) return made;
   if (spec_.one_by_one) {
     made->obstacle = "operands share memory";
   } else if (may_fail && !spec_.in_place.empty()) {
@@ -121,7 +132,16 @@ void RegionKernel::Run(const OpRun& run) const {
   }
   std::vector<const void*> from;
   std::vector<void*> to;
-  for (const int operand : shapes->from) from.push_back(run.In(operand).data);
+  std::vector<RunValues> values;  // of the calls, where some are read
+  const auto num_operands = static_cast<int>(shapes->operands.size());
+  if (std::ranges::any_of(shapes->from, [&](int operand) { return operand >= num_operands; })) {
+    for (const RegionCall& call : spec_.calls) values.emplace_back(*call.call, run);
+  }
+  for (const int operand : shapes->from) {
+    const int value = operand - num_operands;
+    from.push_back(value < 0 ? run.In(operand).data
+                             : values[value / kNumRunValues].Of(kStepOfRun + value % kNumRunValues));
+  }
   for (const int operand : shapes->to) to.push_back(run.Out(operand - spec_.num_inputs).data);
   if (shapes->program->Run(from, to, run.part(), run.parts())) RunOneByOne(*shapes, run, /*keeps_outputs=*/false);
 }

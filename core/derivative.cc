@@ -422,7 +422,10 @@ class Derivation {
       case ExprOp::kErf: return dy * (2 * std::numbers::inv_sqrtpi * Exp(-(x * x)));
       case ExprOp::kSin: return dy * Cos(x);
       case ExprOp::kCos: return -dy * Sin(x);
-      default: return Cast(Operand(step, 0).node->dtype, dy);  // kCast
+      case ExprOp::kCast: return Cast(Operand(step, 0).node->dtype, dy);
+      default:
+        throw Error(ErrorCode::kInternal,
+                    StrCat("nothing says what the derivative of ", ExprOpName(step.node->op), " is"));
     }
   }
 

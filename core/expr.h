@@ -52,7 +52,8 @@ enum class ExprOp : std::uint8_t {
   kNegate,
   kAbs,   // of the lowest integer: itself
   kSign,  // 1, -1 or 0; sign(-0) is 0, sign(NaN) is NaN
-  // float → float. Those of vector_math.h are as exact as that header says, the others as the C library's
+  // float → float. Those of vector_math.h are as exact as that header says, others (core/expr_functions.h) as the C
+  // library's
   kSqrt,
   kExp,      // VectorExp
   kExpm1,    // e^a - 1, exact near 0
@@ -80,8 +81,8 @@ enum class ExprOp : std::uint8_t {
   // Any dtype → another. Floats to integers: towards 0, what is out of range becomes the nearest in it, NaN 0. int64 to
   // int32: the low bits. To bool: whether it is not 0. Others round to nearest even.
   kCast,
-  // bool [× any] → bool: a. A fault of the run where a does not hold, also where nothing uses the value; `b` is the
-  // number that the message shows.
+  // bool [× any up to 4 times] → bool: a. A fault of the run where a does not hold, also where nothing uses the value;
+  // the others are the numbers that the message shows.
   kRequire,
   // int64 × 5 (seed, op, run, step, element) → float, double: the number of RandomStream(seed, op, run, step) at
   // `element`, in [0, 1): as float its upper 24 bits, as double all 32.
@@ -208,26 +209,29 @@ Expr Abs(const Expr& a);
 Expr Sign(const Expr& a);
 Expr Sqrt(const Expr& a);
 Expr Exp(const Expr& a);
-Expr Expm1(const Expr& a);
+inline Expr Expm1(const Expr& a) { return MakeExpr(ExprOp::kExpm1, {&a, 1}); }
 Expr Log(const Expr& a);
-Expr Log1p(const Expr& a);
+inline Expr Log1p(const Expr& a) { return MakeExpr(ExprOp::kLog1p, {&a, 1}); }
 Expr Tanh(const Expr& a);
 Expr Sigmoid(const Expr& a);
-Expr Erf(const Expr& a);
-Expr Sin(const Expr& a);
-Expr Cos(const Expr& a);
-Expr Floor(const Expr& a);
-Expr Ceil(const Expr& a);
-Expr Round(const Expr& a);
+inline Expr Erf(const Expr& a) { return MakeExpr(ExprOp::kErf, {&a, 1}); }
+inline Expr Sin(const Expr& a) { return MakeExpr(ExprOp::kSin, {&a, 1}); }
+inline Expr Cos(const Expr& a) { return MakeExpr(ExprOp::kCos, {&a, 1}); }
+inline Expr Floor(const Expr& a) { return MakeExpr(ExprOp::kFloor, {&a, 1}); }
+inline Expr Ceil(const Expr& a) { return MakeExpr(ExprOp::kCeil, {&a, 1}); }
+inline Expr Round(const Expr& a) { return MakeExpr(ExprOp::kRound, {&a, 1}); }
 Expr And(const Expr& a, const Expr& b);
 Expr Or(const Expr& a, const Expr& b);
 Expr Not(const Expr& a);
 Expr Where(const Expr& condition, const Expr& then, const Expr& otherwise);
 Expr Cast(DType dtype, const Expr& a);
 Expr Index(int dimension);
-// `message` shows `value` in place of "{}".
-Expr Require(const Expr& condition, std::string_view message);
-Expr Require(const Expr& condition, std::string_view message, const Expr& value);
+// `message` shows the values, one after the other, in place of each "{}".
+template <std::convertible_to<Expr>... Values>
+Expr Require(const Expr& condition, std::string_view message, const Values&... values) {
+  const Expr operands[] = {condition, Expr(values)...};
+  return MakeExpr(ExprOp::kRequire, operands, {.text = message});
+}
 Expr Uniform(DType dtype, const Expr& seed, const Expr& op, const Expr& run, const Expr& step, const Expr& element);
 Expr RowSum(const Expr& a);
 Expr RowMax(const Expr& a);

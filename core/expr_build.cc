@@ -49,7 +49,7 @@ Rule RuleOf(ExprOp op) {
     case ExprOp::kNot: return {1, 1, Operands::kBools};
     case ExprOp::kWhere: return {3, 3, Operands::kAny};
     case ExprOp::kCast: return {1, 1, Operands::kAny};
-    case ExprOp::kRequire: return {1, 2, Operands::kBools};
+    case ExprOp::kRequire: return {1, kMaxExprOperands, Operands::kBools};
     case ExprOp::kUniform: return {5, 5, Operands::kInt64};
     case ExprOp::kIndex: return {0, 0, Operands::kAny};
     case ExprOp::kInput:
@@ -128,7 +128,7 @@ void TypeLiterals(Building* building) {
       operand = Typed(operand, building->parts.dtype, *building);
     } else if (building->op == ExprOp::kUniform) {
       operand = Typed(operand, DType::kInt64, *building);
-    } else if (building->op == ExprOp::kRequire && i == 1) {
+    } else if (building->op == ExprOp::kRequire && i >= 1) {
       operand = Typed(operand, operand->is_whole ? DType::kInt64 : DType::kDouble, *building);
     } else if (typed != nullptr && i >= begin && i < end) {
       operand = Typed(operand, (*typed)->dtype, *building);
@@ -434,17 +434,9 @@ Expr Abs(const Expr& a) { return Make(ExprOp::kAbs, {a}); }
 Expr Sign(const Expr& a) { return Make(ExprOp::kSign, {a}); }
 Expr Sqrt(const Expr& a) { return Make(ExprOp::kSqrt, {a}); }
 Expr Exp(const Expr& a) { return Make(ExprOp::kExp, {a}); }
-Expr Expm1(const Expr& a) { return Make(ExprOp::kExpm1, {a}); }
 Expr Log(const Expr& a) { return Make(ExprOp::kLog, {a}); }
-Expr Log1p(const Expr& a) { return Make(ExprOp::kLog1p, {a}); }
 Expr Tanh(const Expr& a) { return Make(ExprOp::kTanh, {a}); }
 Expr Sigmoid(const Expr& a) { return Make(ExprOp::kSigmoid, {a}); }
-Expr Erf(const Expr& a) { return Make(ExprOp::kErf, {a}); }
-Expr Sin(const Expr& a) { return Make(ExprOp::kSin, {a}); }
-Expr Cos(const Expr& a) { return Make(ExprOp::kCos, {a}); }
-Expr Floor(const Expr& a) { return Make(ExprOp::kFloor, {a}); }
-Expr Ceil(const Expr& a) { return Make(ExprOp::kCeil, {a}); }
-Expr Round(const Expr& a) { return Make(ExprOp::kRound, {a}); }
 Expr And(const Expr& a, const Expr& b) { return Make(ExprOp::kAnd, {a, b}); }
 Expr Or(const Expr& a, const Expr& b) { return Make(ExprOp::kOr, {a, b}); }
 Expr Not(const Expr& a) { return Make(ExprOp::kNot, {a}); }
@@ -453,12 +445,6 @@ Expr Where(const Expr& condition, const Expr& then, const Expr& otherwise) {
 }
 Expr Cast(DType dtype, const Expr& a) { return Make(ExprOp::kCast, {a}, {.dtype = dtype}); }
 Expr Index(int dimension) { return Make(ExprOp::kIndex, {}, {.number = dimension}); }
-Expr Require(const Expr& condition, std::string_view message) {
-  return Make(ExprOp::kRequire, {condition}, {.text = message});
-}
-Expr Require(const Expr& condition, std::string_view message, const Expr& value) {
-  return Make(ExprOp::kRequire, {condition, value}, {.text = message});
-}
 Expr Uniform(DType dtype, const Expr& seed, const Expr& op, const Expr& run, const Expr& step, const Expr& element) {
   return Make(ExprOp::kUniform, {seed, op, run, step, element}, {.dtype = dtype});
 }

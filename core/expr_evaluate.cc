@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_text.h"
 #include "stepnet/core/random.h"
 #include "stepnet/core/strings.h"
@@ -24,17 +25,10 @@ T FloatUnary(ExprOp op, T x) {
   switch (op) {
     case ExprOp::kSqrt: return std::sqrt(x);
     case ExprOp::kExp: return ThroughVector<T>(VectorExp, x);
-    case ExprOp::kExpm1: return scalar::Expm1(x);
     case ExprOp::kLog: return ThroughVector<T>(VectorLog, x);
-    case ExprOp::kLog1p: return scalar::Log1p(x);
     case ExprOp::kTanh: return ThroughVector<T>(VectorTanh, x);
     case ExprOp::kSigmoid: return ThroughVector<T>(VectorSigmoid, x);
-    case ExprOp::kErf: return scalar::Erf(x);
-    case ExprOp::kSin: return scalar::Sin(x);
-    case ExprOp::kCos: return scalar::Cos(x);
-    case ExprOp::kFloor: return scalar::Floor(x);
-    case ExprOp::kCeil: return scalar::Ceil(x);
-    default: return scalar::Round(x);
+    default: return FindExprFunction(op)->Of<T>()(x);
   }
 }
 
@@ -86,7 +80,7 @@ ExprScalar UniformScalar(DType dtype, std::span<const ExprScalar> operands) {
                             static_cast<std::uint64_t>(whole(2)), whole(3));
   const auto element = static_cast<std::uint64_t>(whole(4));
   if (dtype == DType::kFloat) return ScalarOf(stream.Uniform(element));
-  return ScalarOf(static_cast<double>(stream.Word(element)) * 0x1p-32);
+  return ScalarOf(scalar::UniformOf<double>(stream.Word(element)));
 }
 
 template <typename T, typename Fn>
@@ -171,17 +165,23 @@ ExprRowValues EvaluateRow(std::span<const Expr> roots, const ExprRow& row) {
     const auto fails = std::ranges::find_if(of_node, [](const ExprScalar& holds) { return !holds.As<bool>(); });
     const std::int64_t column = fails - of_node.begin();
     if (fails == of_node.end() || (result.fault && result.fault->column <= column)) continue;
-    const ExprScalar value = node->num_operands > 1 ? values.at(node->operands[1])[column] : ExprScalar();
-    result.fault = {.require = node, .column = column, .value = value};
+    result.fault = {.require = node, .column = column, .values = {}};
+    for (const ExprNode* shown : node->Operands().subspan(1)) result.fault->values.push_back(values.at(shown)[column]);
   }
   for (const Expr& root : roots) result.values.push_back(values.at(root.node()));
   return result;
 }
 
-std::string FaultMessage(const ExprNode& require, const ExprScalar& value) {
-  const size_t at = require.text.find("{}");
-  if (require.num_operands < 2 || at == std::string::npos) return require.text;
-  return StrCat(require.text.substr(0, at), ScalarText(value), require.text.substr(at + 2));
+std::string FaultMessage(const ExprNode& require, std::span<const ExprScalar> values) {
+  std::string message;
+  size_t begin = 0;
+  for (const ExprScalar& value : values) {
+    const size_t at = require.text.find("{}", begin);
+    if (at == std::string::npos) break;
+    message += StrCat(require.text.substr(begin, at - begin), ScalarText(value));
+    begin = at + 2;
+  }
+  return message + require.text.substr(begin);
 }
 
 }  // namespace stepnet

@@ -30,7 +30,7 @@ struct ExprRow {
 struct ExprFault {
   const ExprNode* require;
   std::int64_t column;
-  ExprScalar value;  // what the message shows, where it shows something
+  std::vector<ExprScalar> values;  // what the message shows
 };
 
 struct ExprRowValues {
@@ -40,7 +40,7 @@ struct ExprRowValues {
 };
 ExprRowValues EvaluateRow(std::span<const Expr> roots, const ExprRow& row);
 
-// The message of a fault, with its value.
-std::string FaultMessage(const ExprNode& require, const ExprScalar& value);
+// The message of a fault, with its values.
+std::string FaultMessage(const ExprNode& require, std::span<const ExprScalar> values);
 
 }  // namespace stepnet

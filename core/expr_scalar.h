@@ -49,7 +49,7 @@ decltype(auto) ForExprType(DType dtype, Fn&& fn) {
   }
 }
 
-// Scalar functions of the primitives. Those that vector_math.h computes are not here.
+// Scalar functions of the primitives. Those that vector_math.h computes are not here, nor those of expr_functions.h.
 namespace scalar {
 
 template <typename T>
@@ -130,38 +130,6 @@ template <typename T>
 inline T Pow(T a, T b) {
   return std::pow(a, b);
 }
-template <typename T>
-inline T Expm1(T a) {
-  return std::expm1(a);
-}
-template <typename T>
-inline T Log1p(T a) {
-  return std::log1p(a);
-}
-template <typename T>
-inline T Erf(T a) {
-  return std::erf(a);
-}
-template <typename T>
-inline T Sin(T a) {
-  return std::sin(a);
-}
-template <typename T>
-inline T Cos(T a) {
-  return std::cos(a);
-}
-template <typename T>
-inline T Floor(T a) {
-  return std::floor(a);
-}
-template <typename T>
-inline T Ceil(T a) {
-  return std::ceil(a);
-}
-template <typename T>
-inline T Round(T a) {
-  return std::nearbyint(a);
-}
 
 template <typename T>
 inline bool Equal(T a, T b) {
@@ -183,6 +151,15 @@ inline bool LessEqual(T a, T b) {
 inline bool And(bool a, bool b) { return (a & b) != 0; }
 inline bool Or(bool a, bool b) { return (a | b) != 0; }
 inline bool Not(bool a) { return !a; }
+
+// A random word as a number in [0, 1).
+template <typename T>
+inline T UniformOf(std::uint32_t word) {
+  if constexpr (std::is_same_v<T, float>)
+    return static_cast<float>(word >> 8) * 0x1p-24f;
+  else
+    return static_cast<double>(word) * 0x1p-32;
+}
 
 template <typename To, typename From>
 inline To Cast(From x) {

@@ -1,17 +1,20 @@
 #include "stepnet/core/expr_text.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <set>
 #include <unordered_map>
 
+#include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_table.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
 
-constexpr ExprSyntax kSyntaxes[] = {
+constexpr ExprSyntax kOwnSyntaxes[] = {
     {ExprOp::kOr, "||", 1},
     {ExprOp::kAnd, "&&", 2},
     {ExprOp::kEqual, "==", 3},
@@ -33,17 +36,9 @@ constexpr ExprSyntax kSyntaxes[] = {
     {ExprOp::kSign, "sign", 0},
     {ExprOp::kSqrt, "sqrt", 0},
     {ExprOp::kExp, "exp", 0},
-    {ExprOp::kExpm1, "expm1", 0},
     {ExprOp::kLog, "log", 0},
-    {ExprOp::kLog1p, "log1p", 0},
     {ExprOp::kTanh, "tanh", 0},
     {ExprOp::kSigmoid, "sigmoid", 0},
-    {ExprOp::kErf, "erf", 0},
-    {ExprOp::kSin, "sin", 0},
-    {ExprOp::kCos, "cos", 0},
-    {ExprOp::kFloor, "floor", 0},
-    {ExprOp::kCeil, "ceil", 0},
-    {ExprOp::kRound, "round", 0},
     {ExprOp::kWhere, "where", 0},
     {ExprOp::kRequire, "require", 0},
     {ExprOp::kUniform, "uniform", 0},
@@ -55,6 +50,14 @@ constexpr ExprSyntax kSyntaxes[] = {
     {ExprOp::kConstant, "constant", 0},
     {ExprOp::kLiteral, "number", 0},
 };
+
+// With those of the functions of the table.
+constexpr auto kSyntaxes = [] {
+  std::array<ExprSyntax, std::size(kOwnSyntaxes) + std::size(kExprFunctions)> all = {};
+  auto next = std::ranges::copy(kOwnSyntaxes, all.begin()).out;
+  for (const ExprFunction& function : kExprFunctions) *next++ = {function.op, function.name, 0};
+  return all;
+}();
 
 constexpr int kMaxNesting = 12;    // of what is printed in one line
 constexpr size_t kMaxLength = 90;  // of what is printed within something else

@@ -41,17 +41,22 @@ int Formula::InputOf(std::string_view name) const {
   FailInFormula(query_, StrCat("names an input \"", name, "\" that the operator does not declare"));
 }
 
-Expr Formula::ReadOf(std::string_view name, Access access, int block, int blocks) {
+int Formula::GivenInput(std::string_view name) const {
   const int input = InputOf(name);
-  if (input == kAbsent) {
-    FailInFormula(query_, StrCat("reads \"", name, "\" without asking whether the operator has it"));
-  }
-  return ReadInput(input, name, access, block, blocks);
+  if (input != kAbsent) return input;
+  FailInFormula(query_, StrCat("reads \"", name, "\" without asking whether the operator has it"));
+}
+
+Expr Formula::ReadOf(std::string_view name, Access access, int block, int blocks) {
+  return ReadInput(
+      {.input = GivenInput(name), .access = access, .block = block, .blocks = blocks, .name = std::string(name)});
 }
 
 // Of what a gradient operator is not given nothing is known; as a rule it is like the rest.
 const TensorInfo& Formula::InfoOfInput(int input) const {
   static const TensorInfo kUnknown;
+  static const TensorInfo kOfRun = {.dtype = DType::kInt64, .shape = {}};
+  if (IsRunValue(input)) return kOfRun;
   if (input != kNotGiven) return query_.In(input);
   for (int i = 0; i < query_.num_inputs(); ++i) {
     if (query_.In(i).dtype == DType::kFloat || query_.In(i).dtype == DType::kDouble) return query_.In(i);
@@ -59,16 +64,17 @@ const TensorInfo& Formula::InfoOfInput(int input) const {
   return kUnknown;
 }
 
-Expr Formula::ReadInput(int input, std::string_view name, Access access, int block, int blocks) {
-  const Read wanted = {.input = input, .access = access, .block = block, .blocks = blocks, .name = std::string(name)};
+Expr Formula::ReadInput(Read wanted) {
+  const int input = wanted.input;
   const bool has_own = input >= 0 && reads_[input].access == Access::kNone;  // then it has not been read at all
   const int found = has_own ? -1 : IndexOf(reads_, wanted);
   if (found >= 0) return inputs_[found];
   const size_t read = has_own ? static_cast<size_t>(input) : reads_.size();
   if (!has_own) reads_.push_back({});
   inputs_.resize(reads_.size());
-  reads_[read] = wanted;
-  const std::string text = access == Access::kBlock ? wanted.name + "_" + std::to_string(block) : wanted.name;
+  std::string text = wanted.name;
+  if (wanted.access == Access::kBlock) text += "_" + std::to_string(wanted.block);
+  reads_[read] = std::move(wanted);
   return inputs_[read] = Expr::Input(static_cast<int>(read), text, InfoOfInput(input).dtype);
 }
 
@@ -81,7 +87,7 @@ std::vector<Expr> Formula::Ins(std::string_view name) {
   std::vector<Expr> all;
   const int first = InputOf(name);
   for (int i = first; first >= 0 && i < query_.num_inputs(); ++i) {
-    all.push_back(ReadInput(i, StrCat(name, i - first), Access::kElement));
+    all.push_back(ReadInput({.input = i, .access = Access::kElement, .name = StrCat(name, i - first)}));
   }
   return all;
 }
@@ -91,6 +97,34 @@ std::vector<Expr> Formula::Blocks(std::string_view name, int count) {
   std::vector<Expr> blocks;
   for (int k = 0; k < count; ++k) blocks.push_back(ReadOf(name, Access::kBlock, k, count));
   return blocks;
+}
+
+void Formula::Over(const Shape& shape) {
+  if (shape.rank() > kRegionDims) {
+    FailInFormula(query_, StrCat("computes over ", shape, ", of more than ", kRegionDims, " dimensions"));
+  }
+  over_ = shape;
+}
+
+Expr Formula::Along(std::string_view name, std::vector<int> dimensions) {
+  const auto is_there = [&](int d) { return over_ && d >= 0 && d < over_->rank(); };
+  if (!std::ranges::all_of(dimensions, is_there)) {
+    FailInFormula(query_, StrCat("reads \"", name, "\" along dimensions that it has not said it computes over"));
+  }
+  return ReadInput({.input = GivenInput(name),
+                    .access = Access::kAlong,
+                    .name = std::string(name),
+                    .dimensions = std::move(dimensions)});
+}
+
+Expr Formula::Uniform(DType dtype, bool same_each_step) {
+  const auto value = [&](int which, const char* name) {
+    return ReadInput({.input = which, .access = Access::kScalar, .name = name});
+  };
+  draws_ = true;
+  const Expr step = same_each_step ? Expr(0) : value(kStepOfRun, "step");
+  return stepnet::Uniform(dtype, value(kSeedOfRun, "seed"), value(kOperatorOfRun, "operator"),
+                          value(kNumberOfRun, "run"), step, Index(kRegionDims - 1));
 }
 
 bool Formula::Has(std::string_view name) const {
@@ -124,6 +158,7 @@ double Formula::Number(std::string_view argument) const {
 }
 std::int64_t Formula::Int(std::string_view argument) const { return query_.op().Int(argument); }
 bool Formula::Bool(std::string_view argument) const { return query_.op().Bool(argument); }
+const std::string& Formula::String(std::string_view argument) const { return query_.op().String(argument); }
 
 void Formula::Out(std::vector<FormulaOutput> outputs) {
   if (outputs_) FailInFormula(query_, "says twice what the outputs are");
@@ -137,10 +172,6 @@ void Formula::Out(std::vector<FormulaOutput> outputs) {
     }
   }
   outputs_ = std::move(outputs);
-}
-
-void Formula::Check(const Expr& condition, std::string_view message, const Expr& value) {
-  requirements_.push_back(Require(condition, message, value));
 }
 
 }  // namespace stepnet

@@ -19,6 +19,7 @@
 //   .Formula(DerivativeOf("Elu"))
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -76,6 +77,13 @@ class Formula {
   Expr Column(std::string_view name);  // of an input [C]: that of the column
   Expr Scalar(std::string_view name);  // of an input of one element
 
+  // Computes over these indices, of four dimensions at most, instead of over the elements of inputs: dimensions stay
+  // apart, the last of them is that of Index(3). In reads inputs that have as many elements, row-major, or one. The
+  // shape rule has to say what shapes the outputs have.
+  void Over(const Shape& shape);
+  // Of an input whose elements run along these dimensions of that shape, in their order: the element of the index.
+  Expr Along(std::string_view name, std::vector<int> dimensions);
+
   // Makes the dimensions from `axis` on a row, all of them as one, where otherwise the last one is: of this input and
   // those that are read with it. A negative axis counts from the end; one that the input does not have makes each
   // element a row. Returns how many elements a row has. The shape rule has to say then what shapes the outputs have.
@@ -88,6 +96,7 @@ class Formula {
   double Number(std::string_view argument) const;  // a float, or a number
   std::int64_t Int(std::string_view argument) const;
   bool Bool(std::string_view argument) const;
+  const std::string& String(std::string_view argument) const;
   // What the formula says is not shared by operators that are alike where it asks for the operator itself.
   const OperatorCall& op() const {
     asks_for_operator_ = true;
@@ -96,9 +105,16 @@ class Formula {
 
   // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
   void Out(std::vector<FormulaOutput> outputs);
-  // Makes the run fail where `condition` does not hold; "{}" in the message is `value`. Only in formulas that say so
-  // (FormulaOptions::checks_values).
-  void Check(const Expr& condition, std::string_view message, const Expr& value);
+  // Makes the run fail where `condition` does not hold; the values take the place of each "{}" in the message. Only in
+  // formulas that say so (FormulaOptions::checks_values).
+  template <std::convertible_to<Expr>... Values>
+  void Check(const Expr& condition, std::string_view message, const Values&... values) {
+    requirements_.push_back(Require(condition, message, values...));
+  }
+
+  // A random number in [0, 1) for each element, of float or double: that of OpRun::Random, or the one of step 0 in all
+  // steps. All elements must be one row (RowsFrom from 0 on, or Over).
+  Expr Uniform(DType dtype, bool same_each_step = false);
 
  private:
   friend class FormulaLayout;
@@ -106,13 +122,14 @@ class Formula {
   friend FormulaRegion MakeFormulaRegion(const ShapeQuery&, std::span<const TensorInfo>, std::uint64_t);
   friend class FormulaDerivative;
   friend class FormulaSample;
-  enum class Access : std::uint8_t { kNone, kElement, kBlock, kRow, kColumn, kScalar };
+  enum class Access : std::uint8_t { kNone, kElement, kBlock, kRow, kColumn, kScalar, kAlong };
   struct Read {
-    int input = 0;  // kNotGiven: one of the forward operator alone
+    int input = 0;  // kNotGiven: one of the forward operator alone; a RunValue
     Access access = Access::kNone;
     int block = 0;
     int blocks = 1;
     std::string name = {};
+    std::vector<int> dimensions = {};  // kAlong
 
     bool operator==(const Read&) const = default;
   };
@@ -120,11 +137,12 @@ class Formula {
   static constexpr int kAbsent = -1;    // an optional input that the operator does not have
   static constexpr int kNotGiven = -2;  // an input of the forward operator that its gradient operator does not declare
 
-  int InputOf(std::string_view name) const;  // of the operator, or one of these two
+  int InputOf(std::string_view name) const;     // of the operator, or one of these two
+  int GivenInput(std::string_view name) const;  // throws for one that is absent
   const TensorInfo& InfoOf(std::string_view name) const;
   const TensorInfo& InfoOfInput(int input) const;
   Expr ReadOf(std::string_view name, Access access, int block = 0, int blocks = 1);
-  Expr ReadInput(int input, std::string_view name, Access access, int block = 0, int blocks = 1);
+  Expr ReadInput(Read read);
 
   const ShapeQuery& query_;
   const OperatorSchema* forward_ = nullptr;  // whose formula is asked in place of the operator's own
@@ -135,7 +153,9 @@ class Formula {
   std::optional<std::vector<FormulaOutput>> outputs_;
   mutable bool asks_for_operator_ = false;
   std::vector<Expr> requirements_;
-  int rows_from_ = -1;  // the dimension from which on all are one row; -1: the last
+  int rows_from_ = -1;         // the dimension from which on all are one row; -1: the last
+  std::optional<Shape> over_;  // the shape that it says itself
+  bool draws_ = false;         // random numbers
 };
 
 // The formula of a gradient operator: the derivative of what the operator type `forward` computes. Names say what is
@@ -147,16 +167,33 @@ class Formula {
 // and for what the derivative reads and the operator is not given; it names operator and input.
 FormulaRule DerivativeOf(std::string forward);
 
+// What a region of a formula may read beside the inputs of the operator, an int64 each: what RandomStream is made of.
+enum RunValue : int { kStepOfRun = -6, kNumberOfRun, kOperatorOfRun, kSeedOfRun };
+inline constexpr int kNumRunValues = kSeedOfRun - kStepOfRun + 1;
+inline bool IsRunValue(int input) { return input <= kSeedOfRun; }
+class RunValues {
+ public:
+  RunValues(const OperatorCall& op, const OpRun& run);
+  const void* Of(int input) const { return &values_[input - kStepOfRun]; }
+
+ private:
+  std::int64_t values_[kNumRunValues];
+};
+
 // What the formula of an operator says for inputs of these shapes.
 struct FormulaRegion {
   Region region;
-  std::vector<int> inputs;          // of the operator, for each of the region
+  std::vector<int> inputs;          // of the operator, for each of the region; or a RunValue
   std::vector<int> outputs;         // likewise
   std::vector<TensorInfo> infos;    // outputs of the operator
   bool is_elementwise = false;      // as Operator::Elementwise says
   bool asks_for_operator = false;   // Formula::op: it may depend on names and seed
   std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
 };
+
+// Whether expressions have all of these dtypes. An operator with a formula and a kernel of its own is used with others,
+// too: then its formula says nothing, and must not be asked.
+bool AreExprTypes(const ShapeQuery& query, std::span<const TensorInfo> outputs);
 
 // `outputs`: what the shape rule gives, empty where the formula says it. `wanted`: bit i for output i; others are left
 // out. REQUIRES a schema with a formula. Errors name the operator and its inputs.

@@ -176,7 +176,8 @@ std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::
 
 bool IsElementwise(const ShapeQuery& query) {
   const OperatorSchema& schema = query.op().schema();
-  return schema.elementwise || (schema.formula && FindFormula(query)->formula().is_elementwise);
+  if (schema.elementwise || !schema.formula) return schema.elementwise;
+  return AreExprTypes(query, schema.shapes(query)) && FindFormula(query)->formula().is_elementwise;
 }
 
 }  // namespace stepnet

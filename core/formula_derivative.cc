@@ -126,7 +126,9 @@ class FormulaDerivative {
   // Numbers of what the forward formula reads of an input: an element, or blocks. None: it reads nothing, and there is
   // no such input here.
   std::vector<int> ReadsOf(const std::string& name) {
-    const auto reads_it = [&](const Read& read) { return read.access != Access::kNone && read.name == name; };
+    const auto reads_it = [&](const Read& read) {
+      return read.access != Access::kNone && !IsRunValue(read.input) && read.name == name;
+    };
     if (std::ranges::none_of(formula_.reads_, reads_it) && Declares(schema_.inputs, name)) formula_.In(name);
     std::vector<int> reads;
     for (size_t i = 0; i < formula_.reads_.size(); ++i) {
@@ -144,7 +146,7 @@ class FormulaDerivative {
 
   // Returns how many elements are computed.
   std::int64_t FindAccesses() {
-    const FormulaLayout layout(formula_.query_, formula_.reads_, formula_.query_.In(0).shape, formula_.rows_from_);
+    const FormulaLayout layout(formula_, formula_.query_.In(0).shape);
     accesses_.clear();
     for (const Read& read : formula_.reads_) accesses_.push_back(AccessOf(read, layout));
     return layout.shape().size();
@@ -179,9 +181,9 @@ class FormulaDerivative {
 
   // Makes all elements one row, so that such a gradient is a sum over a row. Throws where rows and columns matter.
   void Flatten(std::int64_t num_elements) {
-    bool is_apart = has_whole_outputs_ && formula_.rows_from_ <= 0;
+    bool is_apart = has_whole_outputs_ && formula_.rows_from_ <= 0 && !formula_.over_;
     for (const Read& read : formula_.reads_) {
-      if (read.access == Access::kNone || read.input == Formula::kNotGiven) continue;
+      if (read.access == Access::kNone || read.input < 0) continue;
       const std::int64_t size = formula_.query_.In(read.input).shape.size();
       is_apart &= size == 1 || (read.access == Access::kElement && size == num_elements);
     }

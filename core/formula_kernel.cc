@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/cost.h"
+#include "stepnet/core/expr_table.h"
 #include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
@@ -147,7 +149,15 @@ class FormulaKernel {
   void RunProgram(const ProgramForShapes& of, const OpRun& run, void** pointers) const {
     const std::vector<int>&inputs = of.formula.inputs, &outputs = of.formula.outputs;
     void** const to = pointers + inputs.size();
-    for (size_t i = 0; i < inputs.size(); ++i) pointers[i] = run.In(inputs[i]).data;
+    std::optional<RunValues> values;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (IsRunValue(inputs[i])) {
+        if (!values) values.emplace(op_, run);
+        pointers[i] = const_cast<void*>(values->Of(inputs[i]));
+      } else {
+        pointers[i] = run.In(inputs[i]).data;
+      }
+    }
     for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
     const std::span<const void* const> from(pointers, inputs.size());
     const std::span<void* const> results(to, outputs.size());
@@ -162,17 +172,30 @@ class FormulaKernel {
   Programs programs_;
 };
 
+RunFn MakeByFormula(const OperatorCall& op) {
+  return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) { kernel->Run(run); };
+}
+
+bool HasExprTypes(const OpRun& run) {
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    if (!IsExprType(run.In(i).dtype)) return false;
+  }
+  for (int o = 0; o < run.num_outputs(); ++o) {
+    if (!IsExprType(run.Out(o).dtype)) return false;
+  }
+  return true;
+}
+
 int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   return FindFormula(query, outputs)->max_parts();
 }
 
 // An operation is counted once an element, whatever it is.
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  if (!AreExprTypes(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
   const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
   const Region& region = made->formula().region;
-  Cost cost;
-  for (int i = 0; i < query.num_inputs(); ++i) cost.bytes += static_cast<double>(query.In(i).size_bytes());
-  for (const TensorInfo& info : outputs) cost.bytes += static_cast<double>(info.size_bytes());
+  Cost cost{.bytes = BytesMoved(query, outputs)};
   for (const ExprNode* node : ExprNodes(region.Roots())) {
     if (node->op != ExprOp::kInput && node->op != ExprOp::kConstant) {
       cost.flops += static_cast<double>(region.NumElements());
@@ -183,22 +206,40 @@ Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 
 }  // namespace
 
+RunValues::RunValues(const OperatorCall& op, const OpRun& run)
+    : values_{run.step(), static_cast<std::int64_t>(run.context().RunNumber()),
+              static_cast<std::int64_t>(op.random_id()), static_cast<std::int64_t>(op.seed())} {}
+
+Kernel FormulaKernelOr(KernelFactory otherwise) {
+  return {.make = [otherwise = std::move(otherwise)](const OperatorCall& op) -> RunFn {
+            return [by_formula = MakeByFormula(op), other = otherwise(op)](const OpRun& run) {
+              (HasExprTypes(run) ? by_formula : other)(run);
+            };
+          },
+          .max_parts =
+              [](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+                return AreExprTypes(query, outputs) ? MaxParts(query, outputs) : 1;
+              }};
+}
+
 void CompleteFromFormula(OperatorSchema* schema) {
-  schema->shapes = [declared = std::move(schema->shapes)](const ShapeQuery& query) {
+  const bool has_kernel = schema->kernels.contains(Device::kCpu);
+  schema->shapes = [declared = std::move(schema->shapes), has_kernel](const ShapeQuery& query) {
     const std::vector<TensorInfo> outputs = declared ? declared(query) : std::vector<TensorInfo>();
+    if (declared && has_kernel && !AreExprTypes(query, outputs)) return outputs;
     const std::shared_ptr<const FormulaProgram> made = FindFormula(query, outputs);
     return declared ? outputs : made->formula().infos;
   };
   if (!schema->cost) schema->cost = CostOf;
-  if (!schema->rows) schema->rows = [](const ShapeQuery& query) { return FindFormula(query)->formula().rows; };
-  if (schema->kernels.contains(Device::kCpu)) return;
-  schema->kernels[Device::kCpu] = {.make = [](const OperatorCall& op) -> RunFn {
-                                     return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) {
-                                       kernel->Run(run);
-                                     };
-                                   },
-                                   .max_parts = MaxParts,
-                                   .checks_values = schema->formula_options.checks_values};
+  if (!schema->rows) {
+    schema->rows = [shapes = schema->shapes, has_kernel](const ShapeQuery& query) -> std::optional<RowOperands> {
+      if (has_kernel && !AreExprTypes(query, shapes(query))) return {};
+      return FindFormula(query)->formula().rows;
+    };
+  }
+  if (has_kernel) return;
+  schema->kernels[Device::kCpu] = {
+      .make = MakeByFormula, .max_parts = MaxParts, .checks_values = schema->formula_options.checks_values};
 }
 
 }  // namespace stepnet

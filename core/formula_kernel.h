@@ -5,6 +5,10 @@
 
 namespace stepnet {
 
+// The kernel of an operator of any dtype that has a formula: it runs what that says, and what `otherwise` makes where
+// expressions do not have the dtypes.
+Kernel FormulaKernelOr(KernelFactory otherwise);
+
 // Adds to a schema that has a formula what its declaration does not say: shapes, cost, rows and the kernel for the CPU.
 // What is wrong with the formula shows where shapes are inferred, also where the shape rule is declared.
 void CompleteFromFormula(OperatorSchema* schema);

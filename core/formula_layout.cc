@@ -24,12 +24,15 @@ void FailFormula(const ShapeQuery& query, ErrorCode code, const std::string& wha
   throw Error(code, StrCat(query.op().type(), what, "; its inputs are ", InputsText(query)));
 }
 
-FormulaLayout::FormulaLayout(const ShapeQuery& query, const std::vector<Read>& reads, const Shape& otherwise,
-                             int rows_from)
-    : query_(query), rows_from_(rows_from) {
-  if (query.op().schema().FindArgument("broadcast") != nullptr) rule_ = ReadBroadcastRule(query.op());
+FormulaLayout::FormulaLayout(const Formula& formula, const Shape& otherwise)
+    : query_(formula.query_), rows_from_(formula.rows_from_), has_own_shape_(formula.over_.has_value()) {
+  if (has_own_shape_) {
+    shape_ = *formula.over_;
+    return;
+  }
+  if (query_.op().schema().FindArgument("broadcast") != nullptr) rule_ = ReadBroadcastRule(query_.op());
   bool is_known = false;
-  for (const Read& read : reads) {
+  for (const Read& read : formula.reads_) {
     const bool has_shape =
         read.access == Access::kElement || read.access == Access::kBlock || read.access == Access::kColumn;
     if (!has_shape || read.input == Formula::kNotGiven) continue;
@@ -97,13 +100,43 @@ FormulaLayout::Strides FormulaLayout::StridesOfEachRow() const {
   return strides;
 }
 
+FormulaLayout::Strides FormulaLayout::StridesOver(const Read& read) const {
+  const Shape& shape = ShapeOf(read);
+  std::vector<int> dimensions = read.dimensions;
+  if (read.access != Access::kAlong) {
+    if (shape.size() == 1) return Strides(shape_.rank());
+    if (read.access != Access::kElement) FailInFormula(query_, "says what it computes over, and reads rows or columns");
+    for (int d = 0; d < shape_.rank(); ++d) dimensions.push_back(d);
+  }
+  std::vector<std::int64_t> sizes;
+  for (const int d : dimensions) sizes.push_back(shape_[d]);
+  const Shape along(sizes);
+  if (along.size() != shape.size()) {
+    FailFormula(query_, ErrorCode::kShapeMismatch,
+                StrCat(" needs ", NameOf(read), " to have an element for each index of ", along));
+  }
+  Strides strides(shape_.rank());
+  std::int64_t stride = 1;
+  for (size_t i = dimensions.size(); i-- > 0;) {
+    if (sizes[i] != 1) strides[dimensions[i]] = stride;
+    stride *= std::max<std::int64_t>(1, sizes[i]);
+  }
+  return strides;
+}
+
 RegionOperand FormulaLayout::Place(const Read& read, Strides* strides) const {
   strides->assign(shape_.rank(), 0);
   if (read.access == Access::kNone) return {.size = 1};
+  if (IsRunValue(read.input)) return {.dtype = DType::kInt64, .size = 1};
   const Shape& shape = ShapeOf(read);
   RegionOperand operand{.dtype = query_.In(read.input).dtype, .size = shape.size()};
+  if (has_own_shape_) {
+    *strides = StridesOver(read);
+    return operand;
+  }
   switch (read.access) {
-    case Access::kNone: break;
+    case Access::kNone:
+    case Access::kAlong: break;
     case Access::kElement: {
       const Shape elements = ShapeOfElements(read);
       const bool is_as_caffe2 = RepeatsAsCaffe2(read) && rows_from_ < 0;

@@ -22,9 +22,9 @@ class FormulaLayout {
   using Read = Formula::Read;
   using Strides = std::vector<std::int64_t>;  // one for each dimension of shape()
 
-  // `otherwise`: the shape where no read says one. `rows_from`: the dimension from which on all are one row, or -1.
-  // Throws kShapeMismatch for inputs that cannot be repeated over each other.
-  FormulaLayout(const ShapeQuery& query, const std::vector<Read>& reads, const Shape& otherwise, int rows_from = -1);
+  // Of what the formula reads. `otherwise`: the shape where no read says one. Throws kShapeMismatch for inputs that
+  // cannot be repeated over each other.
+  FormulaLayout(const Formula& formula, const Shape& otherwise);
 
   const Shape& shape() const { return shape_; }
   std::int64_t NumColumns() const { return shape_.rank() == 0 ? 1 : shape_[-1]; }
@@ -32,8 +32,8 @@ class FormulaLayout {
 
   // The shape with the dimensions that make a row as one.
   Shape WithRows(const Shape& shape) const;
-  // Where a read has its elements; throws kShapeMismatch for a row or scalar of another size. The operand's own strides
-  // are left at 0.
+  // Where a read has its elements; throws kShapeMismatch for one of another size than what reads it has. The operand's
+  // own strides are left at 0.
   RegionOperand Place(const Read& read, Strides* strides) const;
   // Of elements one after the other, `width` times as many in each row.
   Strides StridesOfRows(std::int64_t width) const { return StridesOf(shape_, 0, width * NumColumns()); }
@@ -47,11 +47,14 @@ class FormulaLayout {
   bool RepeatsAsCaffe2(const Read& read) const { return rule_ && read.input > 0 && read.access == Access::kElement; }
   Shape ShapeOfElements(const Read& read) const;
   void Repeat(const Read& read, const Shape& shape);
+  // Where the formula says itself what it computes over.
+  Strides StridesOver(const Read& read) const;
   Strides StridesOf(const Shape& shape, int axis, std::int64_t row) const;
   int AxisOf(const Shape& shape) const { return rule_->axis == -1 ? shape_.rank() - shape.rank() : rule_->axis; }
 
   const ShapeQuery& query_;
   const int rows_from_;
+  const bool has_own_shape_;
   std::optional<BroadcastRule> rule_;
   Shape shape_;
 };

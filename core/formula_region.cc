@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "stepnet/core/expr_table.h"
 #include "stepnet/core/formula_layout.h"
 
 namespace stepnet {
@@ -18,7 +19,7 @@ class FormulaCompiler {
         formula_(formula),
         declared_(declared),
         wanted_(wanted),
-        layout_(query, formula.reads_, OtherShape(), formula.rows_from_),
+        layout_(formula, OtherShape()),
         shape_(layout_.shape()) {}
 
   FormulaRegion Run() {
@@ -34,6 +35,9 @@ class FormulaCompiler {
     const auto checks = [](const Expr& root) { return root->has_require(); };
     if (std::ranges::any_of(result_.region.Roots(), checks) && !query_.op().schema().formula_options.checks_values) {
       FailInFormula(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
+    }
+    if (formula_.draws_ && shape_.rank() > 1) {
+      FailInFormula(query_, "draws random numbers for elements that are not one row (RowsFrom)");
     }
     Collapse();
     DropEmptyRows();
@@ -134,6 +138,7 @@ class FormulaCompiler {
         case ExprOp::kRowMax: keeps_rows_ = has_rows_ = true; break;
         case ExprOp::kIndex:
           keeps_rows_ = true;
+          keeps_dims_ |= formula_.over_.has_value();
           (node->number == kRegionDims - 1 ? has_rows_ : has_position_) = true;
           break;
         case ExprOp::kUniform: has_position_ = true; break;
@@ -151,8 +156,8 @@ class FormulaCompiler {
     std::vector<Dim> dims;  // from the last
     for (int d = shape_.rank() - 1; d >= 0; --d) {
       const bool is_row = d == shape_.rank() - 1 && keeps_rows_;
-      if (shape_[d] == 1 && !is_row) continue;
-      const bool may_merge = !dims.empty() && !(dims.size() == 1 && keeps_rows_);
+      if (shape_[d] == 1 && !is_row && !keeps_dims_) continue;
+      const bool may_merge = !dims.empty() && !keeps_dims_ && !(dims.size() == 1 && keeps_rows_);
       if (may_merge && MoveAsOne(d, dims.back().from, dims.back().size)) {
         dims.back().size *= shape_[d];
       } else {
@@ -190,7 +195,7 @@ class FormulaCompiler {
     Region& region = result_.region;
     const OperatorCall& op = query_.op();
     for (int i = 0; i < static_cast<int>(region.inputs.size()); ++i) {
-      if (formula_.reads_[i].access == Access::kNone) continue;
+      if (formula_.reads_[i].access == Access::kNone || IsRunValue(formula_.reads_[i].input)) continue;
       const RegionOperand& from = region.inputs[i];
       const std::string& name = op.inputs()[result_.inputs[i]];
       bool is_overwritten = false;
@@ -216,7 +221,7 @@ class FormulaCompiler {
       return read.access == Access::kElement || read.access == Access::kNone;
     };
     const auto is_whole = [](const FormulaOutput& output) { return output.kind == Kind::kElements; };
-    result_.is_elementwise = !has_rows_ && !has_position_ && formula_.rows_from_ < 0 &&
+    result_.is_elementwise = !has_rows_ && !has_position_ && formula_.rows_from_ < 0 && !formula_.over_ &&
                              std::ranges::all_of(formula_.reads_, is_element) &&
                              std::ranges::all_of(*formula_.outputs_, is_whole);
   }
@@ -227,7 +232,7 @@ class FormulaCompiler {
         has_rows_ || formula_.rows_from_ >= 0 || std::ranges::any_of(formula_.reads_, [](const Read& read) {
           return read.access == Access::kBlock || read.access == Access::kRow || read.access == Access::kColumn;
         });
-    if (has_position_ || shape_.rank() < (has_columns ? 2 : 1)) return;
+    if (has_position_ || formula_.over_ || shape_.rank() < (has_columns ? 2 : 1)) return;
     RowOperands rows;
     std::vector<int> shared;
     for (const Read& read : formula_.reads_) {
@@ -265,9 +270,17 @@ class FormulaCompiler {
   FormulaRegion result_;
   std::vector<Strides> strides_;  // of the region's inputs, then of its outputs
   bool keeps_rows_ = false;       // the last dimension stays one of its own
+  bool keeps_dims_ = false;       // all of them do
   bool has_rows_ = false;         // an element depends on others of its row, or on its column
   bool has_position_ = false;     // an element depends on where it is
 };
+
+bool AreExprTypes(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    if (!IsExprType(query.In(i).dtype)) return false;
+  }
+  return std::ranges::all_of(outputs, IsExprType, &TensorInfo::dtype);
+}
 
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::uint64_t wanted) {
   try {

@@ -36,13 +36,16 @@ class FormulaSample {
     } catch (const Error&) {  // of shapes; what it reads is known by then
     }
     for (const Formula::Read& read : formula.reads_) {
-      if (read.input >= 0) inputs_[read.input].shape = ShapeFor(read.access, read.blocks);
+      if (read.input >= 0) inputs_[read.input].shape = ShapeFor(formula, read);
     }
   }
 
-  static Shape ShapeFor(Access access, int blocks) {
-    switch (access) {
-      case Access::kBlock: return Shape({2, 3 * blocks});
+  static Shape ShapeFor(const Formula& formula, const Formula::Read& read) {
+    std::int64_t size = 1;
+    for (const int d : read.dimensions) size *= (*formula.over_)[d];
+    switch (read.access) {
+      case Access::kAlong: return Shape({size});
+      case Access::kBlock: return Shape({2, 3 * read.blocks});
       case Access::kRow: return Shape({2});
       case Access::kColumn: return Shape({3});
       case Access::kScalar: return Shape({1});

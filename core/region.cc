@@ -259,7 +259,7 @@ std::optional<RegionFault> EvaluateRegion(const Region& region, std::span<const 
     }
     if (values.fault && !first) {
       first = {.element = number * region.sizes[3] + values.fault->column,
-               .message = FaultMessage(*values.fault->require, values.fault->value)};
+               .message = FaultMessage(*values.fault->require, values.fault->values)};
     }
     ++number;
   });

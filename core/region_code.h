@@ -45,7 +45,7 @@ struct RegionInstruction {
     kColumns,     // out = the columns
     kSplat,       // out[1…] = out[0], for as many as a block has elements, where `number` is 0 rows
     kSpread,      // out: for each row as many copies of operands[0] as the block has columns
-    kCheck,       // requirement `number` about operands[0]; operands[1], or -1, is what the message shows
+    kCheck,       // requirement `number` about operands[0]; the message shows the others
     kReduceRows,  // out: of rows that are whole in operands[0]
     kStartRow,    // out: partial results
     kReduce,      // out: partial results, of operands[0]
@@ -53,7 +53,7 @@ struct RegionInstruction {
   };
   Kind kind = Kind::kCompute;
   ExprOp op = ExprOp::kConstant;
-  DType dtype = DType::kFloat;  // of the result; kCheck: of what the message shows
+  DType dtype = DType::kFloat;  // of the result
   RegionLevel level = RegionLevel::kElement;
   int number = 0;
   int out = -1;
@@ -126,11 +126,6 @@ struct RegionCode {
     std::vector<RegionMove> sums;               // likewise, added
     std::vector<RegionInstruction> reductions;  // of rows, after all their blocks
   };
-  struct Requirement {
-    Expr require;
-    bool has_value;
-  };
-
   RegionIndex sizes = {};   // dimensions that move as one are one
   bool joins_rows = false;  // blocks hold several whole rows, because they are short
   bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
@@ -157,7 +152,7 @@ struct RegionCode {
   std::vector<RegionMove> row_loads;
   std::vector<Phase> phases;
   std::vector<RegionMove> row_stores;
-  std::vector<Requirement> requirements;
+  std::vector<Expr> requirements;
   // A run is cut into parts between units.
   enum class Cut : std::uint8_t { kBlocks, kRows, kColumns } cut = Cut::kBlocks;
   std::int64_t unit = 1;  // kBlocks: elements of a row or, where rows are joined, rows; kRows: rows; kColumns: columns

@@ -206,10 +206,9 @@ class Compiler {
     return is_spread ? nodes_[node].spread : nodes_[node].slot;
   }
 
-  RegionInstruction CheckOf(const Node& node, int condition, int value) const {
+  RegionInstruction CheckOf(const Node& node, std::span<const int> operands) const {
     RegionInstruction check{.kind = Kind::kCheck, .level = node.level, .number = node.requirement};
-    SetOperands(&check, {condition, value});
-    if (value >= 0) check.dtype = node.expr->operands[1]->dtype;
+    SetOperands(&check, operands);
     return check;
   }
 
@@ -219,27 +218,26 @@ class Compiler {
       if (node.level == RegionLevel::kElement) continue;
       std::vector<RegionInstruction>& code =
           node.level == RegionLevel::kRun ? code_.setup : code_.phases[node.phase].row;
+      int slots[kMaxExprOperands];
+      for (int k = 0; k < node.num_operands; ++k) slots[k] = nodes_[node.operands[k]].slot;
+      const std::span<const int> operands(slots, static_cast<size_t>(node.num_operands));
       switch (node.expr->op) {
         case ExprOp::kConstant: continue;
         case ExprOp::kInput:
           (node.level == RegionLevel::kRun ? code_.run_loads : code_.row_loads)
               .push_back({.operand = node.expr->number, .slot = node.slot});
           break;
-        case ExprOp::kRequire: {
-          const int value = node.num_operands > 1 ? nodes_[node.operands[1]].slot : -1;
-          code.push_back(CheckOf(node, nodes_[node.operands[0]].slot, value));
-          CopyInto(&code, node, nodes_[node.operands[0]].slot);
+        case ExprOp::kRequire:
+          code.push_back(CheckOf(node, operands));
+          CopyInto(&code, node, slots[0]);
           break;
-        }
         case ExprOp::kRowSum:
         case ExprOp::kRowMax:
           if (!keeps_values_) EmitRow(node, &code);
           break;
         default: {
           RegionInstruction instruction = InstructionOf(node, node.slot);
-          int slots[kMaxExprOperands];
-          for (int k = 0; k < node.num_operands; ++k) slots[k] = nodes_[node.operands[k]].slot;
-          SetOperands(&instruction, {slots, static_cast<size_t>(node.num_operands)});
+          SetOperands(&instruction, operands);
           code.push_back(instruction);
         }
       }
@@ -493,7 +491,7 @@ class Compiler {
       code.push_back(reduce);
       return;
     }
-    if (node.requirement >= 0) code.push_back(CheckOf(node, operands[0], operands[1]));
+    if (node.requirement >= 0) code.push_back(CheckOf(node, operands));
     Store* const direct = DirectStore(step, last_read, s);
     const int out =
         direct != nullptr ? memory_slot_[code_.num_inputs + direct->output] : BufferFor(step, last_read, s, slot);
@@ -505,7 +503,10 @@ class Compiler {
                                                   .kernel = KernelOf(ExprOp::kAnd, DType::kBool, DType::kBool)}
                               : InstructionOf(node, out);
     instruction.out = out;
-    if (node.requirement >= 0) operands[1] = operands[0];
+    if (node.requirement >= 0) {
+      std::fill(operands + 1, std::end(operands), -1);
+      operands[1] = operands[0];
+    }
     SetOperands(&instruction, operands);
     code.push_back(instruction);
   }

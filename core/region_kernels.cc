@@ -14,8 +14,9 @@
 
 #include "stepnet/core/any_order.h"
 #include "stepnet/core/arithmetic_vectors-inl.h"
+#include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_scalar.h"
-#include "stepnet/core/random.h"
+#include "stepnet/core/random_words.h"
 #include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
 
@@ -130,6 +131,16 @@ RegionKernel IntegerKernel(ExprOp op) {
   }
 }
 
+// The kernel of the function `op` of the table, from number k on.
+template <typename T, size_t k = 0>
+RegionKernel FunctionKernel(ExprOp op) {
+  if constexpr (k < std::size(kExprFunctions)) {
+    return kExprFunctions[k].op == op ? Numbers<kExprFunctions[k].Of<T>(), T, T, 1> : FunctionKernel<T, k + 1>(op);
+  } else {
+    return nullptr;
+  }
+}
+
 template <typename T>
 RegionKernel FloatKernel(ExprOp op) {
   switch (op) {
@@ -149,17 +160,10 @@ RegionKernel FloatKernel(ExprOp op) {
     case ExprOp::kAbs: return Vectors<AbsVectors, T, 1>;
     case ExprOp::kSqrt: return Vectors<SqrtVectors, T, 1>;
     case ExprOp::kExp: return Vectors<ExpFn, T, 1>;
-    case ExprOp::kExpm1: return Numbers<scalar::Expm1<T>, T, T, 1>;
     case ExprOp::kLog: return Vectors<LogFn, T, 1>;
-    case ExprOp::kLog1p: return Numbers<scalar::Log1p<T>, T, T, 1>;
     case ExprOp::kTanh: return Vectors<TanhFn, T, 1>;
     case ExprOp::kSigmoid: return Vectors<SigmoidFn, T, 1>;
-    case ExprOp::kErf: return Numbers<scalar::Erf<T>, T, T, 1>;
-    case ExprOp::kSin: return Numbers<scalar::Sin<T>, T, T, 1>;
-    case ExprOp::kCos: return Numbers<scalar::Cos<T>, T, T, 1>;
-    case ExprOp::kFloor: return Numbers<scalar::Floor<T>, T, T, 1>;
-    case ExprOp::kCeil: return Numbers<scalar::Ceil<T>, T, T, 1>;
-    default: return Numbers<scalar::Round<T>, T, T, 1>;
+    default: return FunctionKernel<T>(op);
   }
 }
 
@@ -212,6 +216,17 @@ RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {
   });
 }
 
+// Words of a stream as numbers in [0, 1).
+void UniformsForTarget(const std::uint32_t* words, DType dtype, void* out, std::int64_t n) {
+  if (dtype == DType::kFloat) {
+    STEPNET_ANY_ORDER
+    for (std::int64_t i = 0; i < n; ++i) static_cast<float*>(out)[i] = scalar::UniformOf<float>(words[i]);
+  } else {
+    STEPNET_ANY_ORDER
+    for (std::int64_t i = 0; i < n; ++i) static_cast<double*>(out)[i] = scalar::UniformOf<double>(words[i]);
+  }
+}
+
 template <typename T>
 void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -242,12 +257,51 @@ namespace stepnet {
 
 HWY_EXPORT(KernelForTarget);
 HWY_EXPORT(SpreadForTarget);
+HWY_EXPORT(UniformsForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
   return HWY_DYNAMIC_DISPATCH(KernelForTarget)(op, operand, result);
 }
+namespace {
+
+// Whether all numbers are of one stream, and of elements that follow each other.
+bool IsOneRun(const std::int64_t* elements, unsigned shared, std::int64_t n) {
+  if (shared != (1u << kNumUniformKeys) - 1 || elements[0] < 0) return false;
+  const auto first = static_cast<std::uint64_t>(elements[0]);
+  std::uint64_t differences = 0;
+  STEPNET_ANY_ORDER
+  for (std::int64_t i = 0; i < n; ++i) {
+    differences |= static_cast<std::uint64_t>(elements[i]) ^ (first + static_cast<std::uint64_t>(i));
+  }
+  return differences == 0;
+}
+
+// Numbers of elements [begin, begin + n).
+void DrawRun(const RandomKeys& keys, std::uint64_t begin, DType dtype, void* out, std::int64_t n) {
+  constexpr std::int64_t kBlocks = 65;  // of four words: those of a block of the program, wherever it begins
+  std::uint32_t words[4 * kBlocks];
+  for (std::int64_t i = 0; i < n;) {
+    const std::uint64_t element = begin + static_cast<std::uint64_t>(i);
+    const auto skipped = static_cast<std::int64_t>(element % 4);
+    const std::int64_t count = std::min<std::int64_t>(n - i, 4 * kBlocks - skipped);
+    RandomWords(keys, element / 4, (skipped + count + 3) / 4, words);
+    HWY_DYNAMIC_DISPATCH(UniformsForTarget)
+    (words + skipped, dtype, static_cast<char*>(out) + i * DTypeBytes(dtype), count);
+    i += count;
+  }
+}
+
+}  // namespace
+
 void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
                  std::int64_t n) {
+  if (n > 0 && IsOneRun(operands[4], shared, n)) {
+    const RandomKeys keys{.seed = static_cast<std::uint64_t>(operands[0][0]),
+                          .op = static_cast<std::uint64_t>(operands[1][0]),
+                          .run = static_cast<std::uint64_t>(operands[2][0]),
+                          .step = operands[3][0]};
+    return DrawRun(keys, static_cast<std::uint64_t>(operands[4][0]), dtype, out, n);
+  }
   std::int64_t key[kNumUniformKeys] = {};
   RandomStream stream(0, 0, 0, 0);
   std::uint64_t block = 0;
@@ -267,9 +321,9 @@ void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsign
     if (is_new || block != element / 4) words = stream.Block(block = element / 4);
     const std::uint32_t word = words[element % 4];
     if (dtype == DType::kFloat) {
-      static_cast<float*>(out)[i] = static_cast<float>(word >> 8) * 0x1p-24f;
+      static_cast<float*>(out)[i] = scalar::UniformOf<float>(word);
     } else {
-      static_cast<double*>(out)[i] = static_cast<double>(word) * 0x1p-32;
+      static_cast<double*>(out)[i] = scalar::UniformOf<double>(word);
     }
   }
 }

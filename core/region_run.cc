@@ -166,8 +166,7 @@ class Runner {
 
   bool has_fault() const { return fault_element_ >= 0; }
   RegionFault Fault() const {
-    const RegionCode::Requirement& failed = code_.requirements[fault_requirement_];
-    return {.element = fault_element_, .message = FaultMessage(*failed.require, fault_value_)};
+    return {.element = fault_element_, .message = FaultMessage(*code_.requirements[fault_requirement_], fault_values_)};
   }
 
  private:
@@ -395,10 +394,13 @@ class Runner {
     if (!is_first) return;
     fault_element_ = element;
     fault_requirement_ = check.number;
-    fault_value_ = {.dtype = check.dtype};
-    if (check.num_operands < 2) return;
-    const std::int64_t bytes = DTypeBytes(check.dtype);
-    std::memcpy(&fault_value_.bits, slots_[check.operands[1]] + at * bytes, static_cast<size_t>(bytes));
+    fault_values_.clear();
+    for (int k = 1; k < check.num_operands; ++k) {
+      ExprScalar& value = fault_values_.emplace_back();
+      value.dtype = code_.requirements[check.number]->operands[k]->dtype;
+      const std::int64_t bytes = DTypeBytes(value.dtype);
+      std::memcpy(&value.bits, slots_[check.operands[k]] + at * bytes, static_cast<size_t>(bytes));
+    }
   }
 
   const RegionCode& code_;
@@ -418,7 +420,7 @@ class Runner {
   std::int64_t num_columns_ = 0;
   std::int64_t fault_element_ = -1;
   int fault_requirement_ = 0;
-  ExprScalar fault_value_ = {};
+  std::vector<ExprScalar> fault_values_ = {};
 };
 
 // Calls fn with memory for a run.

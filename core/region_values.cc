@@ -47,7 +47,7 @@ class Finder {
       }
       if (expr->op == ExprOp::kRequire) {
         node.requirement = static_cast<int>(code_->requirements.size());
-        code_->requirements.push_back({.require = Expr::Of(expr), .has_value = expr->num_operands > 1});
+        code_->requirements.push_back(Expr::Of(expr));
       }
       keeps_rows_ |= node.is_reduction() || expr->op == ExprOp::kIndex;
       has_index_ |= expr->op == ExprOp::kIndex;

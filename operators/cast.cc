@@ -2,14 +2,16 @@
 //
 // Numbers out of the range of an integer type become the nearest in it, and NaN becomes 0; integers go to narrower ones
 // by their low bits; what is not 0 is true.
+//
+// The kernel is the same loop that the formula has, for the dtypes that expressions have as well.
 #include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -43,32 +45,17 @@ DType DTypeArgument(const OperatorCall& op, const std::string& name) {
               StrCat(op.type(), ": ", name, " is ", value.Description(), ", must name one of ", Join(kNumeric, ", ")));
 }
 
-float Widened(Float16 x) { return ToFloat(x); }
-float Widened(BFloat16 x) { return ToFloat(x); }
-template <typename T>
-T Widened(T x) {
-  return x;
-}
-
 template <typename To, typename From>
-To Convert(From value) {
-  const auto x = Widened(value);
-  using X = std::remove_const_t<decltype(x)>;
-  if constexpr (std::is_same_v<To, Float16>) {
+To Convert(From x) {
+  constexpr bool kIsHalf = std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>;
+  if constexpr (kIsHalf) {
+    return Convert<To>(ToFloat(x));
+  } else if constexpr (std::is_same_v<To, Float16>) {
     return ToFloat16(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, BFloat16>) {
     return ToBFloat16(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return x != 0;
-  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) {
-    // The bounds as floating-point numbers: 2^n above, exactly, and the lowest.
-    constexpr auto kLow = static_cast<X>(std::numeric_limits<To>::min());
-    constexpr auto kAbove = static_cast<X>(std::numeric_limits<To>::max() / 2 + 1) * 2;
-    if (std::isnan(x)) return 0;
-    if (x < kLow) return std::numeric_limits<To>::min();
-    return x >= kAbove ? std::numeric_limits<To>::max() : static_cast<To>(x);
   } else {
-    return static_cast<To>(x);
+    return scalar::Cast<To>(x);
   }
 }
 
@@ -119,6 +106,7 @@ const Registration cast =
           if (g.op().HasArg("from_type") && !IsFloating(DTypeArgument(g.op(), "from_type"))) return;
           g.Add({.type = "CastGradient", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
         })
+        .Formula([](Formula& f) { f.Out({Cast(DTypeArgument(f.op(), "to"), f.In("x"))}); })
         .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
 
 const Registration cast_gradient =
@@ -133,6 +121,7 @@ const Registration cast_gradient =
           ExpectType(query, 1, kNumeric);
           return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(0).shape}};
         })
+        .Formula([](Formula& f) { f.Out({Cast(f.TypeOf("x"), f.In("dy"))}); })
         .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
 
 }  // namespace

@@ -4,7 +4,6 @@
 // The floor keeps a probability of 0 from giving infinity; gradients have it too, as in Caffe2.
 //
 // Operators of labels are no formulas: they touch one element of a row, a formula would compute all of them.
-// CrossEntropy is none because its message says which label is wrong.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
@@ -28,6 +27,8 @@ Rows RowsOf(const ShapeQuery& query) {
   }
   return x.rank() == 1 ? Rows{1, x[0]} : Rows{x[0], x.SizeFrom(1)};
 }
+
+void RowsOfClasses(Formula& f) { f.RowsFrom("x", f.ShapeOf("x").rank() == 1 ? 0 : 1); }
 
 void CheckGradient(const ShapeQuery& query, int i, const Rows& rows) {
   ExpectSameType(query, 0, i);
@@ -119,38 +120,19 @@ const Registration cross_entropy =
         .Output("y", "[N]")
         .Shapes(SoftLabelShapes)
         .Gradient("CrossEntropyGradient", {"x", "label", "dy"}, {"dx"})
-        .Cpu({.make = [](const OperatorCall&) -> RunFn {
-                return [](const OpRun& run) {
-                  ForFloatType(run.Out(0).dtype, "CrossEntropy", [&](auto zero) {
-                    using T = decltype(zero);
-                    const std::int64_t rows = run.Out(0).size();
-                    const std::int64_t classes = rows > 0 ? run.In(0).size() / rows : 0;
-                    T* log_x = run.ScratchOf<T>(classes);
-                    for (std::int64_t i = 0; i < rows; ++i) {
-                      CountWork(classes);
-                      const T* x = run.In(0).As<T>() + i * classes;
-                      const T* label = run.In(1).As<T>() + i * classes;
-                      for (std::int64_t j = 0; j < classes; ++j) log_x[j] = std::max(x[j], kFloor<T>);
-                      VectorLog(log_x, log_x, classes);
-                      double sum = 0;
-                      for (std::int64_t j = 0; j < classes; ++j) {
-                        if (!(label[j] >= 0 && label[j] <= 1)) {
-                          run.Fault(1, i * classes + j, [&](std::int64_t element) {
-                            return Error(
-                                ErrorCode::kInvalidArgument,
-                                StrCat(
-                                    "label [", element / classes, ", ", element % classes, "] is ", label[j],
-                                    "; CrossEntropy needs probabilities (LabelCrossEntropy takes numbers of classes)"));
-                          });
-                        }
-                        sum -= static_cast<double>(label[j]) * log_x[j];
-                      }
-                      run.Out(0).As<T>()[i] = static_cast<T>(sum);
-                    }
-                  });
-                };
-              },
-              .checks_values = true});
+        .Formula(
+            [](Formula& f) {
+              RowsOfClasses(f);
+              const Expr label = f.In("label");
+              const Expr log_x = Log(Max(f.In("x"), kFloor<double>));
+              f.Check(And(label >= 0, label <= 1),
+                      "label [{}, {}] is {}; CrossEntropy needs probabilities (LabelCrossEntropy takes numbers of "
+                      "classes)",
+                      Index(2), Index(3), label);
+              const Expr sum = RowSum(-Cast(DType::kDouble, label) * Cast(DType::kDouble, log_x));
+              f.Out({OfRows(Cast(label.dtype(), sum))});
+            },
+            {.checks_values = true});
 
 const Registration cross_entropy_gradient =
     Operator("CrossEntropyGradient")
@@ -165,7 +147,7 @@ const Registration cross_entropy_gradient =
           return {{.dtype = query.In(0).dtype, .shape = query.In(0).shape}};
         })
         .Formula([](Formula& f) {
-          f.RowsFrom("x", f.ShapeOf("x").rank() == 1 ? 0 : 1);
+          RowsOfClasses(f);
           f.Out({-f.Row("dy") * (f.In("label") / Max(f.In("x"), kFloor<double>))});
         });
 

@@ -1,76 +1,16 @@
 // Dropout: y = x / (1 - ratio) where a random mask is set, 0 elsewhere.
 // Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014, with the
 // scaling moved from testing to training.
-#include <algorithm>
-#include <cmath>
-
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula.h"
-#include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
 
 // Selects rather than multiplies: a NaN that is dropped is gone.
-template <typename T>
-void Select(const T* x, const bool* mask, T scale, T* y, std::int64_t n) {
-  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = mask[i] ? x[i] * scale : T{0};
-  });
+Expr Kept(const Formula& f, const Expr& is_kept, const Expr& x) {
+  return Where(is_kept, x * (1 / (1 - Cast(x.dtype(), f.Number("ratio")))), 0);
 }
-
-// A word of 32 random bits keeps its element when it is not below this.
-std::uint64_t DropsBelow(float ratio) {
-  return static_cast<std::uint64_t>(std::ceil(static_cast<double>(ratio) * 0x1p32));
-}
-
-void DrawMask(const RandomStream& random, std::uint64_t drops_below, bool* mask, std::int64_t n) {
-  constexpr std::int64_t kWorkOfGroup = 16;
-  for (std::int64_t i = 0; i < n; i += 4) {
-    CountWork(kWorkOfGroup);
-    const auto words = random.Block(static_cast<std::uint64_t>(i / 4));
-    for (std::int64_t k = 0; k < 4 && i + k < n; ++k) mask[i + k] = words[static_cast<size_t>(k)] >= drops_below;
-  }
-}
-
-// What elements that stay are multiplied by.
-Expr ScaleOf(const Formula& f, DType dtype) { return 1 / (1 - Cast(dtype, f.Number("ratio"))); }
-
-struct Dropout {
-  explicit Dropout(const OperatorCall& op)
-      : is_test(op.Bool("is_test")),
-        same_each_step(op.Bool("same_mask_each_step")),
-        ratio(op.Float("ratio")),
-        seed(op.seed()),
-        id(op.random_id()) {}
-
-  void Run(const OpRun& run) const {
-    const TensorView& x = run.In(0);
-    const TensorView& y = run.Out(0);
-    const std::int64_t n = x.size();
-    bool* mask = run.num_outputs() > 1 ? run.Out(1).As<bool>() : nullptr;
-    if (is_test) {
-      CopyElements(x, y);
-      if (mask != nullptr) std::fill_n(mask, n, true);
-      return;
-    }
-    if (mask == nullptr) mask = run.ScratchOf<bool>(n);
-    // The step is part of where a number is drawn; step 0 stands for all where they share a mask.
-    const RandomStream random(seed, id, run.context().RunNumber(), same_each_step ? 0 : run.step());
-    DrawMask(random, DropsBelow(ratio), mask, n);
-    ForFloatType(x.dtype, "Dropout", [&](auto zero) {
-      using T = decltype(zero);
-      Select(x.As<T>(), mask, 1 / (1 - static_cast<T>(ratio)), y.As<T>(), n);
-    });
-  }
-
-  bool is_test;
-  bool same_each_step;
-  float ratio;
-  std::uint64_t seed;
-  std::uint64_t id;
-};
 
 std::vector<ArgumentSpec> DropoutArgs() {
   return {{.name = "ratio",
@@ -115,8 +55,13 @@ const Registration dropout =
           }
           g.Add(std::move(op));
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [dropout = Dropout(op)](const OpRun& run) { dropout.Run(run); };
+        .Formula([](Formula& f) {
+          const Expr x = f.In("x");
+          if (f.Bool("is_test")) return f.Out({x, Expr(true)});
+          f.RowsFrom("x", 0);
+          // In double, which holds the ratio and all 32 bits of a number exactly.
+          const Expr is_kept = f.Uniform(DType::kDouble, f.Bool("same_mask_each_step")) >= f.Number("ratio");
+          f.Out({Kept(f, is_kept, x), is_kept});
         });
 
 void ExpectMask(const OperatorCall& op) {
@@ -153,7 +98,7 @@ const Registration dropout_grad =
         .InPlace({{0, 0}})
         .Formula([](Formula& f) {
           const Expr dy = f.In("dy");
-          f.Out({f.Bool("is_test") ? dy : Where(f.In("mask"), ScaleOf(f, dy.dtype()) * dy, 0)});
+          f.Out({f.Bool("is_test") ? dy : Kept(f, f.In("mask"), dy)});
         });
 
 }  // namespace

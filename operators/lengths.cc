@@ -4,6 +4,14 @@
 #include <limits>
 
 namespace stepnet {
+namespace {
+
+std::string WrongLength(const std::string& element, const std::string& name, const std::string& length,
+                        std::int64_t limit) {
+  return StrCat("element ", element, " of ", name, " is ", length, "; lengths here are from 0 to ", limit);
+}
+
+}  // namespace
 
 void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, LengthsType type) {
   const TensorInfo& lengths = query.In(i);
@@ -15,6 +23,10 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
               StrCat(query.op().inputs()[i], " is ", lengths.Description(), "; ", query.op().type(), " needs lengths ",
                      type == LengthsType::kInt32 ? "int32" : "int32 or int64", " [",
                      count < 0 ? "number of sequences" : StrCat(count), "]"));
+}
+
+void CheckLength(Formula& f, int input, const Expr& length, const Expr& element, std::int64_t limit) {
+  f.Check(And(length >= 0, length <= limit), WrongLength("{}", f.op().inputs()[input], "{}", limit), element, length);
 }
 
 Lengths::Lengths(const TensorView& lengths, std::int64_t limit) : count_(lengths.size()), limit_(limit) {
@@ -39,8 +51,7 @@ void Lengths::AddUp(const std::string& name, const FaultFn& fault) {
   for (std::int64_t i = 0; i < count_; ++i) {
     if (Given(i) != (*this)[i]) {
       fault(i, [&](std::int64_t element) {
-        return Error(ErrorCode::kInvalidArgument, StrCat("element ", element, " of ", name, " is ", Given(i),
-                                                         "; lengths here are from 0 to ", limit_));
+        return Error(ErrorCode::kInvalidArgument, WrongLength(StrCat(element), name, StrCat(Given(i)), limit_));
       });
     }
     max_ = std::max(max_, (*this)[i]);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "stepnet/core/operator.h"
+#include "stepnet/core/formula.h"
 
 namespace stepnet {
 
@@ -11,6 +11,9 @@ enum class LengthsType { kInt32, kInt32OrInt64 };
 
 // For shape rules: throws unless input i is [count] (or [any] where count is negative) and of the dtype.
 void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, LengthsType type = LengthsType::kInt32);
+
+// For formulas: as Lengths of a run does, about the length that is element `element` of input `input`.
+void CheckLength(Formula& f, int input, const Expr& length, const Expr& element, std::int64_t limit);
 
 // The lengths of one run.
 class Lengths {

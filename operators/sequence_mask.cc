@@ -1,9 +1,11 @@
 // SequenceMask: y = x in a part of each row that lengths, windows or the diagonal mark out, fill_val elsewhere.
+//
+// The formula compares each column; the kernel is written by hand because it copies and fills runs of them.
 #include <algorithm>
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/operator.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
@@ -140,6 +142,32 @@ struct SequenceMask {
   std::string lengths_name;
 };
 
+// Whether column j of row i is kept, of a row whose length or centre is `position`.
+Expr IsKept(Mode mode, const Expr& i, const Expr& j, const Expr& position, std::int64_t radius) {
+  switch (mode) {
+    case Mode::kSequence: return j < position;
+    case Mode::kWindow: return And(j >= position - radius, j <= position + radius);
+    case Mode::kUpper: return j <= i;
+    case Mode::kLower: return j >= i;
+    case Mode::kUpperDiag: return j < i;
+    case Mode::kLowerDiag: return j > i;
+  }
+  return true;
+}
+
+void MaskFormula(Formula& f) {
+  const Mode mode = ModeArgument(f.op());
+  const Extents extents = ExtentsOf(f.ShapeOf("x"), Layout(f.op()));
+  f.Over(Shape({extents.batches, extents.rows, extents.columns, extents.repeats}));
+  const Expr x = f.In("x");
+  const Expr row = Index(1);
+  const bool has_positions = mode == Mode::kSequence || mode == Mode::kWindow;
+  const Expr position = has_positions ? Cast(DType::kInt64, f.Along("lengths", {1})) : Expr();
+  if (mode == Mode::kSequence) CheckLength(f, 1, position, row, extents.columns);
+  const double fill = f.Bool("grad") ? 0 : f.Number("fill_val");
+  f.Out({Where(IsKept(mode, row, Index(2), position, f.Int("radius")), x, fill)});
+}
+
 const Registration sequence_mask =
     Operator("SequenceMask")
         .Doc(
@@ -166,6 +194,7 @@ const Registration sequence_mask =
           op.arguments["grad"] = {.i = 1};
           g.Add(std::move(op));
         })
+        .Formula(MaskFormula, {.checks_values = true})
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [mask = SequenceMask(op)](const OpRun& run) {
                   ForFloatType(run.Out(0).dtype, "SequenceMask", [&](auto zero) { mask.Run<decltype(zero)>(run); });

@@ -1,5 +1,8 @@
 // StepMask: which steps of a padded batch belong to a sequence, as a condition for Where.
+//
+// The formula checks a length for each step; the kernel is written by hand because it checks each once.
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 
@@ -24,6 +27,15 @@ const Registration step_mask =
           return std::vector<TensorInfo>{{.dtype = DType::kBool, .shape = Shape({x[0], x[1]})}};
         })
         .StopsGradient()
+        .Formula(
+            [](Formula& f) {
+              const Shape& x = f.ShapeOf("x");
+              f.Over(Shape({x[0], x[1]}));
+              const Expr length = Cast(DType::kInt64, f.Along("lengths", {1}));
+              CheckLength(f, 1, length, Index(3), x[0]);
+              f.Out({Index(2) < length});
+            },
+            {.checks_values = true})
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [name = op.inputs()[1]](const OpRun& run) {
                   const std::int64_t num_steps = run.Out(0).dim(0);

@@ -1,5 +1,10 @@
 // Where: z = x where the condition holds, y elsewhere.
+#include <algorithm>
+#include <climits>
+
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formula.h"
+#include "stepnet/core/formula_kernel.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -31,9 +36,65 @@ void CheckCondition(const ShapeQuery& query) {
                      InputText(query, 0), " and ", InputText(query, 1)));
 }
 
-// Elements that one element of the condition decides about.
-std::int64_t RunLength(const Shape& condition, const Shape& x) {
-  return condition.size() == 0 ? 0 : x.size() / condition.size();
+// What decides about an element of `input`, or about its row.
+Expr Condition(Formula& f, const char* input) {
+  if (!f.Bool("broadcast_on_rows")) return f.In("condition");
+  f.RowsFrom(input, f.ShapeOf("condition").rank());
+  return f.Row("condition");
+}
+
+// Calls fn(whether the condition, input 0, holds, first element, the one past the last) for each run of elements of `x`
+// that an element of it decides about.
+template <typename Fn>
+void ForRuns(const OpRun& run, const TensorView& x, const Fn& fn) {
+  const TensorView& condition = run.In(0);
+  const std::int64_t length = condition.size() == 0 ? 0 : x.size() / condition.size();
+  const auto [begin, end] = run.Share(condition.size());
+  for (std::int64_t n = begin; n < end; ++n) {
+    CountWork(length);
+    fn(condition.As<bool>()[n], n * length, (n + 1) * length);
+  }
+}
+
+void ChooseRuns(const OpRun& run) {
+  ForDType(run.Out(0).dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T *x = run.In(1).As<T>(), *y = run.In(2).As<T>();
+    T* z = run.Out(0).As<T>();
+    ForRuns(run, run.Out(0), [&](bool holds, std::int64_t begin, std::int64_t end) {
+      const T* chosen = holds ? x : y;
+      for (std::int64_t i = begin; i < end; ++i) z[i] = chosen[i];
+    });
+  });
+}
+
+void SplitRuns(const OpRun& run) {
+  ForFloatType(run.Out(0).dtype, "WhereGradient", [&](auto zero) {
+    using T = decltype(zero);
+    const T* dz = run.In(1).As<T>();
+    T *dx = run.Out(0).As<T>(), *dy = run.Out(1).As<T>();
+    ForRuns(run, run.In(1), [&](bool holds, std::int64_t begin, std::int64_t end) {
+      T *to = holds ? dx : dy, *other = holds ? dy : dx;
+      for (std::int64_t i = begin; i < end; ++i) {
+        to[i] = dz[i];
+        other[i] = 0;
+      }
+    });
+  });
+}
+
+// Runs are copied faster than the formula chooses elements.
+Kernel FormulaOrRuns(RunFn of_runs) {
+  Kernel kernel = FormulaKernelOr([of_runs](const OperatorCall&) { return of_runs; });
+  kernel.max_parts = [of_elements = std::move(kernel.max_parts)](const ShapeQuery& query,
+                                                                 std::span<const TensorInfo> outputs) {
+    if (!query.op().Bool("broadcast_on_rows")) return of_elements(query, outputs);
+    return static_cast<int>(std::clamp<std::int64_t>(query.In(0).shape.size(), 1, INT_MAX));
+  };
+  kernel.make = [of_elements = std::move(kernel.make), of_runs](const OperatorCall& op) {
+    return op.Bool("broadcast_on_rows") ? of_runs : of_elements(op);
+  };
+  return kernel;
 }
 
 const Registration where =
@@ -51,23 +112,11 @@ const Registration where =
           return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
         })
         .Gradient("WhereGradient", {"condition", "dz"}, {"dx", "dy"})
-        .Cpu([](const OperatorCall&) -> RunFn {
-          return [](const OpRun& run) {
-            ForDType(run.Out(0).dtype, [&](auto zero) {
-              using T = decltype(zero);
-              const bool* condition = run.In(0).As<bool>();
-              const T* x = run.In(1).As<T>();
-              const T* y = run.In(2).As<T>();
-              T* z = run.Out(0).As<T>();
-              const std::int64_t length = RunLength(*run.In(0).shape, *run.In(1).shape);
-              for (std::int64_t n = 0; n < run.In(0).size(); ++n, x += length, y += length, z += length) {
-                CountWork(length);
-                const T* chosen = condition[n] ? x : y;
-                for (std::int64_t i = 0; i < length; ++i) z[i] = chosen[i];
-              }
-            });
-          };
-        });
+        .Formula([](Formula& f) {
+          const Expr condition = Condition(f, "x");
+          f.Out({Where(condition, f.In("x"), f.In("y"))});
+        })
+        .Cpu(FormulaOrRuns(ChooseRuns));
 
 const Registration where_gradient =
     Operator("WhereGradient")
@@ -82,25 +131,12 @@ const Registration where_gradient =
           CheckCondition(query);
           return std::vector<TensorInfo>(2, {.dtype = query.In(1).dtype, .shape = query.In(1).shape});
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [type = op.type()](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-              using T = decltype(zero);
-              const bool* condition = run.In(0).As<bool>();
-              const T* dz = run.In(1).As<T>();
-              T* dx = run.Out(0).As<T>();
-              T* dy = run.Out(1).As<T>();
-              const std::int64_t length = RunLength(*run.In(0).shape, *run.In(1).shape);
-              for (std::int64_t n = 0; n < run.In(0).size(); ++n) {
-                CountWork(length);
-                for (std::int64_t i = n * length; i < (n + 1) * length; ++i) {
-                  dx[i] = condition[n] ? dz[i] : 0;
-                  dy[i] = condition[n] ? 0 : dz[i];
-                }
-              }
-            });
-          };
-        });
+        .Formula([](Formula& f) {
+          const Expr condition = Condition(f, "dz");
+          const Expr dz = f.In("dz");
+          f.Out({Where(condition, dz, 0), Where(condition, 0, dz)});
+        })
+        .Cpu(FormulaOrRuns(SplitRuns));
 
 }  // namespace
 }  // namespace stepnet

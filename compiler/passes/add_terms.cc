@@ -14,6 +14,7 @@ bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
   if (node.by_blobs || !node.call->schema().formula) return false;
   std::vector<TensorInfo> infos;
   for (const int input : node.inputs) infos.push_back(graph.values[input].info);
+  if (!AreExprTypes(ShapeQuery(*node.call, infos), {})) return false;
   const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(*node.call, infos));
   const FormulaRegion& formula = made->formula();
   const auto is_input = [&](const ExprNode* expr, int input) {

@@ -58,6 +58,7 @@ TEST(ExprText, PrintsPrecedenceAndNumbers) {
             "where(flag, int32(1), int32(0))");
   EXPECT_EQ(text(Cast(DType::kDouble, x) * std::nan("")), "double(x) * nan");
   EXPECT_EQ(text(Require(n < 5, "label {} is \"big\"\n", n)), "require(n < 5, \"label {} is \\\"big\\\"\\x0a\", n)");
+  EXPECT_EQ(text(Require(n < 5, "{} of {}", Index(3), n, 7)), "require(n < 5, \"{} of {}\", index(3), n, int64(7))");
   EXPECT_EQ(text(Uniform(DType::kFloat, 1, 2, 3, n, Index(3))), "uniform(float, 1, 2, 3, n, index(3))");
   EXPECT_EQ(text(RowMax(Pow(x, 2.5))), "row_max(pow(x, 2.5))");
 }
@@ -131,7 +132,7 @@ TEST(ExprText, GivesDeepAndSharedExpressionsBack) {
 // Damaged texts are refused or read; nothing else happens.
 TEST(ExprText, SurvivesDamage) {
   const Expr a = Sigmoid(x + Cast(DType::kFloat, n));
-  const Expr roots[] = {Where(flag, MulAdd(a, c, 1.5), RowSum(a)), Require(n < 5, "n is {}", n)};
+  const Expr roots[] = {Where(flag, MulAdd(a, c, 1.5), RowSum(a)), Require(n < 5, "{} of {} is {}", Index(3), 7, n)};
   const std::string text = PrintExprs(roots);
   int read = 0;
   for (unsigned seed = 0; seed < 20'000; ++seed) {

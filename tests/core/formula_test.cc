@@ -77,6 +77,23 @@ const Registration row_add = TestOperator("test.FormulaRowAdd")
                                  .Output("y", "[N, C]")
                                  .Formula([](Formula& f) { f.Out({f.In("x") + f.Row("row") + f.Scalar("one")}); });
 
+// In x [B, R, C, K], element j of row i is kept where lengths[i] says so.
+const Registration masked = TestOperator("test.FormulaMasked")
+                                .Input("x", "[B, R, C, K]")
+                                .Input("lengths", "[R] int32")
+                                .Input("scale", "[C, B]")
+                                .Output("y", "the shape of x")
+                                .Shapes(SameAsInput(0))
+                                .Formula(
+                                    [](Formula& f) {
+                                      f.Over(f.ShapeOf("x"));
+                                      const Expr length = f.Along("lengths", {1});
+                                      f.Check(length >= 0, "element {} is {}", Index(1), length);
+                                      const Expr is_kept = Index(2) < Cast(DType::kInt64, length);
+                                      f.Out({Where(is_kept, f.In("x") * f.Along("scale", {2, 0}), 0)});
+                                    },
+                                    {.checks_values = true});
+
 FormulaRule bad_rule;  // of test.FormulaBad, which each test sets
 const Registration bad = TestOperator("test.FormulaBad")
                              .Input("a", "any shape")
@@ -164,6 +181,56 @@ TEST(Formula, RowsMayHaveALastDimensionOfOne) {
   test({2});
   test({2, 1});
   test({1, 2});
+}
+
+TEST(Formula, ComputesOverAShapeOfItsOwn) {
+  for (const Shape& shape : {Shape({2, 3, 4, 5}), Shape({1, 3, 4, 1}), Shape({2, 1, 1, 1}), Shape({2, 3, 0, 5})}) {
+    const std::int64_t b = shape[0], r = shape[1], c = shape[2], k = shape[3];
+    std::vector<std::int32_t> lengths;
+    for (std::int64_t i = 0; i < r; ++i) lengths.push_back(static_cast<std::int32_t>(2 * i));
+    OpTest op("test.FormulaMasked");
+    op.Random("x", shape, 1).Input("lengths", Tensor::Of<std::int32_t>({r}, lengths)).Random("scale", {c, b}, 2);
+    op.Follows([&](const std::vector<std::vector<double>>& in) {
+      std::vector<double> y;
+      for (std::int64_t e = 0; e < shape.size(); ++e) {
+        const std::int64_t column = e / k % c;
+        const bool is_kept = column < lengths[static_cast<size_t>(e / k / c % r)];
+        const double scale = in[2][static_cast<size_t>(column * b + e / k / c / r)];
+        y.push_back(is_kept ? in[0][static_cast<size_t>(e)] * scale : 0);
+      }
+      return y;
+    });
+  }
+  OpTest bad("test.FormulaMasked");
+  bad.Random("x", {1, 3, 1, 2}, 1).Input("lengths", Tensor::Of<std::int32_t>({3}, {0, -4, -5})).Random("scale", {1}, 2);
+  ExpectError([&] { bad.Run(); }, "…invalid argument: element 1 is -4\n  at op 0");
+}
+
+TEST(Formula, RefusesShapesOfItsOwnThatDoNotFit) {
+  const auto over = [](const std::function<Expr(Formula&)>& value) {
+    return [value](Formula& f) {
+      f.Over(f.ShapeOf("a"));
+      f.Out({value(f)});
+    };
+  };
+  const TensorInfo a = {.shape = Shape({2, 3})}, b = {.shape = Shape({3})};
+  ExpectBad(over([](Formula& f) { return f.Along("b", {0}); }), a, b,
+            "…test.FormulaBad needs second to have an element for each index of [2]; its inputs are");
+  ExpectBad(over([](Formula& f) { return f.In("b"); }), a, b,
+            "…test.FormulaBad needs second to have an element for each index of [2, 3]; its inputs are");
+  ExpectBad(over([](Formula& f) { return f.Along("b", {2}); }), a, b,
+            "internal error: the formula of test.FormulaBad reads \"b\" along dimensions that it has not said it "
+            "computes over");
+  ExpectBad(over([](Formula& f) { return f.Column("b"); }), a, b,
+            "internal error: the formula of test.FormulaBad says what it computes over, and reads rows or columns");
+  ExpectBad(
+      [](Formula& f) {
+        f.Over(Shape({1, 1, 1, 1, 2}));
+      },
+      a, b, "internal error: the formula of test.FormulaBad computes over [1, 1, 1, 1, 2], of more than 4 dimensions");
+  ExpectBad([](Formula& f) { f.Out({f.In("a") * f.Uniform(DType::kFloat)}); }, a, b,
+            "internal error: the formula of test.FormulaBad draws random numbers for elements that are not one row "
+            "(RowsFrom)");
 }
 
 TEST(Formula, ReportsAFault) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_table.h"
 
 namespace stepnet {
@@ -42,15 +43,8 @@ T RandomNumber(std::mt19937& random) {
 }
 
 bool IsOfLibrary(ExprOp op) {
-  switch (op) {
-    case ExprOp::kPow:
-    case ExprOp::kExpm1:
-    case ExprOp::kLog1p:
-    case ExprOp::kErf:
-    case ExprOp::kSin:
-    case ExprOp::kCos: return true;
-    default: return false;
-  }
+  const ExprFunction* function = FindExprFunction(op);
+  return op == ExprOp::kPow || (function != nullptr && !function->is_exact);
 }
 
 bool IsUsual(ExprOp op) {
@@ -97,7 +91,7 @@ int RandomCount(ExprOp op, std::mt19937& random) {
     case ExprOp::kMulAdd:
     case ExprOp::kWhere: return 3;
     case ExprOp::kUniform: return 5;
-    case ExprOp::kRequire: return 1 + Below(2, random);
+    case ExprOp::kRequire: return 1 + Below(kMaxExprOperands, random);
     case ExprOp::kAdd:
     case ExprOp::kSubtract:
     case ExprOp::kMultiply:

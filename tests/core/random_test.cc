@@ -1,8 +1,10 @@
-#include "stepnet/core/random.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
+
+#include "for_each_target.h"
+#include "stepnet/core/random_words.h"
 
 namespace stepnet {
 namespace {
@@ -30,6 +32,21 @@ TEST(RandomStream, IsAFunctionOfWhereItIsUsed) {
 TEST(RandomStream, WordsAreThoseOfItsBlocks) {
   const RandomStream stream(7, 7, 7, 7);
   for (std::uint64_t i = 0; i < 12; ++i) EXPECT_EQ(stream.Word(i), stream.Block(i / 4)[i % 4]);
+}
+
+TEST(RandomStream, ManyWordsAreThoseOfItsBlocksOnEveryTarget) {
+  const RandomKeys keys{.seed = 1, .op = 2, .run = 3, .step = 4};
+  const RandomStream stream(keys.seed, keys.op, keys.run, keys.step);
+  const std::uint64_t carry = (std::uint64_t{1} << 32) - 3;
+  ForEachTarget([&] {
+    for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{5}, carry, ~std::uint64_t{0} - 2}) {
+      for (const std::int64_t count : {0, 1, 2, 3, 7, 8, 17}) {
+        std::vector<std::uint32_t> words(static_cast<size_t>(4 * count));
+        RandomWords(keys, first, count, words.data());
+        for (size_t i = 0; i < words.size(); ++i) ASSERT_EQ(words[i], stream.Block(first + i / 4)[i % 4]) << first;
+      }
+    }
+  });
 }
 
 TEST(RandomStream, StreamsOfManyPlacesDiffer) {

@@ -395,6 +395,45 @@ TEST(RegionProgram, StoresAnInputBeforeItIsOverwritten) {
   EXPECT_FALSE(RegionProgram(empty).Run(std::vector<const void*>(2), std::vector<void*>(1)));
 }
 
+// Numbers of elements that follow each other are drawn many at once.
+TEST(RegionProgram, DrawsWhatIsDefinedOnEveryTarget) {
+  const Expr step = Expr::Input(0, "step", DType::kInt64);
+  ForEachTarget([&] {
+    unsigned seed = 0;
+    for (const auto& [rows, columns] : {std::pair(1, 3), {1, 1030}, {3, 700}, {5, 9}}) {
+      const Dense dense{.rows = rows, .columns = columns};
+      Region region{.sizes = dense.Sizes(), .inputs = {{.dtype = DType::kInt64, .size = 1}}, .outputs = {}};
+      for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+        for (const Expr& element :
+             {Index(3) + 2, Index(2) * columns + Index(3), Index(3) * 3, Index(3) - 5, Index(3) / 2}) {
+          region.outputs.push_back({.value = Uniform(dtype, 1, 2, 3, step, element), .memory = dense.Elements(dtype)});
+        }
+      }
+      ExpectLikeDefinition(region, ++seed);
+    }
+  });
+}
+
+TEST(RegionProgram, ShowsSeveralValuesOfWhatItChecks) {
+  const Expr n = Expr::Input(0, "n", DType::kInt32);
+  const Expr row = Expr::Input(1, "row", DType::kInt64);
+  const Dense dense{.rows = 4, .columns = 5};
+  const Region region{
+      .sizes = dense.Sizes(),
+      .inputs = {dense.Elements(DType::kInt32), {.dtype = DType::kInt64, .size = 4, .strides = {0, 0, 1, 0}}},
+      .outputs = {},
+      .requirements = {Require(n < 7, "[{}, {}] is {} and not {}", Index(2), Index(3), n, row),
+                       Require(row < 9, "row {} is {}", Index(2), row)}};
+  std::vector<std::int32_t> values(20, 1);
+  std::int64_t rows[] = {5, 6, 7, 8};
+  const void* inputs[] = {values.data(), rows};
+  const RegionProgram program(region);
+  values[13] = 8;
+  EXPECT_EQ(FaultText(program.Run(inputs, {})), "13: [2, 3] is 8 and not 7");
+  rows[1] = 10;
+  EXPECT_EQ(FaultText(program.Run(inputs, {})), "5: row 1 is 10");
+}
+
 TEST(RegionProgram, ChecksEveryElement) {
   const Expr n = Expr::Input(0, "n", DType::kInt32);
   const Dense dense{.rows = 3, .columns = 500};

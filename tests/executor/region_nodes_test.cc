@@ -194,6 +194,43 @@ TEST(RegionTexts, RunAsTheirOperatorsDo) {
   }
 }
 
+// Each operator its own numbers, in each step.
+TEST(RegionTexts, DrawTheNumbersOfTheirOperators) {
+  const auto text = [](const std::string& lines) {
+    return StrCat("step s {\n  x: double [1, 40, 30] at 0[9600 * t]\n  h_prev: double [1, 40, 30] at 1[9600 * t]\n",
+                  lines, "}\n");
+  };
+  const auto lines = [](const std::string& indent, const std::string& home) {
+    return StrCat(indent, "a.1: double [1, 40, 30]", home, " = Dropout(x) @0 {}\n", indent, "b.1: double [1, 40, 30]",
+                  home, " = Dropout(x) @1 {arg { name: \"same_mask_each_step\" i: 1 }}\n", indent,
+                  "c.1: double [1, 40, 30]", home, " = test.Add(a.1, b.1) @2 {}\n", indent,
+                  "h.1: double [1, 40, 30] at 1[9600 * (t + 1)] = "
+                  "test.Add(c.1, h_prev) @3 {}\n");
+  };
+  const std::vector<Tensor> bases = {Random({4, 40, 30}, 1), Random({5, 40, 30}, 2)};
+  const Tensor expected = RunText(text(lines("  ", "")), bases, 4, 0)[1];
+  for (const int threads : {0, 2}) {
+    const std::string joined = text("  region {\n" + lines("    ", " local") + "  }\n");
+    ExpectSame(RunText(joined, bases, 4, threads)[1], expected, StrCat(threads, " threads"));
+  }
+}
+
+// What formulas do not have runs one by one.
+TEST(RegionTexts, RunOnDtypesThatFormulasDoNotHave) {
+  const auto text = [](const std::string& lines) {
+    return StrCat("step s {\n  x: double [1, 50] at 0[400 * t]\n  h_prev: double [1, 50] at 1[400 * t]\n", lines,
+                  "}\n");
+  };
+  const auto lines = [](const std::string& indent, const std::string& home) {
+    return StrCat(indent, "a.1: float16 [1, 50]", home, " = Cast(x) @0 {arg { name: \"to\" s: \"float16\" }}\n", indent,
+                  "b.1: double [1, 50]", home, " = Cast(a.1) @1 {arg { name: \"to\" s: \"double\" }}\n", indent,
+                  "h.1: double [1, 50] at 1[400 * (t + 1)] = test.Add(b.1, h_prev) @2 {}\n");
+  };
+  const std::vector<Tensor> bases = {Random({4, 50}, 1), Random({5, 50}, 2)};
+  const Tensor expected = RunText(text(lines("  ", "")), bases, 4, 0)[1];
+  ExpectSame(RunText(text("  region {\n" + lines("    ", " local") + "  }\n"), bases, 4, 0)[1], expected, "half");
+}
+
 // In place of an input, in another order of its elements: not as one program.
 TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
   const auto text = [](const std::string& lines) {

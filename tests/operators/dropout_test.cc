@@ -12,7 +12,7 @@ OpTest DropoutOf(float ratio, const Shape& x) {
 }
 
 // The mask of one run of the operator in one step, by its kernel.
-std::vector<double> MaskInStep(std::int64_t step, bool same_each_step) {
+std::vector<double> MaskInStep(std::int64_t step, bool same_each_step, int parts = 1) {
   OperatorDef def;
   def.set_type("Dropout");
   def.add_input("x");
@@ -20,13 +20,18 @@ std::vector<double> MaskInStep(std::int64_t step, bool same_each_step) {
   def.add_arg()->set_name("same_mask_each_step");
   def.mutable_arg(0)->set_i(same_each_step ? 1 : 0);
   const OperatorCall op(def);
-  const Tensor x = Tensor::Zeros(DType::kFloat, {64});
-  const Tensor y(DType::kFloat, {64});
-  const Tensor mask(DType::kBool, {64});
+  const Tensor x = Tensor::Zeros(DType::kFloat, {1100});
+  const Tensor y(DType::kFloat, {1100});
+  const Tensor mask(DType::kBool, {1100});
   const std::vector<TensorView> inputs = {x.View()};
   const std::vector<TensorView> outputs = {y.View(), mask.View()};
   RunContext context;
-  op.schema().FindKernel(Device::kCpu)->make(op)(OpRun(inputs, outputs, context, step));
+  const RunFn kernel = op.schema().FindKernel(Device::kCpu)->make(op);
+  for (int part = parts - 1; part >= 0; --part) {
+    OpRun run(inputs, outputs, context, step);
+    run.SetPart(part, parts);
+    kernel(run);
+  }
   return ToDoubles(mask);
 }
 
@@ -72,6 +77,22 @@ TEST(Dropout, MaskIsAFunctionOfSeedStepAndRun) {
   const std::vector<double> y =
       ToDoubles(OpTest("Dropout").Seed(1).Input("x", {64}, std::vector<double>(64, 1)).Run()[0]);
   EXPECT_EQ(y, ToDoubles(OpTest("Dropout").Seed(1).Input("x", {64}, std::vector<double>(64, 1)).Run()[0]));
+}
+
+// Masks of one version are those of the next: a word of the operator's stream is below the ratio, or not.
+TEST(Dropout, MaskIsThatOfItsStream) {
+  OperatorDef def;
+  def.set_type("Dropout");
+  def.add_input("x");
+  for (const char* output : {"y", "mask"}) def.add_output(output);
+  const OperatorCall op(def);
+  for (const std::int64_t step : {0, 1, 7}) {
+    const RandomStream stream(op.seed(), op.random_id(), 0, step);
+    std::vector<double> expected;
+    for (std::uint64_t i = 0; i < 1100; ++i) expected.push_back(stream.Word(i) >= 0x80000000u);
+    EXPECT_EQ(MaskInStep(step, false), expected) << step;
+    EXPECT_EQ(MaskInStep(step, false, 3), expected) << step;
+  }
 }
 
 TEST(Dropout, DrawsAnewInEachRun) {

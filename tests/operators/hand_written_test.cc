@@ -93,5 +93,76 @@ TEST(WrittenByHand, OptimizersAreTheirFormulas) {
   }
 }
 
+void AddText(OperatorDef* def, const std::string& name, const std::string& value) {
+  Argument* argument = def->add_arg();
+  argument->set_name(name);
+  argument->set_s(value);
+}
+
+Tensor Bools(const Shape& shape, unsigned seed) {
+  const Tensor random = Random(shape, seed);
+  Tensor tensor(DType::kBool, shape);
+  for (std::int64_t i = 0; i < shape.size(); ++i) tensor.data<bool>()[i] = random.data<double>()[i] > 0;
+  return tensor;
+}
+
+Tensor Lengths(DType dtype, std::int64_t count, std::int64_t limit) {
+  Tensor tensor(dtype, {count});
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t length = i * 5 % (limit + 1);
+    if (dtype == DType::kInt64) tensor.data<std::int64_t>()[i] = length;
+    if (dtype == DType::kInt32) tensor.data<std::int32_t>()[i] = static_cast<std::int32_t>(length);
+  }
+  return tensor;
+}
+
+TEST(WrittenByHand, MasksAreTheirFormulas) {
+  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+    const Tensor x = As(dtype, Random({2, 7, 9, 3}, 1), 1, 0);
+    for (const char* mode : {"sequence", "window", "upper", "lower", "upperdiag", "lowerdiag"}) {
+      const bool has_lengths = mode == std::string("sequence") || mode == std::string("window");
+      OperatorDef mask = Def("SequenceMask", has_lengths ? 2 : 1, 1);
+      AddText(&mask, "mode", mode);
+      AddInt(&mask, "axis", 2);
+      AddInt(&mask, "batch", 0);
+      AddInt(&mask, "repeat_from_axis", 3);
+      AddInt(&mask, "radius", 2);
+      std::vector<Tensor> inputs = {x};
+      if (has_lengths) inputs.push_back(Lengths(DType::kInt32, 7, 9));
+      ExpectSameBits(mask, inputs);
+    }
+    for (const Shape& rows : {Shape({2}), Shape({2, 7}), Shape({2, 7, 9, 3})}) {
+      OperatorDef where = Def("Where", 3, 1);
+      AddInt(&where, "broadcast_on_rows", 1);
+      ExpectSameBits(where, {Bools(rows, 3), x, As(dtype, Random({2, 7, 9, 3}, 2), 1, 0)});
+      OperatorDef gradient = Def("WhereGradient", 2, 2);
+      AddInt(&gradient, "broadcast_on_rows", 1);
+      ExpectSameBits(gradient, {Bools(rows, 3), x});
+    }
+  }
+  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+    ExpectSameBits(Def("StepMask", 2, 1), {Tensor(DType::kInt8, {9, 6, 2}), Lengths(dtype, 6, 9)});
+  }
+}
+
+TEST(WrittenByHand, CastsAreTheirFormulas) {
+  const std::vector<std::pair<DType, std::string>> dtypes = {{DType::kFloat, "float"},
+                                                             {DType::kDouble, "double"},
+                                                             {DType::kInt32, "int32"},
+                                                             {DType::kInt64, "int64"},
+                                                             {DType::kBool, "bool"}};
+  for (const double scale : {1.0, 1e6, 1e30}) {
+    for (const DType from : {DType::kFloat, DType::kDouble}) {
+      const Tensor x = As(from, Random({300}, 1), scale, 0);
+      for (const auto& [to, name] : dtypes) {
+        OperatorDef cast = Def("Cast", 1, 1);
+        AddText(&cast, "to", name);
+        ExpectSameBits(cast, {x});
+        ExpectSameBits(Def("CastGradient", 2, 1), {x, Tensor(to, {300})});
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stepnet
