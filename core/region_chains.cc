@@ -17,23 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-struct NoFn {
-  template <class D, class V>
-  HWY_INLINE V operator()(D, V a) const {
-    return a;
-  }
-};
-
-template <ChainStep kStep, class V>
-HWY_INLINE V StepOf(V a, V b) {
-  if constexpr (kStep == ChainStep::kAdd) return hn::Add(a, b);
-  if constexpr (kStep == ChainStep::kSubtract) return hn::Sub(a, b);
-  if constexpr (kStep == ChainStep::kSubtractFrom) return hn::Sub(b, a);
-  if constexpr (kStep == ChainStep::kMultiply) return hn::Mul(a, b);
-  if constexpr (kStep == ChainStep::kDivide) return hn::Div(a, b);
-  return a;
-}
-
 template <class F>
 constexpr bool kIsShort = std::is_same_v<F, NoFn>;
 

@@ -5,8 +5,8 @@
 // column. A block holds several short rows, one row, or a part of a long one. Values live in slots: arrays that an
 // instruction reads and writes, which are buffers of the run, constants of the program or, where a block's elements of
 // an operand are one after the other, its memory. Reductions of rows cut the work on a row into phases: what feeds one
-// belongs to a phase before what uses it. A row that is one block keeps its values from phase to phase; a longer one
-// computes them again.
+// belongs to a phase before what uses it. A row keeps the values that a later phase reads; one that is too long for
+// that computes them again.
 #pragma once
 
 #include <cstddef>
@@ -27,26 +27,19 @@ enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value
 
 // Primitives that one kernel computes.
 struct RegionPattern {
-  enum class Kind : std::uint8_t {
-    kNone,
-    kChain,
-    kPair,
-    kNegMulAdd,
-    kSlope,
-    kSelect,
-    kSumOfFloats,
-    kSumOfProducts,
-    kCopy
-  };
+  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect, kRowSum, kCopy };
   Kind kind = Kind::kNone;
   RegionChain chain = {};
   RegionPair pair = {};
   ExprOp op = ExprOp::kConstant;  // kSelect: the comparison
+  bool casts = false;             // kRowSum: floats, or products of floats, in double
+  const char* term = "";          // kRowSum: what is added, for people
 };
 
 struct RegionInstruction {
   enum class Kind : std::uint8_t {
     kCompute,  // kernel(out, operands)
+    kOfRows,   // row_operand_kernel(out, operands); bit k of `number`: operand k is of rows
     kUniform,
     kIndex,       // out = the indices of rows along dimension `number`
     kColumns,     // out = the columns
@@ -68,6 +61,7 @@ struct RegionInstruction {
   int num_operands = 0;
   RegionKernel kernel = nullptr;
   RegionPattern pattern = {};  // kCompute: what the kernel does, where it is more than `op`
+  RowOperandKernel row_operand_kernel = nullptr;
   RowKernel row_kernel = nullptr;
   RowsKernel rows_kernel = nullptr;
 };
@@ -113,6 +107,11 @@ inline constexpr int kSimpleSlots = 32;  // of a simple program, and bytes of it
 inline constexpr std::int64_t kSimpleBytes = 8 << 10;
 
 struct RegionCode {
+  struct KeptElements {
+    int slot;
+    std::int64_t offset;   // in the buffers, in bytes
+    std::int64_t element;  // bytes of an element
+  };
   struct Operand {  // inputs, then outputs
     RegionIndex strides;
     std::int64_t offset;
@@ -120,11 +119,12 @@ struct RegionCode {
     DType dtype;
   };
   struct Phase {
-    std::vector<RegionInstruction> row;    // once for the rows of a block, before its elements
-    std::vector<RegionMove> loads;         // of a block, before its instructions
-    std::vector<RegionInstruction> block;  // for each block
-    std::vector<RegionMove> stores;        // of a block, after its instructions
-    std::vector<RegionMove> sums;          // likewise, added
+    std::vector<RegionInstruction> row;         // once for the rows of a block, before its elements
+    std::vector<RegionMove> loads;              // of a block, before its instructions
+    std::vector<RegionInstruction> block;       // for each block
+    std::vector<RegionMove> stores;             // of a block, after its instructions
+    std::vector<RegionMove> sums;               // likewise, added
+    std::vector<RegionInstruction> reductions;  // of rows, after all their blocks
   };
   struct Requirement {
     Expr require;
@@ -145,6 +145,7 @@ struct RegionCode {
   std::vector<RegionMemory> memory;          // and where they are
   std::vector<void*> constants;              // slots that follow: arrays of `width` equal elements
   std::vector<std::int64_t> buffer_offsets;  // of the other slots, in bytes
+  std::vector<KeptElements> kept;            // those of them that hold a whole row
   // Where in the memory of a run what is: slots first, then where rows of operands begin and where operands do, then
   // buffers.
   std::int64_t rows_at = 0;

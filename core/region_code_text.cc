@@ -35,8 +35,7 @@ std::string OpText(const RegionInstruction& instruction) {
     case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
     case RegionPattern::Kind::kSlope: return "slope";
     case RegionPattern::Kind::kCopy: return "copy";
-    case RegionPattern::Kind::kSumOfFloats: return "row_sum double";
-    case RegionPattern::Kind::kSumOfProducts: return "row_sum double *";
+    case RegionPattern::Kind::kRowSum: return StrCat("row_sum", pattern.casts ? " double" : "", pattern.term);
     case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
   }
   return "";
@@ -49,6 +48,7 @@ std::string InstructionText(const RegionInstruction& instruction) {
   const std::string all = Join(operands, ", ");
   switch (instruction.kind) {
     case Kind::kCompute:
+    case Kind::kOfRows:
     case Kind::kUniform: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
     case Kind::kIndex: return StrCat(slot(instruction.out), " = index ", instruction.number);
     case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
@@ -85,6 +85,7 @@ std::string RegionCodeText(const RegionCode& code) {
   for (size_t i = 0; i < code.constants.size(); ++i) {
     out << "constant s" << code.memory_operands.size() + i << "\n";
   }
+  for (const RegionCode::KeptElements& kept : code.kept) out << "kept s" << kept.slot << "\n";
   moves("run: load", code.run_loads);
   print("run: ", code.setup);
   moves("run: load rows", code.tile_loads);
@@ -95,6 +96,7 @@ std::string RegionCodeText(const RegionCode& code) {
     print("block: ", phase.block);
     moves("block: store", phase.stores);
     moves("block: add", phase.sums);
+    print("rows: ", phase.reductions);
   }
   moves("row: store", code.row_stores);
   return std::move(out).str();

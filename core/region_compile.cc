@@ -1,29 +1,23 @@
 // Compiling a region: its values get slots, of which those of elements are used again as soon as nothing reads them any
 // more, and instructions.
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <initializer_list>
 #include <span>
 #include <utility>
 
 #include "stepnet/core/region_code.h"
-#include "stepnet/core/region_patterns.h"
+#include "stepnet/core/region_layout.h"
 #include "stepnet/core/region_values.h"
 
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kSumColumns = 16;             // that a part of a region of sums has at least
-constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
-constexpr std::int64_t kRowCacheBytes = 32 << 10;    // likewise, where the more rows a block has the better
-constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second, for those of a row that is one block
-constexpr std::int64_t kMaxBlock = 1 << 16;          // elements, so that cancellation is looked for
-
 struct Node : RegionValue {
-  int slot = -1;      // for good; instructions on elements have theirs for a while
-  int spread = -1;    // slot of the copies that instructions on elements read
-  int partials = -1;  // slot of a reduction's partial results
+  bool is_kept = false;  // for all of a row that is several blocks: a later phase or a reduction reads it
+  int slot = -1;         // for good; instructions on elements have theirs for a while
+  int spread = -1;       // slot of the copies that instructions on elements read
+  int partials = -1;     // slot of a reduction's partial results
 };
 
 class Compiler {
@@ -31,23 +25,26 @@ class Compiler {
   Compiler(const Region& region, bool keeps_rows) : region_(region) {
     RegionValues values = FindRegionValues(region, keeps_rows, &code_);
     output_nodes_ = std::move(values.outputs);
-    for (const RegionValue& value : values.all) max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
-    std::vector<RegionValue> of_one_block = values.all;
-    FindSumsOfFloats(of_one_block);
-    is_one_block_ = code_.phases.size() == 1 || code_.joins_rows || RowFitsInCache(of_one_block);
-    for (const RegionValue& value : is_one_block_ ? of_one_block : values.all) nodes_.push_back({value});
+    keeps_values_ = values.are_kept;
+    for (const RegionValue& value : values.all) {
+      max_bytes_ = std::max(max_bytes_, DTypeBytes(value.expr->dtype));
+      nodes_.push_back({value});
+    }
+    slots_.has_whole_rows = keeps_values_ && code_.phases.size() > 1 && !code_.joins_rows;
+    slots_.cuts_rows = slots_.has_whole_rows && ReducesElementsOnly();
     PlaceStores();
+    if (slots_.cuts_rows) FindKept();
     AllocateMemory();
     EmitRunAndRows();
     EmitBlocks();
-    CutIntoParts();
-    LayOut();
+    LayOutRegion(slots_, &code_);
   }
 
   RegionCode Take() { return std::move(code_); }
 
  private:
   using Kind = RegionInstruction::Kind;
+  using Extent = RegionExtent;
 
   struct Store {
     int node;
@@ -56,25 +53,11 @@ class Compiler {
     bool is_done = false;  // the instruction that computes the value writes it
     int copy = -1;         // slot of a copy of the value, where the value is memory that another output overwrites
   };
-  enum class Extent : std::uint8_t { kOne, kRows, kElements };
-  struct Buffer {
-    std::int64_t bytes;  // of an item
-    Extent extent;
-  };
   // An instruction on elements, in a phase.
   struct Step {
     int node;
     int phase;
   };
-
-  // Whether all values of a row may be kept from phase to phase.
-  bool RowFitsInCache(std::span<const RegionValue> values) const {
-    std::int64_t bytes = 0;  // of an element
-    for (const RegionValue& value : values) {
-      if (value.is_in_blocks() && !value.is_reduction()) bytes += DTypeBytes(value.expr->dtype);
-    }
-    return bytes == 0 || code_.sizes[3] <= kLongCacheBytes / bytes;
-  }
 
   bool HasInPlace(int output) const {
     return std::ranges::any_of(region_.in_place, [&](const RegionInPlace& pair) { return pair.output == output; });
@@ -93,6 +76,30 @@ class Compiler {
     }
   }
 
+  // Else what is reduced is an array that is filled for a block.
+  bool ReducesElementsOnly() const {
+    return std::ranges::all_of(nodes_, [&](const Node& node) {
+      const std::span<const int> operands(node.operands, static_cast<size_t>(node.num_operands));
+      return !node.is_reduction() || std::ranges::all_of(operands, [&](int operand) {
+        return nodes_[operand].level == RegionLevel::kElement || node.of_rows != 0;
+      });
+    });
+  }
+
+  void FindKept() {
+    for (const Node& node : nodes_) {
+      for (int k = 0; k < node.num_operands; ++k) {
+        Node& operand = nodes_[node.operands[k]];
+        operand.is_kept |= node.is_in_blocks() && (node.is_reduction() || node.block_phase() > operand.phase);
+      }
+    }
+    for (const Store& store : stores_) nodes_[store.node].is_kept |= store.phase > nodes_[store.node].phase;
+  }
+
+  // Of an array with a value of each element, for a node or for what all phases read.
+  Extent ElementsOf(const Node& node) const { return node.is_kept ? Extent::kWholeRow : Extent::kBlock; }
+  Extent LoadedElements() const { return slots_.cuts_rows ? Extent::kWholeRow : Extent::kBlock; }
+
   // Whether the elements of a block are one after the other in memory.
   bool IsContiguous(const RegionCode::Operand& operand) const {
     std::int64_t stride = 1;
@@ -105,8 +112,8 @@ class Compiler {
   }
 
   int NewBuffer(std::int64_t bytes, Extent extent) {
-    buffers_.push_back({.bytes = bytes, .extent = extent});
-    return num_fixed_ + static_cast<int>(buffers_.size()) - 1;
+    slots_.buffers.push_back({.bytes = bytes, .extent = extent});
+    return num_fixed_ + static_cast<int>(slots_.buffers.size()) - 1;
   }
 
   void AllocateMemory() {
@@ -125,7 +132,9 @@ class Compiler {
     }
     num_memory_ = num_fixed_ = static_cast<int>(code_.memory_operands.size());
     for (Node& node : nodes_) {
-      if (node.expr->op == ExprOp::kConstant) node.slot = num_fixed_++;
+      if (node.expr->op != ExprOp::kConstant) continue;
+      node.slot = num_fixed_++;
+      slots_.constants.push_back({.value = Expr::Of(node.expr), .extent = ExtentOf(node)});
     }
     for (Node& node : nodes_) {
       if (node.expr->op != ExprOp::kConstant) AllocateSlots(&node);
@@ -134,10 +143,7 @@ class Compiler {
 
   // How many equal elements a value of the run has in its array.
   static Extent ExtentOf(const RegionValue& value) {
-    return value.is_splat ? Extent::kElements : value.is_row_splat ? Extent::kRows : Extent::kOne;
-  }
-  std::int64_t CountOf(Extent extent) const {
-    return extent == Extent::kElements ? code_.width : extent == Extent::kRows ? code_.max_rows : 1;
+    return value.is_splat ? Extent::kBlock : value.is_row_splat ? Extent::kRows : Extent::kOne;
   }
 
   void AllocateSlots(Node* node) {
@@ -146,11 +152,11 @@ class Compiler {
       node->slot = NewBuffer(bytes, ExtentOf(*node));
     } else if (node->level == RegionLevel::kRow) {
       node->slot = NewBuffer(bytes, Extent::kRows);
-      if (node->is_spread) node->spread = NewBuffer(bytes, Extent::kElements);
-      if (node->is_reduction() && !is_one_block_) node->partials = NewBuffer(bytes * kRowPartials, Extent::kOne);
+      if (node->is_spread) node->spread = NewBuffer(bytes, Extent::kBlock);
+      if (node->is_reduction() && !keeps_values_) node->partials = NewBuffer(bytes * kRowPartials, Extent::kOne);
     } else if (node->expr->op == ExprOp::kInput) {
       const int memory = memory_slot_[node->expr->number];
-      node->slot = memory >= 0 ? memory : NewBuffer(bytes, Extent::kElements);
+      node->slot = memory >= 0 ? memory : NewBuffer(bytes, LoadedElements());
     }
   }
 
@@ -160,8 +166,13 @@ class Compiler {
     if (node.kernel != nullptr) {
       instruction.kernel = node.kernel;
       instruction.pattern = node.pattern;
-      return instruction;
     }
+    if (node.row_operand_kernel != nullptr) {
+      instruction.kind = Kind::kOfRows;
+      instruction.row_operand_kernel = node.row_operand_kernel;
+      instruction.number = static_cast<int>(node.of_rows);
+    }
+    if (instruction.kernel != nullptr || instruction.row_operand_kernel != nullptr) return instruction;
     switch (node.expr->op) {
       case ExprOp::kUniform:
         instruction.kind = Kind::kUniform;
@@ -191,7 +202,7 @@ class Compiler {
 
   // The slot that an instruction on as much as `level` reads of a value.
   int SlotAt(RegionLevel level, int node) const {
-    const bool is_spread = level == RegionLevel::kElement && nodes_[node].level == RegionLevel::kRow;
+    const bool is_spread = level == RegionLevel::kElement && nodes_[node].is_spread;
     return is_spread ? nodes_[node].spread : nodes_[node].slot;
   }
 
@@ -222,7 +233,7 @@ class Compiler {
         }
         case ExprOp::kRowSum:
         case ExprOp::kRowMax:
-          if (!is_one_block_) EmitRow(node, &code);
+          if (!keeps_values_) EmitRow(node, &code);
           break;
         default: {
           RegionInstruction instruction = InstructionOf(node, node.slot);
@@ -293,7 +304,7 @@ class Compiler {
   }
 
   void EmitBlocks() {
-    if (!is_one_block_) {
+    if (!keeps_values_) {
       for (int phase = 0; phase < static_cast<int>(code_.phases.size()); ++phase) {
         EmitSteps(StepsOfPhase(phase), phase, phase);
       }
@@ -303,7 +314,9 @@ class Compiler {
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       if (nodes_[i].is_in_blocks()) steps.push_back({.node = i, .phase = nodes_[i].block_phase()});
     }
-    std::ranges::stable_sort(steps, {}, &Step::phase);
+    std::ranges::stable_sort(steps, {}, [&](const Step& step) {
+      return std::pair(step.phase, nodes_[step.node].is_reduction());  // which follow the blocks
+    });
     EmitSteps(steps, 0, static_cast<int>(code_.phases.size()) - 1);
   }
 
@@ -337,8 +350,7 @@ class Compiler {
         phase.block.push_back(CopyOf(region_.outputs[store.output].value, from, memory));
       }
     }
-    free_.clear();
-    for (const int buffer : pool_) free_.push_back(buffer);
+    free_ = pool_;
   }
 
   // An input that an output stores as it is, and whose memory is that of another output, which may be written before.
@@ -349,7 +361,7 @@ class Compiler {
       if (!is_memory || store.is_done || store.phase < first || store.phase > last) continue;
       const auto is_of_node = [&](const RegionInPlace& pair) { return pair.input == node.expr->number; };
       if (std::ranges::none_of(region_.in_place, is_of_node)) continue;
-      store.copy = NewBuffer(DTypeBytes(node.expr->dtype), Extent::kElements);
+      store.copy = NewBuffer(DTypeBytes(node.expr->dtype), LoadedElements());
       code_.phases[first].block.push_back(CopyOf(region_.outputs[store.output].value, node.slot, store.copy));
     }
   }
@@ -415,22 +427,30 @@ class Compiler {
   // is one, because that is in the cache.
   int BufferFor(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
     const Node& node = nodes_[step.node];
+    const Extent extent = ElementsOf(node);
     for (int k = 0; k < node.num_operands; ++k) {
       const int operand = node.operands[k];
       const bool same_size = DTypeBytes(nodes_[operand].expr->dtype) == DTypeBytes(node.expr->dtype);
-      if (last_read[operand] != s || !IsPooled(operand, *slot) || IsStored(operand) || !same_size) continue;
+      if (last_read[operand] != s || !IsPooled(operand, *slot) || IsStored(operand) || !same_size ||
+          ExtentOfBuffer((*slot)[operand]) != extent) {
+        continue;
+      }
       const int buffer = (*slot)[operand];
       (*slot)[operand] = -1;
       return buffer;
     }
-    if (free_.empty()) {
-      pool_.push_back(NewBuffer(max_bytes_, Extent::kElements));
+    const auto is_as_long = [&](int buffer) { return ExtentOfBuffer(buffer) == extent; };
+    const auto found = std::ranges::find_if(free_.rbegin(), free_.rend(), is_as_long);
+    if (found == free_.rend()) {
+      pool_.push_back(NewBuffer(max_bytes_, extent));
       return pool_.back();
     }
-    const int buffer = free_.back();
-    free_.pop_back();
+    const int buffer = *found;
+    free_.erase(std::next(found).base());
     return buffer;
   }
+
+  Extent ExtentOfBuffer(int slot) const { return slots_.buffers[slot - num_fixed_].extent; }
 
   bool IsPooled(int node, const std::vector<int>& slot) const {
     return nodes_[node].slot < 0 && slot[node] >= num_fixed_;
@@ -447,14 +467,18 @@ class Compiler {
 
   void EmitStep(const Step& step, const std::vector<int>& last_read, int s, std::vector<int>* slot) {
     const Node& node = nodes_[step.node];
-    std::vector<RegionInstruction>& code = code_.phases[step.phase].block;
+    RegionCode::Phase& phase = code_.phases[step.phase];
+    std::vector<RegionInstruction>& code = node.is_reduction() && keeps_values_ ? phase.reductions : phase.block;
     int operands[kMaxExprOperands];
-    for (int k = 0; k < kMaxExprOperands; ++k) operands[k] = k < node.num_operands ? (*slot)[node.operands[k]] : -1;
+    for (int k = 0; k < kMaxExprOperands; ++k) {
+      const bool is_of_row = (node.of_rows >> k & 1) != 0;
+      operands[k] = k >= node.num_operands ? -1 : is_of_row ? nodes_[node.operands[k]].slot : (*slot)[node.operands[k]];
+    }
     if (node.is_reduction()) {
-      RegionInstruction reduce{.kind = is_one_block_ ? Kind::kReduceRows : Kind::kReduce,
+      RegionInstruction reduce{.kind = keeps_values_ ? Kind::kReduceRows : Kind::kReduce,
                                .op = node.expr->op,
                                .dtype = node.expr->dtype,
-                               .out = is_one_block_ ? node.slot : node.partials,
+                               .out = keeps_values_ ? node.slot : node.partials,
                                .row_kernel = RowKernelOf(node.expr->op, node.expr->dtype),
                                .rows_kernel = RowsKernelOf(node.expr->op, node.expr->dtype)};
       if (node.rows_kernel != nullptr) {
@@ -482,138 +506,6 @@ class Compiler {
     code.push_back(instruction);
   }
 
-  void CutIntoParts() {
-    bool has_sums = false;
-    bool has_rows = code_.phases.size() > 1;
-    for (const RegionOutput& output : region_.outputs) {
-      has_sums |= output.kind == RegionOutputKind::kSums;
-      has_rows |= output.kind == RegionOutputKind::kRows;
-    }
-    const std::int64_t rows = code_.NumRows();
-    const std::int64_t columns = code_.sizes[3];
-    std::int64_t parts = 1;
-    if (has_sums) {
-      code_.cut = RegionCode::Cut::kColumns;
-      code_.unit = kSumColumns;
-      parts = has_rows ? 1 : columns / kSumColumns;
-    } else if (has_rows || code_.joins_rows) {
-      code_.cut = RegionCode::Cut::kRows;
-      code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
-      parts = (rows + code_.unit - 1) / code_.unit;
-    } else {
-      code_.unit = kRegionBlock;
-      parts = rows * ((columns + code_.unit - 1) / code_.unit);
-    }
-    code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
-    code_.is_flat = HasKernelsOnly() && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;
-  }
-
-  bool HasKernelsOnly() const {
-    const RegionCode::Phase& phase = code_.phases[0];
-    const auto is_kernel = [](const RegionInstruction& instruction) { return instruction.kind == Kind::kCompute; };
-    return code_.phases.size() == 1 && code_.requirements.empty() && code_.row_loads.empty() &&
-           code_.row_stores.empty() && phase.row.empty() && phase.loads.empty() && phase.stores.empty() &&
-           phase.sums.empty() && std::ranges::all_of(phase.block, is_kernel);
-  }
-
-  // How many elements a block has: as few as stay in the first cache with all that is computed of them, but whole rows
-  // where a row is one block.
-  void ChooseWidth() {
-    std::int64_t bytes = 0;  // of an element
-    for (const Buffer& buffer : buffers_) bytes += buffer.extent == Extent::kElements ? buffer.bytes : 0;
-    for (const Node& node : nodes_) {
-      if (node.expr->op == ExprOp::kConstant && node.is_splat) bytes += DTypeBytes(node.expr->dtype);
-    }
-    std::int64_t width = kMaxBlock;
-    const std::int64_t cache = code_.phases.size() > 1 ? kRowCacheBytes : kCacheBytes;
-    while (width > kRegionBlock && width * bytes > cache) width /= 2;
-    const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
-    if (code_.joins_rows) {
-      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
-      width = code_.max_rows * columns;
-    } else if (is_one_block_ && code_.phases.size() > 1) {
-      width = columns;
-    } else if (!code_.is_flat) {
-      width = std::min(width, columns);
-    }
-    code_.width = width;
-  }
-
-  void LayOut() {
-    ChooseWidth();
-    const auto aligned = [](std::int64_t size) {
-      return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment;
-    };
-    std::int64_t buffer_bytes = 0;
-    for (const Buffer& buffer : buffers_) {
-      code_.buffer_offsets.push_back(buffer_bytes);
-      buffer_bytes += aligned(buffer.bytes * CountOf(buffer.extent));
-    }
-    const auto pointers = [&](size_t n) { return aligned(static_cast<std::int64_t>(n * sizeof(void*))); };
-    code_.rows_at = pointers(static_cast<size_t>(num_fixed_) + buffers_.size());
-    code_.buffers_at = code_.rows_at + pointers(2 * code_.operands.size());
-    code_.run_bytes = code_.buffers_at + buffer_bytes;
-    FillConstants(aligned);
-    for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
-    code_.is_simple = HasKernelsOnly() && code_.sizes[0] * code_.sizes[1] == 1 && !code_.joins_rows &&
-                      code_.cut == RegionCode::Cut::kBlocks && code_.setup.empty() && code_.run_loads.empty() &&
-                      num_fixed_ + static_cast<int>(buffers_.size()) <= kSimpleSlots && buffer_bytes <= kSimpleBytes;
-    if (code_.is_flat && code_.is_simple && buffers_.empty() && code_.phases[0].block.size() == 1) {
-      MakeDirect(code_.phases[0].block[0]);
-    }
-  }
-
-  void MakeDirect(const RegionInstruction& instruction) {
-    const auto is_memory = [&](int slot) { return slot < num_memory_; };
-    if (!is_memory(instruction.out)) return;
-    const RegionMemory& to = code_.memory[instruction.out];
-    RegionDirect direct{.kernel = instruction.kernel, .output = to.number, .offset = to.offset, .element = to.element};
-    for (int k = 0; k < 4; ++k) {
-      const int slot = instruction.operands[k];
-      RegionDirect::Source& source = direct.sources[k];
-      if (is_memory(slot)) {
-        const RegionMemory& from = code_.memory[slot];
-        if (!from.is_input) return;
-        source = {.input = from.number, .offset = from.offset, .element = from.element};
-      } else {
-        source = {.constant = code_.constants[slot - num_memory_]};
-      }
-    }
-    code_.direct = direct;
-  }
-
-  RegionMemory MemoryOf(int operand) const {
-    const RegionCode::Operand& of = code_.operands[operand];
-    const bool is_input = operand < code_.num_inputs;
-    return {.is_input = is_input,
-            .number = is_input ? operand : operand - code_.num_inputs,
-            .offset = of.offset * of.bytes,
-            .row = of.strides[2] * of.bytes,
-            .element = of.bytes};
-  }
-
-  template <typename Aligned>
-  void FillConstants(const Aligned& aligned) {
-    std::vector<std::int64_t> offsets;
-    std::int64_t size = 0;
-    for (const Node& node : nodes_) {
-      if (node.expr->op != ExprOp::kConstant) continue;
-      offsets.push_back(size);
-      size += aligned(DTypeBytes(node.expr->dtype) * CountOf(ExtentOf(node)));
-    }
-    if (offsets.empty()) return;
-    code_.constant_memory = MakeAlignedBytes(size);
-    size_t i = 0;
-    for (const Node& node : nodes_) {
-      if (node.expr->op != ExprOp::kConstant) continue;
-      std::byte* const array = code_.constant_memory.get() + offsets[i++];
-      const std::int64_t bytes = DTypeBytes(node.expr->dtype);
-      std::memcpy(array, &node.expr->bits, static_cast<size_t>(bytes));
-      Splat(array, bytes, CountOf(ExtentOf(node)));
-      code_.constants.push_back(array);
-    }
-  }
-
   const Region& region_;
   RegionCode code_;
   std::vector<Node> nodes_;
@@ -622,18 +514,14 @@ class Compiler {
   std::vector<int> memory_slot_;  // of each operand, or -1
   int num_memory_ = 0;
   int num_fixed_ = 0;  // slots of memory and constants
-  std::vector<Buffer> buffers_;
+  RegionSlots slots_;
   std::vector<int> pool_;  // buffers of element instructions
   std::vector<int> free_;  // those that hold nothing
   std::int64_t max_bytes_ = 1;
-  bool is_one_block_ = true;  // a row is one, or there is one phase
+  bool keeps_values_ = true;  // of a row, from phase to phase
 };
 
 }  // namespace
-
-AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
-  return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);
-}
 
 RegionCode CompileRegion(const Region& region, bool keeps_rows) {
   CheckRegion(region);

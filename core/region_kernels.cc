@@ -212,125 +212,6 @@ RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {
   });
 }
 
-// The partial results of a reduction, in vectors.
-template <class Fn, typename T>
-struct Partials {
-  using D = hn::CappedTag<T, kRowPartials>;
-  static constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
-  static constexpr int kVectors = kRowPartials / static_cast<int>(kLanes);
-  hn::Vec<D> vectors[kVectors];
-
-  HWY_INLINE explicit Partials(T first) {
-    const D d;
-    HWY_UNROLL(16)
-    for (int k = 0; k < kVectors; ++k) vectors[k] = hn::Set(d, first);
-  }
-
-  // Adds at(access, j), the elements [j, j + lanes) of n as a vector.
-  template <class At>
-  HWY_INLINE void AddAll(std::int64_t n, const At& at) {
-    const D d;
-    const Fn fn;
-    std::int64_t i = 0;
-    for (; i + kRowPartials <= n; i += kRowPartials) {
-      HWY_UNROLL(16)
-      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes));
-    }
-    if (i == n) return;
-    HWY_UNROLL(16)
-    for (int k = 0; k < kVectors; ++k) {
-      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
-      if (count == 0) break;
-      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], at(PartOfVector{count}, i + k * kLanes)), vectors[k]);
-    }
-  }
-
-  HWY_INLINE void Add(const T* x, std::int64_t n) {
-    AddAll(n, [x](auto access, std::int64_t j) HWY_ATTR { return access.Load(D(), x + j); });
-  }
-
-  // Half as many each time.
-  HWY_INLINE T Finish() {
-    const D d;
-    const Fn fn;
-    HWY_UNROLL(8)
-    for (int width = kVectors / 2; width > 0; width /= 2) {
-      HWY_UNROLL(16)
-      for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
-    }
-    return FinishLanes(d, vectors[0]);
-  }
-
- private:
-  template <class Lanes>
-  static HWY_INLINE T FinishLanes(Lanes d, hn::Vec<Lanes> lanes) {
-    const Fn fn;
-#if HWY_TARGET != HWY_SCALAR  // which has no halves
-    if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
-      const hn::Half<Lanes> half;
-      return FinishLanes(half, fn(half, hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
-    }
-#endif
-    const hn::CappedTag<T, 1> one;
-    HWY_ALIGN T last[hn::MaxLanes(d)];
-    hn::Store(lanes, d, last);
-    for (size_t width = hn::MaxLanes(d) / 2; width > 0; width /= 2) {
-      for (size_t i = 0; i < width; ++i) {
-        last[i] = hn::GetLane(fn(one, hn::Set(one, last[i]), hn::Set(one, last[i + width])));
-      }
-    }
-    return last[0];
-  }
-};
-
-template <class Fn, typename T>
-void ReduceVectors(void* partial, const void* a, std::int64_t n) {
-  using P = Partials<Fn, T>;
-  const typename P::D d;
-  T* sums = static_cast<T*>(partial);
-  P partials(T{0});
-  for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::LoadU(d, sums + k * P::kLanes);
-  partials.Add(static_cast<const T*>(a), n);
-  for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
-}
-
-template <class Fn, typename T>
-void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
-  constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
-  const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
-    Partials<Fn, T> partials(kFirst);
-    partials.Add(x, n);
-    static_cast<T*>(out)[row] = partials.Finish();
-  }
-}
-
-// The same partial sums as of doubles that floats have become.
-template <bool kOfProducts>
-void SumRowsOfFloats(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
-  using P = Partials<AddVectors, double>;
-  const typename P::D d;
-  const hn::Rebind<float, typename P::D> floats;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* x = static_cast<const float*>(a) + row * n;
-    P partials(0);
-    partials.AddAll(n, [&](auto access, std::int64_t j) HWY_ATTR {
-      auto value = access.Load(floats, x + j);
-      if constexpr (kOfProducts) {
-        const float* y = static_cast<const float*>(b) + row * n;
-        value = hn::Mul(value, access.Load(floats, y + j));
-      }
-      return hn::PromoteTo(d, value);
-    });
-    static_cast<double*>(out)[row] = partials.Finish();
-  }
-}
-
-RowsKernel SumOfFloatsKernelForTarget(bool of_products) {
-  return of_products ? SumRowsOfFloats<true> : SumRowsOfFloats<false>;
-}
-
 template <typename T>
 void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -352,52 +233,6 @@ void SpreadForTarget(const void* from, void* out, std::int64_t bytes, std::int64
   }
 }
 
-template <auto kFn, typename T>
-void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
-  const T* x = static_cast<const T*>(a);
-  T* sums = static_cast<T*>(partial);
-  for (std::int64_t i = 0; i < n; ++i) sums[i % kRowPartials] = kFn(sums[i % kRowPartials], x[i]);
-}
-
-// Integers are the same in any order.
-template <auto kFn, typename T>
-void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
-  const T* x = static_cast<const T*>(a);
-  for (std::int64_t row = 0; row < rows; ++row, x += n) {
-    T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
-    for (std::int64_t i = 0; i < n; ++i) result = kFn(result, x[i]);
-    static_cast<T*>(out)[row] = result;
-  }
-}
-
-RowsKernel RowsKernelForTarget(ExprOp op, DType dtype) {
-  const bool is_sum = op == ExprOp::kRowSum;
-  switch (dtype) {
-    case DType::kFloat: return is_sum ? ReduceRowsVectors<AddVectors, float> : ReduceRowsVectors<MaxVectors, float>;
-    case DType::kDouble: return is_sum ? ReduceRowsVectors<AddVectors, double> : ReduceRowsVectors<MaxVectors, double>;
-    case DType::kInt32:
-      return is_sum ? ReduceRowsNumbers<scalar::Add<std::int32_t>, std::int32_t>
-                    : ReduceRowsNumbers<scalar::Max<std::int32_t>, std::int32_t>;
-    default:
-      return is_sum ? ReduceRowsNumbers<scalar::Add<std::int64_t>, std::int64_t>
-                    : ReduceRowsNumbers<scalar::Max<std::int64_t>, std::int64_t>;
-  }
-}
-
-RowKernel RowKernelForTarget(ExprOp op, DType dtype) {
-  const bool is_sum = op == ExprOp::kRowSum;
-  switch (dtype) {
-    case DType::kFloat: return is_sum ? ReduceVectors<AddVectors, float> : ReduceVectors<MaxVectors, float>;
-    case DType::kDouble: return is_sum ? ReduceVectors<AddVectors, double> : ReduceVectors<MaxVectors, double>;
-    case DType::kInt32:
-      return is_sum ? ReduceNumbers<scalar::Add<std::int32_t>, std::int32_t>
-                    : ReduceNumbers<scalar::Max<std::int32_t>, std::int32_t>;
-    default:
-      return is_sum ? ReduceNumbers<scalar::Add<std::int64_t>, std::int64_t>
-                    : ReduceNumbers<scalar::Max<std::int64_t>, std::int64_t>;
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
 HWY_AFTER_NAMESPACE();
@@ -406,20 +241,11 @@ HWY_AFTER_NAMESPACE();
 namespace stepnet {
 
 HWY_EXPORT(KernelForTarget);
-HWY_EXPORT(RowKernelForTarget);
-HWY_EXPORT(RowsKernelForTarget);
-HWY_EXPORT(SumOfFloatsKernelForTarget);
 HWY_EXPORT(SpreadForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
   return HWY_DYNAMIC_DISPATCH(KernelForTarget)(op, operand, result);
 }
-RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
-RowsKernel SumOfFloatsKernelOf(bool of_products) {
-  return HWY_DYNAMIC_DISPATCH(SumOfFloatsKernelForTarget)(of_products);
-}
-RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
-
 void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
                  std::int64_t n) {
   std::int64_t key[kNumUniformKeys] = {};
@@ -446,32 +272,6 @@ void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsign
       static_cast<double*>(out)[i] = static_cast<double>(word) * 0x1p-32;
     }
   }
-}
-
-void StartRow(ExprOp op, DType dtype, void* partial) {
-  ForExprType(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using Limits = std::numeric_limits<T>;
-    const T lowest = Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
-    std::fill_n(static_cast<T*>(partial), kRowPartials, op == ExprOp::kRowSum ? T{0} : lowest);
-  });
-}
-
-void FinishRow(ExprOp op, DType dtype, const void* partial, void* out) {
-  ForExprType(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    if constexpr (!std::is_same_v<T, bool>) {
-      T sums[kRowPartials];
-      std::memcpy(sums, partial, sizeof(sums));
-      for (int width = kRowPartials / 2; width > 0; width /= 2) {
-        for (int i = 0; i < width; ++i) {
-          sums[i] =
-              op == ExprOp::kRowSum ? scalar::Add(sums[i], sums[i + width]) : scalar::Max(sums[i], sums[i + width]);
-        }
-      }
-      std::memcpy(out, sums, sizeof(T));
-    }
-  });
 }
 
 namespace {

@@ -43,6 +43,15 @@ RegionKernel SlopeKernelOf(DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 
+// Kernels of `rows` rows of n elements, which are one after the other. Bit k of `of_rows`: arrays[k] has one value a
+// row.
+using RowOperandKernel = void (*)(void* out, const void* const* arrays, unsigned of_rows, std::int64_t rows,
+                                  std::int64_t n);
+// Null where there is no such kernel: for chains, of which one step alone has kConstant as `f` and no `after`, and for
+// MulAdd.
+RowOperandKernel RowOperandChainOf(const RegionChain& chain, DType dtype);
+RowOperandKernel RowOperandMulAddOf(DType dtype);
+
 // partial[j % kRowPartials] = op(partial[j % kRowPartials], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
 // out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
@@ -53,8 +62,12 @@ using RowsKernel = void (*)(void* out, const void* a, const void* b, std::int64_
 RegionKernel KernelOf(ExprOp op, DType operand, DType result);
 RowKernel RowKernelOf(ExprOp op, DType dtype);
 RowsKernel RowsKernelOf(ExprOp op, DType dtype);
-// Sums in double of floats, or of the products a * b of floats, which are rounded before they are added.
-RowsKernel SumOfFloatsKernelOf(bool of_products);
+// Sums in double of floats.
+RowsKernel SumInDoubleKernel();
+// Sums of products a * b or of squares (a - b)^2, b one value a row, of `dtype`, which are rounded before they become
+// `sum`: float or double.
+RowsKernel SumOfProductsKernelOf(DType dtype, DType sum);
+RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum);
 
 // out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double; bit k of `shared`: operand
 // k has one element for all.

@@ -68,25 +68,83 @@ class Finder {
     }
   }
 
-  void FindSumsOfFloats() {
+  // Sums of products, and of floats in double.
+  void FindRowSums() {
     for (RegionValue& value : values_) {
-      if (value.expr->op != ExprOp::kRowSum || value.expr->dtype != DType::kDouble) continue;
-      RegionValue* cast = LinkOf(value, 0, {ExprOp::kCast});
-      if (cast == nullptr || values_[cast->operands[0]].expr->dtype != DType::kFloat) continue;
-      RegionValue* product = LinkOf(*cast, 0, {ExprOp::kMultiply});
-      if (product != nullptr) {
-        TakeSum(&value, Kind::kSumOfProducts, {product->operands[0], product->operands[1]}, {cast, product});
-      } else {
-        TakeSum(&value, Kind::kSumOfFloats, {cast->operands[0]}, {cast});
+      const DType dtype = value.expr->dtype;
+      if (value.expr->op != ExprOp::kRowSum || !IsFloat(dtype)) continue;
+      RegionValue* const cast = LinkOf(value, 0, {ExprOp::kCast});
+      const bool casts = cast != nullptr && values_[cast->operands[0]].expr->dtype == DType::kFloat;
+      RegionValue* const product = LinkOf(casts ? *cast : value, 0, {ExprOp::kMultiply});
+      if (product != nullptr && TakeSumOfProducts(&value, product, casts)) {
+        product->is_absorbed = true;
+      } else if (casts) {
+        TakeRowSum(&value, {.kind = Kind::kRowSum, .casts = casts}, {cast->operands[0]}, SumInDoubleKernel());
+      }
+      if (value.rows_kernel != nullptr && casts) cast->is_absorbed = true;
+    }
+  }
+
+  // Which values read values of rows as they are.
+  void FindRowOperands() {
+    for (RegionValue& value : values_) {
+      if (value.level == RegionLevel::kRow) value.is_spread = value.is_output_element;
+    }
+    for (RegionValue& value : values_) {
+      if (!value.is_in_blocks()) continue;
+      unsigned of_rows = 0;
+      for (int k = 0; k < value.num_operands; ++k) {
+        if (values_[value.operands[k]].level == RegionLevel::kRow) of_rows |= 1U << k;
+      }
+      if (of_rows == value.of_rows) continue;  // none, or a sum knows
+      const RowOperandKernel kernel = value.is_reduction() ? nullptr : RowOperandKernelOf(value);
+      if (kernel != nullptr) {
+        value.of_rows = of_rows;
+        value.row_operand_kernel = kernel;
+        continue;
+      }
+      for (int k = 0; k < value.num_operands; ++k) {
+        if ((of_rows >> k & 1) != 0) values_[value.operands[k]].is_spread = true;
       }
     }
   }
 
  private:
-  static void TakeSum(RegionValue* sum, Kind kind, std::initializer_list<int> operands,
-                      std::initializer_list<RegionValue*> absorbed) {
-    Take(sum, {.kind = kind}, nullptr, operands, absorbed);
-    sum->rows_kernel = SumOfFloatsKernelOf(kind == Kind::kSumOfProducts);
+  static RowOperandKernel RowOperandKernelOf(const RegionValue& value) {
+    const DType dtype = value.expr->dtype;
+    if (!IsFloat(dtype)) return nullptr;
+    if (value.pattern.kind == Kind::kChain) return RowOperandChainOf(value.pattern.chain, dtype);
+    if (value.pattern.kind != Kind::kNone) return nullptr;
+    if (value.expr->op == ExprOp::kMulAdd) return RowOperandMulAddOf(dtype);
+    const ChainStep step = StepOf(value.expr->op);
+    return step == ChainStep::kNone ? nullptr : RowOperandChainOf({.before = step}, dtype);
+  }
+
+  bool IsElement(int value) const { return values_[value].level == RegionLevel::kElement; }
+
+  static void TakeRowSum(RegionValue* sum, const RegionPattern& pattern, std::initializer_list<int> operands,
+                         RowsKernel kernel) {
+    Take(sum, pattern, nullptr, operands, {});
+    sum->rows_kernel = kernel;
+  }
+
+  // Also of squares of what differs from a value of the row: the difference is computed again where others use it.
+  bool TakeSumOfProducts(RegionValue* sum, const RegionValue* product, bool casts) {
+    const DType from = product->expr->dtype, to = sum->expr->dtype;
+    const int a = product->operands[0], b = product->operands[1];
+    RegionValue& difference = values_[a];
+    if (a == b && difference.expr->op == ExprOp::kSubtract && IsElement(difference.operands[0]) &&
+        values_[difference.operands[1]].level == RegionLevel::kRow) {
+      difference.uses -= 2;
+      difference.is_absorbed = difference.uses == 0;
+      TakeRowSum(sum, {.kind = Kind::kRowSum, .casts = casts, .term = " (-)^2"},
+                 {difference.operands[0], difference.operands[1]}, SumOfSquaresKernelOf(from, to));
+      sum->of_rows = 2;
+      return true;
+    }
+    if (!IsElement(a) || !IsElement(b)) return false;
+    TakeRowSum(sum, {.kind = Kind::kRowSum, .casts = casts, .term = " *"}, {a, b}, SumOfProductsKernelOf(from, to));
+    return true;
   }
 
   static bool MayEnd(const RegionValue& value) {
@@ -156,6 +214,7 @@ class Finder {
     RegionValue* function = LinkOf(*value, k);
     if (function == nullptr) return false;
     RegionChain chain{.f = function->expr->op, .after = StepOf(value->expr->op, k)};
+    if (chain.after == ChainStep::kNone) return false;  // c / f(a)
     const int other = value->operands[1 - k];
     if (RegionValue* sum = LinkOf(*function, 0, {ExprOp::kAdd, ExprOp::kSubtract})) {
       chain.before = StepOf(sum->expr->op);
@@ -242,6 +301,7 @@ class Finder {
 }  // namespace
 
 void FindPatterns(std::span<RegionValue> values) { Finder(values).Run(); }
-void FindSumsOfFloats(std::span<RegionValue> values) { Finder(values).FindSumsOfFloats(); }
+void FindRowSums(std::span<RegionValue> values) { Finder(values).FindRowSums(); }
+void FindRowOperands(std::span<RegionValue> values) { Finder(values).FindRowOperands(); }
 
 }  // namespace stepnet

@@ -12,6 +12,10 @@ namespace stepnet {
 void FindPatterns(std::span<RegionValue> values);
 
 // Likewise for sums over rows that are whole in a block.
-void FindSumsOfFloats(std::span<RegionValue> values);
+void FindRowSums(std::span<RegionValue> values);
+
+// Gives values of elements that read values of rows kernels which do so, and marks those that must be spread because
+// somebody has none. Comes last.
+void FindRowOperands(std::span<RegionValue> values);
 
 }  // namespace stepnet

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <climits>
+#include <functional>
 #include <utility>
 
+#include "stepnet/core/expr_text.h"
 #include "stepnet/core/region_code.h"
 #include "stepnet/core/region_run.h"
 #include "stepnet/core/region_split.h"
@@ -14,13 +16,55 @@ namespace {
 
 constexpr std::int64_t kFewRows = 256;
 
+// A condition of rows that compares one number of the row, or of all, with another: as lengths with the step.
+struct RowComparison {
+  struct Operand {
+    int input;
+    std::int64_t offset;
+    std::int64_t stride;
+  };
+  ExprOp op;
+  Operand a;
+  Operand b;
+
+  void Run(RegionInputs inputs, std::int64_t begin, std::int64_t end, bool* holds) const {
+    const auto number = [&](const Operand& of, std::int64_t row) {
+      return static_cast<const std::int32_t*>(inputs[of.input])[of.offset + row * of.stride];
+    };
+    const auto compare = [&](auto holds_of) {
+      for (std::int64_t row = begin; row < end; ++row) holds[row - begin] = holds_of(number(a, row), number(b, row));
+    };
+    if (op == ExprOp::kLess) return compare(std::less());
+    compare(std::less_equal());
+  }
+};
+
+std::optional<RowComparison> RowComparisonOf(const Region& condition) {
+  const ExprNode& node = *condition.outputs[0].value;
+  if (node.op != ExprOp::kLess && node.op != ExprOp::kLessEqual) return {};
+  RowComparison::Operand operands[2];
+  for (int k = 0; k < 2; ++k) {
+    if (node.operands[k]->op != ExprOp::kInput) return {};
+    const int input = node.operands[k]->number;
+    const RegionOperand& of = condition.inputs[input];
+    if (of.dtype != DType::kInt32 || (of.strides[0] != 0 && condition.sizes[0] > 1) ||
+        (of.strides[1] != 0 && condition.sizes[1] > 1)) {
+      return {};
+    }
+    if (of.strides[2] != 0 && condition.sizes[0] * condition.sizes[1] > 1) return {};  // rows begin again
+    operands[k] = {.input = input, .offset = of.offset, .stride = of.strides[2]};
+  }
+  return RowComparison{.op = node.op, .a = operands[0], .b = operands[1]};
+}
+
 }  // namespace
 
 // Either one program, or those of the two kinds of rows and which kind a row is.
 struct RegionProgram::Codes {
   RegionCode all;  // where rows are of one kind
   struct Kinds {
-    RegionCode condition;
+    std::optional<RowComparison> comparison;
+    RegionCode condition;  // where there is no comparison
     RegionCode then;
     RegionCode otherwise;
   };
@@ -33,21 +77,32 @@ struct RegionProgram::Codes {
       all = CompileRegion(region);
       return;
     }
-    kinds.emplace(Kinds{.condition = CompileRegion(split->condition, true),
+    kinds.emplace(Kinds{.comparison = RowComparisonOf(split->condition),
                         .then = CompileRegion(split->then, true),
                         .otherwise = CompileRegion(split->otherwise, true)});
+    if (!kinds->comparison) kinds->condition = CompileRegion(split->condition, true);
   }
 
-  // Runs the rows [begin, end), those of a kind that follow each other at once.
-  void RunKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end, bool* holds) const {
-    void* const of_condition[] = {holds - begin};
-    RunRegionRows(kinds->condition, inputs, of_condition, begin, end);
+  // Runs the rows [begin, end), kFewRows at most.
+  void RunKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
+    bool holds[kFewRows];
+    if (kinds->comparison) {
+      kinds->comparison->Run(inputs, begin, end, holds);
+    } else {
+      void* const of_condition[] = {holds - begin};
+      const RowRange all_rows{.first = begin, .last = end};
+      RunRegionRows(kinds->condition, inputs, of_condition, {&all_rows, 1});
+    }
+    RowRange ranges[2][kFewRows / 2 + 1];
+    size_t num_ranges[2] = {};
     for (std::int64_t row = begin; row < end;) {
       const bool is_then = holds[row - begin];
       const std::int64_t first = row;
       while (row < end && holds[row - begin] == is_then) ++row;
-      RunRegionRows(is_then ? kinds->then : kinds->otherwise, inputs, outputs, first, row);
+      ranges[is_then ? 1 : 0][num_ranges[is_then ? 1 : 0]++] = {.first = first, .last = row};
     }
+    RunRegionRows(kinds->otherwise, inputs, outputs, {ranges[0], num_ranges[0]});
+    RunRegionRows(kinds->then, inputs, outputs, {ranges[1], num_ranges[1]});
   }
 };
 
@@ -63,12 +118,9 @@ int RegionProgram::max_parts() const {
 
 std::optional<RegionFault> RegionProgram::Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
   if (!codes_->kinds) return RunRegion(codes_->all, inputs, outputs, part, parts);
-  const auto rows = static_cast<__int128>(codes_->kinds->then.NumRows());
-  const auto begin = static_cast<std::int64_t>(rows * part / parts);
-  const auto end = static_cast<std::int64_t>(rows * (part + 1) / parts);
-  bool holds[kFewRows];
+  const auto [begin, end] = ShareOf(codes_->kinds->then.NumRows(), part, parts);
   for (std::int64_t row = begin; row < end; row += kFewRows) {
-    codes_->RunKinds(inputs, outputs, row, std::min(end, row + kFewRows), holds);
+    codes_->RunKinds(inputs, outputs, row, std::min(end, row + kFewRows));
   }
   return {};
 }
@@ -87,7 +139,12 @@ void RegionProgram::RunFlat(RegionInputs inputs, RegionOutputs outputs, std::int
 std::string RegionProgram::Text() const {
   if (!codes_->kinds) return RegionCodeText(codes_->all);
   const Codes::Kinds& kinds = *codes_->kinds;
-  return StrCat("rows where:\n", RegionCodeText(kinds.condition), "then:\n", RegionCodeText(kinds.then), "otherwise:\n",
+  const auto input = [](const RowComparison::Operand& of) { return StrCat("input ", of.input); };
+  const std::string condition = kinds.comparison
+                                    ? StrCat(input(kinds.comparison->a), " ", ExprOpName(kinds.comparison->op), " ",
+                                             input(kinds.comparison->b), "\n")
+                                    : RegionCodeText(kinds.condition);
+  return StrCat("rows where:\n", condition, "then:\n", RegionCodeText(kinds.then), "otherwise:\n",
                 RegionCodeText(kinds.otherwise));
 }
 

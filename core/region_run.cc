@@ -14,16 +14,10 @@ using Kind = RegionInstruction::Kind;
 
 constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
 
-std::pair<std::int64_t, std::int64_t> Share(std::int64_t n, int part, int parts) {
-  if (parts == 1) return {0, n};  // without a division of 128 bits
-  return {static_cast<std::int64_t>(static_cast<__int128>(n) * part / parts),
-          static_cast<std::int64_t>(static_cast<__int128>(n) * (part + 1) / parts)};
-}
-
 // The elements of a part of a flat program.
 std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int part, int parts) {
   if (parts == 1) return {0, elements};
-  const auto [first, last] = Share((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
+  const auto [first, last] = ShareOf((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
   return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
 }
 
@@ -48,15 +42,16 @@ void RunDirect(const RegionDirect& direct, const void* const* inputs, void* cons
                 from[2], from[3], end - begin);
 }
 
-// The columns [begin, end) of the rows [row, last) of a simple program.
+// The columns [begin, end) of rows of a simple program.
 void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs,
-               std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+               std::span<const RowRange> ranges, std::int64_t begin, std::int64_t end) {
   char* slots[kSimpleSlots];
   alignas(kRegionAlignment) char buffers[kSimpleBytes];  // which is touched where a program has some
   const size_t num_memory = code.memory.size();
   char** slot = slots + num_memory;
   for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
   for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
+  std::int64_t row = ranges[0].first;
   for (size_t i = 0; i < num_memory; ++i) {
     const RegionMemory& memory = code.memory[i];
     const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
@@ -67,7 +62,7 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
   };
   const std::vector<RegionInstruction>& block = code.phases[0].block;
   const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
-  for (;;) {
+  const auto run_row = [&] {
     for (std::int64_t at = begin;;) {
       const std::int64_t n = std::min(code.width, end - at);
       CountWork(n * work);
@@ -75,9 +70,16 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
       if ((at += n) == end) break;
       move(&RegionMemory::element, n);
     }
-    if (++row == last) return;
     if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
-    move(&RegionMemory::row, 1);
+  };
+  for (const auto& [first, last] : ranges) {
+    if (first != row) move(&RegionMemory::row, first - row);
+    for (row = first;;) {
+      run_row();
+      if (row + 1 == last) break;
+      move(&RegionMemory::row, 1);
+      ++row;
+    }
   }
 }
 
@@ -85,18 +87,19 @@ void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std:
 class Runner {
  public:
   Runner(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs, char* memory)
-      : code_(code), inputs_(inputs), outputs_(outputs) {
+      : code_(code), inputs_(inputs), outputs_(outputs), buffers_(memory + code.buffers_at) {
     slots_ = reinterpret_cast<char**>(memory);
     rows_ = reinterpret_cast<char**>(memory + code.rows_at);
     bases_ = rows_ + code.operands.size();
     for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
     char** slot = slots_ + code.memory_operands.size();
     for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
-    for (const std::int64_t offset : code.buffer_offsets) *slot++ = memory + code.buffers_at + offset;
+    for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers_ + offset;
   }
 
   // The elements [begin, end) of a flat program.
   void RunFlat(std::int64_t begin, std::int64_t end) {
+    splat_elements_ = std::min(code_.width, end - begin);
     SetUp();
     const std::vector<RegionInstruction>& block = code_.phases[0].block;
     for (std::int64_t at = begin; at < end; at += code_.width) {
@@ -115,24 +118,24 @@ class Runner {
     const std::int64_t columns = code_.sizes[3];
     switch (code_.cut) {
       case RegionCode::Cut::kColumns: {
-        const auto [first, last] = Share((columns + code_.unit - 1) / code_.unit, part, parts);
+        const auto [first, last] = ShareOf((columns + code_.unit - 1) / code_.unit, part, parts);
         const std::int64_t begin = first * code_.unit;
         const std::int64_t end = std::min(columns, last * code_.unit);
         ClearSums(begin, end);
         return RunRows(0, rows, begin, end);
       }
       case RegionCode::Cut::kRows: {
-        const auto [first, last] = Share((rows + code_.unit - 1) / code_.unit, part, parts);
+        const auto [first, last] = ShareOf((rows + code_.unit - 1) / code_.unit, part, parts);
         return RunRows(first * code_.unit, std::min(rows, last * code_.unit), 0, columns);
       }
       case RegionCode::Cut::kBlocks: break;
     }
     const std::int64_t units = (columns + code_.unit - 1) / code_.unit;  // of a row
     if (parts == 1 || units <= 1) {  // without divisions: small regions are done in the time of some
-      const auto [first, last] = Share(rows, part, parts);
+      const auto [first, last] = ShareOf(rows, part, parts);
       return columns == 0 ? void() : RunRows(first, last, 0, columns);
     }
-    auto [first, last] = Share(rows * units, part, parts);
+    auto [first, last] = ShareOf(rows * units, part, parts);
     while (first < last) {
       const std::int64_t row = first / units;
       const std::int64_t end = std::min(last, (row + 1) * units);
@@ -240,6 +243,10 @@ class Runner {
         num_columns_ = std::min(width, end - at);
         RunBlock(phase, at);
       } while ((at += width) < end);
+      if (phase.reductions.empty()) continue;
+      num_columns_ = end - begin;
+      GoToColumn(begin);
+      for (const RegionInstruction& instruction : phase.reductions) ReduceRows(instruction);
     }
     for (const auto& [operand, slot] : code_.row_stores) {
       const std::int64_t bytes = code_.operands[operand].bytes;
@@ -249,15 +256,20 @@ class Runner {
     }
   }
 
-  // The columns from `at` on.
-  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
-    const std::int64_t n = num_rows_ * num_columns_;
+  void GoToColumn(std::int64_t at) {
     column_ = at;
-    CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
     for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
       const int operand = code_.memory_operands[i];
       slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
     }
+    for (const auto& [slot, offset, element] : code_.kept) slots_[slot] = buffers_ + offset + at * element;
+  }
+
+  // The columns from `at` on.
+  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
+    const std::int64_t n = num_rows_ * num_columns_;
+    CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
+    GoToColumn(at);
     for (const RegionMove& move : phase.loads) LoadElements(move, at);
     for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
     for (const auto& [operand, slot] : phase.stores) {
@@ -319,6 +331,7 @@ class Runner {
     const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
     switch (instruction.kind) {
       case Kind::kCompute: return Compute(instruction, slots_, n);
+      case Kind::kOfRows: return ComputeOfRows(instruction, out);
       case Kind::kUniform: return Draw(instruction, out, n);
       case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
       case Kind::kColumns:
@@ -327,19 +340,26 @@ class Runner {
         }
         return;
       case Kind::kSplat:
-        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? code_.width : code_.max_rows);
+        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? splat_elements_ : code_.max_rows);
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
       case Kind::kReduce: return instruction.row_kernel(out, from, n);
-      case Kind::kReduceRows: return ReduceRows(instruction, out, from);
+      case Kind::kReduceRows: return ReduceRows(instruction);
       case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
       case Kind::kCheck: return Check(instruction, n);
     }
   }
 
-  void ReduceRows(const RegionInstruction& reduce, char* out, const char* from) const {
+  void ComputeOfRows(const RegionInstruction& instruction, char* out) const {
+    const void* arrays[3] = {};
+    for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots_[instruction.operands[k]];
+    instruction.row_operand_kernel(out, arrays, static_cast<unsigned>(instruction.number), num_rows_, num_columns_);
+  }
+
+  void ReduceRows(const RegionInstruction& reduce) const {
     const char* const factor = reduce.num_operands > 1 ? slots_[reduce.operands[1]] : nullptr;
-    reduce.rows_kernel(out, from, factor, num_rows_, num_columns_);
+    CountWork(num_rows_ * num_columns_);
+    reduce.rows_kernel(slots_[reduce.out], slots_[reduce.operands[0]], factor, num_rows_, num_columns_);
   }
 
   void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {
@@ -380,12 +400,14 @@ class Runner {
   const RegionCode& code_;
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
+  char* buffers_;
   char** slots_;
   char** rows_;   // the first element of the row, of each operand
   char** bases_;  // and of all rows
   std::int64_t row_ = 0;
   std::int64_t index_[3] = {};
   std::int64_t column_ = 0;  // the first of the block
+  std::int64_t splat_elements_ = code_.width;
   std::int64_t num_rows_ = 1;
   std::int64_t num_columns_ = 0;
   std::int64_t fault_element_ = -1;
@@ -413,7 +435,8 @@ std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs
     return {};
   }
   if (code.is_simple && parts == 1) {
-    RunRegionRows(code, inputs, outputs, 0, code.NumRows());
+    const RowRange all{.first = 0, .last = code.NumRows()};
+    if (all.last > 0) RunRegionRows(code, inputs, outputs, {&all, 1});
     return {};
   }
   return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
@@ -431,16 +454,20 @@ void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   if (code.direct.kernel != nullptr && end - begin <= code.width) {
     return RunDirect(code.direct, inputs.data(), outputs.data(), begin, end);
   }
-  if (code.is_simple) return RunSimple(code, inputs, outputs, 0, 1, begin, end);
+  const RowRange one{.first = 0, .last = 1};
+  if (code.is_simple) return RunSimple(code, inputs, outputs, {&one, 1}, begin, end);
   WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
 }
 
-void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, std::int64_t row,
-                   std::int64_t last) {
+void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs,
+                   std::span<const RowRange> ranges) {
   const std::int64_t columns = code.sizes[3];
-  if (row >= last) return;
-  if (code.is_simple) return columns == 0 ? void() : RunSimple(code, inputs, outputs, row, last, 0, columns);
-  WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunRows(row, last, 0, columns); });
+  if (ranges.empty()) return;
+  if (code.is_simple) return columns == 0 ? void() : RunSimple(code, inputs, outputs, ranges, 0, columns);
+  WithMemory(code, [&](char* memory) {
+    Runner runner(code, inputs, outputs, memory);
+    for (const auto& [first, last] : ranges) runner.RunRows(first, last, 0, columns);
+  });
 }
 
 }  // namespace stepnet

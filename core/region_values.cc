@@ -3,6 +3,7 @@
 #include "stepnet/core/region_values.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -16,6 +17,8 @@ namespace {
 constexpr std::int64_t kShortRow = 128;
 constexpr std::int64_t kShortDenseRow = 512;
 constexpr std::int64_t kShortReducedRow = 1024;
+constexpr std::int64_t kMinRowOfOperands = 32;       // from which on kernels go from row to row
+constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second cache, for the values of a row that are kept
 
 class Finder {
  public:
@@ -27,7 +30,7 @@ class Finder {
     Collapse();
     code_->joins_rows = code_->NumRows() > 1 && code_->sizes[3] < LongestShortRow();
     FindLevels();
-    FindPatterns(values_.all);
+    ChoosePatterns();
   }
 
   RegionValues Take() { return std::move(values_); }
@@ -170,8 +173,32 @@ class Finder {
       RegionValue& value = values_.all[values_.outputs[i]];
       const bool is_row = region_.outputs[i].kind == RegionOutputKind::kRows;
       (is_row ? value.is_row_splat : value.is_splat) |= value.level == RegionLevel::kRun;
+      value.is_output_element |= !is_row;
       value.is_spread |= value.level == RegionLevel::kRow && !is_row;
     }
+  }
+
+  // Whether all values of a row may be kept from phase to phase.
+  bool RowFitsInCache(std::span<const RegionValue> values) const {
+    std::int64_t bytes = 0;  // of an element
+    for (const RegionValue& value : values) {
+      if (value.is_in_blocks() && !value.is_reduction()) bytes += DTypeBytes(value.expr->dtype);
+    }
+    return bytes == 0 || code_->sizes[3] <= kLongCacheBytes / bytes;
+  }
+
+  // Sums of what a row keeps have patterns of their own.
+  void ChoosePatterns() {
+    std::vector<RegionValue> kept = values_.all;
+    FindRowSums(kept);
+    FindPatterns(kept);
+    values_.are_kept = code_->phases.size() == 1 || code_->joins_rows || RowFitsInCache(kept);
+    if (values_.are_kept) {
+      values_.all = std::move(kept);
+    } else {
+      FindPatterns(values_.all);
+    }
+    if (!code_->joins_rows || code_->sizes[3] >= kMinRowOfOperands) FindRowOperands(values_.all);
   }
 
   const Region& region_;

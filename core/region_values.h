@@ -17,14 +17,17 @@ struct RegionValue {
   int uses = 0;          // by other values and as an output
   int requirement = -1;  // which one, for Require
   RegionLevel level = RegionLevel::kRun;
-  int phase = 0;              // of a row
-  bool is_splat = false;      // of the run, and instructions on elements read it
-  bool is_row_splat = false;  // of the run, and instructions on rows read it
-  bool is_spread = false;     // of the row, and instructions on elements read it
-  bool is_absorbed = false;   // a part of the pattern of what uses it
+  int phase = 0;                   // of a row
+  bool is_splat = false;           // of the run, and instructions on elements read it
+  bool is_row_splat = false;       // of the run, and instructions on rows read it
+  bool is_spread = false;          // of the row, and instructions on elements read it
+  bool is_output_element = false;  // an output that has elements is this
+  bool is_absorbed = false;        // a part of the pattern of what uses it
   RegionPattern pattern = {};
   RegionKernel kernel = nullptr;     // of the pattern
   RowsKernel rows_kernel = nullptr;  // likewise, of a reduction
+  RowOperandKernel row_operand_kernel = nullptr;
+  unsigned of_rows = 0;  // which operands instructions read as values of rows
 
   bool is_reduction() const { return expr->op == ExprOp::kRowSum || expr->op == ExprOp::kRowMax; }
   // Whether blocks have an instruction for it. For a reduction that is what adds elements to partial results.
@@ -39,9 +42,10 @@ struct RegionValue {
 struct RegionValues {
   std::vector<RegionValue> all;  // operands before what uses them
   std::vector<int> outputs;      // the value of each output
+  bool are_kept = true;          // those of a row, from phase to phase; else phases compute them again
 };
 
-// Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
+// Chooses patterns too. Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
 // `keeps_rows`: rows stay those of the region.
 RegionValues FindRegionValues(const Region& region, bool keeps_rows, RegionCode* code);
 

@@ -1,4 +1,4 @@
-// Loops of region kernels.
+// Steps and loops of region kernels.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
 #include <hwy/highway.h>
@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "stepnet/core/partial_vectors-inl.h"
+#include "stepnet/core/region_kernels.h"
 
 #if defined(STEPNET_CORE_REGION_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_CORE_REGION_VECTORS_INL_H_
@@ -18,6 +19,25 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// The function of a chain that has none.
+struct NoFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return a;
+  }
+};
+
+// The step of a chain from a value, `a`.
+template <ChainStep kStep, class V>
+HWY_INLINE V StepOf(V a, V b) {
+  if constexpr (kStep == ChainStep::kAdd) return hn::Add(a, b);
+  if constexpr (kStep == ChainStep::kSubtract) return hn::Sub(a, b);
+  if constexpr (kStep == ChainStep::kSubtractFrom) return hn::Sub(b, a);
+  if constexpr (kStep == ChainStep::kMultiply) return hn::Mul(a, b);
+  if constexpr (kStep == ChainStep::kDivide) return hn::Div(a, b);
+  return a;
+}
 
 // Calls at(access, place) for all vectors of n elements, of which the last may be a part. `kShort`: it is a few
 // instructions, which four vectors at a time keep the machine busy with.

@@ -4,9 +4,11 @@
 // Gradient, with averages over the same dimensions: dx = (dy - average(dy) - y * average(dy * y)) / std.
 //
 // The variance is the average square of what is left after the mean: x^2 - mean^2 would lose its digits.
+#include <algorithm>
+#include <cstdint>
+
 #include "stepnet/core/formula.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/row_sums.h"
 
 namespace stepnet {
 namespace {
@@ -16,6 +18,11 @@ Shape StatisticsShape(const Shape& x, int axis) {
   Shape shape = x;
   while (shape.rank() > axis) shape = shape.Without(shape.rank() - 1);
   return shape.Inserted(axis, 1);
+}
+
+// Over a row of `count` elements; 0 where there are none.
+Expr Average(const Expr& value, std::int64_t count) {
+  return RowSum(value) / static_cast<double>(std::max<std::int64_t>(count, 1));
 }
 
 // Throws when the rank of x, input i, does not have the axis.
@@ -52,9 +59,9 @@ const Registration layer_norm =
         .Formula([](Formula& f) {
           const std::int64_t count = f.RowsFrom("x", f.Int("axis"));
           const Expr x = f.In("x");
-          const Expr mean = RowMean(x, count);
+          const Expr mean = Average(x, count);
           const Expr centered = x - mean;
-          const Expr deviation = Sqrt(RowMean(centered * centered, count) + f.Number("epsilon"));
+          const Expr deviation = Sqrt(Average(centered * centered, count) + f.Number("epsilon"));
           f.Out({centered * (1 / deviation), OfRows(mean), OfRows(deviation)});
         });
 
@@ -85,8 +92,8 @@ const Registration layer_norm_gradient =
         .Formula([](Formula& f) {
           const std::int64_t count = f.RowsFrom("dy", f.Int("axis"));
           const Expr dy = f.In("dy"), y = f.In("y");
-          const Expr rest = dy - RowMean(dy, count);
-          f.Out({MulAdd(y, -RowMean(dy * y, count), rest) * (1 / f.Row("std"))});
+          const Expr rest = dy - Average(dy, count);
+          f.Out({MulAdd(y, -Average(dy * y, count), rest) * (1 / f.Row("std"))});
         });
 
 }  // namespace

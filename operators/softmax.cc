@@ -23,7 +23,7 @@ Expr LogSoftmax(const Expr& x) {
   const Expr difference = x - RowMax(x);
   return difference - Log(RowSum(Exp(difference)));
 }
-Expr SoftmaxGradient(const Expr& y, const Expr& dy) { return y * (dy - RowSumInDouble(y * dy)); }
+Expr SoftmaxGradient(const Expr& y, const Expr& dy) { return y * (dy - RowSum(y * dy)); }
 Expr LogSoftmaxGradient(const Expr& y, const Expr& dy) { return MulAdd(Exp(y), -RowSum(dy), dy); }
 
 Operator Forward(const char* type, Expr (*y)(const Expr& x), const char* doc) {

@@ -52,9 +52,10 @@ std::array<bool, 4> RandomMoves(std::mt19937& random) {
 
 RegionIndex RandomSizes(std::mt19937& random) {
   static const std::vector<std::int64_t> outer = {1, 1, 1, 2, 3, 5};
-  static const std::vector<std::int64_t> columns = {1, 2, 3, 7, 16, 31, 64, 100, 127, 130, 255, 256, 257, 300, 523};
+  static const std::vector<std::int64_t> columns = {1, 2, 3, 7, 16, 31, 64, 100, 127, 130, 255, 256, 257, 300, 523, 2100};
   RegionIndex sizes = {Any(outer, random), Any(outer, random), Any(outer, random), Any(columns, random)};
   if (sizes[3] > 100) sizes[Below(3, random)] = 1;
+  if (sizes[3] > 2000) sizes[0] = sizes[1] = 1;
   if (Below(20, random) == 0) sizes[Below(4, random)] = 0;
   return sizes;
 }

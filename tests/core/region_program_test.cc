@@ -125,7 +125,7 @@ TEST(RegionProgram, ComputesEveryPrimitive) {
 
 TEST(RegionProgram, ComputesSoftmaxOfShortAndLongRows) {
   const Expr e = Exp(x - RowMax(x));
-  for (const std::int64_t columns : {1, 10, 256, 1000}) {
+  for (const std::int64_t columns : {1, 10, 256, 1000, 3000, 9000}) {
     const Dense dense{.rows = 3, .columns = columns};
     const Region region{.sizes = dense.Sizes(),
                         .inputs = {dense.Elements()},
@@ -140,6 +140,7 @@ TEST(RegionProgram, ComputesSoftmaxOfShortAndLongRows) {
     RegionProgram(region).Run(inputs, outputs);
     for (const float value : values) ASSERT_NEAR(value, 1.0f / static_cast<float>(columns), 1e-6f);
     for (const float sum : sums) ASSERT_NEAR(sum, static_cast<float>(columns), 1e-3f);
+    EXPECT_EQ(RegionProgram(region).Text().find("kept ") != std::string::npos, columns >= 3000) << columns;
   }
 }
 
@@ -207,6 +208,7 @@ TEST(RegionProgram, ComputesChainsInOneInstruction) {
   EXPECT_EQ(block_of((x * y) * (x - y)), "block: s2 = (*) * (-) s0, s1, s0, s1\n");
   EXPECT_EQ(block_of(MulAdd(-x, y, x)), "block: s2 = neg_mul_add s0, s1, s0\n");
   EXPECT_EQ(block_of(x * y * MulAdd(-y, y, x)), "block: s2 = slope s0, s1, s1, s0\n");
+  EXPECT_EQ(block_of(y / Exp(x - y)), "block: s3 = - exp s0, s1\nblock: s2 = / s1, s3\n");
   EXPECT_EQ(block_of(Sqrt(x) + y), "block: s2 = sqrt + s0, s0, s1\n");
   EXPECT_EQ(block_of(Where(NotEqual(x, y), x, y)), "block: s2 = where != s0, s1, s0, s1\n");
   EXPECT_EQ(block_of(Where(x <= y, x * y, y)), "block: s3 = * s0, s1\nblock: s2 = where <= s0, s1, s3, s1\n");
@@ -278,6 +280,68 @@ TEST(RegionProgram, SumsFloatsInDouble) {
     ExpectLikeDefinition(region, 5);
     EXPECT_NE(RegionProgram(region).Text().find("row_sum double *"), std::string::npos) << columns;
   }
+}
+
+// The sum of squares of what differs from the mean is one pass; the difference is computed again where it is used.
+TEST(RegionProgram, SumsSquaresOfDifferences) {
+  const Expr mean = RowSum(x) / 7;
+  const Expr difference = x - mean;
+  for (const auto& [rows, columns] : {std::pair(50, 3), {9, 100}, {3, 1300}, {2, 5000}, {1, 100000}}) {
+    const Dense dense{.rows = rows, .columns = columns};
+    for (const bool in_double : {false, true}) {
+      const Expr square = difference * difference;
+      const Expr squares = in_double ? Cast(DType::kFloat, RowSum(Cast(DType::kDouble, square))) : RowSum(square);
+      const Region region{.sizes = dense.Sizes(),
+                          .inputs = {dense.Elements()},
+                          .outputs = {{.value = difference * squares, .memory = dense.Elements()},
+                                      {.value = squares, .memory = dense.Rows(), .kind = RegionOutputKind::kRows}}};
+      ExpectLikeDefinition(region, 7);
+      const std::string text = RegionProgram(region).Text();
+      if (columns > 10000) continue;  // whose rows are not kept
+      EXPECT_NE(text.find(in_double ? "row_sum double (-)^2" : "row_sum (-)^2"), std::string::npos) << text;
+    }
+  }
+}
+
+// Values of rows are read as they are by the usual steps, and spread for others.
+TEST(RegionProgram, ReadsValuesOfRows) {
+  using Step = Expr (*)(const Expr&, const Expr&);
+  const std::vector<Step> steps = {[](const Expr& a, const Expr& b) { return a + b; },
+                                   [](const Expr& a, const Expr& b) { return a - b; },
+                                   [](const Expr& a, const Expr& b) { return a * b; },
+                                   [](const Expr& a, const Expr& b) { return a / b; },
+                                   [](const Expr& a, const Expr& b) { return Exp(a - b); },
+                                   [](const Expr& a, const Expr& b) { return MulAdd(a, b, a); },
+                                   [](const Expr& a, const Expr& b) { return MulAdd(b, b, a); },
+                                   [](const Expr& a, const Expr& b) { return Max(a, b); }};
+  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+    const Expr a = Expr::Input(0, "a", dtype), row = Expr::Input(1, "row", dtype), b = Expr::Input(2, "b", dtype);
+    for (const auto& [rows, columns] : {std::pair(5, 40), {4, 20}, {2, 1100}}) {
+      const Dense dense{.rows = rows, .columns = columns};
+      RegionOperand of_rows = dense.Rows();
+      of_rows.dtype = dtype;
+      for (const Step& first : steps) {
+        for (const Step& second : steps) {
+          for (const Expr& value : {second(first(a, row), b), second(row, first(b, a)), second(first(row, a), row)}) {
+            const Region region{.sizes = dense.Sizes(),
+                                .inputs = {dense.Elements(dtype), of_rows, dense.Elements(dtype)},
+                                .outputs = {{.value = value, .memory = dense.Elements(dtype)}}};
+            ExpectLikeDefinition(region, 8);
+          }
+        }
+      }
+    }
+  }
+  const Dense dense{.rows = 2, .columns = 40};
+  const Expr row = Expr::Input(1, "row", DType::kFloat);
+  const auto text_of = [&](const Expr& value) {
+    return RegionProgram(Region{.sizes = dense.Sizes(),
+                                .inputs = {dense.Elements(), dense.Rows()},
+                                .outputs = {{.value = value, .memory = dense.Elements()}}})
+        .Text();
+  };
+  EXPECT_EQ(text_of(x / row).find("spread"), std::string::npos);
+  EXPECT_NE(text_of(Max(x, row)).find("spread"), std::string::npos);
 }
 
 TEST(RegionProgram, FlatProgramsRunAnyNumberOfElements) {
