@@ -78,7 +78,8 @@ class Emitter {
     instruction.num_outputs = static_cast<int>(node.outputs.size());
     instruction.steps_at_once = steps_at_once;
     switch (node.kind) {
-      case StepNode::Kind::kCall: EmitCall(node, &instruction); break;
+      case StepNode::Kind::kCall:
+      case StepNode::Kind::kProduct: EmitCall(node, &instruction); break;
       case StepNode::Kind::kRegion:
         node.IsOneOperator() ? EmitCall(node, &instruction) : EmitRegion(node, &instruction);
         break;

@@ -8,6 +8,7 @@
 #include "stepnet/compiler/form_region.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -303,6 +304,11 @@ class GraphParser {
 
   static TensorInfo ParseInfo(LineReader& line) {
     TensorInfo info{.dtype = ParseDType(line), .shape = {}};
+    info.shape = ParseShape(line);
+    return info;
+  }
+
+  static Shape ParseShape(LineReader& line) {
     line.Expect(" [");
     std::vector<std::int64_t> dims;
     while (!line.StartsWith("]")) {
@@ -310,8 +316,7 @@ class GraphParser {
       dims.push_back(line.Integer());
     }
     line.Expect("]");
-    info.shape = Shape(dims);
-    return info;
+    return Shape(dims);
   }
 
   static DType ParseDType(LineReader& line) {
@@ -399,6 +404,10 @@ class GraphParser {
     if (LineReader ahead = line; ahead.Skip("region ") && !ahead.AtEnd()) {
       line = ahead;
       node.kind = StepNode::Kind::kRegion;
+    } else if (ahead = line; ahead.Skip("product ") && !ahead.AtEnd()) {
+      line = ahead;
+      node.kind = StepNode::Kind::kProduct;
+      node.products = ParseProducts(line);
     }
     LineReader ahead = line;
     if (ahead.StartsWith("^") || (static_cast<void>(ahead.Word(true)), !ahead.StartsWith("("))) {
@@ -411,6 +420,7 @@ class GraphParser {
       if (!node.inputs.empty()) line.Expect(", ");
       node.inputs.push_back(ParseUse(line));
     }
+    FindFactors(line, &node);
     if (line.Skip(" with ")) node.packed = ParseUse(line);
     node.by_blobs = line.Skip(" by blobs");
     line.Expect(" @");
@@ -428,6 +438,50 @@ class GraphParser {
     def->set_type(type);
     node.def = def;
     return node;
+  }
+
+  // With values in place of inputs.
+  std::vector<std::optional<Product>> ParseProducts(LineReader& line) {
+    std::vector<std::optional<Product>> products;
+    do {
+      std::optional<Product>& product = products.emplace_back();
+      if (line.StartsWith("_;") || line.StartsWith("_ ")) {
+        line.Expect("_");
+        continue;
+      }
+      product.emplace();
+      if (line.StartsWith("sum ") && !line.StartsWith("sum [")) {
+        line.Expect("sum ");
+        product->left = ParseFactor(line);
+        continue;
+      }
+      product->left = ParseFactor(line);
+      line.Expect(" * ");
+      product->right = ParseFactor(line);
+      if (line.Skip(" + ")) product->bias = ParseUse(line);
+    } while (line.Skip("; "));
+    line.Expect(" by ");
+    return products;
+  }
+
+  ProductFactor ParseFactor(LineReader& line) {
+    ProductFactor factor{.input = ParseUse(line)};
+    factor.shape = ParseShape(line);
+    factor.transposed = line.Skip("^T");
+    return factor;
+  }
+
+  static void FindFactors(const LineReader& line, StepNode* node) {
+    const auto find = [&](int* input) {
+      *input = IndexOf(node->inputs, *input);
+      if (*input < 0) line.Throw("a product is of what the operator does not read");
+    };
+    for (std::optional<Product>& product : node->products) {
+      if (!product) continue;
+      find(&product->left.input);
+      if (product->right) find(&product->right->input);
+      if (product->bias >= 0) find(&product->bias);
+    }
   }
 
   // The call, by the names of its values.

@@ -154,10 +154,29 @@ class GraphPrinter {
   std::string OperationText(const StepNode& node) const {
     if (node.kind == StepNode::Kind::kMove) return NameOf(node.inputs[0]);
     if (node.kind == StepNode::Kind::kPack) return StrCat("packed ", NameOf(node.inputs[0]), " for @", node.op_index);
-    const char* region = node.kind == StepNode::Kind::kRegion ? "region " : "";
-    return StrCat(region, Word(node.call->type(), true), "(", NamesOf(node.inputs), ")",
+    const std::string kind = node.kind == StepNode::Kind::kRegion    ? "region "
+                             : node.kind == StepNode::Kind::kProduct ? ProductsText(node)
+                                                                     : "";
+    return StrCat(kind, Word(node.call->type(), true), "(", NamesOf(node.inputs), ")",
                   node.packed == kNoValue ? "" : " with " + NameOf(node.packed), node.by_blobs ? " by blobs" : "", " @",
                   node.op_index, " {", ArgumentsText(*node.def), "}");
+  }
+
+  std::string ProductsText(const StepNode& node) const {
+    std::vector<std::string> products;
+    for (const std::optional<Product>& product : node.products) {
+      products.push_back(product ? ProductText(node, *product) : "_");
+    }
+    return StrCat("product ", Join(products, "; "), " by ");
+  }
+
+  std::string ProductText(const StepNode& node, const Product& product) const {
+    const auto factor = [&](const ProductFactor& of) {
+      return StrCat(NameOf(node.inputs[of.input]), " ", of.shape, of.transposed ? "^T" : "");
+    };
+    if (!product.right) return "sum " + factor(product.left);
+    const std::string bias = product.bias < 0 ? "" : " + " + NameOf(node.inputs[product.bias]);
+    return StrCat(factor(product.left), " * ", factor(*product.right), bias);
   }
 
   // All of an operator but its type, inputs and outputs, on one line.

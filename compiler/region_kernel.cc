@@ -12,8 +12,6 @@
 namespace stepnet {
 namespace {
 
-constexpr size_t kMaxShapes = 16;  // sequences may be of any length
-
 std::vector<TensorInfo> InfosOf(std::span<const int> operands, std::span<const TensorInfo> infos) {
   std::vector<TensorInfo> chosen;
   for (const int operand : operands) chosen.push_back(infos[operand]);
@@ -52,55 +50,41 @@ RegionKernel::RegionKernel(RegionKernelSpec spec, Device device) : spec_(std::mo
   }
 }
 
-std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Find(std::span<const TensorInfo> inputs) const {
-  const auto is_alike = [&](const TensorInfo& a, const TensorInfo& b) {
-    return a.dtype == b.dtype && a.shape == b.shape;
-  };
-  const std::lock_guard lock(mutex_);
-  for (size_t i = known_.size(); i-- > 0;) {
-    if (!std::equal(inputs.begin(), inputs.end(), known_[i]->operands.begin(), is_alike)) continue;
-    std::rotate(known_.begin() + static_cast<std::ptrdiff_t>(i), known_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                known_.end());
-    return known_.back();
+bool RegionKernel::ForShapes::IsFor(const OpRun& run) const {
+  for (int i = 0; i < num_inputs; ++i) {
+    if (run.In(i).dtype != operands[i].dtype || !(*run.In(i).shape == operands[i].shape)) return false;
   }
-  if (known_.size() == kMaxShapes) known_.erase(known_.begin());
-  known_.push_back(Make(inputs));
-  return known_.back();
+  return true;
+}
+
+bool RegionKernel::ForShapes::IsFor(std::span<const TensorInfo> inputs) const {
+  return std::equal(inputs.begin(), inputs.end(), operands.begin());
+}
+
+template <typename Use>
+auto RegionKernel::With(std::span<const TensorInfo> inputs, const Use& use) const {
+  return programs_.With([&] { return Make(inputs); }, use, inputs);
 }
 
 std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<const TensorInfo> inputs) const {
-  auto made = std::make_shared<ForShapes>();
+  auto made = std::make_shared<ForShapes>(ForShapes{.num_inputs = spec_.num_inputs});
   made->operands.assign(inputs.begin(), inputs.end());
   made->operands.resize(inputs.size() + static_cast<size_t>(spec_.num_outputs + spec_.num_locals));
-  std::vector<RegionPart> parts;
+  std::vector<OperatorToCompose> operators;
+  bool may_fail = false;
   for (const RegionCall& call : spec_.calls) {
-    // Behind operands come what each call reads of the run.
-    const auto values_of_call =
-        static_cast<int>(made->operands.size()) + static_cast<int>(&call - spec_.calls.data()) * kNumRunValues;
-    try {
-      const std::vector<TensorInfo> infos = InfosOf(call.inputs, made->operands);
-      const ShapeQuery query(*call.call, infos);
-      const std::vector<TensorInfo> outputs = call.call->schema().shapes(query);
-      for (size_t o = 0; o < call.outputs.size(); ++o) made->operands[call.outputs[o]] = outputs[o];
-      if (!AreExprTypes(query, outputs)) {
-        made->obstacle = StrCat(call.call->Text(), ": formulas do not have its dtypes");
-        continue;
-      }
-      FormulaRegion formula = MakeFormulaRegion(query, outputs);
-      formula.region.in_place.clear();
-      RegionPart& part =
-          parts.emplace_back(RegionPart{.region = std::move(formula.region), .inputs = {}, .outputs = {}});
-      for (const int input : formula.inputs) {
-        part.inputs.push_back(IsRunValue(input) ? values_of_call + (input - kStepOfRun) : call.inputs[input]);
-      }
-      for (const int output : formula.outputs) part.outputs.push_back(call.outputs[output]);
-    } catch (...) {
-      throw CurrentError().At(PlaceOf(call));
+    OperatorToCompose& op =
+        operators.emplace_back(OperatorToCompose{.parts = PartsOf(call, made.get()), .tensors = {}});
+    // Behind operands come what each operator reads of the run.
+    op.run_values = static_cast<int>(made->operands.size() + kNumRunValues * (operators.size() - 1));
+    for (const std::vector<int>* operands : {&call.inputs, &call.outputs}) {
+      op.tensors.insert(op.tensors.end(), operands->begin(), operands->end());
     }
+    for (const RegionPart& part : op.parts->parts) {
+      may_fail |= std::ranges::any_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); });
+    }
+    if (op.parts->parts.empty()) made->obstacle = StrCat(call.call->Text(), " is no region for such shapes");
   }
-  const bool may_fail = std::ranges::any_of(parts, [](const RegionPart& part) {
-    return std::ranges::any_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); });
-  });
   if (!made->obstacle.empty()) return made;
   if (spec_.one_by_one) {
     made->obstacle = "operands share memory";
@@ -109,11 +93,9 @@ std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<cons
   } else {
     CompositionRequest request{.wanted = {}, .in_place = spec_.in_place, .names = spec_.names};
     for (int output = 0; output < spec_.num_outputs; ++output) request.wanted.push_back(spec_.num_inputs + output);
-    auto result = ComposeRegions(parts, request);
-    if (auto* composed = std::get_if<ComposedRegion>(&result)) {
-      made->program.emplace(composed->region);
-      made->from = std::move(composed->inputs);
-      made->to = std::move(composed->outputs);
+    auto result = FindComposed(operators, request);
+    if (auto* composed = std::get_if<std::shared_ptr<const ComposedProgram>>(&result)) {
+      made->composed = std::move(*composed);
     } else {
       const auto& obstacle = std::get<CompositionObstacle>(result);
       made->obstacle = StrCat(spec_.calls[obstacle.part].call->Text(), ": ", obstacle.what);
@@ -122,28 +104,49 @@ std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<cons
   return made;
 }
 
+// Notes what its outputs are.
+std::shared_ptr<const OperatorParts> RegionKernel::PartsOf(const RegionCall& call, ForShapes* made) const {
+  try {
+    const std::vector<TensorInfo> inputs = InfosOf(call.inputs, made->operands);
+    std::shared_ptr<const OperatorParts> parts = FindParts(ShapeQuery(*call.call, inputs));
+    for (size_t o = 0; o < call.outputs.size(); ++o) made->operands[call.outputs[o]] = parts->outputs[o];
+    return parts;
+  } catch (...) {
+    throw CurrentError().At(PlaceOf(call));
+  }
+}
+
 void RegionKernel::Run(const OpRun& run) const {
-  std::vector<TensorInfo> inputs;
-  for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
-  const std::shared_ptr<const ForShapes> shapes = Find(inputs);
-  if (!shapes->program) {
-    if (run.part() == 0) RunOneByOne(*shapes, run, /*keeps_outputs=*/true);
+  const auto make = [&] {
+    std::vector<TensorInfo> inputs;
+    for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
+    return Make(inputs);
+  };
+  programs_.With(
+      make, [&](const ForShapes& shapes) { RunFor(shapes, run); }, run);
+}
+
+void RegionKernel::RunFor(const ForShapes& shapes, const OpRun& run) const {
+  if (shapes.composed == nullptr) {
+    if (run.part() == 0) RunOneByOne(shapes, run, /*keeps_outputs=*/true);
     return;
   }
   std::vector<const void*> from;
   std::vector<void*> to;
   std::vector<RunValues> values;  // of the calls, where some are read
-  const auto num_operands = static_cast<int>(shapes->operands.size());
-  if (std::ranges::any_of(shapes->from, [&](int operand) { return operand >= num_operands; })) {
+  const auto num_operands = static_cast<int>(shapes.operands.size());
+  if (std::ranges::any_of(shapes.composed->inputs, [&](int operand) { return operand >= num_operands; })) {
     for (const RegionCall& call : spec_.calls) values.emplace_back(*call.call, run);
   }
-  for (const int operand : shapes->from) {
+  for (const int operand : shapes.composed->inputs) {
     const int value = operand - num_operands;
     from.push_back(value < 0 ? run.In(operand).data
                              : values[value / kNumRunValues].Of(kStepOfRun + value % kNumRunValues));
   }
-  for (const int operand : shapes->to) to.push_back(run.Out(operand - spec_.num_inputs).data);
-  if (shapes->program->Run(from, to, run.part(), run.parts())) RunOneByOne(*shapes, run, /*keeps_outputs=*/false);
+  for (const int operand : shapes.composed->outputs) to.push_back(run.Out(operand - spec_.num_inputs).data);
+  if (shapes.composed->program.Run(from, to, run.part(), run.parts())) {
+    RunOneByOne(shapes, run, /*keeps_outputs=*/false);
+  }
 }
 
 // With `keeps_outputs` they go where the run wants them.
@@ -206,27 +209,31 @@ RunRange RegionKernel::RangeOf(const RegionCall& call, std::span<const TensorVie
 }
 
 int RegionKernel::MaxParts(std::span<const TensorInfo> inputs) const {
-  const std::shared_ptr<const ForShapes> shapes = Find(inputs);
-  return shapes->program ? shapes->program->max_parts() : 1;
+  return With(inputs,
+              [](const ForShapes& shapes) { return shapes.composed ? shapes.composed->program.max_parts() : 1; });
 }
 
 Cost RegionKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
-  const std::shared_ptr<const ForShapes> shapes = Find(inputs);
-  Cost cost;
-  for (const RegionCall& call : spec_.calls) {
-    const std::vector<TensorInfo> in = InfosOf(call.inputs, shapes->operands);
-    const std::vector<TensorInfo> out = InfosOf(call.outputs, shapes->operands);
-    const Cost of_call = EstimateCost(*call.call, in, out);
-    cost.flops += of_call.flops;
-    if (!shapes->program) cost.bytes += of_call.bytes;
-  }
-  for (int k = 0; shapes->program && k < spec_.num_inputs + spec_.num_outputs; ++k) {
-    cost.bytes += static_cast<double>(shapes->operands[k].size_bytes());
-  }
-  return cost;
+  return With(inputs, [&](const ForShapes& shapes) {
+    const bool is_one = shapes.composed != nullptr;
+    Cost cost;
+    for (const RegionCall& call : spec_.calls) {
+      const std::vector<TensorInfo> in = InfosOf(call.inputs, shapes.operands);
+      const std::vector<TensorInfo> out = InfosOf(call.outputs, shapes.operands);
+      const Cost of_call = EstimateCost(*call.call, in, out);
+      cost.flops += of_call.flops;
+      if (!is_one) cost.bytes += of_call.bytes;
+    }
+    for (int k = 0; is_one && k < spec_.num_inputs + spec_.num_outputs; ++k) {
+      cost.bytes += static_cast<double>(shapes.operands[k].size_bytes());
+    }
+    return cost;
+  });
 }
 
-std::string RegionKernel::Obstacle(std::span<const TensorInfo> inputs) const { return Find(inputs)->obstacle; }
+std::string RegionKernel::Obstacle(std::span<const TensorInfo> inputs) const {
+  return With(inputs, [](const ForShapes& shapes) { return shapes.obstacle; });
+}
 
 namespace {
 

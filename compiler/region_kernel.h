@@ -3,14 +3,14 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "stepnet/compiler/composed_program.h"
 #include "stepnet/compiler/step_graph.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/programs_by_shapes.h"
 
 namespace stepnet {
 
@@ -42,24 +42,27 @@ class RegionKernel {
  private:
   // What there is to run for some shapes.
   struct ForShapes {
-    std::vector<TensorInfo> operands;
-    std::optional<RegionProgram> program = {};
+    int num_inputs = 0;
+    std::vector<TensorInfo> operands = {};
+    std::shared_ptr<const ComposedProgram> composed = {};  // null: there is an obstacle
     std::string obstacle = {};
-    std::vector<int> from = {};  // the operand of each input of the program
-    std::vector<int> to = {};
-  };
-  struct Operator;
 
-  std::shared_ptr<const ForShapes> Find(std::span<const TensorInfo> inputs) const;
+    bool IsFor(const OpRun& run) const;
+    bool IsFor(std::span<const TensorInfo> inputs) const;
+  };
+
+  template <typename Use>
+  auto With(std::span<const TensorInfo> inputs, const Use& use) const;
   std::shared_ptr<const ForShapes> Make(std::span<const TensorInfo> inputs) const;
+  std::shared_ptr<const OperatorParts> PartsOf(const RegionCall& call, ForShapes* made) const;
+  void RunFor(const ForShapes& shapes, const OpRun& run) const;
   void RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const;
   void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;
   RunRange RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const;
 
   const RegionKernelSpec spec_;
   std::vector<RunFn> kernels_;  // of `calls`
-  mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<const ForShapes>> known_;  // the last used at the end
+  mutable ProgramsByShapes<ForShapes> programs_;
 };
 
 // Which operands of a region's operators have rows, as RowOperands says; `inputs` says it of the inputs. Nothing where

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
 
@@ -67,10 +69,11 @@ struct RegionBody {
 
 struct StepNode {
   enum class Kind {
-    kCall,    // an operator of the step net
-    kRegion,  // operators that have formulas (core/formula.h), in their order, as one
-    kMove,    // copies its input to its output, or adds it there
-    kPack,    // gives another form of an input of `call` (Kernel::packing)
+    kCall,     // an operator of the step net
+    kRegion,   // operators that have formulas (core/formula.h) or only copy (core/expansion.h), in their order, as one
+    kProduct,  // an operator whose outputs are products of matrices
+    kMove,     // copies its input to its output, or adds it there
+    kPack,     // gives another form of an input of `call` (Kernel::packing)
   };
   Kind kind = Kind::kCall;
   std::shared_ptr<const OperatorCall> call = {};  // null for a region of several
@@ -81,8 +84,10 @@ struct StepNode {
   int packed = -1;                                // value: what a kPack has made of an input; kNoValue: nothing
   bool by_blobs = false;  // has an input or output in a dynamic home, or a kernel that takes blobs
   std::shared_ptr<const RegionBody> body = {};  // of a region of several operators; else null
+  // Of kProduct, by output: what it holds; nothing for one that the operator leaves empty.
+  std::vector<std::optional<Product>> products = {};
 
-  bool RunsOperators() const { return kind == Kind::kCall || kind == Kind::kRegion; }
+  bool RunsOperators() const { return kind != Kind::kMove && kind != Kind::kPack; }
   bool IsOneOperator() const { return RunsOperators() && call != nullptr; }
   std::span<const RegionCall> calls() const { return body ? body->calls : std::span<const RegionCall>(); }
   std::span<const int> locals() const { return body ? body->locals : std::span<const int>(); }

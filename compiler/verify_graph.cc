@@ -105,6 +105,7 @@ class Verifier {
     switch (node.kind) {
       case StepNode::Kind::kCall: return CheckCall(node);
       case StepNode::Kind::kRegion: return CheckRegionNode(node, n);
+      case StepNode::Kind::kProduct: return CheckProducts(node);
       case StepNode::Kind::kMove: return CheckMove(node);
       case StepNode::Kind::kPack: {
         const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && graph_.Given(node).size() == 1;
@@ -139,6 +140,25 @@ class Verifier {
     }
   }
 
+  void CheckProducts(const StepNode& node) const {
+    CheckCall(node);
+    if (node.by_blobs) Throw(StrCat(node.call->type(), " is a product of what has no known shape"));
+    if (node.products.size() != node.outputs.size()) {
+      Throw(StrCat(node.call->type(), " says of ", node.products.size(), " outputs what they are; it has ",
+                   node.outputs.size()));
+    }
+    std::vector<TensorInfo> inputs;
+    for (const int input : node.inputs) inputs.push_back(graph_.values[input].info);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (node.outputs[o] == kNoValue || !node.products[o]) continue;
+      const std::string problem = ProductProblem(*node.products[o], inputs, graph_.values[node.outputs[o]].info);
+      if (!problem.empty()) Throw(StrCat(graph_.NameOf(node.outputs[o]), " is no such product: ", problem));
+    }
+  }
+
+  // Whether an operator may be one of a region's.
+  static bool HasParts(const OperatorCall& call) { return call.schema().formula || call.schema().expansion; }
+
   void CheckLocal(int value, int n) {
     const StepValue& v = ValueAt(value);
     if (v.producer != n) Throw(StrCat("node ", n, " is not the producer of ", graph_.NameOf(value)));
@@ -149,7 +169,7 @@ class Verifier {
 
   void CheckRegionNode(const StepNode& node, int n) const {
     if (node.IsOneOperator()) {
-      if (node.call->schema().formula == nullptr) Throw(StrCat(node.call->type(), " has no formula and is a region"));
+      if (!HasParts(*node.call)) Throw(StrCat(node.call->type(), " has no formula and is a region"));
       return CheckCall(node);
     }
     if (node.calls().empty()) Throw(StrCat("node ", n, " is a region of no operator"));
@@ -172,8 +192,7 @@ class Verifier {
     };
     for (const RegionCall& call : node.calls()) {
       if (call.call == nullptr || call.def == nullptr) Throw("a region has no operator");
-      if (call.call->schema().formula == nullptr)
-        Throw(StrCat(call.call->type(), " has no formula and is in a region"));
+      if (!HasParts(*call.call)) Throw(StrCat(call.call->type(), " has no formula and is in a region"));
       const bool is_whole =
           call.inputs.size() == call.call->inputs().size() && call.outputs.size() == call.call->outputs().size();
       if (!is_whole) Throw(StrCat(call.call->Text(), " has other operands in its region"));

@@ -1,41 +1,25 @@
 #include "stepnet/core/formula_cache.h"
 
+#include <array>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/index_of.h"
+#include "stepnet/core/kept_by_key.h"
 
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kFlatSize = 2;  // of regions that stand for any size: operands of one element are not elements
-constexpr size_t kMaxKept = 512;
-
-bool MayBeFlat(const ShapeQuery& query, const FormulaRegion& formula) {
-  const Region& region = formula.region;
-  if (!formula.is_elementwise || region.outputs.empty() || !region.requirements.empty()) return false;
-  for (int i = 0; i < query.num_inputs(); ++i) {
-    if (query.In(i).shape.size() != region.outputs[0].memory.size) return false;
-  }
-  return true;
-}
-
-Region Flattened(Region region) {
-  const auto flatten = [](RegionOperand* operand) {
-    operand->size = kFlatSize;
-    operand->strides = {0, 0, 0, 1};
-  };
-  region.sizes = {1, 1, 1, kFlatSize};
-  for (RegionOperand& input : region.inputs) flatten(&input);
-  for (RegionOutput& output : region.outputs) flatten(&output.memory);
-  return region;
-}
-
 // All that a formula may depend on when it does not ask for the operator itself, as bytes.
 class KeyWriter {
  public:
+  KeyWriter() { bytes_.reserve(kMostBytes); }
+  KeyWriter(const KeyWriter&) = delete;
+  KeyWriter& operator=(const KeyWriter&) = delete;
+
   void Query(const ShapeQuery& query) {
     const OperatorCall& op = query.op();
     Number(reinterpret_cast<std::uintptr_t>(&op.schema()));
@@ -52,11 +36,9 @@ class KeyWriter {
   }
   void Number(std::uint64_t number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
 
-  // Nothing where a value of an argument or input is no plain number.
-  std::optional<std::string> Take() {
-    if (!is_plain_) return {};
-    return std::move(bytes_);
-  }
+  // False where a value of an argument or input is no plain number: bytes() do not tell them apart then.
+  bool is_plain() const { return is_plain_; }
+  std::string_view bytes() const { return bytes_; }
 
  private:
   // Which operands are the same blob: the first of each.
@@ -108,69 +90,64 @@ class KeyWriter {
     is_plain_ &= !info.value.defined();
   }
 
-  std::string bytes_;
+  // Of most keys, which operators that are alike ask for in vain but once: they cost no allocation.
+  static constexpr size_t kMostBytes = 480;
+  std::array<std::byte, 512> memory_;
+  std::pmr::monotonic_buffer_resource resource_{memory_.data(), memory_.size()};
+  std::pmr::string bytes_{&resource_};
   bool is_plain_ = true;
 };
 
-struct Kept {
-  std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<const FormulaProgram>> programs;
-};
-
-Kept& TheKept() {
-  static Kept* const kept = new Kept;  // kernels may run while statics are destroyed
+// Of things that kernels share, which may run while statics are destroyed.
+template <typename Value>
+KeptByKey<Value>& TheKept() {
+  static auto* const kept = new KeptByKey<Value>(/*max_kept=*/512);
   return *kept;
+}
+
+OperatorParts MakeParts(const ShapeQuery& query) {
+  OperatorParts made{.outputs = query.op().schema().shapes(query), .is_shared = true};
+  if (!query.op().schema().formula) {
+    const Expansion expansion(query);
+    made.parts.assign(expansion.parts().begin(), expansion.parts().end());
+    return made;
+  }
+  if (!AreExprTypes(query, made.outputs)) return made;
+  const std::shared_ptr<const FormulaProgram> program = FindFormula(query, made.outputs);
+  const FormulaRegion& formula = program->formula();
+  RegionPart& part =
+      made.parts.emplace_back(RegionPart{.region = formula.region, .inputs = formula.inputs, .outputs = {}});
+  for (const int output : formula.outputs) part.outputs.push_back(query.num_inputs() + output);
+  part.region.in_place.clear();
+  made.is_shared = !formula.asks_for_operator;
+  return made;
 }
 
 }  // namespace
 
-FormulaProgram::FormulaProgram(const ShapeQuery& query, FormulaRegion formula)
-    : formula_(std::move(formula)), may_be_flat_(MayBeFlat(query, formula_)) {}
-
-void FormulaProgram::Make() const {
-  std::call_once(once_, [this] {
-    if (may_be_flat_) {
-      RegionProgram flat(Flattened(formula_.region));
-      is_flat_ = flat.is_flat();
-      if (is_flat_) program_.emplace(std::move(flat));
-    }
-    if (!is_flat_) program_.emplace(formula_.region);
-  });
-}
-
-bool FormulaProgram::is_flat() const {
-  Make();
-  return is_flat_;
-}
-
-const RegionProgram& FormulaProgram::program() const {
-  Make();
-  return *program_;
-}
-
-int FormulaProgram::max_parts() const {
-  return is_flat() ? RegionProgram::MaxFlatParts(formula_.region.NumElements()) : program().max_parts();
-}
-
 std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs,
                                                   std::uint64_t wanted) {
-  KeyWriter writer;
-  writer.Query(query);
-  writer.Infos(outputs);
-  writer.Number(wanted);
-  const std::optional<std::string> key = writer.Take();
-  Kept& kept = TheKept();
-  if (key) {
-    const std::lock_guard lock(kept.mutex);
-    const auto found = kept.programs.find(*key);
-    if (found != kept.programs.end()) return found->second;
+  KeyWriter key;
+  key.Query(query);
+  key.Infos(outputs);
+  key.Number(wanted);
+  if (key.is_plain()) {
+    if (auto found = TheKept<FormulaProgram>().Find(key.bytes())) return found;
   }
-  auto made = std::make_shared<const FormulaProgram>(query, MakeFormulaRegion(query, outputs, wanted));
-  if (key && !made->formula().asks_for_operator) {
-    const std::lock_guard lock(kept.mutex);
-    if (kept.programs.size() >= kMaxKept) kept.programs.clear();
-    kept.programs.emplace(*key, made);
+  auto made = std::make_shared<const FormulaProgram>(query, wanted, MakeFormulaRegion(query, outputs, wanted));
+  if (key.is_plain() && !made->formula().asks_for_operator) TheKept<FormulaProgram>().Keep(key.bytes(), made);
+  return made;
+}
+
+std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
+  KeyWriter key;
+  key.Query(query);
+  if (key.is_plain()) {
+    if (auto found = TheKept<OperatorParts>().Find(key.bytes())) return found;
   }
+  auto made = std::make_shared<OperatorParts>(MakeParts(query));
+  made->is_shared &= key.is_plain();
+  if (made->is_shared) TheKept<OperatorParts>().Keep(key.bytes(), made);
   return made;
 }
 

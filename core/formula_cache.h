@@ -4,43 +4,28 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <span>
+#include <vector>
 
-#include "stepnet/core/formula.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/formula_program.h"
+#include "stepnet/core/region_composition.h"
 
 namespace stepnet {
-
-// What the formula of an operator says for inputs of some shapes. Immutable; any number of threads may use it at once.
-class FormulaProgram {
- public:
-  FormulaProgram(const ShapeQuery& query, FormulaRegion formula);
-
-  const FormulaRegion& formula() const { return formula_; }
-  // Whether the program is one for any number of elements, for shapes of which each input has as many elements as each
-  // output: then none is repeated, whatever the shapes are.
-  bool is_flat() const;
-  const RegionProgram& program() const;
-  // Into how many parts a run of these shapes may be cut.
-  int max_parts() const;
-
- private:
-  void Make() const;
-
-  const FormulaRegion formula_;
-  const bool may_be_flat_;
-  // Made when it is asked for, because shape rules do not need it.
-  mutable std::once_flag once_;
-  mutable std::optional<RegionProgram> program_;
-  mutable bool is_flat_ = false;
-};
 
 // As MakeFormulaRegion, whose result is kept among the last ones unless it depends on more than arguments, shapes and
 // which operands are the same.
 std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
                                                   std::uint64_t wanted = ~std::uint64_t{0});
+
+// What an operator is in a region.
+struct OperatorParts {
+  std::vector<TensorInfo> outputs = {};
+  // By its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
+  // None: it has neither, or other dtypes than expressions.
+  std::vector<RegionPart> parts = {};
+  bool is_shared = false;  // with operators that are alike
+};
+std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query);
 
 // Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
 bool IsElementwise(const ShapeQuery& query);

@@ -1,16 +1,14 @@
 #include "stepnet/core/formula_kernel.h"
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expr_table.h"
 #include "stepnet/core/formula_cache.h"
+#include "stepnet/core/programs_by_shapes.h"
 
 namespace stepnet {
 namespace {
@@ -25,151 +23,29 @@ std::uint64_t WantedOf(const OpRun& run) {
   return wanted;
 }
 
-// Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
-bool IsSame(const Shape& a, const Shape& b) {
-  if (a.rank() != b.rank() || a.size() != b.size()) return false;
-  for (int i = 0; i < a.rank(); ++i) {
-    if (a[i] != b[i]) return false;
-  }
-  return true;
-}
-
-// The program for some shapes of the inputs, or for any that have as many elements as the outputs.
-struct ProgramForShapes {
-  std::vector<TensorInfo> inputs;
-  std::uint64_t wanted;
-  std::shared_ptr<const FormulaProgram> made;
-  const FormulaRegion& formula;
-  const RegionProgram& program;
-  bool is_flat;
-
-  bool IsFor(const OpRun& run, std::uint64_t of) const {
-    if (wanted != of) return false;
-    const std::int64_t size = is_flat ? run.Out(formula.outputs[0]).size() : 0;
-    for (int i = 0; i < run.num_inputs(); ++i) {
-      const TensorView& in = run.In(i);
-      if (in.dtype != inputs[i].dtype) return false;
-      if (is_flat ? in.shape->size() != size : !IsSame(*in.shape, inputs[i].shape)) return false;
-    }
-    return true;
-  }
-};
-
-// The programs that a kernel has met shapes for. Those of the first shapes stay and are found without a lock. An
-// operator that meets ever more of them, as sequences of any length give, keeps the last ones that it used.
-class Programs {
- public:
-  Programs() = default;
-  Programs(const Programs&) = delete;
-  Programs& operator=(const Programs&) = delete;
-  ~Programs() {
-    for (const auto& first : first_) delete first.load(std::memory_order_relaxed);
-  }
-
-  // Calls use(program for this run).
-  template <typename Make, typename Use>
-  void With(const OpRun& run, std::uint64_t wanted, const Make& make, const Use& use) {
-    for (const auto& first : first_) {
-      const ProgramForShapes* program = first.load(std::memory_order_acquire);
-      if (program == nullptr) break;
-      if (program->IsFor(run, wanted)) return use(*program);
-    }
-    use(*FindOrMake(run, wanted, make));
-  }
-
- private:
-  static constexpr size_t kFirst = 8;
-  static constexpr size_t kLast = 32;
-
-  template <typename Make>
-  std::shared_ptr<const ProgramForShapes> FindOrMake(const OpRun& run, std::uint64_t wanted, const Make& make) {
-    const std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < last_.size(); ++i) {
-      if (!last_[i]->IsFor(run, wanted)) continue;
-      std::swap(last_[i], last_.back());
-      return last_.back();
-    }
-    for (auto& first : first_) {
-      const ProgramForShapes* program = first.load(std::memory_order_relaxed);
-      if (program == nullptr) {
-        program = make().release();
-        first.store(program, std::memory_order_release);
-      } else if (!program->IsFor(run, wanted)) {
-        continue;
-      }
-      return {std::shared_ptr<void>(), program};  // which owns nothing: it stays
-    }
-    if (last_.size() == kLast) last_.erase(last_.begin());
-    last_.push_back(make());
-    return last_.back();
-  }
-
-  std::array<std::atomic<const ProgramForShapes*>, kFirst> first_ = {};  // null from some place on
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<const ProgramForShapes>> last_;  // the last used at the end
-};
-
 class FormulaKernel {
  public:
   explicit FormulaKernel(const OperatorCall& op) : op_(op) {}
 
   void Run(const OpRun& run) {
     const std::uint64_t wanted = WantedOf(run);
-    programs_.With(
-        run, wanted, [&] { return Make(run, wanted); },
-        [&](const ProgramForShapes& program) { RunProgram(program, run); });
+    programs_.With([&] { return Make(run, wanted); }, [&](const FormulaProgram& program) { program.Run(op_, run); },
+                   run, wanted);
   }
 
  private:
-  static constexpr size_t kFew = 16;
-
-  std::unique_ptr<ProgramForShapes> Make(const OpRun& run, std::uint64_t wanted) const {
+  std::shared_ptr<const FormulaProgram> Make(const OpRun& run, std::uint64_t wanted) const {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
+    const ShapeQuery query(op_, inputs);
     // By the shape rule, because outputs that the run is not for have no shape here.
-    const std::vector<TensorInfo> outputs = op_.schema().shapes(ShapeQuery(op_, inputs));
-    const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(op_, inputs), outputs, wanted);
-    return std::make_unique<ProgramForShapes>(ProgramForShapes{.inputs = std::move(inputs),
-                                                               .wanted = wanted,
-                                                               .made = made,
-                                                               .formula = made->formula(),
-                                                               .program = made->program(),
-                                                               .is_flat = made->is_flat()});
-  }
-
-  void RunProgram(const ProgramForShapes& of, const OpRun& run) const {
-    const std::vector<int>&inputs = of.formula.inputs, &outputs = of.formula.outputs;
-    if (inputs.size() + outputs.size() <= kFew) {
-      void* few[kFew];
-      return RunProgram(of, run, few);
-    }
-    RunProgram(of, run, run.ScratchOf<void*>(static_cast<std::int64_t>(inputs.size() + outputs.size())));
-  }
-
-  void RunProgram(const ProgramForShapes& of, const OpRun& run, void** pointers) const {
-    const std::vector<int>&inputs = of.formula.inputs, &outputs = of.formula.outputs;
-    void** const to = pointers + inputs.size();
-    std::optional<RunValues> values;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (IsRunValue(inputs[i])) {
-        if (!values) values.emplace(op_, run);
-        pointers[i] = const_cast<void*>(values->Of(inputs[i]));
-      } else {
-        pointers[i] = run.In(inputs[i]).data;
-      }
-    }
-    for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
-    const std::span<const void* const> from(pointers, inputs.size());
-    const std::span<void* const> results(to, outputs.size());
-    if (of.is_flat) return of.program.RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
-    const std::optional<RegionFault> fault = of.program.Run(from, results, run.part(), run.parts());
-    if (!fault) return;
-    run.FaultOf(fault->element, of.formula.region.NumElements(),
-                [&] { return Error(ErrorCode::kInvalidArgument, fault->message); });
+    std::shared_ptr<const FormulaProgram> made = FindFormula(query, op_.schema().shapes(query), wanted);
+    made->Prepare();
+    return made;
   }
 
   const OperatorCall op_;
-  Programs programs_;
+  ProgramsByShapes<FormulaProgram> programs_;
 };
 
 RunFn MakeByFormula(const OperatorCall& op) {
@@ -194,14 +70,8 @@ int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   if (!AreExprTypes(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
   const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
-  const Region& region = made->formula().region;
-  Cost cost{.bytes = BytesMoved(query, outputs)};
-  for (const ExprNode* node : ExprNodes(region.Roots())) {
-    if (node->op != ExprOp::kInput && node->op != ExprOp::kConstant) {
-      cost.flops += static_cast<double>(region.NumElements());
-    }
-  }
-  return cost;
+  const auto elements = static_cast<double>(made->formula().region.NumElements());
+  return {.flops = elements * made->num_operations(), .bytes = BytesMoved(query, outputs)};
 }
 
 }  // namespace

@@ -339,6 +339,9 @@ struct Formal {
   bool variadic = false;  // the last one only: one or more (none or more when optional)
 };
 
+class Expansion;
+// Says what an operator that has no formula is made of: core/expansion.h.
+using ExpansionRule = std::function<void(Expansion&)>;
 class Formula;
 // Says what an operator computes: core/formula.h.
 using FormulaRule = std::function<void(Formula&)>;
@@ -366,6 +369,7 @@ struct OperatorSchema {
   RowsRule rows;        // null: nothing is known
   FormulaRule formula;  // null: nothing says what it computes
   FormulaOptions formula_options;
+  ExpansionRule expansion;  // null: it is not said what it is made of
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::optional<GradientOp> declared_gradient;  // what the rule follows, where it was declared by names of formals
@@ -442,6 +446,9 @@ class Operator {
   // What it computes (core/formula.h). The kernel for the CPU, shapes, cost, rows and whether it is elementwise follow
   // from it where they are not declared.
   Operator& Formula(FormulaRule rule, FormulaOptions options = {});
+  // What it is made of, where no formula says it: products and sums, or places in its operands (core/expansion.h).
+  // Nothing follows from it for a run of the operator itself.
+  Operator& Expands(ExpansionRule rule);
   // Checks beyond arity and arguments; appends what is wrong.
   Operator& Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check);
 

@@ -295,6 +295,10 @@ Operator& Operator::Formula(FormulaRule rule, FormulaOptions options) {
   schema_.formula_options = options;
   return *this;
 }
+Operator& Operator::Expands(ExpansionRule rule) {
+  schema_.expansion = std::move(rule);
+  return *this;
+}
 Operator& Operator::Check(std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check) {
   schema_.check = std::move(check);
   return *this;

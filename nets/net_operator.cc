@@ -140,8 +140,9 @@ int NetOperator::NumParts() const {
   const PartsRule& rule = init_.schema().FindKernel(target().device)->max_parts;
   const RunOptions& options = init_.options();
   if (!rule || options.executor != "parallel") return 1;
-  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   const double worth = EstimateMicroseconds(LastCost(), target()) / target().microseconds_to_wake;
+  if (worth < 2) return 1;  // how many cores there are is read from a file
+  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
   return std::min(max_parts, rule(ShapeQuery(init_, input_infos_), output_infos_));
 }

@@ -1,5 +1,5 @@
 // Concat joins tensors along one dimension, Split cuts one up; each is the other's gradient.
-#include "stepnet/core/operator.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/known_value.h"
@@ -93,6 +93,27 @@ void RunConcat(const OpRun& run, std::int64_t axis_argument, bool adds_axis) {
   }
 }
 
+// The parts side by side, in each run of what lies from the axis on.
+void ExpandConcat(Expansion& e) {
+  const bool adds_axis = e.op().Bool("add_axis");
+  const Shape& first = e.In(0).shape;
+  const int axis = (adds_axis ? first.Inserted(0, 1) : first).CanonicalAxis(AxisArgument(e.op()));
+  const std::int64_t before = first.SizeTo(axis);
+  std::vector<std::int64_t> sizes;
+  std::int64_t length = 0;  // of a run
+  for (int i = 0; i < e.num_inputs(); ++i) {
+    sizes.push_back(adds_axis ? 1 : e.In(i).shape[axis]);
+    length += e.In(i).shape.SizeFrom(axis);
+  }
+  std::int64_t at = 0;
+  for (int i = 0; i < e.num_inputs(); ++i) {
+    const std::int64_t columns = e.In(i).shape.SizeFrom(axis);
+    e.Copy(before, columns, {.operand = i, .row_length = columns}, {.operand = 0, .row_length = length, .first = at});
+    at += columns;
+  }
+  e.Constants(1, DType::kInt32, sizes);
+}
+
 const Registration concat =
     Operator("Concat")
         .Doc("Joins tensors along a dimension: y[:, offset_i + j, :] = x_i[:, j, :].")
@@ -104,6 +125,7 @@ const Registration concat =
         .Arg("add_axis", false, "join along a new dimension, which becomes dimension `axis` of y")
         .Arg("split", std::vector<std::int64_t>{}, "copied from Split to its gradient, where it is not needed")
         .Shapes(ConcatShapes)
+        .Expands(ExpandConcat)
         .Gradient([](GradientBuilder& g) {
           GradientOp split{.type = "Split", .inputs = {g.GO(0), g.O(1)}, .outputs = {}};
           for (int i = 0; i < g.op().num_inputs(); ++i) split.outputs.push_back(g.GI(i));
@@ -175,6 +197,22 @@ void RunSplit(const OpRun& run, std::int64_t axis_argument, bool drops_axis) {
   }
 }
 
+// Where the sizes are values of an input they may be others in each run.
+void ExpandSplit(Expansion& e) {
+  if (e.num_inputs() > 1) return;
+  const Shape& x = e.In(0).shape;
+  const int axis = x.CanonicalAxis(AxisArgument(e.op()));
+  const std::vector<std::int64_t>& given = e.op().Ints("split");
+  std::int64_t at = 0;
+  for (int o = 0; o < e.op().num_outputs(); ++o) {
+    const std::int64_t size = given.empty() ? x[axis] / e.op().num_outputs() : given[o];
+    const std::int64_t columns = size * x.SizeFrom(axis + 1);
+    e.Copy(x.SizeTo(axis), columns, {.operand = 0, .row_length = x.SizeFrom(axis), .first = at},
+           {.operand = o, .row_length = columns});
+    at += columns;
+  }
+}
+
 // A part that nothing differentiates has a gradient of zeros; leaving it out would shift the parts behind it.
 void SplitGradient(GradientBuilder& g) {
   GradientOp concat{.type = "Concat", .inputs = {}, .outputs = {}};
@@ -209,6 +247,7 @@ const Registration split =
         .ShapesReadValues({1})
         .Check(CheckBy(ExpectSizesOnce))
         .Shapes(SplitShapes)
+        .Expands(ExpandSplit)
         .Gradient(SplitGradient)
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = AxisArgument(op), drops_axis = op.Bool("add_axis")](const OpRun& run) {

@@ -5,6 +5,8 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/expansion.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/fill.h"
 #include "stepnet/operators/known_value.h"
@@ -59,6 +61,16 @@ DType ConstantDType(const ShapeQuery& query) {
   return FillDType(query, DType::kFloat);
 }
 
+// Of integers, not every value is a double.
+void ExpandConstantFill(Expansion& e) {
+  const ShapeQuery& query = e.query();
+  const DType dtype = ConstantDType(query);
+  if (query.op().Bool("input_as_shape") || !IsFloatOrDouble(dtype)) return;
+  const ArgumentValue& value = query.op().Any("value");
+  e.Fill(0, dtype, FillShape(query).size(),
+         dtype == DType::kFloat ? ConstantAs<float>(value) : ConstantAs<double>(value));
+}
+
 Operator ConstantFillOperator() {
   Operator op = FillOperator("ConstantFill");
   op.Doc("A tensor of equal elements.")
@@ -71,6 +83,7 @@ Operator ConstantFillOperator() {
         ForDType(y.dtype, [&](auto zero) { ConstantAs<decltype(zero)>(query.op().Any("value")); });
         return {std::move(y)};
       })
+      .Expands(ExpandConstantFill)
       .Cpu([](const OperatorCall& op) -> RunFn {
         return [value = op.Any("value")](const OpRun& run) {
           const TensorView& y = run.Out(0);

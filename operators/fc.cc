@@ -4,6 +4,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/gemv.h"
@@ -119,6 +120,45 @@ RowsRule FcRows(bool is_gradient) {
     if (query.In(0).shape.CanonicalAxis(op.Int("axis")) == 0) return std::nullopt;
     if (!is_gradient) return RowOperands{.inputs = {0}, .outputs = {0}};
     return RowOperands{.inputs = {0, 2}, .outputs = {op.Bool("no_bias") ? 1 : 2}};
+  };
+}
+
+// x [M, K] and w as the products read them, and dy [M, N].
+struct FcFactors {
+  ProductFactor x, w, dy;
+
+  FcFactors(const Expansion& e, bool transposed) {
+    const auto [m, k, n] = Layout(e.op(), transposed).SizesOf(e.In(0).shape, e.In(1).shape);
+    x = {.input = 0, .shape = {m, k}};
+    w = {.input = 1, .shape = transposed ? Shape({k, n}) : Shape({n, k}), .transposed = !transposed};
+    dy = {.input = 2, .shape = {m, n}};
+  }
+};
+
+ProductFactor Transposed(ProductFactor factor) {
+  factor.transposed = !factor.transposed;
+  return factor;
+}
+
+ExpansionRule FcExpansion(bool transposed) {
+  return [transposed](Expansion& e) {
+    const FcFactors of(e, transposed);
+    e.Product(0, {.left = of.x, .right = of.w, .bias = e.num_inputs() == 3 ? 2 : -1});
+  };
+}
+
+// dw = dy^T x, or its transpose; db, the sum of the rows of dy; dx = dy w.
+ExpansionRule FcGradientExpansion(bool transposed) {
+  return [transposed](Expansion& e) {
+    const FcFactors of(e, transposed);
+    const bool has_bias = !e.op().Bool("no_bias");
+    const auto give = [&](int output, const Product& product) {
+      if (std::ranges::count(e.op().Ints("without"), output) == 0) e.Product(output, product);
+    };
+    give(0, transposed ? Product{.left = Transposed(of.x), .right = of.dy}
+                       : Product{.left = Transposed(of.dy), .right = of.x});
+    if (has_bias) give(1, {.left = of.dy});
+    give(has_bias ? 2 : 1, {.left = of.dy, .right = Transposed(of.w)});
   };
 }
 
@@ -274,6 +314,7 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                        .Shapes(FcShapes(transposed))
                        .CostIs(FcCost(transposed, false))
                        .Rows(FcRows(false))
+                       .Expands(FcExpansion(transposed))
                        .Gradient(FcGradientRule)
                        .Cpu(std::move(kernel)));
 }
@@ -305,6 +346,7 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
           .Shapes(FcGradientShapes(transposed))
           .CostIs(FcCost(transposed, true))
           .Rows(FcRows(true))
+          .Expands(FcGradientExpansion(transposed))
           .Cpu({.make = [transposed](const OperatorCall& op) { return FcGradientKernel(op, transposed); },
                 .max_parts = FcGradientParts(transposed),
                 .can_add = {0, 1, 2}}));

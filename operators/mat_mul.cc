@@ -3,6 +3,7 @@
 #include <array>
 
 #include "stepnet/core/cost.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
@@ -265,6 +266,25 @@ Cost BatchMatMulCost(const ShapeQuery& query, std::span<const TensorInfo> output
   return ProductCost(query, outputs, factors.a.inner_as_left());
 }
 
+ProductFactor FactorOf(int input, const Factor& matrix) {
+  return {.input = input, .shape = {matrix.rows, matrix.columns}, .transposed = matrix.transposed};
+}
+
+void ExpandMatMul(Expansion& e) {
+  const MatMulArguments arguments(e.op());
+  e.Product(0, {.left = FactorOf(0, arguments.A(e.In(0).shape)), .right = FactorOf(1, arguments.B(e.In(1).shape))});
+}
+
+void ExpandBatchMatMul(Expansion& e) {
+  const auto [left, right] = FactorsOf(e.In(0).shape, e.In(1).shape, e.op().Bool("trans_a"), e.op().Bool("trans_b"));
+  const auto with_batch = [&](ProductFactor factor) {
+    const Shape& shape = e.In(factor.input).shape;
+    for (int i = OuterRank(shape); i-- > 0;) factor.shape = factor.shape.Inserted(0, shape[i]);
+    return factor;
+  };
+  e.Product(0, {.left = with_batch(FactorOf(0, left)), .right = with_batch(FactorOf(1, right))});
+}
+
 const Registration mat_mul =
     Operator("MatMul")
         .Doc(
@@ -280,6 +300,7 @@ const Registration mat_mul =
         .Shapes(MatMulShapes)
         .CostIs(MatMulCost)
         .Rows(MatMulRows)
+        .Expands(ExpandMatMul)
         .Gradient(MatMulGradient)
         .Cpu({.make = MatMulKernel, .max_parts = MatMulParts, .can_add = {0}});
 
@@ -297,6 +318,7 @@ const Registration batch_mat_mul =
         .Arg("broadcast", false, "outer dimensions may differ; there is no gradient then")
         .Shapes(BatchMatMulShapes)
         .CostIs(BatchMatMulCost)
+        .Expands(ExpandBatchMatMul)
         .Gradient([](GradientBuilder& g) {
           if (g.op().Bool("broadcast")) {
             throw Error(ErrorCode::kInvalidNet, "BatchMatMul has no gradient with broadcast = 1");

@@ -1,12 +1,35 @@
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/core/expansion.h"
 
 namespace stepnet {
+namespace {
 
-// What the region computes follows from the formula and is not asked here: a region of one operator runs its kernel.
+// Where an operator says what it is made of for inputs of such shapes, that is what its node is.
+void ExpandNode(const StepGraph& graph, StepNode* node) {
+  std::vector<TensorInfo> inputs;
+  for (const int input : node->inputs) inputs.push_back(graph.values[input].info);
+  const ShapeQuery query(*node->call, inputs);
+  const Expansion expansion(query);
+  if (!expansion.products().empty()) {
+    node->kind = StepNode::Kind::kProduct;
+    node->products = expansion.products();
+  } else if (!expansion.parts().empty()) {
+    node->kind = StepNode::Kind::kRegion;
+  }
+}
+
+}  // namespace
+
+// What a region computes is not asked here: one of one operator runs its kernel.
 void Expand(StepGraph* graph) {
   for (StepNode& node : graph->nodes) {
-    const bool has_formula = node.kind == StepNode::Kind::kCall && node.call->schema().formula != nullptr;
-    if (has_formula && !node.by_blobs) node.kind = StepNode::Kind::kRegion;
+    if (node.kind != StepNode::Kind::kCall || node.by_blobs) continue;
+    const OperatorSchema& schema = node.call->schema();
+    if (schema.formula) {
+      node.kind = StepNode::Kind::kRegion;
+    } else if (schema.expansion) {
+      ExpandNode(*graph, &node);
+    }
   }
 }
 

@@ -64,6 +64,22 @@ TEST(GraphText, StagesAndPackedWeightsAreReadBack) {
       "}\n");
 }
 
+TEST(GraphText, ProductsAreReadBack) {
+  ExpectRoundTrip(
+      "backward step s {\n"
+      "  x: float [1, 2, 3] at 0[24 * t]\n"
+      "  sum: float [2, 3] at 1\n"
+      "  b: float [2] at 2\n"
+      "  product: float [1, 2, 2] at 3[16 * t]\n"
+      "  y.1: float [1, 2, 2] = product x [2, 3] * sum [2, 3]^T + b by FC(x, sum, b) @7 {}\n"
+      "  _, db.1: float [2] added at 4 from zero, _ = product _; sum y.1 [2, 2]; y.1 [2, 2] * sum [2, 3] "
+      "by FCGradient(x, sum, y.1) @8 {}\n"
+      "  z.1: float [1, 2, 2] = product\n"
+      "  u.1: float [2, 2] = product sum [2, 3] * sum [2, 3]^T by MatMul(sum, sum) @9 {arg { name: \"trans_b\" i: 1 "
+      "}}\n"
+      "}\n");
+}
+
 TEST(GraphText, AnyNameIsReadBack) {
   ExpectRoundTrip(
       "step \"\" {\n"
@@ -96,6 +112,11 @@ TEST(GraphText, WhatIsNoGraphIsRefusedWithItsLine) {
   expect_line("y.1: float [1] at 0[4 * (t + 99999999999999999999)] = x",
               "a number is missing before \"99999999999999999999)] = x\"");
   expect_line("\"y", "the line ends");
+  expect_line("y.1: float [1] = product x [1, 1] by Tanh(x) @0 {}", "\" * \" is missing before \" by Tanh(x) @0 {}\"");
+  expect_line("y.1: float [1] = product x [1, 1] * x by Tanh(x) @0 {}",
+              "\" [\" is missing before \" by Tanh(x) @0 {}\"");
+  expect_line("y.1: float [1] = product x [1, 1] * x [1, 1] by Sqrt() @0 {}",
+              "a product is of what the operator does not read before \" @0 {}\"");
   expect("step s {\n  y.1: float [1] = packed x for @0\n}\n", "…\"x\" has no such value so far before \" for @0\"");
 }
 
@@ -114,6 +135,21 @@ TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "Tanh cannot add to a.1");
   expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
   expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
+  const auto expect_product = [&](const std::string& product, const std::string& what) {
+    expect(StrCat("  w: float [2, 2] at 1\n  b: float [3] at 2\n  a.1: float [2, 2] = product ", product,
+                  " by FC(x, w, b) @0 {}\n"),
+           "a.1 is no such product: " + what);
+  };
+  expect_product("x [2, 3] * w [2, 2]", "a factor is no matrices that an input holds");
+  expect_product("x [4] * w [2, 2]", "a factor is no matrices that an input holds");
+  expect_product("x [4, 1] * w [2, 2]", "factors have 1 columns and 2 rows");
+  expect_product("x [4, 1, 1] * w [2, 2, 1, 1]", "factors have other batches");
+  expect_product("x [1, 4] * w [4, 1]", "it has 1 elements, its output 4");
+  expect_product("x [2, 2] * w [2, 2]^T + b", "its bias is not one element a column");
+  expect_product("sum x [1, 2, 2]", "rows of a batch are summed");
+  expect_product("sum x [2, 2]", "it has 2 elements, its output 4");
+  expect("  w: float [2, 2] at 1\n  a.1: float [2, 2] = product x [2, 2] * w [2, 2]; _ by MatMul(x, w) @0 {}\n",
+         "MatMul says of 2 outputs what they are; it has 1");
   StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1\n}\n");
   with_row_move.before[0].from.base = 2;
   ExpectError([&] { VerifyGraph(with_row_move, "import"); },

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "../compiler/form_regions.h"
+#include "../examples/cell_case.h"
 #include "../operators/op_test.h"
 #include "layers.h"
 #include "recurrent_case.h"
@@ -129,6 +130,70 @@ TEST(RegionNodesOverTime, HaveTheRowsOfTheirSteps) {
                        {"v", Random({16, 16}, 5)}};
   EXPECT_GT(ExpectRegionsChangeNothing(net.Build(), feeds, 1).over_steps, 3);
   EXPECT_GT(ExpectRegionsChangeNothing(WithGradients(net, "h_all", {"x", "h0", "w", "v"}), feeds, 1).over_steps, 3);
+}
+
+struct CellNetAndFeeds {
+  NetDef net;
+  Feeds feeds;
+  std::vector<std::string> parameters;
+};
+
+// A cell of examples/cells in float.
+CellNetAndFeeds ExampleCell(const std::string& name) {
+  CellCase cell{.cell = ReadExampleCell(name), .num_steps = 5, .batch = 3};
+  const CellNet net = cell.Expand();
+  CellNetAndFeeds made{.net = net.net, .feeds = {}, .parameters = net.parameters};
+  for (const auto& [blob, tensor] : cell.RandomValues(net)) {
+    Tensor& feed = made.feeds.emplace_back(blob, tensor).second;
+    if (tensor.dtype() != DType::kDouble) continue;
+    feed = Tensor(DType::kFloat, tensor.shape());
+    std::copy_n(tensor.data<double>(), tensor.size(), feed.data<float>());
+  }
+  return made;
+}
+
+// What stands between the products of a step, Splits and constants among it, is one program, and nothing else is left.
+TEST(RegionNodesOfCells, AreAllThatStandsBetweenProducts) {
+  const std::map<std::string, std::vector<std::string>> types_of = {
+      {"coupled_lstm", {"FC", "Region"}},
+      {"gru", {"Split", "FC", "Region", "FC", "Region"}},
+      {"gru_reset_after", {"Split", "FC", "Region"}},
+      {"indrnn", {"Region"}},
+      {"lstm", {"FC", "Region"}},
+      {"lstmp", {"FC", "Region", "FC"}},
+      {"mi_lstm", {"FC", "Region"}},
+      {"min_gru", {"Region"}},
+      {"peephole_lstm", {"FC", "Region"}},
+      {"slstm", {"FC", "Region"}},
+  };
+  const ExtraPass form([](StepGraph* graph) { FormRegions(graph); });
+  for (const auto& [name, types] : types_of) {
+    const CellNetAndFeeds cell = ExampleCell(name);
+    std::vector<std::string> found;
+    Workspace workspace;
+    for (const auto& [blob, tensor] : cell.feeds) workspace.SetTensor(blob, tensor.Clone());
+    RunNetOnce(cell.net, workspace, {.opt_level = 0, .on_plan = [&](const StepPlan& plan) {
+                                       for (const Instruction& instruction : plan.instructions) {
+                                         found.push_back(instruction.type);
+                                         EXPECT_FALSE(instruction.text.ends_with("one by one")) << instruction.text;
+                                       }
+                                     }});
+    EXPECT_EQ(found, types) << name;
+  }
+}
+
+TEST_P(RegionNodes, OfCellsGiveTheBitsOfTheirOperators) {
+  int programs = 0;
+  for (const std::string& name : ExampleCells()) {
+    SCOPED_TRACE(name);
+    CellNetAndFeeds cell = ExampleCell(name);
+    ExpectRegionsChangeNothing(cell.net, cell.feeds, GetParam());
+    const std::string output = cell.net.external_output(0);
+    AddBackwardStepNets(&cell.net);
+    const NetDef with_gradients = AddGradients(cell.net, {output}, cell.parameters).net;
+    programs += ExpectRegionsChangeNothing(with_gradients, cell.feeds, GetParam()).programs;
+  }
+  EXPECT_GT(programs, 100);
 }
 
 // Operators of other sizes than each other cannot be one program, and run one by one.

@@ -1,0 +1,114 @@
+#include "stepnet/core/expansion.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "stepnet/core/expr_table.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// The size of a dimension of the batch, where both factors are repeated over each other; -1: they do not fit. Counted
+// from the last one, 0.
+std::int64_t BatchSize(const Product& product, int from_last) {
+  std::int64_t size = 1;
+  for (const ProductFactor* factor : {&product.left, &*product.right}) {
+    const int dimension = factor->shape.rank() - 3 - from_last;
+    if (dimension < 0 || factor->shape[dimension] == 1) continue;
+    if (size != 1 && size != factor->shape[dimension]) return -1;
+    size = factor->shape[dimension];
+  }
+  return size;
+}
+
+int BatchRank(const Product& product) { return std::max(product.left.shape.rank(), product.right->shape.rank()) - 2; }
+
+}  // namespace
+
+std::int64_t Product::NumElements() const {
+  if (!right) return left.columns();
+  std::int64_t elements = left.rows() * right->columns();
+  for (int k = 0; k < BatchRank(*this); ++k) elements *= BatchSize(*this, k);
+  return elements;
+}
+
+Expansion::Expansion(const ShapeQuery& query) : query_(query) {
+  if (query.op().schema().expansion) query.op().schema().expansion(*this);
+}
+
+void Expansion::Product(int output, stepnet::Product product) {
+  products_.resize(query_.op().num_outputs());
+  if (output < query_.op().num_outputs()) products_[output] = std::move(product);
+}
+
+void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to) {
+  const DType dtype = In(from.operand).dtype;
+  has_expr_types_ &= IsExprType(dtype);
+  if (!has_expr_types_) return;
+  const auto operand = [&](const ColumnsOf& of) {
+    return RegionOperand{
+        .dtype = dtype, .size = rows * of.row_length, .offset = of.first, .strides = {0, 0, of.row_length, 1}};
+  };
+  parts_.push_back({.region = {.sizes = {1, 1, rows, columns},
+                               .inputs = {operand(from)},
+                               .outputs = {{.value = Expr::Input(0, "x", dtype), .memory = operand(to)}}},
+                    .inputs = {from.operand},
+                    .outputs = {num_inputs() + to.operand}});
+}
+
+void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_t>& values) {
+  RegionPart part;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const RegionOperand memory{
+        .dtype = dtype, .size = static_cast<std::int64_t>(values.size()), .offset = static_cast<std::int64_t>(i)};
+    part.region.outputs.push_back({.value = Expr::Constant(dtype, static_cast<double>(values[i])), .memory = memory});
+    part.outputs.push_back(num_inputs() + output);
+  }
+  if (!values.empty()) parts_.push_back(std::move(part));
+}
+
+void Expansion::Fill(int output, DType dtype, std::int64_t count, double value) {
+  has_expr_types_ &= IsExprType(dtype);
+  if (!has_expr_types_) return;
+  const RegionOperand memory{.dtype = dtype, .size = count, .strides = {0, 0, 0, 1}};
+  parts_.push_back({.region = {.sizes = {1, 1, 1, count},
+                               .inputs = {},
+                               .outputs = {{.value = Expr::Constant(dtype, value), .memory = memory}}},
+                    .inputs = {},
+                    .outputs = {num_inputs() + output}});
+}
+
+std::span<const RegionPart> Expansion::parts() const {
+  return has_expr_types_ ? std::span<const RegionPart>(parts_) : std::span<const RegionPart>();
+}
+
+std::string ProductProblem(const Product& product, std::span<const TensorInfo> inputs, const TensorInfo& output) {
+  const auto is_input = [&](int input) { return input >= 0 && input < static_cast<int>(inputs.size()); };
+  const auto is_of = [&](const ProductFactor& factor) {
+    return is_input(factor.input) && factor.shape.rank() >= 2 &&
+           factor.shape.size() == inputs[factor.input].shape.size() && inputs[factor.input].dtype == output.dtype;
+  };
+  if (!is_of(product.left) || (product.right && !is_of(*product.right))) {
+    return "a factor is no matrices that an input holds";
+  }
+  if (product.right) {
+    if (product.left.columns() != product.right->rows()) {
+      return StrCat("factors have ", product.left.columns(), " columns and ", product.right->rows(), " rows");
+    }
+    for (int k = 0; k < BatchRank(product); ++k) {
+      if (BatchSize(product, k) < 0) return "factors have other batches";
+    }
+  } else if (product.left.shape.rank() != 2) {
+    return "rows of a batch are summed";
+  }
+  if (product.NumElements() != output.shape.size()) {
+    return StrCat("it has ", product.NumElements(), " elements, its output ", output.shape.size());
+  }
+  if (product.bias < 0) return "";
+  const bool has_bias = product.right && is_input(product.bias) && inputs[product.bias].dtype == output.dtype &&
+                        inputs[product.bias].shape.size() == product.right->columns();
+  return has_bias ? "" : "its bias is not one element a column";
+}
+
+}  // namespace stepnet

@@ -1,0 +1,86 @@
+// Expansion: what an operator that has no formula is made of, said once, next to its schema: products of matrices, or
+// copies and constants.
+//
+//   .Expands([](Expansion& e) {  // y = x w^T + b
+//     e.Product(0, {.left = {.input = 0, .shape = {m, k}},
+//                   .right = ProductFactor{.input = 1, .shape = {n, k}, .transposed = true},
+//                   .bias = 2});
+//   })
+//
+// Passes read it; what a run computes is said by the kernel alone. An operator for which it says nothing, of such
+// shapes or arguments, stays what it is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/core/region_composition.h"
+
+namespace stepnet {
+
+// Matrices that lie in an input one after the other, each by rows.
+struct ProductFactor {
+  int input = 0;            // of the operator
+  Shape shape = {};         // sizes of the batch, then rows and columns in memory
+  bool transposed = false;  // the product is with the transposes
+
+  std::int64_t rows() const { return shape[transposed ? -1 : -2]; }
+  std::int64_t columns() const { return shape[transposed ? -2 : -1]; }
+};
+
+// What an output holds: for each index of the batch left · right, [M, N], with the bias [N] in each row. Sizes of the
+// batch are repeated as NumPy does it. Without `right` it is the sum over the rows of `left`, [N].
+struct Product {
+  ProductFactor left = {};
+  std::optional<ProductFactor> right = {};
+  int bias = -1;  // an input; -1: none
+
+  std::int64_t NumElements() const;
+};
+
+// Columns of a matrix that an operand holds by rows.
+struct ColumnsOf {
+  int operand = 0;              // an input or an output
+  std::int64_t row_length = 0;  // elements from one row to the next
+  std::int64_t first = 0;
+};
+
+// What the function of Operator::Expands is given.
+class Expansion {
+ public:
+  // Calls the rule of the operator's schema, if there is one.
+  explicit Expansion(const ShapeQuery& query);
+
+  const ShapeQuery& query() const { return query_; }
+  const OperatorCall& op() const { return query_.op(); }
+  int num_inputs() const { return query_.num_inputs(); }
+  const TensorInfo& In(int i) const { return query_.In(i); }
+
+  // Says what output `output` is. An operator that gives products gives nothing else.
+  void Product(int output, stepnet::Product product);
+  // Columns of an output are columns of an input.
+  void Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to);
+  // All elements of an output, one after the other; or so many equal ones.
+  void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
+  void Fill(int output, DType dtype, std::int64_t count, double value);
+
+  // By output; nothing where it is not said. Empty: the operator gives no products.
+  const std::vector<std::optional<stepnet::Product>>& products() const { return products_; }
+  // The work of an operator that only copies and fills; tensors are the inputs, then the outputs. Empty: it does more.
+  std::span<const RegionPart> parts() const;
+
+ private:
+  const ShapeQuery& query_;
+  std::vector<std::optional<stepnet::Product>> products_;
+  std::vector<RegionPart> parts_;
+  bool has_expr_types_ = true;  // what is copied has dtypes that expressions have
+};
+
+// What is wrong with it for inputs and an output of these descriptions; empty: nothing.
+std::string ProductProblem(const Product& product, std::span<const TensorInfo> inputs, const TensorInfo& output);
+
+}  // namespace stepnet

@@ -1,0 +1,114 @@
+#include "stepnet/core/formula_program.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kFlatSize = 2;  // of regions that stand for any size: operands of one element are not elements
+
+bool MayBeFlat(const ShapeQuery& query, const FormulaRegion& formula) {
+  const Region& region = formula.region;
+  if (!formula.is_elementwise || region.outputs.empty() || !region.requirements.empty()) return false;
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    if (query.In(i).shape.size() != region.outputs[0].memory.size) return false;
+  }
+  return true;
+}
+
+Region Flattened(Region region) {
+  const auto flatten = [](RegionOperand* operand) {
+    operand->size = kFlatSize;
+    operand->strides = {0, 0, 0, 1};
+  };
+  region.sizes = {1, 1, 1, kFlatSize};
+  for (RegionOperand& input : region.inputs) flatten(&input);
+  for (RegionOutput& output : region.outputs) flatten(&output.memory);
+  return region;
+}
+
+// Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
+bool IsSame(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank() || a.size() != b.size()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula)
+    : wanted_(wanted), formula_(std::move(formula)), may_be_flat_(MayBeFlat(query, formula_)) {
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    inputs_.push_back({.dtype = query.In(i).dtype, .shape = query.In(i).shape});
+  }
+  const auto is_operation = [](const ExprNode* node) {
+    return node->op != ExprOp::kInput && node->op != ExprOp::kConstant;
+  };
+  num_operations_ = static_cast<int>(std::ranges::count_if(ExprNodes(formula_.region.Roots()), is_operation));
+}
+
+void FormulaProgram::Prepare() const {
+  std::call_once(once_, [this] {
+    if (may_be_flat_) {
+      RegionProgram flat(Flattened(formula_.region));
+      is_flat_ = flat.is_flat();
+      if (is_flat_) program_.emplace(std::move(flat));
+    }
+    if (!is_flat_) program_.emplace(formula_.region);
+  });
+}
+
+int FormulaProgram::max_parts() const {
+  Prepare();
+  return is_flat_ ? RegionProgram::MaxFlatParts(formula_.region.NumElements()) : program_->max_parts();
+}
+
+bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
+  if (wanted_ != wanted) return false;
+  const std::int64_t size = is_flat_ ? run.Out(formula_.outputs[0]).size() : 0;
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    const TensorView& in = run.In(i);
+    if (in.dtype != inputs_[i].dtype) return false;
+    if (is_flat_ ? in.shape->size() != size : !IsSame(*in.shape, inputs_[i].shape)) return false;
+  }
+  return true;
+}
+
+void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
+  constexpr size_t kFew = 16;
+  const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
+  if (num_operands <= kFew) {
+    void* few[kFew];
+    return RunOn(op, run, few);
+  }
+  RunOn(op, run, run.ScratchOf<void*>(static_cast<std::int64_t>(num_operands)));
+}
+
+void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const {
+  const std::vector<int>&inputs = formula_.inputs, &outputs = formula_.outputs;
+  void** const to = pointers + inputs.size();
+  std::optional<RunValues> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (IsRunValue(inputs[i])) {
+      if (!values) values.emplace(op, run);
+      pointers[i] = const_cast<void*>(values->Of(inputs[i]));
+    } else {
+      pointers[i] = run.In(inputs[i]).data;
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
+  const std::span<const void* const> from(pointers, inputs.size());
+  const std::span<void* const> results(to, outputs.size());
+  if (is_flat_) return program_->RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
+  const std::optional<RegionFault> fault = program_->Run(from, results, run.part(), run.parts());
+  if (!fault) return;
+  run.FaultOf(fault->element, formula_.region.NumElements(),
+              [&] { return Error(ErrorCode::kInvalidArgument, fault->message); });
+}
+
+}  // namespace stepnet

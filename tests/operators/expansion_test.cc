@@ -1,0 +1,179 @@
+// What operators say that they are made of is what their kernels compute.
+#include "stepnet/core/expansion.h"
+
+#include <random>
+
+#include "../executor/recurrent_case.h"
+#include "op_test.h"
+#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/region_program.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/net.h"
+
+namespace stepnet {
+namespace {
+
+struct Run {
+  std::shared_ptr<const OperatorCall> call;
+  std::vector<TensorInfo> infos;  // of inputs
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
+};
+
+// Runs the operator on random inputs, of integers where that is wanted, so that sums are exact in any order.
+Run RunOf(const OperatorDef& def, const std::vector<Shape>& shapes, bool integers) {
+  Run run{.call = std::make_shared<const OperatorCall>(def)};
+  Workspace workspace;
+  std::mt19937 random(3);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    Tensor& input = run.inputs.emplace_back(DType::kDouble, shapes[i]);
+    for (std::int64_t k = 0; k < input.size(); ++k) {
+      input.data<double>()[k] = integers ? static_cast<double>(random() % 19) - 9 : std::sin(static_cast<double>(k));
+    }
+    run.infos.push_back({.dtype = input.dtype(), .shape = input.shape()});
+    workspace.SetTensor(def.input(static_cast<int>(i)), input);
+  }
+  NetDef net;
+  *net.add_op() = def;
+  RunNetOnce(net, workspace);
+  for (const std::string& output : def.output()) run.outputs.push_back(workspace.GetTensor(output));
+  return run;
+}
+
+// Element (row, column) of matrix `index` of the batch [sizes].
+double ElementOf(const Run& run, const ProductFactor& factor, const std::vector<std::int64_t>& index, std::int64_t row,
+                 std::int64_t column) {
+  std::int64_t matrix = 0;
+  const int rank = factor.shape.rank() - 2;
+  for (int d = 0; d < rank; ++d) {
+    const std::int64_t i = index[index.size() - static_cast<size_t>(rank - d)];
+    matrix = matrix * factor.shape[d] + (factor.shape[d] == 1 ? 0 : i);
+  }
+  if (factor.transposed) std::swap(row, column);
+  const std::int64_t rows = factor.shape[-2], columns = factor.shape[-1];
+  return run.inputs[factor.input].data<double>()[(matrix * rows + row) * columns + column];
+}
+
+std::vector<double> Computed(const Run& run, const Product& product) {
+  std::vector<double> elements;
+  if (!product.right) {
+    for (std::int64_t n = 0; n < product.left.columns(); ++n) {
+      double& sum = elements.emplace_back(0);
+      for (std::int64_t m = 0; m < product.left.rows(); ++m) sum += ElementOf(run, product.left, {}, m, n);
+    }
+    return elements;
+  }
+  const std::int64_t rows = product.left.rows(), columns = product.right->columns(), depth = product.left.columns();
+  std::vector<std::int64_t> sizes(
+      static_cast<size_t>(std::max(product.left.shape.rank(), product.right->shape.rank()) - 2));
+  for (const ProductFactor* factor : {&product.left, &*product.right}) {
+    for (int d = 0; d < factor->shape.rank() - 2; ++d) {
+      std::int64_t& size = sizes[sizes.size() - static_cast<size_t>(factor->shape.rank() - 2 - d)];
+      size = std::max(size, factor->shape[d]);
+    }
+  }
+  std::vector<std::int64_t> index(sizes.size(), 0);
+  for (std::int64_t e = 0; e < product.NumElements(); ++e) {
+    const std::int64_t n = e % columns, m = e / columns % rows;
+    std::int64_t batch = e / columns / rows;
+    for (size_t d = sizes.size(); d-- > 0; batch /= sizes[d]) index[d] = batch % sizes[d];
+    double& sum = elements.emplace_back(0);
+    for (std::int64_t k = 0; k < depth; ++k) {
+      sum += ElementOf(run, product.left, index, m, k) * ElementOf(run, *product.right, index, k, n);
+    }
+    if (product.bias >= 0) sum += run.inputs[product.bias].data<double>()[n];
+  }
+  return elements;
+}
+
+void ExpectProducts(const OperatorDef& def, const std::vector<Shape>& shapes, int num_products) {
+  const Run run = RunOf(def, shapes, /*integers=*/true);
+  const ShapeQuery query(*run.call, run.infos);
+  const Expansion expansion(query);
+  SCOPED_TRACE(def.ShortDebugString());
+  ASSERT_EQ(static_cast<int>(expansion.products().size()), num_products);
+  for (size_t o = 0; o < run.outputs.size(); ++o) {
+    const TensorInfo info{.dtype = run.outputs[o].dtype(), .shape = run.outputs[o].shape()};
+    EXPECT_EQ(ProductProblem(*expansion.products()[o], run.infos, info), "");
+    EXPECT_EQ(Computed(run, *expansion.products()[o]), ToDoubles(run.outputs[o])) << "output " << o;
+  }
+}
+
+OperatorDef WithInts(const std::string& op, const std::vector<std::pair<const char*, int>>& arguments) {
+  OperatorDef def = ParseOp(op);
+  for (const auto& [name, value] : arguments) AddInt(&def, name, value);
+  return def;
+}
+
+TEST(Expansion, ProductsAreThoseThatKernelsCompute) {
+  ExpectProducts(ParseOp("y = FC(x, w)"), {{2, 4}, {3, 4}}, 1);
+  ExpectProducts(WithInts("y = FC(x, w, b)", {{"axis", 2}}), {{2, 5, 4}, {3, 2, 2}, {3}}, 1);
+  ExpectProducts(WithInts("y = FC(x, w, b)", {{"axis", 0}}), {{2, 2}, {3, 4}, {3}}, 1);
+  ExpectProducts(ParseOp("y = FCTransposed(x, w, b)"), {{2, 4}, {4, 3}, {3}}, 1);
+  ExpectProducts(ParseOp("dw, db, dx = FCGradient(x, w, dy)"), {{2, 4}, {3, 4}, {2, 3}}, 3);
+  ExpectProducts(ParseOp("dw, db = FCGradient(x, w, dy)"), {{2, 4}, {3, 4}, {2, 3}}, 2);
+  ExpectProducts(WithInts("dw, dx = FCGradient(x, w, dy)", {{"no_bias", 1}}), {{2, 4}, {3, 4}, {2, 3}}, 2);
+  ExpectProducts(ParseOp("dw, db, dx = FCTransposedGradient(x, w, dy)"), {{2, 4}, {4, 3}, {2, 3}}, 3);
+  for (const int trans_a : {0, 1}) {
+    for (const int trans_b : {0, 1}) {
+      const Shape a = trans_a ? Shape({4, 2}) : Shape({2, 4}), b = trans_b ? Shape({3, 4}) : Shape({4, 3});
+      const std::vector<std::pair<const char*, int>> arguments = {{"trans_a", trans_a}, {"trans_b", trans_b}};
+      ExpectProducts(WithInts("y = MatMul(a, b)", arguments), {a, b}, 1);
+      ExpectProducts(WithInts("y = BatchMatMul(a, b)", arguments),
+                     {a.Inserted(0, 5).Inserted(0, 2), b.Inserted(0, 5).Inserted(0, 2)}, 1);
+      auto with_broadcast = arguments;
+      with_broadcast.emplace_back("broadcast", 1);
+      const OperatorDef repeated = WithInts("y = BatchMatMul(a, b)", with_broadcast);
+      ExpectProducts(repeated, {a.Inserted(0, 5), b}, 1);
+      ExpectProducts(repeated, {a.Inserted(0, 1).Inserted(0, 2), b.Inserted(0, 5).Inserted(0, 1)}, 1);
+      if (trans_b == 0) ExpectProducts(repeated, {a.Inserted(0, 5), {4}}, 1);
+      if (trans_a == 0) ExpectProducts(repeated, {{4}, b.Inserted(0, 5)}, 1);
+    }
+  }
+  ExpectProducts(WithInts("y = MatMul(a, b)", {{"axis_a", 2}}), {{2, 3, 4}, {4, 5}}, 1);
+}
+
+// The parts give all outputs, bit for bit.
+void ExpectParts(const OperatorDef& def, const std::vector<Shape>& shapes) {
+  const Run run = RunOf(def, shapes, /*integers=*/false);
+  const std::shared_ptr<const OperatorParts> made = FindParts(ShapeQuery(*run.call, run.infos));
+  SCOPED_TRACE(def.ShortDebugString());
+  ASSERT_FALSE(made->parts.empty());
+  std::vector<Tensor> tensors = run.inputs;
+  for (const Tensor& output : run.outputs) {
+    Tensor& tensor = tensors.emplace_back(output.dtype(), output.shape());
+    std::fill_n(static_cast<char*>(tensor.View().data), tensor.size_bytes(), '\x5a');
+  }
+  for (const RegionPart& part : made->parts) {
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (const int input : part.inputs) from.push_back(tensors[input].View().data);
+    for (const int output : part.outputs) to.push_back(tensors[output].View().data);
+    RegionProgram(part.region).Run(from, to);
+  }
+  for (size_t o = 0; o < run.outputs.size(); ++o) {
+    ExpectSame(tensors[run.inputs.size() + o], run.outputs[o], StrCat("output ", o));
+  }
+}
+
+TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
+  ExpectParts(ParseOp("a, b = Split(x)"), {{3, 4}});
+  ExpectParts(ParseOp("a, b, c = Split(x)"), {{2, 3, 2}});
+  OperatorDef split = WithInts("a, b = Split(x)", {{"axis", -1}});
+  AddInts(&split, "split", {3, 1});
+  ExpectParts(split, {{2, 3, 4}});
+  ExpectParts(WithInts("a, b = Split(x)", {{"axis", 1}, {"add_axis", 1}}), {{3, 2, 5}});
+  ExpectParts(WithInts("y, i = Concat(a, b, c)", {{"axis", -1}}), {{2, 3}, {2, 1}, {2, 4}});
+  ExpectParts(WithInts("y, i = Concat(a, b)", {{"axis", 0}}), {{2, 3}, {1, 3}});
+  for (const int axis : {0, 1, 2}) {
+    ExpectParts(WithInts("y, i = Concat(a, b)", {{"axis", axis}, {"add_axis", 1}}), {{2, 3}, {2, 3}});
+  }
+  OperatorDef fill = ParseOp("y = ConstantFill(x)");
+  AddInt(&fill, "value", 0);
+  fill.mutable_arg(0)->clear_i();
+  fill.mutable_arg(0)->set_f(0.1f);
+  ExpectParts(fill, {{2, 3}});
+}
+
+}  // namespace
+}  // namespace stepnet
