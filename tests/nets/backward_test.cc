@@ -111,10 +111,10 @@ TEST(AddGradients, GivesANameToAValueThatIsOverwrittenBeforeItsGradient) {
             (std::vector<std::string>{"h_before = Tanh(x)", "k = Mul(h_before, v)", "h = Add(k, x)"}));
   ExpectGradientsOfNet(net, {"h"}, feeds);
   // Values that no gradient needs keep the name that they share.
-  const NetDef other = NetOf({"h = Add(x, v)", "k = Add(h, v)", "h = Tanh(h)", "h = Mul(h, k)"});
-  EXPECT_EQ(ForwardLines(AddGradients(other, {"h"}, {"x", "v"})),
-            (std::vector<std::string>{"h_before = Add(x, v)", "k = Add(h_before, v)", "h_before_0 = Tanh(h_before)",
-                                      "h = Mul(h_before_0, k)"}));
+  const NetDef other = NetOf({"h = Sum(x, v)", "k = Sum(h, v)", "h = Tanh(h)", "h = Mul(h, k)"});
+  EXPECT_EQ(
+      ForwardLines(AddGradients(other, {"h"}, {"x", "v"})),
+      (std::vector<std::string>{"h = Sum(x, v)", "k = Sum(h, v)", "h_before_0 = Tanh(h)", "h = Mul(h_before_0, k)"}));
   ExpectGradientsOfNet(other, {"h", "k"}, feeds);
 }
 
