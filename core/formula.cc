@@ -49,7 +49,7 @@ Expr Formula::ReadOf(std::string_view name, Access access, int block, int blocks
   return ReadInput(input, name, access, block, blocks);
 }
 
-// Of what a gradient operator is not given nothing is known; as a rule it is like the rest.
+// Nothing is known of what a gradient operator is not given; as a rule it is like the rest.
 const TensorInfo& Formula::InfoOfInput(int input) const {
   static const TensorInfo kUnknown;
   if (input != kNotGiven) return query_.In(input);
