@@ -26,7 +26,10 @@ void Simplify(StepGraph* graph) {
   for (size_t n = graph->nodes.size(); n-- > 0;) {  // what reads a value comes behind what gives it
     const StepNode& node = graph->nodes[n];
     const std::vector<int> given = graph->Given(node);
-    const auto is_unread = [&](int value) { return num_readers[value] == 0 && uses.IsTemporary(value); };
+    // Where values share a home, a later one may be added to what this one leaves there.
+    const auto is_unread = [&](int value) {
+      return num_readers[value] == 0 && uses.IsTemporary(value) && uses.NumValues(graph->values[value].home) == 1;
+    };
     if (!ShowsOnlyInOutputs(*graph, node) || !std::ranges::all_of(given, is_unread)) continue;
     gone[n] = true;
     for (const int input : node.inputs) --num_readers[input];

@@ -27,6 +27,11 @@ TEST(Simplify, KeepsWhatIsReadLater) {
   ExpectUnchanged(Tanh("a.1: float [1, 2] at 1[8 * t]"));
 }
 
+TEST(Simplify, KeepsWhatAnotherValueIsAddedTo) {
+  ExpectUnchanged(
+      "  g.1: float [1, 2] = x\n  g.2: float [1, 2] added in g.1 = x\n  ^y: float [1, 2] at 1[8 * t] = g.2\n");
+}
+
 TEST(Simplify, KeepsWhatMayDoMoreThanItsOutputsShow) {
   ExpectUnchanged("  a.1: float [1, 2] = Tanh(x) @0 {}\n");                  // a call, of which no formula tells
   ExpectUnchanged("  a.1: unknown blob = Copy(x) by blobs @0 {}\n");         // likewise
