@@ -34,8 +34,8 @@ class CellChecker {
   }
 
  private:
-  // Of a text, whatever the fault is; of a message that a program made there is none. Options from elsewhere are looked
-  // at when the cell's own were right.
+  // Whatever is wrong with a text is a syntax error; a message that a program made has no syntax. Options from
+  // elsewhere are looked at when the cell's own were right.
   ErrorCode CodeOfFaults() const {
     if (source_.options_from != nullptr) return ErrorCode::kInvalidArgument;
     return source_.places.empty() ? ErrorCode::kInvalidNet : ErrorCode::kSyntaxError;

@@ -10,7 +10,7 @@ namespace stepnet {
 //     10 |   h = Tanh(x @ w + c)
 //        |                    ^
 //
-// Begins with a line feed. Of a long line the part around the caret; "" where the text has no such place.
+// Begins with a line feed. Shows the part of a long line around the caret; "" where the text has no such place.
 std::string SourceLine(const std::string& text, int line, int column);
 
 }  // namespace stepnet

@@ -1,10 +1,8 @@
 #include "stepnet/compiler/emit.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
-#include "stepnet/compiler/first_terms.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/place.h"
 #include "stepnet/compiler/region_kernel.h"
@@ -61,8 +59,8 @@ class Emitter {
       plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
     }
     FindWhatIsWritten();
-    if (!is_draft_) AddRowMoves();
-    if (!is_draft_) WriteFirstTerms(graph_, &plan_);
+    for (const RowMove& move : graph_.before) AddMove(move, &plan_.before);
+    for (const RowMove& move : graph_.after) AddMove(move, &plan_.after);
     return std::move(plan_);
   }
 
@@ -274,17 +272,6 @@ class Emitter {
       return !instruction.dynamic && !instruction.has_side_effects &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
     });
-  }
-
-  void AddRowMoves() {
-    std::set<int> lent;
-    for (const Home& home : graph_.homes) {
-      const int base = home.slot.base;
-      if (!home.lent || !plan_.writes[base] || !lent.insert(base).second) continue;
-      AddMove({.kind = RowMove::Kind::kLend, .to = {.name = home.slot.blob, .base = base}}, &plan_.before);
-    }
-    for (const RowMove& move : graph_.before) AddMove(move, &plan_.before);
-    for (const RowMove& move : graph_.after) AddMove(move, &plan_.after);
   }
 
   static void AddMove(const RowMove& move, std::vector<PlannedMove>* moves) {

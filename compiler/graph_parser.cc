@@ -38,7 +38,7 @@ class LineReader {
     text_.remove_prefix(static_cast<size_t>(end - text_.data()));
     return value;
   }
-  // Of a node, base, list, version: what the program counts in int.
+  // The number of a node, base, list or version: what the program counts in int.
   int Index() {
     const std::int64_t value = Integer();
     if (value < 0 || value > kMaxIndex) Throw(StrCat(value, " is out of range"));
@@ -187,6 +187,8 @@ class GraphParser {
         move.from = ParseRows(line);
       } else if (line.Skip(RowMoveName(RowMove::Kind::kZero))) {
         move.kind = RowMove::Kind::kZero;
+      } else if (line.Skip(RowMoveName(RowMove::Kind::kLend))) {
+        move.kind = RowMove::Kind::kLend;
       } else {
         line.Expect(RowMoveName(RowMove::Kind::kNumbers));
         move.kind = RowMove::Kind::kNumbers;
@@ -372,7 +374,7 @@ class GraphParser {
       slot.bytes = line.Integer();
       line.Expect(" bytes");
     }
-    const bool from_zero = line.Skip(" from zero");
+    const bool starts_at_zero = line.Skip(" from zero");
     const bool lent = line.Skip(" lent");
     for (const StepValue& other : graph_.values) {
       const Home& home = graph_.homes[other.home];
@@ -381,7 +383,7 @@ class GraphParser {
                            home.slot.offset == slot.offset && home.slot.bytes == slot.bytes;
       if (is_same) return other.home;
     }
-    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .from_zero = from_zero, .lent = lent});
+    return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .starts_at_zero = starts_at_zero, .lent = lent});
   }
 
   // Names do not begin with digits.

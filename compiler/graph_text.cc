@@ -124,7 +124,7 @@ class GraphPrinter {
     const Home& home = graph_.homes[v.home];
     const std::string added = v.added ? " added" : "";
     if (home.kind == Home::Kind::kOutside) {
-      return StrCat(added, " at ", PlaceText(home.slot, v), home.from_zero ? " from zero" : "",
+      return StrCat(added, " at ", PlaceText(home.slot, v), home.starts_at_zero ? " from zero" : "",
                     home.lent ? " lent" : "");
     }
     int& first = first_of_home_[v.home];

@@ -126,7 +126,7 @@ class Importer {
   int AddValueOutside(const StepMove& move, int producer) {
     graph_.homes.push_back({.kind = Home::Kind::kOutside,
                             .slot = move.outside,
-                            .from_zero = move.starts_at_zero,
+                            .starts_at_zero = move.starts_at_zero,
                             .lent = request_.lent.contains(move.outside.base)});
     return graph_.AddValue({.blob = move.outside.blob,
                             .outside = true,
@@ -201,7 +201,7 @@ class Importer {
     bool dynamic = node.by_blobs;
     for (int o = 0; o < def->output_size(); ++o) {
       const auto link = bound_.find(def->output(o));
-      // Of a link the memory says what is in it. A tensor of strings cannot live in an arena of bytes.
+      // The memory of a link says what is in it. A tensor of strings cannot live in an arena of bytes.
       const bool takes_link = dynamic && link != bound_.end();
       const bool is_unknown = (dynamic && !takes_link) || infos[o].dtype == DType::kString;
       const TensorInfo info = takes_link ? link->second->info : dynamic ? TensorInfo{} : infos[o];

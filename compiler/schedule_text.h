@@ -12,7 +12,8 @@ namespace stepnet {
 std::string ThreadsText(const StepPlan& plan);
 
 // The stages of the plan; for each its instructions with their tasks, where their blobs live, what each waits for and
-// through which bytes, the longest chain and how many threads could be kept busy.
+// through which bytes, the longest chain and how many threads could be kept busy; behind them the moves around the
+// loop.
 std::string ScheduleText(const StepPlan& plan);
 
 // A digraph: instructions as boxes, in one step; edges into later steps are dashed and carry "+delta".

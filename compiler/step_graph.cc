@@ -55,6 +55,11 @@ std::vector<int> StepGraph::Given(const StepNode& node) const {
   return given;
 }
 
+void StepGraph::ForgetLast(int value) {
+  const auto found = last.find(values[value].blob);
+  if (found != last.end() && found->second == value) last.erase(found);
+}
+
 void StepGraph::FindProducers() {
   for (StepValue& value : values) value.producer = -1;
   for (size_t n = 0; n < nodes.size(); ++n) {

@@ -31,11 +31,11 @@ struct Home {
     kLocal,      // none: a value that a region computes and uses
   };
   Kind kind = Kind::kTemporary;
-  // Of kTemporary and kDynamic: each step has its own, and those of all steps are there when the loop has ended.
+  // A kTemporary or kDynamic that is kept: each step has its own, and those of all steps are there after the loop.
   bool kept = false;
   Slot slot = {};  // of kOutside
-  // Of kOutside: it is zeros before the first step, and nodes do nothing to it but add.
-  bool from_zero = false;
+  // Memory outside that is zeros before the first step, and to which nodes do nothing but add.
+  bool starts_at_zero = false;
   bool lent = false;  // of kOutside: what the caller owns, of which steps may change only a copy
   int list = -1;      // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them
 };
@@ -124,6 +124,8 @@ struct StepGraph {
   int AddValue(StepValue value);
   // The outputs of a node that it gives.
   std::vector<int> Given(const StepNode& node) const;
+  // Before a value is taken away: if it is what its blob ends as, the blob has no last value any more.
+  void ForgetLast(int value);
   // After nodes were moved, added or taken away: producers are what nodes say.
   void FindProducers();
   // Takes away the nodes for which `gone` holds, then values and homes that nothing mentions any more.

@@ -107,6 +107,11 @@ struct StepPlan {
   std::shared_ptr<const Schedule> pipeline;
   std::int64_t max_steps = 0;  // how many may be under way at once; 0: as many as suit the threads
 
+  // Moves have numbers behind those of the instructions, in traces, statistics and schedules: so much is added to their
+  // place in `before` and `after`.
+  size_t FirstNumberBefore() const { return instructions.size(); }
+  size_t FirstNumberAfter() const { return instructions.size() + before.size(); }
+
   // Its stages have schedules: it was made for the executor "parallel".
   bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
   // Each region of the arena starts on a cache line.

@@ -32,7 +32,7 @@ struct StepMove {
   Slot outside;
   TensorInfo info;        // of `outside`; the blob must hold as many elements of the dtype
   bool required = false;  // an error when nothing gives the blob a value; otherwise the move is left out
-  // `outside` of a kAddOut is zeros before the first step, and nothing but such moves uses that base.
+  // Home::starts_at_zero, of a kAddOut: nothing but such moves uses the base.
   bool starts_at_zero = false;
 };
 

@@ -61,7 +61,6 @@ class Verifier {
       if (rows == &move.from && !has_source) continue;
       if (rows->base < 0 || rows->base >= graph_.num_bases) Throw(StrCat("there is no base ", rows->base));
     }
-    if (move.kind == RowMove::Kind::kLend) Throw("what is lent is known when a plan is made");
   }
 
   const StepValue& ValueAt(int value) const {

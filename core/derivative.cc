@@ -304,7 +304,7 @@ class Derivation {
     }
   }
 
-  // Of a * a, 2 * dy * a once (SqrGradient: twice the gradient, times the input), not dy * a twice.
+  // a * a passes 2 * dy * a once (SqrGradient: twice the gradient, times the input), not dy * a twice.
   void PassThroughProduct(const Step& step, const Flow& flow) {
     const Expr& a = Operand(step, 0).value;
     const Expr& b = Operand(step, 1).value;

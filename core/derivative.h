@@ -46,7 +46,7 @@ struct DerivativeOutput {
 };
 
 struct DerivativeOptions {
-  // Of input k of formulas, gradients and what is stored. Those beyond move along all dimensions.
+  // How input k of formulas, gradients and what is stored moves; inputs beyond move along all dimensions.
   std::vector<ExprAccess> accesses = {};
   // What counts as a constant, such as the largest element that Softmax takes off and that changes no result.
   std::vector<Expr> constants = {};
@@ -63,7 +63,7 @@ struct InputGradient {
   // How a region puts `value` together, by where the input is repeated. Along the row the sum is taken already: then
   // it is kRows.
   RegionOutputKind kind = RegionOutputKind::kElements;
-  // Of kRows: the input is repeated along an earlier dimension as well, and rows that are one element of it are to be
+  // A kRows: the input is repeated along an earlier dimension as well, and rows that are one element of it are to be
   // added up still, which is another region's work.
   bool adds_rows = false;
 };

@@ -93,7 +93,7 @@ enum class ExprOp : std::uint8_t {
 };
 inline constexpr int kNumExprOps = static_cast<int>(ExprOp::kRowMax) + 1;
 inline constexpr int kMaxExprOperands = 5;
-// Of a reduction over a row: as many as keep the widest vectors from waiting for each other.
+// A reduction over a row has as many as keep the widest vectors from waiting for each other.
 inline constexpr int kExprPartials = 64;
 
 class ExprNode;

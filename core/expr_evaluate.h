@@ -34,7 +34,7 @@ struct ExprFault {
 };
 
 struct ExprRowValues {
-  // Of each root, for each column. A row without columns has one value, for what is the same in all of a row.
+  // Each root's values, one for each column. A row without columns has one value, for what is the same in all of a row.
   std::vector<std::vector<ExprScalar>> values;
   std::optional<ExprFault> fault = {};
 };

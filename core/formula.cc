@@ -52,7 +52,7 @@ Expr Formula::ReadOf(std::string_view name, Access access, int block, int blocks
       {.input = GivenInput(name), .access = access, .block = block, .blocks = blocks, .name = std::string(name)});
 }
 
-// Of what a gradient operator is not given nothing is known; as a rule it is like the rest.
+// Nothing is known of what a gradient operator is not given; as a rule it is like the rest.
 const TensorInfo& Formula::InfoOfInput(int input) const {
   static const TensorInfo kUnknown;
   static const TensorInfo kOfRun = {.dtype = DType::kInt64, .shape = {}};

@@ -71,7 +71,7 @@ class Formula {
   Expr In(std::string_view name);
   // The same of all inputs of a variadic name.
   std::vector<Expr> Ins(std::string_view name);
-  // Of an input [R, count * C]: element (r, k * C + c), for each k.
+  // The blocks of an input [R, count * C]: element (r, k * C + c), for each k.
   std::vector<Expr> Blocks(std::string_view name, int count);
   Expr Row(std::string_view name);     // of an input of as many elements as there are rows: that of the row
   Expr Column(std::string_view name);  // of an input [C]: that of the column
@@ -146,8 +146,8 @@ class Formula {
 
   const ShapeQuery& query_;
   const OperatorSchema* forward_ = nullptr;  // whose formula is asked in place of the operator's own
-  // Of the region's inputs. Input i of the operator is that of the region, whenever the formula names it; where it is
-  // read in further ways, they come behind.
+  // How the region's inputs are read. Input i of the operator is that of the region, whenever the formula names it;
+  // where it is read in further ways, they come behind.
   std::vector<Read> reads_;
   std::vector<Expr> inputs_;  // what each of them is in expressions
   std::optional<std::vector<FormulaOutput>> outputs_;

@@ -79,7 +79,8 @@ void FormulaLayout::Repeat(const Read& read, const Shape& shape) {
   shape_ = Shape(sizes);
 }
 
-// Of a tensor whose dimensions are those of shape_ from `axis` on, the last of them of `row` elements in memory.
+// Strides of a tensor whose dimensions are those of shape_ from `axis` on, the last of them of `row` elements in
+// memory.
 FormulaLayout::Strides FormulaLayout::StridesOf(const Shape& shape, int axis, std::int64_t row) const {
   Strides strides(shape_.rank());
   std::int64_t stride = 1;

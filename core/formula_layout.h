@@ -35,7 +35,7 @@ class FormulaLayout {
   // Where a read has its elements; throws kShapeMismatch for one of another size than what reads it has. The operand's
   // own strides are left at 0.
   RegionOperand Place(const Read& read, Strides* strides) const;
-  // Of elements one after the other, `width` times as many in each row.
+  // Strides of elements that follow each other, `width` times as many in each row.
   Strides StridesOfRows(std::int64_t width) const { return StridesOf(shape_, 0, width * NumColumns()); }
   Strides StridesOfEachRow() const;
 

@@ -309,7 +309,7 @@ class Composer {
 
   size_t SlotOf(size_t dimension) const { return kRegionDims - joined_.size() + dimension; }
 
-  // Of what is wanted.
+  // Where what is wanted lies in the giver's memory.
   Affine AddressOf(const Giver& giver) const {
     const PartIndex& index = places_[GoalOf(giver.part).place].index;
     return domain_.AddressOf(RegionOf(giver.part).outputs[giver.output].memory, index);
@@ -454,7 +454,7 @@ class Composer {
   ComposedRegion result_;
 };
 
-// Of what has no elements, where nothing is said of rows: nothing is computed.
+// What has no elements, where nothing is said of rows, computes nothing.
 ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionRequest& request) {
   ComposedRegion nothing{.region = {.sizes = {1, 1, 1, 0}}};
   for (const int tensor : request.wanted) {

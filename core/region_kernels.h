@@ -57,8 +57,8 @@ using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
 // out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
 using RowsKernel = void (*)(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n);
 
-// Of the machine as it is now (tests take instruction sets away). `operand` is the dtype of the op's operands: of those
-// that Where chooses between, of what Cast starts from.
+// Kernels for the machine as it is now (tests take instruction sets away). `operand` is the dtype of the op's
+// operands: of those that Where chooses between, of what Cast starts from.
 RegionKernel KernelOf(ExprOp op, DType operand, DType result);
 RowKernel RowKernelOf(ExprOp op, DType dtype);
 RowsKernel RowsKernelOf(ExprOp op, DType dtype);

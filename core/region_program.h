@@ -1,6 +1,11 @@
 // RegionProgram: a region made ready to run on the CPU, over blocks of elements that stay in the first cache, on the
 // widest vectors that the machine has.
 //
+// How a program is made: values, how often each is computed and in which phase of a row (region_values), what one
+// kernel computes (region_patterns), the region of each kind of row where rows are of two kinds (region_split),
+// instructions (region_compile), lengths of blocks and places of slots (region_layout); and run: region_run, with
+// region_kernels, region_chains, region_row_operands and region_reductions.
+//
 // Results are those of EvaluateRegion bit for bit (but for what a NaN holds), in however many parts and on whatever
 // vectors it runs. A program is immutable; any number of threads may run it at once.
 #pragma once

@@ -12,7 +12,7 @@
 namespace stepnet {
 namespace {
 
-// Of rows that are shorter, blocks hold several. Those of operands whose rows do not lie one after the other are
+// Blocks hold several rows that are shorter than this. Rows of operands that do not lie one after the other are
 // gathered for that, but what is computed of whole rows is computed for several at once.
 constexpr std::int64_t kShortRow = 128;
 constexpr std::int64_t kShortDenseRow = 512;

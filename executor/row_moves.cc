@@ -68,10 +68,8 @@ void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_numb
   }
 }
 
-void RunState::RunMovesBefore(RunContext& context) { RunMoves(plan_->before, plan_->instructions.size(), context); }
+void RunState::RunMovesBefore(RunContext& context) { RunMoves(plan_->before, plan_->FirstNumberBefore(), context); }
 
-void RunState::RunMovesAfter(RunContext& context) {
-  RunMoves(plan_->after, plan_->instructions.size() + plan_->before.size(), context);
-}
+void RunState::RunMovesAfter(RunContext& context) { RunMoves(plan_->after, plan_->FirstNumberAfter(), context); }
 
 }  // namespace stepnet

@@ -188,7 +188,7 @@ void RunState::NoteFault(const Instruction& instruction, std::int64_t first_step
   });
 }
 
-// Of an error in steps [t, t + count), without the step.
+// Where an error in steps [t, t + count) was found, without the step.
 Place RunState::PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const {
   const bool is_known = instruction.names_operators && !error.places().empty();
   if (is_known) return {.net = plan_->name};

@@ -46,7 +46,7 @@ class RunState {
   // `parts` of instructions that run in parts. Bad values that kernels find are noted in faults(); what has side
   // effects does nothing from then on.
   void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
-  // Of the run since Prepare, each with its place in the step net.
+  // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }
 
   // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).

@@ -14,7 +14,7 @@ namespace stepnet {
 
 class TextPlaces {
  public:
-  // Of bytes, and of text that is no message of `type`, no place is known.
+  // Bytes, and text that is no message of `type`, have no places.
   TextPlaces(const std::string& text, const google::protobuf::Message& type);
 
   // Line and column, from 1, of a field by its path: "optimizer.warmup", "size[1].value". Nothing for a field that the

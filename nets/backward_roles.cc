@@ -146,7 +146,7 @@ class SourceFinder {
   const ForwardOperator* const forward_;
   std::vector<NetProblem>* const problems_;
   std::map<std::string, bool> linked_;  // whether a link shows what is there before the step
-  // Of the forward operator:
+  // The forward operator has these:
   std::set<std::string> written_;   // by its step
   std::set<std::string> captured_;  // inputs that its step net sees whole
   std::set<std::string> kept_;
@@ -178,7 +178,7 @@ std::string NameOfParamGradient(const OperatorCall& op, const RecurrentSpec& spe
 
 OutputRole FindOutputRole(const RecurrentSpec& spec, const std::string& output) {
   if (const int i = spec.StepOutputIndex(output); i >= 0) return {.step_output = i};
-  // Of aliases with one name, the last one stays.
+  // Where aliases share a name, the last one stays.
   for (auto alias = spec.aliases.rbegin(); alias != spec.aliases.rend(); ++alias) {
     if (alias->destination != output) continue;
     return {.state = spec.StateIndex(alias->source), .offset = alias->offset};

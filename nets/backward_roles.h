@@ -40,8 +40,8 @@ struct BackwardLinkRole {
   BackwardLinkRole() = default;
   BackwardLinkRole(Kind of, int at) : kind(of), index(at) {}
 
-  // Whether the rows can hold something before the step, for it to read; otherwise it only adds to them. Of a state
-  // these are rows behind the initial ones, of which there is at least one.
+  // Whether the rows can hold something before the step, for it to read; otherwise it only adds to them. In a
+  // state these are rows behind the initial ones, of which there is at least one.
   bool MayGive(const Link& link) const {
     return kind == Kind::kStepOutput || (kind == Kind::kState && link.offset > 0);
   }

@@ -216,7 +216,7 @@ class GradientsOfNet {
     }
   }
 
-  // Of no net where it is not known, or wrong by itself.
+  // The place names no net where the writer is not known, or wrong by itself.
   OperatorPlace WriterOf(const std::string& blob) const {
     const auto found = writers_.find(blob);
     if (found == writers_.end()) {

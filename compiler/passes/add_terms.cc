@@ -37,7 +37,7 @@ class TermAdder {
   void Run() {
     const int num_nodes = static_cast<int>(graph_.nodes.size());
     for (int n = 0; n < num_nodes; ++n) {
-      if (!IsSum(graph_, graph_.nodes[n])) continue;
+      if (!AddsTermOutside(graph_, graph_.nodes[n])) continue;
       const int total = graph_.nodes[n].inputs[0], memory = graph_.nodes[n].outputs[0];
       if (!IsSumOfTerms(total, memory)) continue;
       gone_[n] = true;

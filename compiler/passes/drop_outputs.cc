@@ -26,8 +26,7 @@ void DropOutputs(StepGraph* graph) {
     if (!AsksWhatIsWanted(*graph, node)) continue;
     for (int& output : node.outputs) {
       if (is_needed(output)) continue;
-      const auto last = graph->last.find(graph->values[output].blob);
-      if (last != graph->last.end() && last->second == output) graph->last.erase(last);
+      graph->ForgetLast(output);
       output = kNoValue;
     }
   }

@@ -8,7 +8,7 @@ namespace {
 
 // Whether the operator that gives what this move adds can add it, and nothing else reads that.
 bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, const StepNode& move) {
-  if (!IsSum(graph, move)) return false;
+  if (!AddsTermOutside(graph, move)) return false;
   const int term = move.inputs[0];
   const StepValue& value = graph.values[term];
   if (!uses.IsTemporary(term) || uses.NumReaders(term) > 1 || uses.NumValues(value.home) > 1) return false;

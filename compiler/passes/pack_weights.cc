@@ -3,21 +3,10 @@
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
 
 namespace stepnet {
 namespace {
-
-// Bases outside to some of whose memory a node writes.
-std::set<int> WrittenBases(const StepGraph& graph) {
-  std::set<int> bases;
-  for (const StepNode& node : graph.nodes) {
-    for (const int output : graph.Given(node)) {
-      const Home& home = graph.homes[graph.values[output].home];
-      if (home.kind == Home::Kind::kOutside) bases.insert(home.slot.base);
-    }
-  }
-  return bases;
-}
 
 // How the kernel of a call packs a weight that is the same in all steps; null: there is none.
 const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std::set<int>& written) {

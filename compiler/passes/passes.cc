@@ -15,10 +15,13 @@ constexpr Pass kPasses[] = {
     {.name = "drop_sums", .opt_level = 0, .run = DropSums},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
+    {.name = "simplify", .opt_level = 1, .run = Simplify},
     {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},
     {.name = "copy_inputs", .opt_level = 0, .required = true, .run = CopyInputs},
+    {.name = "copy_lent", .opt_level = 0, .required = true, .run = CopyLent},
     {.name = "form_stages", .opt_level = 1, .run = FormStages},
     {.name = "pack_weights", .opt_level = 1, .run = PackWeights},
+    {.name = "write_first_terms", .opt_level = 1, .run = WriteFirstTerms},
 };
 
 std::mutex extra_mutex;

@@ -60,6 +60,11 @@ void AddTerms(StepGraph* graph);
 // reads: this saves a copy of each term of a sum over the steps.
 void FoldSums(StepGraph* graph);
 
+// Takes away what nobody reads, in the step or outside, and what was made for that alone: moves, and operators of which
+// a formula says all that they do. Those without a formula may throw or have an effect, and stay. Runs behind what adds
+// terms, which counts readers: results keep their bits.
+void Simplify(StepGraph* graph);
+
 // Takes away the outputs that nothing reads, in the step or outside, of operators which compute only those of their
 // outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
 void DropOutputs(StepGraph* graph);
@@ -67,6 +72,9 @@ void DropOutputs(StepGraph* graph);
 // Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows
 // that overlap, and it may not work in place there, it reads a copy of the input.
 void CopyInputs(StepGraph* graph);
+
+// What the caller has lent (Home::lent) and nodes write to is copied before the first step: steps change the copy.
+void CopyLent(StepGraph* graph);
 
 // Finds the stages of a step (compiler/stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
@@ -76,5 +84,9 @@ void FormStages(StepGraph* graph);
 // Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
 // first step where nothing writes to them.
 void PackWeights(StepGraph* graph);
+
+// Where the first operator that adds to memory which would be zeros (Home::starts_at_zero) runs once for all steps, it
+// writes instead, and the memory is cleared only in runs of no steps.
+void WriteFirstTerms(StepGraph* graph);
 
 }  // namespace stepnet

@@ -44,7 +44,18 @@ bool Uses::IsMovedIn(const Home& memory) const {
          });
 }
 
-bool IsSum(const StepGraph& graph, const StepNode& node) {
+std::set<int> WrittenBases(const StepGraph& graph) {
+  std::set<int> bases;
+  for (const StepNode& node : graph.nodes) {
+    for (const int output : graph.Given(node)) {
+      const Home& home = graph.homes[graph.values[output].home];
+      if (home.kind == Home::Kind::kOutside) bases.insert(home.slot.base);
+    }
+  }
+  return bases;
+}
+
+bool AddsTermOutside(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kMove) return false;
   const StepValue &from = graph.values[node.inputs[0]], &to = graph.values[node.outputs[0]];
   return to.outside && to.added && from.producer >= 0 && !from.dynamic && graph.nodes[from.producer].IsOneOperator();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
@@ -34,7 +35,10 @@ class Uses {
   std::map<int, std::vector<Use>> moves_from_;  // likewise
 };
 
-// Whether a move adds what a single operator of the step has made to memory outside.
-bool IsSum(const StepGraph& graph, const StepNode& node);
+// Bases outside to some of whose memory a node writes.
+std::set<int> WrittenBases(const StepGraph& graph);
+
+// Whether the node is a move that adds what one operator of the step has made to memory outside.
+bool AddsTermOutside(const StepGraph& graph, const StepNode& node);
 
 }  // namespace stepnet

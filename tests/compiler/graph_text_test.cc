@@ -41,6 +41,7 @@ TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
       "  ^dx at 2[T:] = zero\n"
       "  ^dw at 3 = zero, in runs of no steps\n"
       "  ^timestep at 6 = numbers\n"
+      "  ^x at 9 = lend\n"
       "  ^w: float [1] at 7 lent\n"
       "  ^dw: float [1] at 3 from zero lent\n"
       "  after the last step:\n"

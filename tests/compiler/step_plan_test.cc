@@ -62,7 +62,9 @@ TEST(StepPlan, EachValueHasRoom) {
   for (const OperatorDef& op :
        {ParseOp("s = Sum(x, x)"), ParseOp("wide = Copy(s)"), shrink, ParseOp("t = Copy(s)"), grow})
     *net.add_op() = op;
-  const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}));
+  StepPlanRequest request = Request(net, {Linked("x", 0, 0, true)});
+  request.options.disabled_passes = {"simplify"};  // nobody reads the values
+  const StepPlan plan = MakeStepPlan(request);
   EXPECT_EQ(plan.ToString(),
             "plan cell {\n"
             "  x: linked t+0, 16 bytes\n"

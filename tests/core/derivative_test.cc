@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "error_of.h"
 #include "formula_run.h"
 #include "random_exprs.h"
 #include "stepnet/core/error.h"
@@ -310,12 +311,9 @@ TEST(Derivative, OfDeepFormulasNeedsNoStack) {
 }
 
 std::string MessageOf(const DerivativeOutput& output, const Expr& input) {
-  try {
+  return ErrorOf([&] {
     Differentiate({&output, 1}, {{input}}, {.accesses = {kElementAccess, kRowAccess, kElementAccess}});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(Derivative, RefusesWhatDoesNotFit) {

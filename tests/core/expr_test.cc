@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "error_of.h"
 #include "random_exprs.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_evaluate.h"
@@ -21,15 +22,6 @@ const Expr x = Expr::Input(0, "x", DType::kFloat);
 const Expr y = Expr::Input(1, "y", DType::kFloat);
 const Expr n = Expr::Input(2, "n", DType::kInt32);
 const Expr flag = Expr::Input(3, "flag", DType::kBool);
-
-std::string MessageOf(const std::function<void()>& build) {
-  try {
-    build();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Expr, EqualExpressionsAreOneNode) {
   EXPECT_TRUE((Tanh(x * y + 2)).Is(Tanh(x * y + 2)));
@@ -87,25 +79,25 @@ TEST(Expr, LiteralsTakeTheDTypeOfWhatTheyMeet) {
 }
 
 TEST(Expr, RefusesDTypesThatDoNotFit) {
-  EXPECT_EQ(MessageOf([] { x + n; }), "type mismatch: x + n: x is float and n int32; Cast makes them alike");
-  EXPECT_EQ(MessageOf([] { Tanh(n); }), "type mismatch: tanh(n): n is int32, must be float or double");
-  EXPECT_EQ(MessageOf([] { -flag; }), "type mismatch: -flag: flag is bool, must be numbers");
-  EXPECT_EQ(MessageOf([] { And(flag, x < y) + 1; }), "type mismatch: (flag && x < y) + 1: 1 is no bool");
-  EXPECT_EQ(MessageOf([] { n + 0.5; }), "type mismatch: n + 0.5: 0.5 is no int32");
-  EXPECT_EQ(MessageOf([] { n + 3000000000; }), "type mismatch: n + 3000000000: 3000000000 is no int32");
-  EXPECT_EQ(MessageOf([] { Where(x, y, y * 2); }),
+  EXPECT_EQ(ErrorOf([] { x + n; }), "type mismatch: x + n: x is float and n int32; Cast makes them alike");
+  EXPECT_EQ(ErrorOf([] { Tanh(n); }), "type mismatch: tanh(n): n is int32, must be float or double");
+  EXPECT_EQ(ErrorOf([] { -flag; }), "type mismatch: -flag: flag is bool, must be numbers");
+  EXPECT_EQ(ErrorOf([] { And(flag, x < y) + 1; }), "type mismatch: (flag && x < y) + 1: 1 is no bool");
+  EXPECT_EQ(ErrorOf([] { n + 0.5; }), "type mismatch: n + 0.5: 0.5 is no int32");
+  EXPECT_EQ(ErrorOf([] { n + 3000000000; }), "type mismatch: n + 3000000000: 3000000000 is no int32");
+  EXPECT_EQ(ErrorOf([] { Where(x, y, y * 2); }),
             "type mismatch: where(x, y, y * 2): the condition is float, must be bool");
-  EXPECT_EQ(MessageOf([] { Where(flag, 1, 0); }), "type mismatch: where(flag, 1, 0): nothing says of what dtype 1 is");
-  EXPECT_EQ(MessageOf([] { Expr(1) + 2; }), "type mismatch: 1 + 2: nothing says of what dtype 1 is");
-  EXPECT_EQ(MessageOf([] { Tanh(Tanh(Tanh(Tanh(Tanh(x))))) + n; }),
+  EXPECT_EQ(ErrorOf([] { Where(flag, 1, 0); }), "type mismatch: where(flag, 1, 0): nothing says of what dtype 1 is");
+  EXPECT_EQ(ErrorOf([] { Expr(1) + 2; }), "type mismatch: 1 + 2: nothing says of what dtype 1 is");
+  EXPECT_EQ(ErrorOf([] { Tanh(Tanh(Tanh(Tanh(Tanh(x))))) + n; }),
             "type mismatch: tanh(tanh(…)) + n: tanh(tanh(tanh(…))) is float and n int32; Cast makes them alike");
-  EXPECT_EQ(MessageOf([] { Expr::Input(0, "s", DType::kString); }),
+  EXPECT_EQ(ErrorOf([] { Expr::Input(0, "s", DType::kString); }),
             "type mismatch: input s is string; expressions are of float, double, int32, int64 and bool");
-  EXPECT_EQ(MessageOf([] { Expr::Input(-1, "s", DType::kBool); }), "invalid argument: input s has the number -1");
-  EXPECT_EQ(MessageOf([] { Index(4); }), "invalid argument: index of dimension 4; a region has 0 to 3");
-  EXPECT_EQ(MessageOf([] { Tanh(Expr()); }), "invalid argument: tanh has an undefined operand");
-  EXPECT_EQ(MessageOf([] { MakeExpr(ExprOp::kAdd, {&x, 1}); }), "invalid argument: + has 1 operands, must have 2");
-  EXPECT_EQ(MessageOf([] { Cast(DType::kFloat16, x); }),
+  EXPECT_EQ(ErrorOf([] { Expr::Input(-1, "s", DType::kBool); }), "invalid argument: input s has the number -1");
+  EXPECT_EQ(ErrorOf([] { Index(4); }), "invalid argument: index of dimension 4; a region has 0 to 3");
+  EXPECT_EQ(ErrorOf([] { Tanh(Expr()); }), "invalid argument: tanh has an undefined operand");
+  EXPECT_EQ(ErrorOf([] { MakeExpr(ExprOp::kAdd, {&x, 1}); }), "invalid argument: + has 1 operands, must have 2");
+  EXPECT_EQ(ErrorOf([] { Cast(DType::kFloat16, x); }),
             "type mismatch: what is cast to is float16; expressions are of float, double, int32, int64 and bool");
 }
 

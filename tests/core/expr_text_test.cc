@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "error_of.h"
 #include "random_exprs.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
@@ -17,13 +18,8 @@ const Expr c = Expr::Input(1, "c/prev", DType::kFloat);
 const Expr n = Expr::Input(2, "n", DType::kInt64);
 const Expr flag = Expr::Input(3, "flag", DType::kBool);
 
-std::string ErrorOf(const std::string& text) {
-  try {
-    ParseExprs(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string ErrorOfText(const std::string& text) {
+  return ErrorOf([&] { ParseExprs(text); });
 }
 
 TEST(ExprText, ShowsWhatIsShared) {
@@ -79,28 +75,28 @@ TEST(ExprText, ReadsWhatPeopleWrite) {
 
 TEST(ExprText, RefusesBadTextsAndSaysWhere) {
   const std::string in = "in 0 x: float\nin 1 n: int32\n";
-  EXPECT_EQ(ErrorOf(in + "out x + n"), "type mismatch: 3:7: x + n: x is float and n int32; Cast makes them alike");
-  EXPECT_EQ(ErrorOf(in + "out 1"), "syntax error: 3:1: nothing says of what dtype the number is; write float(1)");
-  EXPECT_EQ(ErrorOf(in + "out tahn(x)"), "syntax error: 3:5: there is no function tahn; did you mean \"tanh\"?");
-  EXPECT_EQ(ErrorOf(in + "out x +"), "syntax error: 3:8: expected an expression");
-  EXPECT_EQ(ErrorOf(in + "out x x"), "syntax error: 3:7: expected the end of the line");
-  EXPECT_EQ(ErrorOf(in + "out y"), "syntax error: 3:5: nothing is named y");
-  EXPECT_EQ(ErrorOf(in + "x = n"), "syntax error: 3:1: there is a x already");
-  EXPECT_EQ(ErrorOf(in + "out (x"), "syntax error: 3:7: expected \")\"");
-  EXPECT_EQ(ErrorOf(in + "out $7"), "syntax error: 3:5: there is no input line 7");
-  EXPECT_EQ(ErrorOf(in + "out tanh(x, x)"), "invalid argument: 3:5: tanh has 2 operands, must have 1");
-  EXPECT_EQ(ErrorOf(in + "out tanh()"), "syntax error: 3:10: expected an expression");
-  EXPECT_EQ(ErrorOf(in + "out uniform(int32, 1, 2, 3, 4, 5)"),
+  EXPECT_EQ(ErrorOfText(in + "out x + n"), "type mismatch: 3:7: x + n: x is float and n int32; Cast makes them alike");
+  EXPECT_EQ(ErrorOfText(in + "out 1"), "syntax error: 3:1: nothing says of what dtype the number is; write float(1)");
+  EXPECT_EQ(ErrorOfText(in + "out tahn(x)"), "syntax error: 3:5: there is no function tahn; did you mean \"tanh\"?");
+  EXPECT_EQ(ErrorOfText(in + "out x +"), "syntax error: 3:8: expected an expression");
+  EXPECT_EQ(ErrorOfText(in + "out x x"), "syntax error: 3:7: expected the end of the line");
+  EXPECT_EQ(ErrorOfText(in + "out y"), "syntax error: 3:5: nothing is named y");
+  EXPECT_EQ(ErrorOfText(in + "x = n"), "syntax error: 3:1: there is a x already");
+  EXPECT_EQ(ErrorOfText(in + "out (x"), "syntax error: 3:7: expected \")\"");
+  EXPECT_EQ(ErrorOfText(in + "out $7"), "syntax error: 3:5: there is no input line 7");
+  EXPECT_EQ(ErrorOfText(in + "out tanh(x, x)"), "invalid argument: 3:5: tanh has 2 operands, must have 1");
+  EXPECT_EQ(ErrorOfText(in + "out tanh()"), "syntax error: 3:10: expected an expression");
+  EXPECT_EQ(ErrorOfText(in + "out uniform(int32, 1, 2, 3, 4, 5)"),
             "type mismatch: 3:5: uniform gives float or double, not int32");
-  EXPECT_EQ(ErrorOf("in 0 x: real"), "syntax error: 1:9: expected float, double, int32, int64 or bool");
-  EXPECT_EQ(ErrorOf("in 9999999999 x: bool"), "syntax error: 1:4: expected a number below 2147483648");
-  EXPECT_EQ(ErrorOf("in 0 \"x"), "syntax error: 1:8: expected \"\"\"");
-  EXPECT_EQ(ErrorOf(in + "out x * 1e999"), "syntax error: 3:9: the number is beyond the range of double");
-  EXPECT_EQ(ErrorOf(in + "out index(9)"), "invalid argument: 3:5: index of dimension 9; a region has 0 to 3");
+  EXPECT_EQ(ErrorOfText("in 0 x: real"), "syntax error: 1:9: expected float, double, int32, int64 or bool");
+  EXPECT_EQ(ErrorOfText("in 9999999999 x: bool"), "syntax error: 1:4: expected a number below 2147483648");
+  EXPECT_EQ(ErrorOfText("in 0 \"x"), "syntax error: 1:8: expected \"\"\"");
+  EXPECT_EQ(ErrorOfText(in + "out x * 1e999"), "syntax error: 3:9: the number is beyond the range of double");
+  EXPECT_EQ(ErrorOfText(in + "out index(9)"), "invalid argument: 3:5: index of dimension 9; a region has 0 to 3");
   for (const std::string nested : {"(", "-", "tanh(", "!", "where(x,"}) {
     std::string text = in + "out ";
     for (int i = 0; i < 100'000; ++i) text += nested;
-    EXPECT_NE(ErrorOf(text).find("nested too deeply"), std::string::npos) << nested;
+    EXPECT_NE(ErrorOfText(text).find("nested too deeply"), std::string::npos) << nested;
   }
 }
 

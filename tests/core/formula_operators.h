@@ -11,7 +11,7 @@
 //   test.SumOverRows(x) → [C]
 //   test.Position(x) → y           x where the column is less than the row
 //   test.Positive(x) → y           x; a fault where it is negative
-// Of the first ones and of test.Softmax there are gradients, of inputs of one shape.
+// The first ones and test.Softmax have gradients, for inputs of one shape.
 #pragma once
 
 #include <string>

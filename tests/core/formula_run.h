@@ -28,7 +28,7 @@ struct FormulaRun {
   // Sum of gradient * output.
   double Loss() const;
   std::vector<InputGradient> Derivative() const;
-  // Of each input, in its memory; of none where nothing flows to it.
+  // One for each input, laid out as its memory; empty where nothing flows to it.
   std::vector<std::vector<double>> Gradients() const;
   // d Loss / d element, by central differences.
   double Difference(size_t input, size_t element, double step = 1e-5);

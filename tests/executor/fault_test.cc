@@ -4,6 +4,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "../core/error_of.h"
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/stages.h"
@@ -104,15 +105,6 @@ void SetBad(Workspace& workspace, const std::vector<BadValue>& values, std::int6
   }
 }
 
-std::string ErrorOf(Net& net) {
-  try {
-    net.Run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::vector<RunOptions> AllOptions() {
   std::vector<RunOptions> all;
   for (const int opt_level : {0, 1}) {
@@ -136,13 +128,13 @@ struct FaultCase {
 };
 
 const std::vector<FaultCase> kCases = {
-    // Of one batch of steps, the first step and the first element in it.
+    // In one batch of steps the first step counts, and the first element in it.
     {{{"x", 70, 3}, {"x", 9, 11}, {"x", 9, 5}, {"x", 63, 0}},
      Where("p [5] is -2", 3, "c = test.NotNegative(p)", "p double [1, 2, 8]", 9)},
     // What is found last.
     {{{"x", 70, 3}, {"z", 69, 4}}, Where("z_t [4] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 69)},
     {{{"x", 70, 3}, {"z", 71, 4}}, Where("p [3] is -2", 3, "c = test.NotNegative(p)", "p double [1, 2, 8]", 70)},
-    // Of one step the first operator, whatever the elements are.
+    // In one step the first operator counts, whatever the elements are.
     {{{"x", 70, 3}, {"z", 70, 15}},
      Where("z_t [15] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 70)},
     {{{"z", 99, 15}}, Where("z_t [15] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 99)}};
@@ -156,9 +148,9 @@ TEST(Faults, TheFirstByStepOperatorAndElementBecomesTheErrorOnEveryExecutor) {
     for (const FaultCase& fault : kCases) {
       SetBad(net.workspace(), fault.bad, kSize, -2);
       for (int run = 0; run < 10; ++run) {
-        EXPECT_TRUE(ErrorOf(*made).starts_with(fault.error))
+        EXPECT_TRUE(ErrorOf([&] { made->Run(); }).starts_with(fault.error))
             << options.executor << " " << options.threads << " " << options.opt_level << "\n"
-            << ErrorOf(*made);
+            << ErrorOf([&] { made->Run(); });
       }
       SetBad(net.workspace(), fault.bad, kSize, 1);
       made->Run();  // the record is empty again
@@ -195,7 +187,7 @@ TEST(Faults, TheFirstElementCountsInWhateverPartItIs) {
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
     SetBad(net.workspace(), {{"z", 1, 70'000}, {"z", 1, 33'333}, {"z", 1, 79'999}, {"z", 2, 1}}, kWide, -7);
     for (int run = 0; run < 10; ++run) {
-      const std::string error = ErrorOf(*made);
+      const std::string error = ErrorOf([&] { made->Run(); });
       EXPECT_TRUE(
           error.starts_with(Where("s [33333] is -5", 1, "h_next = test.NotNegative(s)", "s double [1, 2, 40000]", 1)))
           << error;
@@ -219,7 +211,7 @@ TEST(Faults, OfABackwardPassTheLastStepComesFirst) {
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
     EXPECT_GT(StepsAtOnce(net.Build(), net.workspace(), "e = test.NotNegative(q)"), 10);
     SetBad(net.workspace(), {{"x", 3, 1}, {"x", 90, 9}, {"x", 90, 2}, {"x", 60, 0}}, kSize, -2);
-    const std::string error = ErrorOf(*made);
+    const std::string error = ErrorOf([&] { made->Run(); });
     EXPECT_NE(error.find("q [2] is -2\n  at op 3 `e = test.NotNegative(q)` with q double [1, 2, 8]\n  in net "),
               std::string::npos)
         << error;
@@ -237,7 +229,7 @@ TEST(Faults, WhatHasSideEffectsDoesNothingBehindThem) {
     EXPECT_EQ(effects, kSteps);
     SetBad(net.workspace(), {{"z", 7, 0}}, kSize, -2);
     effects = 0;
-    EXPECT_NE(ErrorOf(*made).find("step 7"), std::string::npos);
+    EXPECT_NE(ErrorOf([&] { made->Run(); }).find("step 7"), std::string::npos);
     EXPECT_LE(effects, 7);  // other threads may have been ahead
     const bool in_order = options.executor == "serial" && options.opt_level == 0;
     EXPECT_GE(effects, in_order ? 7 : 0);
@@ -251,11 +243,12 @@ TEST(Faults, CountMoreThanWhatIsThrownForTheValueThatAKernelWentOnWith) {
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
     made->Run();
     SetBad(net.workspace(), {{"z", 7, 3}}, kSize, -2);
-    const std::string error = ErrorOf(*made);
+    const std::string error = ErrorOf([&] { made->Run(); });
     EXPECT_TRUE(error.starts_with(Where("z_t [3] is -2", 0, "d = test.NotNegative(z_t)", "z_t double [1, 2, 8]", 7)))
         << error;
     SetBad(net.workspace(), {{"z", 7, 3}}, kSize, 0);
-    EXPECT_TRUE(ErrorOf(*made).starts_with("operator failed: there is a 0")) << "which the fault had led to";
+    EXPECT_TRUE(ErrorOf([&] { made->Run(); }).starts_with("operator failed: there is a 0"))
+        << "which the fault had led to";
   }
 }
 
@@ -266,9 +259,9 @@ TEST(Faults, AreForgottenWhereTheRunWasCancelled) {
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
     SetBad(net.workspace(), {{"z", 0, 3}}, kSize, -2);
     SetBad(net.workspace(), {{"z", 0, 4}}, kSize, 99);
-    EXPECT_TRUE(ErrorOf(*made).starts_with("cancelled: enough"));
+    EXPECT_TRUE(ErrorOf([&] { made->Run(); }).starts_with("cancelled: enough"));
     SetBad(net.workspace(), {{"z", 0, 3}, {"z", 0, 4}}, kSize, 1);
-    EXPECT_EQ(ErrorOf(*made), "no error");
+    EXPECT_EQ(ErrorOf([&] { made->Run(); }), "no error");
   }
 }
 
@@ -283,7 +276,7 @@ TEST(Faults, DivisionOfIntegersByZeroIsOne) {
     net.Feed("h0", Tensor::Of<std::int64_t>({1, 2}, {1, 4}));
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
     // h: 8 / 1, 3 / 4 = 0; then 2 / 8, 7 / 0.
-    const std::string error = ErrorOf(*made);
+    const std::string error = ErrorOf([&] { made->Run(); });
     EXPECT_TRUE(error.starts_with(
         "invalid argument: Div of the integer 7 by 0\n  at op 1 `h_next = Div(q, h_prev)` with q int64 [1, 1, 2]"))
         << error;

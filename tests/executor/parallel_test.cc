@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "../core/error_of.h"
 #include "layers.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
@@ -239,12 +240,7 @@ std::string ErrorOfSpoiltRun(const std::function<void(Schedule*)>& spoil) {
   for (int base = 0; base < plan.num_bases; ++base) state.SetBase(base, Tensor(DType::kDouble, {64, 2, 3}));
   state.Prepare(4, workspace);
   RunContext context;
-  try {
-    MakeExecutor(options)->Run(state, context);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
+  return ErrorOf([&] { MakeExecutor(options)->Run(state, context); });
 }
 
 // Such schedules cannot come from bytes.

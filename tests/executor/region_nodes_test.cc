@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "../compiler/form_regions.h"
+#include "../core/error_of.h"
 #include "../examples/cell_case.h"
 #include "../operators/op_test.h"
 #include "layers.h"
@@ -316,15 +317,10 @@ TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
 std::string MessageOf(const NetDef& net, const Feeds& feeds, const RunOptions& options) {
   Workspace workspace;
   for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
-  try {
-    RunNetOnce(net, workspace, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing";
+  return ErrorOf([&] { RunNetOnce(net, workspace, options); });
 }
 
-// Of steps that run at once, too, the first one is the error, by step and then by operator.
+// Where steps run at once, too, the first one is the error, by step and then by operator.
 TEST(RegionFaults, AreThoseThatTheOperatorsFind) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
@@ -356,12 +352,7 @@ TEST(RegionFaults, NameTheOperator) {
       double& value = bases[0].data<double>()[i];
       if (i != 6 * 4 + 5) value = std::abs(value);
     }
-    try {
-      RunText(text, bases, 9, threads);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
+    return ErrorOf([&] { RunText(text, bases, 9, threads); });
   };
   const std::string y = "^y: double [1, 2, 3] at 1[48 * t] = test.Add(a.1, b.1) @4 {}\n";
   const std::string apart =

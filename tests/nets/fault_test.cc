@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "../core/error_of.h"
 #include "../operators/op_test.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net.h"
@@ -33,15 +34,6 @@ NetDef DagOf(int num_workers) {
   return net;
 }
 
-std::string ErrorOf(Net& net) {
-  try {
-    net.Run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(NetFaults, TheFirstOperatorInProgramOrderIsNamedWhateverTheThreadsDo) {
   for (const char* type : {"simple", "dag"}) {
     NetDef def = DagOf(4);
@@ -54,7 +46,7 @@ TEST(NetFaults, TheFirstOperatorInProgramOrderIsNamedWhateverTheThreadsDo) {
     workspace.SetTensor("indices", Tensor::Of<std::int32_t>({3}, {2, 7, -1}));
     const std::unique_ptr<Net> net = Net::Create(def, workspace);
     for (int run = 0; run < 20; ++run) {
-      EXPECT_EQ(ErrorOf(*net),
+      EXPECT_EQ(ErrorOf([&] { net->Run(); }),
                 "invalid argument: Gather: element 1 of the indices is 7; the data have 3 rows\n"
                 "  at op 1 `a = Gather(data, late)` with data float [3], late int32 [3]\n  in net \"n\"");
     }
@@ -85,7 +77,7 @@ TEST(NetFaults, WhatFailsLaterButStandsBehindIsNotNamed) {
   workspace.SetTensor("indices", Tensor::Of<std::int32_t>({1}, {7}));
   const std::unique_ptr<Net> net = Net::Create(def, workspace);
   for (int run = 0; run < 10; ++run) {
-    EXPECT_TRUE(ErrorOf(*net).starts_with("invalid argument: Gather: element 0 of the indices is 7"));
+    EXPECT_TRUE(ErrorOf([&] { net->Run(); }).starts_with("invalid argument: Gather: element 0 of the indices is 7"));
   }
 }
 
@@ -130,7 +122,9 @@ TEST(NetFaults, AnIterationWithABadLabelLeavesWhatItTrainsAsItWas) {
   for (int run = 0; run < 50; ++run) {
     iteration.workspace.GetTensor("labels").data<std::int32_t>()[1] = 2;
     const std::string before = iteration.State();
-    EXPECT_TRUE(ErrorOf(*net).starts_with("invalid argument: label 1 is 2; there are classes 0 to 1\n  at op 1 "));
+    EXPECT_TRUE(ErrorOf([&] {
+                  net->Run();
+                }).starts_with("invalid argument: label 1 is 2; there are classes 0 to 1\n  at op 1 "));
     ASSERT_EQ(iteration.State(), before) << "run " << run;
     iteration.workspace.GetTensor("labels").data<std::int32_t>()[1] = 1;
     net->Run();
@@ -144,7 +138,9 @@ TEST(NetFaults, ANegativeIterationLeavesWhatItTrainsAsItWas) {
   iteration.workspace.SetTensor("iter", Tensor::Of<std::int64_t>({1}, {-1}));
   const std::string before = iteration.State();
   for (int run = 0; run < 20; ++run) {
-    EXPECT_TRUE(ErrorOf(*net).starts_with("invalid argument: the iteration number iter is -1, below 0\n  at op 3 "));
+    EXPECT_TRUE(ErrorOf([&] {
+                  net->Run();
+                }).starts_with("invalid argument: the iteration number iter is -1, below 0\n  at op 3 "));
     ASSERT_EQ(iteration.State(), before);
   }
 }

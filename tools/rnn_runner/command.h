@@ -35,7 +35,7 @@ struct FlagUse {
   bool is_operand = false;  // the operand says the same, and one of the two is needed
   bool is_list = false;     // given several times, the values are joined by commas
   std::string alone = {};   // the value of a flag that is given without one; empty: it needs one
-  // Of numbers, which are finite unless `max` is infinity.
+  // Numbers lie between these, and are finite unless `max` is infinity.
   std::optional<double> min = {};
   std::optional<double> max = {};
   bool above_min = false;  // `min` itself is not allowed

@@ -17,8 +17,8 @@ struct AnyMessage {
   std::unique_ptr<google::protobuf::Message> message;
 };
 
-// Reads `path` as what it is. Of a minidb model, the MetaNetDef. A file that fits no kind is read as a NetDef, for the
-// sake of the message about it. Throws kInputOutput, kOutOfMemory.
+// Reads `path` as what it is. Gives the MetaNetDef of a minidb model. A file that fits no kind is read as a NetDef, for
+// the sake of the message about it. Throws kInputOutput, kOutOfMemory.
 AnyMessage ReadAnyMessage(const std::string& path);
 
 // Says on standard error which fields of another version of the format, read from `path`, `target` is printed without.

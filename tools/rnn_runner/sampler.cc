@@ -18,7 +18,7 @@ namespace {
 
 using CarriedStates = std::vector<std::pair<std::string, std::string>>;
 
-// Of an initial state that nothing fills, the run will tell.
+// Gives 1 for an initial state that nothing fills: the run will tell.
 std::int64_t NumInitialRows(const std::string& initial, const Workspace& workspace) {
   const Blob* blob = workspace.FindBlob(initial);
   return blob != nullptr && blob->HasTensor() ? stepnet::NumInitialRows(blob->GetTensor().shape()) : 1;

@@ -25,7 +25,7 @@ struct Session {
 // Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are random. Throws what
 // reading and running throw, with the file; kInvalidArgument for inputs on the command line that the net does not read.
 //
-// Of inputs in `also_read` somebody else takes care.
+// Somebody else takes care of the inputs in `also_read`.
 Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read = {});
 
 // Checks that no input is missing and creates the net. What it throws names the file.

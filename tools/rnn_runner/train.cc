@@ -312,7 +312,7 @@ int Train(const std::vector<std::string>& operands) {
   }
 }
 
-// Of fields of the config.
+// Says of a field of the config that it is no flag; empty for other names.
 std::string UnknownFlag(const std::string& name) {
   const bool is_of_optimizer = OptimizerDef::descriptor()->FindFieldByName(name) != nullptr;
   if (!is_of_optimizer && TrainConfig::descriptor()->FindFieldByName(name) == nullptr) return "";

@@ -1,0 +1,17 @@
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
+
+namespace stepnet {
+
+void CopyLent(StepGraph* graph) {
+  std::set<int> to_copy = WrittenBases(*graph);
+  std::vector<RowMove> copies;
+  for (const Home& home : graph->homes) {
+    const int base = home.slot.base;
+    if (!home.lent || to_copy.erase(base) == 0) continue;
+    copies.push_back({.kind = RowMove::Kind::kLend, .to = {.name = home.slot.blob, .base = base}});
+  }
+  graph->before.insert(graph->before.begin(), copies.begin(), copies.end());
+}
+
+}  // namespace stepnet

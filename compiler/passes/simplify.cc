@@ -1,0 +1,41 @@
+#include <algorithm>
+
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
+
+namespace stepnet {
+namespace {
+
+// Whether nothing but its outputs shows that the node ran: it is a move, or a formula says all that it does, and it
+// finds no bad values.
+bool ShowsOnlyInOutputs(const StepGraph& graph, const StepNode& node) {
+  if (node.kind == StepNode::Kind::kMove) return true;
+  if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator()) return false;
+  const OperatorSchema& schema = node.call->schema();
+  const Kernel* kernel = schema.FindKernel(graph.target->device);
+  return !schema.has_side_effects && kernel != nullptr && !kernel->checks_values;
+}
+
+}  // namespace
+
+void Simplify(StepGraph* graph) {
+  const Uses uses(*graph);
+  std::vector<int> num_readers;
+  for (size_t v = 0; v < graph->values.size(); ++v) num_readers.push_back(uses.NumReaders(static_cast<int>(v)));
+  std::vector<bool> gone(graph->nodes.size(), false);
+  for (size_t n = graph->nodes.size(); n-- > 0;) {  // what reads a value comes behind what gives it
+    const StepNode& node = graph->nodes[n];
+    const std::vector<int> given = graph->Given(node);
+    // Where values share a home, a later one may be added to what this one leaves there.
+    const auto is_unread = [&](int value) {
+      return num_readers[value] == 0 && uses.IsTemporary(value) && uses.NumValues(graph->values[value].home) == 1;
+    };
+    if (!ShowsOnlyInOutputs(*graph, node) || !std::ranges::all_of(given, is_unread)) continue;
+    gone[n] = true;
+    for (const int input : node.inputs) --num_readers[input];
+    for (const int value : given) graph->ForgetLast(value);
+  }
+  graph->Erase(gone);
+}
+
+}  // namespace stepnet

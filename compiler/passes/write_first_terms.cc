@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <map>
+
+#include "stepnet/compiler/passes/passes.h"
+
+namespace stepnet {
+namespace {
+
+// The first node of a stage that runs once for all steps, among those that write to a base; by base.
+class FirstWriters {
+ public:
+  explicit FirstWriters(const StepGraph& graph) : graph_(graph) {
+    for (const GraphStage& stage : graph.stages) {
+      for (int n = stage.begin; n < stage.end; ++n) {
+        for (const int output : graph.Given(graph.nodes[n])) {
+          const Home& home = graph.homes[graph.values[output].home];
+          if (home.kind != Home::Kind::kOutside) continue;
+          first_.emplace(home.slot.base, stage.steps_at_once == kAllSteps ? n : -1);
+        }
+      }
+    }
+  }
+
+  // The value that the first writer adds to the base, where it can write it in place of zeros; else kNoValue.
+  int TermOf(int base) const {
+    const auto found = first_.find(base);
+    if (found == first_.end() || found->second < 0) return kNoValue;
+    const StepNode& node = graph_.nodes[found->second];
+    int term = kNoValue, count = 0;
+    for (const int output : graph_.Given(node)) {
+      if (graph_.homes[graph_.values[output].home].slot.base != base) continue;
+      term = output;
+      ++count;
+    }
+    return node.RunsOperators() && count == 1 && graph_.values[term].added ? term : kNoValue;
+  }
+
+ private:
+  const StepGraph& graph_;
+  std::map<int, int> first_;  // -1: it runs for some steps at once
+};
+
+}  // namespace
+
+void WriteFirstTerms(StepGraph* graph) {
+  const FirstWriters writers(*graph);
+  for (const Home& home : graph->homes) {
+    if (!home.starts_at_zero) continue;
+    const auto zeroed = std::ranges::find_if(graph->before, [&](const RowMove& move) {
+      return move.kind == RowMove::Kind::kZero && move.to.base == home.slot.base;
+    });
+    const int term = zeroed == graph->before.end() ? kNoValue : writers.TermOf(home.slot.base);
+    if (term == kNoValue) continue;
+    graph->values[term].added = false;
+    zeroed->only_without_steps = true;
+  }
+}
+
+}  // namespace stepnet

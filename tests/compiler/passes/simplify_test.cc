@@ -1,0 +1,42 @@
+#include "pass_case.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kX[] = "  x: float [1, 2] at 0[8 * t]\n", kOut[] = "  ^y: float [1, 2] at 1[8 * t] = a.1\n";
+
+std::string Tanh(const std::string& result) { return "  " + result + " = region Tanh(x) @0 {}\n"; }
+
+void ExpectUnchanged(const std::string& lines) {
+  const std::string before = Step(kX + lines);
+  EXPECT_EQ(After(Simplify, before), before);
+}
+
+TEST(Simplify, TakesAwayWhatNobodyReadsAndWhatWasMadeForIt) {
+  EXPECT_EQ(After(Simplify, Step(kX + Tanh("a.1: float [1, 2]") +
+                                 "  b.1: float [1, 2] = region Sigmoid(a.1) @1 {}\n"
+                                 "  c.1: float [1, 2] = b.1\n"
+                                 "  d.1: float [1, 2] = region Sum(b.1, c.1) @2 {}\n" +
+                                 kOut)),
+            Step(kX + Tanh("a.1: float [1, 2]") + kOut));
+}
+
+TEST(Simplify, KeepsWhatIsReadLater) {
+  ExpectUnchanged(Tanh("a.1: float [1, 2]") + kOut);
+  ExpectUnchanged(Tanh("a.1: float [1, 2] kept"));
+  ExpectUnchanged(Tanh("a.1: float [1, 2] at 1[8 * t]"));
+}
+
+TEST(Simplify, KeepsWhatAnotherValueIsAddedTo) {
+  ExpectUnchanged(
+      "  g.1: float [1, 2] = x\n  g.2: float [1, 2] added in g.1 = x\n  ^y: float [1, 2] at 1[8 * t] = g.2\n");
+}
+
+TEST(Simplify, KeepsWhatMayDoMoreThanItsOutputsShow) {
+  ExpectUnchanged("  a.1: float [1, 2] = Tanh(x) @0 {}\n");                  // a call, of which no formula tells
+  ExpectUnchanged("  a.1: unknown blob = Copy(x) by blobs @0 {}\n");         // likewise
+  ExpectUnchanged("  a.1: float [1, 2] = region test.Positive(x) @0 {}\n");  // finds bad values
+}
+
+}  // namespace
+}  // namespace stepnet

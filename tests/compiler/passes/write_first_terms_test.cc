@@ -1,0 +1,39 @@
+#include "pass_case.h"
+
+namespace stepnet {
+namespace {
+
+// Two operators add to base 2, which is zeros before the first step.
+std::string Sums(const std::string& zeros, const std::string& stage, const std::string& added,
+                 const std::string& home = " at 2 from zero") {
+  return Step("  before the first step:\n  ^dw at 2 = zero" + zeros + "\n  w: float [2, 2] at 0\n" +
+              "  v: float [2, 2] at 1\n  " + stage + ":\n  ^dw: float [2, 2]" + added + home +
+              " = MatMul(w, v) @0 {}\n  ^dw.1: float [2, 2] added" + home + " = MatMul(v, w) @1 {}\n");
+}
+
+TEST(WriteFirstTerms, TheFirstOperatorThatRunsOnceWrites) {
+  EXPECT_EQ(After(WriteFirstTerms, Sums("", "once for all steps", " added")),
+            Sums(", in runs of no steps", "once for all steps", ""));
+}
+
+TEST(WriteFirstTerms, EachStepAddsToWhatIsThere) {
+  for (const char* stage : {"in each step", "for 16 steps at once"}) {
+    const std::string before = Sums("", stage, " added");
+    EXPECT_EQ(After(WriteFirstTerms, before), before);
+  }
+}
+
+TEST(WriteFirstTerms, SumsThatStartWithMoreThanZerosAreAddedTo) {
+  const std::string before = Sums("", "once for all steps", " added", " at 2");
+  EXPECT_EQ(After(WriteFirstTerms, before), before);
+}
+
+TEST(WriteFirstTerms, MovesAdd) {
+  const std::string before = Step(
+      "  before the first step:\n  ^dw at 1 = zero\n  w: float [2] at 0\n  once for all steps:\n"
+      "  ^dw: float [2] added at 1 from zero = w\n");
+  EXPECT_EQ(After(WriteFirstTerms, before), before);
+}
+
+}  // namespace
+}  // namespace stepnet
