@@ -33,7 +33,6 @@ class BackwardPlanMaker {
     request_.num_bases = 2 * NumStates();
     for (int i = 0; i < NumStates(); ++i) request_.lent.insert(NumStates() + i);
     for (const std::string& blob : BlobsReadFirst(*request_.net)) reads_first_.insert(blob);
-    for (const std::string& blob : BlobsReadForShape(*request_.net)) for_shape_.insert(blob);
     for (const OperatorDef& op : request_.net->op()) written_.insert(op.output().begin(), op.output().end());
     MakeTargets();
     SeedStateGradients();
@@ -379,18 +378,13 @@ class BackwardPlanMaker {
     request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
   }
 
-  // Which the forward run has kept, or of which only the shape is read.
+  // Which the forward run has kept.
   void BindForwardBlob(const std::string& blob) {
     const StepPlan::Final& final = forward_.steps->finals.at(blob);
     const Slot& slot = forward_.steps->slots[final.slot];
     if (slot.storage_class == StorageClass::kDynamic) {
       plan_->dynamic.emplace_back(slot.base, request_.num_dynamic_lists);
       request_.bound_dynamic[blob] = request_.num_dynamic_lists++;
-      return;
-    }
-    if (slot.storage_class != StorageClass::kStacked && NumStates() > 0 && for_shape_.contains(blob)) {
-      // Nobody reads elements, so any memory will do that steps do not write: that of the first state.
-      request_.bound.push_back(BindWhole(blob, NumStates(), final.info));
       return;
     }
     const int base = request_.num_bases++;
@@ -410,7 +404,6 @@ class BackwardPlanMaker {
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
   std::set<std::string> reads_first_;
-  std::set<std::string> for_shape_;  // those of them that the forward run need not keep
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;
   std::vector<std::int64_t> num_kept_;               // by state: initial rows before those that steps overwrite

@@ -145,9 +145,6 @@ class ForwardPlanMaker {
     if (spec_.backward_step_net != nullptr) {
       const std::vector<std::string> reads = BlobsReadFirst(*spec_.backward_step_net);
       kept.insert(reads.begin(), reads.end());
-      if (!spec_.states.empty()) {  // as BindForwardBlob has it
-        for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) kept.erase(blob);
-      }
     }
     request_.keep = [kept](const std::string& blob) { return kept.contains(blob); };
   }

@@ -1,6 +1,5 @@
 #include "stepnet/nets/net.h"
 
-#include "stepnet/core/broadcast_rule.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
@@ -50,7 +49,6 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       try {
         OperatorCall init(op, options);
         init.SetReaders(std::move(readers[i]));
-        if (init.schema().FindArgument(kMayShare) != nullptr) net->views_.push_back(i);
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
       } catch (...) {
         throw CurrentError().At({.net = def.name(), .op_index = i, .op_text = OperatorText(op)});
@@ -67,7 +65,6 @@ void Net::Run(const Cancellation* cancellation) {
   const std::lock_guard lock(mutex_);
   const CancellationScope cancelled(cancellation);
   const ObservedScope scope(observers_, {.net = &name_});
-  for (const int i : views_) operators_[i]->ReleaseView();
   try {
     RunOperators();
   } catch (...) {

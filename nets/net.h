@@ -47,7 +47,6 @@ class Net {
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
-  std::vector<int> views_;  // operators that may give a view of an input
   ObserverList observers_;
 
  private:

@@ -8,7 +8,6 @@
 #include <ranges>
 #include <thread>
 
-#include "stepnet/core/broadcast_rule.h"
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/thread_pool.h"
@@ -123,9 +122,7 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
     }
     output_infos_ = std::move(inferred);
     parts_ = NumParts();
-    is_first_input_ = !in_place_of_.empty() && in_place_of_[0] < 0 && IsFirstInput(ShapeQuery(init_, input_infos_));
   }
-  if (is_first_input_) return;
   for (size_t o = 0; o < outputs.size(); ++o) {
     const TensorInfo& info = output_infos_[o];
     const int i = in_place_of_[o];
@@ -168,11 +165,6 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
   context.scratch.Reset();
   if (!takes_blobs_) {
     PrepareOutputs(inputs, outputs);
-    if (is_first_input_) {
-      outputs[0]->SetTensor(inputs[0]->GetTensor());
-      gives_view_ = workspace_ != nullptr;
-      return;
-    }
     for (size_t i = 0; i < inputs.size(); ++i) {
       // In place with another shape: the input keeps the shape that it had.
       input_views_[i] = {inputs[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};

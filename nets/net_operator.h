@@ -5,7 +5,6 @@
 
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "stepnet/core/cost.h"
@@ -26,11 +25,6 @@ class NetOperator {
   // Runs on these blobs, in the order of the operator's inputs and outputs.
   void RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace, RunContext& context,
              std::int64_t step);
-
-  // Lets go of what the last run has made a view of an input, so that the memory of that can be written again.
-  void ReleaseView() {
-    if (std::exchange(gives_view_, false)) outputs_[0]->Reset();
-  }
 
   const OperatorCall& init() const { return init_; }
   const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
@@ -59,8 +53,6 @@ class NetOperator {
   std::vector<TensorInfo> output_infos_;
   std::vector<TensorView> input_views_;
   std::vector<TensorView> output_views_;
-  bool is_first_input_ = false;  // IsFirstInput of such inputs
-  bool gives_view_ = false;
   int parts_ = 1;  // of a run on such inputs
 };
 

@@ -12,7 +12,6 @@ namespace {
 constexpr Pass kPasses[] = {
     {.name = "expand", .opt_level = 0, .run = Expand},
     {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
-    {.name = "drop_sums", .opt_level = 0, .run = DropSums},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
     {.name = "simplify", .opt_level = 1, .run = Simplify},

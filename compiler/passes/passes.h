@@ -29,10 +29,6 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
-// Sums of gradients like an input that turns out not to be repeated (SumReduceLike of shapes that are equal) go: what
-// reads their output reads their input, or what gives the input gives the output. No element is copied.
-void DropSums(StepGraph* graph);
-
 // Operators that have a formula become regions, one each, which passes may join (compiler/form_region.h). Others,
 // products (FC, MatMul) among them, stay calls.
 void Expand(StepGraph* graph);
