@@ -45,8 +45,8 @@ struct RegionValues {
   bool are_kept = true;          // those of a row, from phase to phase; else phases compute them again
 };
 
-// Chooses patterns too. Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too. REQUIRES: CheckRegion.
-// `keeps_rows`: rows stay those of the region.
+// Chooses patterns too. Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too.
+// REQUIRES: CheckRegion. `keeps_rows`: rows stay those of the region.
 RegionValues FindRegionValues(const Region& region, bool keeps_rows, RegionCode* code);
 
 }  // namespace stepnet
