@@ -89,7 +89,8 @@ struct RegionProgram::Codes {
     if (kinds->comparison) {
       kinds->comparison->Run(inputs, begin, end, holds);
     } else {
-      void* const of_condition[] = {holds - begin};
+      bool* const of_first = holds;
+      void* const of_condition[] = {of_first - begin};  // where that of row 0 would be
       const RowRange all_rows{.first = begin, .last = end};
       RunRegionRows(kinds->condition, inputs, of_condition, {&all_rows, 1});
     }
