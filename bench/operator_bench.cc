@@ -57,7 +57,7 @@ void RunOperator(benchmark::State& state, const std::string& text, const std::ve
   std::vector<TensorView> in, out;
   for (Tensor& tensor : inputs) in.push_back(tensor.View());
   for (Tensor& tensor : outputs) out.push_back(tensor.View());
-  const RunFn kernel = call.schema().FindKernel(Device::kCpu)->make(call);
+  const RunFn kernel = call.schema().FindKernel(DeviceKind::kCpu)->make(call);
   RunContext context;
   for (auto _ : state) {
     context.scratch.Reset();

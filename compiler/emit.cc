@@ -6,9 +6,9 @@
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/place.h"
 #include "stepnet/compiler/region_kernel.h"
-#include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula_cache.h"
+#include "stepnet/core/move.h"
 #include "stepnet/nets/net_operator.h"
 
 namespace stepnet {
@@ -194,7 +194,7 @@ class Emitter {
 
   const Kernel& KernelOf(const OperatorCall& call, int op_index) const {
     if (const Kernel* kernel = call.schema().FindKernel(target_.device)) return *kernel;
-    throw Error(ErrorCode::kInvalidNet, StrCat(call.type(), " has no kernel for ", DeviceName(target_.device)))
+    throw Error(ErrorCode::kInvalidNet, StrCat(call.type(), " has no kernel for ", DeviceKindName(target_.device)))
         .At({.net = graph_.name, .op_index = op_index, .op_text = call.Text()});
   }
 
@@ -228,8 +228,7 @@ class Emitter {
     const bool adds = std::exchange(to.adds, false);  // what the kernel does, whatever it is asked
     instruction->text = StrCat(BlobOf(to), adds ? " += " : " = ", BlobOf(from));
     instruction->type = adds ? "add" : "copy";
-    instruction->kernel = adds ? [](const OpRun& run) { Accumulate(run.In(0), run.Out(0)); }
-                               : [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+    instruction->kernel = adds ? AddInput : CopyInput;
     instruction->dynamic = IsDynamic(from) || IsDynamic(to);
     instruction->cost = {.bytes = 3.0 * static_cast<double>(to.info.size_bytes())};
     instruction->by_elements = !instruction->dynamic;

@@ -36,12 +36,12 @@ Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const 
 
 }  // namespace
 
-RegionKernel::RegionKernel(RegionKernelSpec spec, Device device) : spec_(std::move(spec)) {
+RegionKernel::RegionKernel(RegionKernelSpec spec, DeviceKind device) : spec_(std::move(spec)) {
   for (const RegionCall& call : spec_.calls) {
     try {
       const Kernel* kernel = call.call->schema().FindKernel(device);
       if (kernel == nullptr) {
-        throw Error(ErrorCode::kInvalidNet, StrCat(call.call->type(), " has no kernel for ", DeviceName(device)));
+        throw Error(ErrorCode::kInvalidNet, StrCat(call.call->type(), " has no kernel for ", DeviceKindName(device)));
       }
       kernels_.push_back(kernel->make(*call.call));
     } catch (...) {

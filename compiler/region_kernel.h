@@ -29,7 +29,7 @@ struct RegionKernelSpec {
 class RegionKernel {
  public:
   // Throws what factories of kernels throw, with the operator.
-  RegionKernel(RegionKernelSpec spec, Device device);
+  RegionKernel(RegionKernelSpec spec, DeviceKind device);
 
   void Run(const OpRun& run) const;
 

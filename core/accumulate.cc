@@ -22,8 +22,16 @@ void Accumulate(const TensorView& from, const TensorView& to) {
   }
 }
 
+void AddTensor(const Tensor& from, const Tensor& to) {
+  const Device device = to.device();
+  if (device.IsHost()) return Accumulate(from.View(), to.View());
+  RuntimeOf(device).queue().Add(from.raw(device), to.raw(device), to.dtype(), to.size());
+}
+
 void SetZero(const Tensor& tensor) {
-  if (tensor.dtype() == DType::kString) {
+  if (const Device device = tensor.device(); !device.IsHost()) {
+    RuntimeOf(device).queue().Fill(tensor.raw(device), 0, tensor.size_bytes());
+  } else if (tensor.dtype() == DType::kString) {
     std::fill_n(tensor.data<std::string>(), tensor.size(), std::string());
   } else {
     std::memset(tensor.raw(), 0, static_cast<size_t>(tensor.size_bytes()));

@@ -8,6 +8,8 @@ namespace stepnet {
 // to += from, element by element. REQUIRES as many elements of one dtype, float or double. Throws kTypeMismatch for
 // other dtypes.
 void Accumulate(const TensorView& from, const TensorView& to);
+// The same of tensors on one device.
+void AddTensor(const Tensor& from, const Tensor& to);
 
 // All elements become 0, strings become empty.
 void SetZero(const Tensor& tensor);

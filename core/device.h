@@ -1,10 +1,104 @@
-// Where tensors lie and kernels run.
+// Devices: where tensors lie and kernels run. This header is all that the program knows of a device; gpu/ says it of
+// NVIDIA's, tests/poison_device of one that needs no hardware.
+//
+// The memory of a device is its own: the host neither reads nor writes it, but by the copies of a Queue. What a device
+// does is put into a queue and done later, one thing after the other. So whoever puts in a kernel returns at once, and
+// what it wrote can be read by whatever is put into the same queue behind it, without anybody waiting. The host's own
+// memory and work need no queue: they are of Device{}, which is no DeviceRuntime.
 #pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace stepnet {
 
-enum class Device { kCpu, kCuda };
-inline constexpr Device kDevices[] = {Device::kCpu, Device::kCuda};
-inline const char* DeviceName(Device device) { return device == Device::kCpu ? "cpu" : "cuda"; }
+enum class DType : std::uint8_t;
+struct Kernel;
+struct OperatorSchema;
+struct Target;
+
+enum class DeviceKind : std::uint8_t {
+  kCpu,
+  kCuda,
+  kPrivate,  // one that a program brings: tests, accelerators that nobody else knows
+};
+inline constexpr DeviceKind kDeviceKinds[] = {DeviceKind::kCpu, DeviceKind::kCuda, DeviceKind::kPrivate};
+const char* DeviceKindName(DeviceKind kind);  // "cpu", "cuda", "private"
+
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  std::int16_t index = 0;  // among those of its kind
+
+  bool IsHost() const { return kind == DeviceKind::kCpu; }
+  friend bool operator==(const Device&, const Device&) = default;
+};
+std::string DeviceName(const Device& device);  // "cpu", "cuda:0"
+std::ostream& operator<<(std::ostream& out, const Device& device);
+// Reads "cpu", "cuda" (the first) or "cuda:1". Throws kInvalidArgument for anything else.
+Device ParseDevice(const std::string& text);
+
+// Memory held by tensors, in bytes.
+struct MemoryUse {
+  std::int64_t current = 0;
+  std::int64_t peak = 0;
+  std::int64_t limit = 0;
+};
+
+// An order of work on one device. Addresses are those of its memory, but where the name says host; bytes may be 0. Any
+// thread may put work in. What goes wrong when the work is done is thrown by the next Wait or CopyToHost.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual void Copy(const void* from, void* to, std::int64_t bytes) = 0;  // that do not overlap
+  virtual void Fill(void* to, std::uint8_t byte, std::int64_t bytes) = 0;
+  // to[i] += from[i]. Throws kTypeMismatch where they are not float or double.
+  virtual void Add(const void* from, void* to, DType dtype, std::int64_t count) = 0;
+  // Memory of the host has been read when it returns.
+  virtual void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) = 0;
+  // Waits, as Wait does.
+  virtual void CopyToHost(const void* from, void* to_host, std::int64_t bytes) = 0;
+  // Returns when all that was put in has been done.
+  virtual void Wait() = 0;
+};
+
+// One device, from when it is first asked for to the end of the process. Safe to use from any thread.
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  // Uninitialised, aligned to 256 bytes, never null. What the queue was given before may still use memory that is freed
+  // here, and what it is given later may use it again: memory belongs to the order of the queue. Throws kOutOfMemory.
+  virtual void* Allocate(std::int64_t bytes) = 0;
+  virtual void Free(void* memory, std::int64_t bytes) noexcept = 0;
+  virtual Queue& queue() = 0;
+  virtual MemoryUse memory() const = 0;
+  // How often the host has waited for the device since the process began.
+  virtual std::int64_t num_host_waits() const = 0;
+};
+
+struct DeviceSpec {
+  const Target* target = nullptr;
+  std::string executor = {};  // the one that runs plans where nobody chooses
+  // The runtime of one of them, the same each time. Throws kInvalidArgument, with the reason, where there is none.
+  std::function<DeviceRuntime&(int index)> open = {};
+  // The kernel of a type that registers none for the device, or null: for what follows from formulas. The same each
+  // time.
+  std::function<const Kernel*(const OperatorSchema& schema)> find_kernel = {};
+};
+
+// Makes the devices of a kind known, as a variable at namespace scope; of several for a kind the last one holds.
+class DeviceRegistration {
+ public:
+  DeviceRegistration(DeviceKind kind, DeviceSpec spec);
+};
+
+// Null where this program knows no such devices.
+const DeviceSpec* FindDeviceSpec(DeviceKind kind);
+// As FindDeviceSpec, throws kInvalidArgument where there is none.
+const DeviceSpec& GetDeviceSpec(DeviceKind kind);
+// REQUIRES: not the host. Throws kInvalidArgument, with the reason, where there is no such device.
+DeviceRuntime& RuntimeOf(const Device& device);
 
 }  // namespace stepnet

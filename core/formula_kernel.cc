@@ -93,7 +93,7 @@ Kernel FormulaKernelOr(KernelFactory otherwise) {
 }
 
 void CompleteFromFormula(OperatorSchema* schema) {
-  const bool has_kernel = schema->kernels.contains(Device::kCpu);
+  const bool has_kernel = schema->kernels.contains(DeviceKind::kCpu);
   schema->shapes = [declared = std::move(schema->shapes), has_kernel](const ShapeQuery& query) {
     const std::vector<TensorInfo> outputs = declared ? declared(query) : std::vector<TensorInfo>();
     if (declared && has_kernel && !AreExprTypes(query, outputs)) return outputs;
@@ -108,7 +108,7 @@ void CompleteFromFormula(OperatorSchema* schema) {
     };
   }
   if (has_kernel) return;
-  schema->kernels[Device::kCpu] = {
+  schema->kernels[DeviceKind::kCpu] = {
       .make = MakeByFormula, .max_parts = MaxParts, .checks_values = schema->formula_options.checks_values};
 }
 

@@ -157,10 +157,11 @@ class OpRun {
   // Kernels that take blobs have none and set host().Output(i) instead.
   const TensorView& Out(int i) const { return outputs_[i]; }
 
-  // Memory for n elements, uninitialised, valid until the kernel returns.
+  // Memory for n elements on the device that runs the kernel, uninitialised, for this run alone.
   template <typename T>
   T* ScratchOf(std::int64_t n) const {
-    return static_cast<T*>(context_.scratch.Get(n * static_cast<std::int64_t>(sizeof(T))));
+    Scratch& scratch = context_.queue == nullptr ? context_.scratch : context_.device_scratch;
+    return static_cast<T*>(scratch.Get(n * static_cast<std::int64_t>(sizeof(T))));
   }
   RandomStream Random(const OperatorCall& op) const { return Random(op.seed(), op.random_id()); }
   RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.RunNumber(), step_}; }
@@ -186,6 +187,8 @@ class OpRun {
   const void* packed() const { return packed_; }
   void SetPacked(const void* packed) { packed_ = packed; }
   RunContext& context() const { return context_; }
+  // Where a kernel of another device than the CPU puts in its work. REQUIRES: it is one.
+  Queue& queue() const { return *context_.queue; }
   OpHost& host() const { return *host_; }
 
   // Element `element` of an input has a value that is not allowed. Kernels that say that they check values
@@ -274,6 +277,8 @@ struct Kernel {
   // Inputs whose elements it reads on the host although it runs on another device, beside those that the shape rule
   // reads (OperatorSchema::HostInputs). A kernel of the CPU, to which all memory is the host's, names none.
   std::vector<int> host_inputs = {};
+  // Outputs that it leaves on the host although it runs on another device. REQUIRES takes_blobs.
+  std::vector<int> host_outputs = {};
 };
 
 // An operator of a gradient net, as a gradient rule writes it.
@@ -375,23 +380,26 @@ struct OperatorSchema {
   std::optional<GradientOp> declared_gradient;  // what the rule follows, where it was declared by names of formals
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
-  std::map<Device, Kernel> kernels;
+  std::map<DeviceKind, Kernel> kernels;
+  std::optional<Kernel> kernel_everywhere;  // OnEveryDevice
 
   int min_inputs() const;
   int max_inputs() const;  // INT_MAX when variadic
   int min_outputs() const;
   int max_outputs() const;
   const ArgumentSpec* FindArgument(std::string_view name) const;  // null when not declared
-  const Kernel* FindKernel(Device device) const;                  // null when there is none
+  // The one that is registered for the device, or for every device, or what the device makes of the type itself
+  // (DeviceSpec::find_kernel). Null when there is none.
+  const Kernel* FindKernel(DeviceKind device) const;
   bool AllowsInPlace(int input, int output) const;
   // Whether operators on the device may fail for the values of their inputs, and not only for their shapes.
-  bool MayFindFaults(Device device) const;
+  bool MayFindFaults(DeviceKind device) const;
   // Whether operators on the device are given blobs. Those that have no kernel there are where nothing says their
   // shapes.
-  bool TakesBlobs(Device device) const;
+  bool TakesBlobs(DeviceKind device) const;
   // Inputs whose elements the host reads before an operator runs on the device, or while it does: for shapes, on every
   // device, or in the kernel of this one. Ascending.
-  std::vector<int> HostInputs(Device device) const;
+  std::vector<int> HostInputs(DeviceKind device) const;
 };
 
 class Operator {
@@ -461,8 +469,10 @@ class Operator {
   Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
   Operator& StopsGradient();
 
-  Operator& On(Device device, Kernel kernel);
-  Operator& Cpu(Kernel kernel) { return On(Device::kCpu, std::move(kernel)); }
+  Operator& On(DeviceKind device, Kernel kernel);
+  // One that touches no element itself, but by the queue of the run where there is one (OpRun::context).
+  Operator& OnEveryDevice(Kernel kernel);
+  Operator& Cpu(Kernel kernel) { return On(DeviceKind::kCpu, std::move(kernel)); }
   Operator& Cpu(KernelFactory make) { return Cpu(Kernel{.make = std::move(make)}); }
 
  private:
@@ -482,7 +492,7 @@ class Registration {
 // the type an error.
 class KernelRegistration {
  public:
-  KernelRegistration(std::string type, Device device, Kernel kernel);
+  KernelRegistration(std::string type, DeviceKind device, Kernel kernel);
 };
 
 // Null when no such type is registered. Throws kInvalidNet for a type that is registered twice.

@@ -15,8 +15,8 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, OperatorSchema> schemas;
-  std::map<std::string, std::string> duplicates;                       // type → message
-  std::vector<std::tuple<std::string, Device, Kernel>> early_kernels;  // registered before their type
+  std::map<std::string, std::string> duplicates;                           // type → message
+  std::vector<std::tuple<std::string, DeviceKind, Kernel>> early_kernels;  // registered before their type
 };
 
 Registry& TheRegistry() {
@@ -24,10 +24,10 @@ Registry& TheRegistry() {
   return registry;
 }
 
-void AddKernel(Device device, Kernel kernel, OperatorSchema* schema, Registry* registry) {
+void AddKernel(DeviceKind device, Kernel kernel, OperatorSchema* schema, Registry* registry) {
   if (schema->kernels.emplace(device, std::move(kernel)).second) return;
   registry->duplicates[schema->type] =
-      StrCat("the kernel of operator type \"", schema->type, "\" for ", DeviceName(device), " is registered twice");
+      StrCat("the kernel of operator type \"", schema->type, "\" for ", DeviceKindName(device), " is registered twice");
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
@@ -53,22 +53,26 @@ const ArgumentSpec* OperatorSchema::FindArgument(std::string_view name) const {
   return nullptr;
 }
 
-const Kernel* OperatorSchema::FindKernel(Device device) const {
+const Kernel* OperatorSchema::FindKernel(DeviceKind device) const {
   const auto found = kernels.find(device);
-  return found == kernels.end() ? nullptr : &found->second;
+  if (found != kernels.end()) return &found->second;
+  if (kernel_everywhere) return &*kernel_everywhere;
+  if (device == DeviceKind::kCpu) return nullptr;
+  const DeviceSpec* spec = FindDeviceSpec(device);
+  return spec != nullptr && spec->find_kernel ? spec->find_kernel(*this) : nullptr;
 }
 
-bool OperatorSchema::MayFindFaults(Device device) const {
+bool OperatorSchema::MayFindFaults(DeviceKind device) const {
   const Kernel* kernel = FindKernel(device);
   return TakesBlobs(device) || !shape_value_inputs.empty() || (kernel != nullptr && kernel->checks_values);
 }
 
-bool OperatorSchema::TakesBlobs(Device device) const {
+bool OperatorSchema::TakesBlobs(DeviceKind device) const {
   const Kernel* kernel = FindKernel(device);
   return kernel != nullptr ? kernel->takes_blobs : !shapes;
 }
 
-std::vector<int> OperatorSchema::HostInputs(Device device) const {
+std::vector<int> OperatorSchema::HostInputs(DeviceKind device) const {
   std::set<int> inputs(shape_value_inputs.begin(), shape_value_inputs.end());
   if (const Kernel* kernel = FindKernel(device)) inputs.insert(kernel->host_inputs.begin(), kernel->host_inputs.end());
   return {inputs.begin(), inputs.end()};
@@ -101,7 +105,7 @@ Registration::Registration(const Operator& op) {
   registry.schemas.emplace(std::move(type), std::move(schema));
 }
 
-KernelRegistration::KernelRegistration(std::string type, Device device, Kernel kernel) {
+KernelRegistration::KernelRegistration(std::string type, DeviceKind device, Kernel kernel) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.schemas.find(type);
@@ -317,7 +321,11 @@ Operator& Operator::StopsGradient() {
   schema_.gradient_kind = GradientKind::kStops;
   return *this;
 }
-Operator& Operator::On(Device device, Kernel kernel) {
+Operator& Operator::OnEveryDevice(Kernel kernel) {
+  schema_.kernel_everywhere = std::move(kernel);
+  return *this;
+}
+Operator& Operator::On(DeviceKind device, Kernel kernel) {
   schema_.kernels.insert_or_assign(device, std::move(kernel));
   return *this;
 }

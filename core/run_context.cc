@@ -14,9 +14,16 @@ constexpr std::align_val_t kAlignment{64};
 
 }  // namespace
 
-void Scratch::AlignedDelete::operator()(std::byte* data) const { ::operator delete[](data, kAlignment); }
+void Scratch::Release::operator()(std::byte* data) const {
+  if (runtime != nullptr) return runtime->Free(data, bytes);
+  ::operator delete[](data, kAlignment);
+}
 
-Scratch::Block Scratch::Allocate(std::int64_t bytes) {
+Scratch::Block Scratch::Allocate(std::int64_t bytes) const {
+  if (!device_.IsHost()) {
+    DeviceRuntime& runtime = RuntimeOf(device_);
+    return Block(static_cast<std::byte*>(runtime.Allocate(bytes)), Release(&runtime, bytes));
+  }
   void* data = ::operator new[](static_cast<size_t>(bytes), kAlignment, std::nothrow);
   if (data == nullptr) {
     throw Error(ErrorCode::kOutOfMemory, StrCat("the system refused ", bytes, " bytes of scratch memory"));
@@ -33,7 +40,7 @@ void* Scratch::Get(std::int64_t bytes) {
   used_ += rounded;
   if (used_ > capacity_) overflow_.push_back(Allocate(rounded));
   std::byte* data = used_ <= capacity_ ? block_.get() + begin : overflow_.back().get();
-  FillUnwritten(data, rounded);
+  if (device_.IsHost()) FillUnwritten(data, rounded);
   return data;
 }
 
@@ -46,6 +53,16 @@ void Scratch::Reset() {
     capacity_ = used_;
   }
   used_ = 0;
+}
+
+void RunContext::UseDevice(Device device) {
+  ResetScratch();
+  if (device.IsHost()) {
+    queue = nullptr;
+    return;
+  }
+  if (device_scratch.device() != device) device_scratch = Scratch(device);
+  queue = &RuntimeOf(device).queue();
 }
 
 void RunContext::PrepareLanes(int num_lanes) {

@@ -7,27 +7,36 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/device.h"
 #include "stepnet/core/fault_record.h"
 #include "stepnet/core/observer.h"
 
 namespace stepnet {
 
-// Temporary memory of kernels. What Get returned is valid until Reset; memory is kept for the next kernel, so that the
-// second run of a shape allocates nothing.
+// Temporary memory of kernels, on one device. What Get returned is valid until Reset; memory is kept for the next
+// kernel, so that the second run of a shape allocates nothing.
 class Scratch {
  public:
+  Scratch() = default;
+  explicit Scratch(Device device) : device_(device) {}
+  Device device() const { return device_; }
   // 64-byte aligned, uninitialised. Throws kOutOfMemory.
   void* Get(std::int64_t bytes);
   // All memory may be used anew.
   void Reset();
 
  private:
-  struct AlignedDelete {
+  struct Release {
+    Release() : runtime(nullptr), bytes(0) {}
+    Release(DeviceRuntime* runtime, std::int64_t bytes) : runtime(runtime), bytes(bytes) {}
     void operator()(std::byte* data) const;
+    DeviceRuntime* runtime;  // null: the host
+    std::int64_t bytes;
   };
-  using Block = std::unique_ptr<std::byte[], AlignedDelete>;
-  static Block Allocate(std::int64_t bytes);
+  using Block = std::unique_ptr<std::byte[], Release>;
+  Block Allocate(std::int64_t bytes) const;
 
+  Device device_ = {};
   Block block_;
   std::int64_t capacity_ = 0;
   std::int64_t used_ = 0;
@@ -35,7 +44,10 @@ class Scratch {
 };
 
 struct RunContext {
-  Scratch scratch = {};
+  Scratch scratch = {};  // of the host
+  // Where the kernels that run now put in what their device is to do; null for those of the CPU, who do it.
+  Queue* queue = nullptr;
+  Scratch device_scratch = {};  // of that device
   ObserverList observers = {};
   // Counts the runs of the net, for RandomStream: memory of whoever runs it, which kernels read when they run, so that
   // one that was recorded draws new numbers when it is played again. Null: 0.
@@ -46,6 +58,12 @@ struct RunContext {
   std::vector<RunContext> lanes;
 
   std::uint64_t RunNumber() const { return run == nullptr ? 0 : *run; }
+  // What runs from now on runs on this device, and the temporary memory is free again.
+  void UseDevice(Device device);
+  void ResetScratch() {
+    scratch.Reset();
+    device_scratch.Reset();
+  }
   // Makes lanes [0, num_lanes), which serve the same run, tell the same observers and note faults in the same record.
   // What a lane runs may do so again with lanes of its own.
   void PrepareLanes(int num_lanes);

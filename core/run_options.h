@@ -19,6 +19,7 @@ inline constexpr int kMaxOptLevel = 1;
 struct RunOptions {
   std::string executor = "parallel";
   const Target* target = &kCpuTarget;  // the machine that plans are for; operators have kernels for its device
+  std::int16_t device_index = 0;       // which of the devices of this kind
   int threads = 0;                     // 0: as many as the machine has cores
   // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
   // which changes results within rounding (compiler/stages.h).
@@ -33,6 +34,12 @@ struct RunOptions {
   std::function<void(const std::string& pass, const StepGraph& graph)> on_pass = {};
   // Told of every plan of a step net when it is made (compiler/step_plan.h).
   std::function<void(const StepPlan& plan)> on_plan = {};
+
+  Device device() const { return {.kind = target->device, .index = device_index}; }
 };
+
+// The same options for another device, with its target and the executor that it has where nobody chooses. Throws
+// kInvalidArgument where this program knows no such devices.
+RunOptions OnDevice(const RunOptions& options, Device device);
 
 }  // namespace stepnet

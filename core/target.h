@@ -26,7 +26,7 @@ struct SchedulingCosts {
 };
 
 struct Target {
-  Device device = Device::kCpu;
+  DeviceKind device = DeviceKind::kCpu;
 
   // Speed of one core, for estimates: floating-point operations of products, which bench, ProductLayout, finds between
   // 40e3 (one row, weights beyond the caches) and 200e3 (64 rows); bytes read and written, of which bench, Op of a

@@ -51,9 +51,17 @@ void Charge(std::int64_t bytes, DType dtype, const Shape& shape) {
 
 class Storage {
  public:
-  Storage(DType dtype, const Shape& shape) : dtype_(dtype), count_(shape.size()) {
+  Storage(DType dtype, const Shape& shape, Device device) : dtype_(dtype), count_(shape.size()) {
     if (__builtin_mul_overflow(count_, DTypeBytes(dtype), &bytes_)) {
       throw Error(ErrorCode::kOutOfMemory, StrCat("a tensor ", dtype, " ", shape, " needs more than 2^63 bytes"));
+    }
+    if (!device.IsHost()) {
+      if (dtype == DType::kString) {
+        throw Error(ErrorCode::kTypeMismatch, StrCat("a tensor string ", shape, " cannot lie on ", device));
+      }
+      runtime_ = &RuntimeOf(device);
+      data_ = runtime_->Allocate(bytes_);
+      return;
     }
     Charge(bytes_, dtype, shape);
     // Never null, so that views of no elements have an address like any other.
@@ -70,6 +78,10 @@ class Storage {
     }
   }
   ~Storage() {
+    if (runtime_ != nullptr) {
+      runtime_->Free(data_, bytes_);
+      return;
+    }
     if (dtype_ == DType::kString) {
       for (std::int64_t i = 0; i < count_; ++i) std::destroy_at(static_cast<std::string*>(data_) + i);
     }
@@ -84,6 +96,7 @@ class Storage {
 
  private:
   DType dtype_;
+  DeviceRuntime* runtime_ = nullptr;  // of the device that the memory is of; null: the host's
   std::int64_t count_;
   std::int64_t bytes_ = 0;
   void* data_ = nullptr;
@@ -165,13 +178,26 @@ void TensorView::ThrowTypeMismatch(DType wanted) const {
   throw Error(ErrorCode::kTypeMismatch, StrCat("a tensor is ", dtype, " ", *shape, " where ", wanted, " is needed"));
 }
 
-Tensor::Tensor(DType dtype, const Shape& shape)
-    : dtype_(dtype), shape_(shape), storage_(std::make_shared<Storage>(dtype, shape)), data_(storage_->data()) {}
+Tensor::Tensor(DType dtype, const Shape& shape, Device device)
+    : dtype_(dtype),
+      device_(device),
+      shape_(shape),
+      storage_(std::make_shared<Storage>(dtype, shape, device)),
+      data_(storage_->data()) {}
 
-Tensor Tensor::Zeros(DType dtype, const Shape& shape) {
-  Tensor tensor(dtype, shape);
-  if (dtype != DType::kString) std::memset(tensor.data_, 0, static_cast<size_t>(tensor.size_bytes()));
+Tensor Tensor::Zeros(DType dtype, const Shape& shape, Device device) {
+  Tensor tensor(dtype, shape, device);
+  if (!device.IsHost()) {
+    RuntimeOf(device).queue().Fill(tensor.data_, 0, tensor.size_bytes());
+  } else if (dtype != DType::kString) {
+    std::memset(tensor.data_, 0, static_cast<size_t>(tensor.size_bytes()));
+  }
   return tensor;
+}
+
+void Tensor::ThrowElsewhere(Device wanted) const {
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("a tensor ", Description(), " is needed on ", wanted, "; Tensor::To gives a copy there"));
 }
 
 Tensor Tensor::Slice(std::int64_t begin, std::int64_t end) const {
@@ -196,8 +222,15 @@ Tensor Tensor::Reshaped(const Shape& shape) const {
 
 Tensor Tensor::Clone() const {
   if (!defined()) return {};
-  Tensor copy(dtype_, shape_);
-  CopyElements(View(), copy.View());
+  Tensor copy(dtype_, shape_, device_);
+  CopyTensor(*this, copy);
+  return copy;
+}
+
+Tensor Tensor::To(Device device) const {
+  if (!defined() || device == device_) return *this;
+  Tensor copy(dtype_, shape_, device);
+  CopyTensor(*this, copy);
   return copy;
 }
 
@@ -224,7 +257,10 @@ Tensor Tensor::At(std::int64_t byte_offset, DType dtype, const Shape& shape) con
   return view;
 }
 
-std::string Tensor::Description() const { return defined() ? StrCat(dtype_, " ", shape_) : "nothing"; }
+std::string Tensor::Description() const {
+  if (!defined()) return "nothing";
+  return device_.IsHost() ? StrCat(dtype_, " ", shape_) : StrCat(dtype_, " ", shape_, " on ", device_);
+}
 std::string TensorInfo::Description() const { return StrCat(dtype, " ", shape); }
 
 void CopyElements(const TensorView& from, const TensorView& to) {
@@ -239,6 +275,21 @@ void CopyElements(const TensorView& from, const TensorView& to) {
     InBlocks(from.size_bytes(), 1, [&](std::int64_t begin, std::int64_t end) {
       std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
     });
+  }
+}
+
+void CopyTensor(const Tensor& from, const Tensor& to) {
+  const Device source = from.device(), target = to.device();
+  if (source == target && from.raw(source) == to.raw(target)) return;
+  if (source.IsHost() && target.IsHost()) return CopyElements(from.View(), to.View());
+  if (source == target) {
+    RuntimeOf(target).queue().Copy(from.raw(source), to.raw(target), to.size_bytes());
+  } else if (source.IsHost()) {
+    RuntimeOf(target).queue().CopyFromHost(from.raw(), to.raw(target), to.size_bytes());
+  } else if (target.IsHost()) {
+    RuntimeOf(source).queue().CopyToHost(from.raw(source), to.raw(), to.size_bytes());
+  } else {
+    CopyTensor(from.To({}), to);
   }
 }
 

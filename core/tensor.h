@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "stepnet/core/device.h"
 #include "stepnet/core/shape.h"
 
 namespace stepnet {
@@ -126,8 +127,8 @@ struct TensorView {
 class Tensor {
  public:
   Tensor() = default;  // holds nothing; defined() is false
-  // Uninitialised elements (empty strings for kString). Throws kOutOfMemory.
-  Tensor(DType dtype, const Shape& shape);
+  // Uninitialised elements (empty strings for kString, which only the host has). Throws kOutOfMemory, kTypeMismatch.
+  Tensor(DType dtype, const Shape& shape, Device device = {});
   // Elements in row-major order. Throws kShapeMismatch when there are not shape.size() of them.
   template <typename T>
   static Tensor Of(const Shape& shape, const std::vector<T>& values);
@@ -135,7 +136,7 @@ class Tensor {
   static Tensor Of(const Shape& shape, std::initializer_list<T> values) {
     return Of<T>(shape, std::vector<T>(values));
   }
-  static Tensor Zeros(DType dtype, const Shape& shape);
+  static Tensor Zeros(DType dtype, const Shape& shape, Device device = {});
 
   bool defined() const { return storage_ != nullptr; }
   DType dtype() const { return dtype_; }
@@ -144,19 +145,28 @@ class Tensor {
   std::int64_t size_bytes() const { return shape_.size() * DTypeBytes(dtype_); }
   std::int64_t dim(int i) const { return shape_[i]; }
 
-  void* raw() const { return data_; }
-  // The first element. A tensor is a view: constness is of the view, not of the elements. Throws kTypeMismatch.
+  Device device() const { return device_; }
+  // The address of the first element, for who works on this device. What asks for none works on the host. Throws
+  // kInvalidArgument where the tensor lies elsewhere.
+  void* raw(Device on = {}) const {
+    if (on != device_) ThrowElsewhere(on);
+    return data_;
+  }
+  // The first element. A tensor is a view: constness is of the view, not of the elements. Throws kTypeMismatch, and as
+  // raw does.
   template <typename T>
   T* data() const {
     return View().As<T>();
   }
-  TensorView View() const { return {data_, &shape_, dtype_}; }  // valid while *this lives unchanged
+  TensorView View(Device on = {}) const { return {raw(on), &shape_, dtype_}; }  // valid while *this lives unchanged
 
   // Rows [begin, end) along dimension 0, sharing storage. Throws kShapeMismatch when out of range.
   Tensor Slice(std::int64_t begin, std::int64_t end) const;
   // The same elements under another shape of as many elements, sharing storage. Throws kShapeMismatch.
   Tensor Reshaped(const Shape& shape) const;
-  Tensor Clone() const;  // a copy with storage of its own
+  Tensor Clone() const;  // a copy with storage of its own, on the same device
+  // The same values on a device: itself where they lie there. The host waits for what is copied to it.
+  Tensor To(Device device) const;
 
   // True when no other tensor shares the storage, so that overwriting it surprises nobody.
   bool OwnsStorageAlone() const;
@@ -171,10 +181,13 @@ class Tensor {
   // kShapeMismatch when it does not fit. kString only over kString.
   Tensor At(std::int64_t byte_offset, DType dtype, const Shape& shape) const;
 
-  std::string Description() const;  // "float [32, 64]"
+  std::string Description() const;  // "float [32, 64]", and on which device where it is not the host
 
  private:
+  [[noreturn]] void ThrowElsewhere(Device wanted) const;
+
   DType dtype_ = DType::kFloat;
+  Device device_ = {};
   Shape shape_;
   std::shared_ptr<Storage> storage_;
   void* data_ = nullptr;
@@ -195,12 +208,11 @@ struct TensorInfo {
 // Copies elements (memcpy, or string by string). REQUIRES the same dtype and number of elements.
 void CopyElements(const TensorView& from, const TensorView& to);
 
-// Memory held by tensors, in bytes, in this process.
-struct MemoryUse {
-  std::int64_t current = 0;
-  std::int64_t peak = 0;
-  std::int64_t limit = 0;
-};
+// The same between tensors that may lie on different devices. Those of a device are copied in the order of its queue;
+// the host waits for what is copied to it.
+void CopyTensor(const Tensor& from, const Tensor& to);
+
+// Memory of the host that tensors of this process hold.
 MemoryUse TensorMemory();
 // Allocations beyond `bytes` in all throw kOutOfMemory. The default is the machine's physical memory.
 void SetTensorMemoryLimit(std::int64_t bytes);

@@ -26,13 +26,14 @@ void Blob::Reset() {
   tensor_ = Tensor();
 }
 
-const Tensor& Blob::MakeTensor(DType dtype, const Shape& shape) {
+const Tensor& Blob::MakeTensor(DType dtype, const Shape& shape, Device device) {
   object_.reset();
-  if (tensor_.defined() && tensor_.OwnsStorageAlone()) {
-    if (tensor_.dtype() == dtype && tensor_.shape() == shape) {
-      if (dtype != DType::kString) FillUnwritten(tensor_.raw(), tensor_.size_bytes());
-      return tensor_;
-    }
+  const auto without_values = [&]() -> const Tensor& {
+    if (device.IsHost() && dtype != DType::kString) FillUnwritten(tensor_.raw(), tensor_.size_bytes());
+    return tensor_;
+  };
+  if (tensor_.defined() && tensor_.device() == device && tensor_.OwnsStorageAlone()) {
+    if (tensor_.dtype() == dtype && tensor_.shape() == shape) return without_values();
     const bool strings = dtype == DType::kString || tensor_.dtype() == DType::kString;
     const std::int64_t capacity = tensor_.CapacityBytes();
     const bool fits = shape.size() <= capacity / DTypeBytes(dtype);
@@ -40,12 +41,11 @@ const Tensor& Blob::MakeTensor(DType dtype, const Shape& shape) {
     constexpr std::int64_t kMaxWaste = 8;
     if (!strings && fits && capacity <= kMaxWaste * shape.size() * DTypeBytes(dtype) + 4096) {
       tensor_ = tensor_.Reinterpreted(dtype, shape);
-      FillUnwritten(tensor_.raw(), tensor_.size_bytes());
-      return tensor_;
+      return without_values();
     }
   }
   tensor_ = Tensor();  // first free, then allocate
-  tensor_ = Tensor(dtype, shape);
+  tensor_ = Tensor(dtype, shape, device);
   return tensor_;
 }
 

@@ -43,9 +43,9 @@ class Blob {
   }
   void Reset();
 
-  // A tensor of this dtype and shape to be overwritten: the one the blob holds where its memory fits and nobody else
-  // shares it, otherwise a new one.
-  const Tensor& MakeTensor(DType dtype, const Shape& shape);
+  // A tensor of this dtype and shape on the device, to be overwritten: the one the blob holds where its memory fits and
+  // nobody else shares it, otherwise a new one.
+  const Tensor& MakeTensor(DType dtype, const Shape& shape, Device device = {});
 
   std::string Description() const;  // "float [32, 64]", "nothing", or the type of the object
 

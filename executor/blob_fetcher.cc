@@ -47,11 +47,12 @@ const Registration blob_fetcher = Operator("RecurrentNetworkBlobFetcher")
                                       .Arg("prefix", "rnn", "start of the names")
                                       .HasSideEffects()
                                       .StopsGradient()
-                                      .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                                              const std::string prefix = op.String("prefix");
-                                              return [prefix](const OpRun& run) { Fetch(run, prefix); };
-                                            },
-                                            .takes_blobs = true});
+                                      .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
+                                                        const std::string prefix = op.String("prefix");
+                                                        return [prefix](const OpRun& run) { Fetch(run, prefix); };
+                                                      },
+                                                      .takes_blobs = true,
+                                                      .host_outputs = {0}});
 
 }  // namespace
 }  // namespace stepnet

@@ -11,7 +11,7 @@
 namespace stepnet {
 namespace {
 
-using Key = std::pair<std::string, Device>;
+using Key = std::pair<std::string, DeviceKind>;
 
 struct Registry {
   std::mutex mutex;
@@ -25,13 +25,13 @@ Registry& TheRegistry() {
 }
 
 // Says of a name that is not registered for a device what is.
-std::string NoExecutor(const std::string& name, Device device) {
+std::string NoExecutor(const std::string& name, DeviceKind device) {
   const std::vector<std::string> names = ExecutorNames(device);
-  std::string text = StrCat("no executor \"", name, "\" for ", DeviceName(device));
+  std::string text = StrCat("no executor \"", name, "\" for ", DeviceKindName(device));
   text += names.empty() ? ", which has none" : StrCat("; there is ", Join(names, ", "), DidYouMean(name, names));
-  for (const Device other : kDevices) {
+  for (const DeviceKind other : kDeviceKinds) {
     const std::vector<std::string> of_other = ExecutorNames(other);
-    if (std::ranges::find(of_other, name) != of_other.end()) text += StrCat("; ", DeviceName(other), " has one");
+    if (std::ranges::find(of_other, name) != of_other.end()) text += StrCat("; ", DeviceKindName(other), " has one");
   }
   return text;
 }
@@ -41,6 +41,7 @@ std::string NoExecutor(const std::string& name, Device device) {
 void Executor::Run(RunState& state, RunContext& context) const {
   const StepPlan& plan = state.plan();
   const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
+  context.UseDevice(state.device());
   state.RunMovesBefore(context);
   try {
     if (!plan.does_nothing) RunSteps(state, context);
@@ -52,7 +53,7 @@ void Executor::Run(RunState& state, RunContext& context) const {
   state.RunMovesAfter(context);
 }
 
-ExecutorRegistration::ExecutorRegistration(std::string name, Device device, ExecutorFactory make) {
+ExecutorRegistration::ExecutorRegistration(std::string name, DeviceKind device, ExecutorFactory make) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   const Key key(std::move(name), device);
@@ -60,7 +61,7 @@ ExecutorRegistration::ExecutorRegistration(std::string name, Device device, Exec
 }
 
 std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
-  const Device device = options.target->device;
+  const DeviceKind device = options.target->device;
   ExecutorFactory make;
   {
     Registry& registry = TheRegistry();
@@ -70,7 +71,7 @@ std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
     if (found != registry.factories.end()) {
       if (registry.duplicates.contains(key)) {
         throw Error(ErrorCode::kInvalidArgument, StrCat("the executor \"", options.executor, "\" of the device ",
-                                                        DeviceName(device), " is registered twice"));
+                                                        DeviceKindName(device), " is registered twice"));
       }
       make = found->second;
     }
@@ -79,7 +80,7 @@ std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options) {
   throw Error(ErrorCode::kInvalidArgument, NoExecutor(options.executor, device));
 }
 
-std::vector<std::string> ExecutorNames(Device device) {
+std::vector<std::string> ExecutorNames(DeviceKind device) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
   std::vector<std::string> names;

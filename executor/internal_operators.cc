@@ -7,12 +7,12 @@ namespace stepnet {
 namespace {
 
 std::int64_t Timestep(const OpRun& run) {
-  const TensorView& timestep = run.In(0);
-  if (timestep.shape == nullptr || timestep.dtype != DType::kInt32 || timestep.size() != 1) {
-    throw Error(ErrorCode::kTypeMismatch, StrCat("the timestep \"", run.host().Input(0).name(), "\" is ",
-                                                 run.host().Input(0).Description(), "; it must be int32 [1]"));
+  const Blob& blob = run.host().Input(0);
+  if (!blob.HasTensor() || blob.GetTensor().dtype() != DType::kInt32 || blob.GetTensor().size() != 1) {
+    throw Error(ErrorCode::kTypeMismatch,
+                StrCat("the timestep \"", blob.name(), "\" is ", blob.Description(), "; it must be int32 [1]"));
   }
-  return *timestep.As<std::int32_t>();
+  return *blob.GetTensor().To({}).data<std::int32_t>();
 }
 
 // internal = external[t + offset : t + offset + window], sharing memory.
@@ -33,7 +33,7 @@ void AccumulateGradient(const OpRun& run, std::int64_t offset) {
     throw Error(ErrorCode::kShapeMismatch, StrCat("a step of the output's gradient is ", from.Description(),
                                                   ", of the state's ", to.Description()));
   }
-  Accumulate(from.View(), to.View());
+  AddTensor(from, to);
   run.host().Output(0).SetTensor(gradient);
 }
 
@@ -49,12 +49,12 @@ const Registration apply_link =
         .EnforceInPlace({{1, 1}})
         .Private()
         .StopsGradient()
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                const std::int64_t offset = op.Int("offset");
-                const std::int64_t window = op.Int("window");
-                return [offset, window](const OpRun& run) { ApplyLink(run, offset, window); };
-              },
-              .takes_blobs = true});
+        .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
+                          const std::int64_t offset = op.Int("offset");
+                          const std::int64_t window = op.Int("window");
+                          return [offset, window](const OpRun& run) { ApplyLink(run, offset, window); };
+                        },
+                        .takes_blobs = true});
 
 const Registration accumulate_gradient =
     Operator("rnn_internal_accumulate_gradient_input")
@@ -68,11 +68,11 @@ const Registration accumulate_gradient =
         .EnforceInPlace({{2, 0}})
         .Private()
         .StopsGradient()
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                const std::int64_t offset = op.Int("offset");
-                return [offset](const OpRun& run) { AccumulateGradient(run, offset); };
-              },
-              .takes_blobs = true});
+        .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
+                          const std::int64_t offset = op.Int("offset");
+                          return [offset](const OpRun& run) { AccumulateGradient(run, offset); };
+                        },
+                        .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -409,7 +409,7 @@ class ParallelExecutor : public Executor {
   }
 };
 
-const ExecutorRegistration parallel("parallel", Device::kCpu, [] { return std::make_shared<ParallelExecutor>(); });
+const ExecutorRegistration parallel("parallel", DeviceKind::kCpu, [] { return std::make_shared<ParallelExecutor>(); });
 
 }  // namespace
 

@@ -106,7 +106,7 @@ class RecurrentNetwork {
     for (const StepOutput& output : spec_.step_outputs) {
       record->step_outputs.push_back(std::make_unique<Blob>(output.destination));
     }
-    record->steps = std::make_unique<RunState>(plan->steps);
+    record->steps = std::make_unique<RunState>(plan->steps, op_.options().device());
     // Records that others hold on to are forgotten here, and freed when they let go.
     constexpr size_t kMaxRecords = 4;
     if (records_.size() >= kMaxRecords) records_.erase(records_.begin());
@@ -117,22 +117,24 @@ class RecurrentNetwork {
   void Bind(RecurrentRecord& record, const OpRun& run) const {
     const ForwardPlan& plan = *record.plan;
     RunState& steps = *record.steps;
+    const Device device = steps.device();
     steps.ReleaseBases();
     for (size_t i = 0; i < plan.states.size(); ++i) {
       const StateLayout& layout = plan.states[i];
       const Shape shape = layout.row.Inserted(0, record.num_steps + layout.num_initial);
-      steps.SetBase(static_cast<int>(i), record.states[i]->MakeTensor(layout.dtype, shape));
+      steps.SetBase(static_cast<int>(i), record.states[i]->MakeTensor(layout.dtype, shape, device));
     }
     for (const auto& [input, base] : plan.inputs) steps.LendBase(base, run.host().Input(input).GetTensor());
     if (plan.timestep_base >= 0) {
-      steps.SetBase(plan.timestep_base, record.timesteps.MakeTensor(DType::kInt32, Shape({record.num_steps})));
+      const Shape shape({record.num_steps});
+      steps.SetBase(plan.timestep_base, record.timesteps.MakeTensor(DType::kInt32, shape, device));
     }
     for (size_t i = 0; i < plan.step_outputs.size(); ++i) {
       const auto& [base, info] = plan.step_outputs[i];
       // [1, B, H] a step becomes [T, B, H]; any other shape gets a dimension in front.
       const bool has_step = info.shape.rank() > 0 && info.shape[0] == 1;
       const Shape shape = has_step ? info.shape.With(0, record.num_steps) : info.shape.Inserted(0, record.num_steps);
-      steps.SetBase(base, record.step_outputs[i]->MakeTensor(info.dtype, shape));
+      steps.SetBase(base, record.step_outputs[i]->MakeTensor(info.dtype, shape, device));
     }
     steps.Prepare(record.num_steps, run.host().workspace());
   }
@@ -262,11 +264,11 @@ const Registration recurrent_network =
         .Args(RecurrentArguments())
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, false, problems); })
         .Gradient(MakeRecurrentGradient)
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                auto network = std::make_shared<RecurrentNetwork>(op);
-                return [network](const OpRun& run) { network->Run(run); };
-              },
-              .takes_blobs = true});
+        .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
+                          auto network = std::make_shared<RecurrentNetwork>(op);
+                          return [network](const OpRun& run) { network->Run(run); };
+                        },
+                        .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

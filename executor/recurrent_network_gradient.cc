@@ -143,7 +143,7 @@ class RecurrentNetworkGradient {
     for (size_t k = 0; k < plan->zero_gradients.size(); ++k) {
       run->zero_gradients.push_back(std::make_unique<Blob>("zeros"));
     }
-    run->steps = std::make_unique<RunState>(plan->steps);
+    run->steps = std::make_unique<RunState>(plan->steps, op_.options().device());
     return run;
   }
   void GiveBack(std::unique_ptr<BackwardRun> run) {
@@ -172,7 +172,8 @@ class RecurrentNetworkGradient {
     for (const auto& [from, base] : plan.stacked) steps.LendBase(base, record.steps->ArenaTensor(from));
     for (const auto& [from, list] : plan.dynamic) steps.SetDynamicList(list, &record.steps->DynamicList(from));
     if (plan.timestep_base >= 0) {
-      steps.SetBase(plan.timestep_base, backward.timesteps.MakeTensor(DType::kInt32, Shape({record.num_steps})));
+      const Shape shape({record.num_steps});
+      steps.SetBase(plan.timestep_base, backward.timesteps.MakeTensor(DType::kInt32, shape, steps.device()));
     }
     // An output may have the name of an input: its memory is that of another tensor while the input is bound.
     for (const GradientTarget& target : plan.targets) steps.SetBase(target.base, MakeTarget(run, record, target));
@@ -181,6 +182,7 @@ class RecurrentNetworkGradient {
 
   void BindStates(const RecurrentRecord& record, BackwardRun& backward) const {
     const int num_states = static_cast<int>(spec_.states.size());
+    const Device device = backward.steps->device();
     for (int i = 0; i < num_states; ++i) {
       const StateLayout& state = record.plan->states[i];
       if (state.dtype != DType::kFloat && state.dtype != DType::kDouble) {
@@ -188,7 +190,7 @@ class RecurrentNetworkGradient {
                                                      "; gradients are for float and double"));
       }
       const Shape shape = state.row.Inserted(0, record.num_steps + state.num_initial);
-      backward.steps->SetBase(i, backward.state_gradients[i]->MakeTensor(state.dtype, shape));
+      backward.steps->SetBase(i, backward.state_gradients[i]->MakeTensor(state.dtype, shape, device));
       backward.steps->LendBase(num_states + i, record.states[i]->GetTensor());
     }
   }
@@ -221,7 +223,8 @@ class RecurrentNetworkGradient {
     for (size_t k = 0; k < plan.zero_gradients.size(); ++k) {
       const auto& [i, base] = plan.zero_gradients[k];
       const Tensor& value = record.step_outputs[i]->GetTensor();
-      backward.steps->SetBase(base, backward.zero_gradients[k]->MakeTensor(value.dtype(), value.shape()));
+      Blob& zeros = *backward.zero_gradients[k];
+      backward.steps->SetBase(base, zeros.MakeTensor(value.dtype(), value.shape(), backward.steps->device()));
     }
   }
 
@@ -231,7 +234,7 @@ class RecurrentNetworkGradient {
     for (const Link& link : target.links) CheckLinkInBounds(link, info.shape[0], record.num_steps);
     Blob& output = run.host().Output(target.output);
     const bool adds = !spec_.requests.empty() && spec_.requests[target.output] == GradientRequest::kAdd;
-    if (!adds) return output.MakeTensor(info.dtype, info.shape);
+    if (!adds) return output.MakeTensor(info.dtype, info.shape, op_.options().device());
     if (!output.HasTensor() || output.GetTensor().dtype() != info.dtype || output.GetTensor().shape() != info.shape) {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("gradient_requests says add for \"", output.name(), "\", which holds ", output.Description(),
@@ -296,11 +299,11 @@ const Registration recurrent_network_gradient =
         .Outputs("gradients", "of input 0, of each param, of each initial state, shaped like these")
         .Args(RecurrentArguments())
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
-        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                auto gradient = std::make_shared<RecurrentNetworkGradient>(op);
-                return [gradient](const OpRun& run) { gradient->Run(run); };
-              },
-              .takes_blobs = true});
+        .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
+                          auto gradient = std::make_shared<RecurrentNetworkGradient>(op);
+                          return [gradient](const OpRun& run) { gradient->Run(run); };
+                        },
+                        .takes_blobs = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -1,4 +1,6 @@
 // RunState: what a plan does with whole rows before its first step and after its last one (compiler/row_move.h).
+#include <numeric>
+
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/executor/run_state.h"
@@ -8,29 +10,30 @@ namespace {
 
 // Row r of `items`, [L, 1, …], with each item r, b of `batch`, [L, B, …].
 void ForEachItem(const Tensor& items, const Tensor& batch,
-                 const std::function<void(const TensorView& item, const TensorView& of_batch)>& visit) {
+                 const std::function<void(const Tensor& item, const Tensor& of_batch)>& visit) {
   const std::int64_t rows = batch.dim(0), batch_size = batch.dim(1);
   if (rows * batch_size == 0) return;
   const Tensor from = items.Reshaped(Shape({rows, items.size() / rows}));
   const Tensor to = batch.Reshaped(Shape({rows * batch_size, items.size() / rows}));
   for (std::int64_t k = 0; k < rows * batch_size; ++k) {
-    visit(from.Slice(k / batch_size, k / batch_size + 1).View(), to.Slice(k, k + 1).View());
+    visit(from.Slice(k / batch_size, k / batch_size + 1), to.Slice(k, k + 1));
   }
 }
 
 void Copy(const Tensor& from, const Tensor& to) {
-  if (from.size() == to.size()) return CopyElements(from.View(), to.View());
-  ForEachItem(from, to, [](const TensorView& item, const TensorView& of_batch) { CopyElements(item, of_batch); });
+  if (from.size() == to.size()) return CopyTensor(from, to);
+  ForEachItem(from, to, [](const Tensor& item, const Tensor& of_batch) { CopyTensor(item, of_batch); });
 }
 
 void Add(const Tensor& from, const Tensor& to) {
-  if (from.size() == to.size()) return Accumulate(from.View(), to.View());
-  ForEachItem(to, from, [](const TensorView& item, const TensorView& of_batch) { Accumulate(of_batch, item); });
+  if (from.size() == to.size()) return AddTensor(from, to);
+  ForEachItem(to, from, [](const Tensor& item, const Tensor& of_batch) { AddTensor(of_batch, item); });
 }
 
 void SetNumbers(const Tensor& to) {
-  auto* const numbers = to.data<std::int32_t>();
-  for (std::int64_t t = 0; t < to.size(); ++t) numbers[t] = static_cast<std::int32_t>(t);
+  std::vector<std::int32_t> numbers(to.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  CopyTensor(Tensor::Of(to.shape(), numbers), to);
 }
 
 }  // namespace
@@ -63,7 +66,7 @@ void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_numb
       case RowMove::Kind::kAdd: Add(RowsAt(move.from), to); break;
       case RowMove::Kind::kZero: SetZero(to); break;
       case RowMove::Kind::kNumbers: SetNumbers(to); break;
-      case RowMove::Kind::kLend: CopyElements(lent_.at(move.to.base).View(), to.View()); break;
+      case RowMove::Kind::kLend: CopyTensor(lent_.at(move.to.base), to); break;
     }
   }
 }

@@ -42,8 +42,9 @@ void FillOutputs(const Instruction& instruction, const OpRun& run) {
 
 }  // namespace
 
-RunState::RunState(std::shared_ptr<const StepPlan> plan)
+RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
     : plan_(std::move(plan)),
+      device_(device),
       bases_(plan_->num_bases),
       owned_lists_(plan_->dynamic_lists.size()),
       lists_(plan_->dynamic_lists.size(), nullptr),
@@ -72,7 +73,7 @@ void RunState::LendBase(int base, const Tensor& tensor) {
     return;
   }
   const auto [copy, is_new] = copies_.try_emplace(base, "copy");
-  bases_[base] = copy->second.MakeTensor(tensor.dtype(), tensor.shape());
+  bases_[base] = copy->second.MakeTensor(tensor.dtype(), tensor.shape(), device_);
   lent_[base] = tensor;
 }
 
@@ -83,10 +84,10 @@ const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
 
 void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   num_steps_ = num_steps;
-  fills_ = MemoryFill().has_value();
+  fills_ = device_.IsHost() && MemoryFill().has_value();
   workspace_ = &workspace;
   faults_.Take();  // of a run that an exception ended
-  arena_.MakeTensor(DType::kUInt8, Shape({plan_->ArenaBytes(num_steps)}));
+  arena_.MakeTensor(DType::kUInt8, Shape({plan_->ArenaBytes(num_steps)}), device_);
   std::int64_t offset = 0;
   for (size_t k = 0; k < regions_.size(); ++k) {
     const ArenaSlot& slot = plan_->arena[k];
@@ -110,7 +111,7 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
       BindOperand(output, instruction.inputs.size() + output.position, instruction, &bound);
     }
     const bool packs = instruction.packed && num_steps >= plan_->target->min_steps_to_pack;
-    bound.packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw() : nullptr;
+    bound.packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw(device_) : nullptr;
   }
 }
 
@@ -125,7 +126,7 @@ void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& 
   const Slot& slot = plan_->slots[operand.slot];
   if (slot.storage_class == StorageClass::kDynamic) return;
   CheckBounds(slot, operand.info);
-  bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw()) + slot.BeginInBase(),
+  bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw(device_)) + slot.BeginInBase(),
                         .row_bytes = slot.row_bytes,
                         .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};
 }
@@ -244,7 +245,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
       part = 0;
       parts = 1;
     }
-    context.scratch.Reset();
+    context.ResetScratch();
     OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
     run.SetPart(part, parts);
     run.SetAdds(bound.adds);
@@ -301,14 +302,15 @@ void RunState::RunDynamicMove(const Instruction& instruction, BoundInstruction& 
   const bool goes_out = from.storage_class == StorageClass::kDynamic;
   const Operand& outside = goes_out ? instruction.outputs[0] : instruction.inputs[0];
   Blob* blob = DynamicBlob(goes_out ? from : to, t);
-  const Tensor& tensor = goes_out ? blob->GetTensor() : blob->MakeTensor(outside.info.dtype, outside.info.shape);
+  const Tensor& tensor =
+      goes_out ? blob->GetTensor() : blob->MakeTensor(outside.info.dtype, outside.info.shape, device_);
   if (tensor.dtype() != outside.info.dtype || tensor.size() != outside.info.shape.size()) {
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat("\"", from.blob, "\" is ", tensor.Description(), "; it belongs to \"", to.blob,
                        "\", where a step has room for ", outside.info.Description()));
   }
   const BoundOperand& address = bound.operands[goes_out ? 1 : 0];
-  const TensorView inside = {tensor.raw(), &outside.info.shape, outside.info.dtype};
+  const TensorView inside = {tensor.raw(device_), &outside.info.shape, outside.info.dtype};
   const TensorView memory = {address.At(t), &outside.info.shape, outside.info.dtype};
   const std::span<const TensorView> in(goes_out ? &inside : &memory, 1);
   const std::span<const TensorView> out(goes_out ? &memory : &inside, 1);
@@ -348,8 +350,7 @@ void RunState::RunDynamic(const Instruction& instruction, BoundInstruction& boun
       throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" is linked to memory for ", info.Description(),
                                                     " a step, and ", instruction.type, " gives ", made.Description()));
     }
-    std::byte* to = bound.operands[num_inputs + o].At(t);
-    CopyElements(made.View(), {to, &made.shape(), made.dtype()});
+    CopyTensor(made, TensorAt(slot, {.dtype = made.dtype(), .shape = made.shape()}, t));
   }
 }
 

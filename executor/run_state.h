@@ -14,11 +14,13 @@ namespace stepnet {
 
 class RunState {
  public:
-  explicit RunState(std::shared_ptr<const StepPlan> plan);
+  // For a device of the kind that the plan is for.
+  explicit RunState(std::shared_ptr<const StepPlan> plan, Device device = {});
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
   const StepPlan& plan() const { return *plan_; }
+  Device device() const { return device_; }
   std::int64_t num_steps() const { return num_steps_; }
   // How often the instructions of the stage run.
   std::int64_t NumRunsOf(const Stage& stage) const;
@@ -107,6 +109,7 @@ class RunState {
   void RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
 
   std::shared_ptr<const StepPlan> plan_;
+  Device device_;
   std::int64_t num_steps_ = 0;
   bool fills_ = false;  // what nobody has written, with a pattern (core/memory_fill.h)
   Workspace* workspace_ = nullptr;

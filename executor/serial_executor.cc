@@ -14,9 +14,11 @@ class SerialExecutor : public Executor {
   }
 };
 
-const ExecutorRegistration serial("serial", Device::kCpu, [] { return std::make_shared<SerialExecutor>(); });
+const ExecutorRegistration serial("serial", DeviceKind::kCpu, MakeSerialExecutor);
 
 }  // namespace
+
+std::shared_ptr<const Executor> MakeSerialExecutor() { return std::make_shared<SerialExecutor>(); }
 
 void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;

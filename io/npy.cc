@@ -411,7 +411,8 @@ Tensor ReadNpy(const std::string& path) {
   }
 }
 
-void WriteNpy(const Tensor& tensor, const std::string& path) {
+void WriteNpy(const Tensor& anywhere, const std::string& path) {
+  const Tensor tensor = anywhere.To({});
   if (tensor.dtype() == DType::kBFloat16) {
     Tensor wide(DType::kFloat, tensor.shape());
     std::transform(tensor.data<BFloat16>(), tensor.data<BFloat16>() + tensor.size(), wide.data<float>(),

@@ -408,7 +408,7 @@ Tensor TensorFromProto(const TensorProto& proto) {
 
 TensorProto TensorToProto(const std::string& name, const Tensor& tensor) {
   TensorProto proto = HeaderOf(name, tensor);
-  AddValues(tensor, 0, tensor.size(), &proto);
+  AddValues(tensor.To({}), 0, tensor.size(), &proto);
   return proto;
 }
 
@@ -438,12 +438,13 @@ void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
   const auto place_of = [&](const std::string& name) {
     return std::ranges::find(places, name, &NamedTensors::value_type::first);
   };
+  std::vector<std::pair<Tensor, Tensor>> read;  // for places on other devices: the place, what it is to hold
   const auto find_place = [&](const std::string& name, DType dtype, const Shape& shape) {
     const Tensor& place = place_of(name)->second;
     if (place.dtype() != dtype || place.shape() != shape) {
       Throw(name, StrCat(" is ", dtype, " ", shape, ", ", place.Description(), " is needed"));
     }
-    return place;
+    return place.device().IsHost() ? place : read.emplace_back(place, Tensor(dtype, shape)).second;
   };
   const auto is_wanted = [&](const std::string& name) { return place_of(name) != places.end(); };
   const NamedInfos found = CollectFile(path, is_wanted, find_place).Infos();
@@ -451,6 +452,7 @@ void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
     if (std::ranges::find(found, name, &NamedInfos::value_type::first) != found.end()) continue;
     throw Error(ErrorCode::kInputOutput, StrCat(path, " holds no tensor \"", name, "\""));
   }
+  for (const auto& [place, tensor] : read) CopyTensor(tensor, place);
 }
 
 void WriteTensors(const NamedTensors& tensors, const std::string& path) {
@@ -466,7 +468,8 @@ void WriteMiniDb(const NamedTensors& tensors, const std::string& path, std::int6
 }
 
 void AddToMiniDb(const NamedTensors& tensors, MiniDbWriter* writer, std::int64_t elements_of_chunk) {
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, anywhere] : tensors) {
+    const Tensor tensor = anywhere.To({});
     if (name.find(kChunkSeparator) != std::string::npos) {
       Throw(name, " cannot be kept in a minidb: \"#%\" separates names from the numbers of chunks");
     }

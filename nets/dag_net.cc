@@ -46,7 +46,7 @@ OperatorOrder FindOrder(const NetDef& net) {
 // What lasts beyond the run (a parameter, a counter, a file) waits for every earlier operator that may find a bad
 // value, so that a run that fails leaves it as it was. Such operators do not wait for each other. Adds nodes behind
 // those of the operators, which stand for all that they wait for.
-void HoldBackLastingWrites(const NetDef& net, Device device, OperatorOrder* order) {
+void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* order) {
   const std::vector<std::string> read_first = BlobsReadFirst(net);
   const auto lasts = [&](const OperatorDef& op) {
     const auto is_carried = [&](const std::string& blob) { return std::ranges::binary_search(read_first, blob); };
@@ -159,7 +159,7 @@ class DagRun : public SharedWork {
 
 class DagNet : public Net {
  public:
-  DagNet(const NetDef& def, Device device)
+  DagNet(const NetDef& def, DeviceKind device)
       : order_(FindOrder(def)), num_lanes_(std::clamp(def.num_workers(), 1, kMaxWorkers)) {
     HoldBackLastingWrites(def, device, &order_);
   }
@@ -184,6 +184,6 @@ class DagNet : public Net {
 
 }  // namespace
 
-std::unique_ptr<Net> MakeDagNet(const NetDef& def, Device device) { return std::make_unique<DagNet>(def, device); }
+std::unique_ptr<Net> MakeDagNet(const NetDef& def, DeviceKind device) { return std::make_unique<DagNet>(def, device); }
 
 }  // namespace stepnet

@@ -6,6 +6,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/dag_net.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -33,25 +34,27 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
   try {
     ThrowIfProblems(CheckNet(
         def, {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }}));
+    PlacedNet placed = Place(def, options);
+    const NetDef& net_def = *placed.net;
     std::unique_ptr<Net> net;
     if (CanonicalNetType(def.type()) == "simple") {
       net = std::make_unique<SimpleNet>();
     } else {
-      net = MakeDagNet(def, options.target->device);
+      net = MakeDagNet(net_def, options.target->device);
     }
     net->name_ = def.name();
-    std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(def);
-    for (int i = 0; i < def.op_size(); ++i) {
+    net->origins_ = std::move(placed.origins);
+    std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(net_def);
+    for (int i = 0; i < net_def.op_size(); ++i) {
       constexpr std::int64_t kWork = 5'000;  // of one operator
       CountWork(kWork);
-      OperatorDef op = def.op(i);
-      if (!op.has_device_option() && def.has_device_option()) *op.mutable_device_option() = def.device_option();
+      const OperatorDef& op = net_def.op(i);
       try {
-        OperatorCall init(op, options);
+        OperatorCall init(op, OnDevice(options, placed.devices[i]));
         init.SetReaders(std::move(readers[i]));
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
       } catch (...) {
-        throw CurrentError().At({.net = def.name(), .op_index = i, .op_text = OperatorText(op)});
+        throw CurrentError().At({.net = def.name(), .op_index = net->origins_[i], .op_text = OperatorText(op)});
       }
     }
     return net;
@@ -85,7 +88,7 @@ void Net::RunOperator(int i, RunContext& context) {
     CheckCancelled();
     const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
                                                   .net = &name_,
-                                                  .op_index = i,
+                                                  .op_index = origins_[i],
                                                   .op_type = &op.init().type(),
                                                   .op_text = &op.text()});
     FaultRecord faults;
@@ -95,7 +98,7 @@ void Net::RunOperator(int i, RunContext& context) {
     }
     faults.Throw();
   } catch (...) {
-    throw CurrentError().At({.net = name_, .op_index = i, .op_text = op.text(), .blobs = op.InputsText()});
+    throw CurrentError().At({.net = name_, .op_index = origins_[i], .op_text = op.text(), .blobs = op.InputsText()});
   }
 }
 

@@ -47,6 +47,7 @@ class Net {
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
+  std::vector<int> origins_;  // of each operator its index in the NetDef; what placement adds has that of its cause
   ObserverList observers_;
 
  private:

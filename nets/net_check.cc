@@ -7,6 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/nets/net_rule.h"
+#include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -28,7 +29,7 @@ void CheckArity(const OperatorDef& op, const OperatorSchema& schema, std::vector
   check(op.output_size(), schema.min_outputs(), schema.max_outputs(), "output");
 }
 
-void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, Device device,
+void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, DeviceKind device,
                   std::vector<std::string>* messages) {
   std::multimap<std::string_view, int> inputs;
   for (int i = 0; i < op.input_size(); ++i) inputs.emplace(op.input(i), i);
@@ -101,15 +102,15 @@ class Checker {
     }
     known_.insert(op.output().begin(), op.output().end());
     try {
-      const OperatorCall init(op, options_.run);
+      const Device device = PlaceOfOperator(i, op);
+      const OperatorCall init(op, OnDevice(options_.run, device));
       const OperatorSchema& schema = init.schema();
-      if (schema.FindKernel(device()) == nullptr) {
-        Report(i, StrCat(op.type(), " has no kernel for ", DeviceName(device())));
+      if (schema.FindKernel(device.kind) == nullptr) {
+        Report(i, StrCat(op.type(), " has no kernel for ", DeviceKindName(device.kind)));
       }
-      CheckDevice(i, op);
       std::vector<std::string> messages;
       CheckArity(op, schema, &messages);
-      CheckInPlace(op, schema, device(), &messages);
+      CheckInPlace(op, schema, device.kind, &messages);
       for (std::string& message : messages) Report(i, std::move(message));
       if (messages.empty() && schema.check) {
         std::vector<NetProblem> found;
@@ -128,17 +129,15 @@ class Checker {
     }
   }
 
-  Device device() const { return options_.run.target->device; }
-
-  void CheckDevice(int i, const OperatorDef& op) {
-    const DeviceOption& placed = op.has_device_option() ? op.device_option() : net_.device_option();
-    constexpr int kCpuType = 0;
-    constexpr int kMkldnnType = 2;  // a back end of the CPU; ours chooses for itself
-    constexpr int kIdeepType = 5;
-    const int type = placed.device_type();
-    if (device() == Device::kCpu && type != kCpuType && type != kMkldnnType && type != kIdeepType) {
-      Report(i, StrCat("the net places ", op.type(), " on device type ", type, "; this run is on cpu"));
+  // Where the operator runs; reports what is wrong with that.
+  Device PlaceOfOperator(int i, const OperatorDef& op) {
+    const Device of_run = options_.run.device();
+    if (!options_.is_step_net) return PlaceOf(op, net_, options_.run);
+    const std::optional<Device> asked = DeviceAskedFor(op, net_);
+    if (asked && *asked != of_run) {
+      Report(i, StrCat("the step net places ", op.type(), " on ", *asked, ", and is run on ", of_run));
     }
+    return of_run;
   }
 
   bool Exists(const std::string& blob) const {

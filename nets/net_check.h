@@ -21,6 +21,8 @@ struct NetCheckOptions {
   std::function<bool(const std::string&)> blob_exists = {};
   // Otherwise a net without external_input reads whatever the workspace holds when it runs.
   bool all_inputs_known = false;
+  // All operators run on the device of the run, without copies between devices.
+  bool is_step_net = false;
   // The operator of another net that has written a blob which this one finds when it runs, where that is known.
   std::function<OperatorPlace(const std::string&)> writer_outside = {};
 };

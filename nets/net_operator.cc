@@ -72,19 +72,21 @@ class PartsOfRun : public SharedWork {
 
 }  // namespace
 
-NetOperator::NetOperator(OperatorCall init) : init_(std::move(init)), text_(init_.Text()) {
+NetOperator::NetOperator(OperatorCall init)
+    : init_(std::move(init)), text_(init_.Text()), device_(init_.options().device()) {
   for (const std::string& output : init_.outputs()) {
     in_place_of_.push_back(IndexOf(init_.inputs(), output));
   }
   input_views_.resize(init_.inputs().size());
   output_views_.resize(init_.outputs().size());  // null for kernels that take blobs
-  const Kernel* kernel = init_.schema().FindKernel(target().device);
+  const Kernel* kernel = init_.schema().FindKernel(device_.kind);
   if (kernel == nullptr) {
-    throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for ", DeviceName(target().device)));
+    throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for ", DeviceKindName(device_.kind)));
   }
   kernel_ = kernel->make(init_);
   checks_values_ = kernel->checks_values;
   takes_blobs_ = kernel->takes_blobs;
+  if (!device_.IsHost()) host_inputs_ = kernel->host_inputs;
 }
 
 NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
@@ -111,7 +113,7 @@ bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
 
 void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs) {
   if (InputsChanged(inputs)) {
-    for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor();
+    for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor().To({});
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
     std::vector<TensorInfo> inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
     // Not to keep the tensors alive, nor to make their blobs look shared.
@@ -127,12 +129,12 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
     const TensorInfo& info = output_infos_[o];
     const int i = in_place_of_[o];
     if (i < 0) {
-      output_views_[o] = outputs[o]->MakeTensor(info.dtype, info.shape).View();
+      output_views_[o] = outputs[o]->MakeTensor(info.dtype, info.shape, device_).View(device_);
       continue;
     }
     const Tensor& tensor = inputs[i]->GetTensor();
     if (!(input_infos_[i] == info)) outputs[o]->SetTensor(tensor.Reinterpreted(info.dtype, info.shape));
-    output_views_[o] = outputs[o]->GetTensor().View();
+    output_views_[o] = outputs[o]->GetTensor().View(device_);
   }
 }
 
@@ -160,21 +162,32 @@ void NetOperator::RunParts(RunContext& context, std::int64_t step) {
   work->Check();
 }
 
+void NetOperator::CopyHostInputs(std::span<Blob* const> inputs) {
+  host_copies_.resize(inputs.size());
+  for (const int i : host_inputs_) {
+    if (i >= static_cast<int>(inputs.size())) break;
+    host_copies_[i] = inputs[i]->GetTensor().To({});
+    input_views_[i].data = host_copies_[i].raw();
+  }
+}
+
 void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace,
                         RunContext& context, std::int64_t step) {
-  context.scratch.Reset();
+  context.UseDevice(device_);
   if (!takes_blobs_) {
     PrepareOutputs(inputs, outputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       // In place with another shape: the input keeps the shape that it had.
-      input_views_[i] = {inputs[i]->GetTensor().raw(), &input_infos_[i].shape, input_infos_[i].dtype};
+      input_views_[i] = {inputs[i]->GetTensor().raw(device_), &input_infos_[i].shape, input_infos_[i].dtype};
     }
+    if (!host_inputs_.empty()) CopyHostInputs(inputs);
     if (parts_ > 1) return RunParts(context, step);
     kernel_(OpRun(input_views_, output_views_, context, step));
     return;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    input_views_[i] = inputs[i]->HasTensor() ? inputs[i]->GetTensor().View() : TensorView{};
+    const bool has_tensor = inputs[i]->HasTensor();
+    input_views_[i] = has_tensor ? inputs[i]->GetTensor().View(inputs[i]->GetTensor().device()) : TensorView{};
   }
   BlobHost host(inputs, outputs, workspace);
   kernel_(OpRun(input_views_, output_views_, context, step, &host));

@@ -34,6 +34,8 @@ class NetOperator {
   std::string InputsText() const;  // "x float [32, 64], w float [256, 128]", for messages
 
  private:
+  // Shows the kernel copies on the host of what it reads there.
+  void CopyHostInputs(std::span<Blob* const> inputs);
   void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs);
   bool InputsChanged(std::span<Blob* const> inputs);
   const Target& target() const { return *init_.options().target; }
@@ -45,6 +47,9 @@ class NetOperator {
   RunFn kernel_;
   bool checks_values_ = false;
   bool takes_blobs_ = false;
+  const Device device_;
+  std::vector<int> host_inputs_;     // of the kernel
+  std::vector<Tensor> host_copies_;  // of a run, by input
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;

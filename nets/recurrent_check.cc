@@ -110,6 +110,7 @@ class RecurrentChecker {
     NetCheckOptions options{.run = op_.options(),
                             .blob_exists = [&](const std::string& blob) { return known.contains(blob); }};
     options.all_inputs_known = true;
+    options.is_step_net = true;
     // Gradients in the backward step net find their recurrent operators in the step net by these.
     std::map<std::string, int> writers;
     for (int k = 0; backward && problems_->empty() && k < spec_.step_net->op_size(); ++k) {

@@ -2,6 +2,7 @@
 //
 // Caffe2's Alias shares memory with its input. Here it copies: a later operator that works in place on one of them then
 // changes that one alone, and step nets keep their planned memory.
+#include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -9,8 +10,21 @@ namespace {
 
 std::vector<TensorInfo> LikeFirstInput(const ShapeQuery& query) { return {query.In(0)}; }
 
-RunFn CopyKernel(const OperatorCall&) {
-  return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
+// Copies that may go from one device to another. What is no tensor stays what it is, where it is.
+Kernel CopyTo(bool to_host) {
+  return {.make = [to_host](const OperatorCall& op) -> RunFn {
+            const Device device = to_host ? Device{} : op.options().device();
+            return [device](const OpRun& run) {
+              const Blob& x = run.host().Input(0);
+              Blob& y = run.host().Output(0);
+              if (!x.HasTensor() && &x == &y) return;
+              const Tensor copy = x.GetTensor().To(device);
+              y.SetTensor(&x != &y && copy.SharesStorageWith(x.GetTensor()) ? copy.Clone() : copy);
+            };
+          },
+          .takes_blobs = true,
+          .host_inputs = {0},
+          .host_outputs = to_host ? std::vector<int>{0} : std::vector<int>{}};
 }
 
 Operator CopyOperator(const std::string& type, const std::string& doc) {
@@ -20,17 +34,20 @@ Operator CopyOperator(const std::string& type, const std::string& doc) {
 }
 
 const Registration copy =
-    CopyOperator("Copy", "y = x.").Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"}).Cpu(CopyKernel);
+    CopyOperator("Copy", "y = x.").Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"}).OnEveryDevice(CopyKernel());
 
 const Registration copy_from_cpu_input =
     CopyOperator("CopyFromCPUInput", "y = x, where x is in the memory of the CPU whatever device the operator is on.")
         .Gradient("EnsureCPUOutput", {"dy"}, {"dx"})
-        .Cpu(CopyKernel);
+        .InPlace({{0, 0}})
+        .OnEveryDevice(CopyTo(/*to_host=*/false))
+        .Cpu(CopyKernel());
 
 const Registration ensure_cpu_output =
     CopyOperator("EnsureCPUOutput", "y = x, where y is in the memory of the CPU whatever device the operator is on.")
         .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
-        .Cpu(CopyKernel);
+        .OnEveryDevice(CopyTo(/*to_host=*/true))
+        .Cpu(CopyKernel());
 
 const Registration copy_on_device_like = Operator("CopyOnDeviceLike")
                                              .Doc("y = x, on the device where `like` is.")
@@ -39,19 +56,21 @@ const Registration copy_on_device_like = Operator("CopyOnDeviceLike")
                                              .Output("y", "the shape and type of x")
                                              .Shapes(LikeFirstInput)
                                              .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
-                                             .Cpu(CopyKernel);
+                                             .OnEveryDevice(CopyKernel());
 
 // Without a kernel for the CPU: a net that has them is refused there.
-const Registration copy_cpu_to_gpu =
-    CopyOperator("CopyCPUToGPU", "y = x, from the CPU to the GPU.").Gradient("CopyGPUToCPU", {"dy"}, {"dx"});
+const Registration copy_cpu_to_gpu = CopyOperator("CopyCPUToGPU", "y = x, from the CPU to the GPU.")
+                                         .Gradient("CopyGPUToCPU", {"dy"}, {"dx"})
+                                         .On(DeviceKind::kCuda, CopyTo(/*to_host=*/false));
 
-const Registration copy_gpu_to_cpu =
-    CopyOperator("CopyGPUToCPU", "y = x, from the GPU to the CPU.").Gradient("CopyCPUToGPU", {"dy"}, {"dx"});
+const Registration copy_gpu_to_cpu = CopyOperator("CopyGPUToCPU", "y = x, from the GPU to the CPU.")
+                                         .Gradient("CopyCPUToGPU", {"dy"}, {"dx"})
+                                         .On(DeviceKind::kCuda, CopyTo(/*to_host=*/true));
 
 const Registration alias = CopyOperator("Alias", "y = x, another name for the same value.")
                                .InPlace({{0, 0}})
                                .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
-                               .Cpu(CopyKernel);
+                               .OnEveryDevice(CopyKernel());
 
 }  // namespace
 }  // namespace stepnet

@@ -2,16 +2,13 @@
 // ResizeLike.
 #include <algorithm>
 
+#include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/known_value.h"
 
 namespace stepnet {
 namespace {
-
-RunFn CopyFirstInput(const OperatorCall&) {
-  return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); };
-}
 
 Error CannotReshape(const OperatorCall& op, const TensorInfo& x, const std::vector<std::int64_t>& sizes,
                     const char* why) {
@@ -72,11 +69,16 @@ std::vector<TensorInfo> ReshapeShapes(const ShapeQuery& query) {
 
 // In place, the input keeps the shape that it had before while the kernel runs.
 void RunReshape(const OpRun& run) {
-  CopyElements(run.In(0), run.Out(0));
-  const Shape& old_shape = *run.In(0).shape;
+  CopyInput(run);
+  const std::vector<std::int64_t> old_shape = run.In(0).shape->ToVector();
   ForIndexType(run.Out(1).dtype, "old_shape of Reshape", [&](auto zero) {
     using T = decltype(zero);
-    for (int i = 0; i < old_shape.rank(); ++i) run.Out(1).As<T>()[i] = static_cast<T>(old_shape[i]);
+    if (run.context().queue == nullptr) {
+      std::ranges::transform(old_shape, run.Out(1).As<T>(), [](std::int64_t size) { return static_cast<T>(size); });
+    } else {
+      const std::vector<T> sizes(old_shape.begin(), old_shape.end());
+      run.queue().CopyFromHost(sizes.data(), run.Out(1).data, run.Out(1).size_bytes());
+    }
   });
 }
 
@@ -100,7 +102,7 @@ const Registration reshape =
                  .outputs = {dx, "_" + dx + "_dims"},
                  .copies_arguments = false});
         })
-        .Cpu([](const OperatorCall&) -> RunFn { return RunReshape; });
+        .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn { return RunReshape; }});
 
 // The argument dims, ascending and without repetition.
 std::vector<std::int64_t> DimsArgument(const OperatorCall& op) {
@@ -150,7 +152,7 @@ const Registration squeeze = Operator("Squeeze")
                                  .Shapes(SqueezeShapes)
                                  .InPlace({{0, 0}})
                                  .Gradient("ExpandDims", {"dy"}, {"dx"})
-                                 .Cpu(CopyFirstInput);
+                                 .OnEveryDevice(CopyKernel());
 
 const Registration expand_dims =
     Operator("ExpandDims")
@@ -162,7 +164,7 @@ const Registration expand_dims =
         .Shapes(ExpandDimsShapes)
         .InPlace({{0, 0}})
         .Gradient("Squeeze", {"dy"}, {"dx"})
-        .Cpu(CopyFirstInput);
+        .OnEveryDevice(CopyKernel());
 
 // Reads the shape of x, so these do not work in place.
 void AddResizeLikeGradient(GradientBuilder& g) {
@@ -186,7 +188,7 @@ const Registration flatten =
           return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
         })
         .Gradient(AddResizeLikeGradient)
-        .Cpu(CopyFirstInput);
+        .OnEveryDevice(CopyKernel());
 
 const Registration flatten_to_vec =
     Operator("FlattenToVec")
@@ -197,7 +199,7 @@ const Registration flatten_to_vec =
           return {{.dtype = query.In(0).dtype, .shape = Shape({query.In(0).shape.size()})}};
         })
         .Gradient(AddResizeLikeGradient)
-        .Cpu(CopyFirstInput);
+        .OnEveryDevice(CopyKernel());
 
 const Registration resize_like =
     Operator("ResizeLike")
@@ -216,7 +218,7 @@ const Registration resize_like =
           return {{.dtype = x.dtype, .shape = like.shape}};
         })
         .Gradient(AddResizeLikeGradient)
-        .Cpu(CopyFirstInput);
+        .OnEveryDevice(CopyKernel());
 
 }  // namespace
 }  // namespace stepnet

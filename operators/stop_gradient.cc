@@ -1,4 +1,5 @@
 // StopGradient and ZeroGradient: what says where gradients end.
+#include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -12,8 +13,7 @@ const Registration stop_gradient =
         .Shapes([](const ShapeQuery& query) { return std::vector<TensorInfo>{query.In(0)}; })
         .InPlace({{0, 0}})
         .StopsGradient()
-        .Cpu(
-            [](const OperatorCall&) -> RunFn { return [](const OpRun& run) { CopyElements(run.In(0), run.Out(0)); }; });
+        .OnEveryDevice(CopyKernel());
 
 ArgumentValue Zero() {
   ArgumentValue zero;
@@ -33,7 +33,7 @@ const Registration zero_gradient =
                  .arguments = {{"value", Zero()}},
                  .copies_arguments = false});
         })
-        .Cpu([](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; });
+        .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; }});
 
 }  // namespace
 }  // namespace stepnet

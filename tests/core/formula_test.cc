@@ -345,7 +345,7 @@ Tensor Numbers(const Shape& shape, float factor) {
 
 TEST(Formula, RunsInPartsOnAnyShapesFromManyThreads) {
   const OperatorCall call = CallOf("test.FormulaAdd", {"a", "b"}, {"c"});
-  const RunFn kernel = call.schema().FindKernel(Device::kCpu)->make(call);
+  const RunFn kernel = call.schema().FindKernel(DeviceKind::kCpu)->make(call);
   // More shapes than are kept, each met again and again.
   const auto run = [&] {
     for (int i = 0; i < 200; ++i) {

@@ -20,27 +20,28 @@ RunFn Nothing(const OperatorCall&) {
 }
 
 // Kernels of other files, registered before and after their type.
-const KernelRegistration early("test.Kernels", Device::kCuda, {.make = Nothing});
+const KernelRegistration early("test.Kernels", DeviceKind::kCuda, {.make = Nothing});
 const Registration kernels = Operator("test.Kernels").Cpu(Nothing);
-const KernelRegistration first_kernel("test.KernelTwice", Device::kCuda, {.make = Nothing});
+const KernelRegistration first_kernel("test.KernelTwice", DeviceKind::kCuda, {.make = Nothing});
 const Registration kernel_twice = Operator("test.KernelTwice").Cpu(Nothing);
-const KernelRegistration second_kernel("test.KernelTwice", Device::kCuda, {.make = Nothing});
-const KernelRegistration late("test.MoreKernels", Device::kCuda, {.make = Nothing});
+const KernelRegistration second_kernel("test.KernelTwice", DeviceKind::kCuda, {.make = Nothing});
+const KernelRegistration late("test.MoreKernels", DeviceKind::kCuda, {.make = Nothing});
 const Registration more_kernels = Operator("test.MoreKernels");
 
-const Registration on_two_devices = Operator("test.OnTwoDevices")
-                                        .Input("x", "")
-                                        .Input("y", "")
-                                        .Input("sizes", "")
-                                        .Shapes(SameAsInput(0))
-                                        .ShapesReadValues({2})
-                                        .Cpu(Nothing)
-                                        .On(Device::kCuda, {.make = Nothing, .takes_blobs = true, .host_inputs = {0}});
+const Registration on_two_devices =
+    Operator("test.OnTwoDevices")
+        .Input("x", "")
+        .Input("y", "")
+        .Input("sizes", "")
+        .Shapes(SameAsInput(0))
+        .ShapesReadValues({2})
+        .Cpu(Nothing)
+        .On(DeviceKind::kCuda, {.make = Nothing, .takes_blobs = true, .host_inputs = {0}});
 const Registration checks_on_cuda = Operator("test.ChecksOnCuda")
                                         .Input("x", "")
                                         .Shapes(SameAsInput(0))
                                         .Cpu(Nothing)
-                                        .On(Device::kCuda, {.make = Nothing, .checks_values = true});
+                                        .On(DeviceKind::kCuda, {.make = Nothing, .checks_values = true});
 
 const Registration formals = Operator("test.Formals")
                                  .Input("x", "")
@@ -79,29 +80,29 @@ TEST(Registry, AKernelRegisteredTwiceIsAnError) {
 }
 
 TEST(Registry, KernelsMayComeBeforeOrAfterTheirType) {
-  EXPECT_NE(GetOperator("test.Kernels").FindKernel(Device::kCuda), nullptr);
-  EXPECT_NE(GetOperator("test.Kernels").FindKernel(Device::kCpu), nullptr);
-  EXPECT_EQ(GetOperator("test.MoreKernels").FindKernel(Device::kCpu), nullptr);
-  EXPECT_NE(GetOperator("test.MoreKernels").FindKernel(Device::kCuda), nullptr);
+  EXPECT_NE(GetOperator("test.Kernels").FindKernel(DeviceKind::kCuda), nullptr);
+  EXPECT_NE(GetOperator("test.Kernels").FindKernel(DeviceKind::kCpu), nullptr);
+  EXPECT_EQ(GetOperator("test.MoreKernels").FindKernel(DeviceKind::kCpu), nullptr);
+  EXPECT_NE(GetOperator("test.MoreKernels").FindKernel(DeviceKind::kCuda), nullptr);
 }
 
 TEST(Registry, KnowsWhatKernelsOfEachDeviceDo) {
   const OperatorSchema& schema = GetOperator("test.OnTwoDevices");
-  EXPECT_FALSE(schema.TakesBlobs(Device::kCpu));
-  EXPECT_TRUE(schema.TakesBlobs(Device::kCuda));
-  EXPECT_EQ(schema.HostInputs(Device::kCpu), std::vector<int>{2}) << "of which shapes are made, wherever it runs";
-  EXPECT_EQ(schema.HostInputs(Device::kCuda), (std::vector<int>{0, 2}));
+  EXPECT_FALSE(schema.TakesBlobs(DeviceKind::kCpu));
+  EXPECT_TRUE(schema.TakesBlobs(DeviceKind::kCuda));
+  EXPECT_EQ(schema.HostInputs(DeviceKind::kCpu), std::vector<int>{2}) << "of which shapes are made, wherever it runs";
+  EXPECT_EQ(schema.HostInputs(DeviceKind::kCuda), (std::vector<int>{0, 2}));
   // Without kernel and without shape rule.
-  EXPECT_TRUE(GetOperator("test.Formals").TakesBlobs(Device::kCpu));
-  EXPECT_FALSE(GetOperator("CopyCPUToGPU").TakesBlobs(Device::kCpu));
+  EXPECT_TRUE(GetOperator("test.Formals").TakesBlobs(DeviceKind::kCpu));
+  EXPECT_FALSE(GetOperator("CopyCPUToGPU").TakesBlobs(DeviceKind::kCpu));
 }
 
 TEST(Registry, OperatorsMayFailForValuesThatTheirKernelsOrShapeRulesRead) {
   const OperatorSchema& schema = GetOperator("test.ChecksOnCuda");
-  EXPECT_FALSE(schema.MayFindFaults(Device::kCpu));
-  EXPECT_TRUE(schema.MayFindFaults(Device::kCuda));
-  EXPECT_TRUE(GetOperator("test.OnTwoDevices").MayFindFaults(Device::kCpu)) << "its shape rule reads values";
-  EXPECT_TRUE(GetOperator("Load").MayFindFaults(Device::kCpu)) << "its kernel takes blobs";
+  EXPECT_FALSE(schema.MayFindFaults(DeviceKind::kCpu));
+  EXPECT_TRUE(schema.MayFindFaults(DeviceKind::kCuda));
+  EXPECT_TRUE(GetOperator("test.OnTwoDevices").MayFindFaults(DeviceKind::kCpu)) << "its shape rule reads values";
+  EXPECT_TRUE(GetOperator("Load").MayFindFaults(DeviceKind::kCpu)) << "its kernel takes blobs";
 }
 
 TEST(Registry, KnowsHowManyInputsATypeTakes) {
@@ -135,7 +136,7 @@ TEST(Registry, DeclarationsAreComplete) {
     for (const auto& [device, kernel] : schema.kernels) {
       EXPECT_NE(schema.shapes != nullptr, kernel.takes_blobs) << "a shape rule, or a kernel that takes blobs";
       for (const int input : kernel.host_inputs) EXPECT_LT(input, schema.max_inputs());
-      EXPECT_TRUE(device != Device::kCpu || kernel.host_inputs.empty()) << "all that it reads is on the host";
+      EXPECT_TRUE(device != DeviceKind::kCpu || kernel.host_inputs.empty()) << "all that it reads is on the host";
     }
     for (const auto& list : {schema.inputs, schema.outputs}) {
       bool optional = false;

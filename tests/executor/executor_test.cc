@@ -21,10 +21,10 @@ class CountedExecutor : public Executor {
 
 std::shared_ptr<const Executor> MakeCounted() { return std::make_shared<CountedExecutor>(); }
 
-const ExecutorRegistration counted("test.counted", Device::kCpu, MakeCounted);
-const ExecutorRegistration once("test.twice", Device::kCpu, MakeCounted);
-const ExecutorRegistration twice("test.twice", Device::kCpu, MakeCounted);
-const ExecutorRegistration elsewhere("test.elsewhere", Device::kCuda, MakeCounted);
+const ExecutorRegistration counted("test.counted", DeviceKind::kCpu, MakeCounted);
+const ExecutorRegistration once("test.twice", DeviceKind::kCpu, MakeCounted);
+const ExecutorRegistration twice("test.twice", DeviceKind::kCpu, MakeCounted);
+const ExecutorRegistration elsewhere("test.elsewhere", DeviceKind::kCuda, MakeCounted);
 
 TEST(ExecutorRegistration, MakesOneThatNetsRunOn) {
   RecurrentCase net;
@@ -36,7 +36,7 @@ TEST(ExecutorRegistration, MakesOneThatNetsRunOn) {
   EXPECT_EQ(runs, 1);
 }
 
-constexpr Target kElsewhere = {.device = Device::kCuda};
+constexpr Target kElsewhere = {.device = DeviceKind::kCuda};
 
 TEST(ExecutorRegistration, RefusesNamesThatAreNotRegisteredForTheDeviceOrTwice) {
   ExpectError([] { MakeExecutor({.executor = "test.elsewhere"}); },

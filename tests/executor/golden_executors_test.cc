@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "layers.h"
+#include "recurrent_case.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/tests/core/filled_memory.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 
 namespace stepnet {
 namespace {
@@ -101,6 +103,37 @@ TEST_P(GoldenMemory, NoBlobDependsOnWhatWasInMemory) {
       ExpectSameBlobs(*found[0], *found[1], StrCat(golden.name, ", run ", r));
     }
   }
+}
+
+// Every blob of the CPU's workspace is in the other one, wherever its tensor lies there. What placement adds is not in
+// the first.
+void ExpectSameValues(const Workspace& on_host, const Workspace& on_device, const std::string& what) {
+  for (const std::string& name : on_host.LocalBlobs()) {
+    const Blob* blob = on_device.FindBlob(name);
+    ASSERT_NE(blob, nullptr) << name << ", " << what;
+    ASSERT_EQ(on_host.FindBlob(name)->HasTensor(), blob->HasTensor()) << name << ", " << what;
+    if (!blob->HasTensor()) continue;
+    ExpectSame(on_host.GetTensor(name), blob->GetTensor().To({}), StrCat(what, ": ", name));
+  }
+}
+
+class PoisonGolden : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(, PoisonGolden, testing::Values(0, 1),
+                         [](const auto& info) { return StrCat("level", info.param); });
+
+TEST_P(PoisonGolden, EveryBlobIsWhatTheCpuGives) {
+  const RunOptions options{.executor = "serial", .opt_level = GetParam()};
+  const PoisonCounts before = CountsOfPoisonDevice();
+  for (const GoldenCase& golden : GoldenCases()) {
+    CaseRun cpu(golden, options);
+    CaseRun device(golden, OnDevice(options, kPoisonDevice));
+    for (size_t r = 0; r < golden.runs.size(); ++r) {
+      const Workspace& expected = cpu.Run(r);
+      ExpectSameValues(expected, device.Run(r), StrCat(golden.name, ", run ", r));
+    }
+  }
+  EXPECT_GT(CountsOfPoisonDevice().kernels, before.kernels + 10'000);
+  EXPECT_EQ(CountsOfPoisonDevice().bytes, before.bytes) << "all memory is given back";
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::string ProbedType(const std::string& type) {
   probed.Shapes(schema.shapes).CostIs(schema.cost).Rows(schema.rows);
   if (schema.elementwise) probed.Elementwise();
   if (schema.formula) probed.Formula(schema.formula, schema.formula_options);  // which its kernel asks
-  probed.Cpu(ProbedKernel(*schema.FindKernel(Device::kCpu)));
+  probed.Cpu(ProbedKernel(*schema.FindKernel(DeviceKind::kCpu)));
   const Registration registered(probed);
   return probed_type;
 }

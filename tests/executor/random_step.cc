@@ -147,7 +147,7 @@ class StepDrawer {
     }
     op.add_output(name);
     const auto is_opaque = [&](const std::string& input) { return opaque_.contains(input); };
-    if (schema.TakesBlobs(Device::kCpu) || std::ranges::any_of(op.input(), is_opaque)) opaque_.insert(name);
+    if (schema.TakesBlobs(DeviceKind::kCpu) || std::ranges::any_of(op.input(), is_opaque)) opaque_.insert(name);
     std::erase_if(values_, [&](const Value& value) { return value.blob == name; });
     values_.push_back({name, rows});
     written_[name].insert(rows);

@@ -69,7 +69,7 @@ TEST(NetCheck, FindsUnknownTypes) {
 TEST(NetCheck, FindsMissingKernels) {
   const std::string net = "op { type: 'test.NoKernel' input: 'x' output: 'y' }";
   EXPECT_EQ(Problems(net), Messages{"test.NoKernel has no kernel for cpu"});
-  static constexpr Target kCuda = {.device = Device::kCuda};
+  static constexpr Target kCuda = {.device = DeviceKind::kCuda};
   EXPECT_EQ(Problems(net, {.run = {.target = &kCuda}}), Messages{"test.NoKernel has no kernel for cuda"});
 }
 

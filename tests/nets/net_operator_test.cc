@@ -214,7 +214,7 @@ std::string Watched(const std::string& type) {
   Operator watched(watched_type);
   watched.Inputs("inputs", "as " + type).Outputs("outputs", "as " + type).Args(schema.arguments);
   watched.Shapes(schema.shapes).CostIs(schema.cost);
-  Kernel kernel = *schema.FindKernel(Device::kCpu);
+  Kernel kernel = *schema.FindKernel(DeviceKind::kCpu);
   kernel.make = [make = kernel.make](const OperatorCall& op) -> RunFn {
     return [run_kernel = make(op)](const OpRun& run) {
       SeePart(run);

@@ -166,7 +166,7 @@ TEST(CheckedValues, CasesCoverAllTypesThatSayThatTheyCheckThem) {
   std::set<std::string> declared;
   for (const std::string& type : OperatorTypes()) {
     if (type.starts_with("test.") || type.find('.') != std::string::npos) continue;
-    const Kernel* kernel = GetOperator(type).FindKernel(Device::kCpu);
+    const Kernel* kernel = GetOperator(type).FindKernel(DeviceKind::kCpu);
     if (kernel != nullptr && kernel->checks_values) declared.insert(type);
   }
   EXPECT_EQ(declared, covered);

@@ -26,7 +26,7 @@ std::vector<double> MaskInStep(std::int64_t step, bool same_each_step, int parts
   const std::vector<TensorView> inputs = {x.View()};
   const std::vector<TensorView> outputs = {y.View(), mask.View()};
   RunContext context;
-  const RunFn kernel = op.schema().FindKernel(Device::kCpu)->make(op);
+  const RunFn kernel = op.schema().FindKernel(DeviceKind::kCpu)->make(op);
   for (int part = parts - 1; part >= 0; --part) {
     OpRun run(inputs, outputs, context, step);
     run.SetPart(part, parts);

@@ -47,7 +47,7 @@ void ExpectSameBits(const OperatorDef& def, const std::vector<Tensor>& inputs) {
   std::vector<TensorView> out;
   for (const Tensor& output : by_hand) out.push_back(output.View());
   RunContext context;
-  call.schema().FindKernel(Device::kCpu)->make(call)(OpRun(in, out, context));
+  call.schema().FindKernel(DeviceKind::kCpu)->make(call)(OpRun(in, out, context));
 
   const FormulaRegion formula = MakeFormulaRegion(query, shapes);
   std::vector<const void*> from;

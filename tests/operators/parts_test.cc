@@ -14,8 +14,8 @@
 namespace stepnet {
 namespace {
 
-bool HasKernel(const OperatorSchema& schema) { return schema.FindKernel(Device::kCpu) != nullptr; }
-const Kernel& CpuKernel(const std::string& type) { return *GetOperator(type).FindKernel(Device::kCpu); }
+bool HasKernel(const OperatorSchema& schema) { return schema.FindKernel(DeviceKind::kCpu) != nullptr; }
+const Kernel& CpuKernel(const std::string& type) { return *GetOperator(type).FindKernel(DeviceKind::kCpu); }
 
 // One operator with inputs, run as an executor runs it.
 class KernelCase {

@@ -34,7 +34,7 @@ const Registration wrong_gradient = Operator("test.WrongGradient")
                                         .Shapes(SameAsInput(0))
                                         .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
                                         .Cpu([](const OperatorCall& op) -> RunFn {
-                                          return FindOperator("test.Half")->FindKernel(Device::kCpu)->make(op);
+                                          return FindOperator("test.Half")->FindKernel(DeviceKind::kCpu)->make(op);
                                         });
 
 const Registration throws = Operator("test.Throws")

@@ -19,6 +19,7 @@ DEFINE_string(init_net, "",
 DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "parallel", "what runs the step nets (serial is the reference for the others)");
+DEFINE_string(device, "cpu", "where nets run: cpu, cuda or, of several GPUs, cuda:N");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(
     opt_level, stepnet::kMaxOptLevel,
@@ -43,12 +44,14 @@ std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
 
 namespace {
 
-std::vector<std::string> Executors() { return ExecutorNames(RunOptions().target->device); }
+// Those of the device that the flags name.
+std::vector<std::string> Executors() { return ExecutorNames(ParseDevice(FLAGS_device).kind); }
 
 }  // namespace
 
 std::vector<FlagUse> ExecutorFlags() {
-  std::vector<FlagUse> flags = {{.name = "executor", .value = "NAME", .choices = Executors},
+  std::vector<FlagUse> flags = {{.name = "device", .value = "cpu|cuda[:N]"},
+                                {.name = "executor", .value = "NAME", .choices = Executors},
                                 {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
                                 {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
   for (FlagUse& flag : PassFlags()) flags.push_back(std::move(flag));
@@ -79,14 +82,29 @@ std::chrono::duration<double> TimeLimitFromFlags() {
                                                             : std::numeric_limits<double>::infinity());
 }
 
-RunOptions RunOptionsFromFlags() {
-  const std::vector<std::string> executors = Executors();
-  if (std::ranges::find(executors, FLAGS_executor) == executors.end()) {
-    throw UsageError(StrCat("no executor \"", FLAGS_executor, "\", must be ", Join(executors, " or "),
-                            DidYouMean(FLAGS_executor, executors)));
+namespace {
+
+Device DeviceFromFlags() {
+  try {
+    const Device device = ParseDevice(FLAGS_device);
+    if (!device.IsHost()) static_cast<void>(RuntimeOf(device));  // says why there is none
+    return device;
+  } catch (const Error& error) {
+    throw UsageError(StrCat("--device=", FLAGS_device, ": ", error.message()));
   }
-  RunOptions options{
-      .executor = FLAGS_executor, .threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed};
+}
+
+}  // namespace
+
+RunOptions RunOptionsFromFlags() {
+  const Device device = DeviceFromFlags();
+  RunOptions options = OnDevice({.threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed}, device);
+  const std::vector<std::string> executors = Executors();
+  if (!google::GetCommandLineFlagInfoOrDie("executor").is_default) options.executor = FLAGS_executor;
+  if (std::ranges::find(executors, options.executor) == executors.end()) {
+    throw UsageError(StrCat("no executor \"", options.executor, "\" for ", device, ", must be ",
+                            Join(executors, " or "), DidYouMean(options.executor, executors)));
+  }
   ApplyPassFlags(&options);
   return options;
 }

@@ -140,7 +140,7 @@ std::string KernelsText(const OperatorSchema& schema) {
     for (const int i : kernel.host_inputs) {
       facts.push_back(StrCat("reads ", FormalName(schema.inputs, i), " on the host"));
     }
-    names.push_back(StrCat(DeviceName(device), facts.empty() ? "" : StrCat(" (", Join(facts, ", "), ")")));
+    names.push_back(StrCat(DeviceKindName(device), facts.empty() ? "" : StrCat(" (", Join(facts, ", "), ")")));
   }
   return names.empty() ? "none" : Join(names, ", ");
 }

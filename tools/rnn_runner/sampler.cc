@@ -116,6 +116,7 @@ std::span<const float> Sampler::Read(const std::vector<std::int32_t>& characters
   net_->Run();
   // Copies, because the next run writes over what its outputs hold.
   for (const auto& [initial, last] : states_) workspace_.SetTensor(initial, workspace_.GetTensor(last).Clone());
+  workspace_.SetTensor("probabilities", workspace_.GetTensor("probabilities").To({}));  // they are read here
   const Tensor& probabilities = workspace_.GetTensor("probabilities");
   if (probabilities.shape() != Shape({shape[0], 1, vocabulary_.size()})) {
     throw Error(ErrorCode::kInvalidNet, StrCat("probabilities is ", probabilities.Description(), " for tokens ", shape,

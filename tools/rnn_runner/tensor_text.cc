@@ -70,7 +70,7 @@ T FromDouble(double value) {
 const std::vector<std::string> kSummaryHeader = {"blob", "dtype", "shape", "min", "max", "mean", "std", "NaN", "Inf"};
 
 void ForEachNumber(const Tensor& tensor, const std::function<void(std::int64_t, double)>& fn) {
-  WithElements(tensor, [&](const auto* elements) {
+  WithElements(tensor.To({}), [&](const auto* elements) {
     InBlocks(tensor.size(), kWorkOfNumber, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) fn(i, AsDouble(elements[i]));
     });

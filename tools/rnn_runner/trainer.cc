@@ -31,7 +31,7 @@ std::int64_t ValidationBatch(const TrainJob& job, const Corpus& corpus) {
 }
 
 double LastOf(const Workspace& workspace, const std::string& blob) {
-  return workspace.GetTensor(blob).data<float>()[0];
+  return workspace.GetTensor(blob).To({}).data<float>()[0];
 }
 
 }  // namespace
@@ -82,11 +82,18 @@ void Trainer::ResetStates(Workspace& workspace, std::int64_t batch) const {
   }
 }
 
+// Sets tokens and targets, on the host: a net that runs elsewhere takes them there.
+void Trainer::FillText(const Streams& text, std::int64_t begin, std::int64_t steps, Workspace& workspace) {
+  const Shape shape = {steps, text.batch()};
+  const Tensor& tokens = workspace.CreateBlob("tokens").MakeTensor(DType::kInt32, shape);
+  const Tensor& targets = workspace.CreateBlob("targets").MakeTensor(DType::kInt32, shape);
+  text.Fill(begin, steps, tokens.data<std::int32_t>(), targets.data<std::int32_t>());
+}
+
 IterationMetrics Trainer::Iterate() {
   const std::int64_t part = iteration_ % iterations_per_epoch_;
   if (part == 0) ResetStates(workspace_, text_.batch());
-  text_.Fill(part * job_.config.steps(), job_.config.steps(), workspace_.GetTensor("tokens").data<std::int32_t>(),
-             workspace_.GetTensor("targets").data<std::int32_t>());
+  FillText(text_, part * job_.config.steps(), job_.config.steps(), workspace_);
   net_->SetRunCounter(static_cast<std::uint64_t>(iteration_));
   net_->Run();
   ++iteration_;
@@ -112,10 +119,7 @@ double Trainer::Validate() {
 }
 
 double Trainer::ValidateSteps(std::int64_t begin, std::int64_t steps) {
-  const Shape shape = {steps, validation_text_.batch()};
-  const Tensor& tokens = validation_workspace_.GetBlob("tokens").MakeTensor(DType::kInt32, shape);
-  const Tensor& targets = validation_workspace_.GetBlob("targets").MakeTensor(DType::kInt32, shape);
-  validation_text_.Fill(begin, steps, tokens.data<std::int32_t>(), targets.data<std::int32_t>());
+  FillText(validation_text_, begin, steps, validation_workspace_);
   validation_net_->Run();
   for (const CarriedState& state : model_.states) {
     validation_workspace_.SetTensor(state.initial, validation_workspace_.GetTensor(state.last).Clone());
@@ -188,7 +192,7 @@ NetDef Trainer::ModelInitNet(bool with_values) const {
   std::vector<std::string> filled = model_.parameters;
   for (const std::string& blob : Constants()) filled.push_back(blob);
   for (const std::string& blob : filled) {
-    const Tensor& tensor = workspace_.GetTensor(blob);
+    const Tensor tensor = workspace_.GetTensor(blob).To({});
     AddOp(&net, "GivenTensorFill", {}, {blob}).Ints("shape", tensor.shape().ToVector());
     Argument& values = *net.mutable_op(net.op_size() - 1)->add_arg();
     values.set_name("values");

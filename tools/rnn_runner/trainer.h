@@ -54,6 +54,7 @@ class Trainer {
   void ResetStates(Workspace& workspace, std::int64_t batch) const;
   std::vector<std::string> TensorNames() const;
   std::vector<std::string> Constants() const;
+  static void FillText(const Streams& text, std::int64_t begin, std::int64_t steps, Workspace& workspace);
   double ValidateSteps(std::int64_t begin, std::int64_t steps);
 
   const TrainJob& job_;

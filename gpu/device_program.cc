@@ -1,0 +1,148 @@
+#include "stepnet/gpu/device_program.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stepnet {
+namespace {
+
+// out[r, c] = value of x[r, c] and b[c], for matrices that lie by rows.
+RegionOperand Matrix(DType dtype, std::int64_t rows, std::int64_t columns) {
+  return {.dtype = dtype, .size = rows * columns, .strides = {0, 0, columns, 1}};
+}
+RegionOperand RepeatedRow(DType dtype, std::int64_t columns) {
+  return {.dtype = dtype, .size = columns, .strides = {0, 0, 0, 1}};
+}
+
+Region BiasRegion(DType dtype, std::int64_t rows, std::int64_t columns) {
+  const RegionOperand matrix = Matrix(dtype, rows, columns);
+  return {.sizes = {1, 1, rows, columns},
+          .inputs = {matrix, RepeatedRow(dtype, columns)},
+          .outputs = {{.value = Expr::Input(0, "x", dtype) + Expr::Input(1, "b", dtype), .memory = matrix}},
+          .in_place = {{.input = 0, .output = 0}}};
+}
+
+Region SumRegion(DType dtype, std::int64_t rows, std::int64_t columns, bool adds) {
+  return {.sizes = {1, 1, rows, columns},
+          .inputs = {Matrix(dtype, rows, columns)},
+          .outputs = {{.value = Expr::Input(0, "x", dtype),
+                       .memory = RepeatedRow(dtype, columns),
+                       .kind = RegionOutputKind::kSums,
+                       .adds = adds}}};
+}
+
+[[noreturn]] void ThrowNoKernel(const OperatorCall& op, std::span<const TensorInfo> inputs) {
+  std::vector<std::string> texts;
+  for (const TensorInfo& info : inputs) texts.push_back(info.Description());
+  throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " of ", Join(texts, ", "), " has no kernel for ",
+                                             op.options().device(), "; device_option places it on the CPU"));
+}
+
+}  // namespace
+
+DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::uint64_t wanted,
+                             CudaRuntime& runtime)
+    : inputs_(inputs.begin(), inputs.end()), wanted_(wanted), runtime_(runtime) {
+  const ShapeQuery query(op, inputs);
+  const OperatorSchema& schema = op.schema();
+  if (schema.formula) {
+    const std::vector<TensorInfo> outputs = schema.shapes(query);
+    if (!AreExprTypes(query, outputs)) ThrowNoKernel(op, inputs);
+    formula_ = MakeFormulaRegion(query, outputs, wanted);
+    RegionSourceOptions options{.name = op.type()};
+    for (size_t i = 0; i < formula_->inputs.size(); ++i) {
+      if (IsRunValue(formula_->inputs[i])) options.values.push_back(static_cast<int>(i));
+    }
+    formula_kernel_ = std::make_unique<GpuRegion>(formula_->region, options, runtime);
+    return;
+  }
+  const Expansion expansion(query);
+  AddProducts(op, query, expansion);
+  for (const RegionPart& part : expansion.parts()) {
+    parts_.push_back(part);
+    part_kernels_.push_back(std::make_unique<GpuRegion>(part.region, RegionSourceOptions{.name = op.type()}, runtime));
+  }
+  if (products_.empty() && parts_.empty()) ThrowNoKernel(op, inputs);
+}
+
+void DeviceProgram::AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion) {
+  for (size_t o = 0; o < expansion.products().size(); ++o) {
+    const std::optional<Product>& product = expansion.products()[o];
+    if (!product || (wanted_ >> o & 1) == 0) continue;
+    PlannedProduct planned{.output = static_cast<int>(o), .product = *product};
+    const DType dtype = query.In(product->left.input).dtype;
+    const RegionSourceOptions named{.name = op.type()};
+    if (!product->right) {
+      const std::int64_t rows = product->left.rows(), columns = product->left.columns();
+      planned.sum = std::make_unique<GpuRegion>(SumRegion(dtype, rows, columns, false), named, runtime_);
+      planned.added_sum = std::make_unique<GpuRegion>(SumRegion(dtype, rows, columns, true), named, runtime_);
+    } else {
+      planned.kernel = std::make_unique<ProductKernel>(*product, dtype, runtime_.index());
+      if (product->bias >= 0 && (!planned.kernel->takes_bias() || product->left.columns() == 0)) {
+        const std::int64_t columns = product->right->columns();
+        const std::int64_t rows = columns == 0 ? 0 : product->NumElements() / columns;
+        planned.bias = std::make_unique<GpuRegion>(BiasRegion(dtype, rows, columns), named, runtime_);
+      }
+    }
+    products_.push_back(std::move(planned));
+  }
+}
+
+bool DeviceProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
+  if (wanted != wanted_) return false;
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    if (run.In(i).dtype != inputs_[i].dtype || *run.In(i).shape != inputs_[i].shape) return false;
+  }
+  return true;
+}
+
+void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
+  if (formula_) return RunFormula(op, run);
+  for (const PlannedProduct& product : products_) RunProduct(product, run);
+  const auto operand = [&](int tensor) {
+    return (tensor < run.num_inputs() ? run.In(tensor) : run.Out(tensor - run.num_inputs())).data;
+  };
+  for (size_t k = 0; k < parts_.size(); ++k) {
+    std::vector<const void*> inputs;
+    std::vector<void*> outputs;
+    for (const int tensor : parts_[k].inputs) inputs.push_back(operand(tensor));
+    for (const int tensor : parts_[k].outputs) outputs.push_back(operand(tensor));
+    part_kernels_[k]->Run(run, inputs, outputs);
+  }
+}
+
+void DeviceProgram::RunFormula(const OperatorCall& op, const OpRun& run) const {
+  const RunValues values(op, run);
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const int input : formula_->inputs) inputs.push_back(IsRunValue(input) ? values.Of(input) : run.In(input).data);
+  for (const int output : formula_->outputs) outputs.push_back(run.Out(output).data);
+  formula_kernel_->Run(run, inputs, outputs);
+}
+
+void DeviceProgram::RunProduct(const PlannedProduct& planned, const OpRun& run) const {
+  const Product& product = planned.product;
+  void* const out = run.Out(planned.output).data;
+  const bool adds = run.Adds(planned.output);
+  const void* const left = run.In(product.left.input).data;
+  if (planned.kernel == nullptr) {
+    return (adds ? planned.added_sum : planned.sum)->Run(run, std::span(&left, 1), std::span(&out, 1));
+  }
+  auto& queue = static_cast<CudaQueue&>(run.queue());
+  const void* const bias = product.bias < 0 ? nullptr : run.In(product.bias).data;
+  if (product.left.columns() > 0) {
+    const ProductPointers pointers{.left = left,
+                                   .right = run.In(product.right->input).data,
+                                   .bias = planned.bias == nullptr ? bias : nullptr,
+                                   .out = out,
+                                   .adds = adds};
+    planned.kernel->Run(pointers, run.ScratchOf<char>(ProductKernel::kScratchBytes), queue.stream());
+  } else if (!adds) {
+    queue.Fill(out, 0, run.Out(planned.output).size_bytes());
+  }
+  if (planned.bias == nullptr) return;
+  const void* const operands[] = {out, bias};
+  planned.bias->Run(run, operands, std::span(&out, 1));
+}
+
+}  // namespace stepnet

@@ -1,0 +1,52 @@
+// DeviceProgram: what an operator does on a GPU for inputs of some shapes: products and generated kernels, one after
+// the other.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "stepnet/core/expansion.h"
+#include "stepnet/core/formula.h"
+#include "stepnet/gpu/cuda_runtime.h"
+#include "stepnet/gpu/product_kernel.h"
+#include "stepnet/gpu/region_kernel.h"
+
+namespace stepnet {
+
+// Immutable; any number of threads may run it at once.
+class DeviceProgram {
+ public:
+  // `wanted`: bit i for output i; others are not computed. Throws as formulas do, and kInvalidNet where an operator
+  // says nothing of such shapes.
+  DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::uint64_t wanted, CudaRuntime& runtime);
+
+  // Whether it computes such a run, for these outputs.
+  bool IsFor(const OpRun& run, std::uint64_t wanted) const;
+  void Run(const OperatorCall& op, const OpRun& run) const;
+
+ private:
+  struct PlannedProduct {
+    int output = 0;
+    Product product;
+    std::unique_ptr<ProductKernel> kernel;  // null: the sum over the rows of `left`
+    // Work behind the product, or in its place: its bias, or the sum, written and added.
+    std::unique_ptr<GpuRegion> bias, sum, added_sum;
+  };
+  void AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion);
+  void RunProduct(const PlannedProduct& planned, const OpRun& run) const;
+  void RunFormula(const OperatorCall& op, const OpRun& run) const;
+
+  std::vector<TensorInfo> inputs_;
+  const std::uint64_t wanted_;
+  CudaRuntime& runtime_;
+  std::optional<FormulaRegion> formula_;
+  std::unique_ptr<GpuRegion> formula_kernel_;
+  std::vector<RegionPart> parts_;
+  std::vector<std::unique_ptr<GpuRegion>> part_kernels_;
+  std::vector<PlannedProduct> products_;
+};
+
+}  // namespace stepnet

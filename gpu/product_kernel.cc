@@ -1,0 +1,236 @@
+#include "stepnet/gpu/product_kernel.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "stepnet/core/strings.h"
+#include "stepnet/gpu/cublas_lt.h"
+#include "stepnet/gpu/cuda_runtime.h"
+
+namespace stepnet {
+namespace {
+
+// cuBLAS stores matrices by columns: what we store by rows it sees transposed. So it is asked for out^T, which is
+// right^T · left^T, and both factors and the result lie as it wants them.
+
+cudaDataType_t CudaType(DType dtype) { return dtype == DType::kDouble ? CUDA_R_64F : CUDA_R_32F; }
+
+// One matrix, and how far the next of a batch is.
+class Layout {
+ public:
+  Layout(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t count, std::int64_t stride) {
+    const CublasLt& lt = TheCublasLt();
+    CheckCublas(lt.layout_create(&layout_, CudaType(dtype), static_cast<std::uint64_t>(columns),
+                                 static_cast<std::uint64_t>(rows), std::max<std::int64_t>(columns, 1)),
+                "cublasLtMatrixLayoutCreate");
+    const auto batch = static_cast<std::int32_t>(count);
+    CheckCublas(lt.layout_set(layout_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)), "batch count");
+    CheckCublas(lt.layout_set(layout_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
+                "batch stride");
+  }
+  ~Layout() { TheCublasLt().layout_destroy(layout_); }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+struct DescDelete {
+  void operator()(cublasLtMatmulDescOpaque_t* desc) const { TheCublasLt().desc_destroy(desc); }
+};
+using Desc = std::unique_ptr<cublasLtMatmulDescOpaque_t, DescDelete>;
+struct PreferenceDelete {
+  void operator()(cublasLtMatmulPreferenceOpaque_t* preference) const { TheCublasLt().preference_destroy(preference); }
+};
+
+template <typename Value>
+void Set(const Desc& desc, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  CheckCublas(TheCublasLt().desc_set(desc.get(), attribute, &value, sizeof(value)), "cublasLtMatmulDescSetAttribute");
+}
+
+// The index of the batch in the memory of a factor whose dimensions of one element are repeated.
+std::int64_t MatrixOf(const Shape& shape, const std::vector<std::int64_t>& batch, std::int64_t k) {
+  std::int64_t matrix = 0, stride = 1;
+  const int rank = shape.rank() - 2;
+  for (int d = static_cast<int>(batch.size()) - 1, mine = rank - 1; d >= 0; --d, --mine) {
+    const std::int64_t index = k % batch[d];
+    k /= batch[d];
+    if (mine < 0) continue;
+    if (shape[mine] != 1) matrix += index * stride;
+    stride *= shape[mine];
+  }
+  return matrix;
+}
+
+}  // namespace
+
+class ProductKernel::Plan {
+ public:
+  Plan(const Product& product, DType dtype, int device)
+      : dtype_(dtype),
+        device_(device),
+        m_(product.left.rows()),
+        n_(product.right->columns()),
+        k_(product.left.columns()),
+        left_(product.left),
+        right_(*product.right) {
+    const int rank = std::max(left_.shape.rank(), right_.shape.rank()) - 2;
+    batch_.assign(rank, 1);
+    for (const ProductFactor* factor : {&left_, &right_}) {
+      const int own = factor->shape.rank() - 2;
+      for (int d = 0; d < own; ++d) {
+        if (factor->shape[d] != 1) batch_[rank - own + d] = factor->shape[d];
+      }
+    }
+    for (const std::int64_t size : batch_) count_ *= size;
+    strided_ = IsStrided(left_) && IsStrided(right_);
+    const std::int64_t at_once = strided_ ? count_ : 1;
+    a_.emplace(dtype, right_.shape[-2], right_.shape[-1], at_once, StrideOf(right_));
+    b_.emplace(dtype, left_.shape[-2], left_.shape[-1], at_once, StrideOf(left_));
+    c_.emplace(dtype, m_, n_, at_once, m_ * n_);
+  }
+
+  bool takes_bias() const { return dtype_ == DType::kFloat; }
+  bool is_empty() const { return m_ * n_ * count_ == 0; }
+
+  void Run(const ProductPointers& pointers, void* scratch, cudaStream_t stream) {
+    UseCudaDevice(device_);
+    const Calls& calls = CallsFor(pointers);
+    if (strided_) return RunOne(calls, pointers, scratch, stream);
+    const std::int64_t bytes = DTypeBytes(dtype_);
+    for (std::int64_t k = 0; k < count_; ++k) {
+      ProductPointers of = pointers;
+      of.left = static_cast<const std::byte*>(pointers.left) +
+                MatrixOf(left_.shape, batch_, k) * left_.shape[-1] * left_.shape[-2] * bytes;
+      of.right = static_cast<const std::byte*>(pointers.right) +
+                 MatrixOf(right_.shape, batch_, k) * right_.shape[-1] * right_.shape[-2] * bytes;
+      of.out = static_cast<std::byte*>(pointers.out) + k * m_ * n_ * bytes;
+      RunOne(calls, of, scratch, stream);
+    }
+  }
+
+ private:
+  struct Calls {
+    bool has_bias = false;
+    bool is_aligned = false;
+    Desc desc;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+
+  // All matrices of the batch, or one for all.
+  bool IsStrided(const ProductFactor& factor) const {
+    const std::int64_t matrices = MatricesOf(factor);
+    return matrices == 1 || matrices == count_;
+  }
+  static std::int64_t MatricesOf(const ProductFactor& factor) {
+    std::int64_t matrices = 1;
+    for (int d = 0; d < factor.shape.rank() - 2; ++d) matrices *= factor.shape[d];
+    return matrices;
+  }
+  std::int64_t StrideOf(const ProductFactor& factor) const {
+    return MatricesOf(factor) == 1 ? 0 : factor.shape[-1] * factor.shape[-2];
+  }
+
+  // Vector loads need more than the alignment of an element, which rows within a tensor may not have.
+  bool IsAligned(const ProductPointers& pointers) const {
+    constexpr std::uintptr_t kAlignment = 16;
+    const auto is = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0; };
+    return strided_ && is(pointers.left) && is(pointers.right) && is(pointers.out) && is(pointers.bias);
+  }
+
+  const Calls& CallsFor(const ProductPointers& pointers) {
+    const bool has_bias = pointers.bias != nullptr, is_aligned = IsAligned(pointers);
+    const std::lock_guard lock(mutex_);
+    for (const std::unique_ptr<const Calls>& calls : calls_) {
+      if (calls->has_bias == has_bias && calls->is_aligned == is_aligned) return *calls;
+    }
+    calls_.push_back(MakeCalls(has_bias, is_aligned));
+    return *calls_.back();
+  }
+
+  std::unique_ptr<const Calls> MakeCalls(bool has_bias, bool is_aligned) const {
+    const CublasLt& lt = TheCublasLt();
+    auto calls = std::make_unique<Calls>();
+    calls->has_bias = has_bias;
+    calls->is_aligned = is_aligned;
+    cublasLtMatmulDesc_t desc = nullptr;
+    // Exact: products and sums of float in float, without tensor cores.
+    const bool is_double = dtype_ == DType::kDouble;
+    CheckCublas(lt.desc_create(&desc, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CudaType(dtype_)),
+                "cublasLtMatmulDescCreate");
+    calls->desc.reset(desc);
+    Set(calls->desc, CUBLASLT_MATMUL_DESC_TRANSA, right_.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    Set(calls->desc, CUBLASLT_MATMUL_DESC_TRANSB, left_.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (has_bias) Set(calls->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    cublasLtMatmulPreference_t made = nullptr;
+    CheckCublas(lt.preference_create(&made), "cublasLtMatmulPreferenceCreate");
+    const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, PreferenceDelete> preference(made);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      CheckCublas(lt.preference_set(made, attribute, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
+    };
+    const std::uint32_t alignment = is_aligned ? 16 : static_cast<std::uint32_t>(DTypeBytes(dtype_));
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kScratchBytes));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+    cublasLtMatmulHeuristicResult_t found = {};
+    int count = 0;
+    CheckCublas(lt.heuristic(CublasLtHandle(device_), desc, a_->get(), b_->get(), c_->get(), c_->get(), made, 1, &found,
+                             &count),
+                "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) {
+      throw Error(ErrorCode::kFailed, StrCat("cuBLASLt has no algorithm for a product of [", m_, ", ", k_, "] and [",
+                                             k_, ", ", n_, "] of ", dtype_));
+    }
+    calls->algorithm = found.algo;
+    return calls;
+  }
+
+  void RunOne(const Calls& calls, const ProductPointers& pointers, void* scratch, cudaStream_t stream) const {
+    const auto run = [&](cublasLtMatmulDesc_t desc) {
+      const float one = 1, zero = 0;
+      const double one_double = 1, zero_double = 0;
+      const bool is_double = dtype_ == DType::kDouble;
+      const void* alpha = is_double ? static_cast<const void*>(&one_double) : &one;
+      const void* beta = pointers.adds ? alpha : is_double ? static_cast<const void*>(&zero_double) : &zero;
+      CheckCublas(TheCublasLt().matmul(CublasLtHandle(device_), desc, alpha, pointers.right, a_->get(), pointers.left,
+                                       b_->get(), beta, pointers.out, c_->get(), pointers.out, c_->get(),
+                                       &calls.algorithm, scratch, kScratchBytes, stream),
+                  "cublasLtMatmul");
+    };
+    if (!calls.has_bias) return run(calls.desc.get());
+    // The bias is an attribute of what is called; other threads may run with another one.
+    cublasLtMatmulDescOpaque_t own = *calls.desc;
+    CheckCublas(TheCublasLt().desc_set(&own, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointers.bias, sizeof(pointers.bias)),
+                "the bias of cublasLtMatmul");
+    run(&own);
+  }
+
+  const DType dtype_;
+  const int device_;
+  const std::int64_t m_, n_, k_;
+  const ProductFactor left_, right_;
+  std::vector<std::int64_t> batch_;
+  std::int64_t count_ = 1;
+  bool strided_ = false;
+  std::optional<Layout> a_, b_, c_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<const Calls>> calls_;
+};
+
+ProductKernel::ProductKernel(const Product& product, DType dtype, int device)
+    : plan_(std::make_unique<Plan>(product, dtype, device)) {}
+ProductKernel::~ProductKernel() = default;
+
+bool ProductKernel::takes_bias() const { return plan_->takes_bias(); }
+
+void ProductKernel::Run(const ProductPointers& pointers, void* scratch, cudaStream_t stream) const {
+  if (!plan_->is_empty()) plan_->Run(pointers, scratch, stream);
+}
+
+}  // namespace stepnet

@@ -1,0 +1,31 @@
+// GpuRegion: a region as compiled kernels of a GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/gpu/cuda_runtime.h"
+#include "stepnet/gpu/region_source.h"
+
+namespace stepnet {
+
+class GpuRegion {
+ public:
+  // Prints and compiles it, where no region alike has been. Throws as CompileDeviceCode.
+  GpuRegion(const Region& region, const RegionSourceOptions& options, CudaRuntime& runtime);
+
+  // Launches it in the order of the run's queue. Pointers as RegionPointers says. Where the region requires something,
+  // waits for it, and notes the fault with the run.
+  void Run(const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) const;
+
+ private:
+  const RegionSource source_;
+  const std::int64_t num_elements_;
+  std::vector<cudaKernel_t> kernels_;  // of source_.launches
+};
+
+}  // namespace stepnet
