@@ -25,7 +25,7 @@ endif()
 # C++ files that include CUDA's headers: an option of these files alone, because one of a target would compile all of it
 # anew whenever a toolkit comes or goes.
 function(stepnet_uses_cuda)
-  list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND "SHELL:-isystem " OUTPUT_VARIABLE includes)
+  list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND "-isystem;" OUTPUT_VARIABLE includes)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${includes}")
 endfunction()
 

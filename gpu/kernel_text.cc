@@ -150,20 +150,34 @@ KernelText::KernelText(const Region& region, const RegionSourceOptions& options,
 }
 
 // RegionSource::Bind fills these, in this order.
+bool KernelText::IsValue(int input) const { return std::ranges::count(options_.values, input) > 0; }
+
+void KernelText::AddOperand(const std::string& type, const std::string& name) {
+  types_.emplace(name, type);
+  if (options_.uses_table) {
+    members_.push_back({.type = "Place", .name = name, .words = {0, 0, 0}});
+  } else {
+    Parameter(StrCat(type, "*"), name, 0);
+  }
+}
+
 void KernelText::AddOperands() {
-  for (size_t i = 0; i < region_.inputs.size(); ++i) {
-    const std::string type = std::ranges::count(options_.values, static_cast<int>(i)) > 0
-                                 ? "long long"
-                                 : StrCat("const ", MemoryTypeName(region_.inputs[i].dtype), "*");
-    Parameter(type, StrCat("in", i), 0);
+  for (int i = 0; i < std::ssize(region_.inputs); ++i) {
+    const std::string name = StrCat("in", i);
+    if (IsValue(i)) {
+      Parameter("long long", name, 0);
+    } else {
+      AddOperand(StrCat("const ", MemoryTypeName(region_.inputs[i].dtype)), name);
+    }
   }
   for (size_t o = 0; o < region_.outputs.size(); ++o) {
-    Parameter(StrCat(MemoryTypeName(region_.outputs[o].memory.dtype), "*"), StrCat("out", o), 0);
+    AddOperand(MemoryTypeName(region_.outputs[o].memory.dtype), StrCat("out", o));
   }
   Parameter("unsigned char*", "scratch", 0);
   Parameter("DeviceFault*", "fault", 0);
   Parameter("const long long*", "step", 0);
   Parameter("long long", "instruction", 0);
+  Parameter("const long long*", "row", 0);
 }
 
 void KernelText::SetSpace(std::vector<SpaceDim> dims, bool is_narrow, const std::string& linear) {
@@ -174,7 +188,7 @@ void KernelText::SetSpace(std::vector<SpaceDim> dims, bool is_narrow, const std:
 
 std::string KernelText::Parameter(const std::string& type, const std::string& name, std::uint64_t word) {
   const bool is_known = std::ranges::any_of(members_, [&](const Member& member) { return member.name == name; });
-  if (!is_known) members_.push_back({.type = type, .name = name, .word = word});
+  if (!is_known) members_.push_back({.type = type, .name = name, .words = {word}});
   return StrCat("p.", name);
 }
 
@@ -238,6 +252,11 @@ std::string KernelText::Place(const std::string& operand, const RegionOperand& m
   return terms.empty() ? "0" : Join(terms, " + ");
 }
 
+std::string KernelText::ElementOf(const std::string& operand, const RegionOperand& memory) {
+  used_operands_.insert(operand);
+  return StrCat(options_.uses_table ? "" : "p.", operand, "[", Place(operand, memory), "]");
+}
+
 std::string KernelText::ConstantText(const ExprNode& node) {
   std::string text = InlineConstant({.dtype = node.dtype, .bits = node.bits});
   if (!text.empty()) return text;
@@ -247,8 +266,8 @@ std::string KernelText::ConstantText(const ExprNode& node) {
 
 std::string KernelText::InputText(const ExprNode& node) {
   const std::string operand = StrCat("in", node.number);
-  if (std::ranges::count(options_.values, node.number) > 0) return StrCat("p.", operand);
-  const std::string element = StrCat("p.", operand, "[", Place(operand, region_.inputs[node.number]), "]");
+  if (IsValue(node.number)) return StrCat("p.", operand);
+  const std::string element = ElementOf(operand, region_.inputs[node.number]);
   return node.dtype == DType::kBool ? StrCat(element, " != 0") : element;
 }
 
@@ -298,8 +317,7 @@ void KernelText::Declare(std::span<const ExprNode* const> wanted, bool of_rows_o
 }
 
 std::string KernelText::OutputElement(int output) {
-  const std::string operand = StrCat("out", output);
-  return StrCat("p.", operand, "[", Place(operand, region_.outputs[output].memory), "]");
+  return ElementOf(StrCat("out", output), region_.outputs[output].memory);
 }
 
 void KernelText::Store(int output, const ExprNode* value) {
@@ -322,10 +340,16 @@ RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_bloc
   RegionLaunch launch{.kernel = kernel_, .threads = threads_of_block};
   for (const Member& member : members_) {
     out << "  " << member.type << " " << member.name << ";\n";
-    launch.words.push_back(member.word);
+    launch.words.insert(launch.words.end(), member.words.begin(), member.words.end());
   }
   out << "};\nextern \"C\" __global__ void __launch_bounds__(" << threads_of_block << ") " << kernel_ << "(const "
       << kernel_ << "_parameters p) {\n  typedef " << (is_narrow_ ? "int" : "long long") << " Index;\n";
+  if (options_.uses_table) {
+    for (const std::string& name : used_operands_) {
+      out << "  " << types_.at(name) << "* const " << name << " = At<" << types_.at(name) << ">(p." << name
+          << ", p.row);\n";
+    }
+  }
   for (const std::string& line : lines_) out << line;
   out << "}\n";
   *text += std::move(out).str();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -77,16 +78,19 @@ class KernelText {
   RegionLaunch Finish(std::int64_t threads_needed, int threads_of_block, std::string* text);
 
  private:
+  std::string ElementOf(const std::string& operand, const RegionOperand& memory);
   std::string Place(const std::string& operand, const RegionOperand& memory);
   std::string ConstantText(const ExprNode& node);
   std::string InputText(const ExprNode& node);
   std::string ValueText(const ExprNode& node);
   bool IsDeclared(const ExprNode* node) const;
+  bool IsValue(int input) const;
   void AddOperands();
+  void AddOperand(const std::string& type, const std::string& name);
 
   struct Member {
     std::string type, name;
-    std::uint64_t word;
+    std::vector<std::uint64_t> words;
   };
 
   const Region& region_;
@@ -100,6 +104,8 @@ class KernelText {
   std::vector<std::string> lines_;
   std::vector<std::set<const ExprNode*>> declared_;  // by open braces
   std::set<int> used_dims_;
+  std::map<std::string, std::string> types_;  // of the memory of operands
+  std::set<std::string> used_operands_;
 };
 
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -257,7 +258,7 @@ void RegionPrinter::PrintRows(const KernelWork& work) {
 
 void RegionPrinter::PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const {
   for (size_t k = 0; k < summed.size(); ++k) {
-    if (k + 1 == summed.size()) text.Line("#pragma unroll 4");
+    if (k + 1 == summed.size()) text.Line("#pragma unroll 4");  // so that loads do not wait for each other
     const std::string i = StrCat("i", summed[k].dim);
     text.Open(StrCat("for (Index ", i, " = 0; ", i, " < ", text.Size(summed[k]), "; ++", i, ") {"));
   }
@@ -365,7 +366,7 @@ RegionSource PrintRegion(const Region& region, const RegionSourceOptions& option
   const auto bytes = [](const RegionOperand& operand) { return operand.offset * DTypeBytes(operand.dtype); };
   for (const RegionOperand& input : region.inputs) source.input_bytes.push_back(bytes(input));
   for (const RegionOutput& output : region.outputs) source.output_bytes.push_back(bytes(output.memory));
-  source.values = options.values;
+  source.options = options;
   return source;
 }
 
@@ -376,20 +377,29 @@ std::string RegionSource::Text() const {
 std::vector<std::uint64_t> RegionSource::Bind(const RegionLaunch& launch, const RegionPointers& pointers) const {
   std::vector<std::uint64_t> words = launch.words;
   size_t next = 0;
-  const auto address = [](const void* pointer, std::int64_t bytes) {
-    return std::bit_cast<std::uintptr_t>(pointer) + static_cast<std::uintptr_t>(bytes);
+  const auto address = [](const void* pointer) { return std::uint64_t{std::bit_cast<std::uintptr_t>(pointer)}; };
+  const auto bind = [&](const void* pointer, std::int64_t bytes, std::span<const RegionPlace> places, size_t i) {
+    words[next++] = address(pointer) + (options.uses_table ? 0 : static_cast<std::uint64_t>(bytes));
+    if (!options.uses_table) return;
+    const RegionPlace place = places.empty() ? RegionPlace() : places[i];
+    words[next++] = static_cast<std::uint64_t>(place.bytes + bytes);
+    words[next++] = static_cast<std::uint64_t>(place.row_bytes);
   };
   for (size_t i = 0; i < input_bytes.size(); ++i) {
-    const bool is_value = std::ranges::count(values, static_cast<int>(i)) > 0;
-    words[next++] = is_value ? static_cast<const std::uint64_t*>(pointers.inputs[i])[input_bytes[i] / 8]
-                             : address(pointers.inputs[i], input_bytes[i]);
+    if (std::ranges::count(options.values, static_cast<int>(i)) > 0) {
+      std::memcpy(&words[next++], static_cast<const char*>(pointers.inputs[i]) + input_bytes[i], sizeof(std::int64_t));
+    } else {
+      bind(pointers.inputs[i], input_bytes[i], pointers.input_places, i);
+    }
   }
-  for (size_t o = 0; o < output_bytes.size(); ++o) words[next++] = address(pointers.outputs[o], output_bytes[o]);
-  for (const void* pointer : {static_cast<const void*>(pointers.scratch), static_cast<const void*>(pointers.fault),
-                              static_cast<const void*>(pointers.step)}) {
-    words[next++] = address(pointer, 0);
+  for (size_t o = 0; o < output_bytes.size(); ++o) {
+    bind(pointers.outputs[o], output_bytes[o], pointers.output_places, o);
   }
-  words[next] = static_cast<std::uint64_t>(pointers.instruction);
+  words[next++] = address(pointers.scratch);
+  words[next++] = address(pointers.fault);
+  words[next++] = address(pointers.step);
+  words[next++] = static_cast<std::uint64_t>(pointers.instruction);
+  words[next] = address(pointers.row);
   return words;
 }
 

@@ -38,6 +38,8 @@ struct RegionSourceOptions {
   // Inputs of int64, the same at every index, that are copied into the parameters when a kernel is launched. All others
   // are read from memory of the device when the kernel runs, as those have to that change between replays of a graph.
   std::vector<int> values = {};
+  // Addresses are those that entries of a table in device memory say when the kernel runs, RegionPlace away.
+  bool uses_table = false;
   bool is_always_wide = false;  // indices take 64 bits whatever the sizes are: for tests
 };
 // With the seed and the number of the operator as values; step and run are read from memory.
@@ -51,10 +53,20 @@ struct RegionLaunch {
   std::vector<std::uint64_t> words = {};  // the parameter, a struct by value; addresses are missing
 };
 
+// With RegionSourceOptions::uses_table: the memory of an operand is at *entry + bytes + *row * row_bytes.
+struct RegionPlace {
+  std::int64_t bytes = 0;
+  std::int64_t row_bytes = 0;
+};
+
 // What launches are bound to.
 struct RegionPointers {
-  std::span<const void* const> inputs;  // on the device, as `size` counts it; values: an int64 on the host
+  // On the device, as `size` counts it; of values: an int64 on the host. With uses_table: an entry of the table.
+  std::span<const void* const> inputs;
   std::span<void* const> outputs;
+  std::span<const RegionPlace> input_places = {};  // with uses_table; none: zeros
+  std::span<const RegionPlace> output_places = {};
+  const std::int64_t* row = nullptr;   // likewise, on the device; null: 0
   void* scratch = nullptr;             // scratch_bytes
   void* fault = nullptr;               // a DeviceFault on the device; null: requirements are not checked
   const std::int64_t* step = nullptr;  // on the device, of faults; null: 0
@@ -71,9 +83,9 @@ struct RegionSource {
   // The parameter of a launch, with addresses.
   std::vector<std::uint64_t> Bind(const RegionLaunch& launch, const RegionPointers& pointers) const;
 
-  std::vector<std::int64_t> input_bytes;  // what is added to each address
+  std::vector<std::int64_t> input_bytes;  // from where memory begins to the first element
   std::vector<std::int64_t> output_bytes;
-  std::vector<int> values;
+  RegionSourceOptions options;
 };
 
 // device_code.cuh, which the text of every kernel begins with.

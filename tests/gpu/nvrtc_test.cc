@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "../core/error_of.h"
+#include "../core/random_region.h"
 #include "stepnet/core/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
@@ -86,6 +87,20 @@ TEST_F(Nvrtc, CompilesEveryFormulaWithoutWarningOrSpill) {
       EXPECT_EQ(kernel.spill_bytes, 0) << kernel.kernel << " for " << architecture;
     }
   }
+}
+
+TEST_F(Nvrtc, CompilesRandomRegionsWithoutWarningOrSpill) {
+  std::string text = StrCat(DeviceCodeText(), "\nusing namespace stepnet::device;\n");
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    const Region region = RandomRegion({}, random);
+    text +=
+        PrintRegion(region, {.name = StrCat("r", seed), .uses_table = seed % 3 == 0, .is_always_wide = seed % 4 == 0})
+            .kernels;
+  }
+  const DeviceCode code = CompileDeviceCode(text, "sm_80");
+  EXPECT_EQ(WarningsIn(code.log), "");
+  for (const KernelResources& kernel : ResourcesIn(code.log)) EXPECT_EQ(kernel.spill_bytes, 0) << kernel.kernel;
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "../core/random_region.h"
 #include "region_runner.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -35,10 +37,11 @@ PrintedRegion Printed(const Region& region, const RegionSourceOptions& options) 
 }
 
 // Names tell regions apart that are compiled together.
-std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, bool is_always_wide = false) {
+std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options = {}) {
   std::vector<PrintedRegion> printed;
   for (const Region& region : regions) {
-    printed.push_back(Printed(region, {.name = StrCat("r", printed.size()), .is_always_wide = is_always_wide}));
+    options.name = StrCat("r", printed.size());
+    printed.push_back(Printed(region, options));
   }
   return printed;
 }
@@ -48,8 +51,8 @@ class RegionSourceOnHost : public ::testing::Test {
   void SetUp() override {
     if (const std::string why = HostRegionRunner::WhyNot(); !why.empty()) GTEST_SKIP() << why;
   }
-  void ExpectLikeDefinition(const std::vector<Region>& regions, bool is_always_wide = false) {
-    EXPECT_EQ(FirstDifference(PrintedOf(regions, is_always_wide), runner_), "");
+  void ExpectLikeDefinition(const std::vector<Region>& regions, const RegionSourceOptions& options = {}) {
+    EXPECT_EQ(FirstDifference(PrintedOf(regions, options), runner_), "");
   }
   static std::vector<Region> RandomRegions(unsigned first_seed, int count, const RandomRegionOptions& options) {
     std::vector<Region> regions;
@@ -80,6 +83,7 @@ TEST(RegionSource, PrintsSizesAsParameters) {
   DeviceFault* fault;
   const long long* step;
   long long instruction;
+  const long long* row;
   long long elements;
   Word<float> c4;
   long long n3;
@@ -103,17 +107,34 @@ extern "C" __global__ void __launch_bounds__(256) AddBias_elements(const AddBias
   EXPECT_NE(text_of(2, 3), text_of(1 << 20, 1 << 20)) << "indices of 32 and of 64 bits";
 }
 
-TEST_F(RegionSourceOnHost, ComputesWhatIsDefined) { ExpectLikeDefinition(RandomRegions(0, 600, {})); }
+TEST_F(RegionSourceOnHost, ComputesWhatIsDefined) { ExpectLikeDefinition(RandomRegions(0, 450, {})); }
 
 TEST_F(RegionSourceOnHost, ComputesWhatIsDefinedWithWideIndices) {
-  ExpectLikeDefinition(RandomRegions(1000, 100, {}), /*is_always_wide=*/true);
+  ExpectLikeDefinition(RandomRegions(1000, 60, {}), {.is_always_wide = true});
+}
+
+TEST_F(RegionSourceOnHost, ComputesWhatIsDefinedAtAddressesOfATable) {
+  ExpectLikeDefinition(RandomRegions(1500, 60, {}), {.uses_table = true});
 }
 
 TEST_F(RegionSourceOnHost, ComputesUsualExpressions) {
-  ExpectLikeDefinition(RandomRegions(2000, 300, {.steps = 8, .only_usual = true}));
+  ExpectLikeDefinition(RandomRegions(2000, 200, {.steps = 8, .only_usual = true}));
 }
 
 TEST_F(RegionSourceOnHost, ComputesLargeExpressions) { ExpectLikeDefinition(RandomRegions(3000, 10, {.steps = 200})); }
+
+TEST_F(RegionSourceOnHost, ComputesEveryFormula) {
+  std::vector<PrintedRegion> printed;
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.")) continue;  // of other tests
+    const std::optional<FormulaRegion> formula = SampleFormula(GetOperator(type));
+    if (!formula) continue;
+    RegionSource source = PrintRegion(formula->region, SourceOptionsOf(*formula, type));
+    printed.push_back({.region = formula->region, .source = std::move(source)});
+  }
+  EXPECT_GT(printed.size(), 60u);
+  EXPECT_EQ(FirstDifference(printed, runner_), "");
+}
 
 // Every primitive of every dtype over odd numbers.
 TEST_F(RegionSourceOnHost, ComputesEveryPrimitive) {
