@@ -1,0 +1,65 @@
+# STEPNET_CUDA: the parts of gpu/ that need a CUDA toolkit.
+#
+# What needs none (gpu/*.cc: printing kernels, compiling them through NVRTC, which is opened when a program runs) is
+# always built. gpu/cuda/*.cc include headers of CUDA, *.cu are compiled by nvcc; both are built where a toolkit
+# is found.
+set(STEPNET_HAS_CUDA FALSE)
+if(NOT STEPNET_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    # Code of these GPUs, and PTX of the oldest, from which drivers make code of newer ones.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    enable_language(CUDA)
+    find_package(CUDAToolkit QUIET)
+    set(STEPNET_HAS_CUDA ${CUDAToolkit_FOUND})
+  endif()
+  if(NOT STEPNET_HAS_CUDA AND STEPNET_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "STEPNET_CUDA is ON, and no CUDA toolkit was found; set CMAKE_CUDA_COMPILER to its nvcc")
+  endif()
+endif()
+
+# C++ files that include CUDA's headers: an option of these files alone, because one of a target would compile all of it
+# anew whenever a toolkit comes or goes.
+function(stepnet_uses_cuda)
+  list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND "-isystem;" OUTPUT_VARIABLE includes)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "${includes}")
+endfunction()
+
+# CUDA's runtime, as part of the program: it says itself whether there is a driver. The file and not the target, which
+# would bring its headers along.
+function(stepnet_link_cudart target)
+  get_target_property(cudart CUDA::cudart_static IMPORTED_LOCATION)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:${cudart}> $<BUILD_INTERFACE:rt>)
+endfunction()
+
+function(stepnet_add_cuda_sources target)
+  if(NOT STEPNET_HAS_CUDA)
+    return()
+  endif()
+  file(GLOB cxx_sources CONFIGURE_DEPENDS gpu/cuda/*.cc)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS gpu/*.cu gpu/cuda/*.cu)
+  if(NOT cxx_sources AND NOT cuda_sources)
+    return()
+  endif()
+  target_sources(${target} PRIVATE ${cxx_sources} ${cuda_sources})
+  stepnet_uses_cuda(${cxx_sources})
+  stepnet_link_cudart(${target})
+  # Nothing contracted: a kernel that promises bits says MulAdd.
+  set(options --fmad=false --expt-relaxed-constexpr --extended-lambda)
+  if(STEPNET_WERROR)
+    list(APPEND options -Werror=all-warnings -Xcompiler=-Werror)
+  endif()
+  set_source_files_properties(${cuda_sources} PROPERTIES COMPILE_OPTIONS "${options}")
+endfunction()
+
+# The code that kernels call, as a raw string for the file that hands it to NVRTC.
+set(device_code ${PROJECT_SOURCE_DIR}/gpu/device_code.cuh)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${device_code})
+file(READ ${device_code} DEVICE_CODE)
+string(REPLACE "#pragma once\n" "" DEVICE_CODE "${DEVICE_CODE}")  # it is no header there
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/stepnet/gpu/device_code.inc
+     CONTENT "R\"cuda(@DEVICE_CODE@)cuda\"\n" @ONLY)

@@ -1,0 +1,360 @@
+#include "stepnet/gpu/kernel_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stepnet/core/expr_scalar.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+// The function of device_code.cuh that computes a primitive.
+const char* DeviceFunction(ExprOp op) {
+  switch (op) {
+    case ExprOp::kAdd: return "Add";
+    case ExprOp::kSubtract: return "Subtract";
+    case ExprOp::kMultiply: return "Multiply";
+    case ExprOp::kDivide: return "Divide";
+    case ExprOp::kMod: return "Mod";
+    case ExprOp::kMin: return "Min";
+    case ExprOp::kMax: return "Max";
+    case ExprOp::kPow: return "Pow";
+    case ExprOp::kMulAdd: return "MulAdd";
+    case ExprOp::kNegate: return "Negate";
+    case ExprOp::kAbs: return "Abs";
+    case ExprOp::kSign: return "Sign";
+    case ExprOp::kSqrt: return "Sqrt";
+    case ExprOp::kExp: return "Exp";
+    case ExprOp::kExpm1: return "Expm1";
+    case ExprOp::kLog: return "Log";
+    case ExprOp::kLog1p: return "Log1p";
+    case ExprOp::kTanh: return "Tanh";
+    case ExprOp::kSigmoid: return "Sigmoid";
+    case ExprOp::kErf: return "Erf";
+    case ExprOp::kSin: return "Sin";
+    case ExprOp::kCos: return "Cos";
+    case ExprOp::kFloor: return "Floor";
+    case ExprOp::kCeil: return "Ceil";
+    case ExprOp::kRound: return "Round";
+    case ExprOp::kEqual: return "Equal";
+    case ExprOp::kNotEqual: return "NotEqual";
+    case ExprOp::kLess: return "Less";
+    case ExprOp::kLessEqual: return "LessEqual";
+    case ExprOp::kAnd: return "And";
+    case ExprOp::kOr: return "Or";
+    case ExprOp::kNot: return "Not";
+    case ExprOp::kWhere: return "Where";
+    case ExprOp::kCast: return "Cast";
+    case ExprOp::kUniform: return "Uniform";
+    case ExprOp::kRowSum: return "RowSum";
+    case ExprOp::kRowMax: return "RowMax";
+    case ExprOp::kInput:
+    case ExprOp::kConstant:
+    case ExprOp::kLiteral:
+    case ExprOp::kIndex:
+    case ExprOp::kRequire: break;  // no functions
+  }
+  return "";
+}
+
+const char* MemoryTypeName(DType dtype) { return dtype == DType::kBool ? "unsigned char" : DeviceTypeName(dtype); }
+
+// The few numbers that compilers make something of; "" for others.
+std::string InlineConstant(const ExprScalar& value) {
+  return ForExprType(value.dtype, [&](auto zero) -> std::string {
+    using T = decltype(zero);
+    const T number = value.As<T>();
+    if constexpr (std::is_same_v<T, bool>) {
+      return number ? "true" : "false";
+    } else if constexpr (std::is_floating_point_v<T>) {
+      for (const auto& [usual, text] : {std::pair(0.0, "0.0"), {0.5, "0.5"}, {1.0, "1.0"}, {2.0, "2.0"}}) {
+        if (std::fabs(number) != usual) continue;
+        return StrCat(std::signbit(number) ? "-" : "", text, sizeof(T) == sizeof(float) ? "f" : "");
+      }
+      return "";
+    } else {
+      return number >= -2 && number <= 2 ? StrCat(number, sizeof(T) == sizeof(int) ? "" : "LL") : "";
+    }
+  });
+}
+
+}  // namespace
+
+const char* DeviceTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat: return "float";
+    case DType::kDouble: return "double";
+    case DType::kInt32: return "int";
+    case DType::kInt64: return "long long";
+    default: return "bool";
+  }
+}
+
+std::span<const ExprNode* const> OperandsHere(const ExprNode& node) {
+  if (IsRowReduction(node)) return {};
+  return node.op == ExprOp::kRequire ? node.Operands().first(1) : node.Operands();
+}
+
+RegionNodes::RegionNodes(const Region& region) : all(ExprNodes(region.Roots())) {
+  for (const ExprNode* node : all) {
+    number.emplace(node, static_cast<int>(number.size()));
+    int deepest = 0;
+    bool varies = (node->op == ExprOp::kIndex && node->number == 3) ||
+                  (node->op == ExprOp::kInput && region.inputs[node->number].strides[3] != 0);
+    for (const ExprNode* operand : node->Operands()) {
+      deepest = std::max(deepest, phase.at(operand));
+      varies |= Varies(operand);
+    }
+    phase.emplace(node, deepest + (IsRowReduction(*node) ? 1 : 0));
+    if (varies && !IsRowReduction(*node)) varying.insert(node);
+    if (node->op == ExprOp::kRequire) requirements.push_back(Expr::Of(node));
+  }
+}
+
+std::vector<const ExprNode*> RegionNodes::Below(std::span<const ExprNode* const> roots) const {
+  std::unordered_set<const ExprNode*> met;
+  std::vector<const ExprNode*> left(roots.begin(), roots.end());
+  while (!left.empty()) {
+    const ExprNode* node = left.back();
+    left.pop_back();
+    if (!met.insert(node).second) continue;
+    const auto operands = IsRowReduction(*node) ? node->Operands() : OperandsHere(*node);
+    left.insert(left.end(), operands.begin(), operands.end());
+  }
+  std::vector<const ExprNode*> below;
+  std::ranges::copy_if(all, std::back_inserter(below), [&](const ExprNode* node) { return met.contains(node); });
+  return below;
+}
+
+std::vector<const ExprNode*> RegionNodes::ReductionsOf(std::span<const ExprNode* const> roots) const {
+  std::vector<const ExprNode*> reductions;
+  std::unordered_set<const ExprNode*> met;
+  std::vector<const ExprNode*> left(roots.begin(), roots.end());
+  while (!left.empty()) {
+    const ExprNode* node = left.back();
+    left.pop_back();
+    if (!met.insert(node).second) continue;
+    if (IsRowReduction(*node)) reductions.push_back(node);
+    left.insert(left.end(), OperandsHere(*node).begin(), OperandsHere(*node).end());
+  }
+  std::ranges::sort(reductions, {}, [&](const ExprNode* node) { return number.at(node); });
+  return reductions;
+}
+
+KernelText::KernelText(const Region& region, const RegionSourceOptions& options, const RegionNodes& nodes,
+                       const std::string& kind)
+    : region_(region), options_(options), nodes_(nodes), kernel_(StrCat(options.name, "_", kind)) {
+  AddOperands();
+  declared_.emplace_back();
+}
+
+// RegionSource::Bind fills these, in this order.
+bool KernelText::IsValue(int input) const { return std::ranges::count(options_.values, input) > 0; }
+
+void KernelText::AddOperand(const std::string& type, const std::string& name) {
+  types_.emplace(name, type);
+  if (options_.uses_table) {
+    members_.push_back({.type = "Place", .name = name, .words = {0, 0, 0}});
+  } else {
+    Parameter(StrCat(type, "*"), name, 0);
+  }
+}
+
+void KernelText::AddOperands() {
+  for (int i = 0; i < std::ssize(region_.inputs); ++i) {
+    const std::string name = StrCat("in", i);
+    if (IsValue(i)) {
+      Parameter("long long", name, 0);
+    } else {
+      AddOperand(StrCat("const ", MemoryTypeName(region_.inputs[i].dtype)), name);
+    }
+  }
+  for (size_t o = 0; o < region_.outputs.size(); ++o) {
+    AddOperand(MemoryTypeName(region_.outputs[o].memory.dtype), StrCat("out", o));
+  }
+  Parameter("unsigned char*", "scratch", 0);
+  Parameter("DeviceFault*", "fault", 0);
+  Parameter("const long long*", "step", 0);
+  Parameter("long long", "instruction", 0);
+  Parameter("const long long*", "row", 0);
+}
+
+void KernelText::SetSpace(std::vector<SpaceDim> dims, bool is_narrow, const std::string& linear) {
+  space_ = std::move(dims);
+  is_narrow_ = is_narrow;
+  linear_ = linear;
+}
+
+std::string KernelText::Parameter(const std::string& type, const std::string& name, std::uint64_t word) {
+  const bool is_known = std::ranges::any_of(members_, [&](const Member& member) { return member.name == name; });
+  if (!is_known) members_.push_back({.type = type, .name = name, .words = {word}});
+  return StrCat("p.", name);
+}
+
+std::string KernelText::Count(const std::string& name, std::int64_t value) {
+  return StrCat("Index(", Parameter("long long", name, static_cast<std::uint64_t>(value)), ")");
+}
+
+std::string KernelText::Size(const SpaceDim& dim) { return Count(StrCat("n", dim.dim), dim.size); }
+
+void KernelText::Line(const std::string& text) {
+  lines_.push_back(StrCat(std::string(2 * declared_.size(), ' '), text, "\n"));
+}
+
+void KernelText::Open(const std::string& text) {
+  Line(text);
+  declared_.emplace_back();
+}
+
+void KernelText::Close() {
+  declared_.pop_back();
+  Line("}");
+}
+
+std::string KernelText::IndexName(const SpaceDim& dim) {
+  used_dims_.insert(dim.dim);
+  return StrCat("i", dim.dim);
+}
+
+void KernelText::InsertIndices(int mark, std::span<const SpaceDim> dims, const std::string& number) {
+  const std::vector<std::string> before(lines_.begin(), lines_.begin() + mark);
+  const std::vector<std::string> after(lines_.begin() + mark, lines_.end());
+  lines_ = before;
+  std::string rest = number;
+  for (size_t k = dims.size(); k-- > 0;) {
+    const int d = dims[k].dim;
+    const auto is_used = [&](const SpaceDim& dim) { return used_dims_.contains(dim.dim); };
+    if (std::ranges::none_of(dims.first(k + 1), is_used)) break;
+    if (k == 0) {
+      Line(StrCat("const Index i", d, " = ", rest, ";"));
+      break;
+    }
+    const std::string size = Size(dims[k]), quotient = StrCat("q", d);
+    const std::string divisor = Parameter("Divisor", StrCat("d", d), is_narrow_ ? DivisorWord(dims[k].size) : 0);
+    Line(StrCat("const Index ", quotient, " = ",
+                is_narrow_ ? StrCat("Quotient(", rest, ", ", divisor, ")") : StrCat(rest, " / ", size), ";"));
+    if (is_used(dims[k])) Line(StrCat("const Index i", d, " = ", rest, " - ", quotient, " * ", size, ";"));
+    rest = quotient;
+  }
+  lines_.insert(lines_.end(), after.begin(), after.end());
+}
+
+std::string KernelText::Place(const std::string& operand, const RegionOperand& memory) {
+  if (!linear_.empty() && IsDense(space_, memory.strides)) return linear_;
+  std::vector<std::string> terms;
+  for (const SpaceDim& dim : space_) {
+    const std::int64_t stride = memory.strides[dim.dim];
+    if (stride == 0) continue;
+    terms.push_back(IndexName(dim));
+    if (stride != 1) terms.back() += StrCat(" * ", Count(StrCat(operand, "_s", dim.dim), stride));
+  }
+  return terms.empty() ? "0" : Join(terms, " + ");
+}
+
+std::string KernelText::ElementOf(const std::string& operand, const RegionOperand& memory) {
+  used_operands_.insert(operand);
+  return StrCat(options_.uses_table ? "" : "p.", operand, "[", Place(operand, memory), "]");
+}
+
+std::string KernelText::ConstantText(const ExprNode& node) {
+  std::string text = InlineConstant({.dtype = node.dtype, .bits = node.bits});
+  if (!text.empty()) return text;
+  const std::string type = StrCat("Word<", DeviceTypeName(node.dtype), ">");
+  return StrCat(Parameter(type, StrCat("c", nodes_.number.at(&node)), node.bits), ".value");
+}
+
+std::string KernelText::InputText(const ExprNode& node) {
+  const std::string operand = StrCat("in", node.number);
+  if (IsValue(node.number)) return StrCat("p.", operand);
+  const std::string element = ElementOf(operand, region_.inputs[node.number]);
+  return node.dtype == DType::kBool ? StrCat(element, " != 0") : element;
+}
+
+std::string KernelText::ValueText(const ExprNode& node) {
+  if (node.op == ExprOp::kInput) return InputText(node);
+  if (node.op == ExprOp::kIndex) {
+    for (const SpaceDim& dim : space_) {
+      if (dim.dim == node.number) return IndexName(dim);
+    }
+    return "0";  // of a dimension of one element
+  }
+  std::vector<std::string> operands;
+  for (const ExprNode* operand : node.Operands()) operands.push_back(NameOf(operand));
+  const bool says_type = node.op == ExprOp::kCast || node.op == ExprOp::kUniform;
+  return StrCat(DeviceFunction(node.op), says_type ? StrCat("<", DeviceTypeName(node.dtype), ">") : "", "(",
+                Join(operands, ", "), ")");
+}
+
+bool KernelText::IsDeclared(const ExprNode* node) const {
+  return std::ranges::any_of(declared_, [&](const auto& nodes) { return nodes.contains(node); });
+}
+
+std::string KernelText::NameOf(const ExprNode* node) {
+  if (node->op == ExprOp::kConstant) return ConstantText(*node);
+  if (node->op == ExprOp::kRequire) return NameOf(node->operands[0]);
+  return StrCat("v", nodes_.number.at(node));
+}
+
+void KernelText::DeclareAs(const ExprNode* node, const std::string& value) {
+  Line(StrCat("const ", DeviceTypeName(node->dtype), " ", NameOf(node), " = ", value, ";"));
+  declared_.back().insert(node);
+}
+
+void KernelText::Declare(std::span<const ExprNode* const> wanted, bool of_rows_only) {
+  std::unordered_set<const ExprNode*> needed;
+  std::vector<const ExprNode*> left(wanted.begin(), wanted.end());
+  while (!left.empty()) {
+    const ExprNode* node = left.back();
+    left.pop_back();
+    if (IsDeclared(node) || !needed.insert(node).second) continue;
+    left.insert(left.end(), OperandsHere(*node).begin(), OperandsHere(*node).end());
+  }
+  for (const ExprNode* node : nodes_.all) {
+    if (!needed.contains(node) || node->op == ExprOp::kConstant || node->op == ExprOp::kRequire) continue;
+    if (!of_rows_only || !nodes_.Varies(node)) DeclareAs(node, ValueText(*node));
+  }
+}
+
+std::string KernelText::OutputElement(int output) {
+  return ElementOf(StrCat("out", output), region_.outputs[output].memory);
+}
+
+void KernelText::Store(int output, const ExprNode* value) {
+  Line(StrCat(OutputElement(output), " = ", NameOf(value), ";"));
+}
+
+void KernelText::CheckRequirements(const std::string& element) {
+  for (size_t k = 0; k < nodes_.requirements.size(); ++k) {
+    const ExprNode& require = *nodes_.requirements[k];
+    std::string values;
+    for (const ExprNode* shown : require.Operands().subspan(1)) values += StrCat(", Bits(", NameOf(shown), ")");
+    Line(StrCat(k == 0 ? "" : "else ", "if (!", NameOf(&require), ") NoteFault(p.fault, p.step, p.instruction, ",
+                element, ", ", k, values, ");"));
+  }
+}
+
+RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_block, std::string* text) {
+  TextStream out;
+  out << "struct " << kernel_ << "_parameters {\n";
+  RegionLaunch launch{.kernel = kernel_, .threads = threads_of_block};
+  for (const Member& member : members_) {
+    out << "  " << member.type << " " << member.name << ";\n";
+    launch.words.insert(launch.words.end(), member.words.begin(), member.words.end());
+  }
+  out << "};\nextern \"C\" __global__ void __launch_bounds__(" << threads_of_block << ") " << kernel_ << "(const "
+      << kernel_ << "_parameters p) {\n  typedef " << (is_narrow_ ? "int" : "long long") << " Index;\n";
+  if (options_.uses_table) {
+    for (const std::string& name : used_operands_) {
+      out << "  " << types_.at(name) << "* const " << name << " = At<" << types_.at(name) << ">(p." << name
+          << ", p.row);\n";
+    }
+  }
+  for (const std::string& line : lines_) out << line;
+  out << "}\n";
+  *text += std::move(out).str();
+  launch.blocks = (threads_needed + threads_of_block - 1) / threads_of_block;
+  return launch;
+}
+
+}  // namespace stepnet

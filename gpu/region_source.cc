@@ -1,0 +1,406 @@
+#include "stepnet/gpu/region_source.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/gpu/kernel_text.h"
+
+namespace stepnet {
+namespace {
+
+constexpr int kThreadsOfElements = 256;
+constexpr int kRowsOfBlock = 4;  // a warp each
+constexpr int kWarp = 32;
+constexpr int kThreadsOfSums = 64;  // few, because sums are few and take long
+
+using Nodes = std::vector<const ExprNode*>;
+
+// A part of a region's work, which is a kernel.
+struct KernelWork {
+  std::string kind;
+  std::vector<int> outputs = {};
+  bool checks = false;    // requirements
+  Nodes to_scratch = {};  // reductions, one after the other
+};
+
+class RegionPrinter {
+ public:
+  RegionPrinter(const Region& region, const RegionSourceOptions& options)
+      : region_(region), options_(options), nodes_(region) {}
+
+  RegionSource Print();
+
+ private:
+  std::vector<int> OutputsOf(bool are_sums) const;
+  std::vector<std::vector<int>> SumGroups() const;
+  // What an element of the work is computed from, but for what is the same for all of a row and is written for it.
+  Nodes WantedOf(const KernelWork& work, bool of_elements) const;
+  bool HasRows(const KernelWork& work) const;
+  std::vector<RegionIndex> StridesOf(const KernelWork& work) const;
+  unsigned UsedIndices(const KernelWork& work) const;
+  bool IsNarrow(const std::vector<SpaceDim>& space, const KernelWork& work, std::int64_t count) const;
+  std::string ScratchOf(KernelText& text, const ExprNode* reduction, const std::string& row) const;
+
+  void PrintMain(const KernelWork& work);
+  void PrintElements(const KernelWork& work);
+  void PrintRows(const KernelWork& work);
+  void PrintReductions(KernelText& text, const Nodes& reductions, int phase) const;
+  void PrintColumns(KernelText& text, const KernelWork& work) const;
+  void PrintSums(const KernelWork& work);
+  void PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;
+  void Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool is_by_warps = false);
+
+  const Region& region_;
+  const RegionSourceOptions& options_;
+  const RegionNodes nodes_;
+  Nodes scratch_;  // reductions that sums read
+  RegionSource source_;
+};
+
+std::vector<int> RegionPrinter::OutputsOf(bool are_sums) const {
+  std::vector<int> outputs;
+  for (int o = 0; o < std::ssize(region_.outputs); ++o) {
+    if ((region_.outputs[o].kind == RegionOutputKind::kSums) == are_sums) outputs.push_back(o);
+  }
+  return outputs;
+}
+
+// Sums over the same dimensions are one kernel.
+std::vector<std::vector<int>> RegionPrinter::SumGroups() const {
+  std::vector<std::vector<int>> groups;
+  std::vector<unsigned> kept_of_group;
+  for (const int o : OutputsOf(/*are_sums=*/true)) {
+    unsigned kept = 0;
+    for (int d = 0; d < kRegionDims; ++d) {
+      if (region_.sizes[d] != 1 && region_.outputs[o].memory.strides[d] != 0) kept |= 1u << d;
+    }
+    const auto found = std::ranges::find(kept_of_group, kept);
+    if (found != kept_of_group.end()) {
+      groups[found - kept_of_group.begin()].push_back(o);
+    } else {
+      kept_of_group.push_back(kept);
+      groups.push_back({o});
+    }
+  }
+  return groups;
+}
+
+Nodes RegionPrinter::WantedOf(const KernelWork& work, bool of_elements) const {
+  Nodes wanted;
+  for (const int o : work.outputs) {
+    if (of_elements != (region_.outputs[o].kind == RegionOutputKind::kRows)) {
+      wanted.push_back(region_.outputs[o].value.node());
+    }
+  }
+  if (!of_elements) wanted.insert(wanted.end(), work.to_scratch.begin(), work.to_scratch.end());
+  if (!of_elements || !work.checks) return wanted;
+  for (const Expr& require : nodes_.requirements) {
+    wanted.insert(wanted.end(), require->Operands().begin(), require->Operands().end());
+  }
+  return wanted;
+}
+
+bool RegionPrinter::HasRows(const KernelWork& work) const {
+  return !WantedOf(work, /*of_elements=*/false).empty() || !nodes_.ReductionsOf(WantedOf(work, true)).empty();
+}
+
+// Of all operands that the work touches.
+std::vector<RegionIndex> RegionPrinter::StridesOf(const KernelWork& work) const {
+  Nodes wanted = WantedOf(work, true);
+  std::ranges::copy(WantedOf(work, false), std::back_inserter(wanted));
+  std::vector<RegionIndex> strides;
+  for (const ExprNode* node : nodes_.Below(wanted)) {
+    if (node->op == ExprOp::kInput) strides.push_back(region_.inputs[node->number].strides);
+  }
+  for (const int o : work.outputs) strides.push_back(region_.outputs[o].memory.strides);
+  return strides;
+}
+
+unsigned RegionPrinter::UsedIndices(const KernelWork& work) const {
+  Nodes wanted = WantedOf(work, true);
+  std::ranges::copy(WantedOf(work, false), std::back_inserter(wanted));
+  unsigned used = 0;
+  for (const ExprNode* node : nodes_.Below(wanted)) {
+    if (node->op == ExprOp::kIndex) used |= 1u << node->number;
+  }
+  return used;
+}
+
+bool RegionPrinter::IsNarrow(const std::vector<SpaceDim>& space, const KernelWork& work, std::int64_t count) const {
+  return !options_.is_always_wide && FitsNarrow(count) &&
+         std::ranges::all_of(space, [](const SpaceDim& dim) { return FitsNarrow(dim.size); }) &&
+         std::ranges::all_of(StridesOf(work), [&](const RegionIndex& strides) { return FitsNarrow(space, strides); });
+}
+
+void RegionPrinter::Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool is_by_warps) {
+  if (threads_needed == 0) return;
+  source_.launches.push_back(text.Finish(threads_needed, threads_of_block, &source_.kernels));
+  source_.launches.back().is_by_warps = is_by_warps;
+}
+
+void RegionPrinter::PrintElements(const KernelWork& work) {
+  KernelText text(region_, options_, nodes_, work.kind);
+  const std::vector<RegionIndex> strides = StridesOf(work);
+  std::vector<SpaceDim> space = JoinDims(region_.sizes, 0, kRegionDims, strides, UsedIndices(work));
+  const std::int64_t elements = region_.NumElements();
+  const bool is_narrow = IsNarrow(space, work, elements);
+  text.SetSpace(space, is_narrow, "e");
+  text.Line(StrCat("const Index e = static_cast<Index>(blockIdx.x) * ", kThreadsOfElements,
+                   " + static_cast<Index>(threadIdx.x);"));
+  text.Line(StrCat("if (e >= ", text.Count("elements", elements), ") return;"));
+  const int mark = text.Mark();
+  text.Declare(WantedOf(work, true));
+  if (work.checks) text.CheckRequirements("e");
+  for (const int o : work.outputs) text.Store(o, region_.outputs[o].value.node());
+  if (elements > 0) text.InsertIndices(mark, space, "e");
+  Add(text, elements, kThreadsOfElements);
+}
+
+std::string RegionPrinter::ScratchOf(KernelText& text, const ExprNode* reduction, const std::string& row) const {
+  const auto slot = std::ranges::find(scratch_, reduction) - scratch_.begin();
+  const std::string offset = text.Parameter("long long", StrCat("scratch", slot),
+                                            static_cast<std::uint64_t>(slot * region_.NumRows()) * sizeof(double));
+  return StrCat("reinterpret_cast<", DeviceTypeName(reduction->dtype), "*>(p.scratch + ", offset, ")[", row, "]");
+}
+
+// The reductions of one phase, which the phases before are done for.
+void RegionPrinter::PrintReductions(KernelText& text, const Nodes& reductions, int phase) const {
+  Nodes here, operands;
+  for (const ExprNode* node : reductions) {
+    if (nodes_.phase.at(node) != phase) continue;
+    here.push_back(node);
+    operands.push_back(node->operands[0]);
+  }
+  text.Declare(operands, /*of_rows_only=*/true);
+  const auto parts = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_parts"); };
+  for (const ExprNode* node : here) {
+    const std::string type = DeviceTypeName(node->dtype);
+    const std::string first = node->op == ExprOp::kRowSum ? "0" : StrCat("Lowest<", type, ">()");
+    text.Line(StrCat(type, " ", parts(node), "[2] = {", first, ", ", first, "};"));
+  }
+  const std::string columns = text.Count("columns", region_.sizes[3]);
+  text.Open(StrCat("for (Index first = lane; first < ", columns, "; first += ", 2 * kWarp, ") {"));
+  text.Line("#pragma unroll");
+  text.Open("for (int half = 0; half < 2; ++half) {");
+  text.Line(StrCat("const Index i3 = first + ", kWarp, " * half;"));
+  text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
+  text.Declare(operands);
+  for (const ExprNode* node : here) {
+    text.Line(StrCat(parts(node), "[half] = ", node->op == ExprOp::kRowSum ? "Add(" : "Max(", parts(node), "[half], ",
+                     text.NameOf(node->operands[0]), ");"));
+  }
+  text.Close();
+  text.Close();
+  for (const ExprNode* node : here) {
+    text.DeclareAs(
+        node, StrCat(node->op == ExprOp::kRowSum ? "RowSum(" : "RowMax(", parts(node), "[0], ", parts(node), "[1])"));
+  }
+}
+
+// What is written and checked for each element of a row.
+void RegionPrinter::PrintColumns(KernelText& text, const KernelWork& work) const {
+  const Nodes wanted = WantedOf(work, true);
+  if (wanted.empty()) return;
+  text.Declare(wanted, /*of_rows_only=*/true);
+  const std::string columns = text.Count("columns", region_.sizes[3]);
+  text.Open(StrCat("for (Index i3 = lane; i3 < ", columns, "; i3 += ", kWarp, ") {"));
+  text.Declare(wanted);
+  if (work.checks) text.CheckRequirements("static_cast<long long>(row) * p.columns + i3");
+  for (const int o : work.outputs) {
+    if (region_.outputs[o].kind == RegionOutputKind::kElements) text.Store(o, region_.outputs[o].value.node());
+  }
+  text.Close();
+}
+
+void RegionPrinter::PrintRows(const KernelWork& work) {
+  KernelText text(region_, options_, nodes_, work.kind);
+  const std::vector<RegionIndex> strides = StridesOf(work);
+  const std::vector<SpaceDim> rows = JoinDims(region_.sizes, 0, 3, strides, UsedIndices(work));
+  std::vector<SpaceDim> space = rows;
+  space.push_back({.dim = 3, .size = region_.sizes[3]});
+  const std::int64_t threads = region_.NumRows() * kWarp;
+  text.SetSpace(space, IsNarrow(space, work, threads));
+  text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", kWarp, ";"));
+  text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", kRowsOfBlock,
+                   " + static_cast<Index>(threadIdx.x) / ", kWarp, ";"));
+  text.Line(StrCat("if (row >= ", text.Count("rows", region_.NumRows()), ") return;"));
+  const int mark = text.Mark();
+
+  const Nodes of_rows = WantedOf(work, false);
+  Nodes wanted = of_rows;
+  std::ranges::copy(WantedOf(work, true), std::back_inserter(wanted));
+  Nodes reductions = nodes_.Below(wanted);
+  std::erase_if(reductions, [](const ExprNode* node) { return !IsRowReduction(*node); });
+  int phases = 0;
+  for (const ExprNode* node : reductions) phases = std::max(phases, nodes_.phase.at(node));
+  for (int phase = 1; phase <= phases; ++phase) PrintReductions(text, reductions, phase);
+  if (!of_rows.empty()) {
+    text.Declare(of_rows);
+    text.Open("if (lane == 0) {");
+    for (const ExprNode* node : work.to_scratch) {
+      text.Line(StrCat(ScratchOf(text, node, "row"), " = ", text.NameOf(node), ";"));
+    }
+    for (const int o : work.outputs) {
+      if (region_.outputs[o].kind == RegionOutputKind::kRows) text.Store(o, region_.outputs[o].value.node());
+    }
+    text.Close();
+  }
+  PrintColumns(text, work);
+  if (threads > 0) text.InsertIndices(mark, rows, "row");
+  Add(text, threads, kRowsOfBlock * kWarp, /*is_by_warps=*/true);
+}
+
+void RegionPrinter::PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const {
+  for (size_t k = 0; k < summed.size(); ++k) {
+    if (k + 1 == summed.size()) text.Line("#pragma unroll 4");  // so that loads do not wait for each other
+    const std::string i = StrCat("i", summed[k].dim);
+    text.Open(StrCat("for (Index ", i, " = 0; ", i, " < ", text.Size(summed[k]), "; ++", i, ") {"));
+  }
+  const Nodes wanted = WantedOf(work, true);
+  const Nodes reductions = nodes_.ReductionsOf(wanted);
+  if (!reductions.empty()) {
+    std::string row = "0";
+    for (const SpaceDim& dim : text.space()) {
+      if (dim.dim == 3) continue;
+      row = row == "0" ? text.IndexName(dim) : StrCat("(", row, ") * ", text.Size(dim), " + ", text.IndexName(dim));
+    }
+    text.Line(StrCat("const Index row = ", row, ";"));
+    for (const ExprNode* node : reductions) text.DeclareAs(node, ScratchOf(text, node, "row"));
+  }
+  text.Declare(wanted);
+  for (const int o : work.outputs) {
+    text.Line(StrCat("sum", o, " = Add(sum", o, ", ", text.NameOf(region_.outputs[o].value.node()), ");"));
+  }
+  for (size_t k = 0; k < summed.size(); ++k) text.Close();
+}
+
+void RegionPrinter::PrintSums(const KernelWork& work) {
+  KernelText text(region_, options_, nodes_, work.kind);
+  const bool has_rows = !nodes_.ReductionsOf(WantedOf(work, true)).empty();
+  const unsigned apart = UsedIndices(work) | (has_rows ? 1u << 3 : 0u);
+  const std::vector<SpaceDim> space = JoinDims(region_.sizes, 0, kRegionDims, StridesOf(work), apart);
+  std::vector<SpaceDim> kept, summed;
+  for (const SpaceDim& dim : space) {
+    (region_.outputs[work.outputs[0]].memory.strides[dim.dim] != 0 ? kept : summed).push_back(dim);
+  }
+  const std::int64_t sums = NumIndices(kept);
+  text.SetSpace(space, IsNarrow(space, work, std::max(sums, region_.NumRows())));
+  text.Line(StrCat("const Index sum = static_cast<Index>(blockIdx.x) * ", kThreadsOfSums,
+                   " + static_cast<Index>(threadIdx.x);"));
+  text.Line(StrCat("if (sum >= ", text.Count("sums", sums), ") return;"));
+  const int mark = text.Mark();
+  for (const int o : work.outputs) {
+    const RegionOutput& output = region_.outputs[o];
+    text.Line(
+        StrCat(DeviceTypeName(output.memory.dtype), " sum", o, " = ", output.adds ? text.OutputElement(o) : "0", ";"));
+  }
+  PrintSumLoops(text, work, summed);
+  for (const int o : work.outputs) text.Line(StrCat(text.OutputElement(o), " = sum", o, ";"));
+  if (sums > 0) text.InsertIndices(mark, kept, "sum");
+  Add(text, sums, kThreadsOfSums);
+}
+
+void RegionPrinter::PrintMain(const KernelWork& work) {
+  if (work.outputs.empty() && !work.checks && work.to_scratch.empty()) return;
+  HasRows(work) ? PrintRows(work) : PrintElements(work);
+}
+
+RegionSource RegionPrinter::Print() {
+  const std::vector<std::vector<int>> groups = SumGroups();
+  std::vector<KernelWork> sums;
+  Nodes wanted;
+  for (const std::vector<int>& outputs : groups) {
+    sums.push_back({.kind = StrCat("sums", outputs[0]), .outputs = outputs});
+    std::ranges::copy(WantedOf(sums.back(), true), std::back_inserter(wanted));
+  }
+  scratch_ = nodes_.ReductionsOf(wanted);
+  source_.scratch_bytes = std::ssize(scratch_) * region_.NumRows() * static_cast<std::int64_t>(sizeof(double));
+  source_.requirements = nodes_.requirements;
+  KernelWork main{.kind = "elements", .outputs = OutputsOf(false), .checks = !nodes_.requirements.empty()};
+  const bool main_has_rows = HasRows(main);
+  if (main_has_rows) main.kind = "rows";
+  // What is in place is written last.
+  const bool main_is_first = main_has_rows && region_.in_place.empty() && !scratch_.empty();
+  if (main_is_first) {
+    main.to_scratch = scratch_;
+    PrintMain(main);
+  } else {
+    PrintMain({.kind = "row_values", .to_scratch = scratch_});
+  }
+  for (const KernelWork& work : sums) PrintSums(work);
+  if (!main_is_first) PrintMain(main);
+  return std::move(source_);
+}
+
+void CheckValues(const Region& region, const RegionSourceOptions& options) {
+  for (const int i : options.values) {
+    const RegionOperand& input = region.inputs.at(i);
+    bool moves = false;
+    for (int d = 0; d < kRegionDims; ++d) moves |= region.sizes[d] > 1 && input.strides[d] != 0;
+    if (!moves && input.dtype == DType::kInt64) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("input ", i, " of ", options.name, " is to be a parameter of the kernel and is ",
+                       moves ? "not the same at every index" : StrCat(DTypeName(input.dtype), ", not int64")));
+  }
+}
+
+}  // namespace
+
+RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name) {
+  RegionSourceOptions options{.name = std::string(name)};
+  for (int i = 0; i < std::ssize(formula.inputs); ++i) {
+    if (formula.inputs[i] == kOperatorOfRun || formula.inputs[i] == kSeedOfRun) options.values.push_back(i);
+  }
+  return options;
+}
+
+RegionSource PrintRegion(const Region& region, const RegionSourceOptions& options) {
+  CheckValues(region, options);
+  RegionSource source = RegionPrinter(region, options).Print();
+  const auto bytes = [](const RegionOperand& operand) { return operand.offset * DTypeBytes(operand.dtype); };
+  for (const RegionOperand& input : region.inputs) source.input_bytes.push_back(bytes(input));
+  for (const RegionOutput& output : region.outputs) source.output_bytes.push_back(bytes(output.memory));
+  source.options = options;
+  return source;
+}
+
+std::string RegionSource::Text() const {
+  return StrCat(DeviceCodeText(), "\nusing namespace stepnet::device;\n", kernels);
+}
+
+std::vector<std::uint64_t> RegionSource::Bind(const RegionLaunch& launch, const RegionPointers& pointers) const {
+  std::vector<std::uint64_t> words = launch.words;
+  size_t next = 0;
+  const auto address = [](const void* pointer) { return std::uint64_t{std::bit_cast<std::uintptr_t>(pointer)}; };
+  const auto bind = [&](const void* pointer, std::int64_t bytes, std::span<const RegionPlace> places, size_t i) {
+    words[next++] = address(pointer) + (options.uses_table ? 0 : static_cast<std::uint64_t>(bytes));
+    if (!options.uses_table) return;
+    const RegionPlace place = places.empty() ? RegionPlace() : places[i];
+    words[next++] = static_cast<std::uint64_t>(place.bytes + bytes);
+    words[next++] = static_cast<std::uint64_t>(place.row_bytes);
+  };
+  for (size_t i = 0; i < input_bytes.size(); ++i) {
+    if (std::ranges::count(options.values, static_cast<int>(i)) > 0) {
+      std::memcpy(&words[next++], static_cast<const char*>(pointers.inputs[i]) + input_bytes[i], sizeof(std::int64_t));
+    } else {
+      bind(pointers.inputs[i], input_bytes[i], pointers.input_places, i);
+    }
+  }
+  for (size_t o = 0; o < output_bytes.size(); ++o) {
+    bind(pointers.outputs[o], output_bytes[o], pointers.output_places, o);
+  }
+  words[next++] = address(pointers.scratch);
+  words[next++] = address(pointers.fault);
+  words[next++] = address(pointers.step);
+  words[next++] = static_cast<std::uint64_t>(pointers.instruction);
+  words[next] = address(pointers.row);
+  return words;
+}
+
+}  // namespace stepnet

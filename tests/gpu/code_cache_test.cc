@@ -1,0 +1,180 @@
+#include "stepnet/gpu/code_cache.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "../core/error_of.h"
+#include "../core/temp_dir.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+std::string Kernel(int number) {
+  return StrCat("extern \"C\" __global__ void k", number, "(int* x) { *x = ", number, "; }");
+}
+
+class CodeCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = WhyNoDeviceCompiler(); !why.empty()) GTEST_SKIP() << why;
+  }
+  std::string OnlyFile() const {
+    const std::vector<std::string> names = dir_.Names();
+    return names.size() == 1 ? names[0] : StrCat(names.size(), " files");
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(CodeCacheTest, CompilesOnceAProcessAndOnceAFolder) {
+  CodeCache first(dir_.path());
+  const auto code = first.Get(Kernel(1), "sm_80");
+  EXPECT_EQ(first.Get(Kernel(1), "sm_80"), code);
+  EXPECT_EQ(first.counts().compiled, 1);
+
+  CodeCache second(dir_.path());
+  EXPECT_TRUE(second.Get(Kernel(1), "sm_80")->cubin == code->cubin);
+  EXPECT_EQ(second.Get(Kernel(1), "sm_80")->log, code->log);
+  EXPECT_EQ(second.counts().compiled, 0);
+  EXPECT_EQ(second.counts().read, 1);
+  EXPECT_FALSE(second.Get(Kernel(1), "sm_90a")->cubin == code->cubin) << "another architecture";
+  second.Get(Kernel(2), "sm_80");
+  EXPECT_EQ(second.counts().compiled, 2);
+  EXPECT_EQ(dir_.Names().size(), 3u);
+}
+
+TEST_F(CodeCacheTest, MakesDamagedEntriesAnew) {
+  const std::string want = CodeCache(dir_.path()).Get(Kernel(1), "sm_80")->cubin;
+  const std::string name = OnlyFile(), whole = dir_.Get(name);
+  std::vector<std::string> damaged = {"", whole.substr(0, 10), whole.substr(0, whole.size() - 1), whole + "x"};
+  for (size_t at = 0; at < whole.size(); at += 97) {
+    damaged.push_back(whole);
+    damaged.back()[at] ^= 4;
+  }
+  int made = 0;
+  for (size_t i = 0; i < damaged.size(); i += damaged.size() / 12 + 1) {
+    dir_.Put(name, damaged[i]);
+    CodeCache cache(dir_.path());
+    EXPECT_TRUE(cache.Get(Kernel(1), "sm_80")->cubin == want) << i;
+    EXPECT_EQ(cache.counts().compiled, 1) << i;
+    EXPECT_TRUE(dir_.Get(name) == whole) << i;
+    ++made;
+  }
+  EXPECT_GT(made, 8);
+}
+
+// Another key may have the same hash.
+TEST_F(CodeCacheTest, TakesNoEntryForAnother) {
+  CodeCache(dir_.path()).Get(Kernel(1), "sm_80");
+  const std::string first = OnlyFile(), entry = dir_.Get(first);
+  std::filesystem::remove(dir_.Path(first));
+  const std::string want = CodeCache(dir_.path()).Get(Kernel(2), "sm_80")->cubin;
+  dir_.Put(OnlyFile(), entry);
+  EXPECT_TRUE(CodeCache(dir_.path()).Get(Kernel(2), "sm_80")->cubin == want);
+}
+
+TEST_F(CodeCacheTest, KeepsWhatWasUsedLast) {
+  CodeCache(dir_.path()).Get(Kernel(0), "sm_80");
+  const auto bytes = static_cast<std::int64_t>(dir_.Get(OnlyFile()).size());
+  for (int k = 1; k < 5; ++k) {
+    CodeCache(dir_.path(), 3 * bytes + bytes / 2).Get(Kernel(k), "sm_80");
+    CodeCache(dir_.path()).Get(Kernel(0), "sm_80");
+    EXPECT_LE(dir_.Names().size(), 3u);
+  }
+  CodeCache cache(dir_.path());
+  for (const int k : {0, 4}) cache.Get(Kernel(k), "sm_80");
+  EXPECT_EQ(cache.counts().read, 2);
+}
+
+TEST_F(CodeCacheTest, RemovesWhatKilledProcessesLeft) {
+  using namespace std::chrono_literals;
+  const std::string left = dir_.Put("0123.cubin.77.0.tmp", "half an ent"), begun = dir_.Put("4567.cubin.78.0.tmp", "");
+  const std::string other = dir_.Put("letter.txt", "somebody's");
+  for (const std::string& file : {left, other}) {
+    std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now() - 3h);
+  }
+  CodeCache(dir_.path()).Get(Kernel(1), "sm_80");
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(begun)) << "somebody is writing it";
+  EXPECT_TRUE(std::filesystem::exists(other));
+}
+
+TEST_F(CodeCacheTest, WorksWithoutAFolder) {
+  const std::string file = dir_.Put("file", "");
+  for (const std::string& folder : {std::string(), file + "/below", std::string("/proc/stepnet")}) {
+    CodeCache cache(folder);
+    EXPECT_FALSE(cache.Get(Kernel(1), "sm_80")->cubin.empty()) << folder;
+    EXPECT_EQ(cache.counts().compiled, 1);
+  }
+}
+
+TEST_F(CodeCacheTest, CompilesOnceForManyThreads) {
+  CodeCache cache(dir_.path());
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&cache, i] { EXPECT_FALSE(cache.Get(Kernel(i % 2), "sm_80")->cubin.empty()); });
+  }
+  threads.clear();
+  EXPECT_EQ(cache.counts().compiled, 2);
+}
+
+TEST_F(CodeCacheTest, DoesNotKeepFailures) {
+  CodeCache cache(dir_.path());
+  for (int i = 0; i < 2; ++i) EXPECT_NE(ErrorOf([&] { cache.Get("error", "sm_80"); }), "no error");
+  EXPECT_TRUE(dir_.Names().empty());
+}
+
+// Many processes write and read one folder, some of which are killed.
+TEST_F(CodeCacheTest, SharesAFolderWithOtherProcesses) {
+  const std::string want = CodeCache("").Get(Kernel(7), "sm_80")->cubin;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 6; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (int k = 0; k < 20; ++k) {
+        for (const std::string& name : dir_.Names()) {
+          if (k % 3 == 0 && name.ends_with(".cubin")) unlink(dir_.Path(name).c_str());
+        }
+        if (CodeCache(dir_.path()).Get(Kernel(7), "sm_80")->cubin != want) _exit(1);
+      }
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  kill(children[0], SIGKILL);
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(child == children[0] || status == 0) << status;
+  }
+  EXPECT_TRUE(CodeCache(dir_.path()).Get(Kernel(7), "sm_80")->cubin == want);
+}
+
+TEST(DefaultCacheFolder, FollowsTheEnvironment) {
+  const auto folder = [](const char* own, const char* xdg, const char* home) {
+    const auto set = [](const char* name, const char* value) {
+      value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+    };
+    set("STEPNET_CACHE_DIR", own);
+    set("XDG_CACHE_HOME", xdg);
+    set("HOME", home);
+    return DefaultCacheFolder();
+  };
+  const std::string home = getenv("HOME") == nullptr ? "" : getenv("HOME");
+  EXPECT_EQ(folder("/own", "/xdg", "/home/me"), "/own");
+  EXPECT_EQ(folder("", "/xdg", "/home/me"), "") << "empty: none";
+  EXPECT_EQ(folder(nullptr, "/xdg", "/home/me"), "/xdg/stepnet");
+  EXPECT_EQ(folder(nullptr, "relative", "/home/me"), "/home/me/.cache/stepnet");
+  EXPECT_EQ(folder(nullptr, nullptr, "/home/me"), "/home/me/.cache/stepnet");
+  EXPECT_EQ(folder(nullptr, nullptr, nullptr), "");
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace stepnet

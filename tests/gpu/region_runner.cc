@@ -1,0 +1,158 @@
+#include "region_runner.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "../core/random_region.h"
+#include "../core/source_path.h"
+#include "../core/temp_dir.h"
+#include "cuda_on_host_functions.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/core/vector_math.h"
+
+namespace stepnet {
+namespace {
+
+std::string FaultText(const std::optional<RegionFault>& fault) {
+  return fault ? StrCat(fault->element, ": ", fault->message) : "none";
+}
+
+std::string FaultText(const DeviceFault& record, const RegionSource& source) {
+  if (!record.any()) return "none";
+  const Fault fault = FaultOf(record, source.requirements);
+  if (fault.place.step != kStepOfTests || fault.place.op != kInstructionOfTests) return "of another place";
+  return StrCat(fault.place.element, ": ", fault.error.message());
+}
+
+// Addresses as entries of a table, some bytes and rows before what they are of.
+class AddressTable {
+ public:
+  AddressTable(std::span<const void* const> inputs, std::span<void* const> outputs)
+      : places_(inputs.size() + outputs.size()) {
+    for (const void* input : inputs) addresses_.push_back(static_cast<const char*>(input));
+    for (const void* output : outputs) addresses_.push_back(static_cast<const char*>(output));
+    for (size_t i = 0; i < places_.size(); ++i) {
+      places_[i] = {.bytes = 16 * static_cast<std::int64_t>(i), .row_bytes = -8};
+      addresses_[i] -= places_[i].bytes + kRow * places_[i].row_bytes;
+      entries_.push_back(&addresses_[i]);
+    }
+  }
+
+  void Use(const RegionSource& source, RegionPointers* pointers) {
+    const size_t inputs = pointers->inputs.size();
+    for (const int value : source.options.values) entries_[value] = const_cast<void*>(pointers->inputs[value]);
+    const std::span<void* const> entries(entries_);
+    pointers->inputs = std::span<const void* const>(entries_.data(), inputs);
+    pointers->outputs = entries.subspan(inputs);
+    pointers->input_places = std::span<const RegionPlace>(places_).first(inputs);
+    pointers->output_places = std::span<const RegionPlace>(places_).subspan(inputs);
+    pointers->row = &kRow;
+  }
+
+ private:
+  static constexpr std::int64_t kRow = 5;
+  std::vector<const char*> addresses_;
+  std::vector<RegionPlace> places_;
+  std::vector<void*> entries_;
+};
+
+}  // namespace
+
+std::string DifferenceFromDefinition(const PrintedRegion& printed, unsigned seed, RegionRunner& runner) {
+  const Region& region = printed.region;
+  const auto memory = [&] {
+    std::mt19937 random(seed);
+    return RegionMemory(region, random);
+  };
+  RegionMemory want = memory(), got = memory();
+  const std::string want_fault = FaultText(EvaluateRegion(region, want.Inputs(), want.Outputs()));
+  DeviceFault record;
+  runner.Run(printed, got.Inputs(), got.Outputs(), &record);
+  std::string what = got.DifferenceFrom(want, region);
+  const std::string fault = FaultText(record, printed.source);
+  if (what.empty() && fault != want_fault) what = StrCat("fault ", fault, ", not ", want_fault);
+  if (what.empty()) return "";
+  return StrCat("seed ", seed, ": ", what, "\n", RegionText(region), "\n", printed.source.kernels);
+}
+
+std::string FirstDifference(std::span<const PrintedRegion> printed, RegionRunner& runner) {
+  constexpr size_t kTogether = 300;
+  for (size_t begin = 0; begin < printed.size(); begin += kTogether) {
+    const auto some = printed.subspan(begin, std::min(kTogether, printed.size() - begin));
+    runner.Compile(some);
+    for (size_t i = 0; i < some.size(); ++i) {
+      std::string difference = DifferenceFromDefinition(some[i], static_cast<unsigned>(begin + i), runner);
+      if (!difference.empty()) return difference;
+    }
+  }
+  return "";
+}
+
+std::string HostRegionRunner::WhyNot() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return "sanitizers do not follow fibers";
+#else
+  static const bool has_compiler = std::system("c++ --version >/dev/null 2>&1") == 0;
+  return has_compiler ? "" : "there is no C++ compiler named c++";
+#endif
+}
+
+HostRegionRunner::~HostRegionRunner() {
+  if (library_ != nullptr) dlclose(library_);
+}
+
+void HostRegionRunner::Compile(std::span<const PrintedRegion> printed) {
+  TextStream text;
+  text << "#include \"" << SourcePath("tests/gpu/cuda_on_host.h") << "\"\n"
+       << DeviceCodeText() << "\nusing namespace stepnet::device;\n";
+  for (const PrintedRegion& one : printed) {
+    text << one.source.kernels;
+    for (const RegionLaunch& launch : one.source.launches) {
+      text << "extern \"C\" void call_" << launch.kernel << "(const void* p) { " << launch.kernel
+           << "(*static_cast<const " << launch.kernel << "_parameters*>(p)); }\n";
+    }
+  }
+  const TempDir dir;
+  const std::string source = dir.Put("kernels.cc", std::move(text).str()), library = dir.Path("kernels.so");
+  const std::string command = StrCat("c++ -std=c++20 -O0 -w -fPIC -shared -ffp-contract=off -o ", library, " ", source,
+                                     " > ", dir.Path("log"), " 2>&1");
+  if (std::system(command.c_str()) != 0) throw Error(ErrorCode::kFailed, dir.Get("log").substr(0, 4000));
+  if (library_ != nullptr) dlclose(library_);
+  library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr) throw Error(ErrorCode::kFailed, dlerror());
+  const HostFunctions functions = {VectorExp,  VectorExp,  VectorLog,     VectorLog,
+                                   VectorTanh, VectorTanh, VectorSigmoid, VectorSigmoid};
+  reinterpret_cast<void (*)(const HostFunctions*)>(Symbol("SetHostFunctions"))(&functions);
+}
+
+void* HostRegionRunner::Symbol(const std::string& name) const {
+  void* symbol = dlsym(library_, name.c_str());
+  if (symbol == nullptr) throw Error(ErrorCode::kFailed, StrCat("the library of kernels has no ", name));
+  return symbol;
+}
+
+void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* const> inputs,
+                           std::span<void* const> outputs, DeviceFault* fault) {
+  using Call = void (*)(const void*);
+  const auto launch_on_host =
+      reinterpret_cast<void (*)(Call, const void*, long long, int, bool)>(Symbol("LaunchOnHost"));
+  std::vector<std::uint64_t> scratch(static_cast<size_t>(printed.source.scratch_bytes / 8 + 1));
+  AddressTable table(inputs, outputs);
+  RegionPointers pointers{.inputs = inputs,
+                          .outputs = outputs,
+                          .scratch = scratch.data(),
+                          .fault = fault,
+                          .step = &kStepOfTests,
+                          .instruction = kInstructionOfTests};
+  if (printed.source.options.uses_table) table.Use(printed.source, &pointers);
+  for (const RegionLaunch& launch : printed.source.launches) {
+    const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);
+    const auto call = reinterpret_cast<Call>(Symbol("call_" + launch.kernel));
+    launch_on_host(call, words.data(), launch.blocks, launch.threads, launch.is_by_warps);
+  }
+}
+
+}  // namespace stepnet

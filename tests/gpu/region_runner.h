@@ -1,0 +1,53 @@
+// Runs of printed regions, on a GPU or on the CPU, against the definition.
+#pragma once
+
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stepnet/gpu/region_source.h"
+
+namespace stepnet {
+
+struct PrintedRegion {
+  Region region;
+  RegionSource source;
+};
+
+class RegionRunner {
+ public:
+  virtual ~RegionRunner() = default;
+  // Makes the kernels ready that are run next. REQUIRES: their names differ.
+  virtual void Compile(std::span<const PrintedRegion> printed) = 0;
+  // Runs one of those; pointers are to memory of the host, as EvaluateRegion has them.
+  virtual void Run(const PrintedRegion& printed, std::span<const void* const> inputs, std::span<void* const> outputs,
+                   DeviceFault* fault) = 0;
+};
+
+// What runs give as `step` and `instruction` of faults.
+inline constexpr std::int64_t kStepOfTests = 70000;
+inline constexpr std::int64_t kInstructionOfTests = 12;
+
+// "", or where what a runner gives differs from the definition, with the region and its kernels.
+std::string DifferenceFromDefinition(const PrintedRegion& printed, unsigned seed, RegionRunner& runner);
+// The same of many, compiled together; the first difference.
+std::string FirstDifference(std::span<const PrintedRegion> printed, RegionRunner& runner);
+
+// Compiled as C++ for the CPU by the compiler of this machine.
+class HostRegionRunner : public RegionRunner {
+ public:
+  HostRegionRunner() = default;
+  ~HostRegionRunner() override;
+  // "" or why there are no such runs here.
+  static std::string WhyNot();
+  void Compile(std::span<const PrintedRegion> printed) override;
+  void Run(const PrintedRegion& printed, std::span<const void* const> inputs, std::span<void* const> outputs,
+           DeviceFault* fault) override;
+
+ private:
+  void* Symbol(const std::string& name) const;
+  void* library_ = nullptr;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,258 @@
+#include "stepnet/gpu/region_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "../core/random_exprs.h"
+#include "../core/random_region.h"
+#include "region_runner.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+const Expr x = Expr::Input(0, "x", DType::kFloat);
+
+// A region over dense [rows, columns] operands of float.
+struct Dense {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+
+  RegionOperand Elements(DType dtype = DType::kFloat) const {
+    return {.dtype = dtype, .size = rows * columns, .strides = {0, 0, std::max<std::int64_t>(columns, 1), 1}};
+  }
+  RegionOperand Rows() const { return {.dtype = DType::kFloat, .size = rows, .strides = {0, 0, 1, 0}}; }
+  RegionOperand Columns() const { return {.dtype = DType::kFloat, .size = columns, .strides = {0, 0, 0, 1}}; }
+  RegionIndex Sizes() const { return {1, 1, rows, columns}; }
+};
+
+PrintedRegion Printed(const Region& region, const RegionSourceOptions& options) {
+  CheckRegion(region);
+  return {.region = region, .source = PrintRegion(region, options)};
+}
+
+// Names tell regions apart that are compiled together.
+std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options = {}) {
+  std::vector<PrintedRegion> printed;
+  for (const Region& region : regions) {
+    options.name = StrCat("r", printed.size());
+    printed.push_back(Printed(region, options));
+  }
+  return printed;
+}
+
+class RegionSourceOnHost : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = HostRegionRunner::WhyNot(); !why.empty()) GTEST_SKIP() << why;
+  }
+  void ExpectLikeDefinition(const std::vector<Region>& regions, const RegionSourceOptions& options = {}) {
+    EXPECT_EQ(FirstDifference(PrintedOf(regions, options), runner_), "");
+  }
+  static std::vector<Region> RandomRegions(unsigned first_seed, int count, const RandomRegionOptions& options) {
+    std::vector<Region> regions;
+    for (int i = 0; i < count; ++i) {
+      std::mt19937 random(first_seed + static_cast<unsigned>(i));
+      regions.push_back(RandomRegion(options, random));
+    }
+    return regions;
+  }
+
+  HostRegionRunner runner_;
+};
+
+TEST(RegionSource, PrintsSizesAsParameters) {
+  const auto text_of = [](std::int64_t rows, std::int64_t columns) {
+    const Dense dense{.rows = rows, .columns = columns};
+    const Expr bias = Expr::Input(1, "b", DType::kFloat);
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements(), dense.Columns()},
+                        .outputs = {{.value = Tanh(x + bias) * 3, .memory = dense.Elements()}}};
+    return PrintRegion(region, {.name = "AddBias"}).kernels;
+  };
+  EXPECT_EQ(text_of(2, 3), R"(struct AddBias_elements_parameters {
+  const float* in0;
+  const float* in1;
+  float* out0;
+  unsigned char* scratch;
+  DeviceFault* fault;
+  const long long* step;
+  long long instruction;
+  const long long* row;
+  long long elements;
+  Word<float> c4;
+  long long n3;
+  Divisor d3;
+};
+extern "C" __global__ void __launch_bounds__(256) AddBias_elements(const AddBias_elements_parameters p) {
+  typedef int Index;
+  const Index e = static_cast<Index>(blockIdx.x) * 256 + static_cast<Index>(threadIdx.x);
+  if (e >= Index(p.elements)) return;
+  const Index q3 = Quotient(e, p.d3);
+  const Index i3 = e - q3 * Index(p.n3);
+  const float v0 = p.in0[e];
+  const float v1 = p.in1[i3];
+  const float v2 = Add(v0, v1);
+  const float v3 = Tanh(v2);
+  const float v5 = Multiply(v3, p.c4.value);
+  p.out0[e] = v5;
+}
+)");
+  EXPECT_EQ(text_of(2, 3), text_of(640, 1 << 20));
+  EXPECT_NE(text_of(2, 3), text_of(1 << 20, 1 << 20)) << "indices of 32 and of 64 bits";
+}
+
+TEST_F(RegionSourceOnHost, ComputesWhatIsDefined) { ExpectLikeDefinition(RandomRegions(0, 450, {})); }
+
+TEST_F(RegionSourceOnHost, ComputesWhatIsDefinedWithWideIndices) {
+  ExpectLikeDefinition(RandomRegions(1000, 60, {}), {.is_always_wide = true});
+}
+
+TEST_F(RegionSourceOnHost, ComputesWhatIsDefinedAtAddressesOfATable) {
+  ExpectLikeDefinition(RandomRegions(1500, 60, {}), {.uses_table = true});
+}
+
+TEST_F(RegionSourceOnHost, ComputesUsualExpressions) {
+  ExpectLikeDefinition(RandomRegions(2000, 200, {.steps = 8, .only_usual = true}));
+}
+
+TEST_F(RegionSourceOnHost, ComputesLargeExpressions) { ExpectLikeDefinition(RandomRegions(3000, 10, {.steps = 200})); }
+
+TEST_F(RegionSourceOnHost, ComputesEveryFormula) {
+  std::vector<PrintedRegion> printed;
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.")) continue;  // of other tests
+    const std::optional<FormulaRegion> formula = SampleFormula(GetOperator(type));
+    if (!formula) continue;
+    RegionSource source = PrintRegion(formula->region, SourceOptionsOf(*formula, type));
+    printed.push_back({.region = formula->region, .source = std::move(source)});
+  }
+  EXPECT_GT(printed.size(), 60u);
+  EXPECT_EQ(FirstDifference(printed, runner_), "");
+}
+
+// Every primitive of every dtype over odd numbers.
+TEST_F(RegionSourceOnHost, ComputesEveryPrimitive) {
+  constexpr std::int64_t kCount = 3 * 256 + 77;
+  std::vector<Region> regions;
+  for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
+    const auto op = static_cast<ExprOp>(k);
+    for (const DType dtype : kExprTypes) {
+      for (int count = 1; count <= kMaxExprOperands; ++count) {
+        for (const DType to : kExprTypes) {
+          if (op != ExprOp::kCast && op != ExprOp::kUniform && to != DType::kFloat) continue;
+          Region region{.sizes = {1, 1, 1, kCount}};
+          std::vector<Expr> operands;
+          for (int i = 0; i < count; ++i) {
+            const DType own = op == ExprOp::kWhere && i == 0 ? DType::kBool : dtype;
+            operands.push_back(Expr::Input(i, StrCat("x", i), own));
+            region.inputs.push_back({.dtype = own, .size = kCount, .strides = {0, 0, 0, 1}});
+          }
+          try {
+            const Expr value = MakeExpr(op, operands, {.dtype = to, .text = "{} of {}, {} and {}"});
+            region.outputs.push_back(
+                {.value = value, .memory = {.dtype = value.dtype(), .size = kCount, .strides = {0, 0, 0, 1}}});
+          } catch (const Error&) {  // not of so many operands, or not of that dtype
+            continue;
+          }
+          regions.push_back(region);
+        }
+      }
+    }
+  }
+  EXPECT_GT(regions.size(), 130u);
+  ExpectLikeDefinition(regions);
+}
+
+// Rows of all lengths around those of a warp and of its partial sums, in place.
+TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
+  const Expr e = Exp(x - RowMax(x));
+  std::vector<Region> regions;
+  for (const std::int64_t columns : {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000}) {
+    const Dense dense{.rows = 5, .columns = columns};
+    regions.push_back({.sizes = dense.Sizes(),
+                       .inputs = {dense.Elements()},
+                       .outputs = {{.value = e / RowSum(e), .memory = dense.Elements()},
+                                   {.value = RowSum(e), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}},
+                       .in_place = {{.input = 0, .output = 0}}});
+  }
+  ExpectLikeDefinition(regions);
+}
+
+// Sums over rows of what a whole row says: through scratch memory, before what is in place is written, or after.
+TEST_F(RegionSourceOnHost, SumsOverRowsWhatWholeRowsSay) {
+  std::vector<Region> regions;
+  const Expr dy = Expr::Input(1, "dy", DType::kFloat);
+  for (const std::int64_t rows : {0, 1, 7, 40}) {
+    for (const std::int64_t columns : {0, 1, 5, 70}) {
+      for (const bool is_in_place : {false, true}) {
+        const Dense dense{.rows = rows, .columns = columns};
+        const Expr centred = x - RowSum(x) / 7;
+        const Expr scaled = centred / Sqrt(RowSum(centred * centred) + 1);
+        Region region{.sizes = dense.Sizes(), .inputs = {dense.Elements(), dense.Elements()}};
+        region.outputs = {{.value = scaled * dy - RowMax(dy), .memory = dense.Elements()},
+                          {.value = dy * scaled, .memory = dense.Columns(), .kind = RegionOutputKind::kSums},
+                          {.value = dy, .memory = dense.Columns(), .kind = RegionOutputKind::kSums, .adds = true},
+                          {.value = RowMax(dy), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}};
+        if (is_in_place) region.in_place = {{.input = 1, .output = 0}};
+        regions.push_back(region);
+      }
+    }
+  }
+  ExpectLikeDefinition(regions);
+}
+
+TEST_F(RegionSourceOnHost, NotesTheFirstFault) {
+  const Dense dense{.rows = 300, .columns = 5};
+  Region region{
+      .sizes = dense.Sizes(),
+      .inputs = {dense.Elements()},
+      .outputs = {{.value = x, .memory = dense.Elements()}},
+      .requirements = {Require(x < 1000, "{} is not below {}", x, Index(2)), Require(x >= 0, "{} is below 0", x)}};
+  const std::vector<PrintedRegion> printed = {Printed(region, {.name = "check"})};
+  runner_.Compile(printed);
+  std::vector<float> in(1500, 1), out(1500);
+  for (const int bad : {7, 1203, 404}) in[bad] = bad == 404 ? 2000 : -2;
+  const void* inputs[] = {in.data()};
+  void* outputs[] = {out.data()};
+  DeviceFault record;
+  runner_.Run(printed[0], inputs, outputs, &record);
+  ASSERT_TRUE(record.any());
+  EXPECT_EQ(PlaceOf(record), (FaultPlace{.step = kStepOfTests, .op = kInstructionOfTests, .element = 7}));
+  EXPECT_EQ(FaultOf(record, printed[0].source.requirements).error.message(), "-2 is below 0");
+  EXPECT_EQ(record.lock, 0u);
+  EXPECT_EQ(out, in) << "the kernel goes on";
+
+  record = {};
+  in[7] = 1;
+  runner_.Run(printed[0], inputs, outputs, &record);
+  EXPECT_EQ(FaultOf(record, printed[0].source.requirements).error.message(), "2000 is not below 80");
+  runner_.Run(printed[0], inputs, outputs, nullptr);  // nobody asks
+}
+
+TEST_F(RegionSourceOnHost, TakesValuesWithTheLaunch) {
+  const Expr seed = Expr::Input(0, "seed", DType::kInt64), run = Expr::Input(1, "run", DType::kInt64);
+  const RegionOperand scalar{.dtype = DType::kInt64, .size = 1};
+  const Region region{.sizes = {1, 1, 1, 100},
+                      .inputs = {scalar, scalar},
+                      .outputs = {{.value = Uniform(DType::kFloat, seed, 5, run, 2, Index(3)),
+                                   .memory = {.dtype = DType::kFloat, .size = 100, .strides = {0, 0, 0, 1}}}}};
+  const std::vector<PrintedRegion> printed = {Printed(region, {.name = "draw", .values = {0}})};
+  EXPECT_NE(printed[0].source.kernels.find("long long in0;\n  const long long* in1;"), std::string::npos);
+  EXPECT_EQ(FirstDifference(printed, runner_), "");
+}
+
+TEST(RegionSource, RefusesValuesThatAreNone) {
+  const Dense dense{.rows = 2, .columns = 2};
+  const Region region{
+      .sizes = dense.Sizes(), .inputs = {dense.Elements()}, .outputs = {{.value = x, .memory = dense.Elements()}}};
+  EXPECT_THROW(PrintRegion(region, {.values = {0}}), Error);
+}
+
+}  // namespace
+}  // namespace stepnet
