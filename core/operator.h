@@ -209,7 +209,7 @@ class OpRun {
 
  private:
   FaultPlace PlaceOfInput(int input, std::int64_t element) const;
-  // Of one of `num_elements`, those of the steps one after the other; whole, where operands are cut by elements.
+  // The place of one element of an operand that holds those of all steps, one after the other, `num_elements` in all.
   FaultPlace PlaceOf(std::int64_t element, std::int64_t num_elements) const;
 
   std::span<const TensorView> inputs_;
@@ -472,7 +472,7 @@ class Operator {
 };
 
 // Registers an operator type for the life of the process. A second registration of a type makes every use of it an
-// error that names both files.
+// error that names both files, and so does a kernel that takes no blobs where nothing says what shapes outputs have.
 class Registration {
  public:
   Registration(const Operator& op);  // NOLINT(google-explicit-constructor): the declaration reads as a table
@@ -485,13 +485,13 @@ class KernelRegistration {
   KernelRegistration(std::string type, Device device, Kernel kernel);
 };
 
-// Null when no such type is registered. Throws kInvalidNet for a type that is registered twice.
+// Null when no such type is registered. Throws kInvalidNet for a type whose registration makes every use an error.
 const OperatorSchema* FindOperator(const std::string& type);
 // As FindOperator; throws kInvalidNet with the nearest name when there is none.
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
-// The types whose registration is wrong, each with what it is: one registered twice, or one that does not fit its
-// gradient operator (core/declared_gradient.h).
+// The types whose registration is wrong, each with what it is: one registered twice, one without shapes, or one that
+// does not fit its gradient operator (core/declared_gradient.h).
 std::map<std::string, std::string> RegistrationProblems();
 
 // What this build and libraries of operators have to agree on.

@@ -15,7 +15,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, OperatorSchema> schemas;
-  std::map<std::string, std::string> duplicates;                       // type → message
+  std::map<std::string, std::string> problems;                         // type → why nobody may use it
   std::vector<std::tuple<std::string, Device, Kernel>> early_kernels;  // registered before their type
 };
 
@@ -26,8 +26,20 @@ Registry& TheRegistry() {
 
 void AddKernel(Device device, Kernel kernel, OperatorSchema* schema, Registry* registry) {
   if (schema->kernels.emplace(device, std::move(kernel)).second) return;
-  registry->duplicates[schema->type] =
+  registry->problems[schema->type] =
       StrCat("the kernel of operator type \"", schema->type, "\" for ", DeviceName(device), " is registered twice");
+}
+
+// Nets ask the shape rule before they run a kernel that takes no blobs.
+void CheckShapeRule(const OperatorSchema& schema, Registry* registry) {
+  if (schema.shapes) return;
+  for (const auto& [device, kernel] : schema.kernels) {
+    if (kernel.takes_blobs) continue;
+    registry->problems.emplace(
+        schema.type, StrCat("operator type \"", schema.type, "\", in ", schema.file, ", has a kernel for ",
+                            DeviceName(device), " but nothing says what shapes its outputs have: add .Shapes() or ",
+                            ".Formula(), or let the kernel set its outputs itself (Kernel::takes_blobs)"));
+  }
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
@@ -89,14 +101,15 @@ Registration::Registration(const Operator& op) {
   OperatorSchema schema = op.schema_;
   const auto found = registry.schemas.find(schema.type);
   if (found != registry.schemas.end()) {
-    registry.duplicates[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
-                                              found->second.file, " and in ", schema.file);
+    registry.problems[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
+                                            found->second.file, " and in ", schema.file);
     return;
   }
   for (const auto& [type, device, kernel] : registry.early_kernels) {
     if (type == schema.type) AddKernel(device, kernel, &schema, &registry);
   }
   if (schema.formula) CompleteFromFormula(&schema);
+  CheckShapeRule(schema, &registry);
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
 }
@@ -109,14 +122,15 @@ KernelRegistration::KernelRegistration(std::string type, Device device, Kernel k
     registry.early_kernels.emplace_back(std::move(type), device, std::move(kernel));
   } else {
     AddKernel(device, std::move(kernel), &found->second, &registry);
+    CheckShapeRule(found->second, &registry);
   }
 }
 
 const OperatorSchema* FindOperator(const std::string& type) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
-  const auto duplicate = registry.duplicates.find(type);
-  if (duplicate != registry.duplicates.end()) throw Error(ErrorCode::kInvalidNet, duplicate->second);
+  const auto problem = registry.problems.find(type);
+  if (problem != registry.problems.end()) throw Error(ErrorCode::kInvalidNet, problem->second);
   const auto found = registry.schemas.find(type);
   return found == registry.schemas.end() ? nullptr : &found->second;
 }
@@ -132,7 +146,7 @@ std::map<std::string, std::string> RegistrationProblems() {
   std::vector<const OperatorSchema*> others;
   {
     const std::lock_guard lock(registry.mutex);
-    problems = registry.duplicates;
+    problems = registry.problems;
     for (const auto& [type, schema] : registry.schemas) {
       if (!problems.contains(type)) others.push_back(&schema);
     }
