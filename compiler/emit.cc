@@ -5,7 +5,7 @@
 
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/place.h"
-#include "stepnet/compiler/region_kernel.h"
+#include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/core/move.h"
@@ -155,11 +155,11 @@ class Emitter {
           .At({.net = graph_.name});
     }
     if (is_draft_) return;
-    RegionKernelSpec spec = SpecOf(node);
+    RegionNodeKernelSpec spec = SpecOf(node);
     spec.names = std::move(names);
     operands.resize(node.inputs.size());
     spec.inputs = std::move(operands);
-    const auto kernel = std::make_shared<const RegionKernel>(std::move(spec), target_.device);
+    const auto kernel = std::make_shared<const RegionNodeKernel>(std::move(spec), target_.device);
     instruction->kernel = [kernel](const OpRun& run) { kernel->Run(run); };
     const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
     if (!kernel->Obstacle(inputs).empty()) instruction->text += ", one by one";
@@ -168,12 +168,12 @@ class Emitter {
   }
 
   // Where memory is shared, but for one home or one place, operators run as they do alone.
-  RegionKernelSpec SpecOf(const StepNode& node) const {
-    RegionKernelSpec spec{.calls = {node.calls().begin(), node.calls().end()},
-                          .num_inputs = static_cast<int>(node.inputs.size()),
-                          .num_outputs = static_cast<int>(node.outputs.size()),
-                          .num_locals = static_cast<int>(node.locals().size()),
-                          .backward = graph_.backward};
+  RegionNodeKernelSpec SpecOf(const StepNode& node) const {
+    RegionNodeKernelSpec spec{.calls = {node.calls().begin(), node.calls().end()},
+                              .num_inputs = static_cast<int>(node.inputs.size()),
+                              .num_outputs = static_cast<int>(node.outputs.size()),
+                              .num_locals = static_cast<int>(node.locals().size()),
+                              .backward = graph_.backward};
     for (int o = 0; o < spec.num_outputs; ++o) {
       const int output = spec.num_inputs + o;
       for (int other = 0; other < output; ++other) {

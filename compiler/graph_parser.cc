@@ -442,7 +442,7 @@ class GraphParser {
     return node;
   }
 
-  // With values in place of inputs.
+  // Reads products of values, which stand where an operator has inputs.
   std::vector<std::optional<Product>> ParseProducts(LineReader& line) {
     std::vector<std::optional<Product>> products;
     do {

@@ -17,7 +17,7 @@ bool GoesIn(const StepMove& move) {
 
 bool Adds(const StepMove& move) { return move.kind == StepMove::Kind::kAddIn || move.kind == StepMove::Kind::kAddOut; }
 
-// Between which operators moves come.
+// Says between which operators moves come.
 class MoveOrder {
  public:
   explicit MoveOrder(const StepPlanRequest& request) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "stepnet/compiler/region_kernel.h"
+#include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/compiler/stages.h"
 
 namespace stepnet {

@@ -3,6 +3,7 @@
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/core/executor_registry.h"
 
 namespace stepnet {
 
@@ -11,7 +12,7 @@ StepPlan MakeStepPlan(const StepPlanRequest& request) {
   RunPasses(request.options, &graph);
   StepPlan plan = EmitPlan(graph, {.ring_rows = request.ring_rows});
   plan.max_steps = request.max_steps;
-  if (request.options.executor == "parallel") AddSchedules(request.options.threads, &plan);
+  if (ExecutorPropertiesOf(request.options).follows_schedules) AddSchedules(request.options.threads, &plan);
   if (request.options.on_plan) request.options.on_plan(plan);
   return plan;
 }

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "stepnet/compiler/schedule_text.h"
+#include "stepnet/core/executor_registry.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/nets/net_blobs.h"
 
@@ -95,7 +96,7 @@ RunOptions StepPlanOptions(const RecurrentSpec& spec) {
 }
 
 std::int64_t RingRows(const RecurrentSpec& spec) {
-  if (spec.options.executor != "parallel") return 1;
+  if (!ExecutorPropertiesOf(spec.options).follows_schedules) return 1;
   return std::bit_ceil(
       static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : spec.options.target->ring_rows));
 }

@@ -18,9 +18,9 @@ std::string Fixed(double value) {
   return text;
 }
 
-// How many of the first `most` bytes of `line` can stand before a line break that is within a name.
-size_t WholeCharacters(std::string_view line, size_t most) {
-  size_t bytes = most;
+// How many of the first `max_bytes` bytes of `line` can stand before a line break that is within a name.
+size_t WholeCharacters(std::string_view line, size_t max_bytes) {
+  size_t bytes = max_bytes;
   while (bytes > 1 && (line[bytes] & 0xc0) == 0x80) --bytes;
   return bytes;
 }
@@ -224,7 +224,7 @@ std::string ScheduleDot(const StepPlan& plan) {
     for (const Dependency& edge : schedule.dependencies.edges) text += EdgeDot(plan, edge, edge.from, edge.to, "");
   }
   if (plan.pipeline == nullptr) return text + "}\n";
-  // From the last instruction of a stage to the first one of another.
+  // An edge of the pipeline goes from the last instruction of a stage to the first one of another.
   for (const Dependency& edge : plan.pipeline->dependencies.edges) {
     text += EdgeDot(plan, edge, plan.stages[edge.from].end - 1, plan.stages[edge.to].begin, "chunk of ");
   }

@@ -84,7 +84,7 @@ struct StepNode {
   int packed = -1;                                // value: what a kPack has made of an input; kNoValue: nothing
   bool by_blobs = false;  // has an input or output in a dynamic home, or a kernel that takes blobs
   std::shared_ptr<const RegionBody> body = {};  // of a region of several operators; else null
-  // Of kProduct, by output: what it holds; nothing for one that the operator leaves empty.
+  // What each output of a kProduct holds; nothing for one that the operator leaves empty.
   std::vector<std::optional<Product>> products = {};
 
   bool RunsOperators() const { return kind != Kind::kMove && kind != Kind::kPack; }

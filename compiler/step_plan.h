@@ -59,7 +59,7 @@ struct Stage {
   int end = 0;
   std::int64_t steps_at_once = 1;
   std::int64_t min_steps = 0;                // runs of fewer steps leave the stage out
-  std::shared_ptr<const Schedule> schedule;  // for the executor "parallel"; otherwise null
+  std::shared_ptr<const Schedule> schedule;  // null where the executor follows none
 };
 
 // "in each step", "for 16 steps at once", "once for all steps".
@@ -112,7 +112,7 @@ struct StepPlan {
   size_t FirstNumberBefore() const { return instructions.size(); }
   size_t FirstNumberAfter() const { return instructions.size() + before.size(); }
 
-  // Its stages have schedules: it was made for the executor "parallel".
+  // Its stages have schedules: it was made for an executor that follows them.
   bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
   // Each region of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -29,7 +29,7 @@ class Reduction {
     reached_.resize(num_rows_ * num_instructions);
   }
 
-  // For each edge whether others imply it.
+  // Returns for each edge whether others imply it.
   std::vector<bool> FindImplied() {
     std::vector<bool> implied(edges_.size(), false);
     for (int target = 0; target < num_instructions_ && num_rows_ > 0; target += kTargets) {

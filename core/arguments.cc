@@ -59,8 +59,8 @@ const char* ArgumentTypeName(ArgumentType type) {
   return "unknown";
 }
 
-Constraint AtLeast(double low) { return {.at_least = low}; }
-Constraint Between(double low, double high) { return {.at_least = low, .at_most = high}; }
+Constraint AtLeast(double low) { return {.min = low}; }
+Constraint Between(double low, double high) { return {.min = low, .max = high}; }
 Constraint OneOf(std::vector<std::string> values) { return {.one_of = std::move(values)}; }
 
 bool ArgumentSpec::Matches(const std::string& argument) const {

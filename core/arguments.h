@@ -40,8 +40,8 @@ const char* ArgumentTypeName(ArgumentType type);
 
 // A rule for the value of an argument, used by the checks and shown in the docs.
 struct Constraint {
-  std::optional<double> at_least = {};
-  std::optional<double> at_most = {};
+  std::optional<double> min = {};
+  std::optional<double> max = {};
   std::vector<std::string> one_of = {};
 };
 Constraint AtLeast(double low);

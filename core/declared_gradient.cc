@@ -25,7 +25,7 @@ int IndexOfGradient(const std::vector<Formal>& formals, std::string_view name) {
   return name.starts_with('d') ? IndexOfFormal(formals, name.substr(1)) : -1;
 }
 
-// Of what a gradient operator reads.
+// What the name of an input of a gradient operator means.
 Meaning ReadBy(const OperatorSchema& forward, std::string_view name) {
   if (const int i = IndexOfFormal(forward.inputs, name); i >= 0) return {Meaning::Kind::kInput, i};
   if (const int o = IndexOfFormal(forward.outputs, name); o >= 0) return {Meaning::Kind::kOutput, o};
@@ -33,7 +33,7 @@ Meaning ReadBy(const OperatorSchema& forward, std::string_view name) {
   return {};
 }
 
-// Of what it gives.
+// What the name of one of its outputs means.
 Meaning GivenBy(const OperatorSchema& forward, std::string_view name) {
   const int i = IndexOfGradient(forward.inputs, name);
   return i >= 0 ? Meaning{Meaning::Kind::kInputGradient, i} : Meaning{};

@@ -51,7 +51,7 @@ constexpr ExprSyntax kOwnSyntaxes[] = {
     {ExprOp::kLiteral, "number", 0},
 };
 
-// With those of the functions of the table.
+// The syntaxes of all ops: those above, and those of the functions of the table.
 constexpr auto kSyntaxes = [] {
   std::array<ExprSyntax, std::size(kOwnSyntaxes) + std::size(kExprFunctions)> all = {};
   auto next = std::ranges::copy(kOwnSyntaxes, all.begin()).out;

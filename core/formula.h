@@ -81,7 +81,7 @@ class Formula {
   // apart, the last of them is that of Index(3). In reads inputs that have as many elements, row-major, or one. The
   // shape rule has to say what shapes the outputs have.
   void Over(const Shape& shape);
-  // Of an input whose elements run along these dimensions of that shape, in their order: the element of the index.
+  // The element of the index, of an input whose elements run along these dimensions of that shape, in their order.
   Expr Along(std::string_view name, std::vector<int> dimensions);
 
   // Makes the dimensions from `axis` on a row, all of them as one, where otherwise the last one is: of this input and

@@ -16,7 +16,7 @@ namespace {
 // All that a formula may depend on when it does not ask for the operator itself, as bytes.
 class KeyWriter {
  public:
-  KeyWriter() { bytes_.reserve(kMostBytes); }
+  KeyWriter() { bytes_.reserve(kUsualBytes); }
   KeyWriter(const KeyWriter&) = delete;
   KeyWriter& operator=(const KeyWriter&) = delete;
 
@@ -90,15 +90,15 @@ class KeyWriter {
     is_plain_ &= !info.value.defined();
   }
 
-  // Of most keys, which operators that are alike ask for in vain but once: they cost no allocation.
-  static constexpr size_t kMostBytes = 480;
+  // Most keys fit here and cost no allocation: operators that are alike ask for one again and again.
+  static constexpr size_t kUsualBytes = 480;
   std::array<std::byte, 512> memory_;
   std::pmr::monotonic_buffer_resource resource_{memory_.data(), memory_.size()};
   std::pmr::string bytes_{&resource_};
   bool is_plain_ = true;
 };
 
-// Of things that kernels share, which may run while statics are destroyed.
+// Keeps what kernels share. It is never destroyed: kernels may run while statics are.
 template <typename Value>
 KeptByKey<Value>& TheKept() {
   static auto* const kept = new KeptByKey<Value>(/*max_kept=*/512);

@@ -22,8 +22,8 @@ class FormulaLayout {
   using Read = Formula::Read;
   using Strides = std::vector<std::int64_t>;  // one for each dimension of shape()
 
-  // Of what the formula reads. `otherwise`: the shape where no read says one. Throws kShapeMismatch for inputs that
-  // cannot be repeated over each other.
+  // Lays out what the formula reads. `otherwise` is the shape where no read says one. Throws kShapeMismatch for inputs
+  // that cannot be repeated over each other.
   FormulaLayout(const Formula& formula, const Shape& otherwise);
 
   const Shape& shape() const { return shape_; }

@@ -1,4 +1,4 @@
-// From a formula and the shapes of its operator's inputs to a region.
+// Makes a region of a formula and the shapes of its operator's inputs.
 #include <algorithm>
 #include <exception>
 #include <new>

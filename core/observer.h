@@ -29,7 +29,7 @@ struct RunEvent {
   std::int64_t step = -1;                // of operators and moves in step nets; -1: outside, or for many steps
   bool backward = false;                 // in a backward step net
 
-  // In step nets alone.
+  // What follows is set in step nets alone.
   const std::shared_ptr<const StepPlan>* plan = nullptr;  // compiler/step_plan.h; to keep it, copy what this points to
   std::int64_t num_steps = 0;                             // of the loop
   int instruction = -1;                                   // number among the plan's: instructions, before, after

@@ -209,10 +209,11 @@ class OpRun {
     context_.faults->Note(place, make_error);
   }
   void SetRange(const RunRange* range) { range_ = range; }  // null: all of one step
+  const RunRange* range() const { return range_; }
 
  private:
   FaultPlace PlaceOfInput(int input, std::int64_t element) const;
-  // Of one of `num_elements`, those of the steps one after the other; whole, where operands are cut by elements.
+  // The place of one element of an operand that holds those of all steps, one after the other, `num_elements` in all.
   FaultPlace PlaceOf(std::int64_t element, std::int64_t num_elements) const;
 
   std::span<const TensorView> inputs_;
@@ -381,15 +382,14 @@ struct OperatorSchema {
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
   std::map<DeviceKind, Kernel> kernels;
-  std::optional<Kernel> kernel_everywhere;  // OnEveryDevice
 
   int min_inputs() const;
   int max_inputs() const;  // INT_MAX when variadic
   int min_outputs() const;
   int max_outputs() const;
   const ArgumentSpec* FindArgument(std::string_view name) const;  // null when not declared
-  // The one that is registered for the device, or for every device, or what the device makes of the type itself
-  // (DeviceSpec::find_kernel). Null when there is none.
+  // The one that is registered for the device, or what the device makes of the type itself (DeviceSpec::find_kernel).
+  // Null when there is none.
   const Kernel* FindKernel(DeviceKind device) const;
   bool AllowsInPlace(int input, int output) const;
   // Whether operators on the device may fail for the values of their inputs, and not only for their shapes.
@@ -470,8 +470,9 @@ class Operator {
   Operator& StopsGradient();
 
   Operator& On(DeviceKind device, Kernel kernel);
-  // One that touches no element itself, but by the queue of the run where there is one (OpRun::context).
-  Operator& OnEveryDevice(Kernel kernel);
+  // One that touches no element itself, but by the queue of the run where there is one (OpRun::context). For devices
+  // that have another kernel, that one counts.
+  Operator& OnEveryDevice(const Kernel& kernel);
   Operator& Cpu(Kernel kernel) { return On(DeviceKind::kCpu, std::move(kernel)); }
   Operator& Cpu(KernelFactory make) { return Cpu(Kernel{.make = std::move(make)}); }
 
@@ -482,7 +483,7 @@ class Operator {
 };
 
 // Registers an operator type for the life of the process. A second registration of a type makes every use of it an
-// error that names both files.
+// error that names both files, and so does a kernel that takes no blobs where nothing says what shapes outputs have.
 class Registration {
  public:
   Registration(const Operator& op);  // NOLINT(google-explicit-constructor): the declaration reads as a table
@@ -495,13 +496,13 @@ class KernelRegistration {
   KernelRegistration(std::string type, DeviceKind device, Kernel kernel);
 };
 
-// Null when no such type is registered. Throws kInvalidNet for a type that is registered twice.
+// Null when no such type is registered. Throws kInvalidNet for a type whose registration makes every use an error.
 const OperatorSchema* FindOperator(const std::string& type);
 // As FindOperator; throws kInvalidNet with the nearest name when there is none.
 const OperatorSchema& GetOperator(const std::string& type);
 std::vector<std::string> OperatorTypes();  // sorted
-// The types whose registration is wrong, each with what it is: one registered twice, or one that does not fit its
-// gradient operator (core/declared_gradient.h).
+// The types whose registration is wrong, each with what it is: one registered twice, one without shapes, or one that
+// does not fit its gradient operator (core/declared_gradient.h).
 std::map<std::string, std::string> RegistrationProblems();
 
 // What this build and libraries of operators have to agree on.

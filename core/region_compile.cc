@@ -96,7 +96,7 @@ class Compiler {
     for (const Store& store : stores_) nodes_[store.node].is_kept |= store.phase > nodes_[store.node].phase;
   }
 
-  // Of an array with a value of each element, for a node or for what all phases read.
+  // How much an array holds that has a value of each element, for a node or for what all phases read.
   Extent ElementsOf(const Node& node) const { return node.is_kept ? Extent::kWholeRow : Extent::kBlock; }
   Extent LoadedElements() const { return slots_.cuts_rows ? Extent::kWholeRow : Extent::kBlock; }
 

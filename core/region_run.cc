@@ -345,7 +345,7 @@ class Runner {
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
       case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
       case Kind::kReduce: return instruction.row_kernel(out, from, n);
-      case Kind::kReduceRows: return ReduceRows(instruction);
+      case Kind::kReduceRows: return;  // only among a phase's reductions, which run behind its blocks
       case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
       case Kind::kCheck: return Check(instruction, n);
     }

@@ -15,7 +15,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, OperatorSchema> schemas;
-  std::map<std::string, std::string> duplicates;                           // type → message
+  std::map<std::string, std::string> problems;                             // type → why nobody may use it
   std::vector<std::tuple<std::string, DeviceKind, Kernel>> early_kernels;  // registered before their type
 };
 
@@ -26,8 +26,20 @@ Registry& TheRegistry() {
 
 void AddKernel(DeviceKind device, Kernel kernel, OperatorSchema* schema, Registry* registry) {
   if (schema->kernels.emplace(device, std::move(kernel)).second) return;
-  registry->duplicates[schema->type] =
+  registry->problems[schema->type] =
       StrCat("the kernel of operator type \"", schema->type, "\" for ", DeviceKindName(device), " is registered twice");
+}
+
+// Nets ask the shape rule before they run a kernel that takes no blobs.
+void CheckShapeRule(const OperatorSchema& schema, Registry* registry) {
+  if (schema.shapes) return;
+  for (const auto& [device, kernel] : schema.kernels) {
+    if (kernel.takes_blobs) continue;
+    registry->problems.emplace(
+        schema.type, StrCat("operator type \"", schema.type, "\", in ", schema.file, ", has a kernel for ",
+                            DeviceKindName(device), " but nothing says what shapes its outputs have: add .Shapes() or ",
+                            ".Formula(), or let the kernel set its outputs itself (Kernel::takes_blobs)"));
+  }
 }
 
 int Count(const std::vector<Formal>& formals, bool required_only) {
@@ -56,7 +68,6 @@ const ArgumentSpec* OperatorSchema::FindArgument(std::string_view name) const {
 const Kernel* OperatorSchema::FindKernel(DeviceKind device) const {
   const auto found = kernels.find(device);
   if (found != kernels.end()) return &found->second;
-  if (kernel_everywhere) return &*kernel_everywhere;
   if (device == DeviceKind::kCpu) return nullptr;
   const DeviceSpec* spec = FindDeviceSpec(device);
   return spec != nullptr && spec->find_kernel ? spec->find_kernel(*this) : nullptr;
@@ -93,14 +104,15 @@ Registration::Registration(const Operator& op) {
   OperatorSchema schema = op.schema_;
   const auto found = registry.schemas.find(schema.type);
   if (found != registry.schemas.end()) {
-    registry.duplicates[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
-                                              found->second.file, " and in ", schema.file);
+    registry.problems[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
+                                            found->second.file, " and in ", schema.file);
     return;
   }
   for (const auto& [type, device, kernel] : registry.early_kernels) {
     if (type == schema.type) AddKernel(device, kernel, &schema, &registry);
   }
   if (schema.formula) CompleteFromFormula(&schema);
+  CheckShapeRule(schema, &registry);
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
 }
@@ -113,14 +125,15 @@ KernelRegistration::KernelRegistration(std::string type, DeviceKind device, Kern
     registry.early_kernels.emplace_back(std::move(type), device, std::move(kernel));
   } else {
     AddKernel(device, std::move(kernel), &found->second, &registry);
+    CheckShapeRule(found->second, &registry);
   }
 }
 
 const OperatorSchema* FindOperator(const std::string& type) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
-  const auto duplicate = registry.duplicates.find(type);
-  if (duplicate != registry.duplicates.end()) throw Error(ErrorCode::kInvalidNet, duplicate->second);
+  const auto problem = registry.problems.find(type);
+  if (problem != registry.problems.end()) throw Error(ErrorCode::kInvalidNet, problem->second);
   const auto found = registry.schemas.find(type);
   return found == registry.schemas.end() ? nullptr : &found->second;
 }
@@ -136,7 +149,7 @@ std::map<std::string, std::string> RegistrationProblems() {
   std::vector<const OperatorSchema*> others;
   {
     const std::lock_guard lock(registry.mutex);
-    problems = registry.duplicates;
+    problems = registry.problems;
     for (const auto& [type, schema] : registry.schemas) {
       if (!problems.contains(type)) others.push_back(&schema);
     }
@@ -321,8 +334,8 @@ Operator& Operator::StopsGradient() {
   schema_.gradient_kind = GradientKind::kStops;
   return *this;
 }
-Operator& Operator::OnEveryDevice(Kernel kernel) {
-  schema_.kernel_everywhere = std::move(kernel);
+Operator& Operator::OnEveryDevice(const Kernel& kernel) {
+  for (const DeviceKind device : kDeviceKinds) schema_.kernels.emplace(device, kernel);
   return *this;
 }
 Operator& Operator::On(DeviceKind device, Kernel kernel) {

@@ -54,7 +54,8 @@ struct RunContext {
   const std::uint64_t* run = nullptr;
   // Where kernels that check values note what is wrong; null: they throw at once.
   FaultRecord* faults = nullptr;
-  // Of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next time.
+  // The contexts of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next
+  // time.
   std::vector<RunContext> lanes;
 
   std::uint64_t RunNumber() const { return run == nullptr ? 0 : *run; }

@@ -1,12 +1,9 @@
 // Executor: what carries out a StepPlan for a number of steps.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
+#include <cstdint>
 
-#include "stepnet/core/device.h"
+#include "stepnet/core/executor_registry.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {
@@ -25,23 +22,8 @@ class Executor {
   virtual void RunSteps(RunState& state, RunContext& context) const = 0;
 };
 
-using ExecutorFactory = std::function<std::shared_ptr<const Executor>()>;
-
-// Makes an executor known, as a variable at namespace scope. On the CPU there are "serial": steps in order, operators
-// in order, the reference for every other executor; and "parallel": every instruction of every step as soon as what it
-// depends on is done, on threads of the process (docs/design.md); the same values, bit for bit.
-class ExecutorRegistration {
- public:
-  ExecutorRegistration(std::string name, DeviceKind device, ExecutorFactory make);
-};
-
 // What "serial" is; other devices than the CPU, whose queues keep the order of the work, may take it as it is.
 std::shared_ptr<const Executor> MakeSerialExecutor();
-
-// Gives the executor that `options` names. Throws kInvalidArgument for a name that is not registered, or twice, for the
-// device of its target; the message lists those that are, and the devices that have one of this name.
-std::shared_ptr<const Executor> MakeExecutor(const RunOptions& options);
-std::vector<std::string> ExecutorNames(DeviceKind device);  // sorted
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
 // the calling thread. `begin` is a multiple of what the stage takes at once.

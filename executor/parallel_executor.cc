@@ -409,7 +409,8 @@ class ParallelExecutor : public Executor {
   }
 };
 
-const ExecutorRegistration parallel("parallel", DeviceKind::kCpu, [] { return std::make_shared<ParallelExecutor>(); });
+const ExecutorRegistration parallel("parallel", DeviceKind::kCpu, [] { return std::make_shared<ParallelExecutor>(); },
+                                    {.uses_threads = true, .follows_schedules = true});
 
 }  // namespace
 

@@ -208,7 +208,7 @@ struct Candidate {
   bool is_text = false;  // never binary
 };
 
-// In the order in which they are preferred when a file fits several.
+// The candidates, those first that are preferred when a file fits several.
 const std::array<Candidate, 8>& Candidates() {
   static const std::array<Candidate, 8> candidates = {{
       {MessageKind::kNetDef, &NetDef::default_instance()},

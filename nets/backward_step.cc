@@ -103,7 +103,7 @@ class BackwardStepMaker {
   // Operators read the windows themselves.
   OperatorDef WithWindows(const OperatorDef& op) const { return WithInputsNamed(op, windows_); }
 
-  // With names of their own for the values that gradients read after they are overwritten.
+  // Gives names of their own to the values that gradients read after they are overwritten.
   void ReplaceStepNet() {
     NetDef step = step_;
     step.clear_op();

@@ -144,7 +144,7 @@ class Step {
     for (const ExecutionStep& substep : def.substep()) {
       (substep.has_run_every_ms() ? reporters_ : substeps_).emplace_back(substep, scope);
     }
-    // After the nets, which may create it.
+    // The nets may create it.
     if (def.has_should_stop_blob()) {
       should_stop_ = &scope.workspace().GetBlob(def.should_stop_blob());
       stop_touches_.blobs = {{should_stop_, false}};

@@ -22,7 +22,7 @@ void AddArgument(const std::string& name, const ArgumentValue& value, OperatorDe
   if (value.net != nullptr) *argument->mutable_n() = *value.net;
 }
 
-// For a fault of registrations.
+// Throws what is wrong with a registration.
 void ThrowProblem(const std::string& problem) {
   if (!problem.empty()) throw Error(ErrorCode::kInvalidNet, problem);
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kNever = std::numeric_limits<int>::max();
 
-// When operators use a blob: indices of operators.
+// The indices of the operators that use a blob.
 struct BlobUse {
   int first_read = kNever;
   int first_write = kNever;
@@ -191,7 +191,7 @@ class RoleFinder {
   const std::map<std::string, BlobUse> uses_;
   std::map<std::string, std::vector<size_t>> by_blob_;
   std::map<std::string, std::int64_t> new_rows_;  // by state
-  // By state, in order: when which blob has written the new row.
+  // Which operators write the new row of a state, in order, and by which blob.
   std::map<std::string, std::set<std::pair<int, std::string>>> new_row_writes_;
   std::vector<LinkRole> roles_;
 };

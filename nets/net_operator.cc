@@ -8,6 +8,7 @@
 #include <ranges>
 #include <thread>
 
+#include "stepnet/core/executor_registry.h"
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/thread_pool.h"
@@ -87,6 +88,7 @@ NetOperator::NetOperator(OperatorCall init)
   checks_values_ = kernel->checks_values;
   takes_blobs_ = kernel->takes_blobs;
   if (!device_.IsHost()) host_inputs_ = kernel->host_inputs;
+  uses_threads_ = ExecutorPropertiesOf(init_.options()).uses_threads;
 }
 
 NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
@@ -140,11 +142,11 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
 
 int NetOperator::NumParts() const {
   const PartsRule& rule = init_.schema().FindKernel(target().device)->max_parts;
-  const RunOptions& options = init_.options();
-  if (!rule || options.executor != "parallel") return 1;
+  if (!rule || !uses_threads_) return 1;
   const double worth = EstimateMicroseconds(LastCost(), target()) / target().microseconds_to_wake;
   if (worth < 2) return 1;  // how many cores there are is read from a file
-  const int threads = options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int asked = init_.options().threads;
+  const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
   const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
   return std::min(max_parts, rule(ShapeQuery(init_, input_infos_), output_infos_));
 }

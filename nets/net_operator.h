@@ -1,6 +1,6 @@
 // NetOperator: one operator that runs on blobs. Infers shapes when the inputs' shapes change, provides outputs, runs
-// the kernel: in parts on several threads where the type can be split, the executor is "parallel" and there is enough
-// to do. Not thread-safe: it remembers the shapes of its last run.
+// the kernel: in parts on several threads where the type can be split, the executor uses threads and there is enough to
+// do. Not thread-safe: it remembers the shapes of its last run.
 #pragma once
 
 #include <span>
@@ -50,6 +50,7 @@ class NetOperator {
   const Device device_;
   std::vector<int> host_inputs_;     // of the kernel
   std::vector<Tensor> host_copies_;  // of a run, by input
+  bool uses_threads_ = false;
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;

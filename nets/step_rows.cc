@@ -18,7 +18,7 @@ namespace {
              "; no gradient can be made"));
 }
 
-// When operators use a blob: their indices.
+// The indices of the operators that use a blob, in order.
 struct Uses {
   std::vector<int> reads, writes;
 };

@@ -61,7 +61,7 @@ DType ConstantDType(const ShapeQuery& query) {
   return FillDType(query, DType::kFloat);
 }
 
-// Of integers, not every value is a double.
+// Only float and double are filled as an expansion: a double does not hold every integer.
 void ExpandConstantFill(Expansion& e) {
   const ShapeQuery& query = e.query();
   const DType dtype = ConstantDType(query);

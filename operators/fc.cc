@@ -18,7 +18,7 @@ struct Sizes {
   std::int64_t m, k, n;
 };
 
-// Where the sizes of x and w divide, and which way round w is.
+// Says where the sizes of x and w divide, and which way round w is.
 struct Layout {
   std::int64_t axis, axis_w;
   bool transposed;
@@ -320,14 +320,14 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
 }
 
 void CheckFcGradient(const OperatorCall& op, std::vector<NetProblem>* problems) {
-  const int most = op.Bool("no_bias") ? 2 : 3;
+  const int max_outputs = op.Bool("no_bias") ? 2 : 3;
   for (const std::int64_t output : op.Ints("without")) {
     if (output < op.num_outputs()) continue;
     problems->push_back({.message = StrCat("without names output ", output, "; there are ", op.num_outputs())});
   }
-  if (op.num_outputs() == most || op.num_outputs() == most - 1) return;
-  problems->push_back(
-      {.message = StrCat(op.type(), " gives ", most - 1, " or ", most, " gradients here, not ", op.num_outputs())});
+  if (op.num_outputs() == max_outputs || op.num_outputs() == max_outputs - 1) return;
+  problems->push_back({.message = StrCat(op.type(), " gives ", max_outputs - 1, " or ", max_outputs,
+                                         " gradients here, not ", op.num_outputs())});
 }
 
 Operator FcGradient(const char* type, bool transposed, const char* doc) {

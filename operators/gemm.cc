@@ -227,11 +227,11 @@ void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, Matri
     Prepare(m, n, c, c_stride, accumulates, bias);
     accumulates = true;
   }
-  const Blocks most = BlocksOf<T>(m, n, k);
-  for (std::int64_t i = 0; i < m; i += most.m) {
-    for (std::int64_t j = 0; j < n; j += most.n) {
-      for (std::int64_t l = 0; l < k; l += most.k) {
-        MultiplyBlock(std::min(most.m, m - i), std::min(most.n, n - j), std::min(most.k, k - l), From(a, i, l),
+  const Blocks max = BlocksOf<T>(m, n, k);
+  for (std::int64_t i = 0; i < m; i += max.m) {
+    for (std::int64_t j = 0; j < n; j += max.n) {
+      for (std::int64_t l = 0; l < k; l += max.k) {
+        MultiplyBlock(std::min(max.m, m - i), std::min(max.n, n - j), std::min(max.k, k - l), From(a, i, l),
                       From(b, l, j), c + i * c_stride + j, c_stride, accumulates || l > 0);
       }
     }

@@ -20,7 +20,7 @@ Shape StatisticsShape(const Shape& x, int axis) {
   return shape.Inserted(axis, 1);
 }
 
-// Over a row of `count` elements; 0 where there are none.
+// The average over a row of `count` elements; 0 where there are none.
 Expr Average(const Expr& value, std::int64_t count) {
   return RowSum(value) / static_cast<double>(std::max<std::int64_t>(count, 1));
 }

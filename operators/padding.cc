@@ -42,8 +42,8 @@ std::vector<ArgumentSpec> WidthArgs() {
 // The sequences that lie in the rows of a tensor: one over all of them where there are no lengths.
 class Sequences {
  public:
-  // Each must have `least` rows, and all of them the `rows` that there are.
-  Sequences(const OpRun& run, std::int64_t rows, const std::string& lengths_name, std::int64_t least) : rows_(rows) {
+  // Each must have `min_rows` rows, and all of them the `rows` that there are.
+  Sequences(const OpRun& run, std::int64_t rows, const std::string& lengths_name, std::int64_t min_rows) : rows_(rows) {
     if (run.num_inputs() > 1) {
       lengths_.emplace(run, 1, lengths_name, std::numeric_limits<std::int32_t>::max());
       if (lengths_->sum() != rows) {
@@ -55,11 +55,11 @@ class Sequences {
       }
     }
     for (std::int64_t i = 0; fit_ && i < count(); ++i) {
-      if ((*this)[i] >= least) continue;
+      if ((*this)[i] >= min_rows) continue;
       fit_ = false;
       run.Fault(run.num_inputs() > 1 ? 1 : 0, i, [&](std::int64_t) {
-        return Error(ErrorCode::kInvalidArgument,
-                     StrCat("sequence ", i, " has ", (*this)[i], " rows, fewer than the ", least, " of its padding"));
+        return Error(ErrorCode::kInvalidArgument, StrCat("sequence ", i, " has ", (*this)[i], " rows, fewer than the ",
+                                                         min_rows, " of its padding"));
       });
     }
   }

@@ -105,7 +105,7 @@ class TermAdder {
     }
   }
 
-  // Behind the moves that follow a node already.
+  // Puts the new nodes behind the moves that follow a node already.
   void Insert() {
     std::vector<StepNode> nodes;
     std::vector<bool> gone;

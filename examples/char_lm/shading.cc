@@ -17,7 +17,7 @@ namespace {
 
 // From well expected to a surprise. A character belongs to the first level whose probability it reaches.
 struct Level {
-  float at_least;
+  float min_probability;
   const char* range;
   char mark;
   int color256;
@@ -31,7 +31,7 @@ constexpr Level kLevels[] = {
 };
 
 const Level& LevelOf(float probability) {
-  return *std::ranges::find_if(kLevels, [&](const Level& level) { return !(probability < level.at_least); });
+  return *std::ranges::find_if(kLevels, [&](const Level& level) { return !(probability < level.min_probability); });
 }
 
 constexpr std::string_view kReset = "\x1b[0m";

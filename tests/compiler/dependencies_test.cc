@@ -120,7 +120,7 @@ class Unrolled {
 };
 
 Accesses RandomAccesses(std::mt19937& rng) {
-  const auto upto = [&](int most) { return static_cast<int>(rng() % (most + 1)); };
+  const auto upto = [&](int max) { return static_cast<int>(rng() % (max + 1)); };
   const int memories = 1 + upto(3);
   std::vector<int> kinds;  // a piece of memory is used in one way
   for (int m = 0; m < memories; ++m) kinds.push_back(upto(2));

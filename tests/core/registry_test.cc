@@ -19,14 +19,25 @@ RunFn Nothing(const OperatorCall&) {
   return [](const OpRun&) {};
 }
 
+std::vector<TensorInfo> NoOutputs(const ShapeQuery&) { return {}; }
+
 // Kernels of other files, registered before and after their type.
 const KernelRegistration early("test.Kernels", DeviceKind::kCuda, {.make = Nothing});
-const Registration kernels = Operator("test.Kernels").Cpu(Nothing);
+const Registration kernels = Operator("test.Kernels").Shapes(NoOutputs).Cpu(Nothing);
 const KernelRegistration first_kernel("test.KernelTwice", DeviceKind::kCuda, {.make = Nothing});
 const Registration kernel_twice = Operator("test.KernelTwice").Cpu(Nothing);
 const KernelRegistration second_kernel("test.KernelTwice", DeviceKind::kCuda, {.make = Nothing});
 const KernelRegistration late("test.MoreKernels", DeviceKind::kCuda, {.make = Nothing});
-const Registration more_kernels = Operator("test.MoreKernels");
+const Registration more_kernels = Operator("test.MoreKernels").Shapes(NoOutputs);
+
+// Nothing says their shapes.
+const Registration shapeless = Operator("test.Shapeless", "shapeless.cc").Input("x", "").Output("y", "").Cpu(Nothing);
+const KernelRegistration early_shapeless("test.ShapelessEarly", DeviceKind::kCuda, {.make = Nothing});
+const Registration shapeless_early = Operator("test.ShapelessEarly", "shapeless.cc");
+const Registration shapeless_late = Operator("test.ShapelessLate", "shapeless.cc");
+const KernelRegistration late_shapeless("test.ShapelessLate", DeviceKind::kCuda, {.make = Nothing});
+const Registration of_blobs = Operator("test.OfBlobs").Cpu({.make = Nothing, .takes_blobs = true});
+const KernelRegistration of_shapes("test.OfBlobs", DeviceKind::kCuda, {.make = Nothing, .takes_blobs = true});
 
 const Registration on_two_devices =
     Operator("test.OnTwoDevices")
@@ -72,6 +83,23 @@ TEST(Registry, FindsTypesAndSuggestsThem) {
   const std::vector<std::string> types = OperatorTypes();
   EXPECT_TRUE(std::ranges::is_sorted(types));
   EXPECT_EQ(std::ranges::count(types, "Relu"), 1);
+}
+
+TEST(Registry, AKernelWithoutShapesThatTakesNoBlobsIsAnError) {
+  const auto message = [](const std::string& type, const std::string& device) {
+    return "invalid net: operator type \"" + type + "\", in shapeless.cc, has a kernel for " + device +
+           " but nothing says what shapes its outputs have: add .Shapes() or .Formula(), or let the kernel set its "
+           "outputs itself (Kernel::takes_blobs)";
+  };
+  ExpectError([] { GetOperator("test.Shapeless"); }, message("test.Shapeless", "cpu"));
+  ExpectError([] { GetOperator("test.ShapelessEarly"); }, message("test.ShapelessEarly", "cuda"));
+  ExpectError([] { GetOperator("test.ShapelessLate"); }, message("test.ShapelessLate", "cuda"));
+  EXPECT_TRUE(RegistrationProblems().contains("test.Shapeless"));
+  EXPECT_TRUE(GetOperator("test.OfBlobs").TakesBlobs(DeviceKind::kCuda));
+  NetDef net;
+  net.add_op()->set_type("test.Shapeless");
+  ASSERT_EQ(CheckNet(net).size(), 1u);
+  EXPECT_EQ("invalid net: " + CheckNet(net)[0].message, message("test.Shapeless", "cpu"));
 }
 
 TEST(Registry, AKernelRegisteredTwiceIsAnError) {

@@ -58,7 +58,7 @@ class StepDrawer {
     std::int64_t rows = 1;
   };
 
-  int Upto(int most) { return static_cast<int>(rng_() % static_cast<unsigned>(most + 1)); }
+  int Upto(int max) { return static_cast<int>(rng_() % static_cast<unsigned>(max + 1)); }
   bool Once(int in) { return Upto(in - 1) == 0; }
   template <typename T>
   const T& Any(const std::vector<T>& items) {

@@ -288,12 +288,12 @@ std::map<std::string, std::vector<double>> ValuesInALoop(const RandomStep& step,
 
 // The largest difference, as a part of 1 and more; infinite where a number is not finite.
 double Distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double most = 0;
+  double max = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double distance = std::abs(a[i] - b[i]) / (1 + std::abs(b[i]));
-    if (!(distance <= most)) most = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+    if (!(distance <= max)) max = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
   }
-  return most;
+  return max;
 }
 
 TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {

@@ -24,14 +24,14 @@ using std::chrono::milliseconds;
 class Begun {
  public:
   void Note(std::int64_t step) {
-    std::int64_t most = most_;
-    while (step > most && !most_.compare_exchange_weak(most, step)) {
+    std::int64_t max = max_;
+    while (step > max && !max_.compare_exchange_weak(max, step)) {
     }
   }
-  std::int64_t most() const { return most_; }
+  std::int64_t max() const { return max_; }
 
  private:
-  std::atomic<std::int64_t> most_ = -1;
+  std::atomic<std::int64_t> max_ = -1;
 };
 
 TEST(ParallelRules, S6AStepIsOverWhenEveryOperatorOfItIs) {
@@ -57,7 +57,7 @@ TEST(ParallelRules, S6AStepIsOverWhenEveryOperatorOfItIs) {
         begun.Note(place.step);
         if (place.step != slow || place.op.find("o_next") == std::string::npos) return;
         std::this_thread::sleep_for(milliseconds(3));
-        furthest = begun.most();
+        furthest = begun.max();
       });
       Workspace workspace;
       feed(workspace);
@@ -119,10 +119,10 @@ TEST(ParallelRules, S8FewStepsUnderWayAtOnceEndInBothDirections) {
   Workspace expected;
   FeedLayers(2, kSteps, 1, expected);
   RunNetOnce(plain, expected, {.executor = "serial", .opt_level = 0});
-  for (const int most : {1, 2, 3}) {
+  for (const int max_workspaces : {1, 2, 3}) {
     NetDef def = plain;
     for (OperatorDef& op : *def.mutable_op()) {
-      if (op.type().starts_with("RecurrentNetwork")) AddInt(&op, "num_workspaces", most);
+      if (op.type().starts_with("RecurrentNetwork")) AddInt(&op, "num_workspaces", max_workspaces);
     }
     for (const int threads : {2, 4}) {
       // Operators of each step, forward and backward, that have begun.
@@ -139,12 +139,12 @@ TEST(ParallelRules, S8FewStepsUnderWayAtOnceEndInBothDirections) {
         const bool backward = place.op.find("_grad") != std::string::npos;
         const std::int64_t k = backward ? kSteps - 1 - place.step : place.step;
         ++begun[backward][k];
-        if (k >= most && begun[backward][k - most] < of_a_step[backward]) too_far = true;
+        if (k >= max_workspaces && begun[backward][k - max_workspaces] < of_a_step[backward]) too_far = true;
         if (k % 3 == 0) std::this_thread::sleep_for(microseconds(50));
       });
       net->Run();
-      EXPECT_FALSE(too_far) << "with num_workspaces=" << most;
-      ExpectSameBlobs(expected, workspace, StrCat("num_workspaces=", most, ", ", threads, " threads"));
+      EXPECT_FALSE(too_far) << "with num_workspaces=" << max_workspaces;
+      ExpectSameBlobs(expected, workspace, StrCat("num_workspaces=", max_workspaces, ", ", threads, " threads"));
     }
   }
 }

@@ -9,14 +9,14 @@
 
 #include "damage.h"
 
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most,
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned int seed) {
   std::mt19937 random(seed);
-  if (random() % 4 == 0) return LLVMFuzzerMutate(data, size, most);
+  if (random() % 4 == 0) return LLVMFuzzerMutate(data, size, max_size);
   const std::string text = stepnet::DamagedText({reinterpret_cast<const char*>(data), size}, random);
-  if (text.size() > most) return LLVMFuzzerMutate(data, size, most);
+  if (text.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
   std::ranges::copy(text, data);
   return text.size();
 }

@@ -165,14 +165,14 @@ std::string ResultOf(const MakeSubject& make) {
   return result;
 }
 
-void ExpectSurvivesAll(const MakeSubject& make, std::int64_t at_least = 20) {
+void ExpectSurvivesAll(const MakeSubject& make, std::int64_t min_allocations = 20) {
   const std::string expected = ResultOf(make);
   std::int64_t n = 1;
   while (!testing::Test::HasFailure() && ExpectSurvives(make, n, n, expected)) {
     ExpectSurvives(make, n, kNever, expected);
     ++n;
   }
-  EXPECT_GT(n, at_least) << "of allocations";
+  EXPECT_GT(n, min_allocations) << "of allocations";
 }
 
 void ExpectSurvivesSome(const MakeSubject& make, int samples, unsigned seed = 1) {
@@ -320,7 +320,7 @@ TEST(FailingAllocations, EveryOneOfReadingTensors) {
       return bits;
     }));
   }
-  ExpectSurvivesAll(Computation([&] { return BitsOf(ReadNpy(dir.Path("a.npy"))); }), /*at_least=*/5);
+  ExpectSurvivesAll(Computation([&] { return BitsOf(ReadNpy(dir.Path("a.npy"))); }), /*min_allocations=*/5);
 }
 
 // Looks at a net that runs, which does not notice when there is no memory for that.

@@ -4,6 +4,7 @@
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 
 namespace stepnet {
 namespace {
@@ -69,8 +70,11 @@ TEST(NetCheck, FindsUnknownTypes) {
 TEST(NetCheck, FindsMissingKernels) {
   const std::string net = "op { type: 'test.NoKernel' input: 'x' output: 'y' }";
   EXPECT_EQ(Problems(net), Messages{"test.NoKernel has no kernel for cpu"});
-  static constexpr Target kCuda = {.device = DeviceKind::kCuda};
-  EXPECT_EQ(Problems(net, {.run = {.target = &kCuda}}), Messages{"test.NoKernel has no kernel for cuda"});
+  // What a device has no kernel for runs on the CPU, but within a step net.
+  const RunOptions on_device = OnDevice({}, kPoisonDevice);
+  EXPECT_EQ(Problems(net, {.run = on_device, .is_step_net = true}),
+            Messages{"test.NoKernel has no kernel for private"});
+  EXPECT_EQ(Problems(net, {.run = on_device}), Messages{"test.NoKernel has no kernel for cpu"});
 }
 
 TEST(NetCheck, FindsWrongArity) {
@@ -120,12 +124,13 @@ TEST(NetCheck, FindsBlobsThatNothingWrites) {
 
 TEST(NetCheck, FindsOtherDevices) {
   const std::string op = "op { type: 'test.Unary' input: 'x' output: 'y' ";
-  EXPECT_EQ(Problems(op + "device_option { device_type: 1 } }"),
-            Messages{"the net places test.Unary on device type 1; this run is on cpu"});
-  EXPECT_EQ(Problems(op + "} device_option { device_type: 1 }"),
-            Messages{"the net places test.Unary on device type 1; this run is on cpu"});
-  EXPECT_EQ(Problems(op + "device_option { } } device_option { device_type: 1 }"), Messages{});
+  const std::string unknown = "the net places test.Unary on device type 3, which is unknown here";
+  EXPECT_EQ(Problems(op + "device_option { device_type: 3 } }"), Messages{unknown});
+  EXPECT_EQ(Problems(op + "} device_option { device_type: 3 }"), Messages{unknown});
+  EXPECT_EQ(Problems(op + "device_option { } } device_option { device_type: 3 }"), Messages{});
   EXPECT_EQ(Problems(op + "device_option { device_type: 5 } }"), Messages{});  // a back end of the CPU
+  EXPECT_EQ(Problems(op + "} device_option { device_type: 1 }", {.is_step_net = true}),
+            Messages{"the step net places test.Unary on cuda:0, and is run on cpu"});
 }
 
 TEST(NetCheck, FindsWrongTypesOfNets) {

@@ -233,7 +233,7 @@ NetDef NetOf(const OperatorDef& op) {
   return net;
 }
 
-TEST(ParallelNetOperator, RunsInPartsOnTheParallelExecutorAlone) {
+TEST(ParallelNetOperator, RunsInPartsOnExecutorsThatUseThreads) {
   Workspace workspace;
   workspace.SetTensor("x", Tensor::Of<float>({5}, {0, 1, 2, 3, 4}));
   const NetDef def = NetOf(Def("type: 'test.Costly' input: 'x' output: 'y'"));
@@ -247,6 +247,7 @@ TEST(ParallelNetOperator, RunsInPartsOnTheParallelExecutorAlone) {
     return first;
   };
   EXPECT_EQ(parts_on({.executor = "serial", .threads = 3}), (Parts{{0, 1}}));
+  EXPECT_EQ(parts_on({.executor = "test.threaded", .threads = 3}), (Parts{{0, 3}, {1, 3}, {2, 3}}));
   EXPECT_EQ(parts_on({.executor = "parallel", .threads = 1}), (Parts{{0, 1}}));
   EXPECT_EQ(parts_on({.executor = "parallel", .threads = 2}), (Parts{{0, 2}, {1, 2}}));
   EXPECT_EQ(parts_on({.executor = "parallel", .threads = 3}), (Parts{{0, 3}, {1, 3}, {2, 3}}));

@@ -9,8 +9,8 @@ namespace {
 struct Moments {
   double mean;
   double deviation;
-  double least;
-  double greatest;
+  double min;
+  double max;
 };
 
 Moments MomentsOf(const Tensor& tensor) {
@@ -34,10 +34,10 @@ TEST(UniformFill, FillsItsRangeEvenly) {
     const Moments m = MomentsOf(Fill("UniformFill").Arg("min", -1.0f).Arg("max", 3.0f).Arg("dtype", dtype).Run()[0]);
     EXPECT_NEAR(m.mean, 1, 0.05);
     EXPECT_NEAR(m.deviation, 4 / std::sqrt(12), 0.02);
-    EXPECT_GE(m.least, -1);
-    EXPECT_LE(m.greatest, 3);
-    EXPECT_LT(m.least, -0.99);
-    EXPECT_GT(m.greatest, 2.99);
+    EXPECT_GE(m.min, -1);
+    EXPECT_LE(m.max, 3);
+    EXPECT_LT(m.min, -0.99);
+    EXPECT_GT(m.max, 2.99);
   }
 }
 
@@ -47,8 +47,8 @@ TEST(UniformIntFill, GivesEachNumberAsOften) {
   for (int number = -2; number <= 2; ++number) EXPECT_NEAR(std::ranges::count(values, number), 10100 / 5, 120);
   EXPECT_EQ(tensor.dtype(), DType::kInt32);
   const Moments widest = MomentsOf(Fill("UniformIntFill").Arg("min", INT32_MIN).Arg("max", INT32_MAX).Run()[0]);
-  EXPECT_LT(widest.least, -0x1p30);
-  EXPECT_GT(widest.greatest, 0x1p30);
+  EXPECT_LT(widest.min, -0x1p30);
+  EXPECT_GT(widest.max, 0x1p30);
 }
 
 TEST(GaussianFill, HasItsMeanAndDeviation) {
@@ -70,8 +70,8 @@ TEST(XavierFill, ScalesByTheFanIn) {
   const Moments m = MomentsOf(Fill("XavierFill").Run()[0]);
   const double scale = std::sqrt(3.0 / 101);
   EXPECT_NEAR(m.deviation, scale / std::sqrt(3), 0.002);
-  EXPECT_LE(m.greatest, scale);
-  EXPECT_GE(m.least, -scale);
+  EXPECT_LE(m.max, scale);
+  EXPECT_GE(m.min, -scale);
 }
 
 TEST(MSRAFill, ScalesByTheFanOut) {

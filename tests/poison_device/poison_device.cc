@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,15 +25,25 @@ namespace {
 constexpr std::int64_t kRoom = std::int64_t{64} << 30;
 constexpr std::int64_t kLimit = std::int64_t{2} << 30;
 
+std::byte* Reserve(int access) {
+  void* room = mmap(nullptr, kRoom, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) throw Error(ErrorCode::kOutOfMemory, "no addresses for the poison device");
+  return static_cast<std::byte*>(room);
+}
+
 class PoisonRuntime : public DeviceRuntime, public Queue {
  public:
-  PoisonRuntime() {
-    void* room = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED) throw Error(ErrorCode::kOutOfMemory, "no addresses for the poison device");
-    room_ = static_cast<std::byte*>(room);
+  PoisonRuntime() : room_(Reserve(PROT_NONE)), memory_of_room_(Reserve(PROT_READ | PROT_WRITE)) {}
+
+  // The device's own work goes to the memory of an address.
+  template <typename T>
+  T* Real(T* address) const {
+    const auto* byte = static_cast<const std::byte*>(static_cast<const void*>(address));
+    if (byte < room_ || byte >= room_ + kRoom) return address;  // of the host: what a kernel may read there
+    return static_cast<T*>(static_cast<void*>(memory_of_room_ + (byte - room_)));
   }
 
-  // Memory comes one after the other, and again by size. Behind each lies a page that nobody may touch.
+  // Memory comes one after the other, and again by size. Behind each lies a page that not even the device may touch.
   void* Allocate(std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
     const std::int64_t pages = PagesOf(bytes);
@@ -48,12 +59,12 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
         throw Error(ErrorCode::kOutOfMemory, "the poison device has no more addresses");
       memory = room_ + used_;
       used_ += pages + kPage;
-      blocks_.emplace_back(memory, pages);
+      if (mprotect(Real(memory) + pages, kPage, PROT_NONE) != 0) std::abort();
     }
     memory_.current += pages;
     memory_.peak = std::max(memory_.peak, memory_.current);
-    // At the end of its pages, so that what runs over it meets the next one.
-    Put([memory, pages] { std::memset(memory, 0xff, pages); });
+    Put([this, memory, pages] { std::memset(Real(memory), 0xff, pages); });
+    // At the end of its pages, so that what runs over it meets the one behind.
     return memory + pages - RoundUp(std::max<std::int64_t>(bytes, 1), 256);
   }
 
@@ -62,7 +73,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     const std::int64_t pages = PagesOf(bytes);
     std::byte* memory = static_cast<std::byte*>(data) + RoundUp(std::max<std::int64_t>(bytes, 1), 256) - pages;
     memory_.current -= pages;
-    Put([memory, pages] { std::memset(memory, 0xff, pages); });
+    Put([this, memory, pages] { std::memset(Real(memory), 0xff, pages); });
     free_[pages].push_back(memory);
   }
 
@@ -87,30 +98,30 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     ++counts_.copies;
     const auto *a = static_cast<const std::byte*>(from), *b = static_cast<const std::byte*>(to);
     if (a < b + bytes && b < a + bytes) std::abort();  // a device may do it in any order
-    Put([=] { std::memcpy(to, from, bytes); });
+    Put([=, this] { std::memcpy(Real(to), Real(from), bytes); });
   }
   void Fill(void* to, std::uint8_t byte, std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    Put([=] { std::memset(to, byte, bytes); });
+    Put([=, this] { std::memset(Real(to), byte, bytes); });
   }
   void Add(const void* from, void* to, DType dtype, std::int64_t count) override {
     const std::lock_guard lock(mutex_);
-    Put([=] {
+    Put([=, this] {
       const Shape shape({count});
-      Accumulate({const_cast<void*>(from), &shape, dtype}, {to, &shape, dtype});
+      Accumulate({const_cast<void*>(Real(from)), &shape, dtype}, {Real(to), &shape, dtype});
     });
   }
   void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) override {
     const auto* begin = static_cast<const std::byte*>(from_host);
     const std::lock_guard lock(mutex_);
     ++counts_.copies_from_host;
-    Put([to, held = std::vector<std::byte>(begin, begin + bytes)] {
-      if (!held.empty()) std::memcpy(to, held.data(), held.size());
+    Put([this, to, held = std::vector<std::byte>(begin, begin + bytes)] {
+      if (!held.empty()) std::memcpy(Real(to), held.data(), held.size());
     });
   }
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    Put([=] { std::memcpy(to_host, from, bytes); });
+    Put([=, this] { std::memcpy(to_host, Real(from), bytes); });
     DoAll();
   }
   void Wait() override {
@@ -133,7 +144,6 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
 
   void DoAll() {
     ++counts_.host_waits;
-    Protect(PROT_READ | PROT_WRITE);
     std::exception_ptr failure;
     while (!work_.empty()) {
       const std::function<void()> work = std::move(work_.front());
@@ -144,20 +154,13 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
         failure = std::current_exception();
       }
     }
-    Protect(PROT_NONE);
     if (failure != nullptr) std::rethrow_exception(failure);
   }
 
-  void Protect(int access) {
-    for (const auto& [memory, pages] : blocks_) {
-      if (mprotect(memory, pages, access) != 0) std::abort();
-    }
-  }
-
   mutable std::mutex mutex_;
-  std::byte* room_ = nullptr;
+  std::byte* const room_;            // addresses, behind which is nothing
+  std::byte* const memory_of_room_;  // what is at them
   std::int64_t used_ = 0;
-  std::vector<std::pair<std::byte*, std::int64_t>> blocks_;
   std::map<std::int64_t, std::vector<std::byte*>> free_;  // by size
   MemoryUse memory_ = {.limit = kLimit};
   std::deque<std::function<void()>> work_;
@@ -173,7 +176,12 @@ PoisonRuntime& TheRuntime() {
 class LateRun {
  public:
   explicit LateRun(const OpRun& run)
-      : run_number_(run.context().RunNumber()), step_(run.step()), part_(run.part()), parts_(run.parts()) {
+      : run_number_(run.context().RunNumber()),
+        faults_(run.context().faults),
+        step_(run.step()),
+        part_(run.part()),
+        parts_(run.parts()) {
+    if (run.range() != nullptr) range_ = *run.range();
     for (int i = 0; i < run.num_inputs(); ++i) Hold(run.In(i), &inputs_);
     for (int o = 0; o < run.num_outputs(); ++o) {
       Hold(run.Out(o), &outputs_);
@@ -185,9 +193,11 @@ class LateRun {
     const std::vector<TensorView> inputs = Views(inputs_), outputs = Views(outputs_);
     RunContext context;
     context.run = &run_number_;
+    context.faults = faults_;
     OpRun run(inputs, outputs, context, step_);
     run.SetPart(part_, parts_);
     run.SetAdds(adds_);
+    if (range_) run.SetRange(&*range_);
     kernel(run);
   }
 
@@ -198,6 +208,7 @@ class LateRun {
   };
   static void Hold(const TensorView& view, std::vector<Held>* held) {
     held->push_back({view, view.shape == nullptr ? Shape() : *view.shape});
+    held->back().view.data = TheRuntime().Real(static_cast<std::byte*>(view.data));
   }
   static std::vector<TensorView> Views(const std::vector<Held>& held) {
     std::vector<TensorView> views;
@@ -210,22 +221,21 @@ class LateRun {
 
   std::vector<Held> inputs_, outputs_;
   const std::uint64_t run_number_;
+  FaultRecord* const faults_;
   const std::int64_t step_;
   const int part_, parts_;
   std::uint64_t adds_ = 0;
+  std::optional<RunRange> range_;
 };
 
-// The kernel of the CPU, put into the queue. Where it notes faults in a record of the caller's it is waited for.
+// The kernel of the CPU, put into the queue. One that notes faults in a record of the caller's is waited for.
 Kernel LateKernel(const Kernel& cpu) {
   const bool waits = cpu.checks_values;
   return {.make = [make = cpu.make, waits](const OperatorCall& op) -> RunFn {
             return [kernel = make(op), waits](const OpRun& run) {
-              if (waits) {
-                TheRuntime().PutKernel([&] { kernel(run); });
-                return TheRuntime().Wait();
-              }
               const auto late = std::make_shared<LateRun>(run);
               TheRuntime().PutKernel([kernel, late] { late->Do(kernel); });
+              if (waits) TheRuntime().Wait();
             };
           },
           .can_add = cpu.can_add,

@@ -1,8 +1,8 @@
 // PoisonDevice: a device without hardware, whose kernels are those of the CPU, to prove that the program treats a
 // device as one.
 //
-// Its memory cannot be touched but while its own work is done: whoever else reads or writes it ends the program with a
-// fault. Its queue does nothing until somebody waits, so that what is read without waiting is not there yet. Memory
+// At the addresses of its memory there is nothing: whoever but its own work reads or writes there ends the program with
+// a fault. Its queue does nothing until somebody waits, so that what is read without waiting is not there yet. Memory
 // holds NaN where nobody has written, also when it is given out again.
 #pragma once
 

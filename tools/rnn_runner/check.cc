@@ -83,7 +83,8 @@ int Check(const std::vector<std::string>& operands) {
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
     const std::vector<NetProblem> found =
-        CheckNet(Completed(*named.net), {.blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
+        CheckNet(Completed(*named.net), {.run = OnDevice({}, DeviceNamedByFlags()),
+                                         .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
@@ -102,6 +103,7 @@ std::vector<FlagUse> CheckFlags() {
   flags.push_back(
       {.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"});
   flags.push_back(CellSizeFlag());
+  flags.push_back(DeviceFlag());
   return WithCommonFlags(std::move(flags));
 }
 
@@ -115,7 +117,9 @@ const Command kCheck = {
         "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
         "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
         "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. A net\n"
-        "need not list the blobs that --input, --input_pb and --shape give, as for run. Each problem is printed with\n"
+        "need not list the blobs that --input, --input_pb and --shape give, as for run. With --device=cuda what has "
+        "no\n"
+        "kernel there is a problem of a step net; no GPU is needed. Each problem is printed with\n"
         "its net, operator and blob; the exit status is 1 when there are any. Operators of a cell of which nothing is\n"
         "read are a warning.",
     .example = "rnn_runner check net.pbtxt",

@@ -49,8 +49,10 @@ std::vector<std::string> Executors() { return ExecutorNames(ParseDevice(FLAGS_de
 
 }  // namespace
 
+FlagUse DeviceFlag() { return {.name = "device", .value = "cpu|cuda[:N]"}; }
+
 std::vector<FlagUse> ExecutorFlags() {
-  std::vector<FlagUse> flags = {{.name = "device", .value = "cpu|cuda[:N]"},
+  std::vector<FlagUse> flags = {DeviceFlag(),
                                 {.name = "executor", .value = "NAME", .choices = Executors},
                                 {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
                                 {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
@@ -84,17 +86,28 @@ std::chrono::duration<double> TimeLimitFromFlags() {
 
 namespace {
 
+// One that can be used here.
 Device DeviceFromFlags() {
+  const Device device = DeviceNamedByFlags();
+  try {
+    if (!device.IsHost()) static_cast<void>(RuntimeOf(device));
+  } catch (const Error& error) {
+    throw UsageError(StrCat("--device=", FLAGS_device, ": ", error.message()));
+  }
+  return device;
+}
+
+}  // namespace
+
+Device DeviceNamedByFlags() {
   try {
     const Device device = ParseDevice(FLAGS_device);
-    if (!device.IsHost()) static_cast<void>(RuntimeOf(device));  // says why there is none
+    if (!device.IsHost()) static_cast<void>(GetDeviceSpec(device.kind));
     return device;
   } catch (const Error& error) {
     throw UsageError(StrCat("--device=", FLAGS_device, ": ", error.message()));
   }
 }
-
-}  // namespace
 
 RunOptions RunOptionsFromFlags() {
   const Device device = DeviceFromFlags();

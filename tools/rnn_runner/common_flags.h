@@ -21,8 +21,9 @@ namespace stepnet::runner {
 
 // `own` with the flags of every command after them.
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own);
-// --executor, --threads, --opt_level, --disable_pass, --dump_passes.
+// --device, --executor, --threads, --opt_level, --disable_pass, --dump_passes.
 std::vector<FlagUse> ExecutorFlags();
+FlagUse DeviceFlag();
 
 // Does what the flags of every command say: memory limit, operator libraries, log level. Throws UsageError, and Error
 // where a library cannot be loaded.
@@ -31,6 +32,8 @@ void ApplyCommonFlags();
 // --time_limit; infinity without one. Throws UsageError.
 std::chrono::duration<double> TimeLimitFromFlags();
 
+// What --device says, whether or not there is one. Throws UsageError.
+Device DeviceNamedByFlags();
 // From the executor flags and --seed. Throws UsageError for values that mean nothing.
 RunOptions RunOptionsFromFlags();
 

@@ -84,11 +84,11 @@ Recurrence RecurrenceOf(const OperatorDef& op, const std::string& prefix) {
     if (of.size() > kMaxLinks) continue;
     for (const size_t later : of) {
       for (const size_t earlier : of) {
-        // The rows of two links meet after `most` steps at the latest, and first where the nearest of them do.
+        // The rows of two links meet after `max_steps` steps at the latest, and first where the nearest of them do.
         const std::int64_t apart = is_backward ? offsets[later] - offsets[earlier] : offsets[earlier] - offsets[later];
         const size_t behind = is_backward ? earlier : later;
-        const std::int64_t most = apart + WindowOf(windows, is_backward ? later : earlier) - 1;
-        if (most < 1) continue;
+        const std::int64_t max_steps = apart + WindowOf(windows, is_backward ? later : earlier) - 1;
+        if (max_steps < 1) continue;
         const std::int64_t steps = std::max<std::int64_t>(1, apart - WindowOf(windows, behind) + 1);
         recurrence.pairs.push_back({internal[earlier], internal[later], steps, state});
       }

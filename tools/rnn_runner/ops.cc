@@ -135,6 +135,7 @@ std::string GradientText(const OperatorSchema& schema) {
 std::string KernelsText(const OperatorSchema& schema) {
   std::vector<std::string> names;
   for (const auto& [device, kernel] : schema.kernels) {
+    if (device == DeviceKind::kPrivate) continue;  // whose it is nobody knows here
     std::vector<std::string> facts;
     if (kernel.takes_blobs) facts.emplace_back("sets its outputs itself");
     for (const int i : kernel.host_inputs) {

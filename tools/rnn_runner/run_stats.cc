@@ -9,7 +9,7 @@
 namespace stepnet::runner {
 namespace {
 
-// With more of them a simulation would say the same.
+// A simulation of more of them would say the same.
 constexpr std::int64_t kMaxSimulatedSteps = 200;
 constexpr std::int64_t kMaxSimulatedThreads = 1024;
 

@@ -1,4 +1,5 @@
 #include "pass_case.h"
+#include "stepnet/core/formula.h"
 
 namespace stepnet {
 namespace {
@@ -32,10 +33,38 @@ TEST(Simplify, KeepsWhatAnotherValueIsAddedTo) {
       "  g.1: float [1, 2] = x\n  g.2: float [1, 2] added in g.1 = x\n  ^y: float [1, 2] at 1[8 * t] = g.2\n");
 }
 
+TEST(Simplify, KeepsWhatGivesSomethingThatIsRead) {
+  ExpectUnchanged(
+      "  c: bool [1, 2] at 2[2 * t]\n"
+      "  a.1: float [1, 2], b.1: float [1, 2] = region WhereGradient(c, x) @0 {}\n" +
+      std::string(kOut));
+}
+
+TEST(Simplify, KeepsRegionsOfSeveralOperators) {
+  ExpectUnchanged(
+      "  region {\n    a.1: float [1, 2] local = Tanh(x) @0 {}\n    b.1: float [1, 2] = Tanh(a.1) @1 {}\n  }\n");
+}
+
+const Registration counted =
+    Operator("test.ShowsItself").Input("x", "").Output("y", "").HasSideEffects().Formula([](Formula& f) {
+      f.Out({f.In("x") + 1});
+    });
+
+constexpr Target kElsewhere = {.device = DeviceKind::kCuda};
+
+TEST(Simplify, KeepsWhatHasNoKernelOnTheDevice) {
+  const std::string before = Step(kX + Tanh("a.1: float [1, 2]"));
+  StepGraph graph = ParseGraph(before);
+  graph.target = &kElsewhere;
+  Simplify(&graph);
+  EXPECT_EQ(GraphText(graph), before);
+}
+
 TEST(Simplify, KeepsWhatMayDoMoreThanItsOutputsShow) {
   ExpectUnchanged("  a.1: float [1, 2] = Tanh(x) @0 {}\n");                  // a call, of which no formula tells
   ExpectUnchanged("  a.1: unknown blob = Copy(x) by blobs @0 {}\n");         // likewise
   ExpectUnchanged("  a.1: float [1, 2] = region test.Positive(x) @0 {}\n");  // finds bad values
+  ExpectUnchanged("  a.1: float [1, 2] = region test.ShowsItself(x) @0 {}\n");
 }
 
 }  // namespace

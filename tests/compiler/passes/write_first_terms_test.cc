@@ -28,6 +28,37 @@ TEST(WriteFirstTerms, SumsThatStartWithMoreThanZerosAreAddedTo) {
   EXPECT_EQ(After(WriteFirstTerms, before), before);
 }
 
+TEST(WriteFirstTerms, WhatIsWrittenAlreadyIsLeft) {
+  const std::string before = Sums("", "once for all steps", "");
+  EXPECT_EQ(After(WriteFirstTerms, before), before);
+}
+
+// An operator that adds to two places.
+std::string TwoSums(const std::string& before, const std::string& dw, const std::string& db) {
+  return Step("  before the first step:\n" + before +
+              "  x: float [2, 4] at 0\n  w: float [3, 4] at 1\n  dy: float [2, 3] at 4\n  once for all steps:\n" +
+              "  ^dw: float [3, 4]" + dw + " from zero, ^db: float [3]" + db +
+              " from zero, _ = FCGradient(x, w, dy) @0 {}\n");
+}
+
+TEST(WriteFirstTerms, EachOutputIsWrittenToItsMemory) {
+  const auto zeros = [](const std::string& without_steps) {
+    return "  ^other at 5 = zero\n  ^dw at 2 = zero" + without_steps + "\n  ^db at 3 = zero" + without_steps + "\n";
+  };
+  EXPECT_EQ(After(WriteFirstTerms, TwoSums(zeros(""), " added at 2", " added at 3")),
+            TwoSums(zeros(", in runs of no steps"), " at 2", " at 3"));
+}
+
+TEST(WriteFirstTerms, OutputsThatShareMemoryAreAdded) {
+  const std::string before = TwoSums("  ^dw at 2 = zero\n", " added at 2", " added at 2");
+  EXPECT_EQ(After(WriteFirstTerms, before), before);
+}
+
+TEST(WriteFirstTerms, WhatIsCopiedToMemoryIsAddedTo) {
+  const std::string before = TwoSums("  ^dw at 2 = ^dw_init at 5\n", " added at 2", " added at 3");
+  EXPECT_EQ(After(WriteFirstTerms, before), before);
+}
+
 TEST(WriteFirstTerms, MovesAdd) {
   const std::string before = Step(
       "  before the first step:\n  ^dw at 1 = zero\n  w: float [2] at 0\n  once for all steps:\n"

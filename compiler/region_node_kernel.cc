@@ -1,6 +1,6 @@
 // Shapes decide what the program is: those of one step, and of the steps that run at once. A fault names the operator
 // that found it: after one, the operators run again one by one, on memory of their own, and each notes what it finds.
-#include "stepnet/compiler/region_kernel.h"
+#include "stepnet/compiler/region_node_kernel.h"
 
 #include <algorithm>
 #include <utility>
@@ -36,7 +36,7 @@ Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const 
 
 }  // namespace
 
-RegionKernel::RegionKernel(RegionKernelSpec spec, DeviceKind device) : spec_(std::move(spec)) {
+RegionNodeKernel::RegionNodeKernel(RegionNodeKernelSpec spec, DeviceKind device) : spec_(std::move(spec)) {
   for (const RegionCall& call : spec_.calls) {
     try {
       const Kernel* kernel = call.call->schema().FindKernel(device);
@@ -50,23 +50,23 @@ RegionKernel::RegionKernel(RegionKernelSpec spec, DeviceKind device) : spec_(std
   }
 }
 
-bool RegionKernel::ForShapes::IsFor(const OpRun& run) const {
+bool RegionNodeKernel::ForShapes::IsFor(const OpRun& run) const {
   for (int i = 0; i < num_inputs; ++i) {
     if (run.In(i).dtype != operands[i].dtype || !(*run.In(i).shape == operands[i].shape)) return false;
   }
   return true;
 }
 
-bool RegionKernel::ForShapes::IsFor(std::span<const TensorInfo> inputs) const {
+bool RegionNodeKernel::ForShapes::IsFor(std::span<const TensorInfo> inputs) const {
   return std::equal(inputs.begin(), inputs.end(), operands.begin());
 }
 
 template <typename Use>
-auto RegionKernel::With(std::span<const TensorInfo> inputs, const Use& use) const {
+auto RegionNodeKernel::With(std::span<const TensorInfo> inputs, const Use& use) const {
   return programs_.With([&] { return Make(inputs); }, use, inputs);
 }
 
-std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<const TensorInfo> inputs) const {
+std::shared_ptr<const RegionNodeKernel::ForShapes> RegionNodeKernel::Make(std::span<const TensorInfo> inputs) const {
   auto made = std::make_shared<ForShapes>(ForShapes{.num_inputs = spec_.num_inputs});
   made->operands.assign(inputs.begin(), inputs.end());
   made->operands.resize(inputs.size() + static_cast<size_t>(spec_.num_outputs + spec_.num_locals));
@@ -105,7 +105,7 @@ std::shared_ptr<const RegionKernel::ForShapes> RegionKernel::Make(std::span<cons
 }
 
 // Notes what its outputs are.
-std::shared_ptr<const OperatorParts> RegionKernel::PartsOf(const RegionCall& call, ForShapes* made) const {
+std::shared_ptr<const OperatorParts> RegionNodeKernel::PartsOf(const RegionCall& call, ForShapes* made) const {
   try {
     const std::vector<TensorInfo> inputs = InfosOf(call.inputs, made->operands);
     std::shared_ptr<const OperatorParts> parts = FindParts(ShapeQuery(*call.call, inputs));
@@ -116,7 +116,7 @@ std::shared_ptr<const OperatorParts> RegionKernel::PartsOf(const RegionCall& cal
   }
 }
 
-void RegionKernel::Run(const OpRun& run) const {
+void RegionNodeKernel::Run(const OpRun& run) const {
   const auto make = [&] {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
@@ -126,7 +126,7 @@ void RegionKernel::Run(const OpRun& run) const {
       make, [&](const ForShapes& shapes) { RunFor(shapes, run); }, run);
 }
 
-void RegionKernel::RunFor(const ForShapes& shapes, const OpRun& run) const {
+void RegionNodeKernel::RunFor(const ForShapes& shapes, const OpRun& run) const {
   if (shapes.composed == nullptr) {
     if (run.part() == 0) RunOneByOne(shapes, run, /*keeps_outputs=*/true);
     return;
@@ -150,7 +150,7 @@ void RegionKernel::RunFor(const ForShapes& shapes, const OpRun& run) const {
 }
 
 // With `keeps_outputs` they go where the run wants them.
-void RegionKernel::RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const {
+void RegionNodeKernel::RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const {
   std::vector<TensorView> operands;
   for (size_t k = 0; k < shapes.operands.size(); ++k) {
     const TensorInfo& info = shapes.operands[k];
@@ -166,7 +166,7 @@ void RegionKernel::RunOneByOne(const ForShapes& shapes, const OpRun& run, bool k
   for (size_t number = 0; number < spec_.calls.size(); ++number) RunOperator(number, operands, run);
 }
 
-void RegionKernel::RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const {
+void RegionNodeKernel::RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const {
   const RegionCall& call = spec_.calls[number];
   std::vector<TensorView> inputs, outputs;
   for (const int input : call.inputs) inputs.push_back(operands[input]);
@@ -188,7 +188,8 @@ void RegionKernel::RunOperator(size_t number, std::span<const TensorView> operan
   faults->Note(fault->place, [&] { return fault->error.At(PlaceOf(call, inputs, range, /*of_one_step=*/true)); });
 }
 
-RunRange RegionKernel::RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const {
+RunRange RegionNodeKernel::RangeOf(const RegionCall& call, std::span<const TensorView> operands,
+                                   const OpRun& run) const {
   RunRange range{.backward = spec_.backward};
   std::vector<bool> with_rows(operands.size(), false);
   for (size_t i = 0; i < spec_.inputs.size(); ++i) {
@@ -208,12 +209,12 @@ RunRange RegionKernel::RangeOf(const RegionCall& call, std::span<const TensorVie
   return range;
 }
 
-int RegionKernel::MaxParts(std::span<const TensorInfo> inputs) const {
+int RegionNodeKernel::MaxParts(std::span<const TensorInfo> inputs) const {
   return With(inputs,
               [](const ForShapes& shapes) { return shapes.composed ? shapes.composed->program.max_parts() : 1; });
 }
 
-Cost RegionKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
+Cost RegionNodeKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
   return With(inputs, [&](const ForShapes& shapes) {
     const bool is_one = shapes.composed != nullptr;
     Cost cost;
@@ -231,7 +232,7 @@ Cost RegionKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
   });
 }
 
-std::string RegionKernel::Obstacle(std::span<const TensorInfo> inputs) const {
+std::string RegionNodeKernel::Obstacle(std::span<const TensorInfo> inputs) const {
   return With(inputs, [](const ForShapes& shapes) { return shapes.obstacle; });
 }
 

@@ -1,4 +1,4 @@
-#include "stepnet/gpu/cuda_call.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
 
 #include <mutex>
 #include <string>

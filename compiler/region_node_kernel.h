@@ -1,5 +1,5 @@
-// RegionKernel: runs a region of several operators, as one program where they can be one (core/region_composition.h),
-// and otherwise one after the other.
+// RegionNodeKernel: runs a region of several operators, as one program where they can be one
+// (core/region_composition.h), and otherwise one after the other.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace stepnet {
 
-struct RegionKernelSpec {
+struct RegionNodeKernelSpec {
   std::vector<RegionCall> calls;  // of operands: inputs, outputs, locals
   int num_inputs = 0;
   int num_outputs = 0;
@@ -26,10 +26,10 @@ struct RegionKernelSpec {
   bool backward = false;
 };
 
-class RegionKernel {
+class RegionNodeKernel {
  public:
   // Throws what factories of kernels throw, with the operator.
-  RegionKernel(RegionKernelSpec spec, DeviceKind device);
+  RegionNodeKernel(RegionNodeKernelSpec spec, DeviceKind device);
 
   void Run(const OpRun& run) const;
 
@@ -60,7 +60,7 @@ class RegionKernel {
   void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;
   RunRange RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const;
 
-  const RegionKernelSpec spec_;
+  const RegionNodeKernelSpec spec_;
   std::vector<RunFn> kernels_;  // of `calls`
   mutable ProgramsByShapes<ForShapes> programs_;
 };

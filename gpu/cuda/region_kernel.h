@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
-#include "stepnet/gpu/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
 #include "stepnet/gpu/region_source.h"
 
 namespace stepnet {

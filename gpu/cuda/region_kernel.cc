@@ -1,11 +1,11 @@
-#include "stepnet/gpu/region_kernel.h"
+#include "stepnet/gpu/cuda/region_kernel.h"
 
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "stepnet/gpu/code_cache.h"
-#include "stepnet/gpu/cuda_call.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
 
 namespace stepnet {
 namespace {

@@ -1,4 +1,4 @@
-#include "stepnet/gpu/product_kernel.h"
+#include "stepnet/gpu/cuda/product_kernel.h"
 
 #include <algorithm>
 #include <mutex>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/cublas_lt.h"
-#include "stepnet/gpu/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cublas_lt.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
 
 namespace stepnet {
 namespace {

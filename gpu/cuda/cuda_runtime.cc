@@ -1,4 +1,4 @@
-#include "stepnet/gpu/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
-#include "stepnet/gpu/accumulate.h"
-#include "stepnet/gpu/cuda_call.h"
+#include "stepnet/gpu/cuda/accumulate.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
 
 namespace stepnet {
 namespace {

@@ -1,4 +1,4 @@
-#include "stepnet/gpu/device_program.h"
+#include "stepnet/gpu/cuda/device_program.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "stepnet/gpu/cublas_lt.h"
+#include "stepnet/gpu/cuda/cublas_lt.h"
 
 #include <dlfcn.h>
 
@@ -7,7 +7,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
 
 namespace stepnet {
 namespace {

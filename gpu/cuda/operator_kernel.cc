@@ -1,4 +1,4 @@
-#include "stepnet/gpu/operator_kernel.h"
+#include "stepnet/gpu/cuda/operator_kernel.h"
 
 #include <map>
 #include <memory>
@@ -6,7 +6,7 @@
 
 #include "stepnet/core/programs_by_shapes.h"
 #include "stepnet/executor/executor.h"
-#include "stepnet/gpu/device_program.h"
+#include "stepnet/gpu/cuda/device_program.h"
 
 namespace stepnet {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/formula.h"
-#include "stepnet/gpu/cuda_runtime.h"
-#include "stepnet/gpu/product_kernel.h"
-#include "stepnet/gpu/region_kernel.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
+#include "stepnet/gpu/cuda/product_kernel.h"
+#include "stepnet/gpu/cuda/region_kernel.h"
 
 namespace stepnet {
 

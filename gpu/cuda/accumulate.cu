@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "stepnet/gpu/accumulate.h"
+#include "stepnet/gpu/cuda/accumulate.h"
 
 namespace stepnet {
 namespace {
