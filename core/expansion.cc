@@ -33,7 +33,7 @@ std::int64_t Product::NumElements() const {
   return elements;
 }
 
-Expansion::Expansion(const ShapeQuery& query) : query_(query) {
+Expansion::Expansion(const ShapeQuery& query, std::span<const TensorInfo> outputs) : query_(query), outputs_(outputs) {
   if (query.op().schema().expansion) query.op().schema().expansion(*this);
 }
 
@@ -55,6 +55,24 @@ void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& f
                                .outputs = {{.value = Expr::Input(0, "x", dtype), .memory = operand(to)}}},
                     .inputs = {from.operand},
                     .outputs = {num_inputs() + to.operand}});
+}
+
+void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides) {
+  const DType dtype = In(0).dtype;
+  has_expr_types_ &= IsExprType(dtype);
+  if (!has_expr_types_) return;
+  RegionIndex in_order = {};
+  std::int64_t size = 1;
+  for (int d = kRegionDims - 1; d >= 0; --d) {
+    in_order[d] = size;
+    size *= sizes[d];
+  }
+  const RegionOperand from{.dtype = dtype, .size = size, .strides = strides};
+  const RegionOperand to{.dtype = dtype, .size = size, .strides = in_order};
+  parts_.push_back(
+      {.region = {.sizes = sizes, .inputs = {from}, .outputs = {{.value = Expr::Input(0, "x", dtype), .memory = to}}},
+       .inputs = {0},
+       .outputs = {num_inputs()}});
 }
 
 void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_t>& values) {

@@ -52,18 +52,24 @@ struct ColumnsOf {
 // What the function of Operator::Expands is given.
 class Expansion {
  public:
-  // Calls the rule of the operator's schema, if there is one.
-  explicit Expansion(const ShapeQuery& query);
+  // Calls the rule of the operator's schema, if there is one. `outputs`, of a run that is about to be made, where
+  // shapes follow from values.
+  explicit Expansion(const ShapeQuery& query, std::span<const TensorInfo> outputs = {});
 
   const ShapeQuery& query() const { return query_; }
   const OperatorCall& op() const { return query_.op(); }
   int num_inputs() const { return query_.num_inputs(); }
   const TensorInfo& In(int i) const { return query_.In(i); }
+  // Empty where nobody knows them but the shape rule.
+  std::span<const TensorInfo> outputs() const { return outputs_; }
 
   // Says what output `output` is. An operator that gives products gives nothing else.
   void Product(int output, stepnet::Product product);
   // Columns of an output are columns of an input.
   void Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to);
+  // Output 0 is input 0 in another order: the element at an index [sizes[0], …, sizes[3]], the last one fastest, is the
+  // one at the sum of index[d] * strides[d].
+  void Permute(const RegionIndex& sizes, const RegionIndex& strides);
   // All elements of an output, one after the other; or so many equal ones.
   void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
   void Fill(int output, DType dtype, std::int64_t count, double value);
@@ -75,6 +81,7 @@ class Expansion {
 
  private:
   const ShapeQuery& query_;
+  const std::span<const TensorInfo> outputs_;
   std::vector<std::optional<stepnet::Product>> products_;
   std::vector<RegionPart> parts_;
   bool has_expr_types_ = true;  // what is copied has dtypes that expressions have

@@ -1,5 +1,7 @@
 #include "stepnet/nets/net.h"
 
+#include <set>
+
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
@@ -77,6 +79,15 @@ void Net::Run(const Cancellation* cancellation) {
   ++run_;
 }
 
+void Net::Wait() {
+  std::set<Queue*> queues;
+  for (const std::unique_ptr<NetOperator>& op : operators_) {
+    const Device device = op->init().options().device();
+    if (!device.IsHost()) queues.insert(&RuntimeOf(device).queue());
+  }
+  for (Queue* queue : queues) queue->Wait();
+}
+
 void Net::Lend(RunContext* context) const {
   context->run = &run_;
   context->observers = observers_;
@@ -88,7 +99,7 @@ void Net::RunOperator(int i, RunContext& context) {
     CheckCancelled();
     const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
                                                   .net = &name_,
-                                                  .op_index = origins_[i],
+                                                  .op_index = i,
                                                   .op_type = &op.init().type(),
                                                   .op_text = &op.text()});
     FaultRecord faults;

@@ -25,7 +25,10 @@ class Net {
   // Runs every operator once. Throws what the first failing operator threw, with its place; later operators have then
   // not run, nothing is running any more, and the net can be run again. Calls from several threads run one by one.
   // Throws kCancelled when `cancellation` asks for it, which without it is what the calling thread works under.
+  // What runs on another device than the CPU may not be done when it returns; what reads its outputs waits.
   void Run(const Cancellation* cancellation = CurrentCancellation());
+  // Returns when the devices have done all that they were given. Throws what went wrong there.
+  void Wait();
 
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }

@@ -199,10 +199,13 @@ void RunSplit(const OpRun& run, std::int64_t axis_argument, bool drops_axis) {
 
 // Where the sizes are values of an input they may be others in each run.
 void ExpandSplit(Expansion& e) {
-  if (e.num_inputs() > 1) return;
+  if (e.num_inputs() > 1 && e.outputs().empty()) return;
   const Shape& x = e.In(0).shape;
   const int axis = x.CanonicalAxis(AxisArgument(e.op()));
-  const std::vector<std::int64_t>& given = e.op().Ints("split");
+  std::vector<std::int64_t> given = e.op().Ints("split");
+  if (e.num_inputs() > 1) {
+    for (const TensorInfo& part : e.outputs()) given.push_back(e.op().Bool("add_axis") ? 1 : part.shape[axis]);
+  }
   std::int64_t at = 0;
   for (int o = 0; o < e.op().num_outputs(); ++o) {
     const std::int64_t size = given.empty() ? x[axis] / e.op().num_outputs() : given[o];

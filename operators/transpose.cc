@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/transpose_matrix.h"
@@ -135,6 +136,18 @@ void RunTranspose(const OpRun& run, const std::vector<std::int64_t>& axes) {
   }
 }
 
+// Of more dimensions than a region has, it is not said.
+void ExpandTranspose(Expansion& e) {
+  const Dims dims = MergedDims(e.In(0).shape, e.op().Ints("axes"));
+  if (dims.rank > kRegionDims) return;
+  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
+  for (int d = 0; d < dims.rank; ++d) {
+    sizes[kRegionDims - dims.rank + d] = dims.dims[d].size;
+    strides[kRegionDims - dims.rank + d] = dims.dims[d].stride;
+  }
+  e.Permute(sizes, strides);
+}
+
 const Registration transpose = Operator("Transpose")
                                    .Doc("Reorders dimensions: dimension i of y is dimension axes[i] of x.")
                                    .Input("x", "any shape and dtype")
@@ -143,6 +156,7 @@ const Registration transpose = Operator("Transpose")
                                         "a dimension of x for each of y. Default: those of x, reversed", AtLeast(0))
                                    .Check(CheckAxes)
                                    .Shapes(TransposeShapes)
+                                   .Expands(ExpandTranspose)
                                    .Gradient([](GradientBuilder& g) {
                                      const std::vector<std::int64_t>& axes = g.op().Ints("axes");
                                      std::vector<std::int64_t> inverse(axes.size());

@@ -40,15 +40,16 @@ Region SumRegion(DType dtype, std::int64_t rows, std::int64_t columns, bool adds
 
 }  // namespace
 
-DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::uint64_t wanted,
-                             CudaRuntime& runtime)
+DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs,
+                             std::span<const TensorInfo> outputs, std::uint64_t wanted, CudaRuntime& runtime)
     : inputs_(inputs.begin(), inputs.end()), wanted_(wanted), runtime_(runtime) {
   const ShapeQuery query(op, inputs);
   const OperatorSchema& schema = op.schema();
+  if (!schema.shape_value_inputs.empty()) outputs_.assign(outputs.begin(), outputs.end());
   if (schema.formula) {
-    const std::vector<TensorInfo> outputs = schema.shapes(query);
-    if (!AreExprTypes(query, outputs)) ThrowNoKernel(op, inputs);
-    formula_ = MakeFormulaRegion(query, outputs, wanted);
+    const std::vector<TensorInfo> of_formula = schema.shapes(query);
+    if (!AreExprTypes(query, of_formula)) ThrowNoKernel(op, inputs);
+    formula_ = MakeFormulaRegion(query, of_formula, wanted);
     RegionSourceOptions options{.name = op.type()};
     for (size_t i = 0; i < formula_->inputs.size(); ++i) {
       if (IsRunValue(formula_->inputs[i])) options.values.push_back(static_cast<int>(i));
@@ -56,7 +57,7 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
     formula_kernel_ = std::make_unique<GpuRegion>(formula_->region, options, runtime);
     return;
   }
-  const Expansion expansion(query);
+  const Expansion expansion(query, outputs_);
   AddProducts(op, query, expansion);
   for (const RegionPart& part : expansion.parts()) {
     parts_.push_back(part);
@@ -92,6 +93,9 @@ bool DeviceProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
   if (wanted != wanted_) return false;
   for (int i = 0; i < run.num_inputs(); ++i) {
     if (run.In(i).dtype != inputs_[i].dtype || *run.In(i).shape != inputs_[i].shape) return false;
+  }
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    if (*run.Out(static_cast<int>(o)).shape != outputs_[o].shape) return false;
   }
   return true;
 }

@@ -19,9 +19,10 @@ namespace stepnet {
 // Immutable; any number of threads may run it at once.
 class DeviceProgram {
  public:
-  // `wanted`: bit i for output i; others are not computed. Throws as formulas do, and kInvalidNet where an operator
+  // `outputs`: as the run has them; `wanted`: bit i for output i, others are not computed. Throws as formulas do, and kInvalidNet where an operator
   // says nothing of such shapes.
-  DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::uint64_t wanted, CudaRuntime& runtime);
+  DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs,
+                std::uint64_t wanted, CudaRuntime& runtime);
 
   // Whether it computes such a run, for these outputs.
   bool IsFor(const OpRun& run, std::uint64_t wanted) const;
@@ -40,6 +41,7 @@ class DeviceProgram {
   void RunFormula(const OperatorCall& op, const OpRun& run) const;
 
   std::vector<TensorInfo> inputs_;
+  std::vector<TensorInfo> outputs_;  // those that follow from values of inputs, else empty
   const std::uint64_t wanted_;
   CudaRuntime& runtime_;
   std::optional<FormulaRegion> formula_;

@@ -32,9 +32,14 @@ class OperatorKernel {
 
  private:
   std::shared_ptr<const DeviceProgram> Make(const OpRun& run, std::uint64_t wanted) const {
-    std::vector<TensorInfo> inputs;
+    std::vector<TensorInfo> inputs, outputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
-    return std::make_shared<const DeviceProgram>(op_, inputs, wanted, runtime_);
+    if (!op_.schema().shape_value_inputs.empty()) {
+      for (int o = 0; o < run.num_outputs(); ++o) {
+        outputs.push_back({.dtype = run.Out(o).dtype, .shape = *run.Out(o).shape});
+      }
+    }
+    return std::make_shared<const DeviceProgram>(op_, inputs, outputs, wanted, runtime_);
   }
 
   const OperatorCall op_;

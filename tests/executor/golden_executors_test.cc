@@ -1,6 +1,7 @@
 // Nets that real Caffe2 built: every blob that they leave in the workspace is the same whichever executor runs them.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -134,6 +135,47 @@ TEST_P(PoisonGolden, EveryBlobIsWhatTheCpuGives) {
   }
   EXPECT_GT(CountsOfPoisonDevice().kernels, before.kernels + 10'000);
   EXPECT_EQ(CountsOfPoisonDevice().bytes, before.bytes) << "all memory is given back";
+}
+
+// Rounding differs, in sums and functions: by no more than a part of the largest element.
+void ExpectNearOnDevice(const Tensor& found, const Tensor& expected, const std::string& what) {
+  ASSERT_EQ(found.Description(), expected.Description()) << what;
+  if (expected.dtype() != DType::kFloat) return ExpectSame(found, expected, what);
+  const float *a = found.data<float>(), *b = expected.data<float>();
+  float largest = 1;
+  for (std::int64_t i = 0; i < expected.size(); ++i) largest = std::max(largest, std::abs(b[i]));
+  for (std::int64_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(b[i]) && std::isnan(a[i])) continue;
+    ASSERT_NEAR(a[i], b[i], 1e-5f * largest) << "element " << i << " of " << what;
+  }
+}
+
+class CudaGolden : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(, CudaGolden, testing::Values(0, 1),
+                         [](const auto& info) { return StrCat("level", info.param); });
+
+TEST_P(CudaGolden, EveryBlobIsNearWhatTheCpuGives) {
+  constexpr Device kCuda = {.kind = DeviceKind::kCuda};
+  try {
+    RuntimeOf(kCuda);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.message();
+  }
+  const RunOptions options{.executor = "serial", .opt_level = GetParam()};
+  for (const GoldenCase& golden : GoldenCases()) {
+    CaseRun cpu(golden, options);
+    CaseRun device(golden, OnDevice(options, kCuda));
+    for (size_t r = 0; r < golden.runs.size(); ++r) {
+      const Workspace& expected = cpu.Run(r);
+      const Workspace& found = device.Run(r);
+      for (const std::string& name : expected.LocalBlobs()) {
+        const Blob* blob = found.FindBlob(name);
+        ASSERT_NE(blob, nullptr) << name << ", " << golden.name;
+        if (!blob->HasTensor()) continue;
+        ExpectNearOnDevice(blob->GetTensor().To({}), expected.GetTensor(name), StrCat(golden.name, ": ", name));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ std::vector<Direction> CompareDirections(const NetDef& net, const Workspace& sta
     };
     Direction& result = directions.emplace_back(Direction{.input = input});
     result.difference = (loss_at(kStep) - loss_at(-kStep)) / (2 * kStep);
-    const Tensor& found = after->GetTensor(gradient.dense);
+    const Tensor found = after->GetTensor(gradient.dense).To({});
     double scale = 0;
     for (std::int64_t i = 0; i < std::min(found.size(), direction.size()); ++i) {
       const double term = found.data<double>()[i] * direction.data<double>()[i];

@@ -164,7 +164,7 @@ Problem MakeProblem(const Session& session, const TensorMap& tensors, const RunO
 
 // The gradient as one tensor of the input's shape. Throws kShapeMismatch, kTypeMismatch.
 Tensor Dense(const GradientBlobs& gradient, const Tensor& input, const Workspace& workspace) {
-  const Tensor& values = workspace.GetTensor(gradient.dense.empty() ? gradient.values : gradient.dense);
+  const Tensor values = workspace.GetTensor(gradient.dense.empty() ? gradient.values : gradient.dense).To({});
   if (values.dtype() != DType::kDouble) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("the gradient is ", values.Description(), ", must be double"));
   }

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::string_view kGradient = "_grad";
 
-const double* Doubles(const std::string& blob, const Workspace& workspace) {
-  const Tensor& tensor = workspace.GetTensor(blob);
+Tensor Doubles(const std::string& blob, const Workspace& workspace) {
+  Tensor tensor = workspace.GetTensor(blob).To({});
   if (tensor.dtype() != DType::kDouble) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("\"", blob, "\" is ", tensor.Description(),
                                                  "; a loss must be double when the net runs in double"));
   }
-  return tensor.data<double>();
+  return tensor;
 }
 
 // The blob whose gradient is called `name`: x for "x_grad" and "x_autogen_grad". "" for other names.
@@ -117,19 +117,19 @@ NetDef Needed(const NetDef& net, const std::vector<Loss>& losses) {
 double LossValue(const std::vector<Loss>& losses, const Workspace& workspace) {
   double sum = 0;
   for (const Loss& loss : losses) {
-    const double* values = Doubles(loss.blob, workspace);
-    const std::int64_t n = workspace.GetTensor(loss.blob).size();
-    const double* weights = nullptr;
+    const Tensor values = Doubles(loss.blob, workspace);
+    Tensor weights;
     if (!loss.weights.empty()) {
       weights = Doubles(loss.weights, workspace);
-      if (workspace.GetTensor(loss.weights).size() != n) {
-        throw Error(
-            ErrorCode::kShapeMismatch,
-            StrCat("\"", loss.weights, "\" is ", workspace.GetTensor(loss.weights).shape(),
-                   ", which cannot be the gradient of \"", loss.blob, "\", ", workspace.GetTensor(loss.blob).shape()));
+      if (weights.size() != values.size()) {
+        throw Error(ErrorCode::kShapeMismatch,
+                    StrCat("\"", loss.weights, "\" is ", weights.shape(), ", which cannot be the gradient of \"",
+                           loss.blob, "\", ", values.shape()));
       }
     }
-    for (std::int64_t i = 0; i < n; ++i) sum += values[i] * (weights != nullptr ? weights[i] : loss.factor);
+    for (std::int64_t i = 0; i < values.size(); ++i) {
+      sum += values.data<double>()[i] * (weights.defined() ? weights.data<double>()[i] : loss.factor);
+    }
   }
   return sum;
 }

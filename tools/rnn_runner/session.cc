@@ -67,6 +67,7 @@ std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const Ru
 void RunNet(Net& net) {
   try {
     net.Run();
+    net.Wait();
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_net});
   }

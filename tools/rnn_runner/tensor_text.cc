@@ -133,7 +133,7 @@ TensorMap DoubleTensors(const Workspace& workspace) {
   TensorMap tensors;
   for (const std::string& name : workspace.LocalBlobs()) {
     const Blob& blob = *workspace.FindBlob(name);
-    if (blob.HasTensor()) tensors[name] = Converted(blob.GetTensor(), DType::kFloat, DType::kDouble);
+    if (blob.HasTensor()) tensors[name] = Converted(blob.GetTensor().To({}), DType::kFloat, DType::kDouble);
   }
   return tensors;
 }

@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "stepnet/gpu/cuda/sum_dims.h"
+
+namespace stepnet {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ std::int64_t OffsetOf(const SumGroups& groups, std::int64_t index) {
+  std::int64_t offset = 0;
+  for (int d = kMaxSumGroups - 1; d >= 0; --d) {
+    offset += index % groups.sizes[d] * groups.strides[d];
+    index /= groups.sizes[d];
+  }
+  return offset;
+}
+
+// A thread for each sum: where each has few elements.
+template <typename T>
+__global__ void SumByThreads(SumDims dims, const T* x, T* out, T factor, std::int64_t num_sums, std::int64_t length) {
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; k < num_sums; k += stride) {
+    const T* from = x + OffsetOf(dims.kept, k);
+    T sum = 0;
+    for (std::int64_t i = 0; i < length; ++i) sum += from[OffsetOf(dims.summed, i)];
+    out[k] = factor * sum;
+  }
+}
+
+// A block for each sum: thread i adds elements i, i + 256, …, and then they are added in pairs.
+template <typename T>
+__global__ void SumByBlocks(SumDims dims, const T* x, T* out, T factor, std::int64_t num_sums, std::int64_t length) {
+  __shared__ T partial[kThreads];
+  for (std::int64_t k = blockIdx.x; k < num_sums; k += gridDim.x) {
+    const T* from = x + OffsetOf(dims.kept, k);
+    T sum = 0;
+    for (std::int64_t i = threadIdx.x; i < length; i += kThreads) sum += from[OffsetOf(dims.summed, i)];
+    partial[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+      __syncthreads();
+    }
+    if (threadIdx.x == 0) out[k] = factor * partial[0];
+    __syncthreads();
+  }
+}
+
+template <typename T>
+cudaError_t Launch(const SumDims& dims, const T* x, T* out, double factor, cudaStream_t stream) {
+  const std::int64_t num_sums = dims.kept.size(), length = dims.summed.size();
+  if (num_sums == 0) return cudaSuccess;
+  constexpr std::int64_t kFew = 64, kMaxBlocks = 65535;
+  if (length <= kFew) {
+    const auto blocks = static_cast<unsigned>(std::min((num_sums + kThreads - 1) / kThreads, kMaxBlocks));
+    SumByThreads<<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
+  } else {
+    const auto blocks = static_cast<unsigned>(std::min(num_sums, kMaxBlocks));
+    SumByBlocks<<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, cudaStream_t stream) {
+  return Launch(dims, x, out, factor, stream);
+}
+cudaError_t LaunchSumDims(const SumDims& dims, const double* x, double* out, double factor, cudaStream_t stream) {
+  return Launch(dims, x, out, factor, stream);
+}
+
+}  // namespace stepnet
