@@ -28,15 +28,15 @@ const Registration two_outputs = Operator("test.TwoOutputs")
                                      .Output("b", "")
                                      .Cpu({.make = Nothing, .takes_blobs = true});
 const Registration two_kept =
-    Operator("test.TwoKept").Input("x", "").Outputs("ys", "").Cpu({.make = Nothing, .takes_blobs = true});
+    Operator("test.TwoKept").Input("x", "").Outputs("ys", "").Shapes(SameAsInput(0)).Cpu(Nothing);
 const Registration must_share = Operator("test.MustShare")
                                     .Input("x", "")
                                     .Input("sum", "")
                                     .Output("y", "")
                                     .EnforceInPlace({{1, 0}})
-                                    .Cpu({.make = Nothing, .takes_blobs = true});
-const Registration many =
-    Operator("test.Many").Inputs("xs", "").Output("y", "").Cpu({.make = Nothing, .takes_blobs = true});
+                                    .Shapes(SameAsInput(0))
+                                    .Cpu(Nothing);
+const Registration many = Operator("test.Many").Inputs("xs", "").Output("y", "").Shapes(SameAsInput(0)).Cpu(Nothing);
 const Registration no_kernel = Operator("test.NoKernel").Input("x", "").Output("y", "");
 const Registration checked =
     Operator("test.Checked")
