@@ -1,6 +1,7 @@
 #include "stepnet/executor/executor.h"
 
 namespace stepnet {
+
 void Executor::Run(RunState& state, RunContext& context) const {
   const StepPlan& plan = state.plan();
   const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 const Registration opens = Operator("test.Opens")
                                .Arg("paths", std::vector<std::string>{}, "")
                                .OpensFiles([](const OperatorCall& op) { return op.Strings("paths"); })
+                               .Shapes([](const ShapeQuery&) { return std::vector<TensorInfo>(); })
                                .Cpu([](const OperatorCall& op) -> RunFn {
                                  AllowedFiles(op);
                                  return [](const OpRun&) {};

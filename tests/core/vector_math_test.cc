@@ -97,8 +97,9 @@ void ExpectEdges() {
   const T tanh[] = {nan, 1, -1, 1, -1, 0, -T{0}, std::tanh(T{-1}), std::tanh(T{1})};
   const T sigmoid[] = {nan, 1, 0, 1, 0, 0.5, 0.5, 1 / (1 + std::exp(T{1})), 1 / (1 + std::exp(T{-1}))};
   const T* const expected[] = {exp, log, tanh, sigmoid};
+  static_assert(std::size(expected) == std::size(kFunctions<T>));
   ForEachTarget([&] {
-    for (int f = 0; f < 4; ++f) {
+    for (size_t f = 0; f < std::size(expected); ++f) {
       T y[kCount];
       kFunctions<T>[f].vector(x, y, kCount);
       for (int i = 0; i < kCount; ++i) {

@@ -28,10 +28,16 @@ const Registration two_outputs = Operator("test.TwoOutputs")
                                      .Output("a", "")
                                      .Output("b", "")
                                      .Cpu({.make = Nothing, .takes_blobs = true});
-const Registration two_kept = Operator("test.TwoKept").Input("x", "").Outputs("ys", "").Cpu(Nothing);
-const Registration must_share =
-    Operator("test.MustShare").Input("x", "").Input("sum", "").Output("y", "").EnforceInPlace({{1, 0}}).Cpu(Nothing);
-const Registration many = Operator("test.Many").Inputs("xs", "").Output("y", "").Cpu(Nothing);
+const Registration two_kept =
+    Operator("test.TwoKept").Input("x", "").Outputs("ys", "").Shapes(SameAsInput(0)).Cpu(Nothing);
+const Registration must_share = Operator("test.MustShare")
+                                    .Input("x", "")
+                                    .Input("sum", "")
+                                    .Output("y", "")
+                                    .EnforceInPlace({{1, 0}})
+                                    .Shapes(SameAsInput(0))
+                                    .Cpu(Nothing);
+const Registration many = Operator("test.Many").Inputs("xs", "").Output("y", "").Shapes(SameAsInput(0)).Cpu(Nothing);
 const Registration no_kernel = Operator("test.NoKernel").Input("x", "").Output("y", "");
 const Registration checked =
     Operator("test.Checked")
@@ -40,7 +46,7 @@ const Registration checked =
           problems->push_back({.message = "own problem"});
           problems->push_back({.net = "inner", .op_index = 3, .op_text = "q = Inner()", .message = "problem within"});
         })
-        .Cpu(Nothing);
+        .Cpu({.make = Nothing, .takes_blobs = true});
 
 NetDef NetOf(const std::string& text) {
   NetDef net;
