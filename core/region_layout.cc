@@ -41,6 +41,7 @@ class Layout {
                       code_.cut == RegionCode::Cut::kBlocks && code_.setup.empty() && code_.run_loads.empty() &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
                       buffer_bytes_ <= kSimpleBytes;
+    if (code_.is_simple) MakeSteps();
     if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
       MakeDirect(code_.phases[0].block[0]);
     }
@@ -153,6 +154,17 @@ class Layout {
             .element = of.bytes};
   }
 
+  void MakeSteps() {
+    const std::vector<RegionInstruction>& block = code_.phases[0].block;
+    for (const RegionInstruction& instruction : block) {
+      RegionStep& step = code_.steps.emplace_back();
+      step.kernel = instruction.kernel;
+      step.out = static_cast<std::uint8_t>(instruction.out);
+      std::copy_n(instruction.operands, std::size(step.operands), step.operands);
+    }
+    code_.simple_work = static_cast<std::int64_t>(1 + block.size() / 4);
+  }
+
   void MakeDirect(const RegionInstruction& instruction) {
     const auto is_memory = [&](int slot) { return slot < num_memory(); };
     if (!is_memory(instruction.out)) return;
@@ -178,6 +190,16 @@ class Layout {
 };
 
 }  // namespace
+
+bool RegionCode::IsContiguous(const Operand& operand) const {
+  std::int64_t stride = 1;
+  for (int d = kRegionDims - 1; d >= 0; --d) {
+    if (sizes[d] != 1 && operand.strides[d] != stride) return false;
+    if (!joins_rows) return true;
+    stride *= sizes[d];
+  }
+  return true;
+}
 
 AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
   return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);
