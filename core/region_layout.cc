@@ -4,15 +4,11 @@
 #include <climits>
 #include <cstring>
 
+#include "stepnet/core/target.h"
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
-constexpr std::int64_t kPhasesCacheBytes = 8 << 10;  // likewise, beside the values of a row that are kept
-constexpr std::int64_t kJoinedCacheBytes = 48
-                                           << 10;  // likewise with memory, where the more rows a block has the better
-constexpr std::int64_t kSumColumns = 16;           // that a part of a region of sums has at least
-constexpr std::int64_t kMaxBlock = 1 << 16;        // elements, so that cancellation is looked for
+constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
 
@@ -58,8 +54,8 @@ class Layout {
     std::int64_t parts = 1;
     if (std::ranges::any_of(code_.phases, adds)) {
       code_.cut = RegionCode::Cut::kColumns;
-      code_.unit = kSumColumns;
-      parts = has_rows ? 1 : columns / kSumColumns;
+      code_.unit = kCpuTarget.regions.min_part_columns;
+      parts = has_rows ? 1 : columns / kCpuTarget.regions.min_part_columns;
     } else if (has_rows || code_.joins_rows) {
       code_.cut = RegionCode::Cut::kRows;
       code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
@@ -85,7 +81,10 @@ class Layout {
       for (const int operand : code_.memory_operands) bytes += code_.operands[operand].bytes;
     }
     const bool has_phases = code_.phases.size() > 1;
-    const std::int64_t cache = !has_phases ? kCacheBytes : slots_.cuts_rows ? kPhasesCacheBytes : kJoinedCacheBytes;
+    const RegionSizes& sizes = kCpuTarget.regions;
+    const std::int64_t cache = !has_phases        ? sizes.block_bytes
+                               : slots_.cuts_rows ? sizes.block_bytes_beside_row
+                                                  : sizes.block_bytes_of_rows;
     std::int64_t width = kMaxBlock;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
