@@ -32,7 +32,7 @@ Region Flattened(Region region) {
 
 // Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
 bool IsSame(const Shape& a, const Shape& b) {
-  if (a.rank() != b.rank() || a.size() != b.size()) return false;
+  if (a.rank() != b.rank()) return false;
   for (int i = 0; i < a.rank(); ++i) {
     if (a[i] != b[i]) return false;
   }
@@ -42,7 +42,10 @@ bool IsSame(const Shape& a, const Shape& b) {
 }  // namespace
 
 FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula)
-    : wanted_(wanted), formula_(std::move(formula)), may_be_flat_(MayBeFlat(query, formula_)) {
+    : wanted_(wanted),
+      formula_(std::move(formula)),
+      may_be_flat_(MayBeFlat(query, formula_)),
+      reads_run_values_(std::ranges::any_of(formula_.inputs, IsRunValue)) {
   for (int i = 0; i < query.num_inputs(); ++i) {
     inputs_.push_back({.dtype = query.In(i).dtype, .shape = query.In(i).shape});
   }
@@ -90,20 +93,20 @@ void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
 }
 
 void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const {
-  const std::vector<int>&inputs = formula_.inputs, &outputs = formula_.outputs;
-  void** const to = pointers + inputs.size();
+  // Sizes are read once, not again after each pointer that is written: small operators take no longer than that.
+  const size_t num_inputs = formula_.inputs.size(), num_outputs = formula_.outputs.size();
+  const int* const inputs = formula_.inputs.data();
+  const int* const outputs = formula_.outputs.data();
+  void** const to = pointers + num_inputs;
   std::optional<RunValues> values;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (IsRunValue(inputs[i])) {
-      if (!values) values.emplace(op, run);
-      pointers[i] = const_cast<void*>(values->Of(inputs[i]));
-    } else {
-      pointers[i] = run.In(inputs[i]).data;
-    }
+  if (reads_run_values_) values.emplace(op, run);
+  for (size_t i = 0; i < num_inputs; ++i) {
+    const bool is_run_value = reads_run_values_ && IsRunValue(inputs[i]);
+    pointers[i] = is_run_value ? const_cast<void*>(values->Of(inputs[i])) : run.In(inputs[i]).data;
   }
-  for (size_t i = 0; i < outputs.size(); ++i) to[i] = run.Out(outputs[i]).data;
-  const std::span<const void* const> from(pointers, inputs.size());
-  const std::span<void* const> results(to, outputs.size());
+  for (size_t i = 0; i < num_outputs; ++i) to[i] = run.Out(outputs[i]).data;
+  const std::span<const void* const> from(pointers, num_inputs);
+  const std::span<void* const> results(to, num_outputs);
   if (is_flat_) return program_->RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
   const std::optional<RegionFault> fault = program_->Run(from, results, run.part(), run.parts());
   if (!fault) return;

@@ -37,6 +37,7 @@ class FormulaProgram {
   const std::uint64_t wanted_;
   const FormulaRegion formula_;
   const bool may_be_flat_;
+  const bool reads_run_values_;
   int num_operations_ = 0;
   mutable std::once_flag once_;
   mutable std::optional<RegionProgram> program_;

@@ -158,23 +158,6 @@ RegionKernel PairKernelForTarget(const RegionPair& pair, DType dtype) {
   return nullptr;
 }
 
-// c - a * b, rounded once.
-template <class D, class V>
-HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
-#if HWY_NATIVE_FMA
-  (void)d;
-  return hn::NegMulAdd(a, b, c);
-#else  // which would round twice
-  using T = hn::TFromD<D>;
-  HWY_ALIGN T x[hn::MaxLanes(d)], y[hn::MaxLanes(d)], z[hn::MaxLanes(d)];
-  hn::Store(a, d, x);
-  hn::Store(b, d, y);
-  hn::Store(c, d, z);
-  for (size_t i = 0; i < hn::MaxLanes(d); ++i) z[i] = scalar::MulAdd(-x[i], y[i], z[i]);
-  return hn::Load(d, z);
-#endif
-}
-
 template <typename T>
 void NegMulAdd(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -187,25 +170,9 @@ void NegMulAdd(void* out, const void* a, const void* b, const void* c, const voi
   });
 }
 
-template <typename T>
-void Slope(void* out, const void* a, const void* b, const void* c, const void* last, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  const T* x = static_cast<const T*>(a);
-  const T* y = static_cast<const T*>(b);
-  const T* z = static_cast<const T*>(c);
-  const T* u = static_cast<const T*>(last);
-  T* to = static_cast<T*>(out);
-  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto value = access.Load(d, z + i);
-    const auto slope = NegMulAddOf(d, value, value, access.Load(d, u + i));
-    access.Store(d, hn::Mul(hn::Mul(access.Load(d, x + i), access.Load(d, y + i)), slope), to + i);
-  });
-}
-
 RegionKernel NegMulAddKernelForTarget(DType dtype) {
   return dtype == DType::kFloat ? NegMulAdd<float> : NegMulAdd<double>;
 }
-RegionKernel SlopeKernelForTarget(DType dtype) { return dtype == DType::kFloat ? Slope<float> : Slope<double>; }
 
 template <ExprOp kOp, class V>
 HWY_INLINE auto Compare(V a, V b) {
@@ -262,7 +229,6 @@ namespace stepnet {
 HWY_EXPORT(ChainKernelForTarget);
 HWY_EXPORT(PairKernelForTarget);
 HWY_EXPORT(NegMulAddKernelForTarget);
-HWY_EXPORT(SlopeKernelForTarget);
 HWY_EXPORT(SelectKernelForTarget);
 
 RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype) {
@@ -272,7 +238,6 @@ RegionKernel PairKernelOf(const RegionPair& pair, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(PairKernelForTarget)(pair, dtype);
 }
 RegionKernel NegMulAddKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(NegMulAddKernelForTarget)(dtype); }
-RegionKernel SlopeKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(SlopeKernelForTarget)(dtype); }
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(SelectKernelForTarget)(comparison, dtype);
 }

@@ -27,10 +27,24 @@ enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value
 
 // Primitives that one kernel computes.
 struct RegionPattern {
-  enum class Kind : std::uint8_t { kNone, kChain, kPair, kNegMulAdd, kSlope, kSelect, kRowSum, kCopy };
+  enum class Kind : std::uint8_t {
+    kNone,
+    kChain,
+    kPair,
+    kNegMulAdd,
+    kSlope,
+    kBlend,
+    kGate,
+    kSelect,
+    kRowSum,
+    kCopy,
+    kFill
+  };
   Kind kind = Kind::kNone;
   RegionChain chain = {};
   RegionPair pair = {};
+  RegionSlope slope = {};
+  bool is_of_tanh = false;        // kBlend
   ExprOp op = ExprOp::kConstant;  // kSelect: the comparison
   bool casts = false;             // kRowSum: floats, or products of floats, in double
   const char* term = "";          // kRowSum: what is added, for people
@@ -104,7 +118,14 @@ struct RegionDirect {
 };
 
 inline constexpr int kSimpleSlots = 32;  // of a simple program, and bytes of its buffers
-inline constexpr std::int64_t kSimpleBytes = 8 << 10;
+inline constexpr std::int64_t kSimpleBytes = 16 << 10;
+
+// An instruction of a simple program: what SimpleRun needs of it.
+struct RegionStep {
+  RegionKernel kernel;
+  std::uint8_t out;
+  std::uint8_t operands[4];
+};
 
 struct RegionCode {
   struct KeptElements {
@@ -131,8 +152,10 @@ struct RegionCode {
   bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
   bool is_simple = false;   // nothing but kernels on the elements of rows in memory, and few values
   RegionDirect direct;
-  std::int64_t width = 0;     // elements of a block at most
-  std::int64_t max_rows = 1;  // and rows
+  std::vector<RegionStep> steps;  // of a simple program
+  std::int64_t simple_work = 0;   // of an element of it, as CountWork has it
+  std::int64_t width = 0;         // elements of a block at most
+  std::int64_t max_rows = 1;      // and rows
   int num_inputs = 0;
   std::vector<Operand> operands;
   std::vector<int> sums;                     // outputs that are 0 before anything is added
@@ -160,6 +183,8 @@ struct RegionCode {
   AlignedBytes constant_memory;
 
   std::int64_t NumRows() const { return sizes[0] * sizes[1] * sizes[2]; }
+  // Whether the elements of a block are one after the other in the memory of an operand.
+  bool IsContiguous(const Operand& operand) const;
 };
 
 // Throws as CheckRegion. `keeps_rows`: rows stay those of the region, where else dimensions may be merged.

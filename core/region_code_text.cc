@@ -24,6 +24,14 @@ std::string ChainText(const RegionChain& chain) {
   return Join(names, " ");
 }
 
+// "slope (-) own +" for MulAdd(a * (b - x), c - c * c, d).
+std::string SlopeText(const RegionSlope& slope) {
+  constexpr const char* kLeft[] = {"", " (-)", " (1 -)"};
+  constexpr const char* kTop[] = {"", " 1", " own"};
+  return StrCat("slope", kLeft[static_cast<int>(slope.left)], kTop[static_cast<int>(slope.top)],
+                slope.adds ? " +" : "");
+}
+
 std::string OpText(const RegionInstruction& instruction) {
   const RegionPattern& pattern = instruction.pattern;
   switch (pattern.kind) {
@@ -33,8 +41,11 @@ std::string OpText(const RegionInstruction& instruction) {
       return StrCat("(", StepText(pattern.pair.left), ") ", StepText(pattern.pair.op), " (",
                     StepText(pattern.pair.right), ")");
     case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
-    case RegionPattern::Kind::kSlope: return "slope";
+    case RegionPattern::Kind::kSlope: return SlopeText(pattern.slope);
+    case RegionPattern::Kind::kBlend: return pattern.is_of_tanh ? "blend tanh" : "blend";
+    case RegionPattern::Kind::kGate: return "(sigmoid) * (tanh)";
     case RegionPattern::Kind::kCopy: return "copy";
+    case RegionPattern::Kind::kFill: return "fill";
     case RegionPattern::Kind::kRowSum: return StrCat("row_sum", pattern.casts ? " double" : "", pattern.term);
     case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
   }

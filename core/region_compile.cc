@@ -2,11 +2,11 @@
 // more, and instructions.
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 #include <span>
 #include <utility>
 
 #include "stepnet/core/region_code.h"
+#include "stepnet/core/region_instructions.h"
 #include "stepnet/core/region_layout.h"
 #include "stepnet/core/region_values.h"
 
@@ -50,8 +50,9 @@ class Compiler {
     int node;
     int output;
     int phase;
-    bool is_done = false;  // the instruction that computes the value writes it
-    int copy = -1;         // slot of a copy of the value, where the value is memory that another output overwrites
+    bool is_done = false;    // the instruction that computes the value writes it
+    bool is_buffer = false;  // its memory has held another value before
+    int copy = -1;           // slot of a copy of the value, where the value is memory that another output overwrites
   };
   // An instruction on elements, in a phase.
   struct Step {
@@ -100,17 +101,6 @@ class Compiler {
   Extent ElementsOf(const Node& node) const { return node.is_kept ? Extent::kWholeRow : Extent::kBlock; }
   Extent LoadedElements() const { return slots_.cuts_rows ? Extent::kWholeRow : Extent::kBlock; }
 
-  // Whether the elements of a block are one after the other in memory.
-  bool IsContiguous(const RegionCode::Operand& operand) const {
-    std::int64_t stride = 1;
-    for (int d = kRegionDims - 1; d >= 0; --d) {
-      if (code_.sizes[d] != 1 && operand.strides[d] != stride) return false;
-      if (!code_.joins_rows) return true;
-      stride *= code_.sizes[d];
-    }
-    return true;
-  }
-
   int NewBuffer(std::int64_t bytes, Extent extent) {
     slots_.buffers.push_back({.bytes = bytes, .extent = extent});
     return num_fixed_ + static_cast<int>(slots_.buffers.size()) - 1;
@@ -126,7 +116,7 @@ class Compiler {
       const bool is_output = i >= code_.num_inputs;
       const bool has_elements = is_output ? region_.outputs[i - code_.num_inputs].kind != RegionOutputKind::kRows
                                           : static_cast<bool>(is_read[i]);
-      if (!has_elements || !IsContiguous(code_.operands[i])) continue;
+      if (!has_elements || !code_.IsContiguous(code_.operands[i])) continue;
       memory_slot_[i] = static_cast<int>(code_.memory_operands.size());
       code_.memory_operands.push_back(i);
     }
@@ -160,44 +150,13 @@ class Compiler {
     }
   }
 
-  RegionInstruction InstructionOf(const Node& node, int out) const {
-    RegionInstruction instruction{
-        .op = node.expr->op, .dtype = node.expr->dtype, .level = node.level, .number = node.expr->number, .out = out};
-    if (node.kernel != nullptr) {
-      instruction.kernel = node.kernel;
-      instruction.pattern = node.pattern;
+  // Which keys of a draw are of the run, as bits.
+  int KeysOfRun(const Node& node) const {
+    int keys = 0;
+    for (int k = 0; k < kNumUniformKeys && node.expr->op == ExprOp::kUniform; ++k) {
+      if (nodes_[node.operands[k]].level == RegionLevel::kRun) keys |= 1 << k;
     }
-    if (node.row_operand_kernel != nullptr) {
-      instruction.kind = Kind::kOfRows;
-      instruction.row_operand_kernel = node.row_operand_kernel;
-      instruction.number = static_cast<int>(node.of_rows);
-    }
-    if (instruction.kernel != nullptr || instruction.row_operand_kernel != nullptr) return instruction;
-    switch (node.expr->op) {
-      case ExprOp::kUniform:
-        instruction.kind = Kind::kUniform;
-        for (int k = 0; k < kNumUniformKeys; ++k) {
-          if (nodes_[node.operands[k]].level == RegionLevel::kRun) instruction.number |= 1 << k;
-        }
-        break;
-      case ExprOp::kIndex: instruction.kind = node.expr->number == 3 ? Kind::kColumns : Kind::kIndex; break;
-      default: {
-        const int typed = node.expr->op == ExprOp::kWhere ? 1 : 0;  // whose dtype chooses the kernel
-        instruction.kernel = KernelOf(node.expr->op, node.expr->operands[typed]->dtype, node.expr->dtype);
-      }
-    }
-    return instruction;
-  }
-
-  static void SetOperands(RegionInstruction* instruction, std::span<const int> slots) {
-    std::ranges::copy(slots, instruction->operands);
-    const auto is_slot = [](int slot) { return slot >= 0; };
-    instruction->num_operands = static_cast<int>(std::ranges::count_if(slots, is_slot));
-    if (instruction->kind != Kind::kCompute) return;
-    std::fill(instruction->operands + instruction->num_operands, std::end(instruction->operands), slots[0]);
-  }
-  static void SetOperands(RegionInstruction* instruction, std::initializer_list<int> slots) {
-    SetOperands(instruction, std::span<const int>(slots.begin(), slots.size()));
+    return keys;
   }
 
   // The slot that an instruction on as much as `level` reads of a value.
@@ -229,14 +188,14 @@ class Compiler {
           break;
         case ExprOp::kRequire:
           code.push_back(CheckOf(node, operands));
-          CopyInto(&code, node, slots[0]);
+          code.push_back(ConditionOf(slots[0], node.slot));
           break;
         case ExprOp::kRowSum:
         case ExprOp::kRowMax:
           if (!keeps_values_) EmitRow(node, &code);
           break;
         default: {
-          RegionInstruction instruction = InstructionOf(node, node.slot);
+          RegionInstruction instruction = InstructionOf(node, node.slot, KeysOfRun(node));
           SetOperands(&instruction, operands);
           code.push_back(instruction);
         }
@@ -267,16 +226,6 @@ class Compiler {
         .kind = Kind::kFinishRow, .op = node.expr->op, .dtype = node.expr->dtype, .out = node.slot};
     SetOperands(&finish, {node.partials});
     code->push_back(finish);
-  }
-
-  // A requirement is its condition.
-  static void CopyInto(std::vector<RegionInstruction>* code, const Node& node, int from) {
-    RegionInstruction copy{.op = ExprOp::kAnd,
-                           .dtype = DType::kBool,
-                           .out = node.slot,
-                           .kernel = KernelOf(ExprOp::kAnd, DType::kBool, DType::kBool)};
-    SetOperands(&copy, {from, from});
-    code->push_back(copy);
   }
 
   // What the blocks of a phase compute where rows are longer than a block: all that the phase needs.
@@ -325,6 +274,8 @@ class Compiler {
       const Node& node = nodes_[steps[s].node];
       for (int k = 0; k < node.num_operands; ++k) last_read[node.operands[k]] = s;
     }
+    step_of_.assign(nodes_.size(), -1);
+    for (int s = 0; s < static_cast<int>(steps.size()); ++s) step_of_[steps[s].node] = s;
     std::vector<int> slot(nodes_.size(), -1);
     for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = SlotAt(RegionLevel::kElement, static_cast<int>(i));
     LoadInputs(steps, first, last);
@@ -364,16 +315,6 @@ class Compiler {
     }
   }
 
-  static RegionInstruction CopyOf(const Expr& value, int from, int to) {
-    RegionInstruction copy{.op = value->op,
-                           .dtype = value.dtype(),
-                           .out = to,
-                           .kernel = CopyKernelOf(value.dtype()),
-                           .pattern = {.kind = RegionPattern::Kind::kCopy}};
-    SetOperands(&copy, {from});
-    return copy;
-  }
-
   // Elements that are not one after the other are gathered before a block.
   void LoadInputs(const std::vector<Step>& steps, int first, int last) {
     std::vector<bool> is_read(nodes_.size());
@@ -404,16 +345,40 @@ class Compiler {
           region_.outputs[store.output].kind != RegionOutputKind::kElements) {
         continue;
       }
-      bool is_free = true;
-      for (const auto& [input, output] : region_.in_place) {
-        for (size_t i = 0; output == store.output && i < nodes_.size(); ++i) {
-          const bool is_input = nodes_[i].expr->op == ExprOp::kInput && nodes_[i].expr->number == input;
-          is_free &= !is_input || (last_read[i] <= s && !IsStoredLater(static_cast<int>(i)));
-        }
-      }
-      if (is_free) return &store;
+      if (IsFree(store.output, last_read, s)) return &store;
     }
     return nullptr;
+  }
+
+  // Whether nothing reads the memory of an output after step s under the name of an input.
+  bool IsFree(int of_output, const std::vector<int>& last_read, int s) const {
+    for (const auto& [input, output] : region_.in_place) {
+      for (size_t i = 0; output == of_output && i < nodes_.size(); ++i) {
+        const bool is_input = nodes_[i].expr->op == ExprOp::kInput && nodes_[i].expr->number == input;
+        if (is_input && (last_read[i] > s || IsStoredLater(static_cast<int>(i)))) return false;
+      }
+    }
+    return true;
+  }
+
+  // The memory of an output, for a value that is read for the last time by what computes that output: one array less
+  // that has to stay in the cache. -1: there is none.
+  int OutputAsBuffer(const Step& step, const std::vector<int>& last_read, int s) {
+    for (Store& store : stores_) {
+      const RegionOutput& output = region_.outputs[store.output];
+      const int memory = memory_slot_[code_.num_inputs + store.output];
+      const bool fits = output.kind == RegionOutputKind::kElements && memory >= 0 &&
+                        DTypeBytes(output.memory.dtype) == DTypeBytes(nodes_[step.node].expr->dtype);
+      const bool ends_there =
+          last_read[step.node] > s && store.node != step.node && step_of_[store.node] == last_read[step.node];
+      if (!keeps_values_ || !fits || !ends_there || store.is_done || store.is_buffer || IsStored(step.node) ||
+          !IsFree(store.output, last_read, s)) {
+        continue;
+      }
+      store.is_buffer = true;
+      return memory;
+    }
+    return -1;
   }
 
   // Whether an output is the input itself.
@@ -437,6 +402,7 @@ class Compiler {
       (*slot)[operand] = -1;
       return buffer;
     }
+    if (const int memory = OutputAsBuffer(step, last_read, s); memory >= 0) return memory;
     // Runs go to a block of a whole row by the size of its elements.
     const std::int64_t bytes = extent == Extent::kWholeRow ? DTypeBytes(node.expr->dtype) : max_bytes_;
     const auto is_alike = [&](int buffer) {
@@ -497,16 +463,11 @@ class Compiler {
         direct != nullptr ? memory_slot_[code_.num_inputs + direct->output] : BufferFor(step, last_read, s, slot);
     if (direct != nullptr) direct->is_done = true;
     (*slot)[step.node] = out;
-    RegionInstruction instruction =
-        node.requirement >= 0 ? RegionInstruction{.op = ExprOp::kAnd,
-                                                  .dtype = DType::kBool,
-                                                  .kernel = KernelOf(ExprOp::kAnd, DType::kBool, DType::kBool)}
-                              : InstructionOf(node, out);
-    instruction.out = out;
     if (node.requirement >= 0) {
-      std::fill(operands + 1, std::end(operands), -1);
-      operands[1] = operands[0];
+      code.push_back(ConditionOf(operands[0], out));
+      return;
     }
+    RegionInstruction instruction = InstructionOf(node, out, KeysOfRun(node));
     SetOperands(&instruction, operands);
     code.push_back(instruction);
   }
@@ -517,6 +478,7 @@ class Compiler {
   std::vector<int> output_nodes_;
   std::vector<Store> stores_;
   std::vector<int> memory_slot_;  // of each operand, or -1
+  std::vector<int> step_of_;      // that computes a node, or -1
   int num_memory_ = 0;
   int num_fixed_ = 0;  // slots of memory and constants
   RegionSlots slots_;

@@ -227,6 +227,36 @@ void UniformsForTarget(const std::uint32_t* words, DType dtype, void* out, std::
   }
 }
 
+constexpr std::int64_t kLongCopy = 4096;  // bytes, from which on the system's own is as fast
+
+template <typename T>
+void Copy(void* out, const void* a, const void* /*b*/, const void* /*c*/, const void* /*last*/, std::int64_t n) {
+  const auto bytes = n * static_cast<std::int64_t>(sizeof(T));
+  if (bytes >= kLongCopy) {
+    std::memmove(out, a, static_cast<size_t>(bytes));
+    return;
+  }
+  const hn::ScalableTag<T> d;
+  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    access.Store(d, access.Load(d, static_cast<const T*>(a) + i), static_cast<T*>(out) + i);
+  });
+}
+
+template <typename T>
+void Fill(void* out, const void* a, const void* /*b*/, const void* /*c*/, const void* /*last*/, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto value = hn::Set(d, *static_cast<const T*>(a));
+  ForVectors<T, true>(n,
+                      [&](auto access, std::int64_t i) HWY_ATTR { access.Store(d, value, static_cast<T*>(out) + i); });
+}
+
+RegionKernel CopyKernelForTarget(std::int64_t bytes) {
+  return bytes == 1 ? Copy<std::uint8_t> : bytes == 4 ? Copy<std::uint32_t> : Copy<std::uint64_t>;
+}
+RegionKernel FillKernelForTarget(std::int64_t bytes) {
+  return bytes == 1 ? Fill<std::uint8_t> : bytes == 4 ? Fill<std::uint32_t> : Fill<std::uint64_t>;
+}
+
 template <typename T>
 void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -256,6 +286,8 @@ HWY_AFTER_NAMESPACE();
 namespace stepnet {
 
 HWY_EXPORT(KernelForTarget);
+HWY_EXPORT(CopyKernelForTarget);
+HWY_EXPORT(FillKernelForTarget);
 HWY_EXPORT(SpreadForTarget);
 HWY_EXPORT(UniformsForTarget);
 
@@ -340,13 +372,8 @@ void ForBytes(std::int64_t bytes, const Fn& fn) {
 
 }  // namespace
 
-RegionKernel CopyKernelOf(DType dtype) {
-  return ForExprType(dtype, [](auto zero) -> RegionKernel {
-    return [](void* out, const void* a, const void*, const void*, const void*, std::int64_t n) {
-      std::memmove(out, a, static_cast<size_t>(n) * sizeof(zero));
-    };
-  });
-}
+RegionKernel CopyKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(CopyKernelForTarget)(DTypeBytes(dtype)); }
+RegionKernel FillKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(FillKernelForTarget)(DTypeBytes(dtype)); }
 
 void Splat(void* array, std::int64_t bytes, std::int64_t n) {
   ForBytes(bytes, [&](auto zero) {

@@ -14,6 +14,8 @@ inline constexpr int kRowPartials = kExprPartials;
 using RegionKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d, std::int64_t n);
 
 RegionKernel CopyKernelOf(DType dtype);
+// All elements are a[0].
+RegionKernel FillKernelOf(DType dtype);
 
 // Several primitives as one kernel, without a way through memory between them. Each rounds by itself: the bits are
 // those of single kernels.
@@ -37,9 +39,21 @@ struct RegionPair {
 RegionKernel PairKernelOf(const RegionPair& pair, DType dtype);
 // c - a * b, rounded once: MulAdd of -a.
 RegionKernel NegMulAddKernelOf(DType dtype);
-// a * b * (d - c * c), where the last factor is rounded once: gradients through functions whose derivative is y - y^2
-// or 1 - y^2.
-RegionKernel SlopeKernelOf(DType dtype);
+// left * (top - c * c), where the last factor is rounded once: gradients through functions whose derivative is y - y^2
+// or 1 - y^2. With `adds`, MulAdd of the two factors and d.
+struct RegionSlope {
+  enum class Left : std::uint8_t { kProduct, kDifference, kRest };  // a * b, a * (b - d), a * (1 - b)
+  enum class Top : std::uint8_t { kAny, kOne, kOwn };               // d, 1, c
+  Left left = Left::kProduct;
+  Top top = Top::kAny;
+  bool adds = false;
+};
+// Null where there is no such kernel: where d would be two things.
+RegionKernel SlopeKernelOf(const RegionSlope& slope, DType dtype);
+// MulAdd(a, b, (1 - b) * c), or with tanh(c).
+RegionKernel BlendKernelOf(bool is_of_tanh, DType dtype);
+// sigmoid(a) * tanh(b).
+RegionKernel GateKernelOf(DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 

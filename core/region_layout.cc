@@ -4,15 +4,11 @@
 #include <climits>
 #include <cstring>
 
+#include "stepnet/core/target.h"
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kCacheBytes = 4 << 10;        // of the first cache, for the values of a block
-constexpr std::int64_t kPhasesCacheBytes = 8 << 10;  // likewise, beside the values of a row that are kept
-constexpr std::int64_t kJoinedCacheBytes = 48
-                                           << 10;  // likewise with memory, where the more rows a block has the better
-constexpr std::int64_t kSumColumns = 16;           // that a part of a region of sums has at least
-constexpr std::int64_t kMaxBlock = 1 << 16;        // elements, so that cancellation is looked for
+constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
 
@@ -41,6 +37,7 @@ class Layout {
                       code_.cut == RegionCode::Cut::kBlocks && code_.setup.empty() && code_.run_loads.empty() &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
                       buffer_bytes_ <= kSimpleBytes;
+    if (code_.is_simple) MakeSteps();
     if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
       MakeDirect(code_.phases[0].block[0]);
     }
@@ -57,8 +54,8 @@ class Layout {
     std::int64_t parts = 1;
     if (std::ranges::any_of(code_.phases, adds)) {
       code_.cut = RegionCode::Cut::kColumns;
-      code_.unit = kSumColumns;
-      parts = has_rows ? 1 : columns / kSumColumns;
+      code_.unit = kCpuTarget.regions.min_part_columns;
+      parts = has_rows ? 1 : columns / kCpuTarget.regions.min_part_columns;
     } else if (has_rows || code_.joins_rows) {
       code_.cut = RegionCode::Cut::kRows;
       code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
@@ -84,7 +81,10 @@ class Layout {
       for (const int operand : code_.memory_operands) bytes += code_.operands[operand].bytes;
     }
     const bool has_phases = code_.phases.size() > 1;
-    const std::int64_t cache = !has_phases ? kCacheBytes : slots_.cuts_rows ? kPhasesCacheBytes : kJoinedCacheBytes;
+    const RegionSizes& sizes = kCpuTarget.regions;
+    const std::int64_t cache = !has_phases        ? sizes.block_bytes
+                               : slots_.cuts_rows ? sizes.block_bytes_beside_row
+                                                  : sizes.block_bytes_of_rows;
     std::int64_t width = kMaxBlock;
     while (width > kRegionBlock && width * bytes > cache) width /= 2;
     const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
@@ -153,6 +153,17 @@ class Layout {
             .element = of.bytes};
   }
 
+  void MakeSteps() {
+    const std::vector<RegionInstruction>& block = code_.phases[0].block;
+    for (const RegionInstruction& instruction : block) {
+      RegionStep& step = code_.steps.emplace_back();
+      step.kernel = instruction.kernel;
+      step.out = static_cast<std::uint8_t>(instruction.out);
+      std::copy_n(instruction.operands, std::size(step.operands), step.operands);
+    }
+    code_.simple_work = static_cast<std::int64_t>(1 + block.size() / 4);
+  }
+
   void MakeDirect(const RegionInstruction& instruction) {
     const auto is_memory = [&](int slot) { return slot < num_memory(); };
     if (!is_memory(instruction.out)) return;
@@ -178,6 +189,16 @@ class Layout {
 };
 
 }  // namespace
+
+bool RegionCode::IsContiguous(const Operand& operand) const {
+  std::int64_t stride = 1;
+  for (int d = kRegionDims - 1; d >= 0; --d) {
+    if (sizes[d] != 1 && operand.strides[d] != stride) return false;
+    if (!joins_rows) return true;
+    stride *= sizes[d];
+  }
+  return true;
+}
 
 AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
   return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);

@@ -47,6 +47,10 @@ class Finder {
       if (value.level == RegionLevel::kElement && value.expr->op == ExprOp::kWhere) FindSelect(&value);
     }
     for (RegionValue& value : values_) {
+      if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindBlend(&value);
+      if (MayEnd(value) && value.expr->op == ExprOp::kMultiply) FindGate(&value);
+    }
+    for (RegionValue& value : values_) {
       if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
       for (int k = 0; k < 2; ++k) {
         if (IsFunction(values_[value.operands[k]].expr->op) && EndFunctionChain(&value, k)) break;
@@ -56,7 +60,8 @@ class Finder {
       if (MayEnd(value) && IsFunction(value.expr->op)) StartFunctionChain(&value);
     }
     for (size_t i = values_.size(); i-- > 0;) {
-      if (MayEnd(values_[i]) && values_[i].expr->op == ExprOp::kMultiply) FindSlope(&values_[i]);
+      const bool multiplies = values_[i].expr->op == ExprOp::kMultiply || values_[i].expr->op == ExprOp::kMulAdd;
+      if (multiplies && MayEnd(values_[i])) FindSlope(&values_[i]);
     }
     for (RegionValue& value : values_) {
       if (MayEnd(value) && value.expr->op == ExprOp::kMulAdd) FindNegMulAdd(&value);
@@ -195,18 +200,101 @@ class Finder {
          {negation->operands[0], value->operands[1], value->operands[2]}, {negation});
   }
 
-  // (a * b) * (d - c * c), in any order.
+  bool IsOne(int value) const {
+    const ExprNode& node = *values_[value].expr;
+    if (node.op != ExprOp::kConstant) return false;
+    const ExprScalar scalar{.dtype = node.dtype, .bits = node.bits};
+    return node.dtype == DType::kFloat ? scalar.As<float>() == 1 : scalar.As<double>() == 1;
+  }
+
+  // sigmoid(a) * tanh(b), in any order.
+  void FindGate(RegionValue* value) {
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* sigmoid = LinkOf(*value, k, {ExprOp::kSigmoid});
+      RegionValue* tanh = LinkOf(*value, 1 - k, {ExprOp::kTanh});
+      if (sigmoid == nullptr || tanh == nullptr) continue;
+      Take(value, {.kind = Kind::kGate}, GateKernelOf(value->expr->dtype), {sigmoid->operands[0], tanh->operands[0]},
+           {sigmoid, tanh});
+      return;
+    }
+  }
+
+  // MulAdd(a, b, (1 - b) * c), with factors in any order.
+  void FindBlend(RegionValue* value) {
+    RegionValue* product = LinkOf(*value, 2, {ExprOp::kMultiply});
+    if (product == nullptr) return;
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* rest = LinkOf(*product, k, {ExprOp::kSubtract});
+      if (rest == nullptr || !IsOne(rest->operands[0])) continue;
+      const int share = rest->operands[1];
+      const int place = value->operands[1] == share ? 1 : 0;
+      if (value->operands[place] != share) continue;
+      const int a = value->operands[1 - place];
+      RegionValue* tanh = LinkOf(*product, 1 - k, {ExprOp::kTanh});
+      const bool is_of_tanh = tanh != nullptr;
+      const int c = is_of_tanh ? tanh->operands[0] : product->operands[1 - k];
+      Take(value, {.kind = Kind::kBlend, .is_of_tanh = is_of_tanh}, BlendKernelOf(is_of_tanh, value->expr->dtype),
+           {a, share, c}, {product, rest, is_of_tanh ? tanh : rest});
+      return;
+    }
+  }
+
+  // (a * b) * (d - c * c), in any order, or MulAdd of the factors.
   void FindSlope(RegionValue* value) {
     for (int k = 0; k < 2; ++k) {
       RegionValue* slope = LinkOf(*value, k, {ExprOp::kMulAdd});
       RegionValue* product = LinkOf(*value, 1 - k, {ExprOp::kMultiply});
       RegionValue* negation = slope == nullptr ? nullptr : NegationOf(*slope);
       if (product == nullptr || negation == nullptr || negation->operands[0] != slope->operands[1]) continue;
-      Take(value, {.kind = Kind::kSlope}, SlopeKernelOf(value->expr->dtype),
-           {product->operands[0], product->operands[1], slope->operands[1], slope->operands[2]},
-           {product, slope, negation});
-      return;
+      if (TakeSlope(value, product, {slope, negation})) return;
     }
+  }
+
+  struct SlopeFactor {  // d - c * c
+    RegionValue* sum;
+    RegionValue* negation;
+  };
+  bool TakeSlope(RegionValue* value, RegionValue* product, const SlopeFactor& factor) {
+    using Top = RegionSlope::Top;
+    const int c = factor.sum->operands[1], top = factor.sum->operands[2];
+    const RegionSlope slope{.top = top == c     ? Top::kOwn
+                                   : IsOne(top) ? Top::kOne
+                                                : Top::kAny,
+                            .adds = value->expr->op == ExprOp::kMulAdd};
+    if (TakeSlopeOfDifference(value, product, factor, slope)) return true;
+    const RegionKernel kernel = SlopeKernelOf(slope, value->expr->dtype);
+    if (kernel == nullptr) return false;
+    const int a = product->operands[0], b = product->operands[1];
+    const RegionPattern pattern{.kind = Kind::kSlope, .slope = slope};
+    if (slope.adds || slope.top == Top::kAny) {
+      const int d = slope.adds ? value->operands[2] : top;
+      Take(value, pattern, kernel, {a, b, c, d}, {product, factor.sum, factor.negation});
+    } else {
+      Take(value, pattern, kernel, {a, b, c}, {product, factor.sum, factor.negation});
+    }
+    return true;
+  }
+
+  // Where a factor of the product is a difference.
+  bool TakeSlopeOfDifference(RegionValue* value, RegionValue* product, const SlopeFactor& factor, RegionSlope slope) {
+    if (slope.adds || slope.top == RegionSlope::Top::kAny) return false;
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* difference = LinkOf(*product, k, {ExprOp::kSubtract});
+      if (difference == nullptr) continue;
+      const bool is_rest = IsOne(difference->operands[0]);
+      slope.left = is_rest ? RegionSlope::Left::kRest : RegionSlope::Left::kDifference;
+      const RegionPattern pattern{.kind = Kind::kSlope, .slope = slope};
+      const RegionKernel kernel = SlopeKernelOf(slope, value->expr->dtype);
+      const int a = product->operands[1 - k], c = factor.sum->operands[1];
+      const std::initializer_list<RegionValue*> absorbed = {product, factor.sum, factor.negation, difference};
+      if (is_rest) {
+        Take(value, pattern, kernel, {a, difference->operands[1], c}, absorbed);
+      } else {
+        Take(value, pattern, kernel, {a, difference->operands[0], c, difference->operands[1]}, absorbed);
+      }
+      return true;
+    }
+    return false;
   }
 
   // `value` as the step after the function that is its operand k, with what comes before that.

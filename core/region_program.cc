@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <climits>
-#include <functional>
 #include <utility>
 
 #include "stepnet/core/expr_text.h"
 #include "stepnet/core/region_code.h"
 #include "stepnet/core/region_run.h"
+#include "stepnet/core/region_simple.h"
 #include "stepnet/core/region_split.h"
 #include "stepnet/core/strings.h"
 
@@ -27,15 +27,14 @@ struct RowComparison {
   Operand a;
   Operand b;
 
-  void Run(RegionInputs inputs, std::int64_t begin, std::int64_t end, bool* holds) const {
-    const auto number = [&](const Operand& of, std::int64_t row) {
-      return static_cast<const std::int32_t*>(inputs[of.input])[of.offset + row * of.stride];
-    };
-    const auto compare = [&](auto holds_of) {
-      for (std::int64_t row = begin; row < end; ++row) holds[row - begin] = holds_of(number(a, row), number(b, row));
-    };
-    if (op == ExprOp::kLess) return compare(std::less());
-    compare(std::less_equal());
+  bool Holds(RegionInputs inputs, std::int64_t row) const {
+    const std::int32_t x = NumberOf(a, inputs, row), y = NumberOf(b, inputs, row);
+    return op == ExprOp::kLess ? x < y : x <= y;
+  }
+
+ private:
+  static std::int32_t NumberOf(const Operand& of, RegionInputs inputs, std::int64_t row) {
+    return static_cast<const std::int32_t*>(inputs[of.input])[of.offset + row * of.stride];
   }
 };
 
@@ -67,6 +66,7 @@ struct RegionProgram::Codes {
     RegionCode condition;  // where there is no comparison
     RegionCode then;
     RegionCode otherwise;
+    bool is_simple;  // there is a comparison, and both are simple
   };
   std::optional<Kinds> kinds;
 
@@ -81,13 +81,37 @@ struct RegionProgram::Codes {
                         .then = CompileRegion(split->then, true),
                         .otherwise = CompileRegion(split->otherwise, true)});
     if (!kinds->comparison) kinds->condition = CompileRegion(split->condition, true);
+    kinds->is_simple = kinds->comparison && kinds->then.is_simple && kinds->otherwise.is_simple;
+  }
+
+  // Runs the rows [begin, end) in their order.
+  void RunKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
+    if (kinds->is_simple) return RunSimpleKinds(inputs, outputs, begin, end);
+    for (std::int64_t row = begin; row < end; row += kFewRows) {
+      RunFewRows(inputs, outputs, row, std::min(end, row + kFewRows));
+    }
+  }
+
+  // Where rows of one kind are copies, which memory is slow with, they are under way while others are computed.
+  void RunSimpleKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
+    const RowComparison& comparison = *kinds->comparison;
+    SimpleRun then(kinds->then), otherwise(kinds->otherwise);  // which begin when there is a row of the kind
+    const std::int64_t columns = kinds->then.sizes[3];
+    for (std::int64_t row = begin; row < end;) {
+      const bool is_then = comparison.Holds(inputs, row);
+      const std::int64_t first = row++;
+      while (row < end && comparison.Holds(inputs, row) == is_then) ++row;
+      SimpleRun& run = is_then ? then : otherwise;
+      if (!run.has_begun()) run.Begin(inputs, outputs, first, 0);
+      run.RunRows(first, row, columns);
+    }
   }
 
   // Runs the rows [begin, end), kFewRows at most.
-  void RunKinds(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
+  void RunFewRows(RegionInputs inputs, RegionOutputs outputs, std::int64_t begin, std::int64_t end) const {
     bool holds[kFewRows];
     if (kinds->comparison) {
-      kinds->comparison->Run(inputs, begin, end, holds);
+      for (std::int64_t row = begin; row < end; ++row) holds[row - begin] = kinds->comparison->Holds(inputs, row);
     } else {
       bool* const of_first = holds;
       void* const of_condition[] = {of_first - begin};  // where that of row 0 would be
@@ -120,9 +144,7 @@ int RegionProgram::max_parts() const {
 std::optional<RegionFault> RegionProgram::Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
   if (!codes_->kinds) return RunRegion(codes_->all, inputs, outputs, part, parts);
   const auto [begin, end] = ShareOf(codes_->kinds->then.NumRows(), part, parts);
-  for (std::int64_t row = begin; row < end; row += kFewRows) {
-    codes_->RunKinds(inputs, outputs, row, std::min(end, row + kFewRows));
-  }
+  codes_->RunKinds(inputs, outputs, begin, end);
   return {};
 }
 

@@ -3,8 +3,9 @@
 //
 // How a program is made: values, how often each is computed and in which phase of a row (region_values), what one
 // kernel computes (region_patterns), the region of each kind of row where rows are of two kinds (region_split),
-// instructions (region_compile), lengths of blocks and places of slots (region_layout); and run: region_run, with
-// region_kernels, region_chains, region_row_operands and region_reductions.
+// instructions (region_compile, region_instructions), lengths of blocks and places of slots (region_layout); and run:
+// region_run and region_simple, with region_kernels, region_chains, region_gates, region_row_operands and
+// region_reductions.
 //
 // Results are those of EvaluateRegion bit for bit (but for what a NaN holds), in however many parts and on whatever
 // vectors it runs. A program is immutable; any number of threads may run it at once.

@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/region_vectors-inl.h"
 #include "stepnet/core/vector_math-inl.h"
@@ -50,8 +52,55 @@ class RowOperands {
   HWY_ALIGN T equal_[kOperands][hn::MaxLanes(hn::ScalableTag<T>())];
 };
 
+// An operand of which is known whether it is of rows.
+template <typename T>
+struct ValueOfRow {
+  hn::Vec<hn::ScalableTag<T>> value;
+  HWY_INLINE ValueOfRow(const void* array, std::int64_t row, std::int64_t /*n*/)
+      : value(hn::Set(hn::ScalableTag<T>(), static_cast<const T*>(array)[row])) {}
+  template <class Access>
+  HWY_INLINE auto Load(Access, std::int64_t /*i*/) const {
+    return value;
+  }
+};
+template <typename T>
+struct ElementsOfRow {
+  const T* from;
+  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row, std::int64_t n)
+      : from(static_cast<const T*>(array) + row * n) {}
+  template <class Access>
+  HWY_INLINE auto Load(Access access, std::int64_t i) const {
+    return access.Load(hn::ScalableTag<T>(), from + i);
+  }
+};
+
+// The usual kinds of operands: kOfRows is what is dynamic elsewhere. The first has elements.
+template <class Fn, typename T, int kOperands, unsigned kOfRows>
+HWY_INLINE void OfThese(void* out, const void* const* arrays, std::int64_t rows, std::int64_t n) {
+  using B = std::conditional_t<(kOfRows & 2) != 0, ValueOfRow<T>, ElementsOfRow<T>>;
+  using C = std::conditional_t<(kOfRows & 4) != 0, ValueOfRow<T>, ElementsOfRow<T>>;
+  const hn::ScalableTag<T> d;
+  const Fn fn;
+  T* to = static_cast<T*>(out);
+  for (std::int64_t row = 0; row < rows; ++row, to += n) {
+    const ElementsOfRow<T> a(arrays[0], row, n);
+    const B b(arrays[1], row, n);
+    const C c(arrays[kOperands == 3 ? 2 : 0], row, n);
+    ForVectors<T, Fn::kIsShort>(
+        n, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
+          if constexpr (kOperands == 2) {
+            access.Store(d, fn(d, a.Load(access, i), b.Load(access, i)), to + i);
+          } else {
+            access.Store(d, fn(d, a.Load(access, i), b.Load(access, i), c.Load(access, i)), to + i);
+          }
+        });
+  }
+}
+
 template <class Fn, typename T, int kOperands>
 void OfRows(void* out, const void* const* arrays, unsigned of_rows, std::int64_t rows, std::int64_t n) {
+  if (of_rows == 2) return OfThese<Fn, T, kOperands, 2>(out, arrays, rows, n);
+  if (kOperands == 3 && of_rows == 6) return OfThese<Fn, T, kOperands, 6>(out, arrays, rows, n);
   const hn::ScalableTag<T> d;
   const Fn fn;
   T* to = static_cast<T*>(out);

@@ -6,6 +6,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/region_simple.h"
 
 namespace stepnet {
 namespace {
@@ -19,6 +20,17 @@ std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int
   if (parts == 1) return {0, elements};
   const auto [first, last] = ShareOf((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
   return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
+}
+
+// An element, of a size that is not known to the compiler, without a call for that.
+void CopyElement(char* to, const char* from, std::int64_t bytes) {
+  if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else if (bytes == 8) {
+    std::memcpy(to, from, 8);
+  } else {
+    *to = *from;
+  }
 }
 
 void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
@@ -40,47 +52,6 @@ void RunDirect(const RegionDirect& direct, const void* const* inputs, void* cons
   CountWork(end - begin);
   direct.kernel(static_cast<char*>(outputs[direct.output]) + direct.offset + begin * direct.element, from[0], from[1],
                 from[2], from[3], end - begin);
-}
-
-// The columns [begin, end) of rows of a simple program.
-void RunSimple(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs,
-               std::span<const RowRange> ranges, std::int64_t begin, std::int64_t end) {
-  char* slots[kSimpleSlots];
-  alignas(kRegionAlignment) char buffers[kSimpleBytes];  // which is touched where a program has some
-  const size_t num_memory = code.memory.size();
-  char** slot = slots + num_memory;
-  for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
-  for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers + offset;
-  std::int64_t row = ranges[0].first;
-  for (size_t i = 0; i < num_memory; ++i) {
-    const RegionMemory& memory = code.memory[i];
-    const void* first = memory.is_input ? inputs[memory.number] : outputs[memory.number];
-    slots[i] = static_cast<char*>(const_cast<void*>(first)) + memory.offset + row * memory.row + begin * memory.element;
-  }
-  const auto move = [&](std::int64_t RegionMemory::*stride, std::int64_t times) {
-    for (size_t i = 0; i < num_memory; ++i) slots[i] += times * (code.memory[i].*stride);
-  };
-  const std::vector<RegionInstruction>& block = code.phases[0].block;
-  const auto work = static_cast<std::int64_t>(1 + block.size() / 4);
-  const auto run_row = [&] {
-    for (std::int64_t at = begin;;) {
-      const std::int64_t n = std::min(code.width, end - at);
-      CountWork(n * work);
-      for (const RegionInstruction& instruction : block) Compute(instruction, slots, n);
-      if ((at += n) == end) break;
-      move(&RegionMemory::element, n);
-    }
-    if (end - begin > code.width) move(&RegionMemory::element, -((end - begin - 1) / code.width * code.width));
-  };
-  for (const auto& [first, last] : ranges) {
-    if (first != row) move(&RegionMemory::row, first - row);
-    for (row = first;;) {
-      run_row();
-      if (row + 1 == last) break;
-      move(&RegionMemory::row, 1);
-      ++row;
-    }
-  }
 }
 
 // One run of one part.
@@ -180,7 +151,7 @@ class Runner {
   // Values of the run.
   void SetUp() {
     for (const auto& [operand, slot] : code_.run_loads) {
-      std::memcpy(slots_[slot], bases_[operand], static_cast<size_t>(code_.operands[operand].bytes));
+      CopyElement(slots_[slot], bases_[operand], code_.operands[operand].bytes);
     }
     for (const RegionInstruction& instruction : code_.setup) Execute(instruction, 1);
   }
@@ -230,9 +201,7 @@ class Runner {
   void RunBlocks(std::int64_t begin, std::int64_t end) {
     for (const auto& [operand, slot] : code_.row_loads) {
       const std::int64_t bytes = code_.operands[operand].bytes;
-      ForRows(operand, [&](std::int64_t i, const char* row) {
-        std::memcpy(slots_[slot] + i * bytes, row, static_cast<size_t>(bytes));
-      });
+      ForRows(operand, [&](std::int64_t i, const char* row) { CopyElement(slots_[slot] + i * bytes, row, bytes); });
     }
     const std::int64_t width = code_.joins_rows ? end - begin : code_.width;
     for (const RegionCode::Phase& phase : code_.phases) {
@@ -251,9 +220,7 @@ class Runner {
     }
     for (const auto& [operand, slot] : code_.row_stores) {
       const std::int64_t bytes = code_.operands[operand].bytes;
-      ForRows(operand, [&](std::int64_t i, char* row) {
-        std::memcpy(row, slots_[slot] + i * bytes, static_cast<size_t>(bytes));
-      });
+      ForRows(operand, [&](std::int64_t i, char* row) { CopyElement(row, slots_[slot] + i * bytes, bytes); });
     }
   }
 
@@ -443,8 +410,10 @@ std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs
     return {};
   }
   if (code.is_simple && parts == 1) {
-    const RowRange all{.first = 0, .last = code.NumRows()};
-    if (all.last > 0) RunRegionRows(code, inputs, outputs, {&all, 1});
+    if (code.NumRows() == 0 || code.sizes[3] == 0) return {};
+    SimpleRun run(code);
+    run.Begin(inputs, outputs, 0, 0);
+    run.RunRows(0, code.NumRows(), code.sizes[3]);
     return {};
   }
   return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
@@ -462,8 +431,11 @@ void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   if (code.direct.kernel != nullptr && end - begin <= code.width) {
     return RunDirect(code.direct, inputs.data(), outputs.data(), begin, end);
   }
-  const RowRange one{.first = 0, .last = 1};
-  if (code.is_simple) return RunSimple(code, inputs, outputs, {&one, 1}, begin, end);
+  if (code.is_simple) {
+    SimpleRun run(code);
+    run.Begin(inputs, outputs, 0, begin);
+    return run.RunRows(0, 1, end - begin);
+  }
   WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
 }
 
@@ -471,7 +443,13 @@ void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
                    std::span<const RowRange> ranges) {
   const std::int64_t columns = code.sizes[3];
   if (ranges.empty()) return;
-  if (code.is_simple) return columns == 0 ? void() : RunSimple(code, inputs, outputs, ranges, 0, columns);
+  if (code.is_simple) {
+    if (columns == 0) return;
+    SimpleRun run(code);
+    run.Begin(inputs, outputs, ranges[0].first, 0);
+    for (const auto& [first, last] : ranges) run.RunRows(first, last, columns);
+    return;
+  }
   WithMemory(code, [&](char* memory) {
     Runner runner(code, inputs, outputs, memory);
     for (const auto& [first, last] : ranges) runner.RunRows(first, last, 0, columns);

@@ -4,11 +4,9 @@
 #include <ranges>
 #include <vector>
 
+#include "stepnet/core/target.h"
 namespace stepnet {
 namespace {
-
-constexpr std::int64_t kMinColumns = 8;
-constexpr int kMinNodes = 4;  // that compute something
 
 bool IsChoice(const RegionOutput& output) { return output.value->op == ExprOp::kWhere; }
 
@@ -43,11 +41,12 @@ int NumComputed(const Region& region) {
 
 std::optional<RegionSplit> SplitByRows(const Region& region) {
   const auto requires_something = [](const Expr& root) { return root->has_require(); };
-  if (region.sizes[3] < kMinColumns || std::ranges::any_of(region.Roots(), requires_something)) return {};
+  const RegionSizes& sizes = kCpuTarget.regions;
+  if (region.sizes[3] < sizes.min_split_columns || std::ranges::any_of(region.Roots(), requires_something)) return {};
   const ExprNode* condition = ConditionOf(region);
   if (condition == nullptr) return {};
   RegionSplit split{.condition = region, .then = WithValues(region, 1), .otherwise = WithValues(region, 2)};
-  if (NumComputed(split.then) + NumComputed(split.otherwise) < kMinNodes) return {};
+  if (NumComputed(split.then) + NumComputed(split.otherwise) < sizes.min_split_operations) return {};
   split.condition.in_place.clear();
   if (!condition->has_row_reduction()) split.condition.sizes[3] = 1;  // so that rows are looked at together
   const auto rows_of = [&](int d) { return std::max<std::int64_t>(1, region.sizes[d]); };  // also where there is none

@@ -8,17 +8,10 @@
 #include <utility>
 
 #include "stepnet/core/region_patterns.h"
+#include "stepnet/core/target.h"
 
 namespace stepnet {
 namespace {
-
-// Blocks hold several rows that are shorter than this. Rows of operands that do not lie one after the other are
-// gathered for that, but what is computed of whole rows is computed for several at once.
-constexpr std::int64_t kShortRow = 128;
-constexpr std::int64_t kShortDenseRow = 512;
-constexpr std::int64_t kShortReducedRow = 1024;
-constexpr std::int64_t kMinRowOfOperands = 32;       // from which on kernels go from row to row
-constexpr std::int64_t kLongCacheBytes = 192 << 10;  // of the second cache, for the values of a row that are kept
 
 class Finder {
  public:
@@ -112,7 +105,7 @@ class Finder {
 
   std::int64_t LongestShortRow() const {
     const auto is_reduction = [](const RegionValue& value) { return value.is_reduction(); };
-    if (std::ranges::any_of(values_.all, is_reduction)) return kShortReducedRow;
+    if (std::ranges::any_of(values_.all, is_reduction)) return kCpuTarget.regions.short_reduced_row;
     const auto needs_no_copy = [&](const RegionCode::Operand& operand) {
       std::int64_t stride = 1;
       bool is_dense = true;
@@ -123,7 +116,8 @@ class Finder {
       const RegionIndex& strides = operand.strides;
       return is_dense || (strides[0] == 0 && strides[1] == 0 && strides[2] == 0);  // which is copied once a run
     };
-    return std::ranges::all_of(code_->operands, needs_no_copy) ? kShortDenseRow : kShortRow;
+    return std::ranges::all_of(code_->operands, needs_no_copy) ? kCpuTarget.regions.short_dense_row
+                                                               : kCpuTarget.regions.short_row;
   }
 
   RegionLevel LevelOfInput(int input) const {
@@ -184,7 +178,7 @@ class Finder {
     for (const RegionValue& value : values) {
       if (value.is_in_blocks() && !value.is_reduction()) bytes += DTypeBytes(value.expr->dtype);
     }
-    return bytes == 0 || code_->sizes[3] <= kLongCacheBytes / bytes;
+    return bytes == 0 || code_->sizes[3] <= kCpuTarget.regions.kept_row_bytes / bytes;
   }
 
   // Sums of what a row keeps have patterns of their own.
@@ -198,7 +192,7 @@ class Finder {
     } else {
       FindPatterns(values_.all);
     }
-    if (!code_->joins_rows || code_->sizes[3] >= kMinRowOfOperands) FindRowOperands(values_.all);
+    if (!code_->joins_rows || code_->sizes[3] >= kCpuTarget.regions.min_row_of_operands) FindRowOperands(values_.all);
   }
 
   const Region& region_;

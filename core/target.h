@@ -25,6 +25,30 @@ struct SchedulingCosts {
   double handed_task = 0;  // to give a task to another thread
 };
 
+// How regions (core/region_program.h) are cut for the caches and loops of a machine. Where nothing else is said, by
+// bench, Op and Region, on rows and units.
+struct RegionSizes {
+  // Bytes of the first cache for the values of a block; the same where values of a row are kept beside them; and, with
+  // the memory of operands, where several rows are in a block, the more the better.
+  std::int64_t block_bytes = 4 << 10;
+  std::int64_t block_bytes_beside_row = 8 << 10;
+  std::int64_t block_bytes_of_rows = 48 << 10;
+  // Bytes of the second cache for the values of a row that are kept.
+  std::int64_t kept_row_bytes = 192 << 10;
+  // Blocks hold several rows that are shorter than this: in general, where elements are gathered; where operands lie
+  // one after the other; and where something is computed of whole rows, for several at once.
+  std::int64_t short_row = 128;
+  std::int64_t short_dense_row = 512;
+  std::int64_t short_reduced_row = 1024;
+  // Columns of joined rows from which on kernels go from row to row for operands that have one value a row.
+  std::int64_t min_row_of_operands = 32;
+  // Columns that a part of a region of sums over rows has at least: a line of the cache. Chosen.
+  std::int64_t min_part_columns = 16;
+  // Columns and operations of rows from which on rows of two kinds run a program for each. Chosen.
+  std::int64_t min_split_columns = 8;
+  int min_split_operations = 4;
+};
+
 struct Target {
   DeviceKind device = DeviceKind::kCpu;
 
@@ -87,6 +111,8 @@ struct Target {
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.
   std::int64_t ring_rows = 4;
+
+  RegionSizes regions;
 };
 
 inline constexpr Target kCpuTarget = {};
