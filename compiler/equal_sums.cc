@@ -89,17 +89,31 @@ class SumDropper {
     LeaveOut(k);
   }
 
+  // The next operator that writes the blob; as many as there are where none does.
+  int NextWriter(int k, const std::string& blob) {
+    const auto next = writers_[blob].upper_bound(k);
+    return next == writers_[blob].end() ? net_.op_size() : *next;
+  }
+
   // The operators that read what operator k leaves in the blob.
   Places ReadersOf(int k, const std::string& blob) {
-    const auto next_writer = writers_[blob].upper_bound(k);
-    const int end = next_writer == writers_[blob].end() ? net_.op_size() : *next_writer + 1;
-    return {readers_[blob].upper_bound(k), readers_[blob].lower_bound(end)};
+    return {readers_[blob].upper_bound(k), readers_[blob].upper_bound(NextWriter(k, blob))};
+  }
+
+  // Whether what operator k leaves in the blob is seen otherwise than by its name in operators.
+  bool IsSeenOutside(int k, const std::string& blob) {
+    if (!outside_.contains(blob)) return false;
+    const int next = NextWriter(k, blob);
+    if (next == net_.op_size() || !bound_.contains(blob)) return true;
+    return std::ranges::any_of(bound_, [&](const auto& other) {
+      return other.first != blob && ShareBytes(*bound_.at(blob), *other.second) && IsReadIn(other.first, k, next + 1);
+    });
   }
 
   // Whether those who read the sum can read the term instead: it is not seen from outside, and the term stays until
   // they have read it.
   bool MayReadTerm(int k, const std::string& term, const std::string& sum) {
-    if (outside_.contains(sum)) return false;
+    if (IsSeenOutside(k, sum)) return false;
     const Places readers = ReadersOf(k, sum);
     const auto must_overwrite = [&](int m) {
       const OperatorDef& op = net_.op(m);

@@ -68,6 +68,8 @@ TEST(EqualSums, AreReadWhereTheirTermIs) {
   // What adds to the sum in place adds to the term, elsewhere.
   EXPECT_EQ(After({"e = SumReduceLike(a, b)", "e = Sum(e, b)", "f = Tanh(e)"}, {{"a"}, {"b"}}),
             (Lines{"", "e = Sum(a, b)", "f = Tanh(e)"}));
+  EXPECT_EQ(After({"e = SumReduceLike(a, b)", "e = Sum(e, b)"}, {{"a"}, {"b"}, {"e", Shape({2, 3}), 1}}),
+            (Lines{"", "e = Sum(a, b)"}));
 }
 
 TEST(EqualSums, StayWhereBothBlobsAreSeen) {
@@ -83,6 +85,9 @@ TEST(EqualSums, StayWhereBothBlobsAreSeen) {
   expect_unchanged({"d = Tanh(e)", "f = Tanh(e)", "e = SumReduceLike(d, f)"}, {{"e"}});
   expect_unchanged({"d = Tanh(a)", "f = Tanh(b)", "e = SumReduceLike(d, f)"},
                    {{"a"}, {"b", Shape({2, 3}), 1}, {"e", Shape({2, 3}), 1}});
+  // Another name shows the sum before it is overwritten.
+  expect_unchanged({"e = SumReduceLike(a, b)", "f = Tanh(g)", "e = Sum(e, f)"},
+                   {{"a"}, {"b"}, {"e", Shape({2, 3}), 1}, {"g", Shape({2, 3}), 1}});
   // The term is overwritten before the sum is read, by its name or by another.
   expect_unchanged({"e = SumReduceLike(d, a)", "d = Tanh(a)", "f = Tanh(e)"}, {{"a"}, {"d", Shape({2, 3}), 1}});
   expect_unchanged({"e = SumReduceLike(d, a)", "g = Tanh(a)", "f = Tanh(e)"},
