@@ -77,6 +77,17 @@ std::string InPlaceText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
+// Numbers of the sample by what they stand for: how many elements a row has.
+std::string WithoutSampleSizes(std::string text) {
+  for (const std::int64_t size : {kSampleRows * kSampleColumns, kSampleColumns}) {
+    const std::string digits = std::to_string(size);
+    for (size_t at = text.find(digits); at != std::string::npos; at = text.find(digits, at)) {
+      text.replace(at, digits.size(), "row_size");
+    }
+  }
+  return text;
+}
+
 // "a = exp(x); y = a / (1 + a)".
 std::string FormulaText(const OperatorSchema& schema) {
   const std::optional<FormulaRegion> formula = SampleFormula(schema);
@@ -89,14 +100,16 @@ std::string FormulaText(const OperatorSchema& schema) {
     if (line.starts_with("in ")) continue;
     if (line.starts_with("out ")) {
       if (outputs == formula->outputs.size()) continue;  // a requirement
+      const bool is_sum = formula->region.outputs[outputs].kind == RegionOutputKind::kSums;
       const int output = formula->outputs[outputs++];
       const bool has_blocks = std::ranges::count(formula->outputs, output) > 1;
       block = outputs > 1 && formula->outputs[outputs - 2] == output ? block + 1 : 0;
-      line = StrCat(FormalName(schema.outputs, output), has_blocks ? StrCat("_", block) : "", " = ", line.substr(4));
+      line = StrCat(FormalName(schema.outputs, output), has_blocks ? StrCat("_", block) : "", " = ",
+                    is_sum ? StrCat("sum_over_rows(", line.substr(4), ")") : line.substr(4));
     }
     items.push_back(line);
   }
-  return Join(items, "; ");
+  return WithoutSampleSizes(Join(items, "; "));
 }
 
 std::string PropertiesText(const OperatorSchema& schema) {
@@ -256,6 +269,7 @@ int Ops(const std::vector<std::string>& operands) {
                 StrCat("no operator type \"", type, "\"", DidYouMean(type, OperatorTypes())));
   }
   std::cout << (markdown ? OperatorAsMarkdown(*schema) : OperatorAsText(*schema));
+  if (const std::optional<Error> fault = FormulaFault(*schema)) throw *fault;
   return kOk;
 }
 
