@@ -42,6 +42,11 @@ void Expansion::Product(int output, stepnet::Product product) {
   if (output < query_.op().num_outputs()) products_[output] = std::move(product);
 }
 
+void Expansion::Sum(int output, DimSum sum) {
+  sums_.resize(query_.op().num_outputs());
+  if (output < query_.op().num_outputs()) sums_[output] = std::move(sum);
+}
+
 void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to) {
   const DType dtype = In(from.operand).dtype;
   has_expr_types_ &= IsExprType(dtype);

@@ -1,5 +1,5 @@
-// Expansion: what an operator that has no formula is made of, said once, next to its schema: products of matrices, or
-// copies and constants.
+// Expansion: what an operator that has no formula is made of, said once, next to its schema: products of matrices, sums
+// over dimensions, or copies and constants.
 //
 //   .Expands([](Expansion& e) {  // y = x w^T + b
 //     e.Product(0, {.left = {.input = 0, .shape = {m, k}},
@@ -42,6 +42,15 @@ struct Product {
   std::int64_t NumElements() const;
 };
 
+// What an output holds: `factor` times sums over dimensions of an input, which has these sizes; those that are summed
+// are left out, the others stay in their order.
+struct DimSum {
+  int input = 0;
+  std::vector<std::int64_t> sizes = {};
+  std::vector<bool> summed = {};
+  double factor = 1;
+};
+
 // Columns of a matrix that an operand holds by rows.
 struct ColumnsOf {
   int operand = 0;              // an input or an output
@@ -65,6 +74,8 @@ class Expansion {
 
   // Says what output `output` is. An operator that gives products gives nothing else.
   void Product(int output, stepnet::Product product);
+  // Says the same of an output that sums over dimensions. An operator that gives such sums gives nothing else.
+  void Sum(int output, DimSum sum);
   // Columns of an output are columns of an input.
   void Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to);
   // Output 0 is input 0 in another order: the element at an index [sizes[0], …, sizes[3]], the last one fastest, is the
@@ -76,6 +87,8 @@ class Expansion {
 
   // By output; nothing where it is not said. Empty: the operator gives no products.
   const std::vector<std::optional<stepnet::Product>>& products() const { return products_; }
+  // By output, likewise. Plans do not ask for them: the operator stays a call.
+  const std::vector<std::optional<DimSum>>& sums() const { return sums_; }
   // The work of an operator that only copies and fills; tensors are the inputs, then the outputs. Empty: it does more.
   std::span<const RegionPart> parts() const;
 
@@ -83,6 +96,7 @@ class Expansion {
   const ShapeQuery& query_;
   const std::span<const TensorInfo> outputs_;
   std::vector<std::optional<stepnet::Product>> products_;
+  std::vector<std::optional<DimSum>> sums_;
   std::vector<RegionPart> parts_;
   bool has_expr_types_ = true;  // what is copied has dtypes that expressions have
 };

@@ -13,16 +13,6 @@
 namespace stepnet {
 namespace {
 
-// Outputs that a run is for, as bits.
-std::uint64_t WantedOf(const OpRun& run) {
-  std::uint64_t wanted = ~std::uint64_t{0};
-  if (run.num_outputs() == 1) return wanted;
-  for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
-    if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
-  }
-  return wanted;
-}
-
 class FormulaKernel {
  public:
   explicit FormulaKernel(const OperatorCall& op) : op_(op) {}
@@ -75,6 +65,15 @@ Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 }
 
 }  // namespace
+
+std::uint64_t WantedOf(const OpRun& run) {
+  std::uint64_t wanted = ~std::uint64_t{0};
+  if (run.num_outputs() == 1) return wanted;
+  for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
+    if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
+  }
+  return wanted;
+}
 
 RunValues::RunValues(const OperatorCall& op, const OpRun& run)
     : values_{run.step(), static_cast<std::int64_t>(run.context().RunNumber()),

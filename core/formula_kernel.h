@@ -5,6 +5,9 @@
 
 namespace stepnet {
 
+// Outputs that a run is for, bit i for output i, as MakeFormulaRegion takes them.
+std::uint64_t WantedOf(const OpRun& run);
+
 // The kernel of an operator of any dtype that has a formula: it runs what that says, and what `otherwise` makes where
 // expressions do not have the dtypes.
 Kernel FormulaKernelOr(KernelFactory otherwise);

@@ -31,6 +31,11 @@ void Add(const Tensor& from, const Tensor& to) {
 }
 
 void SetNumbers(const Tensor& to) {
+  if (to.device().IsHost()) {
+    auto* const numbers = to.data<std::int32_t>();
+    std::iota(numbers, numbers + to.size(), 0);
+    return;
+  }
   std::vector<std::int32_t> numbers(to.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   CopyTensor(Tensor::Of(to.shape(), numbers), to);

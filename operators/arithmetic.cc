@@ -164,6 +164,10 @@ const Registration sum_reduce_like =
           CheckRepeated(query, ReadBroadcastRule(query.op(), /*always=*/true));
           return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(1).shape}};
         })
+        .Expands([](Expansion& e) {
+          const BroadcastRule rule = ReadBroadcastRule(e.op(), /*always=*/true);
+          e.Sum(0, SumOf(0, GroupsOfRepeated(rule, e.In(0).shape, e.In(1).shape)));
+        })
         .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
           const auto elements = static_cast<double>(query.In(0).shape.size());
           const auto sums = static_cast<double>(outputs[0].shape.size());

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 
+#include "stepnet/core/expansion.h"
 #include "stepnet/operators/broadcast.h"
 
 namespace stepnet {
@@ -21,6 +22,16 @@ struct DimGroups {
   int count = 0;
   std::int64_t summed_size = 1;  // elements of x that one of the output stands for
 };
+
+// What sums over these groups are, for Expansion::Sum.
+inline DimSum SumOf(int input, const DimGroups& groups, double factor = 1) {
+  DimSum sum{.input = input, .factor = factor};
+  for (int g = 0; g < groups.count; ++g) {
+    sum.sizes.push_back(groups.sizes[g]);
+    sum.summed.push_back(groups.summed[g]);
+  }
+  return sum;
+}
 
 inline DimGroups GroupDims(const Shape& x, const SummedDims& summed) {
   DimGroups groups;
@@ -66,7 +77,21 @@ void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
   if (first >= groups.count && x != out) std::copy_n(x, after, out);
 }
 
-// The sums of a, which has the shape `of`, to that of b, which is repeated over it as CheckRepeated accepts.
+// The groups of a shape `of` that are summed to that of b, which is repeated over it as CheckRepeated accepts.
+inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, const Shape& b) {
+  if (IsRunOf(b, of, rule.axis)) {
+    const BroadcastPlan plan = PlanBroadcast({.enabled = true, .axis = rule.axis}, of, b);
+    return {.sizes = {plan.before, plan.run, plan.after}, .summed = {true, false, true}, .count = 3};
+  }
+  SummedDims summed = {};
+  for (int i = 0; i < of.rank(); ++i) {
+    const int of_b = i - of.rank() + b.rank();
+    summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
+  }
+  return GroupDims(of, summed);
+}
+
+// The sums of a, which has the shape `of`, to that of b, likewise.
 template <typename T>
 void SumRepeated(const OpRun& run, const BroadcastRule& rule, const T* a, const Shape& of, T* out, const Shape& b) {
   if (IsRunOf(b, of, rule.axis)) {
@@ -77,12 +102,7 @@ void SumRepeated(const OpRun& run, const BroadcastRule& rule, const T* a, const 
     std::fill_n(out, b.size(), T{0});
     return;
   }
-  SummedDims summed = {};
-  for (int i = 0; i < of.rank(); ++i) {
-    const int of_b = i - of.rank() + b.rank();
-    summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
-  }
-  SumGroups(run, GroupDims(of, summed), a, out);
+  SumGroups(run, GroupsOfRepeated(rule, of, b), a, out);
 }
 
 }  // namespace stepnet

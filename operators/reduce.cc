@@ -75,6 +75,11 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
         return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = y}};
       })
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
+      .Expands([average](Expansion& e) {
+        const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(0).shape);
+        const bool has_elements = e.In(0).shape.size() > 0;
+        e.Sum(0, SumOf(0, groups, average && has_elements ? 1 / static_cast<double>(groups.summed_size) : 1));
+      })
       .Cpu([average](const OperatorCall& init) -> RunFn {
         return [average, type = init.type(), axes = init.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type,

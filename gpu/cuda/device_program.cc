@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/gpu/cuda/cuda_call.h"
+
 namespace stepnet {
 namespace {
 
@@ -59,11 +61,33 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
   }
   const Expansion expansion(query, outputs_);
   AddProducts(op, query, expansion);
+  AddSums(op, expansion);
   for (const RegionPart& part : expansion.parts()) {
     parts_.push_back(part);
     part_kernels_.push_back(std::make_unique<GpuRegion>(part.region, RegionSourceOptions{.name = op.type()}, runtime));
   }
-  if (products_.empty() && parts_.empty()) ThrowNoKernel(op, inputs);
+  if (products_.empty() && parts_.empty() && sums_.empty()) ThrowNoKernel(op, inputs);
+}
+
+void DeviceProgram::AddSums(const OperatorCall& op, const Expansion& expansion) {
+  for (size_t o = 0; o < expansion.sums().size(); ++o) {
+    const std::optional<DimSum>& sum = expansion.sums()[o];
+    if (!sum || (wanted_ >> o & 1) == 0) continue;
+    PlannedSum planned{.input = sum->input, .output = static_cast<int>(o), .dims = {}, .factor = sum->factor};
+    int num_kept = 0, num_summed = 0;
+    std::int64_t stride = 1;
+    for (int d = static_cast<int>(sum->sizes.size()) - 1; d >= 0; --d) {
+      const std::int64_t size = sum->sizes[d];
+      int& count = sum->summed[d] ? num_summed : num_kept;
+      SumGroups& groups = sum->summed[d] ? planned.dims.summed : planned.dims.kept;
+      if (count == kMaxSumGroups) ThrowNoKernel(op, inputs_);
+      const int place = kMaxSumGroups - 1 - count++;
+      groups.sizes[place] = size;
+      groups.strides[place] = stride;
+      stride *= size;
+    }
+    sums_.push_back(planned);
+  }
 }
 
 void DeviceProgram::AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion) {
@@ -103,6 +127,15 @@ bool DeviceProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
 void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
   if (formula_) return RunFormula(op, run);
   for (const PlannedProduct& product : products_) RunProduct(product, run);
+  const cudaStream_t stream = static_cast<CudaQueue&>(run.queue()).stream();
+  for (const PlannedSum& sum : sums_) {
+    const TensorView &x = run.In(sum.input), &out = run.Out(sum.output);
+    const auto launch = [&](auto zero) {
+      using T = decltype(zero);
+      CheckCuda(LaunchSumDims(sum.dims, x.As<T>(), out.As<T>(), sum.factor, stream), "a sum over dimensions");
+    };
+    out.dtype == DType::kDouble ? launch(double{}) : launch(float{});
+  }
   const auto operand = [&](int tensor) {
     return (tensor < run.num_inputs() ? run.In(tensor) : run.Out(tensor - run.num_inputs())).data;
   };

@@ -13,14 +13,15 @@
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 #include "stepnet/gpu/cuda/product_kernel.h"
 #include "stepnet/gpu/cuda/region_kernel.h"
+#include "stepnet/gpu/cuda/sum_dims.h"
 
 namespace stepnet {
 
 // Immutable; any number of threads may run it at once.
 class DeviceProgram {
  public:
-  // `outputs`: as the run has them; `wanted`: bit i for output i, others are not computed. Throws as formulas do, and kInvalidNet where an operator
-  // says nothing of such shapes.
+  // `outputs`: as the run has them; `wanted`: bit i for output i, others are not computed. Throws as formulas do, and
+  // kInvalidNet where an operator says nothing of such shapes.
   DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs,
                 std::uint64_t wanted, CudaRuntime& runtime);
 
@@ -36,6 +37,13 @@ class DeviceProgram {
     // Work behind the product, or in its place: its bias, or the sum, written and added.
     std::unique_ptr<GpuRegion> bias, sum, added_sum;
   };
+  struct PlannedSum {
+    int input = 0;
+    int output = 0;
+    SumDims dims;
+    double factor = 1;
+  };
+  void AddSums(const OperatorCall& op, const Expansion& expansion);
   void AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion);
   void RunProduct(const PlannedProduct& planned, const OpRun& run) const;
   void RunFormula(const OperatorCall& op, const OpRun& run) const;
@@ -49,6 +57,7 @@ class DeviceProgram {
   std::vector<RegionPart> parts_;
   std::vector<std::unique_ptr<GpuRegion>> part_kernels_;
   std::vector<PlannedProduct> products_;
+  std::vector<PlannedSum> sums_;
 };
 
 }  // namespace stepnet

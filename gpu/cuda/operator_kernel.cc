@@ -4,21 +4,13 @@
 #include <memory>
 #include <mutex>
 
+#include "stepnet/core/formula_kernel.h"
 #include "stepnet/core/programs_by_shapes.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/gpu/cuda/device_program.h"
 
 namespace stepnet {
 namespace {
-
-// Outputs that a run is for, as bits.
-std::uint64_t WantedOf(const OpRun& run) {
-  std::uint64_t wanted = ~std::uint64_t{0};
-  for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
-    if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
-  }
-  return wanted;
-}
 
 class OperatorKernel {
  public:

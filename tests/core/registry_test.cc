@@ -160,9 +160,9 @@ TEST(Registry, DeclarationsAreComplete) {
     SCOPED_TRACE(type);
     EXPECT_FALSE(schema.doc.empty());
     const bool is_of_another_device = type == "CopyCPUToGPU" || type == "CopyGPUToCPU";
-    EXPECT_EQ(schema.kernels.empty(), is_of_another_device);
+    EXPECT_NE(schema.kernels.contains(DeviceKind::kCpu), is_of_another_device);
     for (const auto& [device, kernel] : schema.kernels) {
-      EXPECT_NE(schema.shapes != nullptr, kernel.takes_blobs) << "a shape rule, or a kernel that takes blobs";
+      EXPECT_TRUE(schema.shapes != nullptr || kernel.takes_blobs) << "a shape rule, or a kernel that takes blobs";
       for (const int input : kernel.host_inputs) EXPECT_LT(input, schema.max_inputs());
       EXPECT_TRUE(device != DeviceKind::kCpu || kernel.host_inputs.empty()) << "all that it reads is on the host";
     }

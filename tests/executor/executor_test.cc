@@ -27,9 +27,9 @@ const ExecutorRegistration scheduled("test.scheduled", DeviceKind::kCpu, MakeCou
 const ExecutorRegistration threaded("test.threaded", DeviceKind::kCpu, MakeCounted, {.uses_threads = true});
 const ExecutorRegistration once("test.twice", DeviceKind::kCpu, MakeCounted);
 const ExecutorRegistration twice("test.twice", DeviceKind::kCpu, MakeCounted);
-const ExecutorRegistration elsewhere("test.elsewhere", DeviceKind::kCuda, MakeCounted);
+const ExecutorRegistration elsewhere("test.elsewhere", DeviceKind::kPrivate, MakeCounted);
 
-constexpr Target kElsewhere = {.device = DeviceKind::kCuda};
+constexpr Target kElsewhere = {.device = DeviceKind::kPrivate};
 
 TEST(ExecutorRegistration, MakesOneThatNetsRunOn) {
   RecurrentCase net;
@@ -78,13 +78,13 @@ TEST(ExecutorRegistration, HasNoPropertiesWhereThereIsNone) {
 TEST(ExecutorRegistration, RefusesNamesThatAreNotRegisteredForTheDeviceOrTwice) {
   ExpectError([] { MakeExecutor({.executor = "test.elsewhere"}); },
               "invalid argument: no executor \"test.elsewhere\" for cpu; there is parallel, serial, test.counted, "
-              "test.scheduled, test.threaded, test.twice; cuda has one");
+              "test.scheduled, test.threaded, test.twice; private has one");
   ExpectError([] { MakeExecutor({.executor = "seral"}); },
               "invalid argument: no executor \"seral\" for cpu; there is parallel, serial, test.counted, "
               "test.scheduled, test.threaded, test.twice; "
               "did you mean \"serial\"?");
-  ExpectError([] { MakeExecutor({.executor = "serial", .target = &kElsewhere}); },
-              "invalid argument: no executor \"serial\" for cuda; there is test.elsewhere; cpu has one");
+  ExpectError([] { MakeExecutor({.executor = "parallel", .target = &kElsewhere}); },
+              "invalid argument: no executor \"parallel\" for private; there is serial, test.elsewhere; cpu has one");
   ExpectError([] { MakeExecutor({.executor = "test.twice"}); },
               "invalid argument: the executor \"test.twice\" of the device cpu is registered twice");
   EXPECT_NE(MakeExecutor({.executor = "test.elsewhere", .target = &kElsewhere}), nullptr);

@@ -223,9 +223,8 @@ TEST(ParallelRules, S13AStepNetForTwoDevicesIsRefusedWithTheOperatorNamed) {
   elsewhere.mutable_device_option()->set_device_type(1);
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step(elsewhere).Step("h_next = Sum(a, h_prev)");
   net.Output("h_all", "h", 1).Feed("x", Random({4, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2));
-  ExpectError(
-      [&] { net.net(); },
-      "…the net places Tanh on device type 1; this run is on cpu\n  at op 0 `a = Tanh(x_t)`\n  in net \"step\"");
+  ExpectError([&] { net.net(); },
+              "…the step net places Tanh on cuda:0, and is run on cpu\n  at op 0 `a = Tanh(x_t)`\n  in net \"step\"");
 }
 
 double ProcessSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
