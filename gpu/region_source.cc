@@ -19,6 +19,9 @@ constexpr int kRowsOfBlock = 4;  // a warp each
 constexpr int kWarp = 32;
 constexpr int kThreadsOfSums = 64;  // few, because sums are few and take long
 
+// Additions wait for each other, loads need not.
+constexpr const char* kUnroll = "#pragma unroll 4";
+
 using Nodes = std::vector<const ExprNode*>;
 
 // A part of a region's work, which is a kernel.
@@ -185,6 +188,7 @@ void RegionPrinter::PrintReductions(KernelText& text, const Nodes& reductions, i
     text.Line(StrCat(type, " ", parts(node), "[2] = {", first, ", ", first, "};"));
   }
   const std::string columns = text.Count("columns", region_.sizes[3]);
+  text.Line(kUnroll);
   text.Open(StrCat("for (Index first = lane; first < ", columns, "; first += ", 2 * kWarp, ") {"));
   text.Line("#pragma unroll");
   text.Open("for (int half = 0; half < 2; ++half) {");
@@ -258,7 +262,7 @@ void RegionPrinter::PrintRows(const KernelWork& work) {
 
 void RegionPrinter::PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const {
   for (size_t k = 0; k < summed.size(); ++k) {
-    if (k + 1 == summed.size()) text.Line("#pragma unroll 4");  // so that loads do not wait for each other
+    if (k + 1 == summed.size()) text.Line(kUnroll);
     const std::string i = StrCat("i", summed[k].dim);
     text.Open(StrCat("for (Index ", i, " = 0; ", i, " < ", text.Size(summed[k]), "; ++", i, ") {"));
   }
@@ -354,6 +358,10 @@ void CheckValues(const Region& region, const RegionSourceOptions& options) {
 
 RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name) {
   RegionSourceOptions options{.name = std::string(name)};
+  const auto is_part_of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (char& c : options.name) c = is_part_of_name(c) ? c : '_';
   for (int i = 0; i < std::ssize(formula.inputs); ++i) {
     if (formula.inputs[i] == kOperatorOfRun || formula.inputs[i] == kSeedOfRun) options.values.push_back(i);
   }

@@ -42,7 +42,7 @@ struct RegionSourceOptions {
   bool uses_table = false;
   bool is_always_wide = false;  // indices take 64 bits whatever the sizes are: for tests
 };
-// With the seed and the number of the operator as values; step and run are read from memory.
+// With the seed and the number of the operator as values; step and run are read from memory. `name` is any text.
 RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name);
 
 struct RegionLaunch {

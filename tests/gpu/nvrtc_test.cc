@@ -4,6 +4,7 @@
 
 #include "../core/error_of.h"
 #include "../core/random_region.h"
+#include "no_device_compiler.h"
 #include "stepnet/core/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
@@ -17,7 +18,7 @@ constexpr const char* kArchitectures[] = {"sm_80", "sm_90a"};
 class Nvrtc : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string why = WhyNoDeviceCompiler(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = WhyNoDeviceCompilerHere(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

@@ -9,6 +9,7 @@
 #include "../core/source_path.h"
 #include "../core/temp_dir.h"
 #include "cuda_on_host_functions.h"
+#include "no_device_compiler.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/vector_math.h"
@@ -92,12 +93,9 @@ std::string FirstDifference(std::span<const PrintedRegion> printed, RegionRunner
 }
 
 std::string HostRegionRunner::WhyNot() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return "sanitizers do not follow fibers";
-#else
   static const bool has_compiler = std::system("c++ --version >/dev/null 2>&1") == 0;
+  if (const std::string why = WhyNoTestsOfKernels(); !why.empty()) return why;
   return has_compiler ? "" : "there is no C++ compiler named c++";
-#endif
 }
 
 HostRegionRunner::~HostRegionRunner() {

@@ -247,6 +247,14 @@ TEST_F(RegionSourceOnHost, TakesValuesWithTheLaunch) {
   EXPECT_EQ(FirstDifference(printed, runner_), "");
 }
 
+TEST(RegionSource, NamesKernelsAfterAnyText) {
+  FormulaRegion formula;
+  formula.inputs = {kStepOfRun, 0, kSeedOfRun, kNumberOfRun, kOperatorOfRun};
+  const RegionSourceOptions options = SourceOptionsOf(formula, "my.cell/2é");
+  EXPECT_EQ(options.name, "my_cell_2__");
+  EXPECT_EQ(options.values, (std::vector<int>{2, 4})) << "step and run change between replays";
+}
+
 TEST(RegionSource, RefusesValuesThatAreNone) {
   const Dense dense{.rows = 2, .columns = 2};
   const Region region{
