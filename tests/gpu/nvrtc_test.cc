@@ -5,6 +5,7 @@
 #include "../core/error_of.h"
 #include "../core/random_region.h"
 #include "no_device_compiler.h"
+#include "region_runner.h"
 #include "stepnet/core/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
@@ -90,14 +91,17 @@ TEST_F(Nvrtc, CompilesEveryFormulaWithoutWarningOrSpill) {
   }
 }
 
-TEST_F(Nvrtc, CompilesRandomRegionsWithoutWarningOrSpill) {
+TEST_F(Nvrtc, CompilesRandomRegionsAndPrimitivesWithoutWarningOrSpill) {
   std::string text = StrCat(DeviceCodeText(), "\nusing namespace stepnet::device;\n");
   for (unsigned seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
     const Region region = RandomRegion({}, random);
-    text +=
-        PrintRegion(region, {.name = StrCat("r", seed), .uses_table = seed % 3 == 0, .is_always_wide = seed % 4 == 0})
-            .kernels;
+    text += PrintRegion(region,
+                        {.name = StrCat("random", seed), .uses_table = seed % 3 == 0, .is_always_wide = seed % 4 == 0})
+                .kernels;
+  }
+  for (const PrintedRegion& printed : PrintedOf(PrimitiveRegions())) {
+    text += printed.source.kernels;
   }
   const DeviceCode code = CompileDeviceCode(text, "sm_80");
   EXPECT_EQ(WarningsIn(code.log), "");

@@ -179,6 +179,12 @@ TEST_F(RegionOnDevice, ComputesWhatIsDefinedWithWideIndices) {
   EXPECT_EQ(FirstDifference(ExactRegions(40000, 100, {}, {.is_always_wide = true}), runner_), "");
 }
 
+TEST_F(RegionOnDevice, ComputesEveryExactPrimitive) {
+  std::vector<Region> regions = PrimitiveRegions();
+  std::erase_if(regions, [](const Region& region) { return !IsExact(region); });
+  EXPECT_EQ(FirstDifference(PrintedOf(regions), runner_), "");
+}
+
 TEST_F(RegionOnDevice, ComputesRowsAndSums) {
   EXPECT_EQ(FirstDifference(ExactRegions(50000, 300, {.requires_too = false, .steps = 6}), runner_), "");
 }

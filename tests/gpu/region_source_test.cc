@@ -36,16 +36,6 @@ PrintedRegion Printed(const Region& region, const RegionSourceOptions& options) 
   return {.region = region, .source = PrintRegion(region, options)};
 }
 
-// Names tell regions apart that are compiled together.
-std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options = {}) {
-  std::vector<PrintedRegion> printed;
-  for (const Region& region : regions) {
-    options.name = StrCat("r", printed.size());
-    printed.push_back(Printed(region, options));
-  }
-  return printed;
-}
-
 class RegionSourceOnHost : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -136,35 +126,8 @@ TEST_F(RegionSourceOnHost, ComputesEveryFormula) {
   EXPECT_EQ(FirstDifference(printed, runner_), "");
 }
 
-// Every primitive of every dtype over odd numbers.
 TEST_F(RegionSourceOnHost, ComputesEveryPrimitive) {
-  constexpr std::int64_t kCount = 3 * 256 + 77;
-  std::vector<Region> regions;
-  for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
-    const auto op = static_cast<ExprOp>(k);
-    for (const DType dtype : kExprTypes) {
-      for (int count = 1; count <= kMaxExprOperands; ++count) {
-        for (const DType to : kExprTypes) {
-          if (op != ExprOp::kCast && op != ExprOp::kUniform && to != DType::kFloat) continue;
-          Region region{.sizes = {1, 1, 1, kCount}};
-          std::vector<Expr> operands;
-          for (int i = 0; i < count; ++i) {
-            const DType own = op == ExprOp::kWhere && i == 0 ? DType::kBool : dtype;
-            operands.push_back(Expr::Input(i, StrCat("x", i), own));
-            region.inputs.push_back({.dtype = own, .size = kCount, .strides = {0, 0, 0, 1}});
-          }
-          try {
-            const Expr value = MakeExpr(op, operands, {.dtype = to, .text = "{} of {}, {} and {}"});
-            region.outputs.push_back(
-                {.value = value, .memory = {.dtype = value.dtype(), .size = kCount, .strides = {0, 0, 0, 1}}});
-          } catch (const Error&) {  // not of so many operands, or not of that dtype
-            continue;
-          }
-          regions.push_back(region);
-        }
-      }
-    }
-  }
+  const std::vector<Region> regions = PrimitiveRegions();
   EXPECT_GT(regions.size(), 130u);
   ExpectLikeDefinition(regions);
 }
