@@ -103,6 +103,13 @@ TEST_F(Nvrtc, CompilesRandomRegionsAndPrimitivesWithoutWarningOrSpill) {
   for (const PrintedRegion& printed : PrintedOf(PrimitiveRegions())) {
     text += printed.source.kernels;
   }
+  const Expr x = Expr::Input(0, "x", DType::kFloat), e = Exp(x - RowMax(x));
+  const RegionOperand rows{.dtype = DType::kFloat, .size = 3 * 5000, .strides = {0, 0, 5000, 1}};
+  const Region softmax{
+      .sizes = {1, 1, 3, 5000}, .inputs = {rows}, .outputs = {{.value = e / RowSum(e), .memory = rows}}};
+  const std::string by_blocks = PrintRegion(softmax, {.name = "long_rows"}).kernels;
+  EXPECT_NE(by_blocks.find("__syncthreads"), std::string::npos);
+  text += by_blocks;
   const DeviceCode code = CompileDeviceCode(text, "sm_80");
   EXPECT_EQ(WarningsIn(code.log), "");
   for (const KernelResources& kernel : ResourcesIn(code.log)) EXPECT_EQ(kernel.spill_bytes, 0) << kernel.kernel;

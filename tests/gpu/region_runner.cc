@@ -191,7 +191,7 @@ void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* c
   for (const RegionLaunch& launch : printed.source.launches) {
     const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);
     const auto call = reinterpret_cast<Call>(Symbol("call_" + launch.kernel));
-    launch_on_host(call, words.data(), launch.blocks, launch.threads, launch.is_by_warps);
+    launch_on_host(call, words.data(), launch.blocks, launch.threads, launch.threads_exchange);
   }
 }
 

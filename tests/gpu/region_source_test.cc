@@ -132,11 +132,12 @@ TEST_F(RegionSourceOnHost, ComputesEveryPrimitive) {
   ExpectLikeDefinition(regions);
 }
 
-// Rows of all lengths around those of a warp and of its partial sums, in place.
+// Rows of all lengths around those of a warp, of its partial sums and of what a block computes at once; in place.
 TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
   const Expr e = Exp(x - RowMax(x));
   std::vector<Region> regions;
-  for (const std::int64_t columns : {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000}) {
+  for (const std::int64_t columns :
+       {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 1023, 1024, 1025, 1279, 2048, 2500}) {
     const Dense dense{.rows = 5, .columns = columns};
     regions.push_back({.sizes = dense.Sizes(),
                        .inputs = {dense.Elements()},
@@ -152,7 +153,7 @@ TEST_F(RegionSourceOnHost, SumsOverRowsWhatWholeRowsSay) {
   std::vector<Region> regions;
   const Expr dy = Expr::Input(1, "dy", DType::kFloat);
   for (const std::int64_t rows : {0, 1, 7, 40}) {
-    for (const std::int64_t columns : {0, 1, 5, 70}) {
+    for (const std::int64_t columns : {0, 1, 5, 70, 1100}) {
       for (const bool is_in_place : {false, true}) {
         const Dense dense{.rows = rows, .columns = columns};
         const Expr centred = x - RowSum(x) / 7;
