@@ -222,7 +222,7 @@ __device__ inline To Cast(From x) {
   return CastTo<To, From>::Of(x);
 }
 
-// ---- reductions of a row, by a warp: lane i brings the partial results i and i + 32 of the 64
+// ---- reductions of a row by a warp: lane i brings the partial results i and i + 32 of the 64
 
 template <typename T>
 __device__ inline T Lowest() {
@@ -242,6 +242,24 @@ __device__ inline T RowMax(T low, T high) {
   T most = Max(low, high);
   for (int width = 16; width > 0; width /= 2) most = Max(most, __shfl_down_sync(0xffffffffu, most, width));
   return __shfl_sync(0xffffffffu, most, 0);
+}
+
+// By a block: thread i < 64 brings the partial result i. `tile` is shared memory of 64 or more.
+template <typename T>
+__device__ inline void ShareParts(T part, T* tile) {
+  __syncthreads();  // what was in it has been read
+  if (threadIdx.x < 64) tile[threadIdx.x] = part;
+  __syncthreads();
+}
+template <typename T>
+__device__ inline T BlockSum(T part, T* tile) {
+  ShareParts(part, tile);
+  return RowSum(tile[threadIdx.x % 32], tile[threadIdx.x % 32 + 32]);
+}
+template <typename T>
+__device__ inline T BlockMax(T part, T* tile) {
+  ShareParts(part, tile);
+  return RowMax(tile[threadIdx.x % 32], tile[threadIdx.x % 32 + 32]);
 }
 
 // ---- random numbers: RandomStream of core/random.h

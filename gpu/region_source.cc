@@ -15,9 +15,17 @@ namespace stepnet {
 namespace {
 
 constexpr int kThreadsOfElements = 256;
-constexpr int kRowsOfBlock = 4;  // a warp each
 constexpr int kWarp = 32;
+constexpr int kThreadsOfRows = 128;  // a warp a row
+// Rows that are this long and this few leave most of a GPU idle when a warp takes each; then a block does.
+constexpr std::int64_t kLongRow = 1024, kFewRows = 2048;
+constexpr int kThreadsOfLongRow = 256;
+constexpr int kTile = 1024;         // elements of a long row that a block computes before they are added
+constexpr int kMaxTiles = 4;        // that fit into shared memory
 constexpr int kThreadsOfSums = 64;  // few, because sums are few and take long
+
+// Additions wait for each other, loads need not.
+constexpr const char* kUnroll = "#pragma unroll 4";
 
 using Nodes = std::vector<const ExprNode*>;
 
@@ -27,7 +35,16 @@ struct KernelWork {
   std::vector<int> outputs = {};
   bool checks = false;    // requirements
   Nodes to_scratch = {};  // reductions, one after the other
+  int threads_of_row = kWarp;
 };
+
+// What partial results of a reduction start from, and how an element comes to them.
+std::string FirstPart(const ExprNode& node) {
+  return node.op == ExprOp::kRowSum ? "0" : StrCat("Lowest<", DeviceTypeName(node.dtype), ">()");
+}
+std::string WithPart(const ExprNode& node, const std::string& part, const std::string& value) {
+  return StrCat(part, " = ", node.op == ExprOp::kRowSum ? "Add(" : "Max(", part, ", ", value, ");");
+}
 
 class RegionPrinter {
  public:
@@ -49,12 +66,16 @@ class RegionPrinter {
 
   void PrintMain(const KernelWork& work);
   void PrintElements(const KernelWork& work);
-  void PrintRows(const KernelWork& work);
-  void PrintReductions(KernelText& text, const Nodes& reductions, int phase) const;
+  void PrintRows(KernelWork work);
+  void PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const;
+  bool TakesBlocks(const Nodes& reductions) const;
+  void PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
+  void PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
+  void PrintByBlock(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
   void PrintColumns(KernelText& text, const KernelWork& work) const;
   void PrintSums(const KernelWork& work);
   void PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;
-  void Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool is_by_warps = false);
+  void Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool threads_exchange = false);
 
   const Region& region_;
   const RegionSourceOptions& options_;
@@ -138,10 +159,10 @@ bool RegionPrinter::IsNarrow(const std::vector<SpaceDim>& space, const KernelWor
          std::ranges::all_of(StridesOf(work), [&](const RegionIndex& strides) { return FitsNarrow(space, strides); });
 }
 
-void RegionPrinter::Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool is_by_warps) {
+void RegionPrinter::Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool threads_exchange) {
   if (threads_needed == 0) return;
   source_.launches.push_back(text.Finish(threads_needed, threads_of_block, &source_.kernels));
-  source_.launches.back().is_by_warps = is_by_warps;
+  source_.launches.back().threads_exchange = threads_exchange;
 }
 
 void RegionPrinter::PrintElements(const KernelWork& work) {
@@ -169,38 +190,91 @@ std::string RegionPrinter::ScratchOf(KernelText& text, const ExprNode* reduction
   return StrCat("reinterpret_cast<", DeviceTypeName(reduction->dtype), "*>(p.scratch + ", offset, ")[", row, "]");
 }
 
-// The reductions of one phase, which the phases before are done for.
-void RegionPrinter::PrintReductions(KernelText& text, const Nodes& reductions, int phase) const {
-  Nodes here, operands;
-  for (const ExprNode* node : reductions) {
-    if (nodes_.phase.at(node) != phase) continue;
-    here.push_back(node);
-    operands.push_back(node->operands[0]);
-  }
+// Whether a block takes a row.
+bool RegionPrinter::TakesBlocks(const Nodes& reductions) const {
+  return !reductions.empty() && std::ssize(reductions) <= kMaxTiles && region_.sizes[3] >= kLongRow &&
+         region_.NumRows() < kFewRows;
+}
+
+// Of one phase, which the phases before are done for.
+void RegionPrinter::PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const {
+  Nodes operands;
+  for (const ExprNode* node : reductions) operands.push_back(node->operands[0]);
   text.Declare(operands, /*of_rows_only=*/true);
+  work.threads_of_row == kWarp ? PrintByWarp(text, reductions, operands) : PrintByBlock(text, reductions, operands);
+}
+
+void RegionPrinter::PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const {
   const auto parts = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_parts"); };
-  for (const ExprNode* node : here) {
-    const std::string type = DeviceTypeName(node->dtype);
-    const std::string first = node->op == ExprOp::kRowSum ? "0" : StrCat("Lowest<", type, ">()");
-    text.Line(StrCat(type, " ", parts(node), "[2] = {", first, ", ", first, "};"));
+  for (const ExprNode* node : reductions) {
+    const std::string first = FirstPart(*node);
+    text.Line(StrCat(DeviceTypeName(node->dtype), " ", parts(node), "[2] = {", first, ", ", first, "};"));
   }
   const std::string columns = text.Count("columns", region_.sizes[3]);
+  text.Line(kUnroll);
   text.Open(StrCat("for (Index first = lane; first < ", columns, "; first += ", 2 * kWarp, ") {"));
   text.Line("#pragma unroll");
   text.Open("for (int half = 0; half < 2; ++half) {");
   text.Line(StrCat("const Index i3 = first + ", kWarp, " * half;"));
   text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
   text.Declare(operands);
-  for (const ExprNode* node : here) {
-    text.Line(StrCat(parts(node), "[half] = ", node->op == ExprOp::kRowSum ? "Add(" : "Max(", parts(node), "[half], ",
-                     text.NameOf(node->operands[0]), ");"));
+  for (const ExprNode* node : reductions) {
+    text.Line(WithPart(*node, StrCat(parts(node), "[half]"), text.NameOf(node->operands[0])));
   }
   text.Close();
   text.Close();
-  for (const ExprNode* node : here) {
-    text.DeclareAs(
-        node, StrCat(node->op == ExprOp::kRowSum ? "RowSum(" : "RowMax(", parts(node), "[0], ", parts(node), "[1])"));
+  for (const ExprNode* node : reductions) {
+    const char* const reduce = node->op == ExprOp::kRowSum ? "RowSum(" : "RowMax(";
+    text.DeclareAs(node, StrCat(reduce, parts(node), "[0], ", parts(node), "[1])"));
   }
+}
+
+// All threads compute elements, and 64 add them, each its own in their order.
+void RegionPrinter::PrintByBlock(KernelText& text, const Nodes& reductions, const Nodes& operands) const {
+  const auto part = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_part"); };
+  const auto tile = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_tile"); };
+  for (int k = 0; k < std::ssize(reductions); ++k) {
+    const ExprNode* node = reductions[k];
+    const char* const type = DeviceTypeName(node->dtype);
+    text.Line(StrCat(type, "* const ", tile(node), " = reinterpret_cast<", type, "*>(tiles[", k, "]);"));
+    text.Line(StrCat(type, " ", part(node), " = ", FirstPart(*node), ";"));
+  }
+  const std::string columns = text.Count("columns", region_.sizes[3]);
+  text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", kTile, ") {"));
+  text.Line("__syncthreads();");
+  text.Line("#pragma unroll");
+  text.Open(StrCat("for (int k = lane; k < ", kTile, "; k += ", kThreadsOfLongRow, ") {"));
+  text.Line("const Index i3 = first + k;");
+  text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
+  text.Declare(operands);
+  for (const ExprNode* node : reductions) {
+    text.Line(StrCat(tile(node), "[k] = ", text.NameOf(node->operands[0]), ";"));
+  }
+  text.Close();
+  text.Line("__syncthreads();");
+  text.Open(StrCat("for (int k = lane; lane < ", kExprPartials, " && k < ", kTile, " && first + k < ", columns,
+                   "; k += ", kExprPartials, ") {"));
+  for (const ExprNode* node : reductions) text.Line(WithPart(*node, part(node), StrCat(tile(node), "[k]")));
+  text.Close();
+  text.Close();
+  for (const ExprNode* node : reductions) {
+    const char* const reduce = node->op == ExprOp::kRowSum ? "BlockSum(" : "BlockMax(";
+    text.DeclareAs(node, StrCat(reduce, part(node), ", ", tile(node), ")"));
+  }
+}
+
+// What is written once a row.
+void RegionPrinter::PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const {
+  if (of_rows.empty()) return;
+  text.Declare(of_rows);
+  text.Open("if (lane == 0) {");
+  for (const ExprNode* node : work.to_scratch) {
+    text.Line(StrCat(ScratchOf(text, node, "row"), " = ", text.NameOf(node), ";"));
+  }
+  for (const int o : work.outputs) {
+    if (region_.outputs[o].kind == RegionOutputKind::kRows) text.Store(o, region_.outputs[o].value.node());
+  }
+  text.Close();
 }
 
 // What is written and checked for each element of a row.
@@ -209,7 +283,7 @@ void RegionPrinter::PrintColumns(KernelText& text, const KernelWork& work) const
   if (wanted.empty()) return;
   text.Declare(wanted, /*of_rows_only=*/true);
   const std::string columns = text.Count("columns", region_.sizes[3]);
-  text.Open(StrCat("for (Index i3 = lane; i3 < ", columns, "; i3 += ", kWarp, ") {"));
+  text.Open(StrCat("for (Index i3 = lane; i3 < ", columns, "; i3 += ", work.threads_of_row, ") {"));
   text.Declare(wanted);
   if (work.checks) text.CheckRequirements("static_cast<long long>(row) * p.columns + i3");
   for (const int o : work.outputs) {
@@ -218,47 +292,46 @@ void RegionPrinter::PrintColumns(KernelText& text, const KernelWork& work) const
   text.Close();
 }
 
-void RegionPrinter::PrintRows(const KernelWork& work) {
-  KernelText text(region_, options_, nodes_, work.kind);
-  const std::vector<RegionIndex> strides = StridesOf(work);
-  const std::vector<SpaceDim> rows = JoinDims(region_.sizes, 0, 3, strides, UsedIndices(work));
-  std::vector<SpaceDim> space = rows;
-  space.push_back({.dim = 3, .size = region_.sizes[3]});
-  const std::int64_t threads = region_.NumRows() * kWarp;
-  text.SetSpace(space, IsNarrow(space, work, threads));
-  text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", kWarp, ";"));
-  text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", kRowsOfBlock,
-                   " + static_cast<Index>(threadIdx.x) / ", kWarp, ";"));
-  text.Line(StrCat("if (row >= ", text.Count("rows", region_.NumRows()), ") return;"));
-  const int mark = text.Mark();
-
+void RegionPrinter::PrintRows(KernelWork work) {
   const Nodes of_rows = WantedOf(work, false);
   Nodes wanted = of_rows;
   std::ranges::copy(WantedOf(work, true), std::back_inserter(wanted));
   Nodes reductions = nodes_.Below(wanted);
   std::erase_if(reductions, [](const ExprNode* node) { return !IsRowReduction(*node); });
-  int phases = 0;
-  for (const ExprNode* node : reductions) phases = std::max(phases, nodes_.phase.at(node));
-  for (int phase = 1; phase <= phases; ++phase) PrintReductions(text, reductions, phase);
-  if (!of_rows.empty()) {
-    text.Declare(of_rows);
-    text.Open("if (lane == 0) {");
-    for (const ExprNode* node : work.to_scratch) {
-      text.Line(StrCat(ScratchOf(text, node, "row"), " = ", text.NameOf(node), ";"));
-    }
-    for (const int o : work.outputs) {
-      if (region_.outputs[o].kind == RegionOutputKind::kRows) text.Store(o, region_.outputs[o].value.node());
-    }
-    text.Close();
+  if (TakesBlocks(reductions)) work.threads_of_row = kThreadsOfLongRow;
+
+  KernelText text(region_, options_, nodes_, work.kind);
+  const std::vector<SpaceDim> rows = JoinDims(region_.sizes, 0, 3, StridesOf(work), UsedIndices(work));
+  std::vector<SpaceDim> space = rows;
+  space.push_back({.dim = 3, .size = region_.sizes[3]});
+  const std::int64_t threads = region_.NumRows() * work.threads_of_row;
+  const int threads_of_block = std::max(kThreadsOfRows, work.threads_of_row);
+  text.SetSpace(space, IsNarrow(space, work, threads));
+  if (work.threads_of_row > kWarp) {
+    text.Line(StrCat("__shared__ unsigned long long tiles[", reductions.size(), "][", kTile, "];"));
   }
+  text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", work.threads_of_row, ";"));
+  text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", threads_of_block / work.threads_of_row,
+                   " + static_cast<Index>(threadIdx.x) / ", work.threads_of_row, ";"));
+  text.Line(StrCat("if (row >= ", text.Count("rows", region_.NumRows()), ") return;"));
+  const int mark = text.Mark();
+  while (!reductions.empty()) {
+    const int phase = nodes_.phase.at(reductions.front());
+    Nodes of_phase;
+    std::ranges::copy_if(reductions, std::back_inserter(of_phase),
+                         [&](const ExprNode* node) { return nodes_.phase.at(node) == phase; });
+    PrintReductions(text, work, of_phase);
+    std::erase_if(reductions, [&](const ExprNode* node) { return nodes_.phase.at(node) == phase; });
+  }
+  PrintOfRows(text, work, of_rows);
   PrintColumns(text, work);
   if (threads > 0) text.InsertIndices(mark, rows, "row");
-  Add(text, threads, kRowsOfBlock * kWarp, /*is_by_warps=*/true);
+  Add(text, threads, threads_of_block, /*threads_exchange=*/true);
 }
 
 void RegionPrinter::PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const {
   for (size_t k = 0; k < summed.size(); ++k) {
-    if (k + 1 == summed.size()) text.Line("#pragma unroll 4");  // so that loads do not wait for each other
+    if (k + 1 == summed.size()) text.Line(kUnroll);
     const std::string i = StrCat("i", summed[k].dim);
     text.Open(StrCat("for (Index ", i, " = 0; ", i, " < ", text.Size(summed[k]), "; ++", i, ") {"));
   }
@@ -354,6 +427,10 @@ void CheckValues(const Region& region, const RegionSourceOptions& options) {
 
 RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name) {
   RegionSourceOptions options{.name = std::string(name)};
+  const auto is_part_of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (char& c : options.name) c = is_part_of_name(c) ? c : '_';
   for (int i = 0; i < std::ssize(formula.inputs); ++i) {
     if (formula.inputs[i] == kOperatorOfRun || formula.inputs[i] == kSeedOfRun) options.values.push_back(i);
   }

@@ -9,13 +9,14 @@
 //
 // The text holds dtypes, expressions and which strides are 0 or 1; sizes, strides and most constants are parameters. So
 // regions that differ in sizes have one text (but that a dimension of one element is none, neighbours that all operands
-// go through as one are one, and that indices take 64 bits where 32 do not hold them), and the text is the key by which
-// compiled kernels are kept.
+// go through as one are one, indices take 64 bits where 32 do not hold them, and few long rows are computed otherwise),
+// and the text is the key by which compiled kernels are kept.
 //
 // Values are those of EvaluateRegion: bit for bit, but for the last bits of exp, expm1, log, log1p, tanh, sigmoid, erf,
 // sin, cos and pow, and for what a NaN holds. Nothing depends on the launch.
 // - Without anything of whole rows: a thread an element.
-// - With it: a warp a row. Lane i has the partial results i and i + 32 of the 64 that core/expr.h says.
+// - With it: a warp a row, or a block where rows are few and long. The 64 partial results that core/expr.h says are
+//   those of lanes, or of threads.
 // - Sums over rows: a thread for each sum, which adds in row-major order. What such a sum reads of whole rows, a launch
 //   before has written to scratch memory.
 #pragma once
@@ -42,14 +43,14 @@ struct RegionSourceOptions {
   bool uses_table = false;
   bool is_always_wide = false;  // indices take 64 bits whatever the sizes are: for tests
 };
-// With the seed and the number of the operator as values; step and run are read from memory.
+// With the seed and the number of the operator as values; step and run are read from memory. `name` is any text.
 RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name);
 
 struct RegionLaunch {
   std::string kernel;                     // its name in the text
   std::int64_t blocks = 0;                // at least one
   int threads = 0;                        // of a block
-  bool is_by_warps = false;               // lanes of a warp exchange values
+  bool threads_exchange = false;          // values, in a warp or a block
   std::vector<std::uint64_t> words = {};  // the parameter, a struct by value; addresses are missing
 };
 

@@ -94,6 +94,10 @@ inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, co
 // The sums of a, which has the shape `of`, to that of b, likewise.
 template <typename T>
 void SumRepeated(const OpRun& run, const BroadcastRule& rule, const T* a, const Shape& of, T* out, const Shape& b) {
+  if (of.size() == b.size()) {  // nothing is repeated
+    std::copy_n(a, b.size(), out);
+    return;
+  }
   if (IsRunOf(b, of, rule.axis)) {
     BroadcastSum(a, out, PlanBroadcast({.enabled = true, .axis = rule.axis}, of, b));
     return;

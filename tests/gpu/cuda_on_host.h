@@ -13,6 +13,7 @@
 
 #define __device__
 #define __global__
+#define __shared__ static
 #define __launch_bounds__(threads)
 
 struct Index1 {
@@ -65,36 +66,52 @@ inline unsigned long long atomicExch(unsigned long long* at, unsigned long long 
   return was;
 }
 
-// The lanes of one warp. Each runs up to its next exchange, then the others do; what a lane has put into its slot is
-// there when all have been there.
+// The threads of a block that exchange values are fibers; each runs until it waits for others.
 constexpr int kLanes = 32;
-struct Warp {
-  ucontext_t caller;
-  ucontext_t lanes[kLanes];
-  std::vector<char> stacks = std::vector<char>(kLanes << 16);
-  bool is_done[kLanes];
-  unsigned long long slots[kLanes];
-  int lane = 0;
+constexpr int kMaxThreads = 256;
+constexpr size_t kStackBytes = 1 << 16;
+struct Barrier {
+  int waiting = 0;
+  unsigned turn = 0;
+};
+struct Block {
+  ucontext_t scheduler;
+  ucontext_t threads[kMaxThreads];
+  std::vector<char> stacks = std::vector<char>(kMaxThreads * kStackBytes);
+  bool is_done[kMaxThreads];
+  int num_threads = 0;
+  int thread = 0;  // that runs
+  Barrier barrier;
+  Barrier of_warp[kMaxThreads / kLanes];
+  unsigned long long slots[kMaxThreads];
   void (*call)(const void*) = nullptr;
   const void* parameters = nullptr;
 };
-static Warp warp;
+static Block block;
 
-static void LaneMain() {
-  warp.call(warp.parameters);
-  warp.is_done[warp.lane] = true;
+static void ThreadMain() {
+  block.call(block.parameters);
+  block.is_done[block.thread] = true;
 }
-static void WaitForLanes() {
-  const int lane = warp.lane;
-  swapcontext(&warp.lanes[lane], &warp.caller);
+static void WaitAt(Barrier* barrier, int threads) {
+  const unsigned turn = barrier->turn;
+  if (++barrier->waiting == threads) {
+    barrier->waiting = 0;
+    ++barrier->turn;
+  }
+  const int thread = block.thread;
+  while (barrier->turn == turn) swapcontext(&block.threads[thread], &block.scheduler);
 }
+static void __syncthreads() { WaitAt(&block.barrier, block.num_threads); }
+
 template <typename T>
 inline T Exchanged(T value, int lane) {
-  std::memcpy(&warp.slots[warp.lane], &value, sizeof(value));
-  WaitForLanes();
+  const int warp = block.thread / kLanes;
+  std::memcpy(&block.slots[block.thread], &value, sizeof(value));
+  WaitAt(&block.of_warp[warp], kLanes);
   T result;
-  std::memcpy(&result, &warp.slots[lane], sizeof(result));
-  WaitForLanes();
+  std::memcpy(&result, &block.slots[warp * kLanes + lane], sizeof(result));
+  WaitAt(&block.of_warp[warp], kLanes);
   return result;
 }
 template <typename T>
@@ -103,39 +120,46 @@ inline T __shfl_sync(unsigned, T value, int lane) {
 }
 template <typename T>
 inline T __shfl_down_sync(unsigned, T value, int delta) {
-  return Exchanged(value, warp.lane + delta < kLanes ? warp.lane + delta : warp.lane);
+  const int lane = block.thread % kLanes;
+  return Exchanged(value, lane + delta < kLanes ? lane + delta : lane);
 }
 
-static void RunWarp(unsigned first_thread) {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    getcontext(&warp.lanes[lane]);
-    warp.lanes[lane].uc_stack.ss_sp = warp.stacks.data() + (static_cast<size_t>(lane) << 16);
-    warp.lanes[lane].uc_stack.ss_size = 1 << 16;
-    warp.lanes[lane].uc_link = &warp.caller;
-    makecontext(&warp.lanes[lane], LaneMain, 0);
-    warp.is_done[lane] = false;
+static void RunBlock() {
+  for (int thread = 0; thread < block.num_threads; ++thread) {
+    ucontext_t& context = block.threads[thread];
+    getcontext(&context);
+    context.uc_stack.ss_sp = block.stacks.data() + static_cast<size_t>(thread) * kStackBytes;
+    context.uc_stack.ss_size = kStackBytes;
+    context.uc_link = &block.scheduler;
+    makecontext(&context, ThreadMain, 0);
+    block.is_done[thread] = false;
   }
   for (bool is_left = true; is_left;) {
     is_left = false;
-    for (warp.lane = 0; warp.lane < kLanes; ++warp.lane) {
-      if (warp.is_done[warp.lane]) continue;
-      threadIdx.x = first_thread + static_cast<unsigned>(warp.lane);
-      swapcontext(&warp.caller, &warp.lanes[warp.lane]);
-      is_left |= !warp.is_done[warp.lane];
+    for (block.thread = 0; block.thread < block.num_threads; ++block.thread) {
+      if (block.is_done[block.thread]) continue;
+      threadIdx.x = static_cast<unsigned>(block.thread);
+      swapcontext(&block.scheduler, &block.threads[block.thread]);
+      is_left |= !block.is_done[block.thread];
     }
   }
 }
 
 // Runs `call` with the parameters for every thread.
 extern "C" void LaunchOnHost(void (*call)(const void*), const void* parameters, long long blocks, int threads,
-                             bool is_by_warps) {
-  warp.call = call;
-  warp.parameters = parameters;
-  for (long long block = 0; block < blocks; ++block) {
-    blockIdx.x = static_cast<unsigned>(block);
-    for (int thread = 0; thread < threads; thread += is_by_warps ? kLanes : 1) {
+                             bool threads_exchange) {
+  block.call = call;
+  block.parameters = parameters;
+  block.num_threads = threads;
+  for (long long number = 0; number < blocks; ++number) {
+    blockIdx.x = static_cast<unsigned>(number);
+    if (threads_exchange) {
+      RunBlock();
+      continue;
+    }
+    for (int thread = 0; thread < threads; ++thread) {
       threadIdx.x = static_cast<unsigned>(thread);
-      is_by_warps ? RunWarp(threadIdx.x) : call(parameters);
+      call(parameters);
     }
   }
 }

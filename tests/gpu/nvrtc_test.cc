@@ -4,6 +4,8 @@
 
 #include "../core/error_of.h"
 #include "../core/random_region.h"
+#include "no_device_compiler.h"
+#include "region_runner.h"
 #include "stepnet/core/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
@@ -17,7 +19,7 @@ constexpr const char* kArchitectures[] = {"sm_80", "sm_90a"};
 class Nvrtc : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string why = WhyNoDeviceCompiler(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = WhyNoDeviceCompilerHere(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 
@@ -89,15 +91,25 @@ TEST_F(Nvrtc, CompilesEveryFormulaWithoutWarningOrSpill) {
   }
 }
 
-TEST_F(Nvrtc, CompilesRandomRegionsWithoutWarningOrSpill) {
+TEST_F(Nvrtc, CompilesRandomRegionsAndPrimitivesWithoutWarningOrSpill) {
   std::string text = StrCat(DeviceCodeText(), "\nusing namespace stepnet::device;\n");
   for (unsigned seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
     const Region region = RandomRegion({}, random);
-    text +=
-        PrintRegion(region, {.name = StrCat("r", seed), .uses_table = seed % 3 == 0, .is_always_wide = seed % 4 == 0})
-            .kernels;
+    text += PrintRegion(region,
+                        {.name = StrCat("random", seed), .uses_table = seed % 3 == 0, .is_always_wide = seed % 4 == 0})
+                .kernels;
   }
+  for (const PrintedRegion& printed : PrintedOf(PrimitiveRegions())) {
+    text += printed.source.kernels;
+  }
+  const Expr x = Expr::Input(0, "x", DType::kFloat), e = Exp(x - RowMax(x));
+  const RegionOperand rows{.dtype = DType::kFloat, .size = 3 * 5000, .strides = {0, 0, 5000, 1}};
+  const Region softmax{
+      .sizes = {1, 1, 3, 5000}, .inputs = {rows}, .outputs = {{.value = e / RowSum(e), .memory = rows}}};
+  const std::string by_blocks = PrintRegion(softmax, {.name = "long_rows"}).kernels;
+  EXPECT_NE(by_blocks.find("__syncthreads"), std::string::npos);
+  text += by_blocks;
   const DeviceCode code = CompileDeviceCode(text, "sm_80");
   EXPECT_EQ(WarningsIn(code.log), "");
   for (const KernelResources& kernel : ResourcesIn(code.log)) EXPECT_EQ(kernel.spill_bytes, 0) << kernel.kernel;

@@ -179,6 +179,34 @@ TEST_F(RegionOnDevice, ComputesWhatIsDefinedWithWideIndices) {
   EXPECT_EQ(FirstDifference(ExactRegions(40000, 100, {}, {.is_always_wide = true}), runner_), "");
 }
 
+TEST_F(RegionOnDevice, ComputesEveryExactPrimitive) {
+  std::vector<Region> regions = PrimitiveRegions();
+  std::erase_if(regions, [](const Region& region) { return !IsExact(region); });
+  EXPECT_EQ(FirstDifference(PrintedOf(regions), runner_), "");
+}
+
+// By a warp, and by a block where rows are few and long.
+TEST_F(RegionOnDevice, ComputesLongRows) {
+  const Expr x = Expr::Input(0, "x", DType::kFloat), y = Expr::Input(1, "y", DType::kInt64);
+  std::vector<Region> regions;
+  for (const std::int64_t columns : {1, 63, 64, 65, 1000, 1023, 1024, 1025, 4096, 5000, 100003}) {
+    const std::int64_t rows = 7;
+    const auto elements = [&](DType dtype) {
+      return RegionOperand{.dtype = dtype, .size = rows * columns, .strides = {0, 0, columns, 1}};
+    };
+    const RegionOperand of_rows{.dtype = DType::kFloat, .size = rows, .strides = {0, 0, 1, 0}};
+    const Expr centred = x - RowSum(x) / 7;
+    regions.push_back(
+        {.sizes = {1, 1, rows, columns},
+         .inputs = {elements(DType::kFloat), elements(DType::kInt64)},
+         .outputs = {{.value = centred / Sqrt(RowSum(centred * centred)), .memory = elements(DType::kFloat)},
+                     {.value = y - RowMax(y) + RowSum(y), .memory = elements(DType::kInt64)},
+                     {.value = RowMax(x), .memory = of_rows, .kind = RegionOutputKind::kRows}},
+         .in_place = {{.input = 0, .output = 0}}});
+  }
+  EXPECT_EQ(FirstDifference(PrintedOf(regions), runner_), "");
+}
+
 TEST_F(RegionOnDevice, ComputesRowsAndSums) {
   EXPECT_EQ(FirstDifference(ExactRegions(50000, 300, {.requires_too = false, .steps = 6}), runner_), "");
 }

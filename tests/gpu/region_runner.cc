@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <optional>
 
+#include "../core/random_exprs.h"
 #include "../core/random_region.h"
 #include "../core/source_path.h"
 #include "../core/temp_dir.h"
 #include "cuda_on_host_functions.h"
+#include "no_device_compiler.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/vector_math.h"
@@ -61,6 +63,47 @@ class AddressTable {
 
 }  // namespace
 
+std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options) {
+  std::vector<PrintedRegion> printed;
+  for (const Region& region : regions) {
+    CheckRegion(region);
+    options.name = StrCat("r", printed.size());
+    printed.push_back({.region = region, .source = PrintRegion(region, options)});
+  }
+  return printed;
+}
+
+std::vector<Region> PrimitiveRegions() {
+  constexpr std::int64_t kCount = 3 * 256 + 77;
+  std::vector<Region> regions;
+  for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
+    const auto op = static_cast<ExprOp>(k);
+    for (const DType dtype : kExprTypes) {
+      for (int count = 1; count <= kMaxExprOperands; ++count) {
+        for (const DType to : kExprTypes) {
+          if (op != ExprOp::kCast && op != ExprOp::kUniform && to != DType::kFloat) continue;
+          Region region{.sizes = {1, 1, 1, kCount}};
+          std::vector<Expr> operands;
+          for (int i = 0; i < count; ++i) {
+            const DType own = op == ExprOp::kWhere && i == 0 ? DType::kBool : dtype;
+            operands.push_back(Expr::Input(i, StrCat("x", i), own));
+            region.inputs.push_back({.dtype = own, .size = kCount, .strides = {0, 0, 0, 1}});
+          }
+          try {
+            const Expr value = MakeExpr(op, operands, {.dtype = to, .text = "{} of {}, {} and {}"});
+            region.outputs.push_back(
+                {.value = value, .memory = {.dtype = value.dtype(), .size = kCount, .strides = {0, 0, 0, 1}}});
+          } catch (const Error&) {  // not of so many operands, or not of that dtype
+            continue;
+          }
+          regions.push_back(region);
+        }
+      }
+    }
+  }
+  return regions;
+}
+
 std::string DifferenceFromDefinition(const PrintedRegion& printed, unsigned seed, RegionRunner& runner) {
   const Region& region = printed.region;
   const auto memory = [&] {
@@ -92,12 +135,9 @@ std::string FirstDifference(std::span<const PrintedRegion> printed, RegionRunner
 }
 
 std::string HostRegionRunner::WhyNot() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return "sanitizers do not follow fibers";
-#else
   static const bool has_compiler = std::system("c++ --version >/dev/null 2>&1") == 0;
+  if (const std::string why = WhyNoTestsOfKernels(); !why.empty()) return why;
   return has_compiler ? "" : "there is no C++ compiler named c++";
-#endif
 }
 
 HostRegionRunner::~HostRegionRunner() {
@@ -151,7 +191,7 @@ void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* c
   for (const RegionLaunch& launch : printed.source.launches) {
     const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);
     const auto call = reinterpret_cast<Call>(Symbol("call_" + launch.kernel));
-    launch_on_host(call, words.data(), launch.blocks, launch.threads, launch.is_by_warps);
+    launch_on_host(call, words.data(), launch.blocks, launch.threads, launch.threads_exchange);
   }
 }
 

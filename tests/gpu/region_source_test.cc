@@ -36,16 +36,6 @@ PrintedRegion Printed(const Region& region, const RegionSourceOptions& options) 
   return {.region = region, .source = PrintRegion(region, options)};
 }
 
-// Names tell regions apart that are compiled together.
-std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options = {}) {
-  std::vector<PrintedRegion> printed;
-  for (const Region& region : regions) {
-    options.name = StrCat("r", printed.size());
-    printed.push_back(Printed(region, options));
-  }
-  return printed;
-}
-
 class RegionSourceOnHost : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -136,44 +126,18 @@ TEST_F(RegionSourceOnHost, ComputesEveryFormula) {
   EXPECT_EQ(FirstDifference(printed, runner_), "");
 }
 
-// Every primitive of every dtype over odd numbers.
 TEST_F(RegionSourceOnHost, ComputesEveryPrimitive) {
-  constexpr std::int64_t kCount = 3 * 256 + 77;
-  std::vector<Region> regions;
-  for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
-    const auto op = static_cast<ExprOp>(k);
-    for (const DType dtype : kExprTypes) {
-      for (int count = 1; count <= kMaxExprOperands; ++count) {
-        for (const DType to : kExprTypes) {
-          if (op != ExprOp::kCast && op != ExprOp::kUniform && to != DType::kFloat) continue;
-          Region region{.sizes = {1, 1, 1, kCount}};
-          std::vector<Expr> operands;
-          for (int i = 0; i < count; ++i) {
-            const DType own = op == ExprOp::kWhere && i == 0 ? DType::kBool : dtype;
-            operands.push_back(Expr::Input(i, StrCat("x", i), own));
-            region.inputs.push_back({.dtype = own, .size = kCount, .strides = {0, 0, 0, 1}});
-          }
-          try {
-            const Expr value = MakeExpr(op, operands, {.dtype = to, .text = "{} of {}, {} and {}"});
-            region.outputs.push_back(
-                {.value = value, .memory = {.dtype = value.dtype(), .size = kCount, .strides = {0, 0, 0, 1}}});
-          } catch (const Error&) {  // not of so many operands, or not of that dtype
-            continue;
-          }
-          regions.push_back(region);
-        }
-      }
-    }
-  }
+  const std::vector<Region> regions = PrimitiveRegions();
   EXPECT_GT(regions.size(), 130u);
   ExpectLikeDefinition(regions);
 }
 
-// Rows of all lengths around those of a warp and of its partial sums, in place.
+// Rows of all lengths around those of a warp, of its partial sums and of what a block computes at once; in place.
 TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
   const Expr e = Exp(x - RowMax(x));
   std::vector<Region> regions;
-  for (const std::int64_t columns : {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000}) {
+  for (const std::int64_t columns :
+       {0, 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 1023, 1024, 1025, 1279, 2048, 2500}) {
     const Dense dense{.rows = 5, .columns = columns};
     regions.push_back({.sizes = dense.Sizes(),
                        .inputs = {dense.Elements()},
@@ -189,7 +153,7 @@ TEST_F(RegionSourceOnHost, SumsOverRowsWhatWholeRowsSay) {
   std::vector<Region> regions;
   const Expr dy = Expr::Input(1, "dy", DType::kFloat);
   for (const std::int64_t rows : {0, 1, 7, 40}) {
-    for (const std::int64_t columns : {0, 1, 5, 70}) {
+    for (const std::int64_t columns : {0, 1, 5, 70, 1100}) {
       for (const bool is_in_place : {false, true}) {
         const Dense dense{.rows = rows, .columns = columns};
         const Expr centred = x - RowSum(x) / 7;
@@ -245,6 +209,14 @@ TEST_F(RegionSourceOnHost, TakesValuesWithTheLaunch) {
   const std::vector<PrintedRegion> printed = {Printed(region, {.name = "draw", .values = {0}})};
   EXPECT_NE(printed[0].source.kernels.find("long long in0;\n  const long long* in1;"), std::string::npos);
   EXPECT_EQ(FirstDifference(printed, runner_), "");
+}
+
+TEST(RegionSource, NamesKernelsAfterAnyText) {
+  FormulaRegion formula;
+  formula.inputs = {kStepOfRun, 0, kSeedOfRun, kNumberOfRun, kOperatorOfRun};
+  const RegionSourceOptions options = SourceOptionsOf(formula, "my.cell/2é");
+  EXPECT_EQ(options.name, "my_cell_2__");
+  EXPECT_EQ(options.values, (std::vector<int>{2, 4})) << "step and run change between replays";
 }
 
 TEST(RegionSource, RefusesValuesThatAreNone) {
