@@ -1,7 +1,6 @@
 #include "stepnet/gpu/region_source.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <iterator>
