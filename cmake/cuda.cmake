@@ -32,7 +32,8 @@ endfunction()
 # would bring its headers along.
 function(stepnet_link_cudart target)
   get_target_property(cudart CUDA::cudart_static IMPORTED_LOCATION)
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:${cudart}> $<BUILD_INTERFACE:rt>)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:${cudart}> $<BUILD_INTERFACE:rt>
+                                          $<INSTALL_INTERFACE:CUDA::cudart_static>)
 endfunction()
 
 function(stepnet_add_cuda_sources target)

@@ -57,8 +57,13 @@ struct RunContext {
   // The contexts of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next
   // time.
   std::vector<RunContext> lanes;
+  // Who records what runs, to play it again, sets this to false before and finds out whether that would be the same.
+  mutable bool run_number_was_read = false;
 
-  std::uint64_t RunNumber() const { return run == nullptr ? 0 : *run; }
+  std::uint64_t RunNumber() const {
+    run_number_was_read = true;
+    return run == nullptr ? 0 : *run;
+  }
   // What runs from now on runs on this device, and the temporary memory is free again.
   void UseDevice(Device device);
   void ResetScratch() {

@@ -144,6 +144,15 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
       .At({.net = plan_->name});
 }
 
+std::vector<const void*> RunState::Addresses() const {
+  std::vector<const void*> addresses = {reinterpret_cast<const void*>(num_steps_)};
+  for (const BoundInstruction& bound : instructions_) {
+    for (const BoundOperand& operand : bound.operands) addresses.push_back(operand.address);
+    addresses.push_back(bound.packed);
+  }
+  return addresses;
+}
+
 std::int64_t RunState::NumRunsOf(const Stage& stage) const {
   if (num_steps_ < stage.min_steps) return 0;
   if (stage.steps_at_once == kAllSteps) return std::min<std::int64_t>(num_steps_, 1);

@@ -51,6 +51,11 @@ class RunState {
   // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }
 
+  // All addresses that the steps use, after Prepare: runs of equal ones do the same to the same memory.
+  std::vector<const void*> Addresses() const;
+  // What an executor keeps with this memory.
+  std::shared_ptr<void>& executor_data() { return executor_data_; }
+
   // What executors tell observers of: a thread takes part in the loop (kLoop), or waits in it (kWait).
   RunEvent LoopEvent(RunEventKind kind) const;
 
@@ -122,6 +127,7 @@ class RunState {
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
   FaultRecord faults_;
+  std::shared_ptr<void> executor_data_;
 };
 
 }  // namespace stepnet

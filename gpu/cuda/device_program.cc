@@ -149,10 +149,13 @@ void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
 }
 
 void DeviceProgram::RunFormula(const OperatorCall& op, const OpRun& run) const {
-  const RunValues values(op, run);
+  std::optional<RunValues> values;  // which nobody asks for whose kernel does not depend on them
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
-  for (const int input : formula_->inputs) inputs.push_back(IsRunValue(input) ? values.Of(input) : run.In(input).data);
+  for (const int input : formula_->inputs) {
+    if (IsRunValue(input) && !values) values.emplace(op, run);
+    inputs.push_back(IsRunValue(input) ? values->Of(input) : run.In(input).data);
+  }
   for (const int output : formula_->outputs) outputs.push_back(run.Out(output).data);
   formula_kernel_->Run(run, inputs, outputs);
 }

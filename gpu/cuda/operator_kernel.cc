@@ -64,7 +64,6 @@ const DeviceRegistration cuda(DeviceKind::kCuda,
                                .executor = "cuda",
                                .open = [](int index) -> DeviceRuntime& { return CudaRuntimeOf(index); },
                                .find_kernel = FindOperatorKernel});
-const ExecutorRegistration on_a_stream("cuda", DeviceKind::kCuda, MakeSerialExecutor);
 
 }  // namespace
 

@@ -1,0 +1,45 @@
+# cuDNN's LSTM through PyTorch, in float32 without TF32: median milliseconds of a forward run, and of one forward and
+# backward, on a GPU.
+#
+#   python3 bench/peers/lstm_cudnn.py LAYERS BATCH HIDDEN STEPS [REPETITIONS]
+import sys
+
+import torch
+
+layers, batch, hidden, steps = map(int, sys.argv[1:5])
+repetitions = int(sys.argv[5]) if len(sys.argv) > 5 else 50
+torch.backends.cudnn.allow_tf32 = False
+torch.backends.cuda.matmul.allow_tf32 = False
+torch.manual_seed(1)
+lstm = torch.nn.LSTM(hidden, hidden, layers).cuda()
+x = torch.randn(steps, batch, hidden, device="cuda", requires_grad=True)
+
+
+def forward():
+    with torch.no_grad():
+        lstm(x)
+
+
+def forward_backward():
+    y, _ = lstm(x)
+    y.sum().backward()
+    lstm.zero_grad(set_to_none=True)
+    x.grad = None
+
+
+def median(run):
+    for _ in range(10):
+        run()
+    times = []
+    for _ in range(repetitions):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        begin.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return sorted(times)[len(times) // 2]
+
+
+print("%.3f %.3f" % (median(forward), median(forward_backward)))
