@@ -35,7 +35,9 @@ void* Scratch::Get(std::int64_t bytes) {
   if (bytes < 0 || bytes > std::numeric_limits<std::int64_t>::max() / 2) {
     throw Error(ErrorCode::kOutOfMemory, StrCat(bytes, " bytes of scratch memory"));
   }
-  const std::int64_t rounded = (bytes + 63) / 64 * 64 + 64;
+  // What libraries of a device are lent begins where an allocation of its own would.
+  const std::int64_t unit = device_.IsHost() ? 64 : 256;
+  const std::int64_t rounded = (bytes + unit - 1) / unit * unit + unit;
   const std::int64_t begin = used_;
   used_ += rounded;
   if (used_ > capacity_) overflow_.push_back(Allocate(rounded));
