@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -24,6 +25,7 @@ std::string Shown(const std::string& text) {
 std::string SourceLine(const std::string& text, int line, int column) {
   constexpr size_t kMax = 90, kMaxBefore = 60;  // bytes
   size_t begin = 0;
+  CountWork(line);
   for (int i = 1; i < line; ++i) {
     begin = text.find('\n', begin);
     if (begin == std::string::npos) return "";

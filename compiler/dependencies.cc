@@ -16,7 +16,10 @@ constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max() / 4;  //
 class AccessCollector {
  public:
   // With `of_steps` what each instruction touches in one step, also where it runs for many at once.
-  AccessCollector(const StepPlan& plan, bool of_steps) : plan_(plan), of_steps_(of_steps) {}
+  AccessCollector(const StepPlan& plan, bool of_steps)
+      : plan_(plan),
+        of_steps_(of_steps),
+        has_effects_(std::ranges::any_of(plan.instructions, &Instruction::has_side_effects)) {}
 
   // The accesses of instructions [begin, end).
   std::vector<std::vector<MemoryAccess>> Run(int begin, int end) {
@@ -29,7 +32,12 @@ class AccessCollector {
       if (instruction.dynamic) AddOwn(Whole(Own(i)));
       const bool reaches_out =
           instruction.call != nullptr && instruction.call->schema().TakesBlobs(plan_.target->device);
-      if (reaches_out || instruction.has_side_effects) AddOwn(Whole(Own(-1)));
+      if (reaches_out || instruction.has_side_effects) {
+        AddOwn(Whole(Own(-1)));
+      } else if (has_effects_ && MayFail(instruction)) {
+        // What lasts waits for all that comes before it and may fail, and is there when what comes behind it fails.
+        AddOwn({.memory = Own(-1), .writes = false, .bytes = 1});
+      }
     }
     return std::move(accesses_);
   }
@@ -37,6 +45,7 @@ class AccessCollector {
  private:
   // Pieces of memory: bases, dynamic lists, then one for each instruction and one for the world outside.
   int Own(int i) const { return plan_.num_bases + static_cast<int>(plan_.dynamic_lists.size()) + 1 + i; }
+  static bool MayFail(const Instruction& instruction) { return instruction.checks_values || instruction.dynamic; }
   static MemoryAccess Whole(int memory) { return {.memory = memory, .writes = true, .bytes = 1}; }
   void AddOwn(MemoryAccess access) { accesses_.back().push_back(access); }
 
@@ -68,6 +77,7 @@ class AccessCollector {
 
   const StepPlan& plan_;
   const bool of_steps_;
+  const bool has_effects_;  // the plan has instructions with side effects
   std::vector<std::vector<MemoryAccess>> accesses_;
 };
 

@@ -3,6 +3,7 @@
 // They follow from the bytes that instructions touch, as functions of the step, and from nothing else: no blob's name,
 // no offset and no order of links means anything here. Two accesses conflict when they share a byte and one of them
 // writes; what comes first in program order then comes first (read after write, write after read, write after write).
+// The world outside counts as a byte: what has side effects writes it, and what may fail in the same plan reads it.
 // An edge holds for every step: `to` of step k + delta waits for `from` of step k, steps counted in the direction of
 // the run.
 #pragma once

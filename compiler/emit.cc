@@ -10,6 +10,7 @@
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/core/move.h"
 #include "stepnet/nets/net_operator.h"
+#include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
 namespace {
@@ -103,7 +104,7 @@ class Emitter {
     const OperatorSchema& schema = call.schema();
     instruction->text = TextOf(node, *instruction);
     instruction->type = call.type();
-    instruction->has_side_effects = schema.has_side_effects;
+    instruction->has_side_effects = HasSideEffects(call);
     const Kernel& kernel = KernelOf(call, node.op_index);
     instruction->checks_values = kernel.checks_values;
     if (!is_draft_) {
@@ -138,8 +139,7 @@ class Emitter {
     }
     for (const RegionCall& call : node.calls()) {
       types.push_back(call.call->type());
-      const OperatorSchema& schema = call.call->schema();
-      instruction->has_side_effects = instruction->has_side_effects || schema.has_side_effects;
+      instruction->has_side_effects = instruction->has_side_effects || HasSideEffects(*call.call);
       const Kernel& kernel = KernelOf(*call.call, call.op_index);
       instruction->checks_values = instruction->checks_values || kernel.checks_values;
     }
@@ -268,7 +268,7 @@ class Emitter {
       }
     }
     plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
-      return !instruction.dynamic && !instruction.has_side_effects &&
+      return !instruction.dynamic && !instruction.has_side_effects && !instruction.checks_values &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
     });
   }

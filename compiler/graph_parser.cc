@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "stepnet/compiler/form_region.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/index_of.h"
+#include "stepnet/io/wire_scan.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -38,12 +40,14 @@ class LineReader {
     text_.remove_prefix(static_cast<size_t>(end - text_.data()));
     return value;
   }
-  // The number of a node, base, list or version: what the program counts in int.
-  int Index() {
+  // Throws where it is negative or larger.
+  std::int64_t IntegerUpTo(std::int64_t max) {
     const std::int64_t value = Integer();
-    if (value < 0 || value > kMaxIndex) Throw(StrCat(value, " is out of range"));
-    return static_cast<int>(value);
+    if (value < 0 || value > max) Throw(StrCat(value, " is out of range"));
+    return value;
   }
+  // The number of a node, base, list or version: what the program counts in int.
+  int Index() { return static_cast<int>(IntegerUpTo(kMaxIndex)); }
 
   // `is_type`: of an operator, which may have dots.
   std::string Word(bool is_type = false) {
@@ -89,6 +93,11 @@ class LineReader {
   std::string_view text_;
   int number_;
 };
+
+// So large that products of two of them are no overflow.
+constexpr std::int64_t kMaxRowBytes = std::int64_t{1} << 40;  // or bytes of a value
+constexpr std::int64_t kMaxSteps = std::numeric_limits<int>::max();
+constexpr std::int64_t kMaxStepsAtOnce = 1 << 20;
 
 // The first thing that is wrong with arguments, "1:12: …".
 class ArgumentErrors : public google::protobuf::io::ErrorCollector {
@@ -156,7 +165,7 @@ class GraphParser {
     if (line.Skip("once for all steps")) {
       stage.steps_at_once = kAllSteps;
     } else if (line.Skip("for ")) {
-      stage.steps_at_once = line.Integer();
+      stage.steps_at_once = line.IntegerUpTo(kMaxStepsAtOnce);
       line.Expect(" steps at once");
     } else {
       line.Expect("in each step");
@@ -307,6 +316,7 @@ class GraphParser {
   static TensorInfo ParseInfo(LineReader& line) {
     TensorInfo info{.dtype = ParseDType(line), .shape = {}};
     info.shape = ParseShape(line);
+    if (info.shape.size() > kMaxRowBytes / 8) line.Throw(StrCat(info.Description(), " is out of range"));
     return info;
   }
 
@@ -354,12 +364,13 @@ class GraphParser {
     graph_.num_bases = std::max(graph_.num_bases, slot.base + 1);
     if (line.Skip("[")) {
       slot.storage_class = StorageClass::kLinked;
-      slot.row_bytes = line.Integer();
+      slot.row_bytes = line.IntegerUpTo(kMaxRowBytes);
       line.Expect(" * ");
       if (line.Skip("(t ")) {
         const bool minus = line.Skip("- ");
         if (!minus) line.Expect("+ ");
-        slot.offset = minus ? -line.Integer() : line.Integer();
+        const std::int64_t rows = line.IntegerUpTo(kMaxSteps);
+        slot.offset = minus ? -rows : rows;
         line.Expect(")");
       } else {
         line.Expect("t");
@@ -371,7 +382,7 @@ class GraphParser {
     // Else another result follows.
     if (!line.StartsWith(", _") && !line.StartsWith(", ^") && line.StartsWith(", ") && IsBytes(line)) {
       line.Expect(", ");
-      slot.bytes = line.Integer();
+      slot.bytes = line.IntegerUpTo(kMaxRowBytes);
       line.Expect(" bytes");
     }
     const bool starts_at_zero = line.Skip(" from zero");
@@ -432,6 +443,7 @@ class GraphParser {
     if (!arguments.ends_with("}")) line.Throw("the arguments do not end");
     arguments.remove_suffix(1);
     google::protobuf::TextFormat::Parser parser;
+    parser.SetRecursionLimit(kMaxMessageNesting);
     ArgumentErrors errors;
     parser.RecordErrorsTo(&errors);
     if (!parser.ParseFromString(std::string(arguments), def.get())) {

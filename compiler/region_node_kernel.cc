@@ -81,7 +81,10 @@ std::shared_ptr<const RegionNodeKernel::ForShapes> RegionNodeKernel::Make(std::s
       op.tensors.insert(op.tensors.end(), operands->begin(), operands->end());
     }
     for (const RegionPart& part : op.parts->parts) {
-      may_fail |= std::ranges::any_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); });
+      if (std::ranges::none_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); })) continue;
+      may_fail = true;
+      // A kernel checks what it is given also where it computes nothing.
+      if (part.region.NumElements() == 0) made->obstacle = StrCat(call.call->Text(), " checks values and gives none");
     }
     if (op.parts->parts.empty()) made->obstacle = StrCat(call.call->Text(), " is no region for such shapes");
   }

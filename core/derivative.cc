@@ -359,6 +359,7 @@ class Derivation {
     for (int i = 0; i < 2; ++i) {
       Step& x = Operand(step, i);
       const Step& other = Operand(step, 1 - i);
+      if (other.value.IsConstant() && IsNeverBeyond(step, *x.node, NumberOf(other.value))) return;
       if (other.value.IsConstant()) return Give(step, i, flow.Under(IsBeyond(step, x, other.value), x.varies));
     }
     // Whether an operand equals the result, without a result: both conditions fail where one of the two is NaN.
@@ -366,6 +367,16 @@ class Derivation {
     const bool varies = a.varies || b.varies;
     Give(step, 0, flow.Under(is_max ? b.value <= a.value : a.value <= b.value, varies));
     Give(step, 1, flow.Under(is_max ? a.value <= b.value : b.value <= a.value, varies));
+  }
+
+  // Whether x, an extremum of the other kind, stays on the side of the bound where step is the bound.
+  bool IsNeverBeyond(const Step& step, const ExprNode& x, double bound) const {
+    const bool is_max = step.node->op == ExprOp::kMax;
+    if (x.op != (is_max ? ExprOp::kMin : ExprOp::kMax)) return false;
+    return std::ranges::any_of(x.Operands(), [&](const ExprNode* operand) {
+      const Expr& value = At(operand).value;
+      return value.IsConstant() && (is_max ? NumberOf(value) <= bound : NumberOf(value) >= bound);
+    });
   }
 
   // Whether x is beyond the constant, so that step, Max or Min of both, is x. That is so where the result is beyond it:

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/expr_table.h"
 #include "stepnet/core/formula_layout.h"
 
@@ -200,6 +201,7 @@ class FormulaCompiler {
       const std::string& name = op.inputs()[result_.inputs[i]];
       bool is_overwritten = false;
       bool is_same = false;
+      CountWork(static_cast<std::int64_t>(region.outputs.size()));
       for (int o = 0; o < static_cast<int>(region.outputs.size()); ++o) {
         const RegionOperand& to = region.outputs[o].memory;
         const bool is_alike = from.strides == to.strides && from.offset == to.offset && from.dtype == to.dtype;

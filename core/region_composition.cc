@@ -462,7 +462,8 @@ ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionReque
       const auto found = std::ranges::find(part.outputs, tensor);
       if (found == part.outputs.end()) continue;
       const RegionOperand& memory = part.region.outputs[found - part.outputs.begin()].memory;
-      nothing.region.outputs.push_back({.value = Expr::Constant(memory.dtype, 0), .memory = {.dtype = memory.dtype}});
+      nothing.region.outputs.push_back(
+          {.value = Expr::Constant(memory.dtype, 0), .memory = {.dtype = memory.dtype, .strides = {0, 0, 0, 1}}});
       nothing.outputs.push_back(tensor);
     }
   }

@@ -90,8 +90,8 @@ std::vector<int> OperatorSchema::HostInputs(DeviceKind device) const {
 }
 
 bool OperatorSchema::AllowsInPlace(int input, int output) const {
-  for (const auto& pairs : {in_place, enforced_in_place}) {
-    for (const auto& [from, to] : pairs) {
+  for (const auto* pairs : {&in_place, &enforced_in_place}) {
+    for (const auto& [from, to] : *pairs) {
       if ((from == -1 && input == output) || (from == input && to == output)) return true;
     }
   }

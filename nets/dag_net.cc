@@ -9,6 +9,7 @@
 #include "stepnet/core/access_order.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -50,7 +51,7 @@ void HoldBackLastingWrites(const NetDef& net, DeviceKind device, OperatorOrder* 
   const std::vector<std::string> read_first = BlobsReadFirst(net);
   const auto lasts = [&](const OperatorDef& op) {
     const auto is_carried = [&](const std::string& blob) { return std::ranges::binary_search(read_first, blob); };
-    return GetOperator(op.type()).has_side_effects || std::ranges::any_of(op.output(), is_carried);
+    return HasSideEffects(op) || std::ranges::any_of(op.output(), is_carried);
   };
   const auto add = [&](int from, int to) {
     order->successors[from].push_back(to);

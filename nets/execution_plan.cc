@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "stepnet/core/error.h"
@@ -97,12 +98,27 @@ class StepInPlace {
   std::shared_ptr<const Step> bound_;
 };
 
+// The system may refuse a thread: its stack is memory, and processes have so many threads.
+template <typename Run>
+std::jthread StartThread(Run run) {
+  try {
+    const SignalBlock block;
+    return std::jthread(std::move(run));
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::kOutOfMemory,
+                StrCat("a thread of the plan cannot be started: ", error.what(),
+                       "; run fewer substeps, instances and reporters at the same time, or allow the process more "
+                       "memory and threads"));
+  }
+}
+
 // Runs `report` every `interval` on a thread of its own, and once more at the end.
 class Reporter {
  public:
   Reporter(std::chrono::milliseconds interval, std::function<void()> report, FirstFailure& failure)
-      : thread_([this, interval, report = std::move(report), &failure,
-                 cancellation = CurrentCancellation()](const std::stop_token& stop) {
+      : thread_(StartThread([this, interval = std::min<std::chrono::milliseconds>(interval, kLongest),
+                             report = std::move(report), &failure,
+                             cancellation = CurrentCancellation()](const std::stop_token& stop) {
           const CancellationScope cancelled(cancellation);
           try {
             std::unique_lock lock(mutex_);
@@ -118,7 +134,7 @@ class Reporter {
           } catch (...) {
             failure.Note();
           }
-        }) {}
+        })) {}
 
   void Finish() {
     {
@@ -130,6 +146,8 @@ class Reporter {
   }
 
  private:
+  static constexpr std::chrono::hours kLongest{1'000'000};  // a clock counts nanoseconds in 64 bits
+
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool finish_ = false;
@@ -156,22 +174,35 @@ class Step {
     FirstFailure failure;
     const Continue unless_failed = [&] { return !failure.failed() && go_on(); };
     std::vector<std::unique_ptr<Reporter>> reporters;
-    if (report_net_ != nullptr) {
-      reporters.push_back(std::make_unique<Reporter>(
-          std::chrono::seconds(def_.report_interval()), [this] { report_net_->Run(run_); }, failure));
+    bool done = false;
+    try {
+      StartReporters(unless_failed, failure, &reporters);
+      done = RunIterations(unless_failed, execution);
+    } catch (...) {
+      failure.Note();  // reporters ask for it
     }
-    for (const StepInPlace& reporter : reporters_) {
-      reporters.push_back(std::make_unique<Reporter>(
-          std::chrono::milliseconds(reporter.def().run_every_ms()),
-          [&, times = std::uint64_t{0}]() mutable { reporter.Run(unless_failed, times++); }, failure));
+    if (!failure.failed()) {
+      for (const auto& reporter : reporters) reporter->Finish();
     }
-    const bool done = RunIterations(unless_failed, execution);
-    for (const auto& reporter : reporters) reporter->Finish();
+    reporters.clear();
     failure.Rethrow();
     return done;
   }
 
  private:
+  void StartReporters(const Continue& unless_failed, FirstFailure& failure,
+                      std::vector<std::unique_ptr<Reporter>>* reporters) const {
+    if (report_net_ != nullptr) {
+      reporters->push_back(std::make_unique<Reporter>(
+          std::chrono::seconds(def_.report_interval()), [this] { report_net_->Run(run_); }, failure));
+    }
+    for (const StepInPlace& reporter : reporters_) {
+      reporters->push_back(std::make_unique<Reporter>(
+          std::chrono::milliseconds(reporter.def().run_every_ms()),
+          [&, times = std::uint64_t{0}]() mutable { reporter.Run(unless_failed, times++); }, failure));
+    }
+  }
+
   bool RunIterations(const Continue& go_on, std::uint64_t execution) const {
     if (does_nothing_) return true;
     for (std::int64_t i = 0; !IsOver(i); ++i) {
@@ -228,9 +259,8 @@ class Step {
     {
       std::vector<std::jthread> threads;  // joined at the end of the scope, also when one cannot be started
       try {
-        const SignalBlock block;
         for (const StepInPlace& substep : substeps_) {
-          for (int k = 0; k < instances; ++k) threads.emplace_back([&, k] { work(substep, k); });
+          for (int k = 0; k < instances; ++k) threads.push_back(StartThread([&, k] { work(substep, k); }));
         }
       } catch (...) {
         failure.Note();

@@ -1,4 +1,5 @@
 // The rules for the steps of a plan.
+#include <algorithm>
 #include <set>
 
 #include "stepnet/core/strings.h"
@@ -9,7 +10,8 @@ namespace stepnet {
 namespace {
 
 constexpr int kMaxNesting = 100;
-constexpr std::int64_t kMaxThreads = 1024;  // of one step
+constexpr std::int64_t kMaxThreads = 1024;  // of a plan, at one time
+constexpr std::int64_t kManyThreads = std::int64_t{1} << 31;
 
 class PlanChecker {
  public:
@@ -28,18 +30,23 @@ class PlanChecker {
     return step.name().empty() ? StrCat("#", i) : step.name();
   }
 
-  void CheckStep(const ExecutionStep& step, const std::string& path, int depth) {
-    if (depth > kMaxNesting) return Report(path, StrCat("steps nest deeper than ", kMaxNesting));
+  // Returns how many threads the step starts that run at the same time; 0 where that has been reported.
+  std::int64_t CheckStep(const ExecutionStep& step, const std::string& path, int depth) {
+    if (depth > kMaxNesting) {
+      Report(path, StrCat("steps nest deeper than ", kMaxNesting));
+      return 0;
+    }
     for (const std::string& net : step.network()) CheckNetName(path, net);
     if (step.network_size() > 0 && step.substep_size() > 0) {
       Report(path, "has networks and substeps, can have only one of the two");
     }
     CheckLoop(step, path);
     CheckReports(step, path);
-    CheckThreads(step, path);
+    std::vector<std::int64_t> threads;
     for (int i = 0; i < step.substep_size(); ++i) {
-      CheckStep(step.substep(i), StrCat(path, "/", NameOf(step.substep(i), i)), depth + 1);
+      threads.push_back(CheckStep(step.substep(i), StrCat(path, "/", NameOf(step.substep(i), i)), depth + 1));
     }
+    return CheckThreads(step, threads, path);
   }
 
   void CheckLoop(const ExecutionStep& step, const std::string& path) {
@@ -65,14 +72,27 @@ class PlanChecker {
     }
   }
 
-  void CheckThreads(const ExecutionStep& step, const std::string& path) {
+  // `of_substeps` are the threads that each of them starts.
+  std::int64_t CheckThreads(const ExecutionStep& step, const std::vector<std::int64_t>& of_substeps,
+                            const std::string& path) {
     const std::int64_t instances = step.has_num_concurrent_instances() ? step.num_concurrent_instances() : 1;
     if (instances < 1) Report(path, StrCat("num_concurrent_instances is ", instances, ", must be at least 1"));
-    const bool concurrent = step.concurrent_substeps() || instances > 1;
-    const std::int64_t threads = instances * step.substep_size();
-    if (concurrent && threads > kMaxThreads) {
-      Report(path, StrCat("runs ", threads, " substeps at the same time; ", kMaxThreads, " are supported"));
+    std::int64_t of_reporters = step.has_report_net() ? 1 : 0;
+    std::int64_t largest = 0, sum = 0, num_substeps = 0;
+    for (size_t i = 0; i < of_substeps.size(); ++i) {
+      if (step.substep(static_cast<int>(i)).has_run_every_ms()) {
+        of_reporters += 1 + of_substeps[i];
+        continue;
+      }
+      ++num_substeps;
+      largest = std::max(largest, of_substeps[i]);
+      sum = std::min(sum + 1 + of_substeps[i], kManyThreads);
     }
+    const bool concurrent = (step.concurrent_substeps() && num_substeps > 1) || instances > 1;
+    const std::int64_t threads = of_reporters + (concurrent ? instances * sum : largest);
+    if (threads <= kMaxThreads) return threads;
+    Report(path, StrCat("runs on ", threads, " threads at the same time; ", kMaxThreads, " are supported"));
+    return 0;
   }
 
   void CheckNetName(const std::string& path, const std::string& net) {

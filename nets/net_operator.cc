@@ -6,11 +6,12 @@
 #include <functional>
 #include <mutex>
 #include <ranges>
+#include <string_view>
 #include <thread>
+#include <unordered_map>
 
 #include "stepnet/core/executor_registry.h"
 #include "stepnet/core/first_failure.h"
-#include "stepnet/core/index_of.h"
 #include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
@@ -75,8 +76,11 @@ class PartsOfRun : public SharedWork {
 
 NetOperator::NetOperator(OperatorCall init)
     : init_(std::move(init)), text_(init_.Text()), device_(init_.options().device()) {
+  std::unordered_map<std::string_view, int> number_of;  // of inputs, the first of a name
+  for (int i = 0; i < init_.num_inputs(); ++i) number_of.emplace(init_.inputs()[i], i);
   for (const std::string& output : init_.outputs()) {
-    in_place_of_.push_back(IndexOf(init_.inputs(), output));
+    const auto found = number_of.find(output);
+    in_place_of_.push_back(found == number_of.end() ? -1 : found->second);
   }
   input_views_.resize(init_.inputs().size());
   output_views_.resize(init_.outputs().size());  // null for kernels that take blobs

@@ -5,6 +5,7 @@
 
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
 
@@ -31,7 +32,7 @@ Touches TouchesOf(const Net& net, const Workspace& workspace) {
   };
   for (const auto& op : net.operators()) {
     const OperatorCall& init = op->init();
-    touches.everything = touches.everything || init.schema().has_side_effects;
+    touches.everything = touches.everything || HasSideEffects(init);
     for (const std::string& input : init.inputs()) add(input, false);
     for (const std::string& output : init.outputs()) add(output, true);
     // Blobs that only arguments name, as the states of a recurrent network.

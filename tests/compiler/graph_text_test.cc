@@ -121,6 +121,30 @@ TEST(GraphText, WhatIsNoGraphIsRefusedWithItsLine) {
   expect("step s {\n  y.1: float [1] = packed x for @0\n}\n", "…\"x\" has no such value so far before \" for @0\"");
 }
 
+TEST(GraphText, NumbersOfAnySizeAreReadOrRefused) {
+  for (const char* offset : {"- 9223372036854775808", "- -9223372036854775808", "+ 9223372036854775807",
+                             "- 9223372036854775807", "+ -9223372036854775808", "+ 1000000000000000000"}) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  x: float [4] at 0[16 * (t ", offset, ")]\n}\n")); },
+                "…line 2 of a step graph: ");
+  }
+  for (const char* line : {"x: float [4] at 0[9223372036854775807 * t]", "x: float [4] at 0[-16 * t]",
+                           "x: float [4] at 0[16 * t], 9223372036854775807 bytes",
+                           "x: float [4611686018427387904] at 0", "for 9223372036854775807 steps at once:"}) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  ", line, "\n}\n")); }, "…line 2 of a step graph: ");
+  }
+  ParseGraph("step s {\n  x: float [4] at 0[16 * (t - 1000000)]\n}\n");
+}
+
+TEST(GraphText, ArgumentsThatNestDeeplyAreRefused) {
+  constexpr int kDepth = 100'000;
+  std::string nested;
+  for (int i = 0; i < kDepth; ++i) nested += "arg { name: \"n\" n { op { ";
+  for (int i = 0; i < kDepth; ++i) nested += "} } }";
+  ExpectError(
+      [&] { ParseGraph(StrCat("step s {\n  x: float [1] at 0\n  y.1: float [1] = Tanh(x) @0 {", nested, "}\n}\n")); },
+      "…the arguments cannot be read");
+}
+
 TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
   const auto expect = [](const std::string& lines, const std::string& what) {
     const StepGraph graph = ParseGraph(StrCat("step s {\n  x: float [4] at 0\n", lines, "}\n"));

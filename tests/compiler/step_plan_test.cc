@@ -2,6 +2,8 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "form_regions.h"
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/step_plan_request.h"
 #include "stepnet/executor/run_state.h"
 
@@ -139,6 +141,18 @@ const Registration count = Operator("test.CountRuns")
                                    CopyElements(run.In(0), run.Out(0));
                                  };
                                });
+
+// What is checked may have elements where what is computed has none.
+TEST(StepPlan, AnEmptyBatchIsRunForWhatIsChecked) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("lengths");
+  net.Step("m = StepMask(x_t, lengths)").Step("h_next = Sum(x_t, h_prev)").Output("h_all", "h", 1);
+  net.Feed("x", Random({3, 2, 0}, 1)).Feed("h0", Random({2, 0}, 2)).Feed("lengths", Tensor::Of<int>({2}, {1, 7}));
+  const auto run = [&] { Net::Create(net.Build(), net.workspace())->Run(); };
+  ExpectError(run, "…element 1 of lengths is 7");
+  const ExtraPass form([](StepGraph* graph) { EXPECT_EQ(FormRegions(graph), 1); });
+  ExpectError(run, "…element 1 of lengths is 7");
+}
 
 TEST(StepPlan, AnEmptyBatchIsRunForItsSideEffects) {
   RecurrentCase net;

@@ -103,8 +103,12 @@ TEST(Derivative, ReadsWhatIsStoredInPlaceOfItsInput) {
   EXPECT_EQ(text(Min(Max(x, -2), 3)), "in 1 y: float\nin 2 dy: float\nout where(y < 3 && -2 < y, dy, 0)\n");
   EXPECT_EQ(text(Max(-2, Min(3, x))), "in 1 y: float\nin 2 dy: float\nout where(-2 < y && y < 3, dy, 0)\n");
   // A bound that the other one hides says nothing about the result.
-  EXPECT_EQ(text(Min(Max(x, 3), 3)),
-            "in 1 y: float\nin 0 x: float\nin 2 dy: float\nout where(y < 3 && 3 < x, dy, 0)\n");
+  EXPECT_EQ(text(Max(Max(x, 3), 5)),
+            "in 1 y: float\nin 0 x: float\nin 2 dy: float\nout where(5 < y && 3 < x, dy, 0)\n");
+  // Nothing passes where both bounds are the result.
+  for (const Expr& none : {Min(Max(x, 3), 3), Max(Min(3, x), 3), Min(2, Max(3, x))}) {
+    EXPECT_FALSE(GradientOf(none, y).defined());
+  }
   // What lies between the stored output and another one is computed from the stored one.
   const Expr c = Tanh(x), h = Sin(2 * c), dh = Expr::Input(3, "dh", DType::kFloat);
   const DerivativeOutput outputs[] = {{.value = c, .stored = y}, {.value = h, .gradient = dh}};

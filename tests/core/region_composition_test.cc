@@ -260,6 +260,21 @@ TEST(RegionComposition, WhatDoesNotFitIsRefused) {
 }
 
 // The operators between the products of examples/cells/peephole_lstm.cell.
+TEST(RegionComposition, PartsWithoutElementsAreARegionWithoutElements) {
+  Region empty{.sizes = {1, 1, 1, 0}};
+  const RegionOperand memory{.dtype = DType::kFloat, .size = 0, .strides = {0, 0, 0, 1}};
+  empty.inputs = {memory};
+  empty.outputs = {{.value = Tanh(Expr::Input(0, "x", DType::kFloat)), .memory = memory}};
+  const RegionPart parts[] = {{.region = empty, .inputs = {0}, .outputs = {1}},
+                              {.region = empty, .inputs = {1}, .outputs = {2}}};
+  const auto result = ComposeRegions(parts, {.wanted = {1, 2}});
+  const auto& composed = std::get<ComposedRegion>(result);
+  CheckRegion(composed.region);
+  EXPECT_EQ(composed.outputs, (std::vector<int>{1, 2}));
+  Memory nothing(3);
+  EXPECT_FALSE(RunPart(composed.region, composed.inputs, composed.outputs, &nothing));
+}
+
 TEST(RegionComposition, PeepholesAreOneRegion) {
   const Shape state({6, 10}), peephole({10});
   Chain chain{.tensors = {Floats({6, 40}), Floats({6, 40}), Floats(state), Floats(peephole), Floats(peephole),

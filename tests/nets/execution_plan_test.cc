@@ -266,6 +266,35 @@ TEST(Plan, AFailingReportFailsThePlan) {
       "operator failed: made to fail\n  at op 0 `f = test.Count()`\n  in net \"fails\"");
 }
 
+TEST(Plan, AFailureEndsReportersThatLoop) {
+  Workspace workspace;
+  const ExecutionPlanOptions options{.should_continue = [] { return true; }};
+  ExpectError(
+      [&] {
+        RunExecutionPlan(PlanOf("execution_step { network: 'a' } execution_step { substep { run_every_ms: 1 network: "
+                                "'b' num_iter: 4000000000000000000 } substep { network: 'a' num_iter: 300 } "
+                                "substep { network: 'fails' num_iter: 10 } }"),
+                         workspace, options);
+      },
+      "operator failed: made to fail\n  at op 0 `f = test.Count()`\n  in net \"fails\"");
+  // What stops the plan stops them as well.
+  EXPECT_FALSE(RunExecutionPlan(
+      PlanOf("execution_step { substep { run_every_ms: 1 network: 'b' num_iter: 4000000000000000000 } substep { "
+             "network: 'a' num_iter: 4000000000000000000 } }"),
+      workspace, {.should_continue = [&] { return Count(workspace, "a") < 1000; }}));
+}
+
+TEST(Plan, AnIntervalLongerThanAnyRunEndsWithTheStep) {
+  for (const char* interval : {"9223372036855", "9223372036854775807"}) {
+    reports = 0;
+    Workspace workspace;
+    RunExecutionPlan(PlanOf(StrCat("execution_step { substep { run_every_ms: ", interval,
+                                   " network: 'report' } substep { network: 'a' num_iter: 20000 } }")),
+                     workspace);
+    EXPECT_EQ(reports, 1) << interval;
+  }
+}
+
 TEST(Plan, ALoopOverNothingEndsAtOnce) {
   Workspace workspace;
   EXPECT_TRUE(RunExecutionPlan(PlanOf("execution_step { num_iter: 4000000000000000000 substep { substep { num_iter: "
@@ -297,7 +326,25 @@ TEST(Plan, ListsItsProblems) {
   EXPECT_EQ(problems("execution_step { num_concurrent_instances: 0 }"),
             Messages{"step \"#0\": num_concurrent_instances is 0, must be at least 1"});
   EXPECT_EQ(problems("execution_step { num_concurrent_instances: 2000000000 substep { } substep { } }"),
-            Messages{"step \"#0\": runs 4000000000 substeps at the same time; 1024 are supported"});
+            Messages{"step \"#0\": runs on 4000000000 threads at the same time; 1024 are supported"});
+  // With those that its substeps start, and with reporters.
+  EXPECT_EQ(problems("execution_step { num_concurrent_instances: 40 substep { num_concurrent_instances: 40 substep { "
+                     "network: 'a' } } }"),
+            Messages{"step \"#0\": runs on 1640 threads at the same time; 1024 are supported"});
+  EXPECT_EQ(problems("execution_step { num_concurrent_instances: 600 substep { substep { network: 'a' } substep { "
+                     "run_every_ms: 1 network: 'a' } } }"),
+            Messages{"step \"#0\": runs on 1200 threads at the same time; 1024 are supported"});
+  EXPECT_EQ(problems("execution_step { num_concurrent_instances: 600 substep { network: 'a' report_net: 'a' "
+                     "report_interval: 1 } }"),
+            Messages{"step \"#0\": runs on 1200 threads at the same time; 1024 are supported"});
+  EXPECT_TRUE(problems("execution_step { num_concurrent_instances: 1000 substep { network: 'a' } } execution_step { "
+                       "substep { num_concurrent_instances: 1000 substep { network: 'a' } } substep { "
+                       "num_concurrent_instances: 1000 substep { network: 'a' } } }")
+                  .empty());
+  std::string reporters;
+  for (int i = 0; i < 1025; ++i) reporters += "substep { run_every_ms: 1 network: 'a' } ";
+  EXPECT_EQ(problems(StrCat("execution_step { ", reporters, "}")),
+            Messages{"step \"#0\": runs on 1025 threads at the same time; 1024 are supported"});
   PlanDef deep;
   ExecutionStep* step = deep.add_execution_step();
   for (int i = 0; i < 100; ++i) {

@@ -162,6 +162,18 @@ TEST(Negative, WorksOnIntegers) {
               "…type mismatch: Negative works on float, double, int32 and int64; x is bool [1]\n");
 }
 
+// Nothing lies between the bounds, so that no element of x passes.
+TEST(Clip, ToOneNumberHasNoGradient) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float bound : {0.0f, -0.0f, 3.0f, 1e30f, -1e30f, infinity, -infinity}) {
+    const auto test = [&](const std::string& type) { return OpTest(type).Arg("min", bound).Arg("max", bound); };
+    test("ClipGradient").Input("y", {3}, {bound, bound, bound}).Input("dy", {3}, {1, 2, 3}).Gives({3}, {0, 0, 0});
+    if (std::isfinite(bound) && std::abs(bound) < 10) test("Clip").Random("x", {3}, 1).GradientMatches();
+  }
+  const std::vector<double> big = {3e38, 1, 2e38};
+  OpTest("ClipGradient").Arg("min", 3e38f).Input("y", {3}, big).Input("dy", {3}, {1, 2, 3}).Gives({3}, {0, 0, 0});
+}
+
 TEST(Clip, RefusesAnEmptyRange) {
   ExpectError([] { OpTest("Clip").Arg("min", 2.0f).Arg("max", 1.0f).Input("x", {1}, {0}).Run(); },
               "invalid net: Clip: min is 2, must not exceed max, which is 1\n"

@@ -267,12 +267,12 @@ void RemarkOnUnread(const std::vector<const NetDef*>& nets, const std::vector<st
 }
 
 std::vector<std::string> UnreadBlobs(const NetDef& net) {
-  std::set<std::string> read;
-  for (const OperatorDef& op : net.op()) read.insert(op.input().begin(), op.input().end());
+  std::set<std::string> known;  // read, or listed already
+  for (const OperatorDef& op : net.op()) known.insert(op.input().begin(), op.input().end());
   std::vector<std::string> outputs;
   for (const OperatorDef& op : net.op()) {
     for (const std::string& output : op.output()) {
-      if (!read.contains(output) && std::ranges::find(outputs, output) == outputs.end()) outputs.push_back(output);
+      if (known.insert(output).second) outputs.push_back(output);
     }
   }
   return outputs;
