@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formula_kernel.h"
 #include "stepnet/core/operator.h"
@@ -15,7 +16,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, OperatorSchema> schemas;
-  std::map<std::string, std::string> duplicates;                       // type → message
+  std::map<std::string, std::string> problems;                         // type → message
   std::vector<std::tuple<std::string, Device, Kernel>> early_kernels;  // registered before their type
 };
 
@@ -26,7 +27,7 @@ Registry& TheRegistry() {
 
 void AddKernel(Device device, Kernel kernel, OperatorSchema* schema, Registry* registry) {
   if (schema->kernels.emplace(device, std::move(kernel)).second) return;
-  registry->duplicates[schema->type] =
+  registry->problems[schema->type] =
       StrCat("the kernel of operator type \"", schema->type, "\" for ", DeviceName(device), " is registered twice");
 }
 
@@ -89,14 +90,19 @@ Registration::Registration(const Operator& op) {
   OperatorSchema schema = op.schema_;
   const auto found = registry.schemas.find(schema.type);
   if (found != registry.schemas.end()) {
-    registry.duplicates[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
-                                              found->second.file, " and in ", schema.file);
+    registry.problems[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
+                                            found->second.file, " and in ", schema.file);
     return;
   }
   for (const auto& [type, device, kernel] : registry.early_kernels) {
     if (type == schema.type) AddKernel(device, kernel, &schema, &registry);
   }
-  if (schema.formula) CompleteFromFormula(&schema);
+  if (std::string problem = DeclarationProblem(schema); !problem.empty()) {
+    registry.problems[schema.type] = std::move(problem);
+  } else {
+    if (schema.rows) schema.rows = CheckedRows(std::move(schema.rows));
+    if (schema.formula) CompleteFromFormula(&schema);
+  }
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
 }
@@ -115,8 +121,8 @@ KernelRegistration::KernelRegistration(std::string type, Device device, Kernel k
 const OperatorSchema* FindOperator(const std::string& type) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
-  const auto duplicate = registry.duplicates.find(type);
-  if (duplicate != registry.duplicates.end()) throw Error(ErrorCode::kInvalidNet, duplicate->second);
+  const auto problem = registry.problems.find(type);
+  if (problem != registry.problems.end()) throw Error(ErrorCode::kInvalidNet, problem->second);
   const auto found = registry.schemas.find(type);
   return found == registry.schemas.end() ? nullptr : &found->second;
 }
@@ -132,7 +138,7 @@ std::map<std::string, std::string> RegistrationProblems() {
   std::vector<const OperatorSchema*> others;
   {
     const std::lock_guard lock(registry.mutex);
-    problems = registry.duplicates;
+    problems = registry.problems;
     for (const auto& [type, schema] : registry.schemas) {
       if (!problems.contains(type)) others.push_back(&schema);
     }
