@@ -160,14 +160,10 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
   return Elementwise(sign, value, StepOperand::Blob(AsBlob(right)));
 }
 
-// The second operand may be repeated over the first, not the other way round.
+// Operands are repeated over each other by shape. Of what is the same for all rows it is known that it is the one that
+// is repeated: then the gradient of the other needs no sum.
 StepOperand StepWriter::Elementwise(char sign, const StepOperand& left, const StepOperand& right) {
-  if (IsRepeated(left, right)) {
-    if (sign == '+' || sign == '*') return Elementwise(sign, right, left);
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("\"", left.blob, "\" cannot be repeated over \"", right.blob, "\" on the left of ", sign,
-                       sign == '-' ? "; write -a + b for b - a" : "; write b * Reciprocal(a) for b / a"));
-  }
+  if (IsRepeated(left, right) && (sign == '+' || sign == '*')) return Elementwise(sign, right, left);
   const bool is_repeated = IsRepeated(right, left);
   const StepOperand result = Add(TypeOf(sign), {left.blob, right.blob});
   if (is_repeated) AddInt("broadcast", 1, &ops_.back());

@@ -1,8 +1,10 @@
 #include "stepnet/compiler/backward_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
+#include "stepnet/compiler/equal_sums.h"
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
@@ -43,6 +45,7 @@ class BackwardPlanMaker {
     AddParamGradients();
     BindWhatIsRead();
     AddInitialStateGradients();
+    DropSums();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
     return plan_;
   }
@@ -378,8 +381,13 @@ class BackwardPlanMaker {
     request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
   }
 
-  // Which the forward run has kept.
+  // Which the forward run has kept, or of which nothing but the shape is read: any memory will do that steps do not
+  // write, as that of the first state.
   void BindForwardBlob(const std::string& blob) {
+    if (const auto shape = forward_.shapes.find(blob); shape != forward_.shapes.end()) {
+      request_.bound.push_back(BindWhole(blob, NumStates(), shape->second));
+      return;
+    }
     const StepPlan::Final& final = forward_.steps->finals.at(blob);
     const Slot& slot = forward_.steps->slots[final.slot];
     if (slot.storage_class == StorageClass::kDynamic) {
@@ -396,6 +404,19 @@ class BackwardPlanMaker {
     request_.bound.push_back({.slot = outside, .info = final.info});
   }
 
+  // Where shapes are equal, gradients need not be summed, and then nobody reads the shapes.
+  void DropSums() {
+    net_ = WithoutEqualSums(request_);
+    if (!net_) return;
+    std::set<std::string> unread;
+    for (const std::string& blob : BlobsReadForShape(*request_.net)) unread.insert(blob);
+    for (const std::string& blob : BlobsReadFirst(*net_)) unread.erase(blob);
+    for (const std::string& blob : written_) unread.erase(blob);
+    for (const StepMove& move : request_.moves) unread.erase(move.blob);
+    std::erase_if(request_.bound, [&](const BoundBlob& bound) { return unread.contains(bound.slot.blob); });
+    request_.net = &*net_;
+  }
+
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const GradientInputs& layout_;
@@ -403,6 +424,7 @@ class BackwardPlanMaker {
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
+  std::optional<NetDef> net_;  // that of the request, where sums were dropped
   std::set<std::string> reads_first_;
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;

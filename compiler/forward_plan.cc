@@ -1,6 +1,7 @@
 #include "stepnet/compiler/forward_plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
@@ -145,13 +146,33 @@ class ForwardPlanMaker {
     if (spec_.backward_step_net != nullptr) {
       const std::vector<std::string> reads = BlobsReadFirst(*spec_.backward_step_net);
       kept.insert(reads.begin(), reads.end());
+      for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(blob, &kept);
     }
     request_.keep = [kept](const std::string& blob) { return kept.contains(blob); };
   }
 
+  // A blob of which the backward step reads the shape alone need not be kept, where that is known now. In its place the
+  // backward step is shown the first state.
+  void NoteShape(const std::string& blob, std::set<std::string>* kept) {
+    if (spec_.states.empty()) return;
+    const StepGraph& step = Imported();
+    const auto last = step.last.find(blob);
+    if (last == step.last.end()) return;  // an input, or missing: others report it
+    const StepValue& value = step.values[last->second];
+    if (step.homes[value.home].kind == Home::Kind::kDynamic) return;
+    plan_->shapes[blob] = value.info;
+    kept->erase(blob);
+  }
+
+  // The step before anything is bound that depends on its shapes.
+  const StepGraph& Imported() {
+    if (!imported_) imported_ = ImportStep(request_);
+    return *imported_;
+  }
+
   // Blobs that become outputs get a copy a step in a base of their own. Their shapes follow from the rest of the step.
   void BindStepOutputs() {
-    const StepGraph step = ImportStep(request_);
+    const StepGraph& step = Imported();
     for (const StepOutput& output : spec_.step_outputs) {
       const StepValue& value =
           step.values[step.last.at(output.blob)];  // the check of the operator knows that it is there
@@ -182,6 +203,7 @@ class ForwardPlanMaker {
   const RecurrentSpec& spec_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
+  std::optional<StepGraph> imported_;
   std::vector<bool> all_rows_written_;  // by state: some operator writes every row behind the initial ones
   std::shared_ptr<ForwardPlan> plan_ = std::make_shared<ForwardPlan>();
 };

@@ -85,6 +85,7 @@ class Importer {
     MoveOrder order(request_);
     AddMoves(order.Before(MoveOrder::kNoOperator));
     for (int k = 0; k < net_.op_size(); ++k) {
+      if (net_.op(k).type().empty()) continue;  // as WithoutEqualSums leaves them
       CheckCancelled();
       AddMoves(order.Before(k));
       try {

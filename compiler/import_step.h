@@ -9,7 +9,7 @@
 
 namespace stepnet {
 
-// Makes the graph of a request: operators become calls, bound moves nodes.
+// Makes the graph of a request: operators become calls, bound moves nodes. An operator without type is left out.
 //
 // A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
 // reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move

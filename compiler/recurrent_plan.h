@@ -2,6 +2,7 @@
 // memory that links show.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,6 +30,8 @@ struct ForwardPlan {
   int timestep_base = -1;                                // int32 [T]; -1: the step net does not read it
   std::vector<std::pair<int, TensorInfo>> step_outputs;  // (base, one step's value), as in RecurrentSpec
   bool keeps_all = false;                                // every blob of every step can be fetched
+  // Blobs that are not kept although the backward step net reads them, for it reads no more than their shapes.
+  std::map<std::string, TensorInfo> shapes;
 };
 
 // A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.

@@ -44,7 +44,9 @@ class FormulaLayout {
 
   const Shape& ShapeOf(const Read& read) const { return query_.In(read.input).shape; }
   const std::string& NameOf(const Read& read) const { return query_.op().inputs()[read.input]; }
-  bool RepeatsAsCaffe2(const Read& read) const { return rule_ && read.input > 0 && read.access == Access::kElement; }
+  bool RepeatsAsCaffe2(const Read& read) const {
+    return rule_ && rule_->enabled && read.input > 0 && read.access == Access::kElement;
+  }
   Shape ShapeOfElements(const Read& read) const;
   void Repeat(const Read& read, const Shape& shape);
   // Where the formula says itself what it computes over.

@@ -363,12 +363,37 @@ class ReversePass {
     });
   }
 
+  // Whether it sums a gradient like an input that operator k overwrites: that has the shape of the output, and nothing
+  // is to be summed.
+  bool SumsForOverwritten(int k, const OperatorDef& op, const OperatorDef& gradient) const {
+    if (gradient.type() != "SumReduceLike") return false;
+    for (int i = 0; i < op.input_size(); ++i) {
+      const auto& outputs = net_.op(k).output();
+      if (gradient.input(1) == op.input(i) && std::ranges::count(outputs, net_.op(k).input(i)) > 0) return true;
+    }
+    return false;
+  }
+
+  // The shape of a value that others change is read where it is, so that no copy is kept for it.
+  void ReadShapeInPlace(int k, OperatorDef* gradient) const {
+    if (gradient->type() != "SumReduceLike") return;
+    for (const int v : reads_[k]) {
+      const Value& value = values_[v];
+      if (gradient->input(1) == value.name && value.overwritten_by < 0) gradient->set_input(1, value.blob);
+    }
+  }
+
   void Append(int k, const OperatorDef& op, OperatorGradient made) {
     std::map<std::string, std::string> written;  // as the rule calls it → as the net calls it
     for (OperatorDef& gradient : made.ops) {
       for (std::string& input : *gradient.mutable_input()) {
         if (const auto own = written.find(input); own != written.end()) input = own->second;
       }
+      if (SumsForOverwritten(k, op, gradient)) {
+        written[gradient.output(0)] = gradient.input(0);
+        continue;
+      }
+      ReadShapeInPlace(k, &gradient);
       for (std::string& output : *gradient.mutable_output()) {
         if (!written.contains(output)) written[output] = NameOfPart(output);
         output = written[output];

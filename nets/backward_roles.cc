@@ -94,6 +94,11 @@ class SourceFinder {
       if (!is_linked && blob != forward->spec.timestep) captured_.insert(std::move(blob));
     }
     for (std::string& blob : BlobsReadFirst(forward->spec.BackwardStep())) kept_.insert(std::move(blob));
+    // Elements of which its net reads the shape alone are not kept.
+    std::set<std::string> without_elements;
+    for (std::string& blob : BlobsReadForShape(forward->spec.BackwardStep())) without_elements.insert(std::move(blob));
+    for (const std::string& blob : BlobsReadForShape(spec.BackwardStep())) without_elements.erase(blob);
+    for (const std::string& blob : without_elements) kept_.erase(blob);
     for (int i = 0; i < forward->op.num_inputs(); ++i) inputs_.insert(ForwardInputName(op, spec, i));
   }
 

@@ -1,5 +1,6 @@
 #include "stepnet/nets/net_blobs.h"
 
+#include <algorithm>
 #include <set>
 
 #include "stepnet/proto/net.pb.h"
@@ -16,6 +17,18 @@ std::vector<std::string> BlobsReadFirst(const NetDef& net) {
     written.insert(op.output().begin(), op.output().end());
   }
   return {read_first.begin(), read_first.end()};
+}
+
+std::vector<std::string> BlobsReadForShape(const NetDef& net) {
+  std::set<std::string> read;
+  for (const OperatorDef& op : net.op()) {
+    for (int i = 0; i < op.input_size(); ++i) {
+      if (i != 1 || op.type() != "SumReduceLike") read.insert(op.input(i));
+    }
+  }
+  std::vector<std::string> blobs = BlobsReadFirst(net);
+  std::erase_if(blobs, [&](const std::string& blob) { return read.contains(blob); });
+  return blobs;
 }
 
 }  // namespace stepnet

@@ -1,10 +1,12 @@
-// Add, Sub, Mul, Div: c = a op b, with Caffe2's legacy broadcasting, and the operators that their gradients consist of.
+// Add, Sub, Mul, Div: c = a op b, with broadcasting, and the operators that their gradients consist of.
 //
-// With da, db, dc the gradients of a, b, c, and R the sum over the elements of a that meet one of b:
-//   Add: da = dc, db = R(dc)                 Mul: da = dc * b, db = R(dc * a)
-//   Sub: da = dc, db = R(-dc)                Div: da = dc / b, db = -R(dc * c) / b
+// With da, db, dc the gradients of a, b, c, and R the sum over the elements of c that one of the input has met:
+//   Add: da = R(dc), db = R(dc)              Mul: da = R(dc * b), db = R(dc * a)
+//   Sub: da = R(dc), db = R(-dc)             Div: da = R(dc / b), db = -R(dc * c) / b
+// What a gradient rule writes must be right for all shapes. Where nothing is repeated, R is a copy, which plans of
+// steps leave out (compiler/equal_sums.h).
 #include "stepnet/core/formula.h"
-#include "stepnet/operators/broadcast.h"
+#include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -31,14 +33,16 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
   Operator op(type);
   op.Doc(doc)
       .Input("a", "any shape; float, double, int32 or int64")
-      .Input("b", "the shape of a; with broadcast=1 a run of its sizes, or one element")
-      .Output("c", "the shape of a")
+      .Input("b",
+             "a shape that repeats over that of a, or the other way round; with broadcast=1 a run of its sizes, or one "
+             "element")
+      .Output("c", "the shape that both are repeated to")
       .Args(BroadcastArguments())
       .Shapes(BroadcastShapes(kNumbers))
       .InPlace({{0, 0}, {1, 0}})
       .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
         CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(init, problems);
-        if (!init.Bool("broadcast") || init.inputs()[0] == init.outputs()[0]) return;
+        if (!init.Bool("broadcast") || init.inputs()[0] == init.outputs()[0]) return;  // by shape: known with shapes
         if (init.inputs()[1] == init.outputs()[0]) {
           problems->push_back({.message = StrCat(init.type(), " with broadcast can overwrite its first input alone")});
         }
@@ -47,50 +51,68 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
   return op;
 }
 
-// Adds db = R(of), where `of` is a gradient in the shape of a.
-void ReduceToSecondInput(GradientBuilder& g, const std::string& of) {
-  g.Add({.type = "SumReduceLike", .inputs = {of, g.I(1)}, .outputs = {g.GI(1)}});
+// out = dc / b.
+template <typename T>
+void DivideByRepeated(const BroadcastRule& rule, const T* dc, const Shape& of_c, const T* b, const Shape& of_b,
+                      T* out) {
+  if (IsRunOf(of_b, of_c, rule.axis)) {
+    BroadcastArithmetic(Arithmetic::kDivide, dc, b, out,
+                        PlanBroadcast({.enabled = true, .axis = rule.axis}, of_c, of_b));
+    return;
+  }
+  if (of_c.size() == 0) return;
+  // A row meets a row of b, or one element. b has several dimensions, or it would be a run of the sizes of c.
+  const std::int64_t columns = of_c[-1], columns_of_b = of_b[-1];
+  const BroadcastPlan row = columns_of_b == 1 ? BroadcastPlan{.after = columns} : BroadcastPlan{.run = columns};
+  for (std::int64_t r = 0; r < of_c.size() / columns; ++r) {
+    std::int64_t left = r, from = 0, stride = columns_of_b;
+    for (int i = 2; i <= of_b.rank(); ++i) {
+      if (of_b[-i] != 1) from += left % of_c[-i] * stride;
+      left /= of_c[-i];
+      stride *= of_b[-i];
+    }
+    BroadcastArithmetic(Arithmetic::kDivide, dc + r * columns, b + from, out + r * columns, row);
+  }
 }
 
-// A name for a gradient in the shape of a that is then reduced to that of b, as in nets that Caffe2 wrote.
-std::string Unreduced(const GradientBuilder& g) { return g.I(1) + "_grad_autogen_pre_red"; }
+// A name for a gradient in the shape of c that is then reduced to that of an input, as in nets that Caffe2 wrote.
+std::string Unreduced(const GradientBuilder& g, int i) { return g.I(i) + "_grad_autogen_pre_red"; }
 
 const Registration add =
     ArithmeticOperator("Add", "c = a + b, element by element.", Arithmetic::kAdd).Gradient([](GradientBuilder& g) {
-      g.SetDense(0, g.GO(0));
-      if (g.op().Bool("broadcast")) {
-        ReduceToSecondInput(g, g.GO(0));
-      } else {
-        g.SetDense(1, g.GO(0));
-      }
+      PassGradient(g, 0);
+      PassGradient(g, 1);
     });
 
 const Registration sub =
     ArithmeticOperator("Sub", "c = a - b, element by element.", Arithmetic::kSubtract).Gradient([](GradientBuilder& g) {
-      g.SetDense(0, g.GO(0));
-      const bool broadcast = g.op().Bool("broadcast");
-      const std::string negative = broadcast ? Unreduced(g) : g.GI(1);
+      PassGradient(g, 0);
+      const std::string negative = MayBeRepeated(g, 1) ? Unreduced(g, 1) : g.GI(1);
       g.Add({.type = "Negative", .inputs = {g.GO(0)}, .outputs = {negative}, .copies_arguments = false});
-      if (broadcast) ReduceToSecondInput(g, negative);
+      ReduceGradient(g, 1, negative);
     });
 
 const Registration mul =
     ArithmeticOperator("Mul", "c = a * b, element by element.", Arithmetic::kMultiply).Gradient([](GradientBuilder& g) {
       ExpectInputsKept(g);
-      const bool broadcast = g.op().Bool("broadcast");
-      g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(1)}, .outputs = {g.GI(0)}});
-      const std::string product = broadcast ? Unreduced(g) : g.GI(1);
-      g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(0)}, .outputs = {product}, .copies_arguments = false});
-      if (broadcast) ReduceToSecondInput(g, product);
+      for (const int i : {0, 1}) {
+        const std::string product = MayBeRepeated(g, i) ? Unreduced(g, i) : g.GI(i);
+        // Only b is repeated as broadcast=1 says.
+        g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(1 - i)}, .outputs = {product}, .copies_arguments = i == 0});
+        ReduceGradient(g, i, product);
+      }
     });
 
 const Registration div =
     ArithmeticOperator("Div", "c = a / b, element by element; integers round towards 0.", Arithmetic::kDivide)
         .Gradient([](GradientBuilder& g) {
           ExpectInputsKept(g);
-          g.Add({.type = "DivGradient", .inputs = {g.I(1), g.O(0), g.GO(0)}, .outputs = {g.GI(0), g.GI(1)}});
+          const std::string da = MayBeRepeated(g, 0) ? Unreduced(g, 0) : g.GI(0);
+          g.Add({.type = "DivGradient", .inputs = {g.I(1), g.O(0), g.GO(0)}, .outputs = {da, g.GI(1)}});
+          ReduceGradient(g, 0, da);
         });
 
+// No DerivativeOf: b may have met elements along any dimensions, and formulas sum over rows or columns alone.
 const Registration div_gradient =
     Operator("DivGradient")
         .Doc("Gradient of Div: da = dc / b, db = -(dc * c) / b, summed over what one element of b met.")
@@ -105,25 +127,24 @@ const Registration div_gradient =
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);
           ExpectAlike(query, 1, 2);
-          CheckBroadcast(query, ReadBroadcastRule(query.op()), /*a=*/1, /*b=*/0);
+          CheckRepeated(query, ReadBroadcastRule(query.op()), /*a=*/1, /*b=*/0);
           const DType dtype = query.In(0).dtype;
           return std::vector<TensorInfo>{{.dtype = dtype, .shape = query.In(1).shape},
                                          {.dtype = dtype, .shape = query.In(0).shape}};
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [rule = ReadBroadcastRule(op)](const OpRun& run) {
-            const BroadcastPlan plan = PlanBroadcast(rule, *run.In(1).shape, *run.In(0).shape);
             ForFloatType(run.Out(0).dtype, "DivGradient", [&](auto zero) {
               using T = decltype(zero);
-              const std::int64_t size = run.In(1).size();
+              const Shape &of_b = *run.In(0).shape, &of_c = *run.In(1).shape;
               const T* b = run.In(0).As<T>();
               const T* dc = run.In(2).As<T>();
               T* db = run.Out(1).As<T>();
-              T* product = run.ScratchOf<T>(size);
-              BroadcastArithmetic(Arithmetic::kMultiply, dc, run.In(1).As<T>(), product, {.run = size});
-              BroadcastSum(product, db, plan);
-              for (std::int64_t i = 0; i < run.Out(1).size(); ++i) db[i] = -db[i] / b[i];
-              BroadcastArithmetic(Arithmetic::kDivide, dc, b, run.Out(0).As<T>(), plan);
+              T* product = run.ScratchOf<T>(of_c.size());
+              BroadcastArithmetic(Arithmetic::kMultiply, dc, run.In(1).As<T>(), product, {.run = of_c.size()});
+              SumRepeated(run, rule, product, of_c, db, of_b);
+              for (std::int64_t i = 0; i < of_b.size(); ++i) db[i] = -db[i] / b[i];
+              DivideByRepeated(rule, dc, of_c, b, of_b, run.Out(0).As<T>());
             });
           };
         });
@@ -131,16 +152,16 @@ const Registration div_gradient =
 const Registration sum_reduce_like =
     Operator("SumReduceLike")
         .Doc(
-            "Sums a down to the shape of b: the gradient of a broadcast second input. Element j of the output is the "
-            "sum of all elements of a that Add with broadcast=1 would add b[j] to.")
+            "Sums a down to the shape of b: the gradient of an input that was repeated. Element j of the output is the "
+            "sum of all elements of a that Add, by shape or with broadcast=1, would add b[j] to.")
         .Input("a", "any shape, float or double")
-        .Input("b", "a run of a's sizes, or one element; its elements are not read")
+        .Input("b", "a shape that repeats over that of a, or a run of its sizes; its elements are not read")
         .Output("c", "the shape of b, the type of a")
         .Args(BroadcastArguments())
         .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectFloat(query, 0);
-          CheckBroadcast(query, ReadBroadcastRule(query.op(), /*always=*/true));
+          CheckRepeated(query, ReadBroadcastRule(query.op(), /*always=*/true));
           return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(1).shape}};
         })
         .CostIs([](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> Cost {
@@ -150,10 +171,9 @@ const Registration sum_reduce_like =
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [rule = ReadBroadcastRule(op, /*always=*/true)](const OpRun& run) {
-            const BroadcastPlan plan = PlanBroadcast(rule, *run.In(0).shape, *run.In(1).shape);
             ForFloatType(run.Out(0).dtype, "SumReduceLike", [&](auto zero) {
               using T = decltype(zero);
-              BroadcastSum(run.In(0).As<T>(), run.Out(0).As<T>(), plan);
+              SumRepeated(run, rule, run.In(0).As<T>(), *run.In(0).shape, run.Out(0).As<T>(), *run.In(1).shape);
             });
           };
         });

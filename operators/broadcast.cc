@@ -121,7 +121,6 @@ void BroadcastSum(const double* a, double* out, const BroadcastPlan& plan) {
 }
 
 BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b) {
-  if (!rule.enabled) return {.run = a.size()};
   if (b.size() == 1) return {.after = a.size()};
   const int axis = rule.axis == -1 ? a.rank() - b.rank() : rule.axis;
   const auto [begin, end] = CountingDims(b);
@@ -130,12 +129,37 @@ BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Sha
   return plan;
 }
 
+namespace {
+
+bool RepeatsAsCaffe2(const OperatorCall& op) {
+  return op.schema().FindArgument("broadcast") != nullptr && op.Bool("broadcast");
+}
+
+}  // namespace
+
+bool MayBeRepeated(const GradientBuilder& g, int i) {
+  const OperatorCall& op = g.op();
+  if (RepeatsAsCaffe2(op)) return i > 0;
+  return std::ranges::any_of(op.inputs(), [&](const std::string& input) { return input != op.inputs()[0]; });
+}
+
+void ReduceGradient(GradientBuilder& g, int i, const std::string& of) {
+  if (!MayBeRepeated(g, i)) return;
+  const bool as_caffe2 = RepeatsAsCaffe2(g.op());
+  g.Add({.type = "SumReduceLike", .inputs = {of, g.I(i)}, .outputs = {g.GI(i)}, .copies_arguments = as_caffe2});
+}
+
+void PassGradient(GradientBuilder& g, int i) {
+  if (!MayBeRepeated(g, i)) return g.SetDense(i, g.GO(0));
+  ReduceGradient(g, i, g.GO(0));
+}
+
 ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output) {
   return [dtypes = std::move(dtypes), output](const ShapeQuery& query) {
     ExpectType(query, 0, dtypes);
     ExpectSameType(query, 0, 1);
-    CheckBroadcast(query, ReadBroadcastRule(query.op()));
-    return std::vector<TensorInfo>{{.dtype = output.value_or(query.In(0).dtype), .shape = query.In(0).shape}};
+    return std::vector<TensorInfo>{
+        {.dtype = output.value_or(query.In(0).dtype), .shape = BroadcastShape(query, ReadBroadcastRule(query.op()))}};
   };
 }
 

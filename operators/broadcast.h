@@ -19,11 +19,21 @@ struct BroadcastPlan {
   bool empty() const { return before == 0 || run == 0 || after == 0; }
 };
 
-// REQUIRES: shapes that CheckBroadcast has accepted.
+// REQUIRES: IsRunOf(b, a, rule.axis).
 BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b);
 
-// Shape rule: two inputs of one dtype, one of `dtypes`; the output has the shape of a, and its dtype or `output`.
+// Shape rule: two inputs of one dtype, one of `dtypes`; the output has the shape that they are repeated to, and their
+// dtype or `output`.
 ShapeRule BroadcastShapes(std::vector<DType> dtypes, std::optional<DType> output = {});
+
+// For gradient rules of operators that repeat their inputs, with or without the arguments of BroadcastArguments.
+// Whether input i may be repeated: a is not with broadcast=1, nor are inputs that all are one blob.
+bool MayBeRepeated(const GradientBuilder& g, int i);
+// Says that the gradient of input i is `of`, which has the shape of the output, summed over what each element of the
+// input has met. Writes an operator only where something may be repeated.
+void ReduceGradient(GradientBuilder& g, int i, const std::string& of);
+// The same of the gradient of output 0, which belongs to others too.
+void PassGradient(GradientBuilder& g, int i);
 
 enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide };
 

@@ -1,4 +1,4 @@
-// EQ, NE, LT, LE, GT, GE: c = a op b as bool, with Caffe2's legacy broadcasting.
+// EQ, NE, LT, LE, GT, GE: c = a op b as bool, with broadcasting (core/broadcast_rule.h).
 #include "stepnet/core/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
@@ -14,8 +14,10 @@ Operator Comparison(const std::string& type, const std::string& sign, const std:
   Operator op(type);
   op.Doc("c = a " + sign + " b, element by element.")
       .Input("a", "any shape; " + Join(dtypes, ", "))
-      .Input("b", "the shape of a; with broadcast=1 a run of its sizes, or one element")
-      .Output("c", "bool, the shape of a")
+      .Input("b",
+             "a shape that repeats over that of a, or the other way round; with broadcast=1 a run of its sizes, or one "
+             "element")
+      .Output("c", "bool, the shape that both are repeated to")
       .Args(BroadcastArguments())
       .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
       .Shapes(BroadcastShapes(dtypes, DType::kBool))

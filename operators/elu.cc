@@ -17,7 +17,8 @@ Expr Elu(Formula& f, double scale) {
   return scale * (Max(x, 0) + f.Number("alpha") * (2 * t / (1 - t)));
 }
 
-// Takes y, not x, so that the forward pass may overwrite x. Below 0, dy/dx = scale * alpha * e^x = y + scale * alpha.
+// Takes y, not x, so that the forward pass may overwrite x; a DerivativeOf would read x. Below 0, dy/dx = scale * alpha
+// * e^x = y + scale * alpha.
 Expr EluGradient(Formula& f, double scale) {
   const Expr y = f.In("y");
   return f.In("dy") * Where(y > 0, scale, y + Cast(y.dtype(), scale) * f.Number("alpha"));

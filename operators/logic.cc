@@ -1,4 +1,4 @@
-// And, Or, Xor, Not: of bools, with Caffe2's legacy broadcasting.
+// And, Or, Xor, Not: of bools, with broadcasting (core/broadcast_rule.h).
 #include "stepnet/core/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
@@ -10,8 +10,10 @@ Operator Logic(const std::string& type, const std::string& doc, Expr (*logic)(co
   Operator op(type);
   op.Doc(doc)
       .Input("a", "bool, any shape")
-      .Input("b", "bool, the shape of a; with broadcast=1 a run of its sizes, or one element")
-      .Output("c", "bool, the shape of a")
+      .Input("b",
+             "bool, a shape that repeats over that of a, or the other way round; with broadcast=1 a run of its sizes, "
+             "or one element")
+      .Output("c", "bool, the shape that both are repeated to")
       .Args(BroadcastArguments())
       .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
       .Shapes(BroadcastShapes({DType::kBool}))

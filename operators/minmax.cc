@@ -1,6 +1,8 @@
 // Max, Min: the greatest and the least of the inputs, element by element.
+//
+// Their gradients are no DerivativeOf, which knows no variadic inputs: each of several equal inputs gets all of it.
 #include "stepnet/core/formula.h"
-#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
@@ -9,18 +11,23 @@ namespace {
 Operator Extremum(const std::string& type, const std::string& doc, Expr (*best)(const Expr&, const Expr&)) {
   Operator op(type);
   op.Doc(doc)
-      .Inputs("x", "one or more of one shape and type, float or double")
-      .Output("y", "the shape of the inputs")
-      .Shapes(SameFloats())
+      .Inputs("x", "one or more of one type, float or double, whose shapes repeat over each other")
+      .Output("y", "the shape that all are repeated to")
+      .Shapes([](const ShapeQuery& query) {
+        ExpectFloats(query);
+        return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = RepeatedShape(query)}};
+      })
       .InPlace({{0, 0}})
       .Gradient([type](GradientBuilder& g) {
         ExpectInputsKept(g);
         GradientOp gradient{.type = type + "Gradient", .inputs = {g.O(0), g.GO(0)}, .outputs = {}};
         for (int i = 0; i < g.op().num_inputs(); ++i) {
           gradient.inputs.push_back(g.I(i));
-          gradient.outputs.push_back(g.GI(i));
+          gradient.outputs.push_back(MayBeRepeated(g, i) ? StrCat(g.I(i), "_grad_autogen_pre_red_", i) : g.GI(i));
         }
+        const std::vector<std::string> unreduced = gradient.outputs;
         g.Add(std::move(gradient));
+        for (int i = 0; i < g.op().num_inputs(); ++i) ReduceGradient(g, i, unreduced[i]);
       })
       .Formula([best](Formula& f) {
         const std::vector<Expr> x = f.Ins("x");
@@ -36,7 +43,7 @@ Operator ExtremumGradient(const std::string& type) {
   op.Doc("The gradient of each input: dy where the input is y, 0 elsewhere.")
       .Input("y", "output of " + type)
       .Input("dy", "the shape of y")
-      .Inputs("x", "the inputs of " + type)
+      .Inputs("x", "the inputs of " + type + ", each of a shape that repeats over that of y")
       .Outputs("dx", "the shape of y, one for each x")
       .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
         if (init.num_outputs() == init.num_inputs() - 2) return;
@@ -45,7 +52,8 @@ Operator ExtremumGradient(const std::string& type) {
       })
       .Shapes([](const ShapeQuery& query) {
         ExpectFloats(query);
-        for (int i = 1; i < query.num_inputs(); ++i) ExpectAlike(query, 0, i);
+        ExpectAlike(query, 0, 1);
+        for (int i = 2; i < query.num_inputs(); ++i) CheckRepeated(query, {}, 0, i);
         return std::vector<TensorInfo>(query.num_inputs() - 2,
                                        {.dtype = query.In(0).dtype, .shape = query.In(0).shape});
       })

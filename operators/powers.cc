@@ -13,7 +13,7 @@ Operator PowerOperator(const std::string& type, const std::string& doc) {
   return op;
 }
 
-// Declares the operator that computes dx from y and dy.
+// Declares the operator that computes dx from y and dy; a DerivativeOf would read x, which need not be kept.
 Operator GradientOfPower(const std::string& type, const std::string& doc) {
   Operator op(type + "Gradient");
   op.Doc(doc)
@@ -86,6 +86,8 @@ const Registration pow = PowerOperator("Pow", "y = x^exponent, element by elemen
                              .Gradient(GradientFromInput("PowGradient"))
                              .Formula([](Formula& f) { f.Out({Power(f.In("x"), f.op().Float("exponent"))}); });
 
+// No DerivativeOf: that of x * x * x rounds at each product, and that of 1 / x reads y; this form rounds three times
+// for every exponent.
 const Registration pow_gradient = Operator("PowGradient")
                                       .Doc("dx = dy * exponent * x^(exponent - 1), and 0 where exponent is 0.")
                                       .Input("x", "input of Pow, any shape")

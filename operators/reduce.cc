@@ -1,103 +1,51 @@
-// ReduceSum, ReduceMean: sums and averages over any dimensions.
-//
-// Neighbouring dimensions that are both kept or both reduced count as one, so that a shape is a short list of groups,
-// kept and reduced in turn. Each reduced group, from the last, is one BroadcastSum. They are no formulas, which sum
-// over the last dimensions alone.
+// ReduceSum, ReduceMean: sums and averages over any dimensions. They are no formulas, which sum over the last
+// dimensions alone.
 #include <algorithm>
-#include <array>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/operators/broadcast.h"
+#include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 namespace {
 
-// Which dimensions are reduced, by index.
-using Reduced = std::array<bool, Shape::kMaxRank>;
-
-Reduced ReducedDims(const std::vector<std::int64_t>& axes, const Shape& x) {
-  Reduced reduced = {};
+SummedDims ReducedDims(const std::vector<std::int64_t>& axes, const Shape& x) {
+  SummedDims reduced = {};
   for (int i = 0; i < x.rank(); ++i) reduced[i] = axes.empty();
   for (const std::int64_t axis : axes) reduced[x.CanonicalAxis(axis, "axes")] = true;
   return reduced;
 }
 
-struct Groups {
-  std::array<std::int64_t, Shape::kMaxRank> sizes = {};
-  Reduced reduced = {};
-  int count = 0;
-  std::int64_t reduced_size = 1;  // elements of x that one of the output stands for
-};
-
-Groups GroupsOf(const std::vector<std::int64_t>& axes, const Shape& x) {
-  const Reduced reduced = ReducedDims(axes, x);
-  Groups groups;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (reduced[i]) groups.reduced_size *= x[i];
-    if (groups.count > 0 && groups.reduced[groups.count - 1] == reduced[i]) {
-      groups.sizes[groups.count - 1] *= x[i];
-      continue;
-    }
-    groups.sizes[groups.count] = x[i];
-    groups.reduced[groups.count++] = reduced[i];
-  }
-  return groups;
-}
-
-// Sums [before, size, after] to [before, after].
-template <typename T>
-void SumMiddle(const T* x, T* out, std::int64_t before, std::int64_t size, std::int64_t after) {
-  if (after == 1) {
-    BroadcastSum(x, out, {.run = before, .after = size});
-    return;
-  }
-  for (std::int64_t i = 0; i < before; ++i)
-    BroadcastSum(x + i * size * after, out + i * after, {.before = size, .run = after});
-}
+DimGroups GroupsOf(const std::vector<std::int64_t>& axes, const Shape& x) { return GroupDims(x, ReducedDims(axes, x)); }
 
 template <typename T>
-void Reduce(const OpRun& run, Groups groups, bool average) {
-  const T* x = run.In(0).As<T>();
+void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
   T* out = run.Out(0).As<T>();
   const std::int64_t n = run.Out(0).size();
   if (run.In(0).size() == 0) {
     std::fill_n(out, n, T{0});
     return;
   }
-  const int first = groups.count > 0 && groups.reduced[0] ? 0 : 1;  // reduced groups are this one and each second
-  std::int64_t after = 1;
-  for (int g = groups.count - 1; g >= 0; --g) {
-    if (!groups.reduced[g]) {
-      after *= groups.sizes[g];
-      continue;
-    }
-    std::int64_t before = 1;
-    for (int i = 0; i < g; ++i) before *= groups.sizes[i];
-    T* to = g == first ? out : run.ScratchOf<T>(before * after);
-    SumMiddle(x, to, before, groups.sizes[g], after);
-    x = to;
-  }
-  if (first >= groups.count && x != out) std::copy_n(x, n, out);
+  SumGroups(run, groups, run.In(0).As<T>(), out);
   if (!average) return;
-  const T factor = T{1} / static_cast<T>(groups.reduced_size);
+  const T factor = T{1} / static_cast<T>(groups.summed_size);
   BroadcastArithmetic(Arithmetic::kMultiply, out, &factor, out, {.after = n});
 }
 
 // dx = factor * dy, repeated, for the group g and those after it. Moves both on over what was read and written.
 template <typename T>
-void Expand(const Groups& groups, int g, T factor, const T** dy, T** dx) {
+void Expand(const DimGroups& groups, int g, T factor, const T** dy, T** dx) {
   if (g + 1 < groups.count) {
     const T* begin = *dy;
     for (std::int64_t i = 0; i < groups.sizes[g]; ++i) {
-      if (groups.reduced[g]) *dy = begin;
+      if (groups.summed[g]) *dy = begin;
       Expand(groups, g + 1, factor, dy, dx);
     }
     return;
   }
   const std::int64_t n = groups.count == 0 ? 1 : groups.sizes[g];
-  const bool repeats = groups.reduced[g];
+  const bool repeats = groups.summed[g];
   InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
     if (repeats) {
       std::fill(*dx + begin, *dx + end, factor * **dy);
@@ -119,7 +67,7 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
       .Shapes([](const ShapeQuery& query) {
         ExpectFloat(query, 0);
         const Shape& x = query.In(0).shape;
-        const Reduced reduced = ReducedDims(query.op().Ints("axes"), x);
+        const SummedDims reduced = ReducedDims(query.op().Ints("axes"), x);
         Shape y = x;
         for (int i = x.rank() - 1; i >= 0; --i) {
           if (reduced[i]) y = query.op().Bool("keepdims") ? y.With(i, 1) : y.Without(i);
@@ -147,9 +95,9 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
       .Arg("keepdims", true, "as in " + type)
       .Shapes([](const ShapeQuery& query) {
         ExpectFloats(query);
-        const Groups groups = GroupsOf(query.op().Ints("axes"), query.In(1).shape);
+        const DimGroups groups = GroupsOf(query.op().Ints("axes"), query.In(1).shape);
         std::int64_t size = 1;
-        for (int g = 0; g < groups.count; ++g) size *= groups.reduced[g] ? 1 : groups.sizes[g];
+        for (int g = 0; g < groups.count; ++g) size *= groups.summed[g] ? 1 : groups.sizes[g];
         if (query.In(0).shape.size() != size) {
           throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs a dy of ", size, " elements; ",
                                                         InputText(query, 0), " and ", InputText(query, 1)));
@@ -161,10 +109,10 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);
             if (run.Out(0).size() == 0) return;
-            const Groups groups = GroupsOf(axes, *run.In(1).shape);
+            const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
             const T* dy = run.In(0).As<T>();
             T* dx = run.Out(0).As<T>();
-            Expand(groups, 0, average ? T{1} / static_cast<T>(groups.reduced_size) : T{1}, &dy, &dx);
+            Expand(groups, 0, average ? T{1} / static_cast<T>(groups.summed_size) : T{1}, &dy, &dx);
           });
         };
       });

@@ -116,8 +116,6 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = Print(x)", "4:5: Print has no output, so it is no value");
   ExpectSyntaxFault("h = Add(x, x, axis=1, axis=2)", "4:23: the argument axis is given twice");
   ExpectSyntaxFault("h = Scale(x, scale=1e300)", "4:20: 1e300 is beyond what a float can hold");
-  ExpectSyntaxFault("param b[H]\nh = b - x",
-                    "5:7: \"b\" cannot be repeated over \"x\" on the left of -; write -a + b for b - a");
 }
 
 TEST(CellErrors, DoNotNestForEver) {

@@ -98,6 +98,7 @@ class StepDrawer {
   void DrawOperator() {
     const Value x = Any(values_);
     if (any_operators_ && Once(12)) return DrawWave(x);
+    if (any_operators_ && Once(6)) return DrawRepeated(x);
     const int kind = x.rows > 1 && Once(2) ? 5 : any_operators_ && Once(16) ? 6 : Upto(4);
     const auto other = [&] { return AnyOfRows(x.rows); };
     OperatorDef op;
@@ -136,14 +137,38 @@ class StepDrawer {
     AddOperator(std::move(product), x.rows);
   }
 
-  // Names the output: an input of the operator, one of a few names that many operators write, or a new one.
-  void AddOperator(OperatorDef op, std::int64_t rows) {
+  // An operator of x and of something that is repeated over it by shape: a row, a parameter, or sums of x.
+  void DrawRepeated(const Value& x) {
+    std::string other = AnyOfRows(1);
+    switch (Upto(2)) {
+      case 0: break;
+      case 1:
+        if (!step_.weights_.empty()) other = StrCat("b", Any(step_.weights_));
+        break;
+      default: {
+        other = StrCat("sum", step_.ops_.size());
+        OperatorDef sum = ParseOp(StrCat(other, " = ReduceMean(", x.blob, ")"));
+        AddInts(&sum, "axes", {Upto(2)});
+        step_.ops_.push_back(sum);
+        if (opaque_.contains(x.blob)) opaque_.insert(other);
+      }
+    }
+    const char* const type = Any(std::vector<const char*>{"Add", "Sub", "Mul", "Max"});
+    const bool is_first = Once(2);
+    AddOperator(ParseOp(StrCat("= ", type, "(", is_first ? other : x.blob, ", ", is_first ? x.blob : other, ")")),
+                x.rows, /*repeated=*/other);
+  }
+
+  // Names the output: an input of the operator, but for the one that is repeated, one of a few names that many
+  // operators write, or a new one.
+  void AddOperator(OperatorDef op, std::int64_t rows, const std::string& repeated = "") {
     std::string name = StrCat("v", step_.ops_.size());
     if (Once(3)) name = StrCat("shared", Upto(1));
     if (Once(3) && written_.contains(op.input(0))) name = op.input(0);
     const OperatorSchema& schema = GetOperator(op.type());
     for (int i = 0; i < op.input_size(); ++i) {
-      if (op.input(i) == name && !schema.AllowsInPlace(i, 0)) name = StrCat("v", step_.ops_.size());
+      if (op.input(i) == name && (name == repeated || !schema.AllowsInPlace(i, 0)))
+        name = StrCat("v", step_.ops_.size());
     }
     op.add_output(name);
     const auto is_opaque = [&](const std::string& input) { return opaque_.contains(input); };

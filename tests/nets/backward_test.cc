@@ -111,10 +111,10 @@ TEST(AddGradients, GivesANameToAValueThatIsOverwrittenBeforeItsGradient) {
             (std::vector<std::string>{"h_before = Tanh(x)", "k = Mul(h_before, v)", "h = Add(k, x)"}));
   ExpectGradientsOfNet(net, {"h"}, feeds);
   // Values that no gradient needs keep the name that they share.
-  const NetDef other = NetOf({"h = Add(x, v)", "k = Add(h, v)", "h = Tanh(h)", "h = Mul(h, k)"});
+  const NetDef other = NetOf({"h = Sum(x, v)", "k = Sum(h, v)", "h = Tanh(h)", "h = Mul(h, k)"});
   EXPECT_EQ(
       ForwardLines(AddGradients(other, {"h"}, {"x", "v"})),
-      (std::vector<std::string>{"h = Add(x, v)", "k = Add(h, v)", "h_before_0 = Tanh(h)", "h = Mul(h_before_0, k)"}));
+      (std::vector<std::string>{"h = Sum(x, v)", "k = Sum(h, v)", "h_before_0 = Tanh(h)", "h = Mul(h_before_0, k)"}));
   ExpectGradientsOfNet(other, {"h", "k"}, feeds);
 }
 
@@ -122,9 +122,10 @@ TEST(AddGradients, CopiesWhatIsThereBeforeTheNetAndIsOverwritten) {
   const NetDef net = NetOf({"y = Mul(x, w)", "w = Tanh(w)"});
   const NetWithGradients made = AddGradients(net, {"y"}, {"x"});
   EXPECT_EQ(made.num_forward, 3);
-  EXPECT_EQ(Lines(made.net, 0),
-            (std::vector<std::string>{"w_before = Copy(w)", "y = Mul(x, w_before)", "w = Tanh(w_before)",
-                                      "y_autogen_grad = ConstantFill(y)", "x_grad = Mul(y_autogen_grad, w_before)"}));
+  EXPECT_EQ(Lines(made.net, 0), (std::vector<std::string>{"w_before = Copy(w)", "y = Mul(x, w_before)",
+                                                          "w = Tanh(w_before)", "y_autogen_grad = ConstantFill(y)",
+                                                          "x_grad_autogen_pre_red = Mul(y_autogen_grad, w_before)",
+                                                          "x_grad = SumReduceLike(x_grad_autogen_pre_red, x)"}));
   ExpectGradientsOfNet(net, {"y", "w"}, {{"x", Random({4}, 1)}, {"w", Random({4}, 2)}});
 }
 

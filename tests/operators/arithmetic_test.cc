@@ -161,11 +161,11 @@ TEST(Arithmetic, RefusesShapesThatDoNotFit) {
   };
   ExpectError(
       [&] {
-        run("Add", {2, 3}, {3}, 0, -1);
+        run("Add", {2, 3}, {2}, 0, -1);
       },
-      "shape mismatch: Add needs inputs of one shape unless broadcast=1; a is [2, 3] and b is [3]; Add(first, second, "
-      "broadcast=1) repeats the second over the first\n"
-      "  at op 0 `output0 = Add(a, b)` with a float [2, 3], b float [3]\n"
+      "shape mismatch: Add needs sizes that are equal or 1, from the last dimension on; a is [2, 3] and b is [2]; "
+      "Add(first, second, broadcast=1, axis=0) repeats the second over the first, whose dimensions from 0 on it has\n"
+      "  at op 0 `output0 = Add(a, b)` with a float [2, 3], b float [2]\n"
       "  in net \"test\"");
   ExpectError(
       [&] {
@@ -250,9 +250,9 @@ TEST(DivGradient, RefusesBadInput) {
       "…shape mismatch: DivGradient needs inputs of one shape; c is float [2, 3] and dc is float [3]\n");
   ExpectError(
       [] {
-        OpTest("DivGradient", 2).Random("b", {3}, 1).Random("c", {2, 3}, 2).Random("dc", {2, 3}, 3).Run();
+        OpTest("DivGradient", 2).Random("b", {2}, 1).Random("c", {2, 3}, 2).Random("dc", {2, 3}, 3).Run();
       },
-      "…shape mismatch: DivGradient needs inputs of one shape unless broadcast=1; c is [2, 3] and b is [3]\n");
+      "…shape mismatch: DivGradient needs b to have the sizes of c from dimension 1 on; c is [2, 3] and b is [2]\n");
 }
 
 }  // namespace

@@ -80,10 +80,9 @@ TEST(Comparisons, AcceptNoElements) {
 TEST(Comparisons, RefuseShapesThatDoNotFit) {
   ExpectError(
       [] {
-        OpTest("LE").Input("a", {2}, {1, 2}).Input("b", {1}, {1}).Run();
+        OpTest("LE").Input("a", {2}, {1, 2}).Input("b", {3}, {1, 2, 3}).Run();
       },
-      "…shape mismatch: LE needs inputs of one shape unless broadcast=1; a is [2] and b is [1]; LE(first, second, "
-      "broadcast=1) repeats the second over the first\n");
+      "…shape mismatch: LE needs sizes that are equal or 1, from the last dimension on; a is [2] and b is [3]\n");
 }
 
 }  // namespace

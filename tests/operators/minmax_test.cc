@@ -53,10 +53,10 @@ TEST(MinMax, GradientMatchesDifferences) {
 TEST(MinMax, RefusesBadInput) {
   ExpectError(
       [] {
-        OpTest("Max").Input("x", {2}, {1, 2}).Input("y", {1}, {1}).Run();
+        OpTest("Max").Input("x", {2}, {1, 2}).Input("y", {3}, {1, 2, 3}).Run();
       },
-      "shape mismatch: Max needs inputs of one shape and type; x is float [2] and y is float [1]\n"
-      "  at op 0 `output0 = Max(x, y)` with x float [2], y float [1]\n"
+      "shape mismatch: Max needs sizes that are equal or 1, from the last dimension on; x is [2] and y is [3]\n"
+      "  at op 0 `output0 = Max(x, y)` with x float [2], y float [3]\n"
       "  in net \"test\"");
   ExpectError([] { OpTest("MaxGradient", 2).Random("y", {2}, 1).Random("dy", {2}, 1).Random("x", {2}, 1).Run(); },
               "…MaxGradient needs an output for each input after the second; it has 3 inputs and 2 outputs\n");

@@ -1,7 +1,7 @@
 // A library of operators for --op_library, as users write them.
 #include <stdexcept>
 
-#include "stepnet/core/operator.h"
+#include "stepnet/core/formula.h"
 
 namespace stepnet {
 namespace {
@@ -45,6 +45,18 @@ const Registration throws = Operator("test.Throws")
                                 .Cpu([](const OperatorCall&) -> RunFn {
                                   return [](const OpRun&) { throw std::runtime_error("the disk is on fire"); };
                                 });
+
+const Registration broken_formula = Operator("test.BrokenFormula")
+                                        .Doc("Its formula adds a number and a truth.")
+                                        .Input("x", "any shape")
+                                        .Output("y", "the shape of x")
+                                        .Formula([](Formula& f) { f.Out({f.In("x") + (f.In("x") < 0)}); });
+
+const Registration throwing_formula = Operator("test.ThrowingFormula")
+                                          .Doc("Its formula throws what is no Error.")
+                                          .Input("x", "any shape")
+                                          .Output("y", "the shape of x")
+                                          .Formula([](Formula&) { throw std::runtime_error("no more ink"); });
 
 }  // namespace
 }  // namespace stepnet

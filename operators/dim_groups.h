@@ -1,0 +1,88 @@
+// Sums over some of a tensor's dimensions.
+//
+// Neighbouring dimensions that are both kept or both summed count as one, so that a shape is a short list of groups,
+// kept and summed in turn. Each summed group, from the last, is one BroadcastSum.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "stepnet/operators/broadcast.h"
+
+namespace stepnet {
+
+// Which dimensions are summed, by index.
+using SummedDims = std::array<bool, Shape::kMaxRank>;
+
+struct DimGroups {
+  std::array<std::int64_t, Shape::kMaxRank> sizes = {};
+  SummedDims summed = {};
+  int count = 0;
+  std::int64_t summed_size = 1;  // elements of x that one of the output stands for
+};
+
+inline DimGroups GroupDims(const Shape& x, const SummedDims& summed) {
+  DimGroups groups;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (summed[i]) groups.summed_size *= x[i];
+    if (groups.count > 0 && groups.summed[groups.count - 1] == summed[i]) {
+      groups.sizes[groups.count - 1] *= x[i];
+      continue;
+    }
+    groups.sizes[groups.count] = x[i];
+    groups.summed[groups.count++] = summed[i];
+  }
+  return groups;
+}
+
+// Sums [before, size, after] to [before, after].
+template <typename T>
+void SumMiddle(const T* x, T* out, std::int64_t before, std::int64_t size, std::int64_t after) {
+  if (after == 1) {
+    BroadcastSum(x, out, {.run = before, .after = size});
+    return;
+  }
+  for (std::int64_t i = 0; i < before; ++i)
+    BroadcastSum(x + i * size * after, out + i * after, {.before = size, .run = after});
+}
+
+// The sums of x, which has elements, to `out`; what comes between goes to the run's scratch.
+template <typename T>
+void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
+  const int first = groups.count > 0 && groups.summed[0] ? 0 : 1;  // summed groups are this one and each second
+  std::int64_t after = 1;
+  for (int g = groups.count - 1; g >= 0; --g) {
+    if (!groups.summed[g]) {
+      after *= groups.sizes[g];
+      continue;
+    }
+    std::int64_t before = 1;
+    for (int i = 0; i < g; ++i) before *= groups.sizes[i];
+    T* to = g == first ? out : run.ScratchOf<T>(before * after);
+    SumMiddle(x, to, before, groups.sizes[g], after);
+    x = to;
+  }
+  if (first >= groups.count && x != out) std::copy_n(x, after, out);
+}
+
+// The sums of a, which has the shape `of`, to that of b, which is repeated over it as CheckRepeated accepts.
+template <typename T>
+void SumRepeated(const OpRun& run, const BroadcastRule& rule, const T* a, const Shape& of, T* out, const Shape& b) {
+  if (IsRunOf(b, of, rule.axis)) {
+    BroadcastSum(a, out, PlanBroadcast({.enabled = true, .axis = rule.axis}, of, b));
+    return;
+  }
+  if (of.size() == 0) {
+    std::fill_n(out, b.size(), T{0});
+    return;
+  }
+  SummedDims summed = {};
+  for (int i = 0; i < of.rank(); ++i) {
+    const int of_b = i - of.rank() + b.rank();
+    summed[i] = of[i] != 1 && (of_b < 0 || b[of_b] == 1);
+  }
+  SumGroups(run, GroupDims(of, summed), a, out);
+}
+
+}  // namespace stepnet
