@@ -164,8 +164,10 @@ TEST(DerivativeOf, SumsOverWhatAnInputIsRepeatedOver) {
       [&] {
         OpTest("test.DerivedScale").Random("x", x, 1).Random("s", {4, 1}, 2).GradientMatches();
       },
-      "…test.DerivedScaleGradient cannot sum the gradient of s, one element for rows and columns, beside others "
-      "that repeat along one of them; its inputs are x double [2, 4, 3], s double [4, 1]");
+      "…test.DerivedScaleGradient cannot derive the gradient of \"s\", which is repeated along rows and over rows at "
+      "once, beside what rows or columns have of their own: write that gradient by hand, in an operator of its own; "
+      "its "
+      "inputs are x double [2, 4, 3], s double [4, 1]");
 }
 
 Operator Moments(const char* type) {
@@ -266,14 +268,12 @@ const Registration factor_gradient =
     Inverse("test.FactorGradient").Output("dx", "").Formula(DerivativeOf("test.Factor"));
 
 TEST(DerivativeOf, RefusesNamesThatSayNothing) {
-  ExpectWrong(
-      "test.WrongInput",
-      "…invalid net: test.WrongInput is declared as the derivative of test.Square, and its input \"grad\" is "
-      "no input (x), output (y) or gradient of an output (dy) of that: name it as what it is\n");
-  ExpectWrong(
-      "test.WrongOutput",
-      "…invalid net: test.WrongOutput is declared as the derivative of test.Square, and its output \"dz\" is "
-      "no gradient of an input (dx) of that: name it as what it is\n");
+  ExpectWrong("test.WrongInput",
+              "…invalid net: test.WrongInput is declared as the derivative of test.Square, and its input \"grad\" is "
+              "no input (x), output (y) or gradient of an output (dy) of that: name it as what it is\n");
+  ExpectWrong("test.WrongOutput",
+              "…invalid net: test.WrongOutput is declared as the derivative of test.Square, and its output \"dz\" is "
+              "no gradient of an input (dx) of that: name it as what it is\n");
 }
 
 TEST(DerivativeOf, RefusesWhatHasNoFormula) {
@@ -295,10 +295,9 @@ TEST(DerivativeOf, RefusesWhatItIsNotGiven) {
       "…invalid net: test.SquareGradient is declared as the derivative of test.Square, and its formula reads "
       "\"x\", which it is not given: declare .Input(\"x\", …) here, and name it where test.Square says what its "
       "gradient is\n");
-  ExpectWrong(
-      "test.FactorGradient",
-      "…invalid net: the formula of test.FactorGradient asks for an argument \"factor\" that the operator does "
-      "not declare");
+  ExpectWrong("test.FactorGradient",
+              "…invalid net: the formula of test.FactorGradient asks for an argument \"factor\" that the operator does "
+              "not declare");
   ExpectWrong(
       "test.ReadTwiceGradient",
       "…invalid net: test.ReadTwiceGradient is declared as the derivative of test.ReadTwice, whose formula reads "
