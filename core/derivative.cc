@@ -324,7 +324,7 @@ class Derivation {
       if (b.node->op != ExprOp::kSqrt) {
         return Give(step, 1, flow.With(-flow.value * (y * y)));
       }
-      return Give(b, 0, flow.With(flow.value * (y * y * y) / -2));
+      return Give(b, 0, flow.With(flow.value * (y * y * y) * -0.5));
     }
     if (step.varies && !b.varies) {
       b.to_divide = Sum(b.to_divide, flow.With(flow.value * y));

@@ -350,11 +350,11 @@ void CheckParts(const Building& building, std::span<const Expr> operands) {
   if (min < 0) throw Error(ErrorCode::kInvalidArgument, "inputs and constants have builders of their own");
   if (count < min || count > max) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(ExprOpName(building.op), " has ", count, " operands, must have ",
-                                                    min, min == max ? "" : StrCat(" or ", max)));
+                                                    min, min == max ? "" : StrCat(" to ", max)));
   }
   for (const Expr& operand : operands) {
     if (operand.defined()) continue;
-    throw Error(ErrorCode::kInvalidArgument, StrCat(ExprOpName(building.op), " has an undefined operand"));
+    throw Error(ErrorCode::kInternal, StrCat(ExprOpName(building.op), " has an undefined operand"));
   }
   const ExprParts& parts = building.parts;
   if (building.op == ExprOp::kCast) CheckExprType(parts.dtype, "what is cast to");

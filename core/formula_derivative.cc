@@ -199,8 +199,9 @@ class FormulaDerivative {
     for (const std::vector<int>& reads : reads_of_) {
       if (reads.empty() || !IsSum(accesses_[reads[0]])) continue;
       FailFormula(formula_.query_, ErrorCode::kShapeMismatch,
-                  StrCat(" cannot sum the gradient of ", formula_.reads_[reads[0]].name,
-                         ", one element for rows and columns, beside others that repeat along one of them"));
+                  StrCat(" cannot derive the gradient of \"", formula_.reads_[reads[0]].name,
+                         "\", which is repeated along rows and over rows at once, beside what rows or columns have of "
+                         "their own: write that gradient by hand, in an operator of its own"));
     }
   }
 

@@ -1,5 +1,6 @@
 #include "stepnet/core/formula_kernel.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expr_table.h"
 #include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formula_layout.h"
 #include "stepnet/core/programs_by_shapes.h"
 
 namespace stepnet {
@@ -64,6 +66,29 @@ Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   return {.flops = elements * made->num_operations(), .bytes = BytesMoved(query, outputs)};
 }
 
+bool IsSame(const std::optional<RowOperands>& a, const std::optional<RowOperands>& b) {
+  if (!a || !b) return !a && !b;
+  return std::ranges::is_permutation(a->inputs, b->inputs) && std::ranges::is_permutation(a->outputs, b->outputs);
+}
+
+// What a declaration says beside its formula, because its kernel runs other dtypes as well.
+struct Declared {
+  ShapeRule shapes;
+  RowsRule rows;
+  bool elementwise = false;
+
+  // Throws kInternal where the formula says otherwise.
+  void CheckAgainst(const FormulaRegion& formula, const ShapeQuery& query) const {
+    const char* said = elementwise && !formula.is_elementwise       ? "Elementwise"
+                       : rows && !IsSame(rows(query), formula.rows) ? "Rows"
+                                                                    : nullptr;
+    if (said == nullptr) return;
+    FailFormula(query, ErrorCode::kInternal,
+                StrCat(" declares .", said, ", and its formula says otherwise: leave out .", said,
+                       ", or make it say what the formula does"));
+  }
+};
+
 }  // namespace
 
 std::uint64_t WantedOf(const OpRun& run) {
@@ -93,11 +118,13 @@ Kernel FormulaKernelOr(KernelFactory otherwise) {
 
 void CompleteFromFormula(OperatorSchema* schema) {
   const bool has_kernel = schema->kernels.contains(DeviceKind::kCpu);
-  schema->shapes = [declared = std::move(schema->shapes), has_kernel](const ShapeQuery& query) {
-    const std::vector<TensorInfo> outputs = declared ? declared(query) : std::vector<TensorInfo>();
-    if (declared && has_kernel && !AreExprTypes(query, outputs)) return outputs;
+  const Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
+  schema->shapes = [declared, has_kernel](const ShapeQuery& query) {
+    const std::vector<TensorInfo> outputs = declared.shapes ? declared.shapes(query) : std::vector<TensorInfo>();
+    if (declared.shapes && has_kernel && !AreExprTypes(query, outputs)) return outputs;
     const std::shared_ptr<const FormulaProgram> made = FindFormula(query, outputs);
-    return declared ? outputs : made->formula().infos;
+    declared.CheckAgainst(made->formula(), query);
+    return declared.shapes ? outputs : made->formula().infos;
   };
   if (!schema->cost) schema->cost = CostOf;
   if (!schema->rows) {

@@ -3,39 +3,43 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <initializer_list>
+#include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "stepnet/core/index_of.h"
+#include "stepnet/core/kept_by_key.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 
+// An operator with inputs of some dtypes, and shapes that fit what its formula reads.
 class FormulaSample {
  public:
-  // One dtype for all inputs, or one for each.
-  FormulaSample(const OperatorCall& op, std::span<const DType> dtypes) : op_(op) {
-    for (int i = 0; i < op.num_inputs(); ++i) {
-      inputs_.push_back({.dtype = dtypes[dtypes.size() == 1 ? 0 : i], .shape = Elements()});
-    }
+  // `elements`: the shape of what is read element by element.
+  FormulaSample(const OperatorCall& op, std::span<const DType> dtypes, Shape elements)
+      : op_(op), elements_(std::move(elements)) {
+    for (const DType dtype : dtypes) inputs_.push_back({.dtype = dtype, .shape = elements_});
     GiveShapesThatFit();
   }
 
-  // By the shape rule, which says what dtypes outputs have, or without. Nothing where that does not take the inputs.
-  std::optional<FormulaRegion> Region(bool by_rule) {
+  // By the shape rule, which says what dtypes outputs have, or without.
+  FormulaRegion MakeRegion(bool by_rule) const {
     const ShapeQuery query(op_, inputs_);
-    try {
-      return MakeFormulaRegion(query, by_rule ? op_.schema().shapes(query) : std::vector<TensorInfo>());
-    } catch (const Error& error) {
-      if (!error_) error_ = error;
-      return {};
-    }
+    return MakeFormulaRegion(query, by_rule ? op_.schema().shapes(query) : std::vector<TensorInfo>());
   }
 
-  // What the first call of Region that gave nothing met.
-  const std::optional<Error>& error() const { return error_; }
+  // Whether the operator takes these inputs, maybe without its formula.
+  bool FitsShapeRule() const {
+    try {
+      op_.schema().shapes(ShapeQuery(op_, inputs_));
+      return true;
+    } catch (const std::exception&) {
+    } catch (const ValueUnknown&) {
+    }
+    return false;
+  }
 
  private:
   using Access = Formula::Access;
@@ -46,112 +50,231 @@ class FormulaSample {
     Formula formula(query);
     try {
       op_.schema().formula(formula);
-    } catch (const Error&) {           // of shapes; what it reads is known by then
-    } catch (const std::exception&) {  // Region tells of it
+    } catch (const std::exception&) {  // of shapes; what it reads is known by then
     }
     for (const Formula::Read& read : formula.reads_) {
       if (read.input >= 0) inputs_[read.input].shape = ShapeFor(formula, read);
     }
   }
 
-  static Shape ShapeFor(const Formula& formula, const Formula::Read& read) {
+  Shape ShapeFor(const Formula& formula, const Formula::Read& read) const {
+    const int last = elements_.rank() - 1;
     std::int64_t size = 1;
     for (const int d : read.dimensions) size *= (*formula.over_)[d];
     switch (read.access) {
       case Access::kAlong: return Shape({size});
-      case Access::kBlock: return Shape({kSampleRows, kSampleColumns * read.blocks});
-      case Access::kRow: return Shape({kSampleRows});
-      case Access::kColumn: return Shape({kSampleColumns});
+      case Access::kBlock: return elements_.With(last, elements_[last] * read.blocks);
+      case Access::kRow: return Shape({elements_.SizeTo(last)});
+      case Access::kColumn: return Shape({elements_[last]});
       case Access::kScalar: return Shape({1});
-      default: return Elements();
+      default: return elements_;
     }
   }
-  static Shape Elements() { return Shape({kSampleRows, kSampleColumns}); }
 
   const OperatorCall& op_;
+  const Shape elements_;
   std::vector<TensorInfo> inputs_;
-  std::optional<Error> error_;
 };
 
 namespace {
 
-// A call with default arguments; nothing where one is required.
-std::optional<OperatorCall> DefaultCall(const OperatorSchema& schema) {
-  OperatorDef def;
-  def.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) {
-    def.add_input(formal.name);
-    if (formal.variadic) def.add_input(formal.name);
-  }
-  for (const Formal& formal : schema.outputs) def.add_output(StrCat("of ", formal.name));
-  try {
-    return OperatorCall(def);
-  } catch (const Error&) {
-    return {};
+constexpr std::array kDTypes = {DType::kFloat, DType::kInt32, DType::kBool, DType::kInt64, DType::kDouble};
+
+Shape SampleShape() { return Shape({kSampleRows, kSampleColumns}); }
+
+// The operator with blobs named as its declaration does, so that errors do not depend on names.
+void NameOperands(const OperatorSchema& schema, int num_inputs, int num_outputs, OperatorDef* op) {
+  const auto name = [](const std::vector<Formal>& formals, int i) {
+    const auto last = static_cast<int>(formals.size()) - 1;
+    return i < last || (i == last && !formals[i].variadic) ? formals[i].name
+                                                           : StrCat(formals[last].name, "_", i - last);
+  };
+  op->clear_input();
+  op->clear_output();
+  for (int i = 0; i < num_inputs; ++i) op->add_input(name(schema.inputs, i));
+  for (int i = 0; i < num_outputs; ++i) {
+    const std::string output = name(schema.outputs, i);
+    op->add_output(IndexOf(op->input(), output) < 0 ? output : "the output " + output);
   }
 }
 
-// The first of these ways, by the shape rule or without, that gives a region.
-std::optional<FormulaRegion> FindSample(const OperatorSchema& schema, std::initializer_list<bool> ways) {
-  if (!schema.formula) return {};
-  const std::optional<OperatorCall> call = DefaultCall(schema);
-  if (!call) return {};
-  for (const bool by_rule : ways) {
-    for (const DType dtype : {DType::kFloat, DType::kBool}) {
-      if (std::optional<FormulaRegion> region = FormulaSample(*call, {&dtype, 1}).Region(by_rule)) return region;
+// The operator with all that its declaration has, of a variadic input two.
+OperatorDef WholeOperator(const OperatorSchema& schema, const std::map<std::string, ArgumentValue>& arguments = {}) {
+  OperatorDef op;
+  op.set_type(schema.type);
+  const bool has_any = !schema.inputs.empty() && schema.inputs.back().variadic;
+  NameOperands(schema, static_cast<int>(schema.inputs.size()) + (has_any ? 1 : 0),
+               static_cast<int>(schema.outputs.size()), &op);
+  for (const auto& [name, value] : arguments) {
+    Argument* argument = op.add_arg();
+    argument->set_name(name);
+    if (value.f) argument->set_f(*value.f);
+    if (value.i) argument->set_i(*value.i);
+    if (value.s) argument->set_s(*value.s);
+  }
+  return op;
+}
+
+// Goes through dtypes for all inputs: floats, then one of another dtype, then two.
+class DTypeCounter {
+ public:
+  explicit DTypeCounter(int num_inputs) : dtypes_(num_inputs, kDTypes[0]), is_other_(num_inputs) {}
+
+  std::span<const DType> dtypes() const { return dtypes_; }
+  // Whether there are more; not beyond what takes long.
+  bool Next() {
+    constexpr int kMaxTries = 1000;
+    if (++tries_ == kMaxTries) return false;
+    for (size_t i = 0; i < dtypes_.size(); ++i) {
+      if (!is_other_[i]) continue;
+      const auto next = std::ranges::find(kDTypes, dtypes_[i]) + 1;
+      dtypes_[i] = next == kDTypes.end() ? kDTypes[1] : *next;
+      if (next != kDTypes.end()) return true;
     }
+    if (!std::prev_permutation(is_other_.begin(), is_other_.end())) {
+      if (++num_others_ > static_cast<std::int64_t>(is_other_.size())) return false;
+      std::fill_n(is_other_.begin(), num_others_, true);
+    }
+    for (size_t i = 0; i < dtypes_.size(); ++i) dtypes_[i] = kDTypes[is_other_[i] ? 1 : 0];
+    return true;
+  }
+  bool has_seen_all() const { return num_others_ > static_cast<std::int64_t>(is_other_.size()); }
+
+ private:
+  std::vector<DType> dtypes_;
+  std::vector<bool> is_other_;  // than float
+  std::int64_t num_others_ = 0;
+  int tries_ = 0;
+};
+
+std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule) {
+  DTypeCounter counter(call.num_inputs());
+  do {
+    try {
+      return FormulaSample(call, counter.dtypes(), SampleShape()).MakeRegion(by_rule);
+    } catch (const Error&) {
+    } catch (const ValueUnknown&) {
+    }
+  } while (counter.Next());
+  return {};
+}
+
+// A message of a check with more places than there are values. Of a sample, because elsewhere names of blobs, which may
+// be anything, are part of messages.
+std::optional<Error> MessageFault(const std::string& type, const Region& region) {
+  for (const ExprNode* node : ExprNodes(region.Roots())) {
+    if (node->op != ExprOp::kRequire) continue;
+    int places = 0;
+    for (size_t at = 0; (at = node->text.find("{}", at)) != std::string::npos; at += 2) ++places;
+    if (places < node->num_operands) continue;
+    return Error(ErrorCode::kInternal,
+                 StrCat("the formula of ", type, " checks with the message \"", node->text, "\", which has ", places,
+                        " places {} for ", node->num_operands - 1, node->num_operands == 2 ? " value" : " values"));
   }
   return {};
 }
 
-// The next in the order of counting with these digits; false after the last.
-bool Next(std::span<const DType> digits, std::vector<DType>* dtypes) {
-  for (DType& dtype : *dtypes) {
-    const auto next = std::ranges::find(digits, dtype) + 1;
-    dtype = next == digits.end() ? digits[0] : *next;
-    if (next != digits.end()) return true;
+// What its formula throws for all that is tried.
+class FaultFinder {
+ public:
+  explicit FaultFinder(const OperatorCall& call) : call_(call) {}
+
+  std::optional<Error> Run() {
+    DTypeCounter counter(call_.num_inputs());
+    do {
+      if (Fits(counter.dtypes())) return {};
+    } while (is_of_formula_ && counter.Next());
+    // Shapes that fit may just not have been found, nor, of many inputs, dtypes.
+    if (!is_of_formula_ || (!counter.has_seen_all() && fault_->code() != ErrorCode::kInternal)) return {};
+    const std::string& message = fault_->message();
+    return Error(fault_->code(), message.substr(0, message.find("; its inputs are ")));
   }
-  return false;
+
+ private:
+  bool Fits(std::span<const DType> dtypes) {
+    const Shape sample = SampleShape();
+    for (const Shape& shape :
+         {sample, sample.Inserted(0, 2), sample.Inserted(0, 2).Inserted(0, 2), sample.Without(0)}) {
+      const FormulaSample tried(call_, dtypes, shape);
+      try {
+        const std::optional<Error> fault = MessageFault(call_.type(), tried.MakeRegion(/*by_rule=*/false).region);
+        if (fault) Note(*fault);
+        return !fault;
+      } catch (const Error& error) {
+        if (tried.FitsShapeRule()) return true;
+        Note(error);
+        if (error.code() == ErrorCode::kTypeMismatch) return false;  // of whatever shape
+      }
+    }
+    return false;
+  }
+
+  // Of several, the one that the declaration is to blame for.
+  void Note(const Error& error) {
+    const bool is_internal = error.code() == ErrorCode::kInternal;
+    is_of_formula_ &= is_internal || error.code() == ErrorCode::kTypeMismatch;
+    if (!fault_ || (is_internal && fault_->code() != ErrorCode::kInternal)) fault_ = error;
+  }
+
+  const OperatorCall& call_;
+  std::optional<Error> fault_;
+  bool is_of_formula_ = true;
+};
+
+// Of things that kernels share, which may run while statics are destroyed.
+KeptByKey<bool>& Sound() {
+  static auto* const sound = new KeptByKey<bool>(/*max_kept=*/4096);
+  return *sound;
 }
 
 }  // namespace
 
-std::optional<Error> FormulaFault(const OperatorCall& op) {
-  if (!op.schema().formula || op.num_inputs() == 0) return {};
-  constexpr std::array kDTypes = {DType::kFloat, DType::kInt32, DType::kBool};
-  constexpr int kMaxTries = 729;
-  std::optional<Error> fault;
-  std::vector<DType> dtypes(op.num_inputs(), kDTypes[0]);
-  int tries = 0;
-  do {
-    FormulaSample sample(op, dtypes);
-    if (sample.Region(/*by_rule=*/false)) return {};
-    // Of several, the one that the declaration is to blame for.
-    const bool is_internal = sample.error()->code() == ErrorCode::kInternal;
-    if (!fault || (is_internal && fault->code() != ErrorCode::kInternal)) fault = sample.error();
-  } while (++tries < kMaxTries && Next(kDTypes, &dtypes));
-  const bool has_tried_all = tries < kMaxTries;
-  // Shapes that fit may just not have been found.
-  const bool is_sure =
-      fault->code() == ErrorCode::kInternal || (has_tried_all && fault->code() != ErrorCode::kShapeMismatch);
-  if (!is_sure) return {};
-  // Without what the sample gave it.
-  const std::string& message = fault->message();
-  return Error(fault->code(), message.substr(0, message.find("; its inputs are ")));
+std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
+                                           const std::map<std::string, ArgumentValue>& arguments) {
+  if (!schema.formula) return {};
+  try {
+    const OperatorCall call(WholeOperator(schema, arguments));
+    for (const bool by_rule : {true, false}) {
+      if (std::optional<FormulaRegion> region = FindSample(call, by_rule)) return region;
+    }
+  } catch (const Error&) {  // an argument is required, or may not be so
+  }
+  return {};
+}
+
+bool IsElementwise(const OperatorSchema& schema) {
+  if (schema.elementwise || !schema.formula) return schema.elementwise;
+  // By the rule alone: an input that it wants smaller is repeated.
+  static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
+  if (const auto found = known.Find(schema.type)) return *found;
+  bool is_elementwise = false;
+  try {
+    const std::optional<FormulaRegion> sample = FindSample(OperatorCall(WholeOperator(schema)), /*by_rule=*/true);
+    is_elementwise = sample && sample->is_elementwise;
+  } catch (const Error&) {  // an argument is required
+  }
+  known.Keep(schema.type, std::make_shared<bool>(is_elementwise));
+  return is_elementwise;
+}
+
+std::optional<Error> FormulaFault(const OperatorDef& op) {
+  constexpr int kMaxInputs = 64;  // beyond, a sample costs as much as the operator
+  const OperatorSchema& schema = GetOperator(op.type());
+  if (!schema.formula || op.input_size() > kMaxInputs) return {};
+  OperatorDef sample;
+  sample.set_type(op.type());
+  *sample.mutable_arg() = op.arg();
+  NameOperands(schema, op.input_size(), op.output_size(), &sample);
+  const std::string key = sample.SerializeAsString();
+  if (Sound().Find(key)) return {};
+  std::optional<Error> fault = FaultFinder(OperatorCall(sample)).Run();
+  if (!fault) Sound().Keep(key, std::make_shared<bool>(true));
+  return fault;
 }
 
 std::optional<Error> FormulaFault(const OperatorSchema& schema) {
-  const std::optional<OperatorCall> call = schema.formula ? DefaultCall(schema) : std::nullopt;
-  return call ? FormulaFault(*call) : std::nullopt;
-}
-
-std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema) { return FindSample(schema, {true, false}); }
-
-bool IsElementwise(const OperatorSchema& schema) {
-  if (schema.elementwise) return true;
-  // By the rule alone: an input that it wants smaller is repeated.
-  const std::optional<FormulaRegion> sample = FindSample(schema, {true});
-  return sample && sample->is_elementwise;
+  const bool is_told = std::ranges::none_of(schema.arguments, &ArgumentSpec::required);
+  return schema.formula && is_told ? FormulaFault(WholeOperator(schema)) : std::nullopt;
 }
 
 }  // namespace stepnet

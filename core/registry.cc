@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formula_kernel.h"
 #include "stepnet/core/operator.h"
@@ -111,8 +112,13 @@ Registration::Registration(const Operator& op) {
   for (const auto& [type, device, kernel] : registry.early_kernels) {
     if (type == schema.type) AddKernel(device, kernel, &schema, &registry);
   }
-  if (schema.formula) CompleteFromFormula(&schema);
-  CheckShapeRule(schema, &registry);
+  if (std::string problem = DeclarationProblem(schema); !problem.empty()) {
+    registry.problems[schema.type] = std::move(problem);
+  } else {
+    if (schema.rows) schema.rows = CheckedRows(std::move(schema.rows));
+    if (schema.formula) CompleteFromFormula(&schema);
+    CheckShapeRule(schema, &registry);
+  }
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
 }

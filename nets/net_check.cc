@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formula_sample.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
@@ -111,6 +112,7 @@ class Checker {
       std::vector<std::string> messages;
       CheckArity(op, schema, &messages);
       CheckInPlace(op, schema, device.kind, &messages);
+      const size_t before = problems_.size();
       for (std::string& message : messages) Report(i, std::move(message));
       if (messages.empty() && schema.check) {
         std::vector<NetProblem> found;
@@ -123,6 +125,8 @@ class Checker {
           }
         }
       }
+      if (problems_.size() > before) return;
+      if (const std::optional<Error> fault = FormulaFault(op)) Report(i, fault->message());
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCancelled) throw;  // says nothing of the net
       Report(i, error.message());

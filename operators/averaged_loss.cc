@@ -22,6 +22,7 @@ const Registration averaged_loss = Operator("AveragedLoss")
                                          f.Out({OfRows(RowMean(f.In("x"), count))});
                                        });
 
+// By hand, because the mean is taken in double and its derivative need not be.
 const Registration averaged_loss_gradient =
     Operator("AveragedLossGradient")
         .Doc("dx = dy / number of elements of x, for each element.")

@@ -109,6 +109,7 @@ const Registration cast =
         .Formula([](Formula& f) { f.Out({Cast(DTypeArgument(f.op(), "to"), f.In("x"))}); })
         .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
 
+// By hand, because x, of which the type alone is read, may be integers, through which no derivative flows.
 const Registration cast_gradient =
     Operator("CastGradient")
         .Doc("dx = dy as the type of x.")

@@ -1,4 +1,4 @@
-// Copy and its relatives: the output is the input, of any type.
+// Copy and its relatives: the output is the input, of any type. So they are no formulas, which have no strings.
 //
 // Caffe2's Alias shares memory with its input. Here it copies: a later operator that works in place on one of them then
 // changes that one alone, and step nets keep their planned memory.

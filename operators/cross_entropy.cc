@@ -134,6 +134,7 @@ const Registration cross_entropy =
             },
             {.checks_values = true});
 
+// By hand, because the floor passes its gradient on, as in Caffe2, where Max of a derivative would not.
 const Registration cross_entropy_gradient =
     Operator("CrossEntropyGradient")
         .Doc("dx[i, j] = -dy[i] label[i, j] / max(x[i, j], 1e-20).")

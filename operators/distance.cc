@@ -72,6 +72,7 @@ const Registration squared_l2_distance =
         .Gradient("SquaredL2DistanceGradient", {"x", "y", "dd"}, {"dx", "dy"})
         .Formula(SumOfTerms([](const Expr& difference) { return difference * difference / 2; }));
 
+// By hand, here and below, because dy = -dx is computed once for both, in the type of x.
 const Registration squared_l2_distance_gradient =
     DistanceGradient("SquaredL2DistanceGradient", "dx = (x - y) * dd, dy = -dx, dd being that of the row.")
         .Formula(BothGradients([](const Expr& difference, const Expr& dd) { return difference * dd; }));

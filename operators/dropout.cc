@@ -83,6 +83,7 @@ std::vector<TensorInfo> DropoutGradShapes(const ShapeQuery& query) {
   return {{.dtype = dy.dtype, .shape = dy.shape}};
 }
 
+// By hand, because the mask is not given with is_test.
 const Registration dropout_grad =
     Operator("DropoutGrad")
         .Doc("dx = dy / (1 - ratio) where the mask is set, 0 elsewhere; dx = dy with is_test.")

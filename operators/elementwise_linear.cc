@@ -65,11 +65,7 @@ const Registration elementwise_linear_gradient =
           const TensorInfo dw{.dtype = dx.dtype, .shape = query.In(2).shape};
           return std::vector<TensorInfo>{dx, dw, dw};
         })
-        .Formula([](Formula& f) {
-          f.RowsFrom("x", f.Int("axis"));
-          const Expr dy = f.In("dy");
-          f.Out({dy * f.Column("w"), SumOverRows(dy * f.In("x")), SumOverRows(dy)});
-        });
+        .Formula(DerivativeOf("ElementwiseLinear"));
 
 }  // namespace
 }  // namespace stepnet

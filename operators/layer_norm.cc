@@ -65,6 +65,7 @@ const Registration layer_norm =
           f.Out({centered * (1 / deviation), OfRows(mean), OfRows(deviation)});
         });
 
+// By hand, of y and std, because a derivative would read x and go through mean and deviation one by one.
 const Registration layer_norm_gradient =
     Operator("LayerNormGradient")
         .Doc("Gradient of LayerNorm: dx = (dy - average(dy) - y * average(dy * y)) / std.")

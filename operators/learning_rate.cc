@@ -1,4 +1,5 @@
 // Iter counts the steps of training; LearningRate computes the learning rate of a step from the count.
+// They are no formulas: one number a step, by policies that choose among many ways.
 #include <cmath>
 #include <limits>
 #include <numbers>

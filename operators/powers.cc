@@ -13,7 +13,7 @@ Operator PowerOperator(const std::string& type, const std::string& doc) {
   return op;
 }
 
-// Declares the operator that computes dx from y and dy; a DerivativeOf would read x, which need not be kept.
+// Declares the operator that computes dx from y and dy, so that x need not be kept.
 Operator GradientOfPower(const std::string& type, const std::string& doc) {
   Operator op(type + "Gradient");
   op.Doc(doc)
@@ -57,19 +57,14 @@ const Registration rsqrt = PowerOperator("Rsqrt", "y = 1 / sqrt(x), element by e
                                .Gradient("RsqrtGradient", {"y", "dy"}, {"dx"})
                                .Formula([](Formula& f) { f.Out({1 / Sqrt(f.In("x"))}); });
 
-const Registration rsqrt_gradient = GradientOfPower("Rsqrt", "dx = -dy * y^3 / 2.").Formula([](Formula& f) {
-  const Expr y = f.In("y");
-  f.Out({f.In("dy") * (y * y * y) * -0.5});
-});
+const Registration rsqrt_gradient = GradientOfPower("Rsqrt", "dx = -dy * y^3 / 2.").Formula(DerivativeOf("Rsqrt"));
 
 const Registration reciprocal = PowerOperator("Reciprocal", "y = 1 / x, element by element.")
                                     .Gradient("ReciprocalGradient", {"y", "dy"}, {"dx"})
                                     .Formula([](Formula& f) { f.Out({1 / f.In("x")}); });
 
-const Registration reciprocal_gradient = GradientOfPower("Reciprocal", "dx = -dy * y^2.").Formula([](Formula& f) {
-  const Expr y = f.In("y");
-  f.Out({-f.In("dy") * (y * y)});
-});
+const Registration reciprocal_gradient =
+    GradientOfPower("Reciprocal", "dx = -dy * y^2.").Formula(DerivativeOf("Reciprocal"));
 
 // The powers that cells use need no std::pow.
 Expr Power(const Expr& x, float exponent) {

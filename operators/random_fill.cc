@@ -1,4 +1,5 @@
-// Fills with random numbers. Element i is a function of seed, operator, run, step and i alone (core/random.h).
+// Fills with random numbers, which are no formulas because they run once, to make parameters. Element i is a function
+// of seed, operator, run, step and i alone (core/random.h).
 #include <cmath>
 #include <numbers>
 

@@ -1,5 +1,5 @@
 // Operators that give the elements of a tensor another shape: Reshape, Squeeze, ExpandDims, Flatten, FlattenToVec,
-// ResizeLike.
+// ResizeLike. They take any type, and so are no formulas, which have no strings.
 #include <algorithm>
 
 #include "stepnet/core/move.h"

@@ -35,7 +35,7 @@ Expr Loss(Variant variant, const Expr& x, const Expr& t) {
   return 0;
 }
 
-// The derivative by x.
+// The derivative by x; by hand, because sigmoid(x) - t has digits that the way back through log, exp and abs loses.
 Expr Derivative(Variant variant, const Expr& x, const Expr& t) {
   const Expr p = Sigmoid(x);
   switch (variant) {

@@ -1,6 +1,8 @@
 // Slice: y = x[start_0 : end_0, start_1 : end_1, …]; dimensions that are not named are whole.
 // Negative starts and ends count from behind as in Caffe2, where -1 is the end itself and not the last element; ends
 // beyond the size mean the size.
+//
+// These are no formulas: starts and ends may be values of inputs, and elements are of any type.
 #include <algorithm>
 #include <array>
 #include <span>

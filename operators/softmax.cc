@@ -41,6 +41,7 @@ Operator Forward(const char* type, Expr (*y)(const Expr& x), const char* doc) {
   return op;
 }
 
+// By hand, because a derivative would read x, and go through the largest element as well, on which no result depends.
 Operator Gradient(const char* type, Expr (*dx)(const Expr& y, const Expr& dy), const char* doc) {
   Operator op(type);
   op.Doc(doc)

@@ -21,7 +21,8 @@ const Registration softplus = Operator("Softplus")
                                     f.Out({Max(x, 0) + (Log(u) + (e - (u - 1)) / u)});
                                   });
 
-// 1 - e^-y = 2 t / (1 + t) with t = tanh(y / 2), which keeps the digits of a small y.
+// By hand, because a derivative would read x, which need not be kept. 1 - e^-y = 2 t / (1 + t) with t = tanh(y / 2),
+// which keeps the digits of a small y.
 const Registration softplus_gradient = Operator("SoftplusGradient")
                                            .Doc("dx = dy * (1 - e^-y), which is dy * sigmoid(x).")
                                            .Input("y", "output of Softplus, any shape")

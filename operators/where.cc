@@ -118,6 +118,7 @@ const Registration where =
         })
         .Cpu(FormulaOrRuns(ChooseRuns));
 
+// By hand, because x and y are not given: what decides about rows is read over the shape of dz.
 const Registration where_gradient =
     Operator("WhereGradient")
         .Doc("dx = dz where the condition holds and 0 elsewhere; dy = dz where it does not.")

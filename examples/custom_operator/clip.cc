@@ -1,5 +1,5 @@
-// acme.Clip: y = min(max(x, -limit), limit), an operator that StepNet does not have. What it computes is said by
-// formulas; the kernels follow from them, and so do the shapes.
+// acme.Clip: y = min(max(x, -limit), limit), an operator that StepNet does not have. A formula says what it computes;
+// the kernel, the shapes and the gradient follow from it.
 #include "stepnet/core/formula.h"
 
 namespace {
@@ -18,15 +18,15 @@ const Registration clip = Operator("acme.Clip")
                                 f.Out({Min(Max(f.In("x"), -limit), limit)});
                               });
 
-// Takes y, not x, so that the forward pass may overwrite x. The forward operator's arguments come with it.
-const Registration clip_gradient =
-    Operator("acme.ClipGradient")
-        .Doc("dx = dy where |y| < limit, 0 elsewhere.")
-        .Input("y", "output of acme.Clip")
-        .Input("dy", "the shape of y")
-        .Output("dx", "the shape of y")
-        .Arg("limit", 1.0f, "as in acme.Clip", AtLeast(0))
-        .InPlace({{1, 0}})
-        .Formula([](Formula& f) { f.Out({Where(Abs(f.In("y")) < f.Number("limit"), f.In("dy"), 0)}); });
+// Its formula follows from that of acme.Clip. Takes y, not x, so that the forward pass may overwrite x; the forward
+// operator's arguments come with it.
+const Registration clip_gradient = Operator("acme.ClipGradient")
+                                       .Doc("dx = dy where |y| < limit, 0 elsewhere.")
+                                       .Input("y", "output of acme.Clip")
+                                       .Input("dy", "the shape of y")
+                                       .Output("dx", "the shape of y")
+                                       .Arg("limit", 1.0f, "as in acme.Clip", AtLeast(0))
+                                       .InPlace({{1, 0}})
+                                       .Formula(DerivativeOf("acme.Clip"));
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(Derivative, ReadsWhatIsStoredInPlaceOfItsInput) {
   EXPECT_TRUE(GradientOf(Expm1(x)).Is(dy * Exp(x)));
   EXPECT_EQ(text(Sqrt(x)), inputs + "out dy * 0.5 / y\n");
   EXPECT_EQ(text(1 / x), inputs + "out -dy * (y * y)\n");
-  EXPECT_EQ(text(1 / Sqrt(x)), inputs + "out dy * (y * y * y) / -2\n");
+  EXPECT_EQ(text(1 / Sqrt(x)), inputs + "out dy * (y * y * y) * -0.5\n");
   EXPECT_EQ(text(Max(x, 0)), "in 1 y: float\nin 2 dy: float\nout where(0 < y, dy, 0)\n");
   EXPECT_EQ(text(Min(Max(x, -2), 3)), "in 1 y: float\nin 2 dy: float\nout where(y < 3 && -2 < y, dy, 0)\n");
   EXPECT_EQ(text(Max(-2, Min(3, x))), "in 1 y: float\nin 2 dy: float\nout where(-2 < y && y < 3, dy, 0)\n");

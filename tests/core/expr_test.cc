@@ -95,7 +95,7 @@ TEST(Expr, RefusesDTypesThatDoNotFit) {
             "type mismatch: input s is string; expressions are of float, double, int32, int64 and bool");
   EXPECT_EQ(ErrorOf([] { Expr::Input(-1, "s", DType::kBool); }), "invalid argument: input s has the number -1");
   EXPECT_EQ(ErrorOf([] { Index(4); }), "invalid argument: index of dimension 4; a region has 0 to 3");
-  EXPECT_EQ(ErrorOf([] { Tanh(Expr()); }), "invalid argument: tanh has an undefined operand");
+  EXPECT_EQ(ErrorOf([] { Tanh(Expr()); }), "internal error: tanh has an undefined operand");
   EXPECT_EQ(ErrorOf([] { MakeExpr(ExprOp::kAdd, {&x, 1}); }), "invalid argument: + has 1 operands, must have 2");
   EXPECT_EQ(ErrorOf([] { Cast(DType::kFloat16, x); }),
             "type mismatch: what is cast to is float16; expressions are of float, double, int32, int64 and bool");

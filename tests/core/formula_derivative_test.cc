@@ -164,8 +164,10 @@ TEST(DerivativeOf, SumsOverWhatAnInputIsRepeatedOver) {
       [&] {
         OpTest("test.DerivedScale").Random("x", x, 1).Random("s", {4, 1}, 2).GradientMatches();
       },
-      "…test.DerivedScaleGradient cannot sum the gradient of s, one element for rows and columns, beside others "
-      "that repeat along one of them; its inputs are x double [2, 4, 3], s double [4, 1]");
+      "…test.DerivedScaleGradient cannot derive the gradient of \"s\", which is repeated along rows and over rows at "
+      "once, beside what rows or columns have of their own: write that gradient by hand, in an operator of its own; "
+      "its "
+      "inputs are x double [2, 4, 3], s double [4, 1]");
 }
 
 Operator Moments(const char* type) {
@@ -266,42 +268,39 @@ const Registration factor_gradient =
     Inverse("test.FactorGradient").Output("dx", "").Formula(DerivativeOf("test.Factor"));
 
 TEST(DerivativeOf, RefusesNamesThatSayNothing) {
-  ExpectWrong(
-      "test.WrongInput",
-      "…internal error: test.WrongInput is declared as the derivative of test.Square, and its input \"grad\" is "
-      "no input (x), output (y) or gradient of an output (dy) of that: name it as what it is\n");
-  ExpectWrong(
-      "test.WrongOutput",
-      "…internal error: test.WrongOutput is declared as the derivative of test.Square, and its output \"dz\" is "
-      "no gradient of an input (dx) of that: name it as what it is\n");
+  ExpectWrong("test.WrongInput",
+              "…invalid net: test.WrongInput is declared as the derivative of test.Square, and its input \"grad\" is "
+              "no input (x), output (y) or gradient of an output (dy) of that: name it as what it is\n");
+  ExpectWrong("test.WrongOutput",
+              "…invalid net: test.WrongOutput is declared as the derivative of test.Square, and its output \"dz\" is "
+              "no gradient of an input (dx) of that: name it as what it is\n");
 }
 
 TEST(DerivativeOf, RefusesWhatHasNoFormula) {
   ExpectWrong("test.Misspelt",
-              "…internal error: test.Misspelt is declared as the derivative of test.Sqare, which is no operator type; "
+              "…invalid net: test.Misspelt is declared as the derivative of test.Sqare, which is no operator type; "
               "did you mean \"test.Square\"?\n");
   ExpectWrong("test.Opaque",
-              "…internal error: test.Opaque is declared as the derivative of Gather, which has no formula: declare one "
+              "…invalid net: test.Opaque is declared as the derivative of Gather, which has no formula: declare one "
               "there, or say here what the gradient is\n");
   ExpectWrong(
       "test.Second",
-      "…internal error: test.Second is declared as the derivative of test.SquashGradient, which is one itself: say "
+      "…invalid net: test.Second is declared as the derivative of test.SquashGradient, which is one itself: say "
       "here what the gradient is\n");
 }
 
 TEST(DerivativeOf, RefusesWhatItIsNotGiven) {
   ExpectWrong(
       "test.SquareGradient",
-      "…internal error: test.SquareGradient is declared as the derivative of test.Square, and its formula reads "
+      "…invalid net: test.SquareGradient is declared as the derivative of test.Square, and its formula reads "
       "\"x\", which it is not given: declare .Input(\"x\", …) here, and name it where test.Square says what its "
       "gradient is\n");
-  ExpectWrong(
-      "test.FactorGradient",
-      "…internal error: the formula of test.FactorGradient asks for an argument \"factor\" that the operator does "
-      "not declare");
+  ExpectWrong("test.FactorGradient",
+              "…invalid net: the formula of test.FactorGradient asks for an argument \"factor\" that the operator does "
+              "not declare");
   ExpectWrong(
       "test.ReadTwiceGradient",
-      "…internal error: test.ReadTwiceGradient is declared as the derivative of test.ReadTwice, whose formula reads "
+      "…invalid net: test.ReadTwiceGradient is declared as the derivative of test.ReadTwice, whose formula reads "
       "\"x\" in two ways: read it in one, or say here what the gradient is\n");
 }
 

@@ -207,19 +207,22 @@ TEST(Elementwise, RangesOfElementsGiveTheBitsOfTheWhole) {
     const OperatorSchema& schema = GetOperator(type);
     int ran = 0;
     for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kBool}) {
-      OperatorDef def = Def(type, std::max(schema.min_inputs(), 1), schema.min_outputs());
+      const bool is_masked = type == "DropoutGrad";  // by an optional input
+      OperatorDef def = Def(type, is_masked ? 2 : std::max(schema.min_inputs(), 1), schema.min_outputs());
       if (type == "Cast") AddInt(&def, "to", 1);
       if (type.starts_with("Pow")) AddInt(&def, "exponent", 2);
       std::vector<Tensor> inputs;
       for (int i = 0; i < def.input_size(); ++i) {
         const Tensor values = Random(shape, 20 + static_cast<unsigned>(i));
-        const Tensor input(dtype, shape);
+        const bool is_condition = (is_masked && i == 1) || (type == "WhereGradient" && i == 0);
+        const DType of_input = is_condition ? DType::kBool : dtype;
+        const Tensor input(of_input, shape);
         for (std::int64_t k = 0; k < values.size(); ++k) {
           const double value = values.data<double>()[k];
-          if (dtype == DType::kFloat) input.data<float>()[k] = static_cast<float>(value);
-          if (dtype == DType::kDouble) input.data<double>()[k] = value;
-          if (dtype == DType::kInt32) input.data<std::int32_t>()[k] = value < 0 ? -3 : 7;
-          if (dtype == DType::kBool) input.data<bool>()[k] = value < 0;
+          if (of_input == DType::kFloat) input.data<float>()[k] = static_cast<float>(value);
+          if (of_input == DType::kDouble) input.data<double>()[k] = value;
+          if (of_input == DType::kInt32) input.data<std::int32_t>()[k] = value < 0 ? -3 : 7;
+          if (of_input == DType::kBool) input.data<bool>()[k] = value < 0;
         }
         inputs.push_back(input);
       }

@@ -2,7 +2,6 @@
 #include <iostream>
 #include <set>
 
-#include "stepnet/core/formula_sample.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/execution_plan.h"
@@ -55,25 +54,6 @@ void CheckCellParameters(const CellNet& cell) {
   }
 }
 
-// Prints what is wrong with formulas of operators of the net and of nets in it, each type with its arguments once, and
-// returns how many problems these are. Of nets that CheckNet accepts.
-std::int64_t PrintFormulaFaults(const NetDef& net, const std::string& where, std::set<std::string>* known) {
-  std::int64_t problems = 0;
-  for (int k = 0; k < net.op_size(); ++k) {
-    const OperatorDef& def = net.op(k);
-    for (const Argument& argument : def.arg()) {
-      if (argument.has_n()) problems += PrintFormulaFaults(argument.n(), where, known);
-    }
-    const std::optional<Error> fault = FormulaFault(OperatorCall(def));
-    if (!fault || !known->insert(fault->message()).second) continue;
-    const NetProblem problem{
-        .net = net.name(), .op_index = k, .op_text = OperatorText(def), .message = fault->message()};
-    std::cout << Printable(where + problem.Text()) << "\n";
-    ++problems;
-  }
-  return problems;
-}
-
 void PrintWarnings(const std::string& path) {
   for (const std::string& warning : WarningsOf(ReadCell(path))) {
     std::cerr << Printable("warning: " + warning) << "\n";
@@ -99,7 +79,6 @@ int Check(const std::vector<std::string>& operands) {
   }
   const std::vector<NamedNet> nets = NetsOf(file, path);
   std::set<std::string> given = GivenBlobs(nets, path);
-  std::set<std::string> known_faults;
   for (const std::string& name : FedBlobs(nets, path)) given.insert(name);
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
@@ -109,9 +88,7 @@ int Check(const std::vector<std::string>& operands) {
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
-    if (!found.empty()) continue;
-    step_nets += CountStepNets(*named.net);
-    problems += PrintFormulaFaults(*named.net, where, &known_faults);
+    if (found.empty()) step_nets += CountStepNets(*named.net);
   }
   if (problems > 0) {
     std::cout << Count(problems, "problem") << "\n";

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <iostream>
 #include <optional>
-#include <sstream>
 
-#include "stepnet/core/expr_text.h"
 #include "stepnet/core/formula_sample.h"
+#include "stepnet/core/formula_text.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/gradient.h"
@@ -77,41 +77,6 @@ std::string InPlaceText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
-// Numbers of the sample by what they stand for: how many elements a row has.
-std::string WithoutSampleSizes(std::string text) {
-  for (const std::int64_t size : {kSampleRows * kSampleColumns, kSampleColumns}) {
-    const std::string digits = std::to_string(size);
-    for (size_t at = text.find(digits); at != std::string::npos; at = text.find(digits, at)) {
-      text.replace(at, digits.size(), "row_size");
-    }
-  }
-  return text;
-}
-
-// "a = exp(x); y = a / (1 + a)".
-std::string FormulaText(const OperatorSchema& schema) {
-  const std::optional<FormulaRegion> formula = SampleFormula(schema);
-  if (!formula) return "";
-  std::istringstream lines(PrintExprs(formula->region.Roots()));
-  std::vector<std::string> items;
-  size_t outputs = 0;
-  int block = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("in ")) continue;
-    if (line.starts_with("out ")) {
-      if (outputs == formula->outputs.size()) continue;  // a requirement
-      const bool is_sum = formula->region.outputs[outputs].kind == RegionOutputKind::kSums;
-      const int output = formula->outputs[outputs++];
-      const bool has_blocks = std::ranges::count(formula->outputs, output) > 1;
-      block = outputs > 1 && formula->outputs[outputs - 2] == output ? block + 1 : 0;
-      line = StrCat(FormalName(schema.outputs, output), has_blocks ? StrCat("_", block) : "", " = ",
-                    is_sum ? StrCat("sum_over_rows(", line.substr(4), ")") : line.substr(4));
-    }
-    items.push_back(line);
-  }
-  return WithoutSampleSizes(Join(items, "; "));
-}
-
 std::string PropertiesText(const OperatorSchema& schema) {
   std::vector<std::string> items;
   if (IsElementwise(schema)) items.push_back("elementwise");
@@ -124,10 +89,9 @@ std::string PropertiesText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
-// The types of the operators that compute the gradient, found by asking for it.
-std::string GradientText(const OperatorSchema& schema) {
-  if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
-  if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";
+// The types of the operators that compute the gradient, found by asking for it. Throws where that depends on arguments,
+// of which the operator has none here.
+std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
   OperatorDef op;
   op.set_type(schema.type);
   for (const Formal& formal : schema.inputs) op.add_input(formal.name);
@@ -136,12 +100,40 @@ std::string GradientText(const OperatorSchema& schema) {
     op.add_output(formal.name);
     gradients.push_back({.dense = "d" + formal.name});
   }
+  std::vector<std::string> types;
+  for (const OperatorDef& made : MakeGradient(op, gradients).ops) types.push_back(made.type());
+  return types;
+}
+
+std::string GradientText(const OperatorSchema& schema) {
+  if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
+  if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";
   try {
-    std::vector<std::string> types;
-    for (const OperatorDef& made : MakeGradient(op, gradients).ops) types.push_back(made.type());
+    const std::vector<std::string> types = GradientTypes(schema);
     return types.empty() ? "passed on as it is" : Join(types, ", ");
   } catch (const Error&) {
-    return "depends on the arguments";  // of which this operator has none
+    return "depends on the arguments";
+  }
+}
+
+// The formulas of these operators, where they were written as gradients: what Mul computes says nothing of that.
+std::string GradientFormulaText(const OperatorSchema& schema) {
+  if (schema.gradient_kind != GradientKind::kRule) return "";
+  try {
+    std::vector<std::string> texts;
+    const std::vector<std::string> types = GradientTypes(schema);
+    for (const std::string& type : types) {
+      const OperatorSchema& gradient = GetOperator(type);
+      const auto is_gradient = [&](const Formal& output) {
+        return output.name.starts_with('d') && IndexOf(schema.inputs, output.name.substr(1), &Formal::name) >= 0;
+      };
+      if (std::ranges::none_of(gradient.outputs, is_gradient)) continue;
+      const std::string text = FormulaText(gradient);
+      if (!text.empty()) texts.push_back(types.size() == 1 ? text : StrCat(type, ": ", text));
+    }
+    return Join(texts, "; ");
+  } catch (const Error&) {
+    return "";
   }
 }
 
@@ -165,6 +157,7 @@ std::vector<std::pair<std::string, std::string>> Facts(const OperatorSchema& sch
                                                             {"in place", InPlaceText(schema)},
                                                             {"properties", PropertiesText(schema)},
                                                             {"gradient", GradientText(schema)},
+                                                            {"formula of the gradient", GradientFormulaText(schema)},
                                                             {"kernels", KernelsText(schema)}};
   std::erase_if(facts, [](const auto& fact) { return fact.second.empty(); });
   return facts;

@@ -1,0 +1,17 @@
+// What an operator computes, as a line that people read.
+#pragma once
+
+#include <string>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet {
+
+// "a = exp(x); y = a / (1 + a)" of the formula, "" where there is none, or where it depends on more than an operator of
+// default arguments. Arguments that are numbers stand there by name (arg_NAME where an input has the name), unless the
+// formula depends on them otherwise than by arithmetic; then they have their default values, and required ones a value
+// that is said before: "with to = \"int32\": y = int32(x)". Sizes are row_size, num_rows and num_elements, their
+// product; what is summed over rows is sum_over_rows(…); require(condition, message) is what the formula checks.
+std::string FormulaText(const OperatorSchema& schema);
+
+}  // namespace stepnet

@@ -1,0 +1,101 @@
+// What is wrong with declarations by themselves is found when they are registered, and stops every use of them.
+#include "stepnet/core/formula.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+Operator OfX(const char* type) {
+  Operator op(type);
+  op.Private().Input("x", "any shape").Output("y", "the shape of x");
+  return op;
+}
+
+void Twice(Formula& f) { f.Out({f.In("x") * 2}); }
+void ByRowSum(Formula& f) {
+  const Expr x = f.In("x");
+  f.Out({x / RowSum(x * x)});
+}
+RowsRule Rows(RowOperands rows) {
+  return [rows](const ShapeQuery&) { return std::optional(rows); };
+}
+RunFn Nothing(const OperatorCall&) {
+  return [](const OpRun&) {};
+}
+
+const Registration wrong[] = {
+    OfX("test.RowsBesideFormula").Rows(Rows({{0}, {0}})).Formula(ByRowSum),
+    OfX("test.ElementwiseBesideFormula").Elementwise().Formula(ByRowSum),
+    OfX("test.DoubledInputs").Input("x", "again").Formula(Twice),
+    OfX("test.DoubledOutputs").Output("y", "again").Formula(Twice),
+    OfX("test.DoubledArguments").Arg("a", 1, "a").Arg("a", 2.0f, "a").Formula(Twice),
+    OfX("test.InPlaceOutput").InPlace({{0, 3}}).Formula(Twice),
+    OfX("test.InPlaceInput").InPlace({{0, 0}, {5, 0}}).Formula(Twice),
+    OfX("test.EnforcedInPlace").EnforceInPlace({{-1, 0}}).Formula(Twice),
+    OfX("test.ReadsValues").Shapes(SameAsInput(0)).ShapesReadValues({1}).Cpu(Nothing),
+    OfX("test.CanAdd").Shapes(SameAsInput(0)).Cpu({.make = Nothing, .can_add = {1}}),
+    OfX("test.VariadicFirst").Inputs("more", "").Input("last", "").Shapes(SameAsInput(0)).Cpu(Nothing)};
+
+TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
+  const std::map<std::string, std::string> expected = {
+      {"test.RowsBesideFormula",
+       "test.RowsBesideFormula declares .Rows beside .Formula, from which that follows: leave out .Rows"},
+      {"test.ElementwiseBesideFormula",
+       "test.ElementwiseBesideFormula declares .Elementwise beside .Formula, from which that follows: leave out "
+       ".Elementwise"},
+      {"test.DoubledInputs", "test.DoubledInputs declares two inputs named \"x\": give each a name of its own"},
+      {"test.DoubledOutputs", "test.DoubledOutputs declares two outputs named \"y\": give each a name of its own"},
+      {"test.DoubledArguments",
+       "test.DoubledArguments declares two arguments named \"a\": give each a name of its own"},
+      {"test.InPlaceOutput", "test.InPlaceOutput names output 3 in .InPlace, its declaration has 1, counted from 0"},
+      {"test.InPlaceInput", "test.InPlaceInput names input 5 in .InPlace, its declaration has 1, counted from 0"},
+      {"test.EnforcedInPlace",
+       "test.EnforcedInPlace names input -1 in .EnforceInPlace, its declaration has 1, counted from 0"},
+      {"test.ReadsValues",
+       "test.ReadsValues names input 1 in .ShapesReadValues, its declaration has 1, counted from 0"},
+      {"test.CanAdd", "test.CanAdd names output 1 in .can_add, its declaration has 1, counted from 0"},
+      {"test.VariadicFirst",
+       "test.VariadicFirst declares \"more\", of which there may be any number, before others: declare it last"}};
+  const std::map<std::string, std::string> problems = RegistrationProblems();
+  for (const auto& [type, message] : expected) {
+    ASSERT_TRUE(problems.contains(type)) << type;
+    EXPECT_EQ(problems.at(type), message);
+    ExpectError([&] { GetOperator(type); }, "invalid net: " + message);
+  }
+}
+
+// A kernel of its own may run dtypes of which the formula says nothing; of others it must not say otherwise.
+const Registration elementwise_beside_both =
+    OfX("test.ElementwiseBesideBoth").Elementwise().Formula(ByRowSum).Cpu(Nothing);
+const Registration rows_beside_both = OfX("test.RowsBesideBoth").Rows(Rows({{0}, {0}})).Formula(Twice).Cpu(Nothing);
+const Registration fits_both = OfX("test.FitsBoth").Elementwise().Formula(Twice).Cpu(Nothing);
+
+TEST(Declarations, BesideAFormulaAndAKernelAreComparedWithTheFormula) {
+  for (const char* said : {"Elementwise", "Rows"}) {
+    const std::string type = StrCat("test.", said, "BesideBoth");
+    ExpectError(
+        [&] {
+          OpTest(type).Random("x", {2, 3}, 1).Run();
+        },
+        StrCat("…internal error: ", type, " declares .", said, ", and its formula says otherwise: leave out .", said,
+               ", or make it say what the formula does; its inputs are x float [2, 3]"));
+  }
+  OpTest("test.FitsBoth").Random("x", {2, 3}, 1).Run();
+}
+
+const Registration rows_of_none = OfX("test.RowsOfNone").Shapes(SameAsInput(0)).Rows(Rows({{0, 4}, {0}})).Cpu(Nothing);
+
+TEST(Declarations, RowsRulesNameOperandsThatAreThere) {
+  OperatorDef def;
+  def.set_type("test.RowsOfNone");
+  def.add_input("x");
+  def.add_output("y");
+  const OperatorCall call(def);
+  const std::vector<TensorInfo> inputs = {{.dtype = DType::kFloat, .shape = Shape({2, 3})}};
+  ExpectError([&] { call.schema().rows(ShapeQuery(call, inputs)); },
+              "internal error: the rows rule of test.RowsOfNone names input 4, the operator has 1, counted from 0");
+}
+
+}  // namespace
+}  // namespace stepnet
