@@ -51,7 +51,7 @@ class CellExpander {
               CellPart::kStateOption, StateOption(i, CellState::kInitialFieldNumber),
               StrCat("the initial value of the state \"", cell_.state(i).name(),
                      "\" is learned, and a state that is carried starts from what it is given: it would not be ",
-                     "learned")));
+                     "learned; write initial=0, or another number, and it starts from that")));
     }
   }
 
@@ -179,12 +179,14 @@ class CellExpander {
     std::vector<std::function<void()>> finish;
     std::vector<std::string> outputs;
     std::vector<Shape> items;
+    std::vector<DType> dtypes;
     for (int k = 0; k < cell_.output_size(); ++k) {
       const Shape item = OutputItem(directions, k);
       const std::string prefix = is_last ? use_.scope : Prefix(layer, false);
       // What the next layer reads stays time-major.
       outputs.push_back(is_last ? prefix + NameOf(cell_.output(k)) : names_.Unused(prefix + NameOf(cell_.output(k))));
       items.push_back(item);
+      dtypes.push_back(directions.front().OutputDType(k));
       WriteOutput(k, layer, item, outputs.back(), &sources, &finish);
     }
     for (size_t d = 0; d < directions.size(); ++d) directions[d].Write(sources[d], &result_);
@@ -192,11 +194,13 @@ class CellExpander {
     if (is_last) {
       result_.outputs.insert(result_.outputs.begin(), outputs.begin(), outputs.end());
       result_.output_items.insert(result_.output_items.begin(), items.begin(), items.end());
+      result_.output_dtypes.insert(result_.output_dtypes.begin(), dtypes.begin(), dtypes.end());
       return;
     }
     // The next layer reads the first output.
     result_.outputs.insert(result_.outputs.end(), outputs.begin() + 1, outputs.end());
     result_.output_items.insert(result_.output_items.end(), items.begin() + 1, items.end());
+    result_.output_dtypes.insert(result_.output_dtypes.end(), dtypes.begin() + 1, dtypes.end());
     BindInput(items[0]);
     sequences_[0] = outputs[0];
   }

@@ -51,6 +51,7 @@ struct CellNet {
   std::vector<CarriedState> states;     // with CellUse::carry
   std::vector<std::string> outputs;     // as the cell lists them, then those of the layers below
   std::vector<Shape> output_items;      // an item of each: [T, B, item…] or, of the last step, [1, B, item…]
+  std::vector<DType> output_dtypes;
 };
 
 // Names outside of the loop: inputs as they are; parameters, outputs and `<state>_init` behind scope and, of several

@@ -104,8 +104,8 @@ void CellLayer::WriteStep() {
   for (int i = 0; i < cell().state_size(); ++i) WriteStateUpdate(i);
 }
 
-// The operator with the names of the step net and integers in place of expressions of sizes. Dropout drops while
-// training alone, and keeps its mask for its gradient.
+// The operator with the names of the step net and integers in place of expressions of sizes. What gives a mask
+// and has an argument is_test, as Dropout, drops while training alone, and keeps the mask for its gradient.
 OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   constexpr std::int64_t kWork = 20'000;  // of one operator, from its copy to its shapes
   CountWork(kWork);
@@ -127,7 +127,9 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
       argument.clear_strings();
     }
   }
-  if (op.type() == "Dropout") {
+  const bool drops =
+      schema.FindArgument("is_test") != nullptr && schema.outputs.size() == 2 && schema.outputs[1].name == "mask";
+  if (drops) {
     if (op.output_size() == 1) *op.add_output() = names_.Unused(op.output(0) + "_mask");
     if (!context_.use->training && FindArgument(op, "is_test") == nullptr) OpBuilder(&op).Int("is_test", 1);
   }

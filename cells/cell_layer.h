@@ -53,6 +53,7 @@ class CellLayer {
 
   // The shape of an item of each output.
   const std::vector<Shape>& output_items() const { return output_items_; }
+  DType OutputDType(int k) const { return output_infos_[k].dtype; }
 
   // Adds to result's nets; `outputs` names the blobs that shall hold the cell's outputs.
   void Write(const std::vector<std::string>& outputs, CellNet* result);

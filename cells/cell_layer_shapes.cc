@@ -164,12 +164,13 @@ void CellLayer::InferShapesOfBatch() {
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   for (int i = 0; i < cell().state_size(); ++i) {
     const StepValue& written = value(next_[i]);
-    const Shape wanted = StateShape(i).Inserted(0, batch_).Inserted(0, 1);
-    if (written.dynamic || written.info.shape == wanted) continue;
-    throw Error(ErrorCode::kShapeMismatch, source.Fault(CellPart::kState, i,
-                                                        StrCat("the state \"", cell().state(i).name(), "\" is ", wanted,
-                                                               " in a step of a batch of ", batch_,
-                                                               ", and the step writes ", written.info.Description())));
+    const TensorInfo wanted{.dtype = DType::kFloat, .shape = StateShape(i).Inserted(0, batch_).Inserted(0, 1)};
+    if (written.dynamic || written.info == wanted) continue;
+    throw Error(ErrorCode::kShapeMismatch,
+                source.Fault(
+                    CellPart::kState, i,
+                    StrCat("the state \"", cell().state(i).name(), "\" is ", wanted.Description(),
+                           " in a step of a batch of ", batch_, ", and the step writes ", written.info.Description())));
   }
   for (int k = 0; k < cell().output_size(); ++k) {
     const std::string& blob = cell().output(k).blob();

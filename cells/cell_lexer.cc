@@ -43,6 +43,19 @@ constexpr Lookalike kLookalikes[] = {{0x00a0, "a no-break space", "a space"},
                                      {0x2299, "a circled dot", "*"},
                                      {0xfeff, "a byte order mark", ""}};
 
+// Signs that stand for operators in other languages, and what stands for those here.
+struct OtherLanguage {
+  std::string_view characters;
+  const char* remedy;
+};
+constexpr OtherLanguage kOtherLanguages[] = {{"^", "powers are Sqr(x) and Pow(x, exponent=3)"},
+                                             {"<>", "LT(a, b), LE, GT, GE and EQ compare"},
+                                             {"?", "Where(condition, a, b) chooses"},
+                                             {"!~", "Not(x) is true where x is false"},
+                                             {"&", "And(a, b) is true where both are"},
+                                             {"|", "Or(a, b) is true where one is"},
+                                             {"%", "Mod(x, divisor=2) is the rest of a division"}};
+
 // What is wrong with a character where no word can begin; `text`, which starts with it, is not empty.
 std::string NoMeaning(std::string_view text) {
   const Utf8Character character = FirstCharacter(text);
@@ -56,6 +69,9 @@ std::string NoMeaning(std::string_view text) {
     if (lookalike.code != character.code) continue;
     name = lookalike.name;
     remedy = *lookalike.meant == '\0' ? "; remove it" : StrCat("; write ", lookalike.meant);
+  }
+  for (const OtherLanguage& other : kOtherLanguages) {
+    if (other.characters.find(text[0]) != std::string_view::npos) remedy = StrCat("; ", other.remedy);
   }
   std::string number;
   if (name[0] != '\'' || character.code >= 0x80) {

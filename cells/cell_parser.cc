@@ -313,6 +313,7 @@ class CellParser : private CellReader {
     if (token.kind != CellToken::kName) Fail(StrCat("a value is expected, not ", token.Description()));
     Take();
     if (Next().Is('(')) return Call(token, depth);
+    if (Next().Is('[')) Fail("a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
     return At(token, [&] { return StepOperand::Blob(step_.Read(token.text)); });
   }
 

@@ -77,6 +77,7 @@ void StepWriter::MarkShared(const OperatorDef& op) {
     if (!known.is_shared) return;
     rank = std::max(rank, known.rank);
   }
+  // A constant is of the shape of its input and says nothing else of it: by name, since no declaration says that.
   if (op.type() != "ConstantFill" && !IsElementwise(GetOperator(op.type()))) return;
   for (const std::string& output : op.output()) known_[output] = {.is_shared = true, .rank = rank};
 }

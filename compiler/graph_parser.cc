@@ -166,6 +166,7 @@ class GraphParser {
       stage.steps_at_once = kAllSteps;
     } else if (line.Skip("for ")) {
       stage.steps_at_once = line.IntegerUpTo(kMaxStepsAtOnce);
+      if (stage.steps_at_once < 1) line.Throw("a stage is for no step");
       line.Expect(" steps at once");
     } else {
       line.Expect("in each step");

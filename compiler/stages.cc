@@ -7,6 +7,7 @@
 #include <queue>
 #include <set>
 
+#include "stepnet/compiler/conflicts.h"
 #include "stepnet/compiler/dependencies.h"
 
 namespace stepnet {
@@ -242,7 +243,48 @@ class StageFinder {
   std::vector<int> order_;
 };
 
+// Whether stages run `earlier` of some step before `later` of the `delta`-th step after it, for all steps.
+class StageOrder {
+ public:
+  explicit StageOrder(std::span<const GraphStage> stages) : stages_(stages) {
+    for (size_t s = 0; s < stages.size(); ++s) {
+      stage_of_.resize(stages[s].end, static_cast<int>(s));
+      chunk_ = std::max(chunk_, stages[s].steps_at_once);
+    }
+  }
+
+  bool Keeps(int earlier, int later, int delta) const {
+    const int from = stage_of_[earlier], to = stage_of_[later];
+    if (from != to) return from < to || IsInLaterChunk(to, from, delta);
+    const bool is_in_turn = earlier < later || stages_[from].steps_at_once == 1;
+    return is_in_turn || IsInLaterChunk(to, from, delta);
+  }
+
+ private:
+  // Stages that take chunks begin again with the next one; what runs once for all steps stands between them.
+  bool IsInLaterChunk(int first, int last, int delta) const {
+    const auto is_once = [](const GraphStage& stage) { return stage.steps_at_once == kAllSteps; };
+    return chunk_ > 1 && delta >= chunk_ && std::none_of(&stages_[first], &stages_[last] + 1, is_once);
+  }
+
+  std::span<const GraphStage> stages_;
+  std::vector<int> stage_of_;  // by instruction
+  std::int64_t chunk_ = 0;     // 0: each stage takes all steps
+};
+
 }  // namespace
+
+std::string BrokenOrder(const StepPlan& plan, std::span<const GraphStage> stages) {
+  const StageOrder order(stages);
+  for (const Dependency& edge : FindConflicts(AccessesWithoutSums(plan))) {
+    if (order.Keeps(edge.from, edge.to, edge.delta)) continue;
+    const int slot = std::max(edge.from_slot, edge.to_slot);
+    return StrCat("stages run node ", edge.to, ", ", plan.instructions[edge.to].text, ", before node ", edge.from, ", ",
+                  plan.instructions[edge.from].text, ", of ", edge.delta, edge.delta == 1 ? " step" : " steps",
+                  " earlier, which it waits for", slot < 0 ? "" : StrCat(" by ", plan.slots[slot].blob));
+  }
+  return "";
+}
 
 std::vector<StageDraft> FindStages(const StepPlan& plan) { return StageFinder(plan).Run(); }
 

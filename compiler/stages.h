@@ -14,8 +14,11 @@
 // All this follows from the bytes that instructions touch (dependencies.h); names, layers and cells mean nothing here.
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {
@@ -29,5 +32,9 @@ struct StageDraft {
 // Finds the stages of `plan`, whose temporaries have one row for each step and whose instructions are in program order.
 // Every instruction is in one of the stages, none of which is empty.
 std::vector<StageDraft> FindStages(const StepPlan& plan);
+
+// Which order of two instructions, of all of `plan` in their order, these stages do not keep that a loop over all of
+// them would; empty: none. `plan` is as for FindStages.
+std::string BrokenOrder(const StepPlan& plan, std::span<const GraphStage> stages);
 
 }  // namespace stepnet

@@ -4,6 +4,9 @@
 #include <bit>
 #include <functional>
 
+#include "stepnet/compiler/emit.h"
+#include "stepnet/compiler/stages.h"
+
 namespace stepnet {
 namespace {
 
@@ -33,8 +36,11 @@ class NameSet {
 
 class Verifier {
  public:
-  Verifier(const StepGraph& graph, const std::string& pass)
-      : graph_(graph), pass_(pass), held_(graph.homes.size(), kNoValue), is_given_(graph.values.size(), false) {}
+  Verifier(const StepGraph& graph, OperatorVerifier* operators)
+      : graph_(graph),
+        operators_(*operators),
+        held_(graph.homes.size(), kNoValue),
+        is_given_(graph.values.size(), false) {}
 
   void Run() {
     CheckValues();
@@ -45,22 +51,38 @@ class Verifier {
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
     CheckStages();
+    CheckSums();
     for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
       for (const RowMove& move : *moves) CheckRowMove(move);
     }
   }
 
  private:
-  [[noreturn]] void Throw(const std::string& what) const {
-    throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass_, ": ", what)).At({.net = graph_.name});
+  [[noreturn]] static void Throw(std::string what) { throw GraphFault{std::move(what)}; }
+  [[noreturn]] void ThrowOf(int node, const std::string& what) const {
+    Throw(StrCat("node ", node, ", ", TextOf(graph_.nodes[node]), ": ", what));
+  }
+
+  void CheckBase(int base) const {
+    if (base < 0 || base >= graph_.num_bases) Throw(StrCat("there is no base ", base));
   }
 
   void CheckRowMove(const RowMove& move) const {
     const bool has_source = move.kind == RowMove::Kind::kCopy || move.kind == RowMove::Kind::kAdd;
     for (const BaseRows* rows : {&move.to, &move.from}) {
       if (rows == &move.from && !has_source) continue;
-      if (rows->base < 0 || rows->base >= graph_.num_bases) Throw(StrCat("there is no base ", rows->base));
+      CheckBase(rows->base);
+      const bool is_backward = HasLength(*rows) ? rows->begin > rows->end : rows->begins_at_steps && rows->begin < 0;
+      if (is_backward) Throw(StrCat(RowMoveText(move), ": rows end before they begin"));
     }
+    const bool are_as_many =
+        !HasLength(move.to) || !HasLength(move.from) || move.to.end - move.to.begin == move.from.end - move.from.begin;
+    if (has_source && !are_as_many) Throw(StrCat(RowMoveText(move), ": these are not as many rows"));
+  }
+
+  // Whether it says how many rows these are, whatever a run has.
+  static bool HasLength(const BaseRows& rows) {
+    return !rows.begins_at_steps && rows.end != BaseRows::kEnd && (rows.begin < 0) == (rows.end < 0);
   }
 
   const StepValue& ValueAt(int value) const {
@@ -77,6 +99,7 @@ class Verifier {
       if (value.home < 0 || value.home >= static_cast<int>(graph_.homes.size())) Throw(name() + " has no home");
       const Home& home = graph_.homes[value.home];
       const bool is_tensor = home.kind != Home::Kind::kDynamic;
+      if (home.kind == Home::Kind::kOutside) CheckBase(home.slot.base);
       if (is_tensor && value.dynamic && home.kind != Home::Kind::kOutside) Throw(name() + " has a home of one size");
       if (home.kind == Home::Kind::kOutside && !value.dynamic && value.info.size_bytes() > home.slot.bytes) {
         Throw(StrCat(name(), " is ", value.info.Description(), ", in memory of ", home.slot.bytes, " bytes"));
@@ -89,128 +112,63 @@ class Verifier {
 
   void CheckNode(int n) {
     const StepNode& node = graph_.nodes[n];
-    for (const int input : node.inputs) CheckRead(input, n);
+    try {
+      CheckValuesOf(node, n);
+      switch (node.kind) {
+        case StepNode::Kind::kCall:
+        case StepNode::Kind::kRegion:
+        case StepNode::Kind::kProduct: return operators_.Check(graph_, node);
+        case StepNode::Kind::kMove: return CheckMove(node);
+        case StepNode::Kind::kPack: return CheckPack(node);
+      }
+    } catch (const GraphFault& fault) {
+      ThrowOf(n, fault.what);
+    }
+  }
+
+  // "y = FC(x, w, b)".
+  std::string TextOf(const StepNode& node) const {
+    if (node.IsOneOperator()) return node.call->Text();
+    const char* kind = node.kind == StepNode::Kind::kMove   ? "a move"
+                       : node.kind == StepNode::Kind::kPack ? "a packing"
+                                                            : "a region";
+    const std::vector<int> given = graph_.Given(node);
+    const bool has_name = !given.empty() && given[0] >= 0 && given[0] < static_cast<int>(graph_.values.size());
+    return has_name ? StrCat(kind, " to ", graph_.NameOf(given[0])) : kind;
+  }
+
+  void CheckValuesOf(const StepNode& node, int n) {
+    for (const int input : node.inputs) CheckRead(input);
     for (const int local : node.locals()) CheckLocal(local, n);
-    if (node.packed != kNoValue) CheckRead(node.packed, n);
+    if (node.packed != kNoValue) CheckRead(node.packed);
     for (const int output : graph_.Given(node)) {
-      if (ValueAt(output).producer != n) Throw(StrCat("node ", n, " is not the producer of ", graph_.NameOf(output)));
+      if (ValueAt(output).producer != n) Throw(StrCat("it is not the producer of ", graph_.NameOf(output)));
       if (is_given_[output]) Throw(graph_.NameOf(output) + " is given twice");
       is_given_[output] = true;
       held_[graph_.values[output].home] = output;
       if (graph_.homes[graph_.values[output].home].kind == Home::Kind::kLocal) {
-        Throw(StrCat(graph_.NameOf(output), " is in no memory and an output of node ", n));
-      }
-    }
-    switch (node.kind) {
-      case StepNode::Kind::kCall: return CheckCall(node);
-      case StepNode::Kind::kRegion: return CheckRegionNode(node, n);
-      case StepNode::Kind::kProduct: return CheckProducts(node);
-      case StepNode::Kind::kMove: return CheckMove(node);
-      case StepNode::Kind::kPack: {
-        const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && graph_.Given(node).size() == 1;
-        if (!is_pack) Throw("a packing has one input, one output and a call that it is for");
+        Throw(StrCat(graph_.NameOf(output), " is in no memory and an output"));
       }
     }
   }
 
-  void CheckRead(int value, int n) const {
+  void CheckRead(int value) const {
     const StepValue& v = ValueAt(value);
-    if (!is_given_[value]) Throw(StrCat("node ", n, " reads ", graph_.NameOf(value), " before it is given"));
+    if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is read before it is given"));
     if (graph_.homes[v.home].kind == Home::Kind::kLocal) {
-      Throw(StrCat("node ", n, " reads ", graph_.NameOf(value), ", which is in no memory"));
+      Throw(StrCat(graph_.NameOf(value), " is read and is in no memory"));
     }
     const int held = held_[v.home];
     if (held == value) return;
-    Throw(StrCat("node ", n, " reads ", graph_.NameOf(value), " when ", graph_.NameOf(held), " is in its place"));
+    Throw(StrCat(graph_.NameOf(value), " is read when ", graph_.NameOf(held), " is in its place"));
   }
-
-  void CheckCall(const StepNode& node) const {
-    if (node.call == nullptr || node.def == nullptr) Throw("a call has no operator");
-    const bool is_whole =
-        node.inputs.size() == node.call->inputs().size() && node.outputs.size() == node.call->outputs().size();
-    if (!is_whole)
-      Throw(StrCat(node.call->Text(), " has ", node.inputs.size(), " inputs and ", node.outputs.size(),
-                   " outputs in the graph"));
-    const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o] == kNoValue || !graph_.values[node.outputs[o]].added) continue;
-      const bool can_add = kernel != nullptr && std::ranges::count(kernel->can_add, static_cast<int>(o)) > 0;
-      if (!can_add) Throw(StrCat(node.call->type(), " cannot add to ", graph_.NameOf(node.outputs[o])));
-    }
-  }
-
-  void CheckProducts(const StepNode& node) const {
-    CheckCall(node);
-    if (node.by_blobs) Throw(StrCat(node.call->type(), " is a product of what has no known shape"));
-    if (node.products.size() != node.outputs.size()) {
-      Throw(StrCat(node.call->type(), " says of ", node.products.size(), " outputs what they are; it has ",
-                   node.outputs.size()));
-    }
-    std::vector<TensorInfo> inputs;
-    for (const int input : node.inputs) inputs.push_back(graph_.values[input].info);
-    for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o] == kNoValue || !node.products[o]) continue;
-      const std::string problem = ProductProblem(*node.products[o], inputs, graph_.values[node.outputs[o]].info);
-      if (!problem.empty()) Throw(StrCat(graph_.NameOf(node.outputs[o]), " is no such product: ", problem));
-    }
-  }
-
-  // Whether an operator may be one of a region's.
-  static bool HasParts(const OperatorCall& call) { return call.schema().formula || call.schema().expansion; }
 
   void CheckLocal(int value, int n) {
     const StepValue& v = ValueAt(value);
-    if (v.producer != n) Throw(StrCat("node ", n, " is not the producer of ", graph_.NameOf(value)));
+    if (v.producer != n) Throw(StrCat("it is not the producer of ", graph_.NameOf(value)));
     if (graph_.homes[v.home].kind != Home::Kind::kLocal) Throw(StrCat(graph_.NameOf(value), " is in memory"));
     if (is_given_[value]) Throw(graph_.NameOf(value) + " is given twice");
     is_given_[value] = true;
-  }
-
-  void CheckRegionNode(const StepNode& node, int n) const {
-    if (node.IsOneOperator()) {
-      if (!HasParts(*node.call)) Throw(StrCat(node.call->type(), " has no formula and is a region"));
-      return CheckCall(node);
-    }
-    if (node.calls().empty()) Throw(StrCat("node ", n, " is a region of no operator"));
-    if (node.by_blobs || node.packed != kNoValue) Throw("a region of several operators has operands of known shape");
-    CheckCallsOf(node);
-  }
-
-  // Each operator reads what is there by then, and all that the region gives is given once.
-  void CheckCallsOf(const StepNode& node) const {
-    const size_t num_inputs = node.inputs.size(),
-                 num_operands = num_inputs + node.outputs.size() + node.locals().size();
-    std::vector<bool> is_there(num_operands, false), is_overwritten(num_operands, false);
-    std::fill_n(is_there.begin(), num_inputs, true);
-    const auto check = [&](int operand, bool is_there_before) {
-      const bool is_known = operand >= 0 && operand < static_cast<int>(num_operands);
-      if (!is_known || is_there[operand] != is_there_before || is_overwritten[operand]) {
-        Throw(StrCat("operators of a region do not read what is there, or give what is: ",
-                     is_known ? graph_.NameOf(node.ValueOf(operand)) : StrCat("operand ", operand)));
-      }
-    };
-    for (const RegionCall& call : node.calls()) {
-      if (call.call == nullptr || call.def == nullptr) Throw("a region has no operator");
-      if (!HasParts(*call.call)) Throw(StrCat(call.call->type(), " has no formula and is in a region"));
-      const bool is_whole =
-          call.inputs.size() == call.call->inputs().size() && call.outputs.size() == call.call->outputs().size();
-      if (!is_whole) Throw(StrCat(call.call->Text(), " has other operands in its region"));
-      for (const int input : call.inputs) check(input, true);
-      for (const int output : call.outputs) {
-        check(output, false);
-        is_there[output] = true;
-        const StepValue& given = graph_.values[node.ValueOf(output)];
-        if (given.added) Throw(StrCat(call.call->type(), " cannot add to ", graph_.NameOf(node.ValueOf(output))));
-        for (int other = 0; other < static_cast<int>(num_operands); ++other) {
-          const bool was_there = is_there[other] && other != output;
-          if (was_there && graph_.values[node.ValueOf(other)].home == given.home) is_overwritten[other] = true;
-        }
-      }
-    }
-    const auto missing = std::ranges::find(is_there, false);
-    if (missing == is_there.end()) return;
-    const int value = node.ValueOf(static_cast<int>(missing - is_there.begin()));
-    Throw(StrCat("no operator of a region gives ", graph_.NameOf(value)));
   }
 
   void CheckMove(const StepNode& node) const {
@@ -222,24 +180,166 @@ class Verifier {
                  graph_.NameOf(node.outputs[0]), ", ", to.info.Description()));
   }
 
+  void CheckPack(const StepNode& node) const {
+    const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && graph_.Given(node).size() == 1;
+    if (!is_pack) Throw("a packing has one input, one output and a call that it is for");
+    const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
+    if (kernel == nullptr || !kernel->packing) Throw(StrCat(node.call->type(), " packs nothing"));
+    if (graph_.homes[graph_.values[node.outputs[0]].home].kind != Home::Kind::kOnce) {
+      Throw(StrCat(graph_.NameOf(node.outputs[0]), " is packed and not the same in all steps"));
+    }
+  }
+
   void CheckStages() const {
-    if (graph_.stages.empty()) return;
+    CheckLengths();
+    CheckPacks();
+    const auto is_loop = [](const GraphStage& stage) { return stage.steps_at_once == 1; };
+    if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, is_loop)) return;
+    CheckKept();
+    StepGraph loop = graph_;
+    loop.stages.clear();
+    // What is packed is never written again: it is as if each step had its own.
+    for (Home& home : loop.homes) {
+      if (home.kind == Home::Kind::kOnce) home.kind = Home::Kind::kTemporary;
+    }
+    // What writes the first term in place of zeros adds it, as far as the order of terms is asked.
+    for (StepValue& value : loop.values) {
+      if (value.producer >= 0 && loop.homes[value.home].starts_at_zero) value.added = true;
+    }
+    const StepPlan plan = EmitPlan(loop, {.is_draft = true});
+    for (const GraphStage& stage : graph_.stages) {
+      for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
+        const bool can_be = plan.instructions[n].can_batch_steps || graph_.nodes[n].kind == StepNode::Kind::kPack;
+        if (!can_be) ThrowOf(n, "it cannot run for several steps at once");
+      }
+    }
+    const std::string problem = BrokenOrder(plan, graph_.stages);
+    if (!problem.empty()) Throw(problem);
+  }
+
+  // Weights are packed once, or not at all where a run leaves that out.
+  void CheckPacks() const {
+    std::vector<bool> is_once(graph_.nodes.size(), false);
+    for (const GraphStage& stage : graph_.stages) {
+      for (int n = stage.begin; n < stage.end; ++n) {
+        is_once[n] = stage.steps_at_once == kAllSteps;
+        const bool is_pack = graph_.nodes[n].kind == StepNode::Kind::kPack;
+        if (stage.min_steps != 0 && !is_pack) ThrowOf(n, "short runs leave it out");
+      }
+    }
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (graph_.nodes[n].kind == StepNode::Kind::kPack && !is_once[n]) {
+        ThrowOf(static_cast<int>(n), "weights are packed once for all steps");
+      }
+    }
+  }
+
+  void CheckLengths() const {
     int end = 0;
+    std::int64_t chunk = 1;
     for (const GraphStage& stage : graph_.stages) {
       if (stage.begin != end || stage.end < stage.begin) Throw("stages are not in the order of the nodes");
       end = stage.end;
+      if (stage.steps_at_once < 0) Throw(StrCat("a stage is for ", stage.steps_at_once, " steps at once"));
+      if (stage.steps_at_once <= 1) continue;
+      if (chunk > 1 && stage.steps_at_once != chunk) {
+        Throw(StrCat("stages are for ", chunk, " and for ", stage.steps_at_once, " steps at once"));
+      }
+      chunk = stage.steps_at_once;
     }
-    if (end != static_cast<int>(graph_.nodes.size())) Throw("some nodes are in no stage");
+    if (!graph_.stages.empty() && end != static_cast<int>(graph_.nodes.size())) Throw("some nodes are in no stage");
+  }
+
+  // Values that one stage gives to another, or that one takes for several steps at once, are there for all of them.
+  void CheckKept() const {
+    std::vector<int> stage_of(graph_.homes.size(), -1);
+    for (size_t s = 0; s < graph_.stages.size(); ++s) {
+      const GraphStage& stage = graph_.stages[s];
+      for (int n = stage.begin; n < stage.end; ++n) {
+        const auto check = [&](int value) {
+          const int h = graph_.values[value].home;
+          const Home& home = graph_.homes[h];
+          const bool is_first = stage_of[h] < 0 || stage_of[h] == static_cast<int>(s);
+          stage_of[h] = static_cast<int>(s);
+          if (home.kind != Home::Kind::kTemporary || home.kept || (is_first && stage.steps_at_once == 1)) return;
+          ThrowOf(n, StrCat(graph_.NameOf(value), " is not kept and is used ",
+                            is_first ? "by several steps at once" : "by two stages"));
+        };
+        std::ranges::for_each(graph_.nodes[n].inputs, check);
+        std::ranges::for_each(graph_.Given(graph_.nodes[n]), check);
+      }
+    }
+  }
+
+  // Memory that is zeros before the first step is added to; what runs once for all steps may write the first term.
+  void CheckSums() const {
+    std::vector<bool> is_written(graph_.num_bases, false);
+    size_t s = 0;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      while (s < graph_.stages.size() && graph_.stages[s].end <= static_cast<int>(n)) ++s;
+      const bool is_once = s < graph_.stages.size() && graph_.stages[s].steps_at_once == kAllSteps;
+      for (const int output : graph_.Given(graph_.nodes[n])) {
+        const StepValue& value = graph_.values[output];
+        const Home& home = graph_.homes[value.home];
+        if (home.kind != Home::Kind::kOutside) continue;
+        const bool is_first = !is_written[home.slot.base];
+        is_written[home.slot.base] = true;
+        if (!home.starts_at_zero || value.added || (is_once && is_first)) continue;
+        ThrowOf(static_cast<int>(n), graph_.NameOf(output) + " is written where terms are added to zeros");
+      }
+    }
   }
 
   const StepGraph& graph_;
-  const std::string& pass_;
+  OperatorVerifier& operators_;
   std::vector<int> held_;  // by home: the value that it holds
   std::vector<bool> is_given_;
 };
 
+// What passes leave as it is: `now` was made of `before`.
+void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
+  if (now.name != before.name) throw GraphFault{StrCat("it is named \"", before.name, "\" before the pass")};
+  if (now.backward != before.backward) {
+    throw GraphFault{StrCat("steps run ", before.backward ? "backward" : "forward", " before the pass")};
+  }
+  if (now.num_bases != before.num_bases || now.num_lists != before.num_lists || now.target != before.target) {
+    throw GraphFault{"there is other memory outside before the pass, or another target"};
+  }
+  // Copies of what is lent are added, and what steps write themselves need not be there.
+  const auto is_alike = [](const RowMove& a, const RowMove& b) {
+    return a.kind == b.kind && a.to == b.to && a.from == b.from;
+  };
+  for (const auto& [moves_before, moves] :
+       {std::pair(&before.before, &now.before), std::pair(&before.after, &now.after)}) {
+    auto next = moves->begin();
+    for (const RowMove& move : *moves_before) {
+      next = std::find_if(next, moves->end(), [&](const RowMove& other) { return is_alike(move, other); });
+      if (next == moves->end()) throw GraphFault{StrCat("the pass has taken away ", RowMoveText(move))};
+      ++next;
+    }
+  }
+}
+
 }  // namespace
 
-void VerifyGraph(const StepGraph& graph, const std::string& pass) { Verifier(graph, pass).Run(); }
+void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
+  try {
+    Verifier(graph, &operators_).Run();
+    if (before_) CheckWhatStays(*before_, graph);
+  } catch (const GraphFault& fault) {
+    throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass, ": ", fault.what)).At({.net = graph.name});
+  }
+  if (before_) return;
+  StepGraph& first = before_.emplace();
+  first.name = graph.name;
+  first.backward = graph.backward;
+  first.target = graph.target;
+  first.num_bases = graph.num_bases;
+  first.num_lists = graph.num_lists;
+  first.before = graph.before;
+  first.after = graph.after;
+}
+
+void VerifyGraph(const StepGraph& graph, const std::string& pass) { GraphVerifier().Verify(graph, pass); }
 
 }  // namespace stepnet

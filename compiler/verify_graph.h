@@ -1,21 +1,39 @@
 // VerifyGraph: checks what is true of every StepGraph, before and after each pass.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "stepnet/compiler/step_graph.h"
+#include "stepnet/compiler/verify_operators.h"
 
 namespace stepnet {
 
-// Throws kInternal, naming the pass that has just run, for a graph in which
+// Throws kInternal, naming the pass that has just run, the node and the value, for a graph in which
 // - a node reads a value before it is given, or after its home has been given another one;
 // - two values have one name, or a value two producers, or none that it names;
-// - a value is larger than the memory outside in which it lives;
-// - a move has other than one input and one output of one dtype and size, or a call other inputs than its operator;
-// - a call adds to an output to which its kernel cannot add;
+// - a value is larger than the memory outside in which it lives, or memory is of no base that there is;
+// - a move has other than one input and one output of one dtype and size, or an operator operands, in places, of dtypes
+//   or of shapes that its declaration does not allow or give;
+// - a product is not what its operator says (core/expansion.h), or a weight is packed for what does not read it so;
+// - an operator adds to an output to which its kernel cannot add, or writes where terms are added to zeros;
 // - a region has an operator without formula, or its operators read what none of them and no input gives;
 // - a value that is in no memory is used outside of its region;
-// - stages are not all nodes in their order.
+// - stages are not all nodes in their order, take steps at once that wait for each other, or use values of each other
+//   that are not kept;
+// - rows are moved that end before they begin.
 void VerifyGraph(const StepGraph& graph, const std::string& pass);
+
+// Verifies the graphs of one plan, one pass after the other.
+class GraphVerifier {
+ public:
+  // As VerifyGraph. What no pass changes must be as in the first of them, too: direction, memory outside, the moves
+  // around the loop.
+  void Verify(const StepGraph& graph, const std::string& pass);
+
+ private:
+  OperatorVerifier operators_;
+  std::optional<StepGraph> before_;  // of the first graph, without values and nodes
+};
 
 }  // namespace stepnet

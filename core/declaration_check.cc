@@ -79,7 +79,7 @@ std::string NumberProblem(const OperatorSchema& schema) {
 
 // A kernel of its own may run other dtypes than expressions have, of which the formula says nothing.
 std::string BesideFormulaProblem(const OperatorSchema& schema) {
-  if (!schema.formula || schema.kernels.contains(Device::kCpu)) return "";
+  if (!schema.formula || schema.kernels.contains(DeviceKind::kCpu)) return "";
   const char* said = schema.elementwise ? "Elementwise" : schema.rows ? "Rows" : nullptr;
   if (said == nullptr) return "";
   return StrCat(schema.type, " declares .", said, " beside .Formula, from which that follows: leave out .", said);

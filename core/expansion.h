@@ -30,6 +30,7 @@ struct ProductFactor {
 
   std::int64_t rows() const { return shape[transposed ? -1 : -2]; }
   std::int64_t columns() const { return shape[transposed ? -2 : -1]; }
+  bool operator==(const ProductFactor&) const = default;
 };
 
 // What an output holds: for each index of the batch left · right, [M, N], with the bias [N] in each row. Sizes of the
@@ -40,6 +41,7 @@ struct Product {
   int bias = -1;  // an input; -1: none
 
   std::int64_t NumElements() const;
+  bool operator==(const Product&) const = default;
 };
 
 // What an output holds: `factor` times sums over dimensions of an input, which has these sizes; those that are summed

@@ -185,8 +185,8 @@ struct ExprParts {
   int number = 0;               // of kIndex
   std::string_view text = {};   // of kRequire
 };
-// Builders throw kTypeMismatch, naming the expression, for operands whose dtypes do not fit, kInvalidArgument for a wrong
-// number of operands or a dimension outside [0, 4), and kInternal for an undefined operand.
+// Builders throw kTypeMismatch, naming the expression, for operands whose dtypes do not fit, kInvalidArgument for a
+// wrong number of operands or a dimension outside [0, 4), and kInternal for an undefined operand.
 Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts = {});
 
 Expr operator+(const Expr& a, const Expr& b);

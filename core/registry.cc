@@ -105,8 +105,10 @@ Registration::Registration(const Operator& op) {
   OperatorSchema schema = op.schema_;
   const auto found = registry.schemas.find(schema.type);
   if (found != registry.schemas.end()) {
-    registry.problems[schema.type] = StrCat("operator type \"", schema.type, "\" is registered twice: in ",
-                                            found->second.file, " and in ", schema.file);
+    const bool is_one_file = found->second.file == schema.file;
+    registry.problems[schema.type] =
+        StrCat("operator type \"", schema.type, "\" is registered twice: in ", found->second.file,
+               is_one_file ? StrCat(", of which the process has two copies") : StrCat(" and in ", schema.file));
     return;
   }
   for (const auto& [type, device, kernel] : registry.early_kernels) {
@@ -146,7 +148,16 @@ const OperatorSchema* FindOperator(const std::string& type) {
 
 const OperatorSchema& GetOperator(const std::string& type) {
   if (const OperatorSchema* schema = FindOperator(type)) return *schema;
-  throw Error(ErrorCode::kInvalidNet, StrCat("no operator type \"", type, "\"", DidYouMean(type, OperatorTypes())));
+  const std::vector<std::string> types = OperatorTypes();
+  // Names with a dot are of libraries: MyLibrary.Type.
+  const auto of_library =
+      std::ranges::find_if(types, [&](const std::string& other) { return other.ends_with("." + type); });
+  std::string hint =
+      of_library != types.end() ? StrCat("; did you mean \"", *of_library, "\"?") : DidYouMean(type, types);
+  if (hint.empty() && type.find('.') != std::string::npos) {
+    hint = "; types with a dot come from libraries of operators, which --op_library or LoadOperatorLibrary loads";
+  }
+  throw Error(ErrorCode::kInvalidNet, StrCat("no operator type \"", type, "\"", hint));
 }
 
 std::map<std::string, std::string> RegistrationProblems() {

@@ -151,6 +151,21 @@ std::string FaultOfLoading(const std::string& path) {
              : StrCat("a process that loads it ends with status ", WEXITSTATUS(status));
 }
 
+// What may help against an error of dlopen.
+std::string HintOfLoading(const std::string& fault) {
+  const size_t symbol = fault.find("undefined symbol: ");
+  if (symbol == std::string::npos || fault.find("stepnet", symbol) == std::string::npos) return "";
+  return "; a program that loads libraries of operators exports StepNet to them: in CMake, "
+         "set_target_properties(PROGRAM "
+         "PROPERTIES ENABLE_EXPORTS ON)";
+}
+
+// What may help against a wrong registration.
+std::string HintOfProblem(const std::string& problem) {
+  if (problem.find("two copies") == std::string::npos) return "";
+  return "; a library of operators links stepnet::headers: with stepnet::stepnet it brings all of StepNet again";
+}
+
 }  // namespace
 
 void LoadOperatorLibrary(const std::string& path) {
@@ -170,10 +185,12 @@ void LoadOperatorLibrary(const std::string& path) {
     fault = reason != nullptr ? reason : "unknown reason";
   }
   if (!fault.empty()) {
-    throw Error(ErrorCode::kInputOutput, StrCat("cannot load the operator library ", path, ": ", fault));
+    throw Error(ErrorCode::kInputOutput,
+                StrCat("cannot load the operator library ", path, ": ", fault, HintOfLoading(fault)));
   }
   for (const auto& [type, message] : RegistrationProblems()) {
-    if (!before.contains(type)) throw Error(ErrorCode::kInvalidNet, message);
+    if (before.contains(type)) continue;
+    throw Error(ErrorCode::kInvalidNet, StrCat("the operator library ", path, ": ", message, HintOfProblem(message)));
   }
 }
 

@@ -213,6 +213,7 @@ class ReversePass {
   }
 
   void RefuseGradientOfGradient(const OperatorDef& op) const {
+    // Nets that programs made need not mark gradient operators; they know them by Caffe2's names.
     const bool has_none = GetOperator(op.type()).gradient_kind == GradientKind::kNone;
     if (!op.is_gradient_op() && !(has_none && op.type().ends_with("Gradient"))) return;
     throw Error(ErrorCode::kInvalidNet,

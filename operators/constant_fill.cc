@@ -65,10 +65,10 @@ DType ConstantDType(const ShapeQuery& query) {
 void ExpandConstantFill(Expansion& e) {
   const ShapeQuery& query = e.query();
   const DType dtype = ConstantDType(query);
-  if (query.op().Bool("input_as_shape") || !IsFloatOrDouble(dtype)) return;
+  if ((query.op().Bool("input_as_shape") && e.outputs().empty()) || !IsFloatOrDouble(dtype)) return;
   const ArgumentValue& value = query.op().Any("value");
-  e.Fill(0, dtype, FillShape(query).size(),
-         dtype == DType::kFloat ? ConstantAs<float>(value) : ConstantAs<double>(value));
+  const Shape shape = e.outputs().empty() ? FillShape(query) : e.outputs()[0].shape;
+  e.Fill(0, dtype, shape.size(), dtype == DType::kFloat ? ConstantAs<float>(value) : ConstantAs<double>(value));
 }
 
 Operator ConstantFillOperator() {

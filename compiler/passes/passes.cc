@@ -61,8 +61,9 @@ void CheckDisabledPasses(const std::set<std::string>& names) {
 
 void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckDisabledPasses(options.disabled_passes);
+  GraphVerifier verifier;
   const auto look = [&](const std::string& pass) {
-    VerifyGraph(*graph, pass);
+    verifier.Verify(*graph, pass);
     if (options.on_pass) options.on_pass(pass, *graph);
   };
   look("import");

@@ -29,8 +29,9 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
-// Operators that have a formula become regions, one each, which passes may join (compiler/form_region.h). Others,
-// products (FC, MatMul) among them, stay calls.
+// Operators that have a formula or only copy and fill become regions, one each, which passes may join
+// (compiler/form_region.h), and those that say which products they are made of (FC, MatMul; core/expansion.h) products.
+// Others stay calls.
 void Expand(StepGraph* graph);
 
 // Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what

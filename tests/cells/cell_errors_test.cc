@@ -44,7 +44,10 @@ void ExpectSyntaxFault(const std::string& lines, const std::string& error) {
 const char kStep[] = "param w[H, D]\nh = Tanh(x @ w)\noutput h\n";
 
 TEST(CellErrors, OfWords) {
-  ExpectSyntaxFault("h = x ^ 2", "4:7: '^' has no meaning here");
+  ExpectSyntaxFault("h = x ^ 2", "4:7: '^' has no meaning here; powers are Sqr(x) and Pow(x, exponent=3)");
+  ExpectSyntaxFault("h = x > 0", "4:7: '>' has no meaning here; LT(a, b), LE, GT, GE and EQ compare");
+  ExpectSyntaxFault("h = x ? x : h", "4:7: '?' has no meaning here; Where(condition, a, b) chooses");
+  ExpectSyntaxFault("h = h[0] + x", "4:6: a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
   ExpectSyntaxFault("h = \x01", "4:5: the control character (U+0001) has no meaning here");
   ExpectSyntaxFault("h = \xff", "4:5: the byte 255 has no meaning here");
   ExpectSyntaxFault("h = F(x, mode=\"a b", "4:15: the string does not end on its line");
@@ -247,12 +250,12 @@ TEST(CellErrors, OfShapes) {
               "float [3, 2]\n  in net \"c_step\"\n  in file c:6:20");
   ExpectFault(
       CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
-      "shape mismatch: c:1:14: the state \"h\" is [1, B, 3] in a step of a batch of B, and the step writes float "
+      "shape mismatch: c:1:14: the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes float "
       "[1, B, 6]");
   // The batch is no size of the cell, so that dimensions in a wrong order are found.
   ExpectFault(
       "cell c(x[3]; h[3]) {\n  h = Transpose(x, axes=[0, 2, 1])\n  output h\n}",
-      "shape mismatch: c:1:14: the state \"h\" is [1, B, 3] in a step of a batch of B, and the step writes float "
+      "shape mismatch: c:1:14: the state \"h\" is float [1, B, 3] in a step of a batch of B, and the step writes float "
       "[1, 3, B]");
   ExpectFault(
       CellOf("param w[H, D]\nh = Tanh(x @ w)\noutput h\nk = Reshape(h, shape=[-1])\noutput k"),
@@ -287,7 +290,7 @@ TEST(CellErrors, OfUses) {
   ExpectError(
       [&] { ExpandCell(learned, {.carry = true}); },
       "…the initial value of the state \"h\" is learned, and a state that is carried starts from what it is given: "
-      "it would not be learned");
+      "it would not be learned; write initial=0, or another number, and it starts from that");
 }
 
 TEST(CellErrors, OfSizesInArguments) {

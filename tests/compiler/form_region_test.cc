@@ -104,16 +104,16 @@ TEST(FormRegion, TextsOfNoRegionAreRefused) {
   expect("  region {\n", "…syntax error: line 5 of a step graph: \"    \" is missing before \"}\"");
   expect("  region {\n    a.1: float [1, 4] = x\n  }\n", "…line 5 of a step graph: a region is made of operators");
   expect("  region {\n    a.1: float [1, 4] = region Gelu(x) @0 {}\n  }\n", "…a region is made of operators");
-  expect("  region {\n  }\n", "…after the pass parse: node 0 is a region of no operator\n  in net \"step\"");
+  expect("  region {\n  }\n",
+         "…after the pass parse: node 0, a region: it is a region of no operator\n  in net \"step\"");
   expect("  region {\n    a.1: float [1, 4] = Copy(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n",
          "…Copy has no formula and is in a region\n  in net \"step\"");
   expect("  a.1: float [1, 4] = region Copy(x) @0 {}\n", "…Copy has no formula and is a region\n  in net \"step\"");
-  expect("  a.1: float [1, 4] local = region Gelu(x) @0 {}\n",
-         "…a.1 is in no memory and an output of node 0\n  in net \"step\"");
+  expect("  a.1: float [1, 4] local = region Gelu(x) @0 {}\n", "…a.1 is in no memory and an output\n  in net \"step\"");
   expect(
       "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n"
       "  c.1: float [1, 4] = region Gelu(a.1) @2 {}\n",
-      "…node 1 reads a.1, which is in no memory\n  in net \"step\"");
+      "…node 1, c = Gelu(a): a.1 is read and is in no memory\n  in net \"step\"");
   expect(
       "  region {\n    h_prev.1: float [1, 4] in h_prev = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(h_prev) @1 {}\n"
       "  }\n",

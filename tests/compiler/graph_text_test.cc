@@ -2,7 +2,6 @@
 #include "stepnet/compiler/graph_text.h"
 
 #include "../operators/op_test.h"
-#include "stepnet/compiler/verify_graph.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -144,52 +143,5 @@ TEST(GraphText, ArgumentsThatNestDeeplyAreRefused) {
       [&] { ParseGraph(StrCat("step s {\n  x: float [1] at 0\n  y.1: float [1] = Tanh(x) @0 {", nested, "}\n}\n")); },
       "…the arguments cannot be read");
 }
-
-TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
-  const auto expect = [](const std::string& lines, const std::string& what) {
-    const StepGraph graph = ParseGraph(StrCat("step s {\n  x: float [4] at 0\n", lines, "}\n"));
-    ExpectError([&] { VerifyGraph(graph, "fold_sums"); },
-                StrCat("internal error: after the pass fold_sums: ", what, "\n  in net \"s\""));
-  };
-  expect(
-      "  a.1: float [4] = Tanh(x) @0 {}\n"
-      "  a.2: float [4] in a.1 = Tanh(x) @1 {}\n"
-      "  b.1: float [4] = Tanh(a.1) @2 {}\n",
-      "node 2 reads a.1 when a.2 is in its place");
-  expect("  a.1: float [5] = x\n", "x, float [4], is moved to a.1, float [5]");
-  expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "Tanh cannot add to a.1");
-  expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
-  expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
-  const auto expect_product = [&](const std::string& product, const std::string& what) {
-    expect(StrCat("  w: float [2, 2] at 1\n  b: float [3] at 2\n  a.1: float [2, 2] = product ", product,
-                  " by FC(x, w, b) @0 {}\n"),
-           "a.1 is no such product: " + what);
-  };
-  expect_product("x [2, 3] * w [2, 2]", "a factor is no matrices that an input holds");
-  expect_product("x [4] * w [2, 2]", "a factor is no matrices that an input holds");
-  expect_product("x [4, 1] * w [2, 2]", "factors have 1 columns and 2 rows");
-  expect_product("x [4, 1, 1] * w [2, 2, 1, 1]", "factors have other batches");
-  expect_product("x [1, 4] * w [4, 1]", "it has 1 elements, its output 4");
-  expect_product("x [2, 2] * w [2, 2]^T + b", "its bias is not one element a column");
-  expect_product("sum x [1, 2, 2]", "rows of a batch are summed");
-  expect_product("sum x [2, 2]", "it has 2 elements, its output 4");
-  expect("  w: float [2, 2] at 1\n  a.1: float [2, 2] = product x [2, 2] * w [2, 2]; _ by MatMul(x, w) @0 {}\n",
-         "MatMul says of 2 outputs what they are; it has 1");
-  StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1\n}\n");
-  with_row_move.before[0].from.base = 2;
-  ExpectError([&] { VerifyGraph(with_row_move, "import"); },
-              "…after the pass import: there is no base 2\n  in net \"s\"");
-  StepGraph graph = ParseGraph("step s {\n  x: float [4] at 0\n  y.1: float [4] = Tanh(x) @0 {}\n}\n");
-  graph.stages = {{.begin = 0, .end = 0}};
-  ExpectError([&] { VerifyGraph(graph, "import"); },
-              "…after the pass import: some nodes are in no stage\n  in net \"s\"");
-  graph.stages.clear();
-  graph.values[1].producer = 7;
-  ExpectError([&] { VerifyGraph(graph, "import"); }, "…node 0 is not the producer of y.1\n  in net \"s\"");
-  graph.FindProducers();
-  graph.nodes.insert(graph.nodes.begin(), {.kind = StepNode::Kind::kMove, .inputs = {1}, .outputs = {1}});
-  ExpectError([&] { VerifyGraph(graph, "import"); }, "…node 0 reads y.1 before it is given\n  in net \"s\"");
-}
-
 }  // namespace
 }  // namespace stepnet

@@ -80,6 +80,11 @@ TEST(Registry, FindsTypesAndSuggestsThem) {
   EXPECT_EQ(FindOperator("Rleu"), nullptr);
   ExpectError([] { GetOperator("Rleu"); }, "invalid net: no operator type \"Rleu\"; did you mean \"Relu\"?");
   ExpectError([] { GetOperator(""); }, "invalid net: no operator type \"\"");
+  ExpectError([] { GetOperator("Formals"); },
+              "invalid net: no operator type \"Formals\"; did you mean \"test.Formals\"?");
+  ExpectError([] { GetOperator("acme.Whirl"); },
+              "invalid net: no operator type \"acme.Whirl\"; types with a dot come from libraries of operators, which "
+              "--op_library or LoadOperatorLibrary loads");
   const std::vector<std::string> types = OperatorTypes();
   EXPECT_TRUE(std::ranges::is_sorted(types));
   EXPECT_EQ(std::ranges::count(types, "Relu"), 1);

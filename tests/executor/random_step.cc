@@ -1,6 +1,7 @@
 #include "random_step.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -366,6 +367,11 @@ RandomStep::WrittenOut RandomStep::WriteOut(std::int64_t steps) const {
     for (const std::string& blob : step_outputs_) result.outputs[blob + "_out"].push_back(read(blob));
   }
   return result;
+}
+
+unsigned NumSeeds(unsigned usual) {
+  const char* const asked = std::getenv("STEPNET_SEEDS");
+  return asked == nullptr ? usual : static_cast<unsigned>(std::stoul(asked));
 }
 
 }  // namespace stepnet

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(, ParallelRandomSteps, testing::Values(0, 1),
 
 TEST_P(ParallelRandomSteps, EqualTheirStepsWrittenOut) {
   CountsOfPlans counts;
-  for (unsigned seed = 0; seed < 300; ++seed) {
+  for (unsigned seed = 0; seed < NumSeeds(300); ++seed) {
     const RandomStep step(seed, SizeFor(GetParam()), StepOperators::kAny);
     const NetDef net = step.Recurrent();
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());
@@ -172,7 +172,7 @@ Feeds WrittenOutGradients(const RandomStep& step, std::int64_t steps) {
 TEST_P(ParallelRandomSteps, HaveTheGradientsOfTheirStepsWrittenOut) {
   int compared = 0;
   CountsOfPlans counts;
-  for (unsigned seed = 0; seed < 300; ++seed) {
+  for (unsigned seed = 0; seed < NumSeeds(300); ++seed) {
     const RandomStep step(seed, SizeFor(GetParam()), StepOperators::kAny);
     const NetDef net = step.Training();
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());
@@ -245,7 +245,7 @@ void ExpectGradientsAsRequested(const NetDef& net, const Feeds& feeds, const Run
 
 TEST_P(ParallelRandomSteps, WriteAddOrLeaveOutGradientsAsRequested) {
   std::map<std::string, int> drawn;
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < NumSeeds(200); ++seed) {
     const RandomStep step(seed, SizeFor(GetParam()), StepOperators::kAny);
     const NetDef net = step.Training();
     NetDef requesting = net;
@@ -304,7 +304,7 @@ TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {
   constexpr double kChange = 1e-13, kMaxDistance = 1e-10;
   int compared = 0;
   CountsOfPlans counts;
-  for (unsigned seed = 0; seed < 300; ++seed) {
+  for (unsigned seed = 0; seed < NumSeeds(300); ++seed) {
     const RandomStep step(seed, SizeFor(1), StepOperators::kAny);
     const NetDef net = step.Training();
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());

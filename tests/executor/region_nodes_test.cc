@@ -309,7 +309,7 @@ TEST(RegionTexts, MemoryThatIsSharedIsOverwrittenWhenItHasBeenRead) {
     const Tensor found = RunText(text("  region {\n    " + first + "    " + y + last + "  }\n"), bases, 5, 0)[0];
     ExpectSame(found, expected, last);
   };
-  expect("a.1: double [2, 1200] = Gelu(x) @0 {}\n", " = test.Add(x, a.1) @1 {}\n");
+  expect("a.1: double [2, 1200] = Gelu(x) @0 {}\n", " = Add(x, a.1) @1 {}\n");
   expect("a.1: double [2, 600], b.1: double [2, 600] = test.Split(x) @0 {}\n", " = test.Join(b.1, a.1) @1 {}\n");
 }
 

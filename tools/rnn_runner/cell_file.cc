@@ -14,6 +14,7 @@
 #include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(size, "", "sizes of a cell, in place of those that it declares: H=128,D=65");
+DEFINE_bool(training, false, "a cell as it is trained: dropout drops, zoneout draws");
 DEFINE_int64(steps, 5, "steps of the inputs that are generated for a cell");
 DEFINE_int64(batch, 3, "batch of the inputs that are generated for a cell");
 
@@ -98,8 +99,13 @@ std::vector<std::string> NamesGivenBy(const Model& parameters) {
 
 FlagUse CellSizeFlag() { return {.name = "size", .value = "NAME=N,…", .is_list = true}; }
 
+FlagUse CellTrainingFlag() { return {.name = "training"}; }
+
 std::vector<FlagUse> CellFlags() {
-  return {CellSizeFlag(), {.name = "steps", .value = "N", .min = 0}, {.name = "batch", .value = "N", .min = 0}};
+  return {CellSizeFlag(),
+          CellTrainingFlag(),
+          {.name = "steps", .value = "N", .min = 0},
+          {.name = "batch", .value = "N", .min = 0}};
 }
 
 void RefuseCellFlags(const std::string& path) {
@@ -115,6 +121,7 @@ std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use, cons
     return std::nullopt;
   }
   use.sizes = SizesFromFlags();
+  use.training = FLAGS_training;
   const CellSource source = ReadCell(path);
   use.batch = BatchOf(source.def, fed).value_or(use.batch);
   try {

@@ -15,7 +15,9 @@ namespace stepnet::runner {
 
 // --size.
 FlagUse CellSizeFlag();
-// --size, and --steps and --batch of generated inputs.
+// --training: the form of a cell that dropout and zoneout are for.
+FlagUse CellTrainingFlag();
+// --size, --training, and --steps and --batch of generated inputs.
 std::vector<FlagUse> CellFlags();
 
 // Throws UsageError where one of them is given: `path` is no cell.
@@ -24,8 +26,8 @@ void RefuseCellFlags(const std::string& path);
 // As ReadAnyMessage, of a cell the net that it stands for. Throws what ExpandCell throws.
 AnyMessage ReadNetFile(const std::string& path);
 
-// The nets of the cell in `path`, with sizes from --size; nothing when the file holds no cell. Messages name the batch
-// of `fed`, where the cell's first input is among them. What it throws names the file.
+// The nets of the cell in `path`, with sizes from --size, as --training says; nothing when the file holds no cell.
+// Messages name the batch of `fed`, where the cell's first input is among them. What it throws names the file.
 std::optional<CellNet> ExpandCellFile(const std::string& path, CellUse use = {}, const NamedTensors& fed = {});
 
 Model CellModel(const CellNet& cell);

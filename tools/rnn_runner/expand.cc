@@ -7,7 +7,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 
 DEFINE_bool(init, false, "print the net that fills the parameters instead");
-DEFINE_bool(training, false, "as it is trained: dropout drops, zoneout draws");
+DECLARE_bool(training);
 DEFINE_bool(carry, false, "every state starts from an input and is an output at the end");
 
 namespace stepnet::runner {
@@ -17,7 +17,7 @@ int Expand(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   if (FLAGS_init && FLAGS_training)
     throw UsageError("--training is of the net, and --init prints that of the parameters");
-  const std::optional<CellNet> cell = ExpandCellFile(path, {.training = FLAGS_training, .carry = FLAGS_carry});
+  const std::optional<CellNet> cell = ExpandCellFile(path, {.carry = FLAGS_carry});
   if (!cell) throw Error(ErrorCode::kInputOutput, StrCat(path, " holds no cell"));
   std::cout << PrintMessageText(FLAGS_init ? cell->init_net : cell->net);
   return kOk;
@@ -36,7 +36,7 @@ const Command kExpand = {
     .example =
         "rnn_runner expand examples/cells/lstm.cell --size=D=65,H=128 > net.prototxt\n"
         "rnn_runner expand examples/cells/lstm.cell --size=D=65,H=128 --init > init_net.prototxt",
-    .flags = WithCommonFlags({CellSizeFlag(), {.name = "init"}, {.name = "training"}, {.name = "carry"}}),
+    .flags = WithCommonFlags({CellSizeFlag(), {.name = "init"}, CellTrainingFlag(), {.name = "carry"}}),
     .min_operands = 1,
     .max_operands = 1,
     .run = Expand,

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -33,11 +34,21 @@ void CheckBlobs(const NetDef& net, const std::vector<std::string>& names) {
   }
 }
 
+// Those of which a loss can be.
+std::vector<std::string> FloatOutputs(const CellNet& cell) {
+  std::vector<std::string> outputs;
+  for (size_t k = 0; k < cell.outputs.size(); ++k) {
+    if (IsFloatOrDouble(cell.output_dtypes[k])) outputs.push_back(cell.outputs[k]);
+  }
+  return outputs;
+}
+
 int Grad(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
-  const std::optional<CellNet> cell = ExpandCellFile(path, {.training = true});
+  const std::optional<CellNet> cell = ExpandCellFile(path);
   NetDef net = cell ? cell->net : LoadModel(path).net;
   std::vector<std::string> losses = SplitList(FLAGS_loss);
+  if (losses.empty() && cell) losses = FloatOutputs(*cell);
   if (losses.empty()) losses.assign(net.external_output().begin(), net.external_output().end());
   if (losses.empty()) losses = UnreadBlobs(net);
   std::vector<std::string> inputs = SplitList(FLAGS_of);
@@ -70,12 +81,17 @@ const Command kGrad = {
     .doc = "prints a net with the operators that compute its gradients",
     .details =
         "F is a net or a cell. RecurrentNetwork operators get backward step nets. The gradient of the loss, the sum\n"
-        "of the elements of all its blobs, by x is called x_grad; gradients are added to the net's outputs.",
+        "of the elements of all its blobs, by x is called x_grad; gradients are added to the net's outputs. Of a cell\n"
+        "with dropout or zoneout these are gradients of what `run` computes; with --training, here and there, of what\n"
+        "is trained.",
     .example = "rnn_runner grad examples/cells/lstm.cell --loss=h > gradients.prototxt",
-    .flags = WithCommonFlags(
-        {CellSizeFlag(),
-         {.name = "loss", .value = "BLOB,…", .doc = "blobs; default: the net's outputs", .is_list = true},
-         {.name = "of", .value = "BLOB,…", .is_list = true}}),
+    .flags = WithCommonFlags({CellSizeFlag(),
+                              CellTrainingFlag(),
+                              {.name = "loss",
+                               .value = "BLOB,…",
+                               .doc = "blobs; default: the net's outputs, of a cell those that are float",
+                               .is_list = true},
+                              {.name = "of", .value = "BLOB,…", .is_list = true}}),
     .min_operands = 1,
     .max_operands = 1,
     .run = Grad,

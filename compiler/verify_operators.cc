@@ -1,0 +1,221 @@
+#include "stepnet/compiler/verify_operators.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stepnet {
+namespace {
+
+// Whether an operator may be one of a region's.
+bool HasParts(const OperatorCall& call) { return call.schema().formula || call.schema().expansion; }
+
+// An operator with the values that it reads and gives, in a node of its own or in a region.
+class Operands {
+ public:
+  Operands(const StepGraph& graph, const OperatorCall& call, const std::vector<int>& inputs,
+           const std::vector<int>& outputs)
+      : graph_(graph), call_(call), schema_(call.schema()), inputs_(inputs), outputs_(outputs) {}
+
+  void CheckNumber() const {
+    const auto fits = [](size_t count, size_t of_call, int low, int high) {
+      return count == of_call && static_cast<int>(count) >= low && static_cast<int>(count) <= high;
+    };
+    const bool is_whole = fits(inputs_.size(), call_.inputs().size(), schema_.min_inputs(), schema_.max_inputs()) &&
+                          fits(outputs_.size(), call_.outputs().size(), schema_.min_outputs(), schema_.max_outputs());
+    if (is_whole) return;
+    throw GraphFault{
+        StrCat(call_.type(), " does not take ", inputs_.size(), " inputs and give ", outputs_.size(), " outputs")};
+  }
+
+  // Kernels that take blobs replace the tensor of a blob and never write into it.
+  void CheckInPlace() const {
+    if (schema_.TakesBlobs(graph_.target->device)) return;
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      int shown = kNoValue;
+      bool is_allowed = false;
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        if (!AreInOnePlace(i, o)) continue;
+        shown = inputs_[i];
+        is_allowed = is_allowed || schema_.AllowsInPlace(static_cast<int>(i), static_cast<int>(o));
+      }
+      if (shown == kNoValue || is_allowed) continue;
+      throw GraphFault{
+          StrCat(call_.type(), " cannot work in place: ", NameOf(outputs_[o]), " is where it reads ", NameOf(shown))};
+    }
+    for (const auto& [i, o] : schema_.enforced_in_place) {
+      const bool has_both = i < static_cast<int>(inputs_.size()) && o < static_cast<int>(outputs_.size());
+      if (!has_both || outputs_[o] == kNoValue || AreInOnePlace(i, o)) continue;
+      throw GraphFault{
+          StrCat(call_.type(), " works in place: ", NameOf(outputs_[o]), " must be where ", NameOf(inputs_[i]), " is")};
+    }
+  }
+
+  void CheckAdded(bool may_add) const {
+    const Kernel* kernel = schema_.FindKernel(graph_.target->device);
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      if (outputs_[o] == kNoValue || !graph_.values[outputs_[o]].added) continue;
+      const bool can_add = may_add && kernel != nullptr && std::ranges::count(kernel->can_add, static_cast<int>(o)) > 0;
+      if (!can_add) throw GraphFault{StrCat(call_.type(), " cannot add to ", NameOf(outputs_[o]))};
+    }
+  }
+
+  // Memory outside shows elements in a shape of its own.
+  void CheckGiven(const std::vector<TensorInfo>& given) const {
+    for (size_t o = 0; o < outputs_.size(); ++o) {
+      if (outputs_[o] == kNoValue) continue;
+      const StepValue& value = graph_.values[outputs_[o]];
+      const bool is_as_large = value.outside && value.info.shape.size() == given[o].shape.size();
+      if (value.info.dtype == given[o].dtype && (is_as_large || value.info.shape == given[o].shape)) continue;
+      throw GraphFault{StrCat(NameOf(outputs_[o]), " is ", value.info.Description(), "; ", call_.type(), " gives ",
+                              given[o].Description())};
+    }
+  }
+
+  // What has no known shape goes through blobs, and all that the operator gives is there.
+  void CheckBlobs(bool by_blobs) const {
+    const auto is_blob = [this](int value) {
+      return value != kNoValue && graph_.homes[graph_.values[value].home].kind == Home::Kind::kDynamic;
+    };
+    const bool needs_blobs = std::ranges::any_of(inputs_, is_blob) || std::ranges::any_of(outputs_, is_blob) ||
+                             schema_.TakesBlobs(graph_.target->device);
+    if (needs_blobs && !by_blobs) throw GraphFault{StrCat(call_.type(), " has blobs and does not run with them")};
+    if (std::ranges::count(outputs_, kNoValue) > 0 && (by_blobs || !schema_.rows)) {
+      throw GraphFault{StrCat(call_.type(), " gives all of its outputs")};
+    }
+  }
+
+ private:
+  bool AreInOnePlace(size_t i, size_t o) const {
+    return outputs_[o] != kNoValue && graph_.values[inputs_[i]].home == graph_.values[outputs_[o]].home;
+  }
+  std::string NameOf(int value) const { return graph_.NameOf(value); }
+
+  const StepGraph& graph_;
+  const OperatorCall& call_;
+  const OperatorSchema& schema_;
+  const std::vector<int>& inputs_;
+  const std::vector<int>& outputs_;
+};
+
+void CheckPacked(const StepGraph& graph, const StepNode& node) {
+  if (node.packed == kNoValue) return;
+  const std::string name = graph.NameOf(node.packed);
+  const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
+  if (kernel == nullptr || !kernel->packing) throw GraphFault{StrCat(node.call->type(), " reads no packed ", name)};
+  const int weight = node.inputs[kernel->packing->input], producer = graph.values[node.packed].producer;
+  const bool is_packed =
+      producer >= 0 && graph.nodes[producer].kind == StepNode::Kind::kPack && graph.nodes[producer].inputs[0] == weight;
+  if (!is_packed) throw GraphFault{StrCat(name, " is not made of ", graph.NameOf(weight))};
+}
+
+void CheckProducts(const StepGraph& graph, const StepNode& node, const std::vector<TensorInfo>& inputs,
+                   const std::vector<std::optional<Product>>& said) {
+  if (node.by_blobs) throw GraphFault{StrCat(node.call->type(), " is a product of what has no known shape")};
+  if (node.products.size() != node.outputs.size()) {
+    throw GraphFault{StrCat(node.call->type(), " says of ", node.products.size(), " outputs what they are; it has ",
+                            node.outputs.size())};
+  }
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    const int output = node.outputs[o];
+    if (output != kNoValue && node.products[o]) {
+      const std::string problem = ProductProblem(*node.products[o], inputs, graph.values[output].info);
+      if (!problem.empty()) throw GraphFault{StrCat(graph.NameOf(output), " is no such product: ", problem)};
+    }
+    const bool is_said = o < said.size() && said[o] == node.products[o];
+    const std::string name = output == kNoValue ? StrCat("output ", o) : graph.NameOf(output);
+    if (!is_said) throw GraphFault{StrCat(name, " is another product, as ", node.call->type(), " says")};
+  }
+}
+
+}  // namespace
+
+void OperatorVerifier::Check(const StepGraph& graph, const StepNode& node) {
+  node.IsOneOperator() ? CheckCall(graph, node) : CheckRegion(graph, node);
+}
+
+void OperatorVerifier::CheckCall(const StepGraph& graph, const StepNode& node) {
+  if (node.def == nullptr) throw GraphFault{"an operator is without its definition"};
+  const Operands operands(graph, *node.call, node.inputs, node.outputs);
+  operands.CheckNumber();
+  operands.CheckInPlace();
+  operands.CheckAdded(/*may_add=*/true);
+  operands.CheckBlobs(node.by_blobs);
+  CheckPacked(graph, node);
+  if (node.kind == StepNode::Kind::kRegion && !HasParts(*node.call)) {
+    throw GraphFault{StrCat(node.call->type(), " has no formula and is a region")};
+  }
+  if (!node.by_blobs) {
+    const Facts& facts = FactsOf(graph, node.call, node.inputs);
+    if (facts.outputs) operands.CheckGiven(*facts.outputs);
+    if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, facts.inputs, facts.products);
+  } else if (node.kind == StepNode::Kind::kProduct) {
+    CheckProducts(graph, node, {}, {});
+  }
+}
+
+// Each operator reads what is there by then, and all that the region gives is given once.
+void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node) {
+  if (node.kind != StepNode::Kind::kRegion) throw GraphFault{"a call has no operator"};
+  if (node.calls().empty()) throw GraphFault{"it is a region of no operator"};
+  if (node.by_blobs || node.packed != kNoValue) {
+    throw GraphFault{"a region of several operators has operands of known shape"};
+  }
+  const size_t num_inputs = node.inputs.size(), num_operands = num_inputs + node.outputs.size() + node.locals().size();
+  std::vector<bool> is_there(num_operands, false), is_overwritten(num_operands, false);
+  std::fill_n(is_there.begin(), num_inputs, true);
+  const auto value_of = [&](int operand, bool is_there_before) {
+    const bool is_known = operand >= 0 && operand < static_cast<int>(num_operands);
+    if (is_known && is_there[operand] == is_there_before && !is_overwritten[operand]) return node.ValueOf(operand);
+    throw GraphFault{StrCat("operators of a region do not read what is there, or give what is: ",
+                            is_known ? graph.NameOf(node.ValueOf(operand)) : StrCat("operand ", operand))};
+  };
+  for (const RegionCall& call : node.calls()) {
+    if (call.call == nullptr || call.def == nullptr) throw GraphFault{"a region has no operator"};
+    if (!HasParts(*call.call)) throw GraphFault{StrCat(call.call->type(), " has no formula and is in a region")};
+    std::vector<int> inputs, outputs;
+    for (const int input : call.inputs) inputs.push_back(value_of(input, true));
+    for (const int output : call.outputs) {
+      outputs.push_back(value_of(output, false));
+      is_there[output] = true;
+      for (int other = 0; other < static_cast<int>(num_operands); ++other) {
+        const bool was_there = is_there[other] && other != output;
+        const int home = graph.values[outputs.back()].home;
+        if (was_there && graph.values[node.ValueOf(other)].home == home) is_overwritten[other] = true;
+      }
+    }
+    const Operands operands(graph, *call.call, inputs, outputs);
+    operands.CheckNumber();
+    operands.CheckInPlace();
+    operands.CheckAdded(/*may_add=*/false);
+    if (const Facts& facts = FactsOf(graph, call.call, inputs); facts.outputs) operands.CheckGiven(*facts.outputs);
+  }
+  const auto missing = std::ranges::find(is_there, false);
+  if (missing == is_there.end()) return;
+  const int value = node.ValueOf(static_cast<int>(missing - is_there.begin()));
+  throw GraphFault{StrCat("no operator of a region gives ", graph.NameOf(value))};
+}
+
+const OperatorVerifier::Facts& OperatorVerifier::FactsOf(const StepGraph& graph,
+                                                         const std::shared_ptr<const OperatorCall>& call,
+                                                         const std::vector<int>& inputs) {
+  Facts& facts = facts_[call.get()];
+  const auto is_known = [&](const TensorInfo& info, int input) { return info == graph.values[input].info; };
+  if (facts.call != nullptr && std::ranges::equal(facts.inputs, inputs, is_known)) return facts;
+  facts = {.call = call};
+  for (const int input : inputs) facts.inputs.push_back(graph.values[input].info);
+  const ShapeQuery query(*call, facts.inputs);
+  try {
+    facts.outputs = call->schema().shapes(query);
+    facts.products = Expansion(query).products();
+  } catch (const ValueUnknown&) {
+    // texts of graphs do not say what is known of elements
+  } catch (const Error& error) {
+    const bool is_of_shapes = error.code() == ErrorCode::kShapeMismatch || error.code() == ErrorCode::kTypeMismatch;
+    if (!is_of_shapes && error.code() != ErrorCode::kInvalidArgument && error.code() != ErrorCode::kInvalidNet) throw;
+    throw GraphFault{StrCat(call->type(), " cannot read this: ", error.message())};
+  }
+  if (facts.outputs && facts.outputs->size() < call->outputs().size()) facts.outputs.reset();
+  return facts;
+}
+
+}  // namespace stepnet

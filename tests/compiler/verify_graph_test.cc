@@ -1,0 +1,203 @@
+// Wrong graphs are found, by the node and value that are wrong.
+#include "stepnet/compiler/verify_graph.h"
+
+#include "../executor/recurrent_case.h"
+#include "../operators/op_test.h"
+#include "stepnet/compiler/graph_text.h"
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+TEST(VerifyGraph, FindsWhatNoGraphMayHave) {
+  const auto expect = [](const std::string& lines, const std::string& what) {
+    const StepGraph graph = ParseGraph(StrCat("step s {\n  x: float [4] at 0\n", lines, "}\n"));
+    ExpectError([&] { VerifyGraph(graph, "fold_sums"); },
+                StrCat("internal error: after the pass fold_sums: ", what, "\n  in net \"s\""));
+  };
+  expect(
+      "  a.1: float [4] = Tanh(x) @0 {}\n"
+      "  a.2: float [4] in a.1 = Tanh(x) @1 {}\n"
+      "  b.1: float [4] = Tanh(a.1) @2 {}\n",
+      "node 2, b = Tanh(a): a.1 is read when a.2 is in its place");
+  expect("  a.1: float [5] = x\n", "node 0, a move to a.1: x, float [4], is moved to a.1, float [5]");
+  expect("  a.1: float [4] added at 1 = Tanh(x) @0 {}\n", "node 0, a = Tanh(x): Tanh cannot add to a.1");
+  expect("  a.1: float [4] at 1, 8 bytes = Tanh(x) @0 {}\n", "a.1 is float [4], in memory of 8 bytes");
+  expect("  a.1: unknown = Copy(x) by blobs @0 {}\n", "a.1 has a home of one size");
+  const auto expect_product = [&](const std::string& product, const std::string& what) {
+    expect(StrCat("  y: float [2, 2] at 3\n  w: float [2, 2] at 1\n  b: float [2] at 2\n  a.1: float [2, 2] = product ",
+                  product, " by FC(y, w, b) @0 {}\n"),
+           "node 0, a = FC(y, w, b): a.1 is " + what);
+  };
+  expect_product("y [2, 3] * w [2, 2]", "no such product: a factor is no matrices that an input holds");
+  expect_product("y [4] * w [2, 2]", "no such product: a factor is no matrices that an input holds");
+  expect_product("y [4, 1] * w [2, 2]", "no such product: factors have 1 columns and 2 rows");
+  expect_product("y [4, 1, 1] * w [2, 2, 1, 1]", "no such product: factors have other batches");
+  expect_product("y [1, 4] * w [4, 1]", "no such product: it has 1 elements, its output 4");
+  expect_product("y [2, 2] * w [2, 2]^T + y", "no such product: its bias is not one element a column");
+  expect_product("sum y [1, 2, 2]", "no such product: rows of a batch are summed");
+  expect_product("sum y [2, 2]", "no such product: it has 2 elements, its output 4");
+  expect_product("y [2, 2] * w [2, 2]^T", "another product, as FC says");
+  expect_product("y [2, 2] * w [2, 2] + b", "another product, as FC says");
+  expect("  w: float [2, 2] at 1\n  a.1: float [2, 2] = product w [2, 2] * w [2, 2]; _ by MatMul(w, w) @0 {}\n",
+         "node 0, a = MatMul(w, w): MatMul says of 2 outputs what they are; it has 1");
+  StepGraph with_row_move = ParseGraph("step s {\n  before the first step:\n  ^h at 0 = ^h0 at 1\n}\n");
+  with_row_move.before[0].from.base = 2;
+  ExpectError([&] { VerifyGraph(with_row_move, "import"); },
+              "…after the pass import: there is no base 2\n  in net \"s\"");
+  StepGraph graph = ParseGraph("step s {\n  x: float [4] at 0\n  y.1: float [4] = Tanh(x) @0 {}\n}\n");
+  graph.stages = {{.begin = 0, .end = 0}};
+  ExpectError([&] { VerifyGraph(graph, "import"); },
+              "…after the pass import: some nodes are in no stage\n  in net \"s\"");
+  graph.stages.clear();
+  graph.values[1].producer = 7;
+  ExpectError([&] { VerifyGraph(graph, "import"); },
+              "…node 0, y = Tanh(x): it is not the producer of y.1\n  in net \"s\"");
+  graph.FindProducers();
+  graph.nodes.insert(graph.nodes.begin(), {.kind = StepNode::Kind::kMove, .inputs = {1}, .outputs = {1}});
+  ExpectError([&] { VerifyGraph(graph, "import"); },
+              "…node 0, a move to y.1: y.1 is read before it is given\n  in net \"s\"");
+}
+
+// What the text of a graph of these lines is refused with.
+void ExpectProblem(const std::string& lines, const std::string& what) {
+  const std::string text = StrCat("step s {\n", lines, "}\n");
+  const StepGraph graph = ParseGraph(text);
+  EXPECT_EQ(GraphText(graph), text);
+  ExpectError([&] { VerifyGraph(graph, "fold_sums"); },
+              StrCat("internal error: after the pass fold_sums: ", what, "\n  in net \"s\""));
+}
+
+TEST(VerifyGraph, FindsOperatorsThatDoNotDoWhatIsSaid) {
+  const std::string x = "  x: float [1, 4] at 0[16 * t]\n", z = "  z: float [1, 7] at 1[28 * t]\n";
+  ExpectProblem(x + "  a.1: float [1, 9] = region Tanh(x) @0 {}\n",
+                "node 0, a = Tanh(x): a.1 is float [1, 9]; Tanh gives float [1, 4]");
+  ExpectProblem(x + "  a.1: int64 [1, 4] = region Tanh(x) @0 {}\n",
+                "node 0, a = Tanh(x): a.1 is int64 [1, 4]; Tanh gives float [1, 4]");
+  ExpectProblem(x + "  ^y: float [1, 5] at 2 = Copy(x) @0 {}\n",
+                "node 0, y = Copy(x): ^y is float [1, 5]; Copy gives float [1, 4]");
+  ExpectProblem(x + "  a.1: float [1, 4] = Copy(x, x) @0 {}\n",
+                "node 0, a = Copy(x, x): Copy does not take 2 inputs and give 1 outputs");
+  const StepGraph mul = ParseGraph("step s {\n" + x + z + "  a.1: float [1, 4] = region Mul(x, z) @0 {}\n}\n");
+  ExpectError([&] { VerifyGraph(mul, "import"); },
+              "…after the pass import: node 0, a = Mul(x, z): Mul cannot read this: ");
+  ExpectProblem(x + "  b.1: float [1, 4] = region Tanh(x) @0 {}\n  b.2: float [4, 1] in b.1 = Transpose(b.1) @1 {}\n",
+                "node 1, b = Transpose(b): Transpose cannot work in place: b.2 is where it reads b.1");
+  ExpectProblem(
+      x + "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 5] = Erf(a.1) @1 {}\n  }\n",
+      "node 0, a region to b.1: b.1 is float [1, 5]; Erf gives float [1, 4]");
+  ExpectProblem(x + "  ^d: float [1, 4] at 4 from zero = x\n",
+                "node 0, a move to ^d: ^d is written where terms are added to zeros");
+}
+
+TEST(VerifyGraph, FindsWeightsThatArePackedForNobody) {
+  const std::string inputs = "  x: float [1, 4] at 0[16 * t]\n  w: float [4, 4] at 1\n  v: float [4, 4] at 3\n";
+  const std::string once = "  once for all steps:\n  ^p: uint8 [64] once = packed ", loop = "  in each step:\n";
+  ExpectProblem(inputs + once + "w for @0\n" + loop + "  a.1: float [1, 4] = region Tanh(x) @0 {}\n",
+                "node 0, a packing to ^p: Tanh packs nothing");
+  ExpectProblem(inputs + once + "v for @0\n" + loop + "  a.1: float [1, 4] = FC(x, w) with ^p @0 {}\n",
+                "node 1, a = FC(x, w): ^p is not made of w");
+  ExpectProblem(
+      inputs + "  in each step:\n  ^p: uint8 [64] once = packed w for @0\n  a.1: float [1, 4] = FC(x, w) @0 {}\n",
+      "node 0, a packing to ^p: weights are packed once for all steps");
+}
+
+TEST(VerifyGraph, FindsStagesThatDoNotKeepTheOrderOfALoop) {
+  const std::string h = "  h_prev: float [1, 4] at 0[16 * t]\n", x = "  x: float [1, 4] at 1[16 * t]\n";
+  ExpectProblem(
+      h + "  for 64 steps at once:\n  h.1: float [1, 4] at 0[16 * (t + 1)] = region Tanh(h_prev) @0 {}\n",
+      "stages run node 0, h = Tanh(h_prev), before node 0, h = Tanh(h_prev), of 1 step earlier, which it waits "
+      "for by h");
+  // Rows are read 64 steps later, by the next chunk.
+  VerifyGraph(ParseGraph("step s {\n" + h +
+                         "  for 64 steps at once:\n  h.1: float [1, 4] at 0[16 * (t + 64)] = region "
+                         "Tanh(h_prev) @0 {}\n}\n"),
+              "import");
+  ExpectProblem(h + "  once for all steps:\n  h.1: float [1, 4] at 0[16 * (t + 64)] = region Tanh(h_prev) @0 {}\n",
+                "stages run node 0, h = Tanh(h_prev), before node 0, h = Tanh(h_prev), of 64 steps earlier, which it "
+                "waits for by h");
+  ExpectProblem(
+      h + "  in each step:\n  a.1: float [1, 4] kept = region Tanh(h_prev) @0 {}\n  in each step:\n"
+          "  h.1: float [1, 4] at 0[16 * (t + 1)] = region Tanh(a.1) @1 {}\n",
+      "stages run node 0, a = Tanh(h_prev), before node 1, h = Tanh(a), of 1 step earlier, which it waits for "
+      "by h");
+  ExpectProblem(x + "  for 64 steps at once:\n  a.1: float [1, 4] = region Tanh(x) @0 {}\n  in each step:\n"
+                    "  ^y: float [1, 4] at 2[16 * t] = a.1\n",
+                "node 0, a = Tanh(x): a.1 is not kept and is used by several steps at once");
+  ExpectProblem(x + "  in each step:\n  a.1: float [1, 4] = region Tanh(x) @0 {}\n  in each step:\n"
+                    "  ^y: float [1, 4] at 2[16 * t] = a.1\n",
+                "node 1, a move to ^y: a.1 is not kept and is used by two stages");
+  ExpectProblem("  w: float [4, 4] at 0\n  once for all steps:\n  ^d: float [4, 4] at 1 = MatMul(w, w) @0 {}\n",
+                "node 0, d = MatMul(w, w): it cannot run for several steps at once");
+  ExpectProblem(x + "  for 16 steps at once:\n  ^y: float [1, 4] at 2[16 * t] = x\n  for 64 steps at once:\n"
+                    "  ^z: float [1, 4] at 3[16 * t] = x\n",
+                "stages are for 16 and for 64 steps at once");
+  ExpectError([] { ParseGraph("step s {\n  for 0 steps at once:\n}\n"); },
+              "syntax error: line 2 of a step graph: a stage is for no step before \" steps at once:\"");
+}
+
+TEST(VerifyGraph, FindsRowsThatEndBeforeTheyBegin) {
+  ExpectProblem("  before the first step:\n  ^h at 0[5:2] = zero\n", "h[5:2] = 0: rows end before they begin");
+  ExpectProblem("  before the first step:\n  ^h at 0[1:2] = ^h at 4[2:9]\n",
+                "h[1:2] = h[2:9]: these are not as many rows");
+}
+
+TEST(VerifyGraph, FindsWhatNoPassChanges) {
+  const std::string rows = "  before the first step:\n  ^h at 0[0:1] = ^h_init at 1\n";
+  const auto expect = [](const std::string& after, const std::string& what) {
+    GraphVerifier verifier;
+    verifier.Verify(ParseGraph("step s {\n  before the first step:\n  ^h at 0[0:1] = ^h_init at 1\n}\n"), "import");
+    ExpectError([&] { verifier.Verify(ParseGraph(after), "expand"); }, "…after the pass expand: " + what);
+  };
+  expect("backward step s {\n" + rows + "}\n", "steps run forward before the pass\n  in net \"s\"");
+  expect("step s {\n  before the first step:\n  ^h at 0[0:1] = zero\n  ^h at 1 = zero\n}\n",
+         "the pass has taken away h[0:1] = h_init\n  in net \"s\"");
+}
+
+// Runs h = tanh(x + h) with a pass behind the others.
+std::string ErrorBehind(const std::function<void(StepGraph*)>& pass) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("s = Add(x_t, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  Workspace workspace;
+  workspace.SetTensor("x", Tensor::Zeros(DType::kFloat, {4, 1, 2}));
+  workspace.SetTensor("h0", Tensor::Zeros(DType::kFloat, {1, 2}));
+  const ExtraPass extra(pass);
+  try {
+    RunNetOnce(net.Build(), workspace);
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "";
+}
+
+TEST(VerifyGraph, FindsWhatAPassBreaks) {
+  const auto change_temporaries = [](const std::function<void(StepValue*)>& change) {
+    return ErrorBehind([&](StepGraph* graph) {
+      for (StepValue& value : graph->values) {
+        if (value.producer >= 0 && graph->homes[value.home].kind == Home::Kind::kTemporary) change(&value);
+      }
+    });
+  };
+  EXPECT_EQ(ErrorBehind([](StepGraph*) {}), "");
+  EXPECT_EQ(change_temporaries([](StepValue* value) { value->info.shape = Shape({1}); }),
+            "after the pass extra: node 0, s = Add(x_t, h_prev): s.1 is float [1]; Add gives float [1, 1, 2]");
+  EXPECT_EQ(change_temporaries([](StepValue* value) { value->info.dtype = DType::kInt64; }),
+            "after the pass extra: node 0, s = Add(x_t, h_prev): s.1 is int64 [1, 1, 2]; Add gives float [1, 1, 2]");
+  for (const std::int64_t steps : {std::int64_t{4}, kAllSteps}) {
+    const std::string message = ErrorBehind([&](StepGraph* graph) {
+      const auto end = static_cast<int>(graph->nodes.size());
+      graph->stages = {{.begin = 0, .end = end, .steps_at_once = steps}};
+      for (Home& home : graph->homes) home.kept = home.kind == Home::Kind::kTemporary;
+    });
+    EXPECT_TRUE(message.starts_with("after the pass extra: stages run node ")) << message;
+  }
+  EXPECT_EQ(ErrorBehind([](StepGraph* graph) { graph->before.erase(graph->before.begin()); }),
+            "after the pass extra: the pass has taken away h[0:1] = h0");
+  EXPECT_EQ(ErrorBehind([](StepGraph* graph) { graph->backward = true; }),
+            "after the pass extra: steps run forward before the pass");
+}
+
+}  // namespace
+}  // namespace stepnet
