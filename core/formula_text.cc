@@ -155,8 +155,8 @@ ArgumentValue NumberFor(const ArgumentSpec& spec, double value) {
 double RareNumber(const ArgumentSpec& spec, size_t k, int round) {
   const auto place = static_cast<double>(k + 1);
   if (spec.type == ArgumentType::kInt) return 104729 + 2 * (place + 1000 * round);
-  const double low = spec.constraint.at_least.value_or(spec.constraint.at_most.value_or(1) - 1);
-  const double high = spec.constraint.at_most.value_or(low + 1);
+  const double low = spec.constraint.min.value_or(spec.constraint.max.value_or(1) - 1);
+  const double high = spec.constraint.max.value_or(low + 1);
   return static_cast<float>(low + (high - low) * (0.3137 + 0.0173 * place + 0.1091 * round));
 }
 

@@ -80,6 +80,7 @@ void DeviceProgram::AddSums(const OperatorCall& op, const Expansion& expansion) 
       const std::int64_t size = sum->sizes[d];
       int& count = sum->summed[d] ? num_summed : num_kept;
       SumGroups& groups = sum->summed[d] ? planned.dims.summed : planned.dims.kept;
+      if (size == 1) continue;
       if (count == kMaxSumGroups) ThrowNoKernel(op, inputs_);
       const int place = kMaxSumGroups - 1 - count++;
       groups.sizes[place] = size;

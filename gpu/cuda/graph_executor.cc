@@ -1,4 +1,4 @@
-// The executors of the GPU. "cuda_stream" puts the steps of a plan into the stream, one instruction after the other.
+// The executors of the GPU. "serial" puts the steps of a plan into the stream, one instruction after the other.
 // "cuda" does so the first time; the second time it records them as a CUDA graph, and from then on plays that: what the
 // host does for a run no longer grows with its steps.
 #include <algorithm>
@@ -108,7 +108,7 @@ class GraphExecutor : public Executor {
   }
 };
 
-const ExecutorRegistration on_stream("cuda_stream", DeviceKind::kCuda, MakeSerialExecutor);
+const ExecutorRegistration on_stream("serial", DeviceKind::kCuda, MakeSerialExecutor);
 const ExecutorRegistration by_graphs("cuda", DeviceKind::kCuda, [] { return std::make_shared<GraphExecutor>(); });
 
 }  // namespace

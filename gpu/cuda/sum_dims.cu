@@ -16,26 +16,32 @@ __device__ std::int64_t OffsetOf(const SumGroups& groups, std::int64_t index) {
   return offset;
 }
 
+// Of the elements that are summed, whose groups are mostly one: divisions of 64 bits take longer than a sum.
+template <bool kIsLine>
+__device__ std::int64_t OffsetOfSummed(const SumGroups& groups, std::int64_t index) {
+  return kIsLine ? index * groups.strides[kMaxSumGroups - 1] : OffsetOf(groups, index);
+}
+
 // A thread for each sum: where each has few elements.
-template <typename T>
+template <typename T, bool kIsLine>
 __global__ void SumByThreads(SumDims dims, const T* x, T* out, T factor, std::int64_t num_sums, std::int64_t length) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; k < num_sums; k += stride) {
     const T* from = x + OffsetOf(dims.kept, k);
     T sum = 0;
-    for (std::int64_t i = 0; i < length; ++i) sum += from[OffsetOf(dims.summed, i)];
+    for (std::int64_t i = 0; i < length; ++i) sum += from[OffsetOfSummed<kIsLine>(dims.summed, i)];
     out[k] = factor * sum;
   }
 }
 
 // A block for each sum: thread i adds elements i, i + 256, …, and then they are added in pairs.
-template <typename T>
+template <typename T, bool kIsLine>
 __global__ void SumByBlocks(SumDims dims, const T* x, T* out, T factor, std::int64_t num_sums, std::int64_t length) {
   __shared__ T partial[kThreads];
   for (std::int64_t k = blockIdx.x; k < num_sums; k += gridDim.x) {
     const T* from = x + OffsetOf(dims.kept, k);
     T sum = 0;
-    for (std::int64_t i = threadIdx.x; i < length; i += kThreads) sum += from[OffsetOf(dims.summed, i)];
+    for (std::int64_t i = threadIdx.x; i < length; i += kThreads) sum += from[OffsetOfSummed<kIsLine>(dims.summed, i)];
     partial[threadIdx.x] = sum;
     __syncthreads();
     for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -47,19 +53,26 @@ __global__ void SumByBlocks(SumDims dims, const T* x, T* out, T factor, std::int
   }
 }
 
-template <typename T>
-cudaError_t Launch(const SumDims& dims, const T* x, T* out, double factor, cudaStream_t stream) {
+template <typename T, bool kIsLine>
+cudaError_t LaunchAs(const SumDims& dims, const T* x, T* out, double factor, cudaStream_t stream) {
   const std::int64_t num_sums = dims.kept.size(), length = dims.summed.size();
   if (num_sums == 0) return cudaSuccess;
   constexpr std::int64_t kFew = 64, kMaxBlocks = 65535;
   if (length <= kFew) {
     const auto blocks = static_cast<unsigned>(std::min((num_sums + kThreads - 1) / kThreads, kMaxBlocks));
-    SumByThreads<<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
+    SumByThreads<T, kIsLine><<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
   } else {
     const auto blocks = static_cast<unsigned>(std::min(num_sums, kMaxBlocks));
-    SumByBlocks<<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
+    SumByBlocks<T, kIsLine><<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
   }
   return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t Launch(const SumDims& dims, const T* x, T* out, double factor, cudaStream_t stream) {
+  bool is_line = true;
+  for (int d = 0; d + 1 < kMaxSumGroups; ++d) is_line = is_line && dims.summed.sizes[d] == 1;
+  return (is_line ? LaunchAs<T, true> : LaunchAs<T, false>)(dims, x, out, factor, stream);
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ TEST(WriteFirstTerms, WhatIsWrittenAlreadyIsLeft) {
 // An operator that adds to two places.
 std::string TwoSums(const std::string& before, const std::string& dw, const std::string& db) {
   return Step("  before the first step:\n" + before +
-              "  x: float [2, 4] at 0\n  w: float [3, 4] at 1\n  dy: float [2, 3] at 4\n  once for all steps:\n" +
+              "  x: float [2, 4] at 0[32 * t]\n  w: float [3, 4] at 1\n  dy: float [2, 3] at 4[24 * t]\n  once for all "
+              "steps:\n" +
               "  ^dw: float [3, 4]" + dw + " from zero, ^db: float [3]" + db +
               " from zero, _ = FCGradient(x, w, dy) @0 {}\n");
 }
