@@ -53,6 +53,13 @@ function(stepnet_add_cuda_sources target)
   if(STEPNET_WERROR)
     list(APPEND options -Werror=all-warnings -Xcompiler=-Werror)
   endif()
+  # As all of our code: CMakeLists.txt tells why.
+  if(NOT STEPNET_SANITIZE)
+    list(APPEND options -Xcompiler=-fstack-protector-strong)
+    if(STEPNET_HAS_CF_PROTECTION)
+      list(APPEND options -Xcompiler=-fcf-protection)
+    endif()
+  endif()
   set_source_files_properties(${cuda_sources} PROPERTIES COMPILE_OPTIONS "${options}")
 endfunction()
 

@@ -1,5 +1,7 @@
 #include "stepnet/core/formula_sample.h"
 
+#include <google/protobuf/arena.h>
+
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -261,7 +263,9 @@ std::optional<Error> FormulaFault(const OperatorDef& op) {
   constexpr int kMaxInputs = 64;  // beyond, a sample costs as much as the operator
   const OperatorSchema& schema = GetOperator(op.type());
   if (!schema.formula || op.input_size() > kMaxInputs) return {};
-  OperatorDef sample;
+  // Messages that are half made when memory ends cannot be destroyed; those of an arena need not be.
+  google::protobuf::Arena arena;
+  OperatorDef& sample = *google::protobuf::Arena::CreateMessage<OperatorDef>(&arena);
   sample.set_type(op.type());
   *sample.mutable_arg() = op.arg();
   NameOperands(schema, op.input_size(), op.output_size(), &sample);
