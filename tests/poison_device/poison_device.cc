@@ -22,7 +22,7 @@ namespace stepnet {
 namespace {
 
 // Addresses for all memory of the device; pages are taken when they are written.
-constexpr std::int64_t kRoom = std::int64_t{64} << 30;
+constexpr std::int64_t kRoom = std::int64_t{16} << 30;
 constexpr std::int64_t kLimit = std::int64_t{2} << 30;
 
 std::byte* Reserve(int access) {
