@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
@@ -61,14 +62,29 @@ DType ConstantDType(const ShapeQuery& query) {
   return FillDType(query, DType::kFloat);
 }
 
-// Only float and double are filled as an expansion: a double does not hold every integer.
+// The value, where a double holds it.
+std::optional<double> NumberOf(const ArgumentValue& value, DType dtype) {
+  constexpr double kMaxExact = 0x1p53;
+  double number = 0;
+  switch (dtype) {
+    case DType::kFloat: return ConstantAs<float>(value);
+    case DType::kDouble: return ConstantAs<double>(value);
+    case DType::kInt32: return ConstantAs<std::int32_t>(value);
+    case DType::kBool: return ConstantAs<bool>(value) ? 1 : 0;
+    case DType::kInt64: number = static_cast<double>(ConstantAs<std::int64_t>(value)); break;
+    default: return {};
+  }
+  return std::abs(number) < kMaxExact ? std::optional(number) : std::nullopt;
+}
+
 void ExpandConstantFill(Expansion& e) {
   const ShapeQuery& query = e.query();
   const DType dtype = ConstantDType(query);
-  if ((query.op().Bool("input_as_shape") && e.outputs().empty()) || !IsFloatOrDouble(dtype)) return;
-  const ArgumentValue& value = query.op().Any("value");
+  if (query.op().Bool("input_as_shape") && e.outputs().empty()) return;
+  const std::optional<double> number = NumberOf(query.op().Any("value"), dtype);
+  if (!number) return;
   const Shape shape = e.outputs().empty() ? FillShape(query) : e.outputs()[0].shape;
-  e.Fill(0, dtype, shape.size(), dtype == DType::kFloat ? ConstantAs<float>(value) : ConstantAs<double>(value));
+  e.Fill(0, dtype, shape.size(), *number);
 }
 
 Operator ConstantFillOperator() {
