@@ -30,6 +30,9 @@ class Placer {
   PlacedNet Run() {
     placed_ = net_;
     placed_.clear_op();
+    for (const OperatorDef& op : net_.op()) {
+      if (const Device device = PlaceOf(op, net_, options_); !device.IsHost()) other_ = device;
+    }
     for (origin_ = 0; origin_ < net_.op_size(); ++origin_) AddOperator(net_.op(origin_));
     result_.net = std::make_shared<const NetDef>(std::move(placed_));
     return std::move(result_);
@@ -51,7 +54,10 @@ class Placer {
       const std::string& blob = op.input(i);
       if (!device.IsHost()) {
         BringTo(device, blob);
-      } else if (const Version& version = versions_[blob]; version.device && !version.device->IsHost()) {
+      } else if (const Version& version = versions_[blob]; !version.device) {
+        Copy("EnsureCPUOutput", blob, blob, other_);
+        versions_[blob] = {.device = device};
+      } else if (!version.device->IsHost()) {
         placed.set_input(i, HostCopyOf(blob));
         written_on_host[blob] = placed.input(i);
       }
@@ -115,6 +121,7 @@ class Placer {
 
   const NetDef& net_;
   const RunOptions& options_;
+  Device other_;  // one of those that are not the CPU
   std::set<std::string> names_;
   std::map<std::string, Version> versions_;
   int origin_ = 0;

@@ -25,7 +25,8 @@ struct PlacedNet {
   std::vector<Device> devices;  // of each operator
   std::vector<int> origins;     // of each operator its index in the net before; of a copy that of the one it is for
 };
-// A blob that is in memory before the net runs goes to the device that reads it first and stays there, under its name.
+// A blob that is in memory before the net runs goes to the device that reads it first and stays there, under its name;
+// where it lay nobody knows before.
 // REQUIRES: the net has been checked.
 PlacedNet Place(NetDef net, const RunOptions& options);
 
