@@ -17,7 +17,7 @@ NetDef Parse(const std::string& text) {
   return net;
 }
 
-const RunOptions kOnDevice = OnDevice({}, kPoisonDevice);
+RunOptions OnPoison() { return OnDevice({}, kPoisonDevice); }
 const std::string kOnCpu = " device_option { device_type: 0 } }";
 const std::string kAnywhere = " }";
 
@@ -27,7 +27,7 @@ std::string Op(const std::string& type, const std::string& x, const std::string&
 
 // "x = Type(y)" of each operator, "cpu" before those that are placed there.
 std::vector<std::string> PlacedOperators(const std::string& text) {
-  const PlacedNet placed = Place(Parse(text), kOnDevice);
+  const PlacedNet placed = Place(Parse(text), OnPoison());
   std::vector<std::string> operators;
   for (int i = 0; i < placed.net->op_size(); ++i) {
     const OperatorDef& op = placed.net->op(i);
@@ -79,7 +79,7 @@ TEST(Placement, MixedNetsGiveWhatTheCpuGives) {
     expected.SetTensor("x", x.Clone());
     found.SetTensor("x", starts_on_device ? x.To(kPoisonDevice) : x.Clone());
     const auto reference = Net::Create(net, expected);
-    const auto placed = Net::Create(net, found, kOnDevice);
+    const auto placed = Net::Create(net, found, OnPoison());
     for (int run = 0; run < 2; ++run) {
       reference->Run();
       placed->Run();
@@ -102,7 +102,7 @@ TEST(Placement, RunsWithoutValuesToCheckDoNotWait) {
   Workspace workspace;
   workspace.SetTensor("x", Random({3, 4}, 1, DType::kFloat));
   const auto net =
-      Net::Create(Parse(Op("Relu", "x", "y", kAnywhere) + Op("Tanh", "y", "z", kAnywhere)), workspace, kOnDevice);
+      Net::Create(Parse(Op("Relu", "x", "y", kAnywhere) + Op("Tanh", "y", "z", kAnywhere)), workspace, OnPoison());
   const std::int64_t before = CountsOfPoisonDevice().host_waits;
   net->Run();
   net->Run();
