@@ -3,6 +3,10 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
+#include "stepnet/io/npy.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/executor/recurrent_case.h"
@@ -96,6 +100,19 @@ TEST(Placement, TheHostDoesNotReadMemoryOfADevice) {
   EXPECT_THROW(x.data<float>(), Error);
   EXPECT_EQ(x.Description(), "float [2] on private:0");
   EXPECT_EQ(x.To({}).data<float>()[1], 0);
+}
+
+TEST(Placement, FilesHoldTensorsOfAnyDevice) {
+  const std::string path = testing::TempDir() + "placement_x.minidb", npy = testing::TempDir() + "placement_x.npy";
+  const Tensor x = Random({3, 4}, 1, DType::kFloat);
+  WriteMiniDb({{"x", x.To(kPoisonDevice)}}, path);
+  const Tensor place = Tensor::Zeros(DType::kFloat, {3, 4}, kPoisonDevice);
+  ReadTensorsInto(path, {{"x", place}});
+  ExpectSame(place.To({}), x, "read");
+  WriteNpy(place, npy);
+  ExpectSame(ReadNpy(npy), x, "npy");
+  std::remove(path.c_str());
+  std::remove(npy.c_str());
 }
 
 TEST(Placement, RunsWithoutValuesToCheckDoNotWait) {
