@@ -61,7 +61,10 @@ TEST(Expand, WhatOnlyCopiesOrFillsIsARegion) {
   expect("  a.1: float [2, 2], b.1: float [2, 2]", "Split(x) @0 {}\n", true);
   expect("  y.1: float [2, 8], i.1: int32 [2]", "Concat(x, x) @0 {}\n", true);
   expect("  y.1: float [2, 4]", "ConstantFill(x) @0 {arg { name: \"value\" f: 1 }}\n", true);
-  expect("  y.1: int64 [2, 4]", "ConstantFill(x) @0 {arg { name: \"value\" i: 1 }}\n", false);
+  expect("  y.1: int64 [2, 4]", "ConstantFill(x) @0 {arg { name: \"value\" i: 1 }}\n", true);
+  // No double holds it.
+  expect("  y.1: int64 [2, 4]", "ConstantFill(x) @0 {arg { name: \"value\" i: 9007199254740993 }}\n", false);
+  expect("  y.1: float [4, 2]", "Transpose(x) @0 {}\n", true);
   expect("  y.1: uint8 [2, 8], i.1: int32 [2]", "Concat(s, s) @0 {}\n", false);  // expressions have no uint8
 }
 
