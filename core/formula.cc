@@ -148,7 +148,8 @@ const Shape& Formula::ShapeOf(std::string_view name) const { return InfoOf(name)
 
 std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {
   const Shape& shape = ShapeOf(input);
-  rows_from_ = static_cast<int>(std::max<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0));
+  // Formulas are also asked before a shape rule has looked at the axis.
+  rows_from_ = static_cast<int>(std::clamp<std::int64_t>(axis < 0 ? axis + shape.rank() : axis, 0, Shape::kMaxRank));
   return shape.SizeFrom(std::min(rows_from_, shape.rank()));
 }
 

@@ -220,5 +220,12 @@ TEST(ReadersOfOutputs, ListsTypesUntilTheNextWrite) {
   EXPECT_TRUE(readers[3].empty());
 }
 
+TEST(NetCheck, AsksFormulasWhateverTheirArgumentsAre) {
+  for (const char* axis : {"9223372036854775807", "-9223372036854775808", "4294967295", "-3"}) {
+    EXPECT_EQ(Problems(StrCat("op { type: 'Softmax' input: 'x' output: 'y' arg { name: 'axis' i: ", axis, " } }")),
+              Messages{});
+  }
+}
+
 }  // namespace
 }  // namespace stepnet
