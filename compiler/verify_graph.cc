@@ -42,7 +42,7 @@ class Verifier {
         held_(graph.homes.size(), kNoValue),
         is_given_(graph.values.size(), false) {}
 
-  void Run() {
+  void Run(bool order) {
     CheckValues();
     for (size_t n = 0; n < graph_.nodes.size(); ++n) CheckNode(static_cast<int>(n));
     for (const auto& [blob, value] : graph_.last) {
@@ -50,7 +50,7 @@ class Verifier {
       if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
-    CheckStages();
+    CheckStages(order);
     CheckSums();
     for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
       for (const RowMove& move : *moves) CheckRowMove(move);
@@ -190,12 +190,16 @@ class Verifier {
     }
   }
 
-  void CheckStages() const {
+  void CheckStages(bool order) const {
     CheckLengths();
     CheckPacks();
     const auto is_loop = [](const GraphStage& stage) { return stage.steps_at_once == 1; };
     if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, is_loop)) return;
     CheckKept();
+    if (order) CheckOrder();
+  }
+
+  void CheckOrder() const {
     StepGraph loop = graph_;
     loop.stages.clear();
     // What is packed is never written again: it is as if each step had its own.
@@ -322,9 +326,9 @@ void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
 
 }  // namespace
 
-void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
+void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass, bool order) {
   try {
-    Verifier(graph, &operators_).Run();
+    Verifier(graph, &operators_).Run(order);
     if (before_) CheckWhatStays(*before_, graph);
   } catch (const GraphFault& fault) {
     throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass, ": ", fault.what)).At({.net = graph.name});

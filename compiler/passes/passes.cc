@@ -62,8 +62,11 @@ void CheckDisabledPasses(const std::set<std::string>& names) {
 void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckDisabledPasses(options.disabled_passes);
   GraphVerifier verifier;
+  const std::function<void(StepGraph*)> extra = TheExtraPass();
+  // Whoever looks at passes, or adds one, wants to know all that is wrong.
+  const bool order = options.on_pass || extra;
   const auto look = [&](const std::string& pass) {
-    verifier.Verify(*graph, pass);
+    verifier.Verify(*graph, pass, order);
     if (options.on_pass) options.on_pass(pass, *graph);
   };
   look("import");
@@ -72,7 +75,6 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
     pass.run(graph);
     look(pass.name);
   }
-  const std::function<void(StepGraph*)> extra = TheExtraPass();
   if (!extra) return;
   extra(graph);
   look("extra");
