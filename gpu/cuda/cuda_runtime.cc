@@ -183,6 +183,12 @@ CudaQueue::Staging CudaQueue::TakeStaging(std::int64_t bytes) {
 
 void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes) {
   UseCudaDevice(runtime_.index());
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  STEPNET_CUDA_CALL(cudaStreamIsCapturing(stream_, &status));
+  if (status != cudaStreamCaptureStatusNone) {
+    was_asked_for_host_bytes_ = true;
+    return;
+  }
   const std::lock_guard lock(mutex_);
   constexpr std::int64_t kPiece = 8 << 20;
   for (std::int64_t begin = 0; begin < bytes; begin += kPiece) {

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -74,6 +75,9 @@ class CudaQueue : public Queue {
 
   cudaStream_t stream() const { return stream_; }
   CudaRuntime& runtime() const { return runtime_; }
+  // Whether bytes of the host were to be copied while the stream was recorded. They are not: when the graph is played,
+  // the host's memory holds something else.
+  bool was_asked_for_host_bytes() const { return was_asked_for_host_bytes_; }
 
  private:
   // Pinned memory of the host through which bytes go to the device while the caller goes on.
@@ -88,6 +92,7 @@ class CudaQueue : public Queue {
   cudaStream_t stream_ = nullptr;
   std::mutex mutex_;
   std::deque<Staging> staging_;  // in the order of their copies
+  std::atomic<bool> was_asked_for_host_bytes_ = false;
 };
 
 // Makes the device that a call works on the current one of the thread.

@@ -32,7 +32,7 @@ class Recording {
   void Run(RunState& state, const RunContext& context) {
     auto& queue = static_cast<CudaQueue&>(*context.queue);
     context_.run = context.run;
-    if (is_warm_ && graph_ == nullptr && !is_refused_) Make(state, queue);
+    if (is_warm_ && graph_ == nullptr && !is_refused_) Make(state, queue.runtime());
     if (graph_ != nullptr) {
       CheckCancelled();
       STEPNET_CUDA_CALL(cudaGraphLaunch(graph_, queue.stream()));
@@ -47,10 +47,13 @@ class Recording {
 
  private:
   // Refuses to record what would be something else when it is played again: kernels that were given the number of the
-  // run.
-  void Make(RunState& state, CudaQueue& queue) {
-    cudaGraph_t made = nullptr;
+  // run, and bytes of the host. On a stream of its own, into which no other thread puts work.
+  void Make(RunState& state, CudaRuntime& runtime) {
+    CudaQueue queue(runtime);
+    context_.UseDevice(state.device());
+    context_.queue = &queue;
     context_.run_number_was_read = false;
+    cudaGraph_t made = nullptr;
     STEPNET_CUDA_CALL(cudaStreamBeginCapture(queue.stream(), cudaStreamCaptureModeRelaxed));
     try {
       RunOnStream(state, context_);
@@ -61,7 +64,7 @@ class Recording {
       throw;
     }
     STEPNET_CUDA_CALL(cudaStreamEndCapture(queue.stream(), &made));
-    is_refused_ = context_.run_number_was_read;
+    is_refused_ = context_.run_number_was_read || queue.was_asked_for_host_bytes();
     const cudaError_t result = is_refused_ ? cudaSuccess : cudaGraphInstantiate(&graph_, made, 0);
     static_cast<void>(cudaGraphDestroy(made));
     CheckCuda(result, "cudaGraphInstantiate");
