@@ -112,34 +112,35 @@ RegionNodes::RegionNodes(const Region& region) : all(ExprNodes(region.Roots())) 
   }
 }
 
-std::vector<const ExprNode*> RegionNodes::Below(std::span<const ExprNode* const> roots) const {
+// Those of `all`, in their order, that are met from the roots on by way of `operands_of` each, and are wanted.
+template <typename OperandsOf, typename IsWanted>
+static std::vector<const ExprNode*> Reached(std::span<const ExprNode* const> all,
+                                            std::span<const ExprNode* const> roots, const OperandsOf& operands_of,
+                                            const IsWanted& is_wanted) {
   std::unordered_set<const ExprNode*> met;
   std::vector<const ExprNode*> left(roots.begin(), roots.end());
   while (!left.empty()) {
     const ExprNode* node = left.back();
     left.pop_back();
     if (!met.insert(node).second) continue;
-    const auto operands = IsRowReduction(*node) ? node->Operands() : OperandsHere(*node);
+    const auto operands = operands_of(*node);
     left.insert(left.end(), operands.begin(), operands.end());
   }
-  std::vector<const ExprNode*> below;
-  std::ranges::copy_if(all, std::back_inserter(below), [&](const ExprNode* node) { return met.contains(node); });
-  return below;
+  std::vector<const ExprNode*> reached;
+  std::ranges::copy_if(all, std::back_inserter(reached),
+                       [&](const ExprNode* node) { return met.contains(node) && is_wanted(*node); });
+  return reached;
+}
+
+std::vector<const ExprNode*> RegionNodes::Below(std::span<const ExprNode* const> roots) const {
+  const auto operands = [](const ExprNode& node) {
+    return IsRowReduction(node) ? node.Operands() : OperandsHere(node);
+  };
+  return Reached(all, roots, operands, [](const ExprNode&) { return true; });
 }
 
 std::vector<const ExprNode*> RegionNodes::ReductionsOf(std::span<const ExprNode* const> roots) const {
-  std::vector<const ExprNode*> reductions;
-  std::unordered_set<const ExprNode*> met;
-  std::vector<const ExprNode*> left(roots.begin(), roots.end());
-  while (!left.empty()) {
-    const ExprNode* node = left.back();
-    left.pop_back();
-    if (!met.insert(node).second) continue;
-    if (IsRowReduction(*node)) reductions.push_back(node);
-    left.insert(left.end(), OperandsHere(*node).begin(), OperandsHere(*node).end());
-  }
-  std::ranges::sort(reductions, {}, [&](const ExprNode* node) { return number.at(node); });
-  return reductions;
+  return Reached(all, roots, OperandsHere, IsRowReduction);
 }
 
 KernelText::KernelText(const Region& region, const RegionSourceOptions& options, const RegionNodes& nodes,
