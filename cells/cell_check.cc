@@ -13,6 +13,10 @@
 namespace stepnet {
 namespace {
 
+constexpr size_t kMaxShown = 100;  // messages about one cell
+
+std::string MoreText(size_t count) { return StrCat("… and ", count, " more"); }
+
 class CellChecker {
  public:
   explicit CellChecker(const CellSource& source) : source_(source), cell_(source.def) {}
@@ -29,7 +33,7 @@ class CellChecker {
     CheckStates();
     CheckOptions();
     if (problems_.empty()) return;
-    if (more_ > 0) problems_.push_back(StrCat("… and ", more_, " more"));
+    if (more_ > 0) problems_.push_back(MoreText(more_));
     throw Error(CodeOfFaults(), Join(problems_, "\n"));
   }
 
@@ -300,14 +304,13 @@ class CellChecker {
 
   const CellSource& source_;
   const CellDef& cell_;
-  static constexpr size_t kMaxShown = 100;
   std::set<std::string> sizes_;
   std::set<std::string> names_;    // declared
   std::set<std::string> known_;    // that an operator may read
   std::set<std::string> written_;  // by operators
   std::set<std::string> read_;
   std::vector<std::string> problems_;
-  std::int64_t more_ = 0;  // problems beyond kMaxShown
+  size_t more_ = 0;  // problems beyond kMaxShown
 };
 
 }  // namespace
@@ -320,12 +323,15 @@ std::vector<std::string> WarningsOf(const CellSource& cell) {
   for (const CellState& state : cell.def.state()) read.insert(state.name());
   for (const CellOutput& output : cell.def.output()) read.insert(output.blob());
   std::vector<std::string> warnings;
+  size_t found = 0;  // of which as many are told as of problems, for the same reason
   for (int k = 0; k < cell.def.op_size(); ++k) {
     const OperatorDef& op = cell.def.op(k);
     if (std::ranges::any_of(op.output(), [&](const std::string& blob) { return read.contains(blob); })) continue;
+    if (++found > kMaxShown) continue;
     warnings.push_back(
         cell.Fault(CellPart::kOperator, k, StrCat("nothing reads what `", OperatorText(op), "` writes")));
   }
+  if (found > kMaxShown) warnings.push_back(MoreText(found - kMaxShown));
   return warnings;
 }
 

@@ -1,10 +1,8 @@
 #include "stepnet/compiler/backward_plan.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
-#include "stepnet/compiler/equal_sums.h"
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
@@ -45,7 +43,6 @@ class BackwardPlanMaker {
     AddParamGradients();
     BindWhatIsRead();
     AddInitialStateGradients();
-    DropSums();
     plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
     return plan_;
   }
@@ -399,22 +396,10 @@ class BackwardPlanMaker {
     plan_->stacked.emplace_back(slot.base, base);
     request_.lent.insert(base);
     Slot outside = slot;
+    outside.blob = blob;  // a home may have the name of another value
     outside.storage_class = StorageClass::kLinked;
     outside.base = base;
     request_.bound.push_back({.slot = outside, .info = final.info});
-  }
-
-  // Where shapes are equal, gradients need not be summed, and then nobody reads the shapes.
-  void DropSums() {
-    net_ = WithoutEqualSums(request_);
-    if (!net_) return;
-    std::set<std::string> unread;
-    for (const std::string& blob : BlobsReadForShape(*request_.net)) unread.insert(blob);
-    for (const std::string& blob : BlobsReadFirst(*net_)) unread.erase(blob);
-    for (const std::string& blob : written_) unread.erase(blob);
-    for (const StepMove& move : request_.moves) unread.erase(move.blob);
-    std::erase_if(request_.bound, [&](const BoundBlob& bound) { return unread.contains(bound.slot.blob); });
-    request_.net = &*net_;
   }
 
   const OperatorCall& op_;
@@ -424,7 +409,6 @@ class BackwardPlanMaker {
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
-  std::optional<NetDef> net_;  // that of the request, where sums were dropped
   std::set<std::string> reads_first_;
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;

@@ -1,6 +1,8 @@
 #include "stepnet/compiler/import_step.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/device.h"
@@ -17,51 +19,92 @@ bool GoesIn(const StepMove& move) {
 
 bool Adds(const StepMove& move) { return move.kind == StepMove::Kind::kAddIn || move.kind == StepMove::Kind::kAddOut; }
 
+// What the import knows of a blob.
+struct BlobOfStep {
+  std::string_view name;
+  const BoundBlob* bound = nullptr;
+  int list = -1;  // of blobs outside
+  int home = -1;
+  int last = kNoValue;  // the value that it holds now
+  int first_user = kNoOperator;
+  int last_writer = kNoOperator;
+
+  static constexpr int kNoOperator = -1;  // the begin of the step
+};
+
+// The blobs of a step, by numbers: a name is looked up once for each place where the net or the request writes it.
+class BlobTable {
+ public:
+  explicit BlobTable(const StepPlanRequest& request) {
+    for (const BoundBlob& bound : request.bound) At(NumberOf(bound.slot.blob)).bound = &bound;
+    for (const auto& [blob, list] : request.bound_dynamic) At(NumberOf(blob)).list = list;
+    for (const StepMove& move : request.moves) NumberOf(move.blob);
+    for (const OperatorDef& op : request.net->op()) {
+      std::vector<int>& inputs = inputs_.emplace_back();
+      std::vector<int>& outputs = outputs_.emplace_back();
+      const auto k = static_cast<int>(inputs_.size()) - 1;
+      for (const std::string& input : op.input()) inputs.push_back(NumberOf(input));
+      for (const std::string& output : op.output()) outputs.push_back(NumberOf(output));
+      for (const std::vector<int>* blobs : {&inputs, &outputs}) {
+        for (const int blob : *blobs) {
+          if (At(blob).first_user == BlobOfStep::kNoOperator) At(blob).first_user = k;
+        }
+      }
+      for (const int blob : outputs) At(blob).last_writer = k;
+    }
+  }
+
+  // The name must stay where it is as long as the table.
+  int NumberOf(std::string_view name) {
+    const auto [found, is_new] = numbers_.try_emplace(name, static_cast<int>(blobs_.size()));
+    if (is_new) blobs_.push_back({.name = name});
+    return found->second;
+  }
+  BlobOfStep& At(int blob) { return blobs_[blob]; }
+  const BlobOfStep& At(int blob) const { return blobs_[blob]; }
+  int Find(const std::string& name) const { return numbers_.at(name); }
+  const std::vector<BlobOfStep>& all() const { return blobs_; }
+
+  const std::vector<int>& InputsOf(int op_index) const { return inputs_[op_index]; }
+  const std::vector<int>& OutputsOf(int op_index) const { return outputs_[op_index]; }
+
+ private:
+  std::unordered_map<std::string_view, int> numbers_;
+  std::vector<BlobOfStep> blobs_;
+  std::vector<std::vector<int>> inputs_;  // by operator
+  std::vector<std::vector<int>> outputs_;
+};
+
 // Says between which operators moves come.
 class MoveOrder {
  public:
-  explicit MoveOrder(const StepPlanRequest& request) {
-    const NetDef& net = *request.net;
-    std::map<std::string, int> first_user, last_writer;
-    for (int k = 0; k < net.op_size(); ++k) {
-      for (const auto* blobs : {&net.op(k).input(), &net.op(k).output()}) {
-        for (const std::string& blob : *blobs) first_user.emplace(blob, k);
-      }
-      for (const std::string& blob : net.op(k).output()) last_writer[blob] = k;
-    }
-    std::set<std::string> bound;
-    for (const BoundBlob& blob : request.bound) bound.insert(blob.slot.blob);
-    const auto find = [](const std::map<std::string, int>& operators, const std::string& blob) {
-      const auto found = operators.find(blob);
-      return found == operators.end() ? kNoOperator : found->second;
-    };
+  MoveOrder(const StepPlanRequest& request, const BlobTable& blobs)
+      : before_(request.net->op_size() + 1), after_(request.net->op_size() + 1) {
     for (const StepMove& move : request.moves) {
+      const BlobOfStep& blob = blobs.At(blobs.Find(move.blob));
       const bool is_step_output = move.kind == StepMove::Kind::kCopyOut && move.required;
-      const int writer = find(last_writer, move.blob);
-      const bool may_change = writer == kNoOperator || bound.contains(move.blob);
-      const int after = is_step_output && may_change ? net.op_size() - 1 : writer;
-      if (!GoesIn(move) && after != kNoOperator) {
-        after_[after].push_back(&move);
+      const bool may_change = blob.last_writer == BlobOfStep::kNoOperator || blob.bound != nullptr;
+      const int after = is_step_output && may_change ? request.net->op_size() - 1 : blob.last_writer;
+      if (!GoesIn(move) && after != BlobOfStep::kNoOperator) {
+        after_[after + 1].push_back(&move);
       } else {
-        before_[find(first_user, move.blob)].push_back(&move);
+        before_[blob.first_user + 1].push_back(&move);
       }
     }
   }
 
-  static constexpr int kNoOperator = -1;  // the begin of the step
-
-  const std::vector<const StepMove*>& Before(int op_index) { return before_[op_index]; }
-  const std::vector<const StepMove*>& After(int op_index) { return after_[op_index]; }
+  const std::vector<const StepMove*>& Before(int op_index) const { return before_[op_index + 1]; }
+  const std::vector<const StepMove*>& After(int op_index) const { return after_[op_index + 1]; }
 
  private:
-  std::map<int, std::vector<const StepMove*>> before_;
-  std::map<int, std::vector<const StepMove*>> after_;
+  std::vector<std::vector<const StepMove*>> before_;  // by operator, behind the begin of the step
+  std::vector<std::vector<const StepMove*>> after_;
 };
 
 class Importer {
  public:
   explicit Importer(const StepPlanRequest& request)
-      : request_(request), net_(*request.net), readers_(ReadersOfOutputs(net_)) {
+      : request_(request), net_(*request.net), readers_(ReadersOfOutputs(net_)), blobs_(request) {
     graph_.name = net_.name();
     graph_.backward = request.backward;
     graph_.target = request.options.target;
@@ -69,12 +112,11 @@ class Importer {
     graph_.num_lists = request.num_dynamic_lists;
     graph_.before = request.before;
     graph_.after = request.after;
-    for (const BoundBlob& bound : request.bound) bound_[bound.slot.blob] = &bound;
   }
 
   // A blob that has a value before the step.
   void AddInput(const std::string& blob, const TensorInfo& info, bool dynamic) {
-    AddValueOf(blob, {.info = info, .dynamic = dynamic});
+    AddValueOf(blobs_.NumberOf(blob), {.info = info, .dynamic = dynamic});
   }
 
   StepGraph Run() {
@@ -82,10 +124,9 @@ class Importer {
       if (bound.readable) AddInput(bound.slot.blob, bound.info, /*dynamic=*/false);
     }
     for (const auto& [blob, list] : request_.bound_dynamic) AddInput(blob, {}, /*dynamic=*/true);
-    MoveOrder order(request_);
-    AddMoves(order.Before(MoveOrder::kNoOperator));
+    const MoveOrder order(request_, blobs_);
+    AddMoves(order.Before(BlobOfStep::kNoOperator));
     for (int k = 0; k < net_.op_size(); ++k) {
-      if (net_.op(k).type().empty()) continue;  // as WithoutEqualSums leaves them
       CheckCancelled();
       AddMoves(order.Before(k));
       try {
@@ -98,30 +139,34 @@ class Importer {
     }
     CheckLinks();
     FindWhatIsDynamic();
+    NoteLast();
+    ForgetShapes();
     return std::move(graph_);
   }
 
  private:
-  int HomeOf(const std::string& blob) {
-    const auto [found, is_new] = homes_.try_emplace(blob, static_cast<int>(graph_.homes.size()));
-    if (!is_new) return found->second;
+  int HomeOf(BlobOfStep* blob) {
+    if (blob->home >= 0) return blob->home;
     Home home;
-    if (const auto bound = bound_.find(blob); bound != bound_.end()) {
-      const Slot& slot = bound->second->slot;
+    if (blob->bound != nullptr) {
+      const Slot& slot = blob->bound->slot;
       home = {.kind = Home::Kind::kOutside, .slot = slot, .lent = request_.lent.contains(slot.base)};
-    } else if (const auto list = request_.bound_dynamic.find(blob); list != request_.bound_dynamic.end()) {
-      home = {.kind = Home::Kind::kDynamic, .list = list->second};
+    } else if (blob->list >= 0) {
+      home = {.kind = Home::Kind::kDynamic, .list = blob->list};
     } else {
-      home.kept = request_.keep && request_.keep(blob);
+      home.kept = request_.keep && request_.keep(std::string(blob->name));
     }
     graph_.homes.push_back(home);
-    return found->second;
+    return blob->home = static_cast<int>(graph_.homes.size()) - 1;
   }
 
-  int AddValueOf(const std::string& blob, StepValue value) {
-    value.blob = blob;
-    value.home = HomeOf(blob);
-    return graph_.last[blob] = graph_.AddValue(std::move(value));
+  int AddValueOf(int blob, StepValue value) {
+    BlobOfStep& of = blobs_.At(blob);
+    value.blob = of.name;
+    value.home = HomeOf(&of);
+    blob_of_.resize(graph_.values.size(), -1);  // of memory outside
+    blob_of_.push_back(blob);
+    return of.last = graph_.AddValue(std::move(value));
   }
 
   int AddValueOutside(const StepMove& move, int producer) {
@@ -144,8 +189,8 @@ class Importer {
   }
 
   void AddMove(const StepMove& move) {
-    const auto known = graph_.last.find(move.blob);
-    if (known != graph_.last.end()) CheckSizes(move, graph_.values[known->second]);
+    const int blob = blobs_.Find(move.blob), known = blobs_.At(blob).last;
+    if (known != kNoValue) CheckSizes(move, graph_.values[known]);
     if (Adds(move) && !IsFloatOrDouble(move.info.dtype)) {
       throw Error(ErrorCode::kTypeMismatch,
                   StrCat("gradients are summed in float and double; \"", move.blob, "\" is ", move.info.Description()));
@@ -153,11 +198,10 @@ class Importer {
     StepNode node{.kind = StepNode::Kind::kMove};
     if (GoesIn(move)) {
       node.inputs = {AddValueOutside(move, /*producer=*/-1)};
-      const bool is_known = known != graph_.last.end();
-      const TensorInfo info = is_known ? graph_.values[known->second].info : move.info;
-      node.outputs = {AddValueOf(move.blob, {.info = info, .producer = NextNode(), .added = Adds(move)})};
-    } else if (known != graph_.last.end()) {
-      node.inputs = {known->second};
+      const TensorInfo info = known != kNoValue ? graph_.values[known].info : move.info;
+      node.outputs = {AddValueOf(blob, {.info = info, .producer = NextNode(), .added = Adds(move)})};
+    } else if (known != kNoValue) {
+      node.inputs = {known};
       node.outputs = {AddValueOutside(move, NextNode())};
     } else if (move.required) {
       ThrowMissing(move.blob);
@@ -168,8 +212,11 @@ class Importer {
   }
 
   [[noreturn]] void ThrowMissing(const std::string& missing) const {
-    std::vector<std::string> blobs;
-    for (const auto& [blob, value] : graph_.last) blobs.push_back(blob);
+    std::set<std::string> known;
+    for (const BlobOfStep& blob : blobs_.all()) {
+      if (blob.last != kNoValue) known.emplace(blob.name);
+    }
+    const std::vector<std::string> blobs(known.begin(), known.end());
     throw Error(ErrorCode::kInvalidNet, StrCat("nothing in the ", request_.backward ? "backward step net" : "step net",
                                                " writes \"", missing, "\"", DidYouMean(missing, blobs)))
         .At({.net = graph_.name});
@@ -186,31 +233,55 @@ class Importer {
   }
 
   void AddOperator(int k) {
-    auto def = std::make_shared<OperatorDef>(net_.op(k));
-    if (!def->has_device_option() && net_.has_device_option()) *def->mutable_device_option() = net_.device_option();
-    const auto call = std::make_shared<OperatorCall>(*def, request_.options);
-    call->SetReaders(readers_[k]);
-    StepNode node{.call = call, .def = def, .op_index = k};
-    for (const std::string& input : def->input()) {
-      const auto found = graph_.last.find(input);
-      if (found == graph_.last.end()) {
-        throw Error(ErrorCode::kInvalidNet, StrCat("\"", input, "\" is read before anything writes it"));
+    std::vector<int> inputs;
+    for (const int input : blobs_.InputsOf(k)) {
+      const BlobOfStep& blob = blobs_.At(input);
+      if (blob.last == kNoValue) {
+        throw Error(ErrorCode::kInvalidNet, StrCat("\"", blob.name, "\" is read before anything writes it"));
       }
-      node.inputs.push_back(found->second);
+      inputs.push_back(blob.last);
     }
+    if (IsEqualSum(k, inputs)) return AddCopy(k, std::move(inputs));
+    StepNode node = CallOf(k, std::move(inputs));
     const std::vector<TensorInfo> infos = InferOutputs(&node);
     bool dynamic = node.by_blobs;
-    for (int o = 0; o < def->output_size(); ++o) {
-      const auto link = bound_.find(def->output(o));
+    for (size_t o = 0; o < blobs_.OutputsOf(k).size(); ++o) {
+      const int output = blobs_.OutputsOf(k)[o];
+      const BoundBlob* const link = blobs_.At(output).bound;
       // The memory of a link says what is in it. A tensor of strings cannot live in an arena of bytes.
-      const bool takes_link = dynamic && link != bound_.end();
+      const bool takes_link = dynamic && link != nullptr;
       const bool is_unknown = (dynamic && !takes_link) || infos[o].dtype == DType::kString;
-      const TensorInfo info = takes_link ? link->second->info : dynamic ? TensorInfo{} : infos[o];
-      node.outputs.push_back(AddValueOf(def->output(o), {.info = info, .dynamic = is_unknown, .producer = NextNode()}));
+      const TensorInfo info = takes_link ? link->info : dynamic ? TensorInfo{} : infos[o];
+      node.outputs.push_back(AddValueOf(output, {.info = info, .dynamic = is_unknown, .producer = NextNode()}));
       dynamic = dynamic || is_unknown;
     }
     node.by_blobs = dynamic;
     graph_.nodes.push_back(std::move(node));
+  }
+
+  StepNode CallOf(int k, std::vector<int> inputs) const {
+    auto def = std::make_shared<OperatorDef>(net_.op(k));
+    if (!def->has_device_option() && net_.has_device_option()) *def->mutable_device_option() = net_.device_option();
+    const auto call = std::make_shared<OperatorCall>(*def, request_.options);
+    call->SetReaders(readers_[k]);
+    return {.call = call, .def = std::move(def), .op_index = k, .inputs = std::move(inputs)};
+  }
+
+  // Whether the operator, of these inputs, sums a gradient like an input that was not repeated. A gradient rule knows
+  // no shapes, and writes it for each input that may be.
+  bool IsEqualSum(int k, const std::vector<int>& inputs) const {
+    const OperatorDef& op = net_.op(k);
+    if (op.type() != "SumReduceLike" || op.arg_size() > 0) return false;
+    const StepValue &term = graph_.values[inputs[0]], &like = graph_.values[inputs[1]];
+    if (term.dynamic || like.dynamic || !IsFloatOrDouble(term.info.dtype)) return false;
+    const BoundBlob* const link = blobs_.At(blobs_.OutputsOf(k)[0]).bound;
+    return term.info.shape == like.info.shape && (link == nullptr || link->info == term.info);
+  }
+
+  void AddCopy(int k, std::vector<int> inputs) {
+    const int to = AddValueOf(blobs_.OutputsOf(k)[0], {.info = graph_.values[inputs[0]].info, .producer = NextNode()});
+    equal_sums_.push_back({.node = NextNode(), .op_index = k, .inputs = inputs});
+    graph_.nodes.push_back({.kind = StepNode::Kind::kMove, .inputs = {inputs[0]}, .outputs = {to}});
   }
 
   // Empty, with node->by_blobs set, when shapes follow only from values.
@@ -239,11 +310,11 @@ class Importer {
 
   std::string InputsText(int k) const {
     std::vector<std::string> items;
-    for (const std::string& input : net_.op(k).input()) {
-      const auto found = graph_.last.find(input);
-      if (found == graph_.last.end()) continue;
-      const StepValue& value = graph_.values[found->second];
-      items.push_back(StrCat(input, " ", value.dynamic ? "of unknown shape" : value.info.Description()));
+    for (const int input : blobs_.InputsOf(k)) {
+      const BlobOfStep& blob = blobs_.At(input);
+      if (blob.last == kNoValue) continue;
+      const StepValue& value = graph_.values[blob.last];
+      items.push_back(StrCat(blob.name, " ", value.dynamic ? "of unknown shape" : value.info.Description()));
     }
     return Join(items, ", ");
   }
@@ -253,12 +324,12 @@ class Importer {
   void CheckLinks() const {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const StepValue& value = graph_.values[v];
-      const auto bound = bound_.find(value.blob);
-      if (value.outside || bound == bound_.end() || value.dynamic || value.producer < 0) continue;
+      if (value.outside || value.dynamic || value.producer < 0) continue;
+      const BlobOfStep& blob = blobs_.At(blob_of_[v]);
       const StepNode& node = graph_.nodes[value.producer];
-      if (node.kind != StepNode::Kind::kCall) continue;
-      const TensorInfo& info = bound->second->info;
-      const bool is_last = graph_.last.at(value.blob) == static_cast<int>(v);
+      if (blob.bound == nullptr || node.kind != StepNode::Kind::kCall) continue;
+      const TensorInfo& info = blob.bound->info;
+      const bool is_last = blob.last == static_cast<int>(v);
       const bool fits = value.info.dtype == info.dtype && value.info.shape.size() == info.shape.size() &&
                         (!is_last || EqualButForOnes(value.info.shape, info.shape));
       if (fits) continue;
@@ -279,17 +350,52 @@ class Importer {
     const auto is_dynamic = [this](int value) {
       return graph_.homes[graph_.values[value].home].kind == Home::Kind::kDynamic;
     };
+    for (EqualSum& sum : equal_sums_) {
+      StepNode& node = graph_.nodes[sum.node];
+      if (!is_dynamic(node.inputs[0]) && !is_dynamic(node.outputs[0])) continue;
+      const std::vector<int> outputs = node.outputs;
+      node = CallOf(sum.op_index, sum.inputs);  // the kernel of a move moves no blobs
+      node.outputs = outputs;
+    }
     for (StepNode& node : graph_.nodes) {
       node.by_blobs = node.by_blobs || std::ranges::any_of(node.inputs, is_dynamic) ||
                       std::ranges::any_of(node.outputs, is_dynamic);
     }
   }
 
+  void NoteLast() {
+    for (const BlobOfStep& blob : blobs_.all()) {
+      if (blob.last != kNoValue) graph_.last.emplace(blob.name, blob.last);
+    }
+  }
+
+  // What the step finds, and of which it asked the shape alone, which is known now, it need not find.
+  void ForgetShapes() {
+    if (equal_sums_.empty()) return;
+    std::vector<bool> is_read(graph_.values.size(), false);
+    for (const StepNode& node : graph_.nodes) {
+      for (const int input : node.inputs) is_read[input] = true;
+    }
+    for (const EqualSum& sum : equal_sums_) {
+      const int like = sum.inputs[1];
+      if (graph_.values[like].producer < 0 && !is_read[like]) graph_.ForgetLast(like);
+    }
+    graph_.Erase(std::vector<bool>(graph_.nodes.size(), false));
+  }
+
+  // A SumReduceLike that became a copy.
+  struct EqualSum {
+    int node = 0;
+    int op_index = 0;
+    std::vector<int> inputs = {};
+  };
+
   const StepPlanRequest& request_;
   const NetDef& net_;
   const std::vector<std::vector<std::vector<std::string>>> readers_;
-  std::map<std::string, const BoundBlob*> bound_;
-  std::map<std::string, int> homes_;  // by blob
+  BlobTable blobs_;
+  std::vector<int> blob_of_;  // by value
+  std::vector<EqualSum> equal_sums_;
   StepGraph graph_;
 };
 

@@ -9,7 +9,9 @@
 
 namespace stepnet {
 
-// Makes the graph of a request: operators become calls, bound moves nodes. An operator without type is left out.
+// Makes the graph of a request: operators become calls, bound moves nodes. A SumReduceLike whose inputs have one shape
+// becomes a copy: here sizes are known for the first time, and a gradient rule, which knows none, writes such a sum for
+// each input that may have been repeated.
 //
 // A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
 // reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move

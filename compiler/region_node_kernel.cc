@@ -8,6 +8,7 @@
 #include "stepnet/core/cost.h"
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/core/region_composition.h"
+#include "stepnet/core/scoped_value.h"
 
 namespace stepnet {
 namespace {
@@ -180,7 +181,7 @@ void RegionNodeKernel::RunOperator(size_t number, std::span<const TensorView> op
   FaultRecord* const faults = run.context().faults;
   FaultRecord found;
   try {
-    const FaultScope lent(run.context(), faults == nullptr ? nullptr : &found);
+    const ScopedValue<FaultRecord*> noted(run.context().faults, faults == nullptr ? nullptr : &found);
     kernels_[number](of_call);
   } catch (...) {
     throw CurrentError().At(PlaceOf(call, inputs, range, /*of_one_step=*/false));

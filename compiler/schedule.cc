@@ -155,6 +155,10 @@ Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencie
 // Whichever way of using the threads is the faster one.
 Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
   Schedule whole = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
+  const auto begin = plan.instructions.begin();
+  const bool can_split = std::any_of(begin + stage.begin, begin + stage.end,
+                                     [](const Instruction& instruction) { return instruction.max_parts > 1; });
+  if (!can_split) return whole;
   Schedule split = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true);
   const double margin = stage.steps_at_once == kAllSteps ? plan.target->min_gain_of_whole : 1;
   const double of_whole = SimulatedMicroseconds(plan, whole, threads);

@@ -188,6 +188,7 @@ std::string ThreadsText(const StepPlan& plan) {
   }
   const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
   std::string text = threads < 2 ? "one thread" : StrCat(threads, " threads");
+  if (plan.target->device != DeviceKind::kCpu) text = StrCat("one queue of ", DeviceKindName(plan.target->device));
   if (plan.pipeline != nullptr) text += ", stages overlap";
   if (steps_overlap) text += ", steps overlap";
   if (parts > 0) text += StrCat(", ", parts, of_all, " in parts");

@@ -42,7 +42,7 @@ std::string StepGraph::NameOf(int value) const {
 
 int StepGraph::AddValue(StepValue value) {
   const int first = value.outside || value.producer < 0 ? 0 : 1;
-  int& next = next_version_[{value.outside, value.blob}];
+  int& next = (value.outside ? next_version_outside_ : next_version_)[value.blob];
   if (value.version < 0) value.version = std::max(first, next);
   next = std::max(next, value.version + 1);
   values.push_back(std::move(value));

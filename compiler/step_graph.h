@@ -11,6 +11,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "stepnet/compiler/row_move.h"
@@ -132,7 +133,8 @@ struct StepGraph {
   void Erase(const std::vector<bool>& gone);
 
  private:
-  std::map<std::pair<bool, std::string>, int> next_version_;
+  std::unordered_map<std::string, int> next_version_;          // by blob
+  std::unordered_map<std::string, int> next_version_outside_;  // by the name that memory has there
 };
 
 // Whether one step finds some bytes in both, of memory outside.

@@ -36,13 +36,14 @@ class NameSet {
 
 class Verifier {
  public:
-  Verifier(const StepGraph& graph, OperatorVerifier* operators)
+  Verifier(const StepGraph& graph, bool thorough, OperatorVerifier* operators)
       : graph_(graph),
+        thorough_(thorough),
         operators_(*operators),
         held_(graph.homes.size(), kNoValue),
         is_given_(graph.values.size(), false) {}
 
-  void Run(bool order) {
+  void Run() {
     CheckValues();
     for (size_t n = 0; n < graph_.nodes.size(); ++n) CheckNode(static_cast<int>(n));
     for (const auto& [blob, value] : graph_.last) {
@@ -50,7 +51,7 @@ class Verifier {
       if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
-    CheckStages(order);
+    CheckStages();
     CheckSums();
     for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
       for (const RowMove& move : *moves) CheckRowMove(move);
@@ -190,13 +191,13 @@ class Verifier {
     }
   }
 
-  void CheckStages(bool order) const {
+  void CheckStages() const {
     CheckLengths();
     CheckPacks();
     const auto is_loop = [](const GraphStage& stage) { return stage.steps_at_once == 1; };
     if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, is_loop)) return;
     CheckKept();
-    if (order) CheckOrder();
+    if (thorough_) CheckOrder();
   }
 
   void CheckOrder() const {
@@ -295,6 +296,7 @@ class Verifier {
   }
 
   const StepGraph& graph_;
+  const bool thorough_;
   OperatorVerifier& operators_;
   std::vector<int> held_;  // by home: the value that it holds
   std::vector<bool> is_given_;
@@ -326,9 +328,9 @@ void CheckWhatStays(const StepGraph& before, const StepGraph& now) {
 
 }  // namespace
 
-void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass, bool order) {
+void GraphVerifier::Verify(const StepGraph& graph, const std::string& pass) {
   try {
-    Verifier(graph, &operators_).Run(order);
+    Verifier(graph, thorough_, &operators_).Run();
     if (before_) CheckWhatStays(*before_, graph);
   } catch (const GraphFault& fault) {
     throw Error(ErrorCode::kInternal, StrCat("after the pass ", pass, ": ", fault.what)).At({.net = graph.name});

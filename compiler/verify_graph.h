@@ -27,12 +27,16 @@ void VerifyGraph(const StepGraph& graph, const std::string& pass);
 // Verifies the graphs of one plan, one pass after the other.
 class GraphVerifier {
  public:
+  // Without `thorough` shape rules are not asked, and stages are not compared with the dependencies of the loop, which
+  // takes as long as all else that makes a plan.
+  explicit GraphVerifier(bool thorough = true) : thorough_(thorough), operators_(/*asks_shapes=*/thorough) {}
+
   // As VerifyGraph. What no pass changes must be as in the first of them, too: direction, memory outside, the moves
-  // around the loop. Without `order` the stages are not compared with the dependencies of the loop, which takes as long
-  // as all else that makes a plan.
-  void Verify(const StepGraph& graph, const std::string& pass, bool order = true);
+  // around the loop.
+  void Verify(const StepGraph& graph, const std::string& pass);
 
  private:
+  const bool thorough_;
   OperatorVerifier operators_;
   std::optional<StepGraph> before_;  // of the first graph, without values and nodes
 };

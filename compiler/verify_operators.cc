@@ -50,12 +50,14 @@ class Operands {
     }
   }
 
-  void CheckAdded(bool may_add) const {
+  // `products`: of the outputs, those that are some.
+  void CheckAdded(std::span<const std::optional<Product>> products, bool may_add) const {
     const Kernel* kernel = schema_.FindKernel(graph_.target->device);
     for (size_t o = 0; o < outputs_.size(); ++o) {
       if (outputs_[o] == kNoValue || !graph_.values[outputs_[o]].added) continue;
-      const bool can_add = may_add && kernel != nullptr && std::ranges::count(kernel->can_add, static_cast<int>(o)) > 0;
-      if (!can_add) throw GraphFault{StrCat(call_.type(), " cannot add to ", NameOf(outputs_[o]))};
+      const bool is_product = o < products.size() && products[o];
+      if (!may_add || kernel == nullptr || !kernel->CanAdd(static_cast<int>(o), is_product))
+        throw GraphFault{StrCat(call_.type(), " cannot add to ", NameOf(outputs_[o]))};
     }
   }
 
@@ -138,19 +140,20 @@ void OperatorVerifier::CheckCall(const StepGraph& graph, const StepNode& node) {
   const Operands operands(graph, *node.call, node.inputs, node.outputs);
   operands.CheckNumber();
   operands.CheckInPlace();
-  operands.CheckAdded(/*may_add=*/true);
+  operands.CheckAdded(node.products, /*may_add=*/true);
   operands.CheckBlobs(node.by_blobs);
   CheckPacked(graph, node);
   if (node.kind == StepNode::Kind::kRegion && !HasParts(*node.call)) {
     throw GraphFault{StrCat(node.call->type(), " has no formula and is a region")};
   }
-  if (!node.by_blobs) {
-    const Facts& facts = FactsOf(graph, node.call, node.inputs);
-    if (facts.outputs) operands.CheckGiven(*facts.outputs);
-    if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, facts.inputs, facts.products);
-  } else if (node.kind == StepNode::Kind::kProduct) {
-    CheckProducts(graph, node, {}, {});
+  if (node.by_blobs) {
+    if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, {}, {});
+    return;
   }
+  if (!asks_shapes_) return;
+  const Facts& facts = FactsOf(graph, node.call, node.inputs);
+  if (facts.outputs) operands.CheckGiven(*facts.outputs);
+  if (node.kind == StepNode::Kind::kProduct) CheckProducts(graph, node, facts.inputs, facts.products);
 }
 
 // Each operator reads what is there by then, and all that the region gives is given once.
@@ -186,7 +189,8 @@ void OperatorVerifier::CheckRegion(const StepGraph& graph, const StepNode& node)
     const Operands operands(graph, *call.call, inputs, outputs);
     operands.CheckNumber();
     operands.CheckInPlace();
-    operands.CheckAdded(/*may_add=*/false);
+    operands.CheckAdded({}, /*may_add=*/false);
+    if (!asks_shapes_) continue;
     if (const Facts& facts = FactsOf(graph, call.call, inputs); facts.outputs) operands.CheckGiven(*facts.outputs);
   }
   const auto missing = std::ranges::find(is_there, false);

@@ -16,9 +16,11 @@ struct GraphFault {
   std::string what;
 };
 
-// Asks each operator once, for all graphs in which it reads the same.
 class OperatorVerifier {
  public:
+  // With `asks_shapes` it asks the shape rule of each operator, once for all graphs in which it reads the same.
+  explicit OperatorVerifier(bool asks_shapes) : asks_shapes_(asks_shapes) {}
+
   // Throws GraphFault for a node that runs operators, whose values exist, and says what they do not do.
   void Check(const StepGraph& graph, const StepNode& node);
 
@@ -36,6 +38,7 @@ class OperatorVerifier {
   const Facts& FactsOf(const StepGraph& graph, const std::shared_ptr<const OperatorCall>& call,
                        const std::vector<int>& inputs);
 
+  const bool asks_shapes_;
   std::map<const OperatorCall*, Facts> facts_;
 };
 

@@ -18,18 +18,20 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/expr_text.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
 
-bool IsFloating(const ExprNode& node) { return node.dtype == DType::kFloat || node.dtype == DType::kDouble; }
+bool IsFloating(const ExprNode& node) { return IsFloatOrDouble(node.dtype); }
+// The input itself where a node is what is loaded from one that is only stored.
+const ExprNode& ReadOf(const ExprNode& node) {
+  return node.op == ExprOp::kCast && IsStoredFloat(node.operands[0]->dtype) ? *node.operands[0] : node;
+}
 bool IsReduction(const ExprNode& node) { return node.op == ExprOp::kRowSum || node.op == ExprOp::kRowMax; }
 
-double NumberOf(const Expr& constant) {
-  const ExprScalar scalar{.dtype = constant->dtype, .bits = constant->bits};
-  return ForExprType(scalar.dtype, [&](auto zero) { return static_cast<double>(scalar.As<decltype(zero)>()); });
-}
+double NumberOf(const Expr& constant) { return DoubleOf({.dtype = constant->dtype, .bits = constant->bits}); }
 
 bool IsNumber(const Expr& expr, double value) { return expr.IsConstant() && NumberOf(expr) == value; }
 
@@ -109,7 +111,7 @@ class Derivation {
       if (!output.value.defined()) throw Error(ErrorCode::kInvalidArgument, "an output to differentiate is undefined");
     }
     for (const Expr& input : inputs_) {
-      if (input.defined() && input->op == ExprOp::kInput) continue;
+      if (input.defined() && ReadOf(*input).op == ExprOp::kInput) continue;
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("gradient by ", input.defined() ? ExprSummary(input) : "nothing", ", which is no input"));
     }
@@ -226,10 +228,15 @@ class Derivation {
     return MakeExpr(node.op, operands, {.dtype = node.dtype, .number = node.number, .text = node.text});
   }
 
+  // Whether the gradient by this is asked for.
+  bool IsWanted(const ExprNode& node) const {
+    return std::ranges::any_of(inputs_, [&](const Expr& input) { return input.node() == &node; });
+  }
+
   bool IsActive(const ExprNode& node) const {
     const auto is_node = [&](const Expr& expr) { return expr.node() == &node; };
     if (!IsFloating(node) || std::ranges::any_of(options_.constants, is_node)) return false;
-    if (node.op == ExprOp::kInput) return std::ranges::any_of(inputs_, is_node);
+    if (ReadOf(node).op == ExprOp::kInput) return IsWanted(node);
     return IsDifferentiable(node.op) &&
            std::ranges::any_of(node.Operands(), [&](const ExprNode* operand) { return At(operand).is_active; });
   }
@@ -263,7 +270,7 @@ class Derivation {
     gradient.reach = flow.value.defined() ? InputGradient::Reach::kFlows : InputGradient::Reach::kStopped;
     if (flow.value.defined()) gradient.value = flow.Selected();
     bool is_repeated = false;
-    for (int d = 0; d < kRegionDims - 1; ++d) is_repeated |= !Moves(*input, d);
+    for (int d = 0; d < kRegionDims - 1; ++d) is_repeated |= !Moves(ReadOf(*input), d);
     if (!step.varies) {
       gradient.kind = RegionOutputKind::kRows;
       gradient.adds_rows = is_repeated;
@@ -285,8 +292,8 @@ class Derivation {
 
   void PassOn(const Step& step, const Flow& flow) {
     const ExprNode& node = *step.node;
+    if (ReadOf(node).op == ExprOp::kInput) return;
     switch (node.op) {
-      case ExprOp::kInput: return;
       case ExprOp::kAdd: Give(step, 0, flow); return Give(step, 1, flow);
       case ExprOp::kSubtract: Give(step, 0, flow); return Give(step, 1, flow.With(-flow.value));
       case ExprOp::kMulAdd: Give(step, 2, flow); return PassThroughProduct(step, flow);

@@ -64,14 +64,14 @@ struct InputGradient {
   // it is kRows.
   RegionOutputKind kind = RegionOutputKind::kElements;
   // A kRows: the input is repeated along an earlier dimension as well, and rows that are one element of it are to be
-  // added up still, which is another region's work.
+  // added up still: a kSums that does not move along the row does that.
   bool adds_rows = false;
 };
 
-// The gradients of `inputs`, in their order. Throws kTypeMismatch for a gradient or stored value of another dtype than
-// its output, and kInvalidArgument for an input that is none, an undefined expression, or a row's output or gradient
-// that varies along the row.
-// REQUIRES: no literals among the expressions; what is stored has the access of its output.
+// The gradients of `inputs`, in their order; of an input that is only stored, by the float that Cast loads from it.
+// Throws kTypeMismatch for a gradient or stored value of another dtype than its output, and kInvalidArgument for an
+// input that is none, an undefined expression, or a row's output or gradient that varies along the row. REQUIRES: no
+// literals among the expressions; what is stored has the access of its output.
 std::vector<InputGradient> Differentiate(std::span<const DerivativeOutput> outputs, std::span<const Expr> inputs,
                                          const DerivativeOptions& options = {});
 

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/fault_record.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -70,6 +71,8 @@ const DeviceSpec& GetDeviceSpec(DeviceKind kind) {
   if (const DeviceSpec* spec = FindDeviceSpec(kind)) return *spec;
   throw Error(ErrorCode::kInvalidArgument, StrCat("this program was built without ", DeviceKindName(kind)));
 }
+
+std::unique_ptr<LateFaults> DeviceRuntime::MakeLateFaults() { return nullptr; }
 
 DeviceRuntime& RuntimeOf(const Device& device) { return GetDeviceSpec(device.kind).open(device.index); }
 

@@ -10,12 +10,14 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace stepnet {
 
 enum class DType : std::uint8_t;
+class LateFaults;
 struct Kernel;
 struct OperatorSchema;
 struct Target;
@@ -45,6 +47,7 @@ struct MemoryUse {
   std::int64_t current = 0;
   std::int64_t peak = 0;
   std::int64_t limit = 0;
+  std::int64_t cached = 0;  // beside `current`: freed, and kept to be given out again
 };
 
 // An order of work on one device. Addresses are those of its memory, but where the name says host; bytes may be 0. Any
@@ -62,6 +65,10 @@ class Queue {
   virtual void CopyToHost(const void* from, void* to_host, std::int64_t bytes) = 0;
   // Returns when all that was put in has been done.
   virtual void Wait() = 0;
+  virtual Device device() const = 0;
+  // Puts in a mark. When it is reached is known after Wait, in seconds of std::chrono::steady_clock. Null where the
+  // queue has no clock.
+  virtual std::shared_ptr<const double> MarkTime() { return nullptr; }
 };
 
 // One device, from when it is first asked for to the end of the process. Safe to use from any thread.
@@ -74,8 +81,14 @@ class DeviceRuntime {
   virtual void Free(void* memory, std::int64_t bytes) noexcept = 0;
   virtual Queue& queue() = 0;
   virtual MemoryUse memory() const = 0;
+  // Of what Allocate gives out, and keeps, in all. Throws kInvalidArgument for less than is in use.
+  virtual void SetMemoryLimit(std::int64_t bytes) = 0;
+  // A record for what is put into queue(); null where kernels that check values are waited for.
+  virtual std::unique_ptr<LateFaults> MakeLateFaults();
   // How often the host has waited for the device since the process began.
   virtual std::int64_t num_host_waits() const = 0;
+  // What has been chosen for work on this device since the process began, a line each: algorithms of products.
+  virtual std::vector<std::string> Choices() const { return {}; }
 };
 
 struct DeviceSpec {

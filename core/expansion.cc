@@ -49,7 +49,7 @@ void Expansion::Sum(int output, DimSum sum) {
 
 void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to) {
   const DType dtype = In(from.operand).dtype;
-  has_expr_types_ &= IsExprType(dtype);
+  has_expr_types_ &= IsOperandType(dtype);
   if (!has_expr_types_) return;
   const auto operand = [&](const ColumnsOf& of) {
     return RegionOperand{
@@ -62,9 +62,9 @@ void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& f
                     .outputs = {num_inputs() + to.operand}});
 }
 
-void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides) {
+void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first) {
   const DType dtype = In(0).dtype;
-  has_expr_types_ &= IsExprType(dtype);
+  has_expr_types_ &= IsOperandType(dtype);
   if (!has_expr_types_) return;
   RegionIndex in_order = {};
   std::int64_t size = 1;
@@ -72,7 +72,7 @@ void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides) {
     in_order[d] = size;
     size *= sizes[d];
   }
-  const RegionOperand from{.dtype = dtype, .size = size, .strides = strides};
+  const RegionOperand from{.dtype = dtype, .size = In(0).shape.size(), .offset = first, .strides = strides};
   const RegionOperand to{.dtype = dtype, .size = size, .strides = in_order};
   parts_.push_back(
       {.region = {.sizes = sizes, .inputs = {from}, .outputs = {{.value = Expr::Input(0, "x", dtype), .memory = to}}},
@@ -92,7 +92,7 @@ void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_
 }
 
 void Expansion::Fill(int output, DType dtype, std::int64_t count, double value) {
-  has_expr_types_ &= IsExprType(dtype);
+  has_expr_types_ &= IsOperandType(dtype);
   if (!has_expr_types_) return;
   const RegionOperand memory{.dtype = dtype, .size = count, .strides = {0, 0, 0, 1}};
   parts_.push_back({.region = {.sizes = {1, 1, 1, count},

@@ -80,9 +80,9 @@ class Expansion {
   void Sum(int output, DimSum sum);
   // Columns of an output are columns of an input.
   void Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to);
-  // Output 0 is input 0 in another order: the element at an index [sizes[0], …, sizes[3]], the last one fastest, is the
-  // one at the sum of index[d] * strides[d].
-  void Permute(const RegionIndex& sizes, const RegionIndex& strides);
+  // Output 0 is elements of input 0 in another order: the one at an index [sizes[0], …, sizes[3]], the last one
+  // fastest, is that at `first` and the sum of index[d] * strides[d].
+  void Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first = 0);
   // All elements of an output, one after the other; or so many equal ones.
   void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
   void Fill(int output, DType dtype, std::int64_t count, double value);

@@ -11,6 +11,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/expr_table.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -145,10 +146,19 @@ bool IsExprType(DType dtype) {
          dtype == DType::kBool;
 }
 
-void CheckExprType(DType dtype, std::string_view what) {
-  if (IsExprType(dtype)) return;
+bool IsOperandType(DType dtype) { return IsExprType(dtype) || IsStoredFloat(dtype); }
+
+void CheckOperandType(DType dtype, std::string_view what) {
+  if (IsOperandType(dtype)) return;
   throw Error(ErrorCode::kTypeMismatch,
-              StrCat(what, " is ", dtype, "; expressions are of float, double, int32, int64 and bool"));
+              StrCat(what, " is ", dtype,
+                     "; expressions are of float, double, int32, int64 and bool, and store float16 and bfloat16"));
+}
+
+static ExprScalar NaNOf(DType dtype) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  if (IsStoredFloat(dtype)) return Stored(dtype, kNaN);
+  return dtype == DType::kFloat ? ScalarOf(kNaN) : ScalarOf<double>(kNaN);
 }
 
 Expr ConstantOf(ExprScalar value) {
@@ -156,16 +166,12 @@ Expr ConstantOf(ExprScalar value) {
   node.dtype = value.dtype;
   node.bits = value.bits;
   // One NaN, or equal expressions would be different nodes.
-  if (value.dtype == DType::kFloat && std::isnan(value.As<float>())) {
-    node.bits = ScalarOf(std::numeric_limits<float>::quiet_NaN()).bits;
-  } else if (value.dtype == DType::kDouble && std::isnan(value.As<double>())) {
-    node.bits = ScalarOf(std::numeric_limits<double>::quiet_NaN()).bits;
-  }
+  if (IsFloating(value.dtype) && std::isnan(DoubleOf(value))) node.bits = NaNOf(value.dtype).bits;
   return SharedNode(std::move(node));
 }
 
 Expr Expr::Input(int number, std::string_view name, DType dtype) {
-  CheckExprType(dtype, StrCat("input ", name));
+  CheckOperandType(dtype, StrCat("input ", name));
   if (number < 0) throw Error(ErrorCode::kInvalidArgument, StrCat("input ", name, " has the number ", number));
   ExprFields node{.op = ExprOp::kInput};
   node.dtype = dtype;

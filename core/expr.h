@@ -8,8 +8,8 @@
 //
 //   const Expr x = Expr::Input(0, "x", DType::kFloat);
 //   const Expr y = Where(x > 0, x, 0.01 * x);
-//
-// Number literals take the dtype of what they meet. Expressions are of float, double, int32, int64 and bool.
+// Number literals take the dtype of what they meet. Expressions are of float, double, int32, int64 and bool; of float16
+// and bfloat16, which are storage, inputs and outputs may be, and Cast alone knows them (core/stored_float.h).
 // Thread safety: expressions may be built, copied and read from many threads.
 #pragma once
 
@@ -79,7 +79,7 @@ enum class ExprOp : std::uint8_t {
   kNot,
   kWhere,  // bool × any × the same → that: b where a holds, c elsewhere
   // Any dtype → another. Floats to integers: towards 0, what is out of range becomes the nearest in it, NaN 0. int64 to
-  // int32: the low bits. To bool: whether it is not 0. Others round to nearest even.
+  // int32: the low bits. To bool: whether it is not 0. Others round to nearest even. 16 bits: of float alone.
   kCast,
   // bool [× any up to 4 times] → bool: a. A fault of the run where a does not hold, also where nothing uses the value;
   // the others are the numbers that the message shows.

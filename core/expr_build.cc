@@ -11,6 +11,7 @@
 #include "stepnet/core/expr_evaluate.h"
 #include "stepnet/core/expr_table.h"
 #include "stepnet/core/expr_text.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -143,6 +144,11 @@ void TypeLiterals(Building* building) {
 
 void CheckDTypes(const Building& building) {
   const Rule rule = RuleOf(building.op);
+  for (const Expr& operand : building.All()) {
+    if (building.op == ExprOp::kCast || !IsStoredFloat(operand->dtype)) continue;
+    throw Error(ErrorCode::kTypeMismatch, StrCat(building.Text(), ": ", ExprSummary(operand), " is ", operand->dtype,
+                                                 ", which is only stored; Cast to float computes with it"));
+  }
   if (building.op == ExprOp::kWhere && building.a()->dtype != DType::kBool) {
     throw Error(ErrorCode::kTypeMismatch,
                 StrCat(building.Text(), ": the condition is ", building.a()->dtype, ", must be bool"));
@@ -282,6 +288,7 @@ std::optional<Expr> SimplerWhere(const Building& x) {
 bool Holds(DType to, DType from) {
   if (to == from || from == DType::kBool) return true;
   switch (to) {
+    case DType::kFloat: return IsStoredFloat(from);
     case DType::kDouble: return from == DType::kFloat || from == DType::kInt32;
     case DType::kInt64: return from == DType::kInt32;
     default: return false;
@@ -335,6 +342,16 @@ std::optional<Expr> Simpler(const Building& x) {
   }
 }
 
+// The float between what is only stored and any other dtype.
+std::optional<Expr> ThroughFloat(const Building& x) {
+  if (x.op != ExprOp::kCast) return {};
+  const DType to = x.parts.dtype, from = x.a()->dtype;
+  const bool is_made = IsStoredFloat(to) && (IsLiteral(x.a()) || from != DType::kFloat);
+  const bool is_read = IsStoredFloat(from) && to != DType::kFloat;
+  if (to == from || (!is_made && !is_read)) return {};
+  return Cast(to, Cast(DType::kFloat, x.a()));
+}
+
 // A literal alone has no dtype, and its negative neither.
 std::optional<Expr> NegativeLiteral(const Building& x) {
   if (x.op != ExprOp::kNegate || !IsLiteral(x.a())) return {};
@@ -357,7 +374,7 @@ void CheckParts(const Building& building, std::span<const Expr> operands) {
     throw Error(ErrorCode::kInternal, StrCat(ExprOpName(building.op), " has an undefined operand"));
   }
   const ExprParts& parts = building.parts;
-  if (building.op == ExprOp::kCast) CheckExprType(parts.dtype, "what is cast to");
+  if (building.op == ExprOp::kCast) CheckOperandType(parts.dtype, "what is cast to");
   if (building.op == ExprOp::kUniform && parts.dtype != DType::kFloat && parts.dtype != DType::kDouble) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("uniform gives float or double, not ", parts.dtype));
   }
@@ -381,6 +398,7 @@ Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts)
   CheckParts(building, operands);
   std::ranges::copy(operands, building.operands.begin());
   if (std::optional<Expr> literal = NegativeLiteral(building)) return *std::move(literal);
+  if (std::optional<Expr> cast = ThroughFloat(building)) return *std::move(cast);
   TypeLiterals(&building);
   CheckDTypes(building);
   if (std::optional<Expr> constant = Folded(building)) return *std::move(constant);
@@ -395,7 +413,8 @@ Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts)
 }
 
 Expr Expr::Constant(DType dtype, double value) {
-  CheckExprType(dtype, "a constant");
+  CheckOperandType(dtype, "a constant");
+  if (IsStoredFloat(dtype)) return Cast(dtype, Constant(DType::kFloat, value));
   return ForExprType(dtype, [&](auto zero) {
     using T = decltype(zero);
     const T typed = scalar::Cast<T>(value);

@@ -7,6 +7,7 @@
 #include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_text.h"
 #include "stepnet/core/random.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/vector_math.h"
 
@@ -68,6 +69,9 @@ bool Compared(ExprOp op, std::span<const ExprScalar> operands) {
 }
 
 ExprScalar CastScalar(DType to, const ExprScalar& x) {
+  if (to == x.dtype) return x;
+  if (IsStoredFloat(x.dtype)) return CastScalar(to, ScalarOf(Loaded(x)));
+  if (IsStoredFloat(to)) return Stored(to, CastScalar(DType::kFloat, x).As<float>());
   return ForExprType(to, [&](auto target) {
     return ForExprType(x.dtype,
                        [&](auto source) { return ScalarOf(scalar::Cast<decltype(target)>(x.As<decltype(source)>())); });
@@ -182,6 +186,12 @@ std::string FaultMessage(const ExprNode& require, std::span<const ExprScalar> va
     begin = at + 2;
   }
   return message + require.text.substr(begin);
+}
+
+std::string WithElement(std::string message, std::int64_t element) {
+  constexpr std::string_view kPlace = "{element}";
+  const size_t at = message.find(kPlace);
+  return at == std::string::npos ? message : message.replace(at, kPlace.size(), StrCat(element));
 }
 
 }  // namespace stepnet

@@ -40,7 +40,8 @@ struct ExprRowValues {
 };
 ExprRowValues EvaluateRow(std::span<const Expr> roots, const ExprRow& row);
 
-// The message of a fault, with its values.
+// The message of a fault, with its values. "{element}" stays, for who knows what element of an operator that is.
 std::string FaultMessage(const ExprNode& require, std::span<const ExprScalar> values);
+std::string WithElement(std::string message, std::int64_t element);
 
 }  // namespace stepnet

@@ -20,7 +20,8 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 std::optional<DType> DTypeOf(std::string_view name) {
-  for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool}) {
+  for (const DType dtype :
+       {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16}) {
     if (name == DTypeName(dtype)) return dtype;
   }
   return {};
@@ -152,7 +153,7 @@ class Parser {
     Skip();
     const size_t begin = at_;
     const std::optional<DType> dtype = DTypeOf(TakeName());
-    if (!dtype) Fail(begin, "expected float, double, int32, int64 or bool");
+    if (!dtype) Fail(begin, "expected float, double, int32, int64, bool, float16 or bfloat16");
     return *dtype;
   }
 

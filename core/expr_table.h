@@ -12,9 +12,10 @@ namespace stepnet {
 Expr SharedNode(ExprFields fields);
 Expr ConstantOf(ExprScalar value);
 
-bool IsExprType(DType dtype);
-// Throws kTypeMismatch, naming `what`, for a dtype that expressions do not have.
-void CheckExprType(DType dtype, std::string_view what);
+bool IsExprType(DType dtype);     // that expressions compute in
+bool IsOperandType(DType dtype);  // that what they read and write may have: these, and IsStoredFloat
+// Throws kTypeMismatch, naming `what`, for a dtype that operands do not have.
+void CheckOperandType(DType dtype, std::string_view what);
 
 // Operands that are to have one dtype: [begin, end).
 struct DTypeGroup {

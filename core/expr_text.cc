@@ -9,6 +9,7 @@
 
 #include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_table.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -267,6 +268,8 @@ const char* ExprOpName(ExprOp op) { return SyntaxOf(op).name; }
 std::string ScalarText(const ExprScalar& value) {
   switch (value.dtype) {
     case DType::kFloat: return FloatText(value.As<float>());
+    case DType::kFloat16:
+    case DType::kBFloat16: return FloatText(Loaded(value));
     case DType::kDouble: return FloatText(value.As<double>());
     case DType::kInt32: return StrCat(value.As<std::int32_t>());
     case DType::kInt64: return StrCat(value.As<std::int64_t>());

@@ -1,14 +1,16 @@
 // Expressions as text, which people and tests read and write.
 //
 //   in 0 x: float                    # input 0, its name and dtype
-//   in 1 "c/prev": float             # another name, or a long one, which the text calls $1: the line of the input,
-//   from 0 in 2 ended: bool a = tanh(x)                      # what is used more than once out where(ended, 0, a * a +
-//   $1)  # a root
+//   in 1 "c/prev": float             # another name, or a long one; the text calls it $1: the line of the input, from 0
+//   in 2 ended: bool
+//   a = tanh(x)                      # what is used more than once
+//   out where(ended, 0, a * a + $1)  # a root
 //
 // Operators are those of C, with its precedence: || && == != < <= > >= + - * / % - !. Functions are named as
 // primitives: mul_add(a, b, c), min, max, pow, where(condition, a, b), row_sum(a), index(3),
-// require(condition, "message {}", value), uniform(float, seed, op, run, step, element), float(a) to cast. Numbers have
-// the dtype of what they meet; float(1) is the number 1 of that dtype. nan, inf, true and false are numbers.
+// require(condition, "message {}", value), uniform(float, seed, op, run, step, element), float(a) to cast, from float16
+// and bfloat16 and to them as well. Numbers have the dtype of what they meet; float(1) is the number 1 of that dtype.
+// nan, inf, true and false are numbers.
 #pragma once
 
 #include <span>

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <compare>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -57,6 +59,52 @@ class FaultRecord {
   std::atomic<bool> any_ = false;
   std::mutex mutex_;
   std::optional<Fault> first_;
+};
+
+// Where the kernel that runs is, for those who place what it finds when the run is over.
+struct FaultSite {
+  int net_op = 0;               // the operator of the net
+  std::int64_t first_step = 0;  // of the steps that it runs for, in the order in which steps run
+  std::int64_t op = 0;          // the operator of the step net
+};
+
+// The faults of a run of a net on a device that does its work later: kernels note them in memory of the device, and the
+// host looks when the run is over, in place of waiting for each kernel that checks values. Not thread-safe.
+class LateFaults {
+ public:
+  struct Found {
+    int net_op = 0;
+    Fault fault;  // of one operator: its error says nothing of a place
+  };
+  // Says in an error where in a step net it is.
+  using Placing = std::function<Error(Fault fault)>;
+
+  virtual ~LateFaults() = default;
+  // A kernel that may note faults has been put in.
+  void SetPending() { ++num_kernels_; }
+  bool pending() const { return num_kernels_ > num_looked_at_; }
+  std::int64_t num_kernels() const { return num_kernels_; }
+  // What an operator of the net that has a step net does with faults from there.
+  void SetPlacing(int net_op, Placing placing) { placings_[net_op] = std::move(placing); }
+
+  // The first of those noted since the last call, placed; all are forgotten. Waits for the device.
+  std::optional<Found> Take() {
+    num_looked_at_ = num_kernels_;
+    std::optional<Found> found = TakeNoted();
+    if (!found) return std::nullopt;
+    if (const auto placing = placings_.find(found->net_op); placing != placings_.end()) {
+      found->fault.error = placing->second(found->fault);
+    }
+    return found;
+  }
+
+ protected:
+  virtual std::optional<Found> TakeNoted() = 0;
+
+ private:
+  std::int64_t num_kernels_ = 0;
+  std::int64_t num_looked_at_ = 0;
+  std::map<int, Placing> placings_;  // by operator of the net
 };
 
 }  // namespace stepnet

@@ -8,9 +8,12 @@ namespace stepnet {
 // float and double: what operators compute in, and what gradients are of.
 constexpr bool IsFloatOrDouble(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
 
-// These, and types that values are only stored in.
-constexpr bool IsFloating(DType dtype) {
-  return IsFloatOrDouble(dtype) || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
+// Types that values are only stored in: what computes with them does so in float.
+constexpr bool IsStoredFloat(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// The dtype that values of another one, or of the same, are computed in.
+constexpr DType ComputedIn(DType dtype) { return IsStoredFloat(dtype) ? DType::kFloat : dtype; }
+
+constexpr bool IsFloating(DType dtype) { return IsFloatOrDouble(dtype) || IsStoredFloat(dtype); }
 
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formula_layout.h"
 #include "stepnet/core/index_of.h"
 
@@ -59,7 +60,7 @@ const TensorInfo& Formula::InfoOfInput(int input) const {
   if (IsRunValue(input)) return kOfRun;
   if (input != kNotGiven) return query_.In(input);
   for (int i = 0; i < query_.num_inputs(); ++i) {
-    if (query_.In(i).dtype == DType::kFloat || query_.In(i).dtype == DType::kDouble) return query_.In(i);
+    if (IsFloating(query_.In(i).dtype)) return query_.In(i);
   }
   return kUnknown;
 }
@@ -75,7 +76,8 @@ Expr Formula::ReadInput(Read wanted) {
   std::string text = wanted.name;
   if (wanted.access == Access::kBlock) text += "_" + std::to_string(wanted.block);
   reads_[read] = std::move(wanted);
-  return inputs_[read] = Expr::Input(static_cast<int>(read), text, InfoOfInput(input).dtype);
+  const Expr element = Expr::Input(static_cast<int>(read), text, InfoOfInput(input).dtype);
+  return inputs_[read] = Cast(ComputedIn(element.dtype()), element);
 }
 
 Expr Formula::In(std::string_view name) { return ReadOf(name, Access::kElement); }
@@ -143,7 +145,7 @@ const TensorInfo& Formula::InfoOf(std::string_view name) const {
   if (input == kAbsent) FailInFormula(query_, StrCat("asks about \"", name, "\", which the operator does not have"));
   return InfoOfInput(input);
 }
-DType Formula::TypeOf(std::string_view name) const { return InfoOf(name).dtype; }
+DType Formula::TypeOf(std::string_view name) const { return ComputedIn(InfoOf(name).dtype); }
 const Shape& Formula::ShapeOf(std::string_view name) const { return InfoOf(name).shape; }
 
 std::int64_t Formula::RowsFrom(std::string_view input, std::int64_t axis) {

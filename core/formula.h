@@ -67,7 +67,7 @@ class Formula {
   Formula& operator=(const Formula&) = delete;
 
   // The element of an input. Shapes are repeated as in NumPy; those of an operator that has the argument `broadcast` as
-  // Caffe2 says.
+  // Caffe2 says. Here and below, float16 and bfloat16 are read as float (core/stored_float.h).
   Expr In(std::string_view name);
   // The same of all inputs of a variadic name.
   std::vector<Expr> Ins(std::string_view name);
@@ -89,8 +89,8 @@ class Formula {
   // element a row. Returns how many elements a row has. The shape rule has to say then what shapes the outputs have.
   std::int64_t RowsFrom(std::string_view input, std::int64_t axis);
 
-  bool Has(std::string_view name) const;  // whether the operator has this optional input
-  DType TypeOf(std::string_view name) const;
+  bool Has(std::string_view name) const;      // whether the operator has this optional input
+  DType TypeOf(std::string_view name) const;  // what In and the like have of it
   const Shape& ShapeOf(std::string_view name) const;
 
   double Number(std::string_view argument) const;  // a float, or a number
@@ -105,8 +105,9 @@ class Formula {
 
   // Says what the outputs are; those that the operator leaves out are dropped. To be called once.
   void Out(std::vector<FormulaOutput> outputs);
-  // Makes the run fail where `condition` does not hold; the values take the place of each "{}" in the message. Only in
-  // formulas that say so (FormulaOptions::checks_values).
+  // Makes the run fail where `condition` does not hold; the values take the place of each "{}" in the message, the
+  // number of the element in the step that of "{element}". Only in formulas that say so
+  // (FormulaOptions::checks_values).
   template <std::convertible_to<Expr>... Values>
   void Check(const Expr& condition, std::string_view message, const Values&... values) {
     requirements_.push_back(Require(condition, message, values...));
@@ -149,7 +150,7 @@ class Formula {
   // How the region's inputs are read. Input i of the operator is that of the region, whenever the formula names it;
   // where it is read in further ways, they come behind.
   std::vector<Read> reads_;
-  std::vector<Expr> inputs_;  // what each of them is in expressions
+  std::vector<Expr> inputs_;  // what each of them is in expressions: an input, or what is loaded from it
   std::optional<std::vector<FormulaOutput>> outputs_;
   mutable bool asks_for_operator_ = false;
   std::vector<Expr> requirements_;
@@ -173,7 +174,8 @@ inline constexpr int kNumRunValues = kSeedOfRun - kStepOfRun + 1;
 inline bool IsRunValue(int input) { return input <= kSeedOfRun; }
 class RunValues {
  public:
-  RunValues(const OperatorCall& op, const OpRun& run);
+  // Without the number of the run for those that read it where it is (RunContext::RunNumberOnDevice).
+  RunValues(const OperatorCall& op, const OpRun& run, bool with_run_number = true);
   const void* Of(int input) const { return &values_[input - kStepOfRun]; }
 
  private:
@@ -191,8 +193,8 @@ struct FormulaRegion {
   std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
 };
 
-// Whether expressions have all of these dtypes. An operator with a formula and a kernel of its own is used with others,
-// too: then its formula says nothing, and must not be asked.
+// Whether regions read and write all of these dtypes. An operator with a formula and a kernel of its own is used with
+// others, too: then its formula says nothing, and must not be asked.
 bool AreExprTypes(const ShapeQuery& query, std::span<const TensorInfo> outputs);
 
 // `outputs`: what the shape rule gives, empty where the formula says it. `wanted`: bit i for output i; others are left

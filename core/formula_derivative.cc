@@ -40,8 +40,9 @@ class FormulaDerivative {
       reads_of_.push_back(ReadsOf(schema_.outputs[i].name.substr(1)));
     }
     const std::int64_t num_elements = FindAccesses();
-    if (IsSummedOverAll()) {
-      Flatten(num_elements);
+    is_one_row_ = IsSummedOverAll() && MayBeOneRow(num_elements);
+    if (is_one_row_) {
+      formula_.rows_from_ = 0;
       FindAccesses();
     }
     Differentiate();
@@ -179,8 +180,9 @@ class FormulaDerivative {
     return false;
   }
 
-  // Makes all elements one row, so that such a gradient is a sum over a row. Throws where rows and columns matter.
-  void Flatten(std::int64_t num_elements) {
+  // Whether rows and columns do not matter, so that such a gradient is the sum over one row of all elements, which is
+  // taken in parts that keep vectors busy.
+  bool MayBeOneRow(std::int64_t num_elements) const {
     bool is_apart = has_whole_outputs_ && formula_.rows_from_ <= 0 && !formula_.over_;
     for (const Read& read : formula_.reads_) {
       if (read.access == Access::kNone || read.input < 0) continue;
@@ -192,29 +194,22 @@ class FormulaDerivative {
     for (const ExprNode* node : ExprNodes(values)) {
       is_apart &= node->op != ExprOp::kRowSum && node->op != ExprOp::kRowMax && node->op != ExprOp::kIndex;
     }
-    if (is_apart) {
-      formula_.rows_from_ = 0;
-      return;
-    }
-    for (const std::vector<int>& reads : reads_of_) {
-      if (reads.empty() || !IsSum(accesses_[reads[0]])) continue;
-      FailFormula(formula_.query_, ErrorCode::kShapeMismatch,
-                  StrCat(" cannot derive the gradient of \"", formula_.reads_[reads[0]].name,
-                         "\", which is repeated along rows and over rows at once, beside what rows or columns have of "
-                         "their own: write that gradient by hand, in an operator of its own"));
-    }
+    return is_apart;
   }
 
   void Differentiate() {
     std::vector<Expr> inputs;
+    std::vector<int> read_of;
     for (const std::vector<int>& reads : reads_of_) {
-      for (const int i : reads) inputs.push_back(formula_.inputs_[i]);
+      for (const int i : reads) {
+        inputs.push_back(formula_.inputs_[i]);
+        read_of.push_back(i);
+      }
     }
     const std::vector<InputGradient> gradients =
         stepnet::Differentiate(outputs_, inputs, {.accesses = accesses_, .constants = {}});
     for (size_t i = 0; i < inputs.size(); ++i) {
-      gradients_[inputs[i]->number] =
-          gradients[i].value.defined() ? gradients[i].value : Expr::Constant(inputs[i].dtype(), 0);
+      gradients_[read_of[i]] = gradients[i].value.defined() ? gradients[i].value : Expr::Constant(inputs[i].dtype(), 0);
     }
   }
 
@@ -223,7 +218,17 @@ class FormulaDerivative {
     std::vector<Expr> values;
     for (const int i : reads) values.push_back(gradients_.at(i));
     const ExprAccess& access = accesses_[reads[0]];
-    const Kind kind = !access.moves[3] ? Kind::kRows : !access.moves[2] ? Kind::kSums : Kind::kBlocks;
+    // Of what is repeated along rows and over them, the sums over rows are added up.
+    const bool adds_rows = IsSum(access) && !is_one_row_;
+    if (adds_rows && formula_.reads_[reads[0]].input == Formula::kNotGiven) {
+      const std::string& name = formula_.reads_[reads[0]].name;
+      Fail(StrCat("and gives the gradient of \"", name, "\", whose shape it is not told: declare .Input(\"", name,
+                  "\", …) here, and name it where ", forward_.type, " says what its gradient is"));
+    }
+    const Kind kind = adds_rows          ? Kind::kSums
+                      : !access.moves[3] ? Kind::kRows
+                      : !access.moves[2] ? Kind::kSums
+                                         : Kind::kBlocks;
     FormulaOutput output(kind == Kind::kBlocks && reads.size() == 1 ? Kind::kElements : kind, std::move(values));
     if (formula_.reads_[reads[0]].input != Formula::kNotGiven) output.reads = reads;
     return output;
@@ -249,6 +254,7 @@ class FormulaDerivative {
   const OperatorSchema& forward_;
   std::vector<DerivativeOutput> outputs_;
   bool has_whole_outputs_ = true;
+  bool is_one_row_ = false;                 // all elements are
   std::vector<std::vector<int>> reads_of_;  // of the inputs of which this operator gives the gradients
   std::vector<ExprAccess> accesses_;        // of reads
   std::map<int, Expr> gradients_;           // by read

@@ -46,10 +46,10 @@ RunFn MakeByFormula(const OperatorCall& op) {
 
 bool HasExprTypes(const OpRun& run) {
   for (int i = 0; i < run.num_inputs(); ++i) {
-    if (!IsExprType(run.In(i).dtype)) return false;
+    if (!IsOperandType(run.In(i).dtype)) return false;
   }
   for (int o = 0; o < run.num_outputs(); ++o) {
-    if (!IsExprType(run.Out(o).dtype)) return false;
+    if (!IsOperandType(run.Out(o).dtype)) return false;
   }
   return true;
 }
@@ -100,9 +100,16 @@ std::uint64_t WantedOf(const OpRun& run) {
   return wanted;
 }
 
-RunValues::RunValues(const OperatorCall& op, const OpRun& run)
-    : values_{run.step(), static_cast<std::int64_t>(run.context().RunNumber()),
+RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_number)
+    : values_{run.step(), with_run_number ? static_cast<std::int64_t>(run.context().RunNumber()) : 0,
               static_cast<std::int64_t>(op.random_id()), static_cast<std::int64_t>(op.seed())} {}
+
+bool RunsFormula(const OperatorSchema& schema) {
+  const auto kernel = schema.kernels.find(DeviceKind::kCpu);
+  if (!schema.formula || kernel == schema.kernels.end()) return false;
+  const auto* const make = kernel->second.make.target<RunFn (*)(const OperatorCall&)>();
+  return make != nullptr && *make == MakeByFormula;
+}
 
 Kernel FormulaKernelOr(KernelFactory otherwise) {
   return {.make = [otherwise = std::move(otherwise)](const OperatorCall& op) -> RunFn {

@@ -9,8 +9,11 @@ namespace stepnet {
 std::uint64_t WantedOf(const OpRun& run);
 
 // The kernel of an operator of any dtype that has a formula: it runs what that says, and what `otherwise` makes where
-// expressions do not have the dtypes.
+// regions do not have the dtypes.
 Kernel FormulaKernelOr(KernelFactory otherwise);
+
+// Whether the formula is all that the CPU runs: a declared kernel knows its own dtypes.
+bool RunsFormula(const OperatorSchema& schema);
 
 // Adds to a schema that has a formula what its declaration does not say: shapes, cost, rows and the kernel for the CPU.
 // What is wrong with the formula shows where shapes are inferred, also where the shape rule is declared.

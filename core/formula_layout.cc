@@ -7,10 +7,12 @@ namespace {
 
 // The inputs of a call for messages: "x float [2, 3], y float [4]".
 std::string InputsText(const ShapeQuery& query) {
+  constexpr int kMaxShown = 20;
   std::vector<std::string> items;
-  for (int i = 0; i < query.num_inputs(); ++i) {
+  for (int i = 0; i < std::min(query.num_inputs(), kMaxShown); ++i) {
     items.push_back(StrCat(query.op().inputs()[i], " ", query.In(i).Description()));
   }
+  if (query.num_inputs() > kMaxShown) items.push_back(StrCat("… and ", query.num_inputs() - kMaxShown, " more"));
   return Join(items, ", ");
 }
 

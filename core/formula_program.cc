@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "stepnet/core/expr_evaluate.h"
+
 namespace stepnet {
 namespace {
 
@@ -110,8 +112,9 @@ void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** poin
   if (is_flat_) return program_->RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
   const std::optional<RegionFault> fault = program_->Run(from, results, run.part(), run.parts());
   if (!fault) return;
-  run.FaultOf(fault->element, formula_.region.NumElements(),
-              [&] { return Error(ErrorCode::kInvalidArgument, fault->message); });
+  run.FaultOf(fault->element, formula_.region.NumElements(), [&](std::int64_t element) {
+    return Error(ErrorCode::kInvalidArgument, WithElement(fault->message, element));
+  });
 }
 
 }  // namespace stepnet

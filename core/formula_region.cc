@@ -2,11 +2,15 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
-#include "stepnet/core/cancellation.h"
 #include "stepnet/core/expr_table.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formula_layout.h"
+#include "stepnet/core/region_sums.h"
 
 namespace stepnet {
 
@@ -21,7 +25,8 @@ class FormulaCompiler {
         declared_(declared),
         wanted_(wanted),
         layout_(formula, OtherShape()),
-        shape_(layout_.shape()) {}
+        shape_(layout_.shape()),
+        stored_as_(StoredAs()) {}
 
   FormulaRegion Run() {
     if (!formula_.outputs_) FailInFormula(query_, "says nothing of outputs");
@@ -67,14 +72,28 @@ class FormulaCompiler {
     strides_.push_back(std::move(strides));
   }
 
-  // An output without dtype, a number, has that of the declaration or of the first input.
+  // An output without dtype, a number, has that of the declaration or of the first input. One of float is stored as
+  // another where the formula need not know that.
   Expr WithType(const Expr& value, int output) const {
-    if (value->op != ExprOp::kLiteral) return value;
-    const bool is_declared = output < static_cast<int>(declared_.size());
-    return Cast(is_declared               ? declared_[output].dtype
-                : query_.num_inputs() > 0 ? query_.In(0).dtype
-                                          : DType::kFloat,
-                value);
+    const bool is_number = value->op == ExprOp::kLiteral;
+    if (!is_number && value.dtype() != DType::kFloat) return value;
+    const std::vector<int>& reads = (*formula_.outputs_)[output].reads;
+    DType dtype = is_number && query_.num_inputs() > 0 ? query_.In(0).dtype : stored_as_;
+    if (output < static_cast<int>(declared_.size())) dtype = declared_[output].dtype;
+    if (!reads.empty()) dtype = query_.In(formula_.reads_[reads[0]].input).dtype;
+    return is_number || IsStoredFloat(dtype) ? Cast(dtype, value) : value;
+  }
+
+  // What floats are stored as where nothing is declared: as all inputs that have a fraction are.
+  DType StoredAs() const {
+    std::optional<DType> dtype;
+    for (int i = 0; i < query_.num_inputs(); ++i) {
+      const DType of_input = query_.In(i).dtype;
+      if (!IsFloating(of_input)) continue;
+      if (dtype.value_or(of_input) != of_input) return DType::kFloat;
+      dtype = of_input;
+    }
+    return dtype.value_or(DType::kFloat);
   }
 
   void AddOutput(int i) {
@@ -183,7 +202,7 @@ class FormulaCompiler {
   // Rows without elements of which nothing comes out; there may be more of them than can be counted to.
   void DropEmptyRows() {
     Region& region = result_.region;
-    const auto is_of_rows = [](const RegionOutput& output) { return output.kind == RegionOutputKind::kRows; };
+    const auto is_of_rows = [&](const RegionOutput& output) { return IsOfRows(region, output); };
     if (region.sizes[3] == 0 && std::ranges::none_of(region.outputs, is_of_rows)) region.sizes = {1, 1, 0, 0};
   }
 
@@ -191,23 +210,52 @@ class FormulaCompiler {
     return std::ranges::all_of(strides_, [&](const Strides& s) { return s[outer] == s[inner] * inner_size; });
   }
 
+  // Which of the region's outputs may be the memory of an input. There may be many of both.
+  class Overwriters {
+   public:
+    Overwriters(const OperatorCall& op, std::span<const int> outputs) : op_(op), of_output_(op.num_outputs()) {
+      for (int o = 0; o < std::ssize(outputs); ++o) of_output_[outputs[o]].push_back(o);
+      for (int i = 0; i < op.num_outputs(); ++i) named_.emplace(op.outputs()[i], i);
+    }
+
+    // Those of an operator's input, ascending.
+    std::set<int> Of(int input) const {
+      std::set<int> found;
+      const auto add = [&](int output) {
+        if (output < std::ssize(of_output_)) found.insert(of_output_[output].begin(), of_output_[output].end());
+      };
+      const auto [first, last] = named_.equal_range(op_.inputs()[input]);
+      for (auto named = first; named != last; ++named) add(named->second);
+      for (const auto* pairs : {&op_.schema().in_place, &op_.schema().enforced_in_place}) {
+        for (const auto& [from, to] : *pairs) {
+          if (from == -1 || from == input) add(from == -1 ? input : to);
+        }
+      }
+      return found;
+    }
+
+   private:
+    const OperatorCall& op_;
+    std::vector<std::vector<int>> of_output_;
+    std::unordered_multimap<std::string_view, int> named_;
+  };
+
   // Memory that is both has each element where it was, or the operator must not be told to overwrite the input.
   void FindInPlace() {
     Region& region = result_.region;
     const OperatorCall& op = query_.op();
+    const Overwriters overwriters(op, result_.outputs);
     for (int i = 0; i < static_cast<int>(region.inputs.size()); ++i) {
       if (formula_.reads_[i].access == Access::kNone || IsRunValue(formula_.reads_[i].input)) continue;
       const RegionOperand& from = region.inputs[i];
       const std::string& name = op.inputs()[result_.inputs[i]];
       bool is_overwritten = false;
       bool is_same = false;
-      CountWork(static_cast<std::int64_t>(region.outputs.size()));
-      for (int o = 0; o < static_cast<int>(region.outputs.size()); ++o) {
+      for (const int o : overwriters.Of(result_.inputs[i])) {
         const RegionOperand& to = region.outputs[o].memory;
         const bool is_alike = from.strides == to.strides && from.offset == to.offset && from.dtype == to.dtype;
         const bool has_name = op.outputs()[result_.outputs[o]] == name;
-        const bool may_be = has_name || op.schema().AllowsInPlace(result_.inputs[i], result_.outputs[o]);
-        if (is_alike && may_be) region.in_place.push_back({.input = i, .output = o});
+        if (is_alike) region.in_place.push_back({.input = i, .output = o});
         is_overwritten |= has_name;
         is_same |= has_name && is_alike;
       }
@@ -236,7 +284,7 @@ class FormulaCompiler {
         });
     if (has_position_ || formula_.over_ || shape_.rank() < (has_columns ? 2 : 1)) return;
     RowOperands rows;
-    std::vector<int> shared;
+    std::set<int> own, shared;
     for (const Read& read : formula_.reads_) {
       if (read.access == Access::kNone) continue;
       const Shape& shape = query_.In(read.input).shape;
@@ -246,11 +294,9 @@ class FormulaCompiler {
               ? shape.rank() > 0 && layout_.WithRows(shape).rank() == shape_.rank() && shape[0] == shape_[0]
               : is_row;
       if (is_row && (shape.rank() == 0 || shape[0] != shape_[0])) return;
-      std::vector<int>& list = has_own ? rows.inputs : shared;
-      if (std::ranges::count(list, read.input) == 0) list.push_back(read.input);
-    }
-    for (const int i : shared) {
-      if (std::ranges::count(rows.inputs, i) > 0) return;
+      const bool is_first = (has_own ? own : shared).insert(read.input).second;
+      if (is_first && has_own) rows.inputs.push_back(read.input);
+      if ((has_own ? shared : own).contains(read.input)) return;
     }
     if (rows.inputs.empty()) return;  // what the outputs have as many rows as is not read
     for (int i = 0; i < query_.op().num_outputs(); ++i) {
@@ -269,6 +315,7 @@ class FormulaCompiler {
   const std::uint64_t wanted_;
   const FormulaLayout layout_;
   const Shape& shape_;  // that is computed over
+  const DType stored_as_;
   FormulaRegion result_;
   std::vector<Strides> strides_;  // of the region's inputs, then of its outputs
   bool keeps_rows_ = false;       // the last dimension stays one of its own
@@ -279,9 +326,9 @@ class FormulaCompiler {
 
 bool AreExprTypes(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   for (int i = 0; i < query.num_inputs(); ++i) {
-    if (!IsExprType(query.In(i).dtype)) return false;
+    if (!IsOperandType(query.In(i).dtype)) return false;
   }
-  return std::ranges::all_of(outputs, IsExprType, &TensorInfo::dtype);
+  return std::ranges::all_of(outputs, IsOperandType, &TensorInfo::dtype);
 }
 
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::uint64_t wanted) {

@@ -12,6 +12,7 @@
 #include "stepnet/core/expr_text.h"
 #include "stepnet/core/formula_sample.h"
 #include "stepnet/core/index_of.h"
+#include "stepnet/core/stored_float.h"
 
 namespace stepnet {
 namespace {
@@ -76,9 +77,7 @@ class Naming {
   }
 
   Expr NamedConstant(const ExprNode& node) {
-    const ExprScalar scalar{.dtype = node.dtype, .bits = node.bits};
-    const auto value =
-        ForExprType(node.dtype, [&](auto zero) { return static_cast<double>(scalar.As<decltype(zero)>()); });
+    const double value = DoubleOf({.dtype = node.dtype, .bits = node.bits});
     for (const Form& form : kForms) {
       for (const Symbol& symbol : symbols_) {
         if (IsAbout(value, form.of(symbol.value))) return form.make(Named(symbol, node.dtype));

@@ -9,6 +9,7 @@
 
 namespace stepnet {
 
+class Queue;
 struct StepPlan;
 
 // What starts or stops. Observers pass over the kinds that they are not after.
@@ -28,6 +29,7 @@ struct RunEvent {
   const std::string* op_text = nullptr;  // "y = FC(x, w, b)", "dw += w_grad"; null where op_type is
   std::int64_t step = -1;                // of operators and moves in step nets; -1: outside, or for many steps
   bool backward = false;                 // in a backward step net
+  Queue* queue = nullptr;                // of the device that does the work; null: the host, or a whole net
 
   // What follows is set in step nets alone.
   const std::shared_ptr<const StepPlan>* plan = nullptr;  // compiler/step_plan.h; to keep it, copy what this points to

@@ -15,6 +15,7 @@
 // This header knows no protobuf, and neither do the files that include it to declare operators.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -181,8 +182,8 @@ class OpRun {
   // False when a type that declares Rows is run for other outputs alone: Out(output) has no memory then.
   bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
   // Whether an output that can_add names is to be added to what the memory holds, instead of written.
-  bool Adds(int output) const { return (adds_ >> output & 1) != 0; }
-  void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i
+  bool Adds(int output) const { return output < 64 && (adds_ >> output & 1) != 0; }
+  void SetAdds(std::uint64_t outputs) { adds_ = outputs; }  // bit i: output i, of the first 64
   // What Packing has made of the input for this run, or null.
   const void* packed() const { return packed_; }
   void SetPacked(const void* packed) { packed_ = packed; }
@@ -201,12 +202,12 @@ class OpRun {
     if (context_.faults == nullptr) throw make_error(place.element);
     context_.faults->Note(place, [&] { return make_error(place.element); });
   }
-  // The same of element `element` of the `num_elements` that the run computes.
+  // The same of element `element` of the `num_elements` that the run computes; make_error(i) has its place in the step.
   template <typename MakeError>
   void FaultOf(std::int64_t element, std::int64_t num_elements, const MakeError& make_error) const {
     const FaultPlace place = PlaceOf(element, num_elements);
-    if (context_.faults == nullptr) throw make_error();
-    context_.faults->Note(place, make_error);
+    if (context_.faults == nullptr) throw make_error(place.element);
+    context_.faults->Note(place, [&] { return make_error(place.element); });
   }
   void SetRange(const RunRange* range) { range_ = range; }  // null: all of one step
   const RunRange* range() const { return range_; }
@@ -268,10 +269,17 @@ struct Kernel {
   // Outputs, of the first 64, about which it asks OpRun::Adds: what it computes for them can be summed over the steps
   // where it belongs, without a copy of its own.
   std::vector<int> can_add = {};
+  // The same of every one of them that the operator expands to a product (Operator::Expands).
+  bool can_add_products = false;
+  bool CanAdd(int output, bool is_product) const {
+    return output < 64 && ((is_product && can_add_products) || std::ranges::count(can_add, output) > 0);
+  }
   // It can use OpRun::packed in place of an input, and does where it is not null.
   std::optional<Packing> packing = {};
   // It may find values of its inputs that are not allowed, and then calls OpRun::Fault and writes what does no harm.
   bool checks_values = false;
+  // It asks RunContext::stops_after_faults, on a device whose faults are late.
+  bool stops_after_faults = false;
   // It is given the blobs themselves (OpRun::host) and sets those of its outputs: their shapes follow from what it
   // finds, or they share memory. A step net runs it by itself, once a step, as it does what has no shapes beforehand.
   bool takes_blobs = false;

@@ -7,6 +7,8 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_evaluate.h"
 #include "stepnet/core/expr_text.h"
+#include "stepnet/core/region_sums.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -100,7 +102,11 @@ void CheckOutput(const Region& region, int i) {
   }
   if (output.kind == RegionOutputKind::kSums) {
     if (output.memory.dtype == DType::kBool) throw Error(ErrorCode::kTypeMismatch, StrCat(what, " is a sum of bool"));
-    if (repeats && region.sizes[3] > 1) {
+    if (IsStoredFloat(output.memory.dtype)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat(what, " is a sum over rows in ", output.memory.dtype, ", which is only stored"));
+    }
+    if (SumsRows(region, output) && VariesInRow(region, *output.value)) {
       throw Error(ErrorCode::kShapeMismatch, StrCat(what, " sums over the last dimension, for which RowSum is"));
     }
   } else if (output.adds) {
@@ -178,9 +184,10 @@ void ForIndices(const RegionIndex& sizes, const Fn& fn) {
   }
 }
 
-void WriteRow(const RegionOutput& output, RegionIndex index, std::span<const ExprScalar> values, std::int64_t columns,
+void WriteRow(const Region& region, const RegionOutput& output, RegionIndex index, std::span<const ExprScalar> values,
               void* memory) {
   if (output.kind == RegionOutputKind::kRows) return Write(memory, PlaceOf(output.memory, index), values[0]);
+  const std::int64_t columns = SumsRows(region, output) ? 1 : region.sizes[3];
   for (index[3] = 0; index[3] < columns; ++index[3]) {
     const std::int64_t at = PlaceOf(output.memory, index);
     const ExprScalar& value = values[index[3]];
@@ -255,7 +262,7 @@ std::optional<RegionFault> EvaluateRegion(const Region& region, std::span<const 
         }};
     const ExprRowValues values = EvaluateRow(roots, row);
     for (size_t i = 0; i < region.outputs.size(); ++i) {
-      WriteRow(region.outputs[i], index, values.values[i], region.sizes[3], outputs[i]);
+      WriteRow(region, region.outputs[i], index, values.values[i], outputs[i]);
     }
     if (values.fault && !first) {
       first = {.element = number * region.sizes[3] + values.fault->column,

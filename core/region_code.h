@@ -175,6 +175,7 @@ struct RegionCode {
   std::vector<RegionMove> row_loads;
   std::vector<Phase> phases;
   std::vector<RegionMove> row_stores;
+  std::vector<RegionMove> row_sums;  // likewise, added
   std::vector<Expr> requirements;
   // A run is cut into parts between units.
   enum class Cut : std::uint8_t { kBlocks, kRows, kColumns } cut = Cut::kBlocks;

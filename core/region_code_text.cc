@@ -110,6 +110,7 @@ std::string RegionCodeText(const RegionCode& code) {
     print("rows: ", phase.reductions);
   }
   moves("row: store", code.row_stores);
+  moves("row: add", code.row_sums);
   return std::move(out).str();
 }
 

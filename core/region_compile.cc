@@ -8,6 +8,7 @@
 #include "stepnet/core/region_code.h"
 #include "stepnet/core/region_instructions.h"
 #include "stepnet/core/region_layout.h"
+#include "stepnet/core/region_sums.h"
 #include "stepnet/core/region_values.h"
 
 namespace stepnet {
@@ -60,21 +61,30 @@ class Compiler {
     int phase;
   };
 
-  bool HasInPlace(int output) const {
-    return std::ranges::any_of(region_.in_place, [&](const RegionInPlace& pair) { return pair.output == output; });
-  }
-
   // When outputs are written: with their values, or where the memory is that of an input, when nothing reads that any
   // more.
   void PlaceStores() {
     const int last_phase = static_cast<int>(code_.phases.size()) - 1;
+    in_place_of_.resize(region_.outputs.size());
+    is_overwritten_.resize(region_.inputs.size());
+    for (const auto& [input, output] : region_.in_place) {
+      in_place_of_[output].push_back(input);
+      is_overwritten_[input] = true;
+    }
+    nodes_of_input_.resize(region_.inputs.size());
+    for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
+      if (nodes_[i].expr->op == ExprOp::kInput) nodes_of_input_[nodes_[i].expr->number].push_back(i);
+    }
     for (int i = 0; i < static_cast<int>(region_.outputs.size()); ++i) {
       const RegionOutput& output = region_.outputs[i];
       const Node& node = nodes_[output_nodes_[i]];
-      if (output.kind == RegionOutputKind::kRows) continue;
       if (output.kind == RegionOutputKind::kSums && !output.adds) code_.sums.push_back(i);
-      stores_.push_back({.node = output_nodes_[i], .output = i, .phase = HasInPlace(i) ? last_phase : node.phase});
+      if (IsOfRows(region_, output)) continue;
+      stores_.push_back(
+          {.node = output_nodes_[i], .output = i, .phase = in_place_of_[i].empty() ? node.phase : last_phase});
     }
+    stores_of_node_.resize(nodes_.size());
+    for (Store& store : stores_) stores_of_node_[store.node].push_back(&store);
   }
 
   // Else what is reduced is an array that is filled for a block.
@@ -114,8 +124,8 @@ class Compiler {
     memory_slot_.assign(code_.operands.size(), -1);
     for (int i = 0; i < static_cast<int>(code_.operands.size()); ++i) {
       const bool is_output = i >= code_.num_inputs;
-      const bool has_elements = is_output ? region_.outputs[i - code_.num_inputs].kind != RegionOutputKind::kRows
-                                          : static_cast<bool>(is_read[i]);
+      const bool has_elements =
+          is_output ? !IsOfRows(region_, region_.outputs[i - code_.num_inputs]) : static_cast<bool>(is_read[i]);
       if (!has_elements || !code_.IsContiguous(code_.operands[i])) continue;
       memory_slot_[i] = static_cast<int>(code_.memory_operands.size());
       code_.memory_operands.push_back(i);
@@ -211,9 +221,9 @@ class Compiler {
       }
     }
     for (size_t i = 0; i < region_.outputs.size(); ++i) {
-      if (region_.outputs[i].kind != RegionOutputKind::kRows) continue;
-      code_.row_stores.push_back(
-          {.operand = code_.num_inputs + static_cast<int>(i), .slot = nodes_[output_nodes_[i]].slot});
+      if (!IsOfRows(region_, region_.outputs[i])) continue;
+      (SumsRows(region_, region_.outputs[i]) ? code_.row_sums : code_.row_stores)
+          .push_back({.operand = code_.num_inputs + static_cast<int>(i), .slot = nodes_[output_nodes_[i]].slot});
     }
   }
 
@@ -274,8 +284,8 @@ class Compiler {
       const Node& node = nodes_[steps[s].node];
       for (int k = 0; k < node.num_operands; ++k) last_read[node.operands[k]] = s;
     }
-    step_of_.assign(nodes_.size(), -1);
-    for (int s = 0; s < static_cast<int>(steps.size()); ++s) step_of_[steps[s].node] = s;
+    node_of_step_.clear();
+    for (const Step& step : steps) node_of_step_.push_back(step.node);
     std::vector<int> slot(nodes_.size(), -1);
     for (size_t i = 0; i < nodes_.size(); ++i) slot[i] = SlotAt(RegionLevel::kElement, static_cast<int>(i));
     LoadInputs(steps, first, last);
@@ -308,8 +318,7 @@ class Compiler {
       const Node& node = nodes_[store.node];
       const bool is_memory = node.expr->op == ExprOp::kInput && node.slot >= 0 && node.slot < num_memory_;
       if (!is_memory || store.is_done || store.phase < first || store.phase > last) continue;
-      const auto is_of_node = [&](const RegionInPlace& pair) { return pair.input == node.expr->number; };
-      if (std::ranges::none_of(region_.in_place, is_of_node)) continue;
+      if (!is_overwritten_[node.expr->number]) continue;
       store.copy = NewBuffer(DTypeBytes(node.expr->dtype), LoadedElements());
       code_.phases[first].block.push_back(CopyOf(region_.outputs[store.output].value, node.slot, store.copy));
     }
@@ -339,23 +348,22 @@ class Compiler {
 
   // The store that this step can do at once: nobody reads the memory later under the name of an input.
   Store* DirectStore(const Step& step, const std::vector<int>& last_read, int s) {
-    for (Store& store : stores_) {
-      const int memory = memory_slot_[code_.num_inputs + store.output];
-      if (store.node != step.node || store.phase != step.phase || store.is_done || memory < 0 ||
-          region_.outputs[store.output].kind != RegionOutputKind::kElements) {
+    for (Store* const store : stores_of_node_[step.node]) {
+      const int memory = memory_slot_[code_.num_inputs + store->output];
+      if (store->phase != step.phase || store->is_done || memory < 0 ||
+          region_.outputs[store->output].kind != RegionOutputKind::kElements) {
         continue;
       }
-      if (IsFree(store.output, last_read, s)) return &store;
+      if (IsFree(store->output, last_read, s)) return store;
     }
     return nullptr;
   }
 
   // Whether nothing reads the memory of an output after step s under the name of an input.
   bool IsFree(int of_output, const std::vector<int>& last_read, int s) const {
-    for (const auto& [input, output] : region_.in_place) {
-      for (size_t i = 0; output == of_output && i < nodes_.size(); ++i) {
-        const bool is_input = nodes_[i].expr->op == ExprOp::kInput && nodes_[i].expr->number == input;
-        if (is_input && (last_read[i] > s || IsStoredLater(static_cast<int>(i)))) return false;
+    for (const int input : in_place_of_[of_output]) {
+      for (const int node : nodes_of_input_[input]) {
+        if (last_read[node] > s || !stores_of_node_[node].empty()) return false;  // or an output is the input itself
       }
     }
     return true;
@@ -364,26 +372,17 @@ class Compiler {
   // The memory of an output, for a value that is read for the last time by what computes that output: one array less
   // that has to stay in the cache. -1: there is none.
   int OutputAsBuffer(const Step& step, const std::vector<int>& last_read, int s) {
-    for (Store& store : stores_) {
-      const RegionOutput& output = region_.outputs[store.output];
-      const int memory = memory_slot_[code_.num_inputs + store.output];
+    if (!keeps_values_ || last_read[step.node] <= s || IsStored(step.node)) return -1;
+    for (Store* const store : stores_of_node_[node_of_step_[last_read[step.node]]]) {
+      const RegionOutput& output = region_.outputs[store->output];
+      const int memory = memory_slot_[code_.num_inputs + store->output];
       const bool fits = output.kind == RegionOutputKind::kElements && memory >= 0 &&
                         DTypeBytes(output.memory.dtype) == DTypeBytes(nodes_[step.node].expr->dtype);
-      const bool ends_there =
-          last_read[step.node] > s && store.node != step.node && step_of_[store.node] == last_read[step.node];
-      if (!keeps_values_ || !fits || !ends_there || store.is_done || store.is_buffer || IsStored(step.node) ||
-          !IsFree(store.output, last_read, s)) {
-        continue;
-      }
-      store.is_buffer = true;
+      if (!fits || store->is_done || store->is_buffer || !IsFree(store->output, last_read, s)) continue;
+      store->is_buffer = true;
       return memory;
     }
     return -1;
-  }
-
-  // Whether an output is the input itself.
-  bool IsStoredLater(int input_node) const {
-    return std::ranges::any_of(stores_, [&](const Store& store) { return store.node == input_node; });
   }
 
   // A buffer for the result: of an operand that nothing reads any more and whose elements have its size, where there
@@ -424,7 +423,7 @@ class Compiler {
     return nodes_[node].slot < 0 && slot[node] >= num_fixed_;
   }
   bool IsStored(int node) const {
-    return std::ranges::any_of(stores_, [&](const Store& store) { return store.node == node && !store.is_done; });
+    return std::ranges::any_of(stores_of_node_[node], [](const Store* store) { return !store->is_done; });
   }
 
   void Release(int node, std::vector<int>* slot) {
@@ -478,7 +477,11 @@ class Compiler {
   std::vector<int> output_nodes_;
   std::vector<Store> stores_;
   std::vector<int> memory_slot_;  // of each operand, or -1
-  std::vector<int> step_of_;      // that computes a node, or -1
+  std::vector<int> node_of_step_;
+  std::vector<std::vector<Store*>> stores_of_node_;
+  std::vector<std::vector<int>> nodes_of_input_;
+  std::vector<std::vector<int>> in_place_of_;  // inputs that an output may be in place of
+  std::vector<bool> is_overwritten_;           // an input, by an output in its place
   int num_memory_ = 0;
   int num_fixed_ = 0;  // slots of memory and constants
   RegionSlots slots_;

@@ -16,8 +16,11 @@
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_scalar.h"
+#include "stepnet/core/half_vectors-inl.h"
 #include "stepnet/core/random_words.h"
 #include "stepnet/core/region_vectors-inl.h"
+#include "stepnet/core/stored_float.h"
+#include "stepnet/core/target.h"
 #include "stepnet/core/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -200,7 +203,28 @@ RegionKernel AnyKernel(ExprOp op, DType result) {
   }
 }
 
+// Casts of what is only stored, as its bits.
+template <class Fn, typename From, typename To>
+void Conversion(void* out, const void* a, const void* /*b*/, const void* /*c*/, const void* /*last*/, std::int64_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<From, decltype(d)> from;
+  const hn::Rebind<To, decltype(d)> to;
+  const From* x = static_cast<const From*>(a);
+  To* y = static_cast<To*>(out);
+  const Fn fn;
+  ForVectors<float, true>(
+      n, [&](auto access, std::int64_t i) HWY_ATTR { access.Store(to, fn(d, access.Load(from, x + i)), y + i); });
+}
+
+RegionKernel ConversionOf(DType from, DType to) {
+  if (from == DType::kFloat16) return Conversion<LoadFloat16, std::uint16_t, float>;
+  if (from == DType::kBFloat16) return Conversion<LoadBFloat16, std::uint16_t, float>;
+  if (to == DType::kFloat16) return Conversion<StoreFloat16, float, std::uint16_t>;
+  return Conversion<StoreBFloat16, float, std::uint16_t>;
+}
+
 RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {
+  if (IsStoredFloat(operand) || IsStoredFloat(result)) return ConversionOf(operand, result);
   return ForExprType(operand, [&](auto zero) -> RegionKernel {
     using T = decltype(zero);
     if (const RegionKernel any = AnyKernel<T>(op, result)) return any;
@@ -227,12 +251,10 @@ void UniformsForTarget(const std::uint32_t* words, DType dtype, void* out, std::
   }
 }
 
-constexpr std::int64_t kLongCopy = 4096;  // bytes, from which on the system's own is as fast
-
 template <typename T>
 void Copy(void* out, const void* a, const void* /*b*/, const void* /*c*/, const void* /*last*/, std::int64_t n) {
   const auto bytes = n * static_cast<std::int64_t>(sizeof(T));
-  if (bytes >= kLongCopy) {
+  if (bytes >= kCpuTarget.regions.long_copy_bytes) {
     std::memmove(out, a, static_cast<size_t>(bytes));
     return;
   }
@@ -251,10 +273,12 @@ void Fill(void* out, const void* a, const void* /*b*/, const void* /*c*/, const 
 }
 
 RegionKernel CopyKernelForTarget(std::int64_t bytes) {
-  return bytes == 1 ? Copy<std::uint8_t> : bytes == 4 ? Copy<std::uint32_t> : Copy<std::uint64_t>;
+  if (bytes <= 2) return bytes == 1 ? Copy<std::uint8_t> : Copy<std::uint16_t>;
+  return bytes == 4 ? Copy<std::uint32_t> : Copy<std::uint64_t>;
 }
 RegionKernel FillKernelForTarget(std::int64_t bytes) {
-  return bytes == 1 ? Fill<std::uint8_t> : bytes == 4 ? Fill<std::uint32_t> : Fill<std::uint64_t>;
+  if (bytes <= 2) return bytes == 1 ? Fill<std::uint8_t> : Fill<std::uint16_t>;
+  return bytes == 4 ? Fill<std::uint32_t> : Fill<std::uint64_t>;
 }
 
 template <typename T>
@@ -273,6 +297,7 @@ void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n
 void SpreadForTarget(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
   if (bytes == 4) return SpreadValues<std::int32_t>(from, out, rows, n);
   if (bytes == 8) return SpreadValues<std::int64_t>(from, out, rows, n);
+  if (bytes == 2) return SpreadValues<std::int16_t>(from, out, rows, n);
   for (std::int64_t row = 0; row < rows; ++row) {
     std::memset(static_cast<char*>(out) + row * n, static_cast<const char*>(from)[row], static_cast<size_t>(n));
   }
@@ -366,6 +391,7 @@ namespace {
 template <typename Fn>
 void ForBytes(std::int64_t bytes, const Fn& fn) {
   if (bytes == 1) return fn(std::uint8_t{});
+  if (bytes == 2) return fn(std::uint16_t{});
   if (bytes == 4) return fn(std::uint32_t{});
   fn(std::uint64_t{});
 }

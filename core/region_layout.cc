@@ -19,8 +19,8 @@ bool HasKernelsOnly(const RegionCode& code) {
     return instruction.kind == RegionInstruction::Kind::kCompute;
   };
   return code.phases.size() == 1 && code.requirements.empty() && code.row_loads.empty() && code.row_stores.empty() &&
-         phase.row.empty() && phase.loads.empty() && phase.stores.empty() && phase.sums.empty() &&
-         std::ranges::all_of(phase.block, is_kernel);
+         code.row_sums.empty() && phase.row.empty() && phase.loads.empty() && phase.stores.empty() &&
+         phase.sums.empty() && std::ranges::all_of(phase.block, is_kernel);
 }
 
 class Layout {
@@ -47,12 +47,13 @@ class Layout {
   int num_memory() const { return static_cast<int>(code_.memory_operands.size()); }
 
   void CutIntoParts() {
-    const bool has_rows = code_.phases.size() > 1 || !code_.row_stores.empty();
+    const bool sums_rows = !code_.row_sums.empty();
+    const bool has_rows = code_.phases.size() > 1 || !code_.row_stores.empty() || sums_rows;
     const auto adds = [](const RegionCode::Phase& phase) { return !phase.sums.empty(); };
     const std::int64_t rows = code_.NumRows();
     const std::int64_t columns = code_.sizes[3];
     std::int64_t parts = 1;
-    if (std::ranges::any_of(code_.phases, adds)) {
+    if (sums_rows || std::ranges::any_of(code_.phases, adds)) {
       code_.cut = RegionCode::Cut::kColumns;
       code_.unit = kCpuTarget.regions.min_part_columns;
       parts = has_rows ? 1 : columns / kCpuTarget.regions.min_part_columns;

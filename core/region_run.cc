@@ -28,6 +28,8 @@ void CopyElement(char* to, const char* from, std::int64_t bytes) {
     std::memcpy(to, from, 4);
   } else if (bytes == 8) {
     std::memcpy(to, from, 8);
+  } else if (bytes == 2) {
+    std::memcpy(to, from, 2);
   } else {
     *to = *from;
   }
@@ -118,7 +120,7 @@ class Runner {
   // The columns [begin, end) of the rows [row, last).
   void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
     if (row >= last) return;  // operands may have no memory
-    if (begin >= end && code_.row_stores.empty()) return;
+    if (begin >= end && code_.row_stores.empty() && code_.row_sums.empty()) return;
     const bool is_whole = begin == 0 && end == code_.sizes[3];
     const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
     first_row_ = row;
@@ -166,12 +168,14 @@ class Runner {
         if (of.strides[d] == 0) sizes[d] = 1;
       }
       const std::uint64_t zero = 0;
+      const bool is_of_no_column = code_.sizes[3] == 0 && of.strides[3] == 0;  // the sum of what rows have
+      const std::int64_t count = is_of_no_column ? 1 : end - begin;
       for (std::int64_t row = 0; row < sizes[0] * sizes[1] * sizes[2]; ++row) {
-        if (end <= begin) break;
+        if (count <= 0) break;
         const std::int64_t at = row / (sizes[1] * sizes[2]) * of.strides[0] +
                                 row / sizes[2] % sizes[1] * of.strides[1] + row % sizes[2] * of.strides[2];
         CopyStrided(&zero, 0, bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes,
-                    end - begin);
+                    count);
       }
     }
   }
@@ -221,6 +225,11 @@ class Runner {
     for (const auto& [operand, slot] : code_.row_stores) {
       const std::int64_t bytes = code_.operands[operand].bytes;
       ForRows(operand, [&](std::int64_t i, char* row) { CopyElement(row, slots_[slot] + i * bytes, bytes); });
+    }
+    for (const auto& [operand, slot] : code_.row_sums) {
+      const RegionCode::Operand& of = code_.operands[operand];
+      ForRows(operand,
+              [&](std::int64_t i, char* row) { AddStrided(slots_[slot] + i * of.bytes, row, 0, of.dtype, 1); });
     }
   }
 

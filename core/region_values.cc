@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "stepnet/core/region_patterns.h"
+#include "stepnet/core/region_sums.h"
 #include "stepnet/core/target.h"
 
 namespace stepnet {
@@ -165,7 +166,7 @@ class Finder {
     code_->phases.resize(static_cast<size_t>(last_phase) + 1);
     for (size_t i = 0; i < region_.outputs.size(); ++i) {
       RegionValue& value = values_.all[values_.outputs[i]];
-      const bool is_row = region_.outputs[i].kind == RegionOutputKind::kRows;
+      const bool is_row = IsOfRows(region_, region_.outputs[i]);
       (is_row ? value.is_row_splat : value.is_splat) |= value.level == RegionLevel::kRun;
       value.is_output_element |= !is_row;
       value.is_spread |= value.level == RegionLevel::kRow && !is_row;

@@ -67,6 +67,30 @@ void RunContext::UseDevice(Device device) {
   queue = &RuntimeOf(device).queue();
 }
 
+RunCell::RunCell(Device device) : device_(device), memory_(RuntimeOf(device).Allocate(sizeof(std::uint64_t))) {}
+
+RunCell::~RunCell() { RuntimeOf(device_).Free(memory_, sizeof(std::uint64_t)); }
+
+void RunCell::Set(std::uint64_t run, Queue& queue) {
+  if (run_ == run) return;
+  run_.reset();
+  queue.CopyFromHost(&run, memory_, sizeof(run));
+  run_ = run;
+}
+
+void RunReaders::Set(std::uint64_t run, Queue& queue) const {
+  for (const auto& cell : cells) cell->Set(run, queue);
+}
+
+const void* RunContext::RunNumberOnDevice() {
+  if (run_cell == nullptr || run_cell->device() != device_scratch.device()) {
+    run_cell = std::make_shared<RunCell>(device_scratch.device());
+  }
+  run_cell->Set(run == nullptr ? 0 : *run, *queue);
+  if (readers != nullptr) readers->cells.push_back(run_cell);
+  return run_cell->memory();
+}
+
 void RunContext::PrepareLanes(int num_lanes) {
   const auto count = static_cast<size_t>(num_lanes);
   if (lanes.size() < count) lanes.resize(count);
@@ -74,6 +98,9 @@ void RunContext::PrepareLanes(int num_lanes) {
     lanes[lane].observers = observers;
     lanes[lane].run = run;
     lanes[lane].faults = faults;
+    lanes[lane].late_faults = late_faults;
+    lanes[lane].site = site;
+    lanes[lane].readers = readers;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,33 @@ class Scratch {
   std::vector<Block> overflow_;  // what did not fit; the next Reset grows block_ instead
 };
 
+// The number of a run in memory of a device.
+class RunCell {
+ public:
+  explicit RunCell(Device device);
+  RunCell(const RunCell&) = delete;
+  RunCell& operator=(const RunCell&) = delete;
+  ~RunCell();
+
+  Device device() const { return device_; }
+  const void* memory() const { return memory_; }
+  // For what is put into `queue` from now on.
+  void Set(std::uint64_t run, Queue& queue);
+
+ private:
+  const Device device_;
+  void* const memory_;
+  std::optional<std::uint64_t> run_;
+};
+
+// Who keeps the number of a run. Whoever has recorded what they did gives them the new one, to play it again.
+struct RunReaders {
+  std::vector<std::shared_ptr<RunCell>> cells = {};
+  bool is_known = true;  // nobody else has read it
+
+  void Set(std::uint64_t run, Queue& queue) const;
+};
+
 struct RunContext {
   Scratch scratch = {};  // of the host
   // Where the kernels that run now put in what their device is to do; null for those of the CPU, who do it.
@@ -54,16 +82,26 @@ struct RunContext {
   const std::uint64_t* run = nullptr;
   // Where kernels that check values note what is wrong; null: they throw at once.
   FaultRecord* faults = nullptr;
+  // Where kernels of a device note it instead, and go on without waiting; null: they wait. `site` says where they are.
+  LateFaults* late_faults = nullptr;
+  FaultSite site = {};
+  // What runs now is to do nothing where a fault has been noted there before: what it writes outlives the run. Asked of
+  // kernels that say Kernel::stops_after_faults.
+  bool stops_after_faults = false;
   // The contexts of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next
   // time.
   std::vector<RunContext> lanes;
-  // Who records what runs, to play it again, sets this to false before and finds out whether that would be the same.
-  mutable bool run_number_was_read = false;
+  // Who reads the number of the run is noted here, for those who record what runs; null: nowhere.
+  RunReaders* readers = nullptr;
 
   std::uint64_t RunNumber() const {
-    run_number_was_read = true;
+    if (readers != nullptr) readers->is_known = false;
     return run == nullptr ? 0 : *run;
   }
+  // Where it is on the device, for kernels that are put in now.
+  const void* RunNumberOnDevice();
+  std::shared_ptr<RunCell> run_cell = {};
+
   // What runs from now on runs on this device, and the temporary memory is free again.
   void UseDevice(Device device);
   void ResetScratch() {
@@ -73,20 +111,6 @@ struct RunContext {
   // Makes lanes [0, num_lanes), which serve the same run, tell the same observers and note faults in the same record.
   // What a lane runs may do so again with lanes of its own.
   void PrepareLanes(int num_lanes);
-};
-
-// Lends a record of faults to what the context runs, as long as this object lives.
-class FaultScope {
- public:
-  FaultScope(RunContext& context, FaultRecord* faults)
-      : context_(context), before_(std::exchange(context.faults, faults)) {}
-  FaultScope(const FaultScope&) = delete;
-  FaultScope& operator=(const FaultScope&) = delete;
-  ~FaultScope() { context_.faults = before_; }
-
- private:
-  RunContext& context_;
-  FaultRecord* before_;
 };
 
 }  // namespace stepnet

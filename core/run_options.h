@@ -15,6 +15,14 @@ struct StepPlan;
 
 inline constexpr int kMaxOptLevel = 1;
 
+// How products of float are computed.
+enum class Math : std::uint8_t {
+  kFloat32,  // exactly: products and sums of float
+  kTf32,     // factors rounded to 10 bits behind the point, on tensor cores; sums are of float
+};
+inline constexpr Math kMaths[] = {Math::kFloat32, Math::kTf32};
+const char* MathName(Math math);  // "float32", "tf32"
+
 // How nets made from files are to be run; operators that run nets themselves read it.
 struct RunOptions {
   std::string executor = "parallel";
@@ -24,6 +32,7 @@ struct RunOptions {
   // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
   // which changes results within rounding (compiler/stages.h).
   int opt_level = kMaxOptLevel;
+  Math math = Math::kFloat32;  // other than float32: on a GPU alone
   std::uint64_t seed = 0;
   // The folder in which, and below which, operators may open files; empty: none (core/allowed_files.h).
   std::string allow_files = {};
@@ -38,8 +47,8 @@ struct RunOptions {
   Device device() const { return {.kind = target->device, .index = device_index}; }
 };
 
-// The same options for another device, with its target and the executor that it has where nobody chooses. Throws
-// kInvalidArgument where this program knows no such devices.
+// The same options for another device, with its target and the executor that it has where nobody chooses; on the host
+// math is float32. Throws kInvalidArgument where this program knows no such devices.
 RunOptions OnDevice(const RunOptions& options, Device device);
 
 }  // namespace stepnet

@@ -47,6 +47,8 @@ struct RegionSizes {
   // Columns and operations of rows from which on rows of two kinds run a program for each. Chosen.
   std::int64_t min_split_columns = 8;
   int min_split_operations = 4;
+  // Bytes of a copy from which on the system's own is as fast as vectors are.
+  std::int64_t long_copy_bytes = 4 << 10;
 };
 
 struct Target {

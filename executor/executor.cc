@@ -4,8 +4,14 @@ namespace stepnet {
 
 void Executor::Run(RunState& state, RunContext& context) const {
   const StepPlan& plan = state.plan();
-  const ObservedScope scope(context.observers, state.LoopEvent(RunEventKind::kLoop));
   context.UseDevice(state.device());
+  RunEvent loop = state.LoopEvent(RunEventKind::kLoop);
+  loop.queue = context.queue;
+  const ObservedScope scope(context.observers, loop);
+  if (context.late_faults != nullptr) {
+    context.late_faults->SetPlacing(context.site.net_op,
+                                    [&state](Fault fault) { return state.Placed(std::move(fault)); });
+  }
   state.RunMovesBefore(context);
   try {
     if (!plan.does_nothing) RunSteps(state, context);

@@ -30,18 +30,22 @@ void Add(const Tensor& from, const Tensor& to) {
   ForEachItem(to, from, [](const Tensor& item, const Tensor& of_batch) { AddTensor(of_batch, item); });
 }
 
-void SetNumbers(const Tensor& to) {
+}  // namespace
+
+// The host gives them to a device: not again where they are there from the run before.
+void RunState::SetNumbers(const Tensor& to) {
   if (to.device().IsHost()) {
     auto* const numbers = to.data<std::int32_t>();
     std::iota(numbers, numbers + to.size(), 0);
     return;
   }
+  const std::pair<const void*, std::int64_t> memory(to.raw(device_), to.size());
+  if (numbers_ == memory) return;
   std::vector<std::int32_t> numbers(to.size());
   std::iota(numbers.begin(), numbers.end(), 0);
   CopyTensor(Tensor::Of(to.shape(), numbers), to);
+  numbers_ = memory;
 }
-
-}  // namespace
 
 Tensor RunState::RowsAt(const BaseRows& rows) const {
   const Tensor& base = bases_[rows.base];
@@ -62,6 +66,7 @@ void RunState::RunMoves(const std::vector<PlannedMove>& moves, size_t first_numb
                                                   .op_type = &moves[i].type,
                                                   .op_text = &moves[i].text,
                                                   .backward = plan_->backward,
+                                                  .queue = context.queue,
                                                   .plan = &plan_,
                                                   .num_steps = num_steps_,
                                                   .instruction = static_cast<int>(first_number + i)});

@@ -1,9 +1,11 @@
 #include "stepnet/executor/run_state.h"
 
 #include <array>
+#include <utility>
 
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/core/memory_fill.h"
+#include "stepnet/core/scoped_value.h"
 
 namespace stepnet {
 namespace {
@@ -87,7 +89,15 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   fills_ = device_.IsHost() && MemoryFill().has_value();
   workspace_ = &workspace;
   faults_.Take();  // of a run that an exception ended
-  arena_.MakeTensor(DType::kUInt8, Shape({plan_->ArenaBytes(num_steps)}), device_);
+  const std::int64_t arena_bytes = plan_->ArenaBytes(num_steps);
+  try {
+    arena_.MakeTensor(DType::kUInt8, Shape({arena_bytes}), device_);
+  } catch (const Error& error) {  // before the first step
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    throw Error(error.code(),
+                StrCat("what ", num_steps, " steps compute needs ", arena_bytes, " bytes at once: ", error.message()))
+        .At({.net = plan_->name});
+  }
   std::int64_t offset = 0;
   for (size_t k = 0; k < regions_.size(); ++k) {
     const ArenaSlot& slot = plan_->arena[k];
@@ -178,24 +188,32 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
 template <typename RunFn>
 [[gnu::noinline]] void RunState::NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context,
                                             const RunFn& run) {
-  FaultRecord found;
-  const FaultScope lent(context, &found);
-  run();
-  if (!found.any()) return;
+  FaultRecord record;
+  const ScopedValue<FaultRecord*> noted(context.faults, &record);
   const std::int64_t first = plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
-  NoteFault(instruction, first, std::move(*found.Take()));
+  context.site.first_step = first;
+  context.site.op = instruction.op_index;
+  run();
+  if (!record.any()) return;
+  Fault found = std::move(*record.Take());
+  found.place.step += first;
+  if (!instruction.names_operators) found.place.op = instruction.op_index;
+  faults_.Note(found.place, [&] { return Placed(instruction, found); });
 }
 
-// The places of `fault` are those within one run of the instruction, whose first step in the order of the run is given.
-void RunState::NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault) {
-  fault.place.step += first_step;
-  if (!instruction.names_operators) fault.place.op = instruction.op_index;
+Error RunState::Placed(const Instruction& instruction, Fault fault) const {
   const std::int64_t t = plan_->backward ? num_steps_ - 1 - fault.place.step : fault.place.step;
-  faults_.Note(fault.place, [&] {
-    Place place = PlaceOf(instruction, fault.error, t, 1);
-    place.step = t;
-    return fault.error.At(std::move(place));
+  Place place = PlaceOf(instruction, fault.error, t, 1);
+  place.step = t;
+  return fault.error.At(std::move(place));
+}
+
+Error RunState::Placed(Fault fault) const {
+  const auto& instructions = plan_->instructions;
+  const auto found = std::ranges::find_if(instructions, [&](const Instruction& instruction) {
+    return instruction.checks_values && instruction.op_index == fault.place.op;
   });
+  return found == instructions.end() ? fault.error : Placed(*found, std::move(fault));
 }
 
 // Where an error in steps [t, t + count) was found, without the step.
@@ -224,6 +242,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
                                                   .op_text = &instruction.text,
                                                   .step = step,
                                                   .backward = plan_->backward,
+                                                  .queue = context.queue,
                                                   .plan = &plan_,
                                                   .num_steps = num_steps_,
                                                   .instruction = i,
@@ -231,7 +250,10 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
                                                   .parts = parts});
     if (instruction.dynamic) {
       if (bound.dynamic == nullptr) return RunDynamicMove(instruction, bound, t, context);
-      return NoteFaults(instruction, steps, context, [&, t = t] { RunDynamic(instruction, bound, t, context); });
+      // What it finds is looked at before the next operator asks for shapes.
+      const ScopedValue<LateFaults*> at_once(context.late_faults, nullptr);
+      NoteFaults(instruction, steps, context, [&, t = t] { RunDynamic(instruction, bound, t, context); });
+      return;
     }
     // Other steps of the instruction may run at the same time.
     constexpr size_t kFew = 16;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "stepnet/compiler/step_plan.h"
@@ -50,6 +51,8 @@ class RunState {
   void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
   // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }
+  // The error of a fault whose place is within the run, with where it is in the step net.
+  Error Placed(Fault fault) const;
 
   // All addresses that the steps use, after Prepare: runs of equal ones do the same to the same memory.
   std::vector<const void*> Addresses() const;
@@ -87,6 +90,7 @@ class RunState {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
+  void SetNumbers(const Tensor& to);
   void RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context);
   Tensor RowsAt(const BaseRows& rows) const;
   // Steps [t, t + count), which the k-th run of an instruction is for.
@@ -101,7 +105,7 @@ class RunState {
   }
   template <typename RunFn>
   void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const RunFn& run);
-  void NoteFault(const Instruction& instruction, std::int64_t first_step, Fault fault);
+  Error Placed(const Instruction& instruction, Fault fault) const;
   Place PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const;
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
   // Throws kShapeMismatch when some step would touch memory beyond that which the slot's base was given.
@@ -126,6 +130,7 @@ class RunState {
   std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
+  std::pair<const void*, std::int64_t> numbers_;  // of steps: where they are on the device, and how many
   FaultRecord faults_;
   std::shared_ptr<void> executor_data_;
 };

@@ -217,6 +217,75 @@ template <typename From>
 struct CastTo<bool, From> {
   __device__ static bool Of(From x) { return x != From{0}; }
 };
+
+// What is only stored, in 16 bits: what a value is loaded as and stored from is float. To nearest even.
+struct Float16 {
+  unsigned short bits;
+};
+struct BFloat16 {
+  unsigned short bits;
+};
+__device__ inline bool IsNaN(unsigned bits_of_float) { return (bits_of_float & 0x7fffffffu) > 0x7f800000u; }
+__device__ inline unsigned BitsOf(float x) { return static_cast<unsigned>(__float_as_int(x)); }
+__device__ inline float FloatOf(unsigned bits) { return __int_as_float(static_cast<int>(bits)); }
+
+__device__ inline float LoadedFrom(Float16 x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+#else
+  const unsigned sign = (x.bits & 0x8000u) << 16, magnitude = (x.bits & 0x7fffu) << 13;
+  if (magnitude >= 0x1fu << 23) return FloatOf(sign | (magnitude + (224u << 23)));
+  if (magnitude >= 1u << 23) return FloatOf(sign | (magnitude + (112u << 23)));
+  return FloatOf(sign | BitsOf(FloatOf(magnitude + (113u << 23)) - FloatOf(113u << 23)));  // fraction * 2^-24
+#endif
+}
+__device__ inline float LoadedFrom(BFloat16 x) { return FloatOf(static_cast<unsigned>(x.bits) << 16); }
+
+template <typename T>
+__device__ inline T StoredAs(float x);
+template <>
+__device__ inline Float16 StoredAs<Float16>(float x) {
+#ifdef __CUDA_ARCH__
+  Float16 y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+  return y;
+#else
+  const unsigned bits = BitsOf(x), magnitude = bits & 0x7fffffffu;
+  unsigned half = 0;
+  if (magnitude >= 143u << 23) {  // 2^16
+    half = IsNaN(bits) ? 0x7e00u : 0x7c00u;
+  } else if (magnitude < 113u << 23) {  // below 2^-14: in units of 2^-24, the last bit of 0.5
+    half = BitsOf(FloatOf(magnitude) + 0.5f) - (126u << 23);
+  } else {
+    half = (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  }
+  return {static_cast<unsigned short>((bits >> 16 & 0x8000u) | half)};
+#endif
+}
+template <>
+__device__ inline BFloat16 StoredAs<BFloat16>(float x) {
+  const unsigned bits = BitsOf(x);
+  const unsigned rounded = IsNaN(bits) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+  return {static_cast<unsigned short>(rounded >> 16)};
+}
+template <>
+struct CastTo<Float16, float> {
+  __device__ static Float16 Of(float x) { return StoredAs<Float16>(x); }
+};
+template <>
+struct CastTo<BFloat16, float> {
+  __device__ static BFloat16 Of(float x) { return StoredAs<BFloat16>(x); }
+};
+template <>
+struct CastTo<float, Float16> {
+  __device__ static float Of(Float16 x) { return LoadedFrom(x); }
+};
+template <>
+struct CastTo<float, BFloat16> {
+  __device__ static float Of(BFloat16 x) { return LoadedFrom(x); }
+};
 template <typename To, typename From>
 __device__ inline To Cast(From x) {
   return CastTo<To, From>::Of(x);
@@ -308,10 +377,18 @@ __device__ inline T Uniform(long long seed, long long op, long long run, long lo
 
 struct DeviceFault {
   unsigned long long lock;
-  unsigned long long place;    // ~(step << 24 | instruction); 0: there is no fault
+  unsigned long long place;    // ~FaultSite::place; 0: there is no fault
   unsigned long long element;  // ~element
   unsigned long long requirement;
   unsigned long long values[4];
+};
+
+// Of one run of a kernel, which may be for the elements of several steps, one after the other.
+struct FaultSite {
+  unsigned long long place;     // of the first element
+  long long next_place;         // what is added for each step behind
+  long long elements_of_step;   // 0: all are of one step
+  unsigned long long messages;  // number of the first requirement's
 };
 
 __device__ inline unsigned long long Bits(bool x) { return x; }
@@ -319,6 +396,20 @@ __device__ inline unsigned long long Bits(int x) { return static_cast<unsigned>(
 __device__ inline unsigned long long Bits(long long x) { return static_cast<unsigned long long>(x); }
 __device__ inline unsigned long long Bits(float x) { return static_cast<unsigned>(__float_as_int(x)); }
 __device__ inline unsigned long long Bits(double x) { return static_cast<unsigned long long>(__double_as_longlong(x)); }
+
+// What a kernel begins with that is launched early (LaunchEarly, gpu/cuda/cuda_runtime.h): it has been brought to the
+// processors while kernels before it still ran, waits here until all they did is done, and lets the next one come.
+__device__ inline void WaitForKernelsBefore() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Whether what runs here is to do nothing, because something before it has found a fault.
+__device__ inline bool IsStopped(const DeviceFault* stop) {
+  return stop != nullptr && static_cast<const volatile DeviceFault*>(stop)->place != 0;
+}
 
 // Whether the fault that is known comes first. Its place is read before its element, and written after it: so whatever
 // another thread writes meanwhile, no fault is dropped that comes before the one that is known in the end.
@@ -329,14 +420,14 @@ __device__ inline bool ComesFirst(const volatile DeviceFault* known, unsigned lo
   return known_place > place || (known_place == place && known->element >= element);
 }
 
-// Keeps the fault unless one is known that comes first: by step, instruction, element. `values` are up to 4, as Bits.
+// Keeps the fault unless one is known that comes first: by place, then element. `values` are up to 4, as Bits.
 template <typename... Values>
-__device__ inline void NoteFault(DeviceFault* fault, const long long* step, long long instruction, long long element,
-                                 int requirement, Values... values) {
+__device__ inline void NoteFault(DeviceFault* fault, const FaultSite& site, long long element, int requirement,
+                                 Values... values) {
   if (fault == nullptr) return;
-  const unsigned long long number = step == nullptr ? 0 : static_cast<unsigned long long>(*step);
-  const unsigned long long place = ~(number << 24 | static_cast<unsigned long long>(instruction));
-  const unsigned long long rank = ~static_cast<unsigned long long>(element);
+  const long long steps = site.elements_of_step == 0 ? 0 : element / site.elements_of_step;
+  const unsigned long long place = ~(site.place + static_cast<unsigned long long>(steps * site.next_place));
+  const unsigned long long rank = ~static_cast<unsigned long long>(element - steps * site.elements_of_step);
   const unsigned long long shown[] = {values..., 0};
   for (bool is_done = false; !is_done;) {
     if (ComesFirst(fault, place, rank)) return;
@@ -344,7 +435,7 @@ __device__ inline void NoteFault(DeviceFault* fault, const long long* step, long
     __threadfence();
     if (!ComesFirst(fault, place, rank)) {
       volatile DeviceFault* const kept = fault;
-      kept->requirement = static_cast<unsigned long long>(requirement);
+      kept->requirement = site.messages + static_cast<unsigned long long>(requirement);
       for (int i = 0; i < static_cast<int>(sizeof...(values)); ++i) kept->values[i] = shown[i];
       kept->element = rank;
       __threadfence();
@@ -354,6 +445,16 @@ __device__ inline void NoteFault(DeviceFault* fault, const long long* step, long
     atomicExch(&fault->lock, 0ull);
     is_done = true;
   }
+}
+
+// The same of one run of a kernel.
+struct FaultSlot {
+  DeviceFault* record = nullptr;
+  FaultSite site = {};
+};
+template <typename... Values>
+__device__ inline void NoteFault(const FaultSlot& slot, long long element, int requirement, Values... values) {
+  NoteFault(slot.record, slot.site, element, requirement, values...);
 }
 
 }  // namespace stepnet::device

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "stepnet/core/expr_scalar.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -62,6 +63,7 @@ const char* MemoryTypeName(DType dtype) { return dtype == DType::kBool ? "unsign
 
 // The few numbers that compilers make something of; "" for others.
 std::string InlineConstant(const ExprScalar& value) {
+  if (IsStoredFloat(value.dtype)) return "";
   return ForExprType(value.dtype, [&](auto zero) -> std::string {
     using T = decltype(zero);
     const T number = value.As<T>();
@@ -87,6 +89,8 @@ const char* DeviceTypeName(DType dtype) {
     case DType::kDouble: return "double";
     case DType::kInt32: return "int";
     case DType::kInt64: return "long long";
+    case DType::kFloat16: return "Float16";
+    case DType::kBFloat16: return "BFloat16";
     default: return "bool";
   }
 }
@@ -176,8 +180,8 @@ void KernelText::AddOperands() {
   }
   Parameter("unsigned char*", "scratch", 0);
   Parameter("DeviceFault*", "fault", 0);
-  Parameter("const long long*", "step", 0);
-  Parameter("long long", "instruction", 0);
+  members_.push_back({.type = "FaultSite", .name = "site", .words = {0, 0, 0, 0}});
+  Parameter("const DeviceFault*", "stop", 0);
   Parameter("const long long*", "row", 0);
 }
 
@@ -330,8 +334,8 @@ void KernelText::CheckRequirements(const std::string& element) {
     const ExprNode& require = *nodes_.requirements[k];
     std::string values;
     for (const ExprNode* shown : require.Operands().subspan(1)) values += StrCat(", Bits(", NameOf(shown), ")");
-    Line(StrCat(k == 0 ? "" : "else ", "if (!", NameOf(&require), ") NoteFault(p.fault, p.step, p.instruction, ",
-                element, ", ", k, values, ");"));
+    Line(StrCat(k == 0 ? "" : "else ", "if (!", NameOf(&require), ") NoteFault(p.fault, p.site, ", element, ", ", k,
+                values, ");"));
   }
 }
 
@@ -351,6 +355,7 @@ RegionLaunch KernelText::Finish(std::int64_t threads_needed, int threads_of_bloc
           << ", p.row);\n";
     }
   }
+  out << "  WaitForKernelsBefore();\n  if (IsStopped(p.stop)) return;\n";
   for (const std::string& line : lines_) out << line;
   out << "}\n";
   *text += std::move(out).str();

@@ -3,12 +3,13 @@
 #include <dlfcn.h>
 
 #include <charconv>
-#include <cstdlib>
+#include <climits>
 #include <iterator>
 #include <sstream>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda_library.h"
 
 namespace stepnet {
 namespace {
@@ -42,31 +43,24 @@ bool FindSymbol(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-void* OpenLibrary(std::string* fault) {
-  std::vector<std::string> folders = {""};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = std::getenv(variable); home != nullptr && *home != 0) {
-      for (const char* sub : {"/lib64/", "/lib/"}) folders.push_back(StrCat(home, sub));
-    }
-  }
-  folders.emplace_back("/usr/local/cuda/lib64/");
-  for (const std::string& folder : folders) {
-    for (const char* name : kLibraryNames) {
-      if (void* library = dlopen(StrCat(folder, name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-      if (fault->empty()) *fault = dlerror();
-    }
-  }
-  return nullptr;
+// NVRTC opens a part of itself by name, which the loader does not find where it does not look for NVRTC either. One
+// that is open already is found.
+void OpenBuiltins(void* library, const Nvrtc& nvrtc) {
+  std::string folder(PATH_MAX, 0);
+  int major = 0, minor = 0;
+  if (dlinfo(library, RTLD_DI_ORIGIN, folder.data()) != 0 || nvrtc.version(&major, &minor) != 0) return;
+  const std::string path = StrCat(folder.c_str(), "/libnvrtc-builtins.so.", major, ".", minor);
+  static_cast<void>(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
 }
 
 Nvrtc OpenNvrtc() {
   Nvrtc nvrtc;
-  std::string fault;
-  void* library = OpenLibrary(&fault);
+  const CudaLibrary opened =
+      OpenCudaLibrary({std::begin(kLibraryNames), std::end(kLibraryNames)}, "kernels for GPUs are compiled by NVRTC",
+                      "NVIDIA's package cuda-nvrtc-13-0, or nvidia-cuda-nvrtc from PyPI");
+  void* const library = opened.handle;
   if (library == nullptr) {
-    nvrtc.fault = StrCat("kernels for GPUs are compiled by NVRTC, which was not found (", fault,
-                         "); install NVIDIA's package cuda-nvrtc-13-0, or nvidia-cuda-nvrtc from PyPI, and set "
-                         "CUDA_HOME or LD_LIBRARY_PATH to where it is");
+    nvrtc.fault = opened.fault;
     return nvrtc;
   }
   const bool is_whole = FindSymbol(library, "nvrtcVersion", &nvrtc.version) &&
@@ -78,7 +72,11 @@ Nvrtc OpenNvrtc() {
                         FindSymbol(library, "nvrtcGetProgramLog", &nvrtc.log) &&
                         FindSymbol(library, "nvrtcGetCUBINSize", &nvrtc.cubin_size) &&
                         FindSymbol(library, "nvrtcGetCUBIN", &nvrtc.cubin);
-  if (!is_whole) nvrtc.fault = "the NVRTC that was found is older than CUDA 11.1; install cuda-nvrtc-13-0";
+  if (is_whole) {
+    OpenBuiltins(library, nvrtc);
+  } else {
+    nvrtc.fault = "the NVRTC that was found is older than CUDA 11.1; install cuda-nvrtc-13-0";
+  }
   return nvrtc;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/region_sums.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/kernel_text.h"
 
@@ -100,6 +101,7 @@ std::vector<std::vector<int>> RegionPrinter::SumGroups() const {
     for (int d = 0; d < kRegionDims; ++d) {
       if (region_.sizes[d] != 1 && region_.outputs[o].memory.strides[d] != 0) kept |= 1u << d;
     }
+    if (SumsRows(region_, region_.outputs[o])) kept |= 1u << kRegionDims;
     const auto found = std::ranges::find(kept_of_group, kept);
     if (found != kept_of_group.end()) {
       groups[found - kept_of_group.begin()].push_back(o);
@@ -356,7 +358,9 @@ void RegionPrinter::PrintSums(const KernelWork& work) {
   KernelText text(region_, options_, nodes_, work.kind);
   const bool has_rows = !nodes_.ReductionsOf(WantedOf(work, true)).empty();
   const unsigned apart = UsedIndices(work) | (has_rows ? 1u << 3 : 0u);
-  const std::vector<SpaceDim> space = JoinDims(region_.sizes, 0, kRegionDims, StridesOf(work), apart);
+  const bool sums_rows = SumsRows(region_, region_.outputs[work.outputs[0]]);  // or all that elements have
+  const std::vector<SpaceDim> space =
+      JoinDims(region_.sizes, 0, sums_rows ? kRegionDims - 1 : kRegionDims, StridesOf(work), apart);
   std::vector<SpaceDim> kept, summed;
   for (const SpaceDim& dim : space) {
     (region_.outputs[work.outputs[0]].memory.strides[dim.dim] != 0 ? kept : summed).push_back(dim);
@@ -422,21 +426,28 @@ void CheckValues(const Region& region, const RegionSourceOptions& options) {
   }
 }
 
+// What of a name kernels may be called: types of operators may have dots.
+std::string KernelName(std::string name) {
+  const auto is_part_of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (char& c : name) c = is_part_of_name(c) ? c : '_';
+  return name;
+}
+
 }  // namespace
 
 RegionSourceOptions SourceOptionsOf(const FormulaRegion& formula, std::string_view name) {
   RegionSourceOptions options{.name = std::string(name)};
-  const auto is_part_of_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  for (char& c : options.name) c = is_part_of_name(c) ? c : '_';
   for (int i = 0; i < std::ssize(formula.inputs); ++i) {
     if (formula.inputs[i] == kOperatorOfRun || formula.inputs[i] == kSeedOfRun) options.values.push_back(i);
   }
   return options;
 }
 
-RegionSource PrintRegion(const Region& region, const RegionSourceOptions& options) {
+RegionSource PrintRegion(const Region& region, const RegionSourceOptions& named) {
+  RegionSourceOptions options = named;
+  options.name = KernelName(named.name);
   CheckValues(region, options);
   RegionSource source = RegionPrinter(region, options).Print();
   const auto bytes = [](const RegionOperand& operand) { return operand.offset * DTypeBytes(operand.dtype); };
@@ -473,8 +484,8 @@ std::vector<std::uint64_t> RegionSource::Bind(const RegionLaunch& launch, const 
   }
   words[next++] = address(pointers.scratch);
   words[next++] = address(pointers.fault);
-  words[next++] = address(pointers.step);
-  words[next++] = static_cast<std::uint64_t>(pointers.instruction);
+  for (const std::uint64_t word : std::bit_cast<std::array<std::uint64_t, 4>>(pointers.site)) words[next++] = word;
+  words[next++] = address(pointers.stop);
   words[next] = address(pointers.row);
   return words;
 }

@@ -34,7 +34,7 @@
 namespace stepnet {
 
 struct RegionSourceOptions {
-  // Of kernels, for profiles; letters, digits and _. It is part of the text.
+  // Of kernels, for profiles; what is no letter or digit becomes _. It is part of the text.
   std::string name = "region";
   // Inputs of int64, the same at every index, that are copied into the parameters when a kernel is launched. All others
   // are read from memory of the device when the kernel runs, as those have to that change between replays of a graph.
@@ -67,11 +67,11 @@ struct RegionPointers {
   std::span<void* const> outputs;
   std::span<const RegionPlace> input_places = {};  // with uses_table; none: zeros
   std::span<const RegionPlace> output_places = {};
-  const std::int64_t* row = nullptr;   // likewise, on the device; null: 0
-  void* scratch = nullptr;             // scratch_bytes
-  void* fault = nullptr;               // a DeviceFault on the device; null: requirements are not checked
-  const std::int64_t* step = nullptr;  // on the device, of faults; null: 0
-  std::int64_t instruction = 0;        // of faults, below 2^DeviceFault::kInstructionBits
+  const std::int64_t* row = nullptr;  // likewise, on the device; null: 0
+  void* scratch = nullptr;            // scratch_bytes
+  void* fault = nullptr;              // a DeviceFault on the device; null: requirements are not checked
+  DeviceFaultSite site = {};          // of the faults
+  const void* stop = nullptr;         // a DeviceFault, of what ran before: where it is one, nothing is done
 };
 
 struct RegionSource {

@@ -25,7 +25,8 @@ class Net {
   // Runs every operator once. Throws what the first failing operator threw, with its place; later operators have then
   // not run, nothing is running any more, and the net can be run again. Calls from several threads run one by one.
   // Throws kCancelled when `cancellation` asks for it, which without it is what the calling thread works under.
-  // What runs on another device than the CPU may not be done when it returns; what reads its outputs waits.
+  // What runs on another device than the CPU may not be done when it returns; what reads its outputs waits. It waits
+  // for the device itself where kernels there have checked values.
   void Run(const Cancellation* cancellation = CurrentCancellation());
   // Returns when the devices have done all that they were given. Throws what went wrong there.
   void Wait();
@@ -45,15 +46,23 @@ class Net {
   virtual void RunOperators() = 0;
   // What the net lends to the operators of each run.
   void Lend(RunContext* context) const;
-  // Runs operator i and adds its place to what it throws.
+  // Runs operator i and adds its place to what it throws, or throws what one before it has found.
   void RunOperator(int i, RunContext& context);
+  // Where the operators that are on other devices are all on one: its record for a net that runs them in turn.
+  std::unique_ptr<LateFaults> MakeLateFaults() const;
+  // Throws the first fault of the run; forgets all. Waits for the device, if there may be one.
+  void ThrowLateFaults(LateFaults* late_faults);
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
-  std::vector<int> origins_;  // of each operator its index in the NetDef; what placement adds has that of its cause
+  std::vector<int> origins_;    // of each operator its index in the NetDef; what placement adds has that of its cause
+  std::vector<bool> outlives_;  // of each operator whether the net reads what it writes before, in the next run
   ObserverList observers_;
+  std::vector<int> entries_;  // operators that bring inputs to the device
 
  private:
+  Error ErrorAt(int i, Error error) const;
+
   std::mutex mutex_;
   std::uint64_t run_ = 0;  // of the run that is under way, or the next one
 };

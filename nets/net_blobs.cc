@@ -1,26 +1,28 @@
 #include "stepnet/nets/net_blobs.h"
 
 #include <algorithm>
-#include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 
 std::vector<std::string> BlobsReadFirst(const NetDef& net) {
-  std::set<std::string> written;
-  std::set<std::string> read_first;
+  std::unordered_set<std::string_view> known;  // read or written so far
+  std::vector<std::string> read_first;
   for (const OperatorDef& op : net.op()) {
     for (const std::string& input : op.input()) {
-      if (!written.contains(input)) read_first.insert(input);
+      if (known.insert(input).second) read_first.push_back(input);
     }
-    written.insert(op.output().begin(), op.output().end());
+    known.insert(op.output().begin(), op.output().end());
   }
-  return {read_first.begin(), read_first.end()};
+  std::ranges::sort(read_first);
+  return read_first;
 }
 
 std::vector<std::string> BlobsReadForShape(const NetDef& net) {
-  std::set<std::string> read;
+  std::unordered_set<std::string_view> read;
   for (const OperatorDef& op : net.op()) {
     for (int i = 0; i < op.input_size(); ++i) {
       if (i != 1 || op.type() != "SumReduceLike") read.insert(op.input(i));

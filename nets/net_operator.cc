@@ -90,6 +90,7 @@ NetOperator::NetOperator(OperatorCall init)
   }
   kernel_ = kernel->make(init_);
   checks_values_ = kernel->checks_values;
+  stops_after_faults_ = kernel->stops_after_faults;
   takes_blobs_ = kernel->takes_blobs;
   if (!device_.IsHost()) host_inputs_ = kernel->host_inputs;
   uses_threads_ = ExecutorPropertiesOf(init_.options()).uses_threads;

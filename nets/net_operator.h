@@ -29,6 +29,11 @@ class NetOperator {
   const OperatorCall& init() const { return init_; }
   const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
   bool checks_values() const { return checks_values_; }  // Kernel::checks_values
+  bool stops_after_faults() const { return stops_after_faults_; }
+  Device device() const { return device_; }
+  // Of those that are bound.
+  std::span<Blob* const> inputs() const { return inputs_; }
+  std::span<Blob* const> outputs() const { return outputs_; }
   // Estimate for the shapes of the last run; zero where the type declares no cost.
   Cost LastCost() const;
   std::string InputsText() const;  // "x float [32, 64], w float [256, 128]", for messages
@@ -46,6 +51,7 @@ class NetOperator {
   std::string text_;
   RunFn kernel_;
   bool checks_values_ = false;
+  bool stops_after_faults_ = false;
   bool takes_blobs_ = false;
   const Device device_;
   std::vector<int> host_inputs_;     // of the kernel

@@ -86,6 +86,7 @@ class Placer {
   void BringTo(Device device, const std::string& blob) {
     Version& version = versions_[blob];
     if (version.device == device) return;
+    if (!version.device) result_.entries.push_back(placed_.op_size());
     Copy("CopyFromCPUInput", blob, blob, device);
     version = {.device = device};
   }

@@ -24,6 +24,7 @@ struct PlacedNet {
   std::shared_ptr<const NetDef> net;
   std::vector<Device> devices;  // of each operator
   std::vector<int> origins;     // of each operator its index in the net before; of a copy that of the one it is for
+  std::vector<int> entries;  // operators that bring an input of the net to the device, which any time before would do
 };
 // A blob that is in memory before the net runs goes to the device that reads it first and stays there, under its name;
 // where it lay nobody knows before.

@@ -25,7 +25,8 @@ Expr Result(Formula& f, Arithmetic what) {
     default: break;
   }
   const bool is_float = a.dtype() == DType::kFloat || a.dtype() == DType::kDouble;
-  if (!is_float) f.Check(NotEqual(b, 0), StrCat(f.op().type(), " of the integer {} by 0"), a);
+  if (!is_float)
+    f.Check(NotEqual(b, 0), StrCat(f.op().type(), " of the integer {} by 0 for element {element} of the output"), a);
   return a / b;
 }
 

@@ -3,7 +3,7 @@
 // Numbers out of the range of an integer type become the nearest in it, and NaN becomes 0; integers go to narrower ones
 // by their low bits; what is not 0 is true.
 //
-// The kernel is the same loop that the formula has, for the dtypes that expressions have as well.
+// The formula says it for the dtypes of regions, the kernel for whole numbers of 8 and 16 bits.
 #include <algorithm>
 #include <cctype>
 #include <type_traits>
@@ -12,6 +12,7 @@
 #include "stepnet/core/expr_scalar.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formula.h"
+#include "stepnet/core/formula_kernel.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -107,7 +108,7 @@ const Registration cast =
           g.Add({.type = "CastGradient", .inputs = {g.GO(0), g.I(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
         })
         .Formula([](Formula& f) { f.Out({Cast(DTypeArgument(f.op(), "to"), f.In("x"))}); })
-        .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
+        .Cpu(FormulaKernelOr([](const OperatorCall&) -> RunFn { return CastKernel; }));
 
 // By hand, because x, of which the type alone is read, may be integers, through which no derivative flows.
 const Registration cast_gradient =
@@ -123,7 +124,7 @@ const Registration cast_gradient =
           return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(0).shape}};
         })
         .Formula([](Formula& f) { f.Out({Cast(f.TypeOf("x"), f.In("dy"))}); })
-        .Cpu([](const OperatorCall&) -> RunFn { return CastKernel; });
+        .Cpu(FormulaKernelOr([](const OperatorCall&) -> RunFn { return CastKernel; }));
 
 }  // namespace
 }  // namespace stepnet

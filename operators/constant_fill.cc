@@ -172,13 +172,15 @@ Operator GivenTensorFillOperator(const char* type, DType dtype, bool takes_dtype
           y.value = GivenValues(y.dtype, values).Reshaped(y.shape);
         }
         return {std::move(y)};
-      })
-      .Cpu([=](const OperatorCall& op) -> RunFn {
-        return [values = GivenValues(dtype_of(op), op.Any("values"))](const OpRun& run) {
-          const TensorView& y = run.Out(0);
-          CopyRuns(y.dtype, static_cast<const std::byte*>(values.raw()), y.size(), At(y, 0), y.size(), y.size(), 1);
-        };
       });
+  const Kernel kernel = {.make = [=](const OperatorCall& op) -> RunFn {
+    return [values = GivenValues(dtype_of(op), op.Any("values"))](const OpRun& run) {
+      const TensorView& y = run.Out(0);
+      if (run.context().queue != nullptr) return run.queue().CopyFromHost(values.raw(), y.data, y.size_bytes());
+      CopyRuns(y.dtype, static_cast<const std::byte*>(values.raw()), y.size(), At(y, 0), y.size(), y.size(), 1);
+    };
+  }};
+  dtype == DType::kString ? op.Cpu(kernel) : op.OnEveryDevice(kernel);  // strings are the host's
   return DTypeArg(op, takes_dtype ? "1 float, 2 int32, 5 bool, 10 int64, 13 double, …" : "without effect here");
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "stepnet/core/host_device.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {
@@ -15,8 +16,15 @@ struct Window {
   std::int64_t in = 0, out = 0;  // sizes of x and y
 
   // Where tap `tap` of the kernel reads for output `output`: outside [0, in) where there is padding.
-  std::int64_t At(std::int64_t output, std::int64_t tap) const { return output * stride - pad_before + tap * dilation; }
-  bool IsInside(std::int64_t at) const { return at >= 0 && at < in; }
+  STEPNET_HOST_DEVICE std::int64_t At(std::int64_t output, std::int64_t tap) const {
+    return output * stride - pad_before + tap * dilation;
+  }
+  STEPNET_HOST_DEVICE bool IsInside(std::int64_t at) const { return at >= 0 && at < in; }
+  // The output for which a tap reads at `at`, or -1.
+  STEPNET_HOST_DEVICE std::int64_t OutputAt(std::int64_t at, std::int64_t tap) const {
+    const std::int64_t distance = at + pad_before - tap * dilation;
+    return distance >= 0 && distance % stride == 0 && distance / stride < out ? distance / stride : -1;
+  }
 };
 
 // The arguments of Conv, of which Caffe2 has several spellings, and how they are declared.
@@ -43,11 +51,13 @@ struct ConvSizes {
   ConvSizes(const Shape& x, const Shape& filter, const ConvArguments& arguments);  // once that has been checked
 
   Shape OutputShape() const;
-  std::int64_t channels_of_group() const { return channels / groups; }
-  std::int64_t outputs_of_group() const { return outputs / groups; }
-  std::int64_t pixels_in() const { return h.in * w.in; }
-  std::int64_t pixels_out() const { return h.out * w.out; }
-  std::int64_t patch() const { return h.kernel * w.kernel * channels_of_group(); }  // elements that one output reads
+  STEPNET_HOST_DEVICE std::int64_t channels_of_group() const { return channels / groups; }
+  STEPNET_HOST_DEVICE std::int64_t outputs_of_group() const { return outputs / groups; }
+  STEPNET_HOST_DEVICE std::int64_t pixels_in() const { return h.in * w.in; }
+  STEPNET_HOST_DEVICE std::int64_t pixels_out() const { return h.out * w.out; }
+  STEPNET_HOST_DEVICE std::int64_t patch() const {
+    return h.kernel * w.kernel * channels_of_group();
+  }                           // elements that one output reads
   bool PatchIsPixel() const;  // 1 x 1, nothing skipped or padded: the image is its own matrix of patches
 };
 

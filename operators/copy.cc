@@ -2,6 +2,9 @@
 //
 // Caffe2's Alias shares memory with its input. Here it copies: a later operator that works in place on one of them then
 // changes that one alone, and step nets keep their planned memory.
+#include <memory>
+#include <mutex>
+
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 
@@ -10,16 +13,42 @@ namespace {
 
 std::vector<TensorInfo> LikeFirstInput(const ShapeQuery& query) { return {query.In(0)}; }
 
+// Brings a tensor to a device in place, in the memory that the one before had there.
+class Bringer {
+ public:
+  explicit Bringer(Device device) : device_(device) {}
+  void Run(Blob& blob) {
+    const Tensor& tensor = blob.GetTensor();
+    if (tensor.device() == device_) return;
+    const std::lock_guard lock(mutex_);
+    const bool fits = last_.defined() && last_.dtype() == tensor.dtype() && last_.shape() == tensor.shape();
+    if (fits && last_.OwnsStorageAlone()) {
+      CopyTensor(tensor, last_);
+    } else {
+      last_ = tensor.To(device_);
+    }
+    blob.SetTensor(last_);
+  }
+
+ private:
+  const Device device_;
+  std::mutex mutex_;
+  Tensor last_;
+};
+
 // Copies that may go from one device to another. What is no tensor stays what it is, where it is.
 Kernel CopyTo(bool to_host) {
   return {.make = [to_host](const OperatorCall& op) -> RunFn {
             const Device device = to_host ? Device{} : op.options().device();
-            return [device](const OpRun& run) {
+            return [device, bringer = std::make_shared<Bringer>(device)](const OpRun& run) {
               const Blob& x = run.host().Input(0);
               Blob& y = run.host().Output(0);
-              if (!x.HasTensor() && &x == &y) return;
+              if (&x == &y) {
+                if (x.HasTensor()) bringer->Run(y);
+                return;
+              }
               const Tensor copy = x.GetTensor().To(device);
-              y.SetTensor(&x != &y && copy.SharesStorageWith(x.GetTensor()) ? copy.Clone() : copy);
+              y.SetTensor(copy.SharesStorageWith(x.GetTensor()) ? copy.Clone() : copy);
             };
           },
           .takes_blobs = true,

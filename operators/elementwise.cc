@@ -1,14 +1,13 @@
 #include "stepnet/operators/elementwise.h"
 
+#include "stepnet/operators/input_checks.h"
+
 namespace stepnet {
 
 ShapeRule SameFloats() {
   return [](const ShapeQuery& query) {
     const TensorInfo& first = query.In(0);
-    if (first.dtype != DType::kFloat && first.dtype != DType::kDouble) {
-      throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " works on float and double; ",
-                                                   query.op().inputs()[0], " is ", first.Description()));
-    }
+    ExpectFloat(query, 0);
     for (int i = 1; i < query.num_inputs(); ++i) {
       const TensorInfo& other = query.In(i);
       if (other == first) continue;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/core/floating.h"
+#include "stepnet/core/formula_kernel.h"
+
 namespace stepnet {
 
 std::string InputText(const ShapeQuery& query, int i) {
@@ -10,7 +13,9 @@ std::string InputText(const ShapeQuery& query, int i) {
 }
 
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes) {
-  if (std::ranges::find(dtypes, query.In(i).dtype) != dtypes.end()) return;
+  const auto takes = [&](DType dtype) { return std::ranges::find(dtypes, dtype) != dtypes.end(); };
+  if (takes(query.In(i).dtype)) return;
+  if (takes(ComputedIn(query.In(i).dtype)) && RunsFormula(query.op().schema())) return;
   std::string names;
   for (size_t k = 0; k < dtypes.size(); ++k) {
     names += StrCat(k == 0 ? "" : k + 1 == dtypes.size() ? " and " : ", ", dtypes[k]);

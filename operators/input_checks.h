@@ -12,7 +12,7 @@ namespace stepnet {
 // "x is float [32, 64]": input i by the name of its blob.
 std::string InputText(const ShapeQuery& query, int i);
 
-// Throws kTypeMismatch unless input i is one of `dtypes`.
+// Throws kTypeMismatch unless input i is one of `dtypes`. Formulas that take float take 16 bits, here and below.
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes);
 // Throws kTypeMismatch unless input i is float or double.
 void ExpectFloat(const ShapeQuery& query, int i);

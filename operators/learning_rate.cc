@@ -1,8 +1,8 @@
 // Iter counts the steps of training; LearningRate computes the learning rate of a step from the count.
 // They are no formulas: one number a step, by policies that choose among many ways.
-#include <cmath>
+#include "stepnet/operators/learning_rate.h"
+
 #include <limits>
-#include <numbers>
 
 #include "stepnet/operators/training.h"
 
@@ -38,45 +38,6 @@ const Registration iter =
               },
               .checks_values = true});
 
-// What the learning rate is multiplied with after so many iterations: 1 at iteration 0, except for cosine.
-using Policy = std::function<double(double iteration)>;
-
-// Loshchilov, Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017, equation 5.
-Policy CosinePolicy(const OperatorCall& op) {
-  return [low = op.Float("min_lr"), high = op.Float("max_lr"), first_period = op.Int("period"),
-          t_mult = op.Float("t_mult"), shrink = op.Float("lr_shrink")](double iteration) {
-    auto period = static_cast<double>(first_period);
-    double restarts = 0;
-    if (t_mult == 1) {
-      restarts = std::floor(iteration / period);
-      iteration -= restarts * period;
-    }
-    for (; iteration >= period; ++restarts, period *= t_mult) iteration -= period;
-    const double middle = 0.5 * (1 + std::cos(std::numbers::pi * iteration / period));
-    return std::pow(double{shrink}, restarts) * (low + (double{high} - low) * middle);
-  };
-}
-
-Policy PolicyArgument(const OperatorCall& op) {
-  const std::string& policy = op.String("policy");
-  const double gamma = op.Float("gamma");
-  const double power = op.Float("power");
-  if (policy == "step") {
-    return [gamma, size = static_cast<double>(op.Int("stepsize"))](double iteration) {
-      return std::pow(gamma, std::floor(iteration / size));
-    };
-  }
-  if (policy == "exp") return [gamma](double iteration) { return std::pow(gamma, iteration); };
-  if (policy == "inv") return [gamma, power](double iteration) { return std::pow(1 + gamma * iteration, -power); };
-  if (policy == "poly") {
-    return [power, last = static_cast<double>(op.Int("max_iter"))](double iteration) {
-      return iteration < last ? std::pow(1 - iteration / last, power) : 0;
-    };
-  }
-  if (policy == "cosine") return CosinePolicy(op);
-  return [](double) { return 1; };
-}
-
 // Each policy insists on the arguments that it uses.
 void CheckPolicy(const OperatorCall& op, std::vector<NetProblem>* problems) {
   const std::string& policy = op.String("policy");
@@ -90,19 +51,6 @@ void CheckPolicy(const OperatorCall& op, std::vector<NetProblem>* problems) {
   if (policy == "poly") need(op.Int("max_iter") > 0, "max_iter above 0");
   if (policy == "linearWarmup") need(op.HasArg("num_iter"), "num_iter");
 }
-
-// A line from `start` to 1 over the first iterations, before the policy begins.
-struct Warmup {
-  explicit Warmup(const OperatorCall& op) {
-    const bool is_policy = op.String("policy") == "linearWarmup";
-    iterations = static_cast<double>(op.Int(is_policy ? "num_iter" : "linear_warmup_num_iter"));
-    start = op.Float(is_policy ? "start_multiplier" : "start_warmup_multiplier");
-  }
-  double At(double iteration) const { return start + (1 - start) * iteration / iterations; }
-
-  double iterations;
-  double start;
-};
 
 const Registration learning_rate =
     Operator("LearningRate")
@@ -138,14 +86,39 @@ const Registration learning_rate =
           return std::vector<TensorInfo>{{.dtype = DType::kFloat, .shape = query.In(0).shape}};
         })
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
-                return [base = op.Float("base_lr"), policy = PolicyArgument(op), warmup = Warmup(op),
-                        name = op.inputs()[0]](const OpRun& run) {
+                return [policy = LearningRatePolicy(op), name = op.inputs()[0]](const OpRun& run) {
                   const auto n = static_cast<double>(IterationOf(run, 0, name).value_or(0));
-                  const double factor = n < warmup.iterations ? warmup.At(n) : policy(n - warmup.iterations);
-                  *run.Out(0).As<float>() = static_cast<float>(base * factor);
+                  *run.Out(0).As<float>() = static_cast<float>(policy.RateAt(n));
                 };
               },
               .checks_values = true});
 
 }  // namespace
+
+LearningRatePolicy::LearningRatePolicy(const OperatorCall& op)
+    : base_(op.Float("base_lr")), gamma_(op.Float("gamma")), power_(op.Float("power")) {
+  const std::string& policy = op.String("policy");
+  const bool is_warmup = policy == "linearWarmup";
+  warmup_ = static_cast<double>(op.Int(is_warmup ? "num_iter" : "linear_warmup_num_iter"));
+  start_ = op.Float(is_warmup ? "start_multiplier" : "start_warmup_multiplier");
+  if (policy == "step") {
+    kind_ = Kind::kStep;
+    period_ = static_cast<double>(op.Int("stepsize"));
+  } else if (policy == "exp") {
+    kind_ = Kind::kExp;
+  } else if (policy == "inv") {
+    kind_ = Kind::kInv;
+  } else if (policy == "poly") {
+    kind_ = Kind::kPoly;
+    period_ = static_cast<double>(op.Int("max_iter"));
+  } else if (policy == "cosine") {
+    kind_ = Kind::kCosine;
+    period_ = static_cast<double>(op.Int("period"));
+    low_ = op.Float("min_lr");
+    high_ = op.Float("max_lr");
+    t_mult_ = op.Float("t_mult");
+    shrink_ = op.Float("lr_shrink");
+  }
+}
+
 }  // namespace stepnet

@@ -7,6 +7,7 @@
 #include <array>
 #include <span>
 
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
@@ -153,6 +154,29 @@ std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
   return {std::move(y)};
 }
 
+// Neighbouring dimensions of which the inner one is whole are one. Of more than a region has, it is not said.
+void ExpandSlice(Expansion& e) {
+  if (e.num_inputs() == 3) return;
+  const Shape& x = e.In(0).shape;
+  const Box box = BoxOf(x, e.op().Ints("starts"), e.op().Ints("ends"));
+  if (ShapeOf(box, x.rank()).size() == 0) return;
+  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
+  int outermost = kRegionDims;
+  std::int64_t first = 0, stride = 1;
+  for (int d = x.rank() - 1; d >= 0; stride *= x[d--]) {
+    first += box.begin[d] * stride;
+    if (box.size[d] == 1) continue;
+    if (outermost < kRegionDims && sizes[outermost] * strides[outermost] == stride) {
+      sizes[outermost] *= box.size[d];
+      continue;
+    }
+    if (outermost == 0) return;
+    sizes[--outermost] = box.size[d];
+    strides[outermost] = stride;
+  }
+  e.Permute(sizes, strides, first);
+}
+
 std::vector<TensorInfo> SliceGradientShapes(const ShapeQuery& query) {
   const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
@@ -204,6 +228,7 @@ const Registration slice =
         .ShapesReadValues({1, 2})
         .Check(CheckBy([](const OperatorCall& op) { CheckBoundsGiven(op, op.num_inputs() - 1); }))
         .Shapes(SliceShapes)
+        .Expands(ExpandSlice)
         .Gradient([](GradientBuilder& g) {
           GradientOp op{.type = "SliceGradient", .inputs = g.op().inputs(), .outputs = {g.GI(0)}};
           op.inputs.push_back(g.GO(0));

@@ -1,11 +1,14 @@
 // SumElements: y = sum(x), one number. SumSqrElements: y = sum(x^2). With average=1 divided by the number of elements.
 //
-// These are no formulas: a RowSum, which is one chain of vectors for all of x, takes three times as long in double; of
-// a short x the gradients take longer to start than to compute.
+// The sums are no formulas: a RowSum, which is one chain of vectors for all of x, takes three times as long in double.
+// The gradients have kernels written by hand, because for a short x those of formulas take longer to start than to
+// compute.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/expansion.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -19,6 +22,14 @@ constexpr char kAverageDoc[] = "1: divides by the number of elements (0 where th
 template <typename T>
 T FactorOf(bool average, std::int64_t elements) {
   return average && elements > 0 ? T{1} / static_cast<T>(elements) : T{1};
+}
+
+// The same in formulas of x, whose elements all are one row.
+Expr Factor(Formula& f) {
+  const DType dtype = f.TypeOf("x");
+  const std::int64_t elements = f.RowsFrom("x", 0);
+  if (!f.Bool("average") || elements == 0) return Expr::Constant(dtype, 1);
+  return Expr::Constant(dtype, 1) / elements;
 }
 
 Operator Total(const std::string& type, const std::string& doc) {
@@ -56,22 +67,29 @@ Operator TotalGradient(const std::string& type, const std::string& doc) {
   return op;
 }
 
-const Registration sum_elements = Total("SumElements", "The sum of all elements.")
-                                      .Gradient("SumElementsGradient", {"x", "dy"}, {"dx"})
-                                      .Cpu([](const OperatorCall& op) -> RunFn {
-                                        return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
-                                          ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-                                            using T = decltype(zero);
-                                            const std::int64_t n = run.In(0).size();
-                                            T* y = run.Out(0).As<T>();
-                                            BroadcastSum(run.In(0).As<T>(), y, {.after = n});
-                                            *y *= FactorOf<T>(average, n);
-                                          });
-                                        };
-                                      });
+const Registration sum_elements =
+    Total("SumElements", "The sum of all elements.")
+        .Gradient("SumElementsGradient", {"x", "dy"}, {"dx"})
+        .Expands([](Expansion& e) {
+          const std::int64_t n = e.In(0).shape.size();
+          const bool average = e.op().Bool("average");
+          e.Sum(0, {.sizes = {n}, .summed = {true}, .factor = FactorOf<double>(average, n)});
+        })
+        .Cpu([](const OperatorCall& op) -> RunFn {
+          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.In(0).size();
+              T* y = run.Out(0).As<T>();
+              BroadcastSum(run.In(0).As<T>(), y, {.after = n});
+              *y *= FactorOf<T>(average, n);
+            });
+          };
+        });
 
 const Registration sum_elements_gradient =
     TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.")
+        .Formula([](Formula& f) { f.Out({f.Scalar("dy") * Factor(f)}); })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
@@ -103,6 +121,10 @@ const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the sq
 
 const Registration sum_sqr_elements_gradient =
     TotalGradient("SumSqrElements", "dx = 2 * x * dy; with average=1 divided by N.")
+        .Formula([](Formula& f) {
+          const Expr factor = 2 * f.Scalar("dy") * Factor(f);
+          f.Out({f.In("x") * factor});
+        })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -37,6 +38,12 @@ const Registration tile =
                                                           " times dimension ", axis, " is more than 2^63"));
           }
           return {{.dtype = x.dtype, .shape = x.shape.With(axis, size)}};
+        })
+        .Expands([](Expansion& e) {
+          const Shape& x = e.In(0).shape;
+          const int axis = x.CanonicalAxis(e.op().Int("axis"));
+          const std::int64_t block = x.SizeFrom(axis), tiles = e.op().Int("tiles");
+          if (x.size() > 0 && tiles > 0) e.Permute({1, x.SizeTo(axis), tiles, block}, {0, block, 0, 1});
         })
         .Gradient("TileGradient", {"dy"}, {"dx"})
         .Cpu([](const OperatorCall& op) -> RunFn {

@@ -3,31 +3,9 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
-#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {
-
-// Whether the formula of an operator that gives one output says that it is the sum of all inputs, element by element
-// and in their order: each of them once, where none is repeated.
-bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
-  if (node.by_blobs || !node.call->schema().formula) return false;
-  std::vector<TensorInfo> infos;
-  for (const int input : node.inputs) infos.push_back(graph.values[input].info);
-  if (!AreExprTypes(ShapeQuery(*node.call, infos), {})) return false;
-  const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(*node.call, infos));
-  const FormulaRegion& formula = made->formula();
-  const auto is_input = [&](const ExprNode* expr, int input) {
-    return expr->op == ExprOp::kInput && formula.inputs[expr->number] == input;
-  };
-  if (!formula.is_elementwise || formula.outputs.size() != 1 || !formula.region.requirements.empty()) return false;
-  const ExprNode* sum = formula.region.outputs[0].value.node();
-  for (int last = static_cast<int>(node.inputs.size()) - 1; last > 0; --last) {
-    if (sum->op != ExprOp::kAdd || !is_input(sum->operands[1], last)) return false;
-    sum = sum->operands[0];
-  }
-  return is_input(sum, 0);
-}
 
 class TermAdder {
  public:

@@ -12,12 +12,8 @@ bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, const StepNode& 
   const int term = move.inputs[0];
   const StepValue& value = graph.values[term];
   if (!uses.IsTemporary(term) || uses.NumReaders(term) > 1 || uses.NumValues(value.home) > 1) return false;
-  const StepNode& node = graph.nodes[value.producer];
-  const auto output = static_cast<int>(std::ranges::find(node.outputs, term) - node.outputs.begin());
-  const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
   const Home& outside = graph.homes[graph.values[move.outputs[0]].home];
-  return !node.by_blobs && kernel != nullptr && std::ranges::count(kernel->can_add, output) > 0 &&
-         !uses.IsTouched(outside, value.producer, value.producer + 1);
+  return CanAdd(graph, term) && !uses.IsTouched(outside, value.producer, value.producer + 1);
 }
 
 }  // namespace

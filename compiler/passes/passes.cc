@@ -10,12 +10,14 @@ namespace stepnet {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {.name = "drop_moves", .opt_level = 0, .run = DropMoves},
     {.name = "expand", .opt_level = 0, .run = Expand},
     {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
     {.name = "simplify", .opt_level = 1, .run = Simplify},
     {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},
+    {.name = "add_in_place", .opt_level = 1, .run = AddInPlace},
     {.name = "copy_inputs", .opt_level = 0, .required = true, .run = CopyInputs},
     {.name = "copy_lent", .opt_level = 0, .required = true, .run = CopyLent},
     {.name = "form_stages", .opt_level = 1, .run = FormStages},
@@ -61,12 +63,11 @@ void CheckDisabledPasses(const std::set<std::string>& names) {
 
 void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckDisabledPasses(options.disabled_passes);
-  GraphVerifier verifier;
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
-  const bool order = options.on_pass || extra;
+  GraphVerifier verifier(/*thorough=*/options.on_pass || extra);
   const auto look = [&](const std::string& pass) {
-    verifier.Verify(*graph, pass, order);
+    verifier.Verify(*graph, pass);
     if (options.on_pass) options.on_pass(pass, *graph);
   };
   look("import");

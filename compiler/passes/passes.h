@@ -29,6 +29,11 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
+// Moves from one blob of the step to another go, as of sums of gradients in which nothing is to be summed: what gives a
+// value that only the move reads gives the copy instead, or what reads the copy reads the value. A move stays where
+// both are seen from outside, or one of them is overwritten while the other is read.
+void DropMoves(StepGraph* graph);
+
 // Operators that have a formula or only copy and fill become regions, one each, which passes may join
 // (compiler/form_region.h), and those that say which products they are made of (FC, MatMul; core/expansion.h) products.
 // Others stay calls.
@@ -65,6 +70,10 @@ void Simplify(StepGraph* graph);
 // Takes away the outputs that nothing reads, in the step or outside, of operators which compute only those of their
 // outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
 void DropOutputs(StepGraph* graph);
+
+// Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
+// the sum is to be. Behind what takes away unread values: nothing reads the first one any more.
+void AddInPlace(StepGraph* graph);
 
 // Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows
 // that overlap, and it may not work in place there, it reads a copy of the input.

@@ -1,6 +1,9 @@
 #include "stepnet/compiler/passes/uses.h"
 
 #include <algorithm>
+#include <memory>
+
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 
@@ -59,6 +62,35 @@ bool AddsTermOutside(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kMove) return false;
   const StepValue &from = graph.values[node.inputs[0]], &to = graph.values[node.outputs[0]];
   return to.outside && to.added && from.producer >= 0 && !from.dynamic && graph.nodes[from.producer].IsOneOperator();
+}
+
+bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
+  if (node.by_blobs || !node.call->schema().formula) return false;
+  std::vector<TensorInfo> infos;
+  for (const int input : node.inputs) infos.push_back(graph.values[input].info);
+  if (!AreExprTypes(ShapeQuery(*node.call, infos), {})) return false;
+  const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(*node.call, infos));
+  const FormulaRegion& formula = made->formula();
+  const auto is_input = [&](const ExprNode* expr, int input) {
+    return expr->op == ExprOp::kInput && formula.inputs[expr->number] == input;
+  };
+  if (!formula.is_elementwise || formula.outputs.size() != 1 || !formula.region.requirements.empty()) return false;
+  const ExprNode* sum = formula.region.outputs[0].value.node();
+  for (int last = static_cast<int>(node.inputs.size()) - 1; last > 0; --last) {
+    if (sum->op != ExprOp::kAdd || !is_input(sum->operands[1], last)) return false;
+    sum = sum->operands[0];
+  }
+  return is_input(sum, 0);
+}
+
+bool CanAdd(const StepGraph& graph, int value) {
+  const StepNode& node = graph.nodes[graph.values[value].producer];
+  if (!node.IsOneOperator() || node.by_blobs) return false;
+  const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
+  if (kernel == nullptr) return false;
+  const auto output = static_cast<size_t>(std::ranges::find(node.outputs, value) - node.outputs.begin());
+  const bool is_product = output < node.products.size() && node.products[output];
+  return kernel->CanAdd(static_cast<int>(output), is_product);
 }
 
 }  // namespace stepnet

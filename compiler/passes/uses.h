@@ -41,4 +41,11 @@ std::set<int> WrittenBases(const StepGraph& graph);
 // Whether the node is a move that adds what one operator of the step has made to memory outside.
 bool AddsTermOutside(const StepGraph& graph, const StepNode& node);
 
+// Whether the formula of an operator that gives one output says that it is the sum of all inputs, element by element
+// and in their order: each of them once, where none is repeated.
+bool AddsItsInputs(const StepGraph& graph, const StepNode& node);
+
+// Whether the operator that gives the value can add it to what memory holds.
+bool CanAdd(const StepGraph& graph, int value);
+
 }  // namespace stepnet

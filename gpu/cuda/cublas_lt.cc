@@ -7,7 +7,8 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/cuda/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/cuda_library.h"
 
 namespace stepnet {
 namespace {
@@ -19,15 +20,11 @@ void Find(void* library, const char* name, Function* function) {
 }
 
 CublasLt Open() {
-  void* library = nullptr;
-  for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}) {
-    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (library == nullptr) {
-    throw Error(ErrorCode::kFailed,
-                "products on the GPU need libcublasLt.so, which the loader does not find; it comes with CUDA, or with "
-                "the package nvidia-cublas of PyPI (then its folder goes into LD_LIBRARY_PATH)");
-  }
+  const CudaLibrary opened = OpenCudaLibrary({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"},
+                                             "products on GPUs are computed by cuBLASLt",
+                                             "NVIDIA's package libcublas-13-0, or nvidia-cublas from PyPI");
+  void* const library = opened.handle;
+  if (library == nullptr) throw Error(ErrorCode::kFailed, opened.fault);
   CublasLt lt = {};
   Find(library, "cublasLtCreate", &lt.create);
   Find(library, "cublasLtMatmul", &lt.matmul);
@@ -42,6 +39,8 @@ CublasLt Open() {
   Find(library, "cublasLtMatmulPreferenceSetAttribute", &lt.preference_set);
   Find(library, "cublasLtMatmulAlgoGetHeuristic", &lt.heuristic);
   Find(library, "cublasLtGetStatusString", &lt.status_string);
+  Find(library, "cublasLtGetVersion", &lt.version);
+  Find(library, "cublasLtMatmulAlgoConfigGetAttribute", &lt.algorithm_get);
   return lt;
 }
 
@@ -54,6 +53,7 @@ const CublasLt& TheCublasLt() {
 
 void CheckCublas(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  CheckCuda(cudaGetLastError(), call);  // what the library stumbled over, if CUDA knows it
   throw Error(ErrorCode::kFailed, StrCat(call, ": ", TheCublasLt().status_string(status)));
 }
 

@@ -20,6 +20,8 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
   decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtGetVersion) version;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algorithm_get;
 };
 
 // Throws kFailed where there is no such library, naming what to install.

@@ -1,5 +1,8 @@
 #include "stepnet/gpu/cuda/cuda_call.h"
 
+#include <algorithm>
+#include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -9,27 +12,36 @@
 namespace stepnet {
 namespace {
 
-// What ended the context, empty while there is one.
-class LostContext {
+// What ended the contexts of devices.
+class LostContexts {
  public:
-  void Set(const std::string& cause) {
+  // Keeps the first cause.
+  void Add(int device, const std::string& cause) {
     const std::lock_guard lock(mutex_);
-    if (cause_.empty()) cause_ = cause;
+    causes_.emplace(device, cause);
+    any_ = true;
   }
-  std::string Get() const {
+  // "" while there is a context.
+  std::string CauseOf(int device) const {
+    if (!any_) return "";
     const std::lock_guard lock(mutex_);
-    return cause_;
+    const auto found = causes_.find(device);
+    return found == causes_.end() ? "" : found->second;
   }
 
  private:
+  std::atomic<bool> any_ = false;  // every call asks
   mutable std::mutex mutex_;
-  std::string cause_;
+  std::map<int, std::string> causes_;
 };
 
-LostContext& Lost() {
-  static LostContext& lost = *new LostContext;
+LostContexts& Lost() {
+  static LostContexts& lost = *new LostContexts;
   return lost;
 }
+
+// The device that calls of the thread work on; CUDA begins with the first.
+thread_local int device_of_thread = -1;
 
 // Errors after which CUDA answers every call with the same one.
 bool EndsContext(cudaError_t result) {
@@ -42,33 +54,52 @@ bool EndsContext(cudaError_t result) {
     case cudaErrorLaunchFailure:
     case cudaErrorIllegalInstruction:
     case cudaErrorAssert:
+    case cudaErrorContained:
+    case cudaErrorExternalDevice:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorTensorMemoryLeak:
     case cudaErrorHardwareStackError:
     case cudaErrorECCUncorrectable: return true;
     default: return false;
   }
 }
 
-std::string TextOf(cudaError_t result, const char* call) {
-  return StrCat(cudaGetErrorString(result), " (", cudaGetErrorName(result), ") in ", call);
+void ExpectContext(int device) {
+  const std::string cause = Lost().CauseOf(device);
+  if (cause.empty()) return;
+  throw Error(
+      ErrorCode::kFailed,
+      StrCat("cuda:", device, " cannot be used any more by this process: an earlier error ended its context: ", cause));
+}
+
+// Kernels run behind the host's back: the call that fails is not the one that is to blame.
+constexpr const char* kHowToLocate =
+    "; it comes of a kernel that was started before: the same run with CUDA_LAUNCH_BLOCKING=1 in the environment and "
+    "--executor=serial names the operator, one under compute-sanitizer the address";
+
+// Of a call that works on the device.
+void Check(int device, cudaError_t result, const char* call) {
+  if (result == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // the next call is not blamed for this one
+  ExpectContext(device);
+  std::string text = StrCat(cudaGetErrorString(result), " (", cudaGetErrorName(result), ") in ", call);
+  if (EndsContext(result)) {
+    text += kHowToLocate;
+    Lost().Add(device, text);
+  }
+  throw Error(result == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kFailed, text);
 }
 
 }  // namespace
 
-void ExpectCudaContext() {
-  const std::string cause = Lost().Get();
-  if (cause.empty()) return;
-  throw Error(ErrorCode::kFailed,
-              StrCat("the GPU cannot be used any more in this process, since an earlier run ended its context: ", cause,
-                     "; the same run with --device=cpu tells which operator it is"));
+void UseCudaDevice(int index) {
+  ExpectContext(index);
+  if (device_of_thread == index) return;
+  Check(index, cudaSetDevice(index), "cudaSetDevice");
+  device_of_thread = index;
 }
 
-void CheckCuda(cudaError_t result, const char* call) {
-  if (result == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // the next call is not blamed for this one
-  ExpectCudaContext();
-  const std::string text = TextOf(result, call);
-  if (EndsContext(result)) Lost().Set(text);
-  throw Error(result == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kFailed, text);
-}
+void CheckCuda(cudaError_t result, const char* call) { Check(std::max(device_of_thread, 0), result, call); }
 
 }  // namespace stepnet

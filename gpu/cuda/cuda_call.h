@@ -6,11 +6,12 @@
 namespace stepnet {
 
 // Throws kOutOfMemory or kFailed, naming the call and what CUDA says of it. An error that ends the context of the
-// device is remembered: every later call throws again, with that cause.
+// thread's device is remembered, and told with the reruns that find what it came from.
 void CheckCuda(cudaError_t result, const char* call);
 #define STEPNET_CUDA_CALL(call) ::stepnet::CheckCuda((call), #call)
 
-// Throws where an earlier error has ended the context.
-void ExpectCudaContext();
+// Makes the device that a call works on the current one of the thread. Throws kFailed where an earlier error has ended
+// the device's context, with that cause.
+void UseCudaDevice(int index);
 
 }  // namespace stepnet

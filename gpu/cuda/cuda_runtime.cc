@@ -1,14 +1,17 @@
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <string>
+#include <map>
+#include <utility>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/gpu/cuda/accumulate.h"
-#include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/cuda/product_choices.h"
+#include "stepnet/gpu/kernel_fault.h"
 
 namespace stepnet {
 namespace {
@@ -19,67 +22,25 @@ std::string ArchitectureOf(const cudaDeviceProp& properties) {
   return StrCat("sm_", properties.major, properties.minor, own);
 }
 
+// Memory of the driver. Whoever calls has made the device the current one.
+MemoryCache::Source MemoryOf(CudaRuntime& runtime) {
+  return {.device = DeviceName({DeviceKind::kCuda, static_cast<std::int16_t>(runtime.index())}),
+          .take = [](std::int64_t bytes) -> void* {
+            void* memory = nullptr;
+            const cudaError_t result = cudaMalloc(&memory, static_cast<size_t>(bytes));
+            if (result == cudaErrorMemoryAllocation) {
+              static_cast<void>(cudaGetLastError());
+              return nullptr;
+            }
+            CheckCuda(result, "cudaMalloc");
+            return memory;
+          },
+          .give_back = [](void* memory) { static_cast<void>(cudaFree(memory)); },
+          // Not for the whole device, nor on a stream that is being recorded.
+          .wait = [&runtime] { runtime.own_queue().Wait(); }};
+}
+
 }  // namespace
-
-// Sizes grow by an eighth, so that what is freed fits again.
-std::int64_t CudaMemory::BlockBytes(std::int64_t bytes) {
-  constexpr std::int64_t kUnit = 512;
-  std::int64_t unit = kUnit;
-  while (bytes / unit > 16) unit *= 2;
-  return std::max<std::int64_t>((bytes + unit - 1) / unit, 1) * unit;
-}
-
-void* CudaMemory::Allocate(std::int64_t bytes) {
-  const std::int64_t block = BlockBytes(bytes);
-  if (block > use.limit - use.current) {
-    throw Error(ErrorCode::kOutOfMemory,
-                StrCat("the GPU is asked for ", bytes, " bytes; ", use.current, " of the allowed ", use.limit,
-                       " are in use (raise the limit with --max_device_memory)"));
-  }
-  void* memory = nullptr;
-  if (const auto found = free_.find(block); found != free_.end()) {
-    memory = found->second;
-    free_.erase(found);
-    free_bytes_ -= block;
-  } else {
-    cudaError_t result = cudaMalloc(&memory, static_cast<size_t>(block));
-    if (result == cudaErrorMemoryAllocation && !free_.empty()) {
-      static_cast<void>(cudaGetLastError());
-      STEPNET_CUDA_CALL(cudaDeviceSynchronize());
-      ReleaseFree();
-      result = cudaMalloc(&memory, static_cast<size_t>(block));
-    }
-    if (result == cudaErrorMemoryAllocation) {
-      static_cast<void>(cudaGetLastError());
-      throw Error(ErrorCode::kOutOfMemory,
-                  StrCat("the GPU has no ", bytes, " bytes left; this process uses ", use.current));
-    }
-    CheckCuda(result, "cudaMalloc");
-  }
-  use.current += block;
-  use.peak = std::max(use.peak, use.current);
-  return memory;
-}
-
-void CudaMemory::Free(void* memory, std::int64_t bytes) noexcept {
-  const std::int64_t block = BlockBytes(bytes);
-  use.current -= block;
-  free_.emplace(block, memory);
-  free_bytes_ += block;
-}
-
-void CudaMemory::ReleaseFree() noexcept {
-  for (const auto& [bytes, memory] : free_) static_cast<void>(cudaFree(memory));
-  free_.clear();
-  free_bytes_ = 0;
-}
-
-void UseCudaDevice(int index) {
-  thread_local int current = -1;
-  if (current == index) return;
-  STEPNET_CUDA_CALL(cudaSetDevice(index));
-  current = index;
-}
 
 CudaRuntime::CudaRuntime(int index) : index_(index) {
   UseCudaDevice(index);
@@ -87,44 +48,140 @@ CudaRuntime::CudaRuntime(int index) : index_(index) {
   STEPNET_CUDA_CALL(cudaGetDeviceProperties(&properties, index));
   architecture_ = ArchitectureOf(properties);
   num_processors_ = properties.multiProcessorCount;
+  launches_early_ = properties.major >= 9;
+  description_ = StrCat(properties.name, ", ", num_processors_, " processors");
   size_t free = 0, total = 0;
   STEPNET_CUDA_CALL(cudaMemGetInfo(&free, &total));
-  memory_.use.limit = static_cast<std::int64_t>(total);
+  memory_.emplace(MemoryOf(*this), static_cast<std::int64_t>(total));
   queue_ = std::make_unique<CudaQueue>(*this);
 }
 
+namespace {
+
+// The queue that the thread records, of any device.
+CudaQueue*& RecordedQueue() {
+  thread_local CudaQueue* queue = nullptr;
+  return queue;
+}
+
+}  // namespace
+
 void* CudaRuntime::Allocate(std::int64_t bytes) {
-  ExpectCudaContext();
+  // What is played finds the memory in other hands.
+  if (CudaQueue* const recorded = RecordedQueue()) recorded->Refuse();
   const std::lock_guard lock(mutex_);
   UseCudaDevice(index_);
-  return memory_.Allocate(bytes);
+  return memory_->Allocate(bytes);
 }
 
 void CudaRuntime::Free(void* memory, std::int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  memory_.Free(memory, bytes);
+  memory_->Free(memory, bytes);
 }
 
-Queue& CudaRuntime::queue() { return *queue_; }
+// Ends a recording by the thread: when it is played, the host gives nothing and waits for nothing.
+static void MeetHost() {
+  CudaQueue* const recorded = RecordedQueue();
+  if (recorded == nullptr) return;
+  recorded->Refuse();
+  throw Error(ErrorCode::kFailed, "a run that is recorded needs the host");
+}
+
+Queue& CudaRuntime::queue() {
+  CudaQueue* const recorded = RecordedQueue();
+  return recorded != nullptr && &recorded->runtime() == this ? *recorded : *queue_;
+}
+
+CudaRuntime::RecordedScope::RecordedScope(CudaQueue& queue) : queue_(queue) {
+  queue.is_recorded_ = true;
+  RecordedQueue() = &queue;
+}
+
+CudaRuntime::RecordedScope::~RecordedScope() {
+  queue_.is_recorded_ = false;
+  RecordedQueue() = nullptr;
+}
 
 MemoryUse CudaRuntime::memory() const {
   const std::lock_guard lock(mutex_);
-  return memory_.use;
+  return memory_->use();
 }
 
 std::int64_t CudaRuntime::num_host_waits() const { return host_waits_; }
 
+std::vector<std::string> CudaRuntime::Choices() const { return SharedProductChoices().Texts(index_); }
+std::unique_ptr<LateFaults> CudaRuntime::MakeLateFaults() { return std::make_unique<DeviceLateFaults>(*this); }
+
 void CudaRuntime::SetMemoryLimit(std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (bytes < memory_.use.current) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("a limit of ", bytes, " bytes for the GPU, of which ", memory_.use.current, " are in use"));
-  }
-  memory_.use.limit = bytes;
+  UseCudaDevice(index_);
+  memory_->SetLimit(bytes);
 }
 
-CudaQueue::CudaQueue(CudaRuntime& runtime) : runtime_(runtime) {
-  STEPNET_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+CudaClock::~CudaClock() {
+  for (const Pending& pending : pending_) unused_.push_back(pending.event);
+  if (last_ != nullptr) unused_.push_back(last_);
+  for (const cudaEvent_t event : unused_) static_cast<void>(cudaEventDestroy(event));
+}
+
+cudaEvent_t CudaClock::TakeEvent() {
+  cudaEvent_t event = nullptr;
+  if (unused_.empty()) {
+    STEPNET_CUDA_CALL(cudaEventCreate(&event));
+    return event;
+  }
+  event = unused_.back();
+  unused_.pop_back();
+  return event;
+}
+
+std::shared_ptr<const double> CudaClock::Mark(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  if (last_ == nullptr) {  // where both clocks stand
+    const cudaEvent_t first = TakeEvent();
+    STEPNET_CUDA_CALL(cudaEventRecord(first, stream));
+    STEPNET_CUDA_CALL(cudaEventSynchronize(first));
+    last_time_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    last_ = first;
+  }
+  // So many may be on their way: events take memory of the driver.
+  constexpr size_t kMaxPending = 4096;
+  if (pending_.size() >= kMaxPending) {
+    STEPNET_CUDA_CALL(cudaEventSynchronize(pending_[kMaxPending / 2 - 1].event));
+    ResolveFirst(kMaxPending / 2);
+  }
+  const cudaEvent_t event = TakeEvent();
+  STEPNET_CUDA_CALL(cudaEventRecord(event, stream));
+  pending_.push_back({.event = event, .time = std::make_shared<double>(0)});
+  return pending_.back().time;
+}
+
+// From one event to the next: a difference is a float, which holds long times less exactly.
+void CudaClock::ResolveFirst(size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    float milliseconds = 0;
+    const cudaError_t result = cudaEventElapsedTime(&milliseconds, last_, pending_.front().event);
+    if (result == cudaErrorNotReady) {  // another thread has just put it in
+      static_cast<void>(cudaGetLastError());
+      return;
+    }
+    CheckCuda(result, "cudaEventElapsedTime");
+    last_time_ += 1e-3 * milliseconds;
+    *pending_.front().time = last_time_;
+    unused_.push_back(std::exchange(last_, pending_.front().event));
+    pending_.pop_front();
+  }
+}
+
+void CudaClock::Resolve() {
+  const std::lock_guard lock(mutex_);
+  ResolveFirst(pending_.size());
+}
+
+CudaQueue::CudaQueue(CudaRuntime& runtime, bool comes_first) : runtime_(runtime) {
+  int last = 0, first = 0;
+  STEPNET_CUDA_CALL(cudaDeviceGetStreamPriorityRange(&last, &first));
+  STEPNET_CUDA_CALL(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, comes_first ? first : last));
 }
 
 CudaQueue::~CudaQueue() {
@@ -170,6 +227,7 @@ CudaQueue::Staging CudaQueue::TakeStaging(std::int64_t bytes) {
   if (staging_.size() >= kMaxStaging) {
     const Staging oldest = staging_.front();
     staging_.pop_front();
+    ++runtime_.host_waits_;
     STEPNET_CUDA_CALL(cudaEventSynchronize(oldest.done));
     if (oldest.bytes >= bytes) return oldest;
     STEPNET_CUDA_CALL(cudaEventDestroy(oldest.done));
@@ -183,12 +241,7 @@ CudaQueue::Staging CudaQueue::TakeStaging(std::int64_t bytes) {
 
 void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes) {
   UseCudaDevice(runtime_.index());
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  STEPNET_CUDA_CALL(cudaStreamIsCapturing(stream_, &status));
-  if (status != cudaStreamCaptureStatusNone) {
-    was_asked_for_host_bytes_ = true;
-    return;
-  }
+  MeetHost();
   const std::lock_guard lock(mutex_);
   constexpr std::int64_t kPiece = 8 << 20;
   for (std::int64_t begin = 0; begin < bytes; begin += kPiece) {
@@ -204,16 +257,37 @@ void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes
 
 void CudaQueue::CopyToHost(const void* from, void* to_host, std::int64_t bytes) {
   UseCudaDevice(runtime_.index());
+  MeetHost();
   if (bytes > 0) {
     STEPNET_CUDA_CALL(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
   }
   Wait();
 }
 
+std::shared_ptr<const double> CudaQueue::MarkTime() {
+  UseCudaDevice(runtime_.index());
+  return clock_.Mark(stream_);
+}
+
 void CudaQueue::Wait() {
   UseCudaDevice(runtime_.index());
+  MeetHost();
   ++runtime_.host_waits_;
   STEPNET_CUDA_CALL(cudaStreamSynchronize(stream_));
+  clock_.Resolve();
+}
+
+void LaunchEarly(const void* kernel, std::int64_t blocks, int threads, void** parameters, const CudaQueue& queue,
+                 const char* what) {
+  cudaLaunchAttribute early{.id = cudaLaunchAttributeProgrammaticStreamSerialization, .val = {}};
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{.gridDim = dim3(static_cast<unsigned>(blocks)),
+                            .blockDim = dim3(static_cast<unsigned>(threads)),
+                            .dynamicSmemBytes = 0,
+                            .stream = queue.stream(),
+                            .attrs = &early,
+                            .numAttrs = queue.runtime().launches_early() ? 1u : 0u};
+  CheckCuda(cudaLaunchKernelExC(&config, kernel, parameters), what);
 }
 
 int NumCudaDevices() {
@@ -223,20 +297,39 @@ int NumCudaDevices() {
   return result == cudaSuccess ? count : 0;
 }
 
+namespace {
+
+std::string VersionText(int version) { return StrCat(version / 1000, ".", version % 1000 / 10); }
+
+// What the machine lacks.
+std::string WhyNoDevices(cudaError_t result) {
+  if (result == cudaErrorNoDevice) return "the NVIDIA driver knows no GPU (CUDA_VISIBLE_DEVICES may hide them)";
+  int driver = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  if (result == cudaErrorInsufficientDriver && driver == 0) return "there is no NVIDIA driver (libcuda.so.1)";
+  if (result == cudaErrorInsufficientDriver) {
+    return StrCat("the NVIDIA driver is of CUDA ", VersionText(driver), ", and this program needs one of CUDA ",
+                  VersionText(CUDART_VERSION), " or newer");
+  }
+  return StrCat(cudaGetErrorString(result), " (", cudaGetErrorName(result), ")");
+}
+
+}  // namespace
+
 CudaRuntime& CudaRuntimeOf(int index) {
   static std::mutex mutex;
-  static std::map<int, std::unique_ptr<CudaRuntime>>& runtimes = *new std::map<int, std::unique_ptr<CudaRuntime>>;
+  static auto& runtimes = *new std::map<int, std::unique_ptr<CudaRuntime>>;  // tensors give memory back late
   const std::lock_guard lock(mutex);
   std::unique_ptr<CudaRuntime>& runtime = runtimes[index];
   if (runtime != nullptr) return *runtime;
   int count = 0;
   if (const cudaError_t result = cudaGetDeviceCount(&count); result != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat("no GPU can be used here: ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")"));
+    throw Error(ErrorCode::kInvalidArgument, StrCat("no GPU can be used here: ", WhyNoDevices(result)));
   }
   if (index < 0 || index >= count) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("no device cuda:", index, "; this machine has ", count));
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("no device cuda:", index, "; there ", count == 1 ? "is 1 GPU" : StrCat("are ", count, " GPUs")));
   }
   runtime = std::make_unique<CudaRuntime>(index);
   return *runtime;

@@ -5,32 +5,19 @@
 
 #include <atomic>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "stepnet/core/device.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/memory_cache.h"
 
 namespace stepnet {
 
-// Memory of one device, kept when it is freed and given out again by size. Not thread-safe.
-class CudaMemory {
- public:
-  // Throws kOutOfMemory beyond the limit, or where the device has none: then nothing has been taken.
-  void* Allocate(std::int64_t bytes);
-  void Free(void* memory, std::int64_t bytes) noexcept;
-  // Gives what nobody uses back to the driver. REQUIRES: the device is done with it.
-  void ReleaseFree() noexcept;
-
-  MemoryUse use;  // of what is given out
-
- private:
-  static std::int64_t BlockBytes(std::int64_t bytes);
-
-  std::multimap<std::int64_t, void*> free_;  // by bytes
-  std::int64_t free_bytes_ = 0;
-};
+class CudaQueue;
 
 class CudaRuntime : public DeviceRuntime {
  public:
@@ -39,31 +26,79 @@ class CudaRuntime : public DeviceRuntime {
   void* Allocate(std::int64_t bytes) override;
   void Free(void* memory, std::int64_t bytes) noexcept override;
   Queue& queue() override;
+  // What queue() is where nothing is recorded.
+  CudaQueue& own_queue() { return *queue_; }
   MemoryUse memory() const override;
+  void SetMemoryLimit(std::int64_t bytes) override;
   std::int64_t num_host_waits() const override;
+  std::vector<std::string> Choices() const override;
+  std::unique_ptr<LateFaults> MakeLateFaults() override;
 
-  // Throws kInvalidArgument for less than is in use.
-  void SetMemoryLimit(std::int64_t bytes);
+  // While it lives, queue() of the thread is `queue`, whose stream is being recorded.
+  class RecordedScope {
+   public:
+    explicit RecordedScope(CudaQueue& queue);
+    RecordedScope(const RecordedScope&) = delete;
+    RecordedScope& operator=(const RecordedScope&) = delete;
+    ~RecordedScope();
+
+   private:
+    CudaQueue& queue_;
+  };
+
   int index() const { return index_; }
   // "sm_90a": for what machine code is made.
   const std::string& architecture() const { return architecture_; }
   int num_processors() const { return num_processors_; }
+  bool launches_early() const { return launches_early_; }
+  // "NVIDIA H100 PCIe, 114 processors"
+  const std::string& description() const { return description_; }
 
  private:
   friend class CudaQueue;
   const int index_;
-  std::string architecture_;
+  std::string architecture_, description_;
   int num_processors_ = 0;
+  bool launches_early_ = false;
   mutable std::mutex mutex_;
-  CudaMemory memory_;
-  std::unique_ptr<class CudaQueue> queue_;
+  std::optional<MemoryCache> memory_;
+  std::unique_ptr<CudaQueue> queue_;
   std::atomic<std::int64_t> host_waits_ = 0;
+};
+
+// Tells when a stream has reached marks, by events. Safe to use from any thread.
+class CudaClock {
+ public:
+  CudaClock() = default;
+  ~CudaClock();
+  CudaClock(const CudaClock&) = delete;
+  CudaClock& operator=(const CudaClock&) = delete;
+
+  // As Queue::MarkTime.
+  std::shared_ptr<const double> Mark(cudaStream_t stream);
+  // Fills in the times of the marks that the stream has reached.
+  void Resolve();
+
+ private:
+  struct Pending {
+    cudaEvent_t event = nullptr;
+    std::shared_ptr<double> time;
+  };
+  cudaEvent_t TakeEvent();
+  void ResolveFirst(size_t count);
+
+  std::mutex mutex_;
+  std::deque<Pending> pending_;      // in the order of the stream
+  std::vector<cudaEvent_t> unused_;  // events
+  cudaEvent_t last_ = nullptr;       // that was resolved
+  double last_time_ = 0;             // of the host's clock
 };
 
 // A stream. Safe to use from any thread.
 class CudaQueue : public Queue {
  public:
-  explicit CudaQueue(CudaRuntime& runtime);
+  // One that `comes_first` is given processors before others.
+  explicit CudaQueue(CudaRuntime& runtime, bool comes_first = false);
   ~CudaQueue() override;
 
   void Copy(const void* from, void* to, std::int64_t bytes) override;
@@ -72,14 +107,18 @@ class CudaQueue : public Queue {
   void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) override;
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override;
   void Wait() override;
+  Device device() const override { return {DeviceKind::kCuda, static_cast<std::int16_t>(runtime_.index())}; }
+  std::shared_ptr<const double> MarkTime() override;
 
   cudaStream_t stream() const { return stream_; }
   CudaRuntime& runtime() const { return runtime_; }
-  // Whether bytes of the host were to be copied while the stream was recorded. They are not: when the graph is played,
-  // the host's memory holds something else.
-  bool was_asked_for_host_bytes() const { return was_asked_for_host_bytes_; }
+  // What is recorded would do something else when it is played.
+  void Refuse() { is_refused_ = true; }
+  bool is_refused() const { return is_refused_; }
+  bool is_recorded() const { return is_recorded_; }
 
  private:
+  friend class CudaRuntime;
   // Pinned memory of the host through which bytes go to the device while the caller goes on.
   struct Staging {
     void* memory = nullptr;
@@ -90,13 +129,17 @@ class CudaQueue : public Queue {
 
   CudaRuntime& runtime_;
   cudaStream_t stream_ = nullptr;
+  CudaClock clock_;
   std::mutex mutex_;
   std::deque<Staging> staging_;  // in the order of their copies
-  std::atomic<bool> was_asked_for_host_bytes_ = false;
+  bool is_refused_ = false;
+  bool is_recorded_ = false;
 };
 
-// Makes the device that a call works on the current one of the thread.
-void UseCudaDevice(int index);
+// Launches a kernel that begins with WaitForKernelsBefore (gpu/device_code.cuh): where the GPU can, from sm_90 on, it
+// comes to the processors while the kernel before it ends. `what` names it in errors.
+void LaunchEarly(const void* kernel, std::int64_t blocks, int threads, void** parameters, const CudaQueue& queue,
+                 const char* what);
 
 // The runtime of the GPU `index`, made when it is first asked for. Throws kInvalidArgument with the reason where there
 // is none: no driver, no GPU, no such one.

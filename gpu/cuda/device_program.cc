@@ -33,13 +33,6 @@ Region SumRegion(DType dtype, std::int64_t rows, std::int64_t columns, bool adds
                        .adds = adds}}};
 }
 
-[[noreturn]] void ThrowNoKernel(const OperatorCall& op, std::span<const TensorInfo> inputs) {
-  std::vector<std::string> texts;
-  for (const TensorInfo& info : inputs) texts.push_back(info.Description());
-  throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " of ", Join(texts, ", "), " has no kernel for ",
-                                             op.options().device(), "; device_option places it on the CPU"));
-}
-
 }  // namespace
 
 DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs,
@@ -50,26 +43,28 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
   if (!schema.shape_value_inputs.empty()) outputs_.assign(outputs.begin(), outputs.end());
   if (schema.formula) {
     const std::vector<TensorInfo> of_formula = schema.shapes(query);
-    if (!AreExprTypes(query, of_formula)) ThrowNoKernel(op, inputs);
+    says_nothing_ = !AreExprTypes(query, of_formula);
+    if (says_nothing_) return;
     formula_ = MakeFormulaRegion(query, of_formula, wanted);
     RegionSourceOptions options{.name = op.type()};
     for (size_t i = 0; i < formula_->inputs.size(); ++i) {
-      if (IsRunValue(formula_->inputs[i])) options.values.push_back(static_cast<int>(i));
+      const int input = formula_->inputs[i];
+      if (IsRunValue(input) && input != kNumberOfRun) options.values.push_back(static_cast<int>(i));
     }
     formula_kernel_ = std::make_unique<GpuRegion>(formula_->region, options, runtime);
     return;
   }
   const Expansion expansion(query, outputs_);
   AddProducts(op, query, expansion);
-  AddSums(op, expansion);
+  AddSums(expansion);
   for (const RegionPart& part : expansion.parts()) {
     parts_.push_back(part);
     part_kernels_.push_back(std::make_unique<GpuRegion>(part.region, RegionSourceOptions{.name = op.type()}, runtime));
   }
-  if (products_.empty() && parts_.empty() && sums_.empty()) ThrowNoKernel(op, inputs);
+  says_nothing_ = products_.empty() && parts_.empty() && sums_.empty();
 }
 
-void DeviceProgram::AddSums(const OperatorCall& op, const Expansion& expansion) {
+void DeviceProgram::AddSums(const Expansion& expansion) {
   for (size_t o = 0; o < expansion.sums().size(); ++o) {
     const std::optional<DimSum>& sum = expansion.sums()[o];
     if (!sum || (wanted_ >> o & 1) == 0) continue;
@@ -81,7 +76,6 @@ void DeviceProgram::AddSums(const OperatorCall& op, const Expansion& expansion) 
       int& count = sum->summed[d] ? num_summed : num_kept;
       SumGroups& groups = sum->summed[d] ? planned.dims.summed : planned.dims.kept;
       if (size == 1) continue;
-      if (count == kMaxSumGroups) ThrowNoKernel(op, inputs_);
       const int place = kMaxSumGroups - 1 - count++;
       groups.sizes[place] = size;
       groups.strides[place] = stride;
@@ -103,7 +97,7 @@ void DeviceProgram::AddProducts(const OperatorCall& op, const ShapeQuery& query,
       planned.sum = std::make_unique<GpuRegion>(SumRegion(dtype, rows, columns, false), named, runtime_);
       planned.added_sum = std::make_unique<GpuRegion>(SumRegion(dtype, rows, columns, true), named, runtime_);
     } else {
-      planned.kernel = std::make_unique<ProductKernel>(*product, dtype, runtime_.index());
+      planned.kernel = std::make_unique<ProductKernel>(*product, dtype, op.options().math, runtime_);
       if (product->bias >= 0 && (!planned.kernel->takes_bias() || product->left.columns() == 0)) {
         const std::int64_t columns = product->right->columns();
         const std::int64_t rows = columns == 0 ? 0 : product->NumElements() / columns;
@@ -150,12 +144,18 @@ void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
 }
 
 void DeviceProgram::RunFormula(const OperatorCall& op, const OpRun& run) const {
-  std::optional<RunValues> values;  // which nobody asks for whose kernel does not depend on them
+  std::optional<RunValues> values;  // those that a recorded kernel keeps
   std::vector<const void*> inputs;
   std::vector<void*> outputs;
   for (const int input : formula_->inputs) {
-    if (IsRunValue(input) && !values) values.emplace(op, run);
-    inputs.push_back(IsRunValue(input) ? values->Of(input) : run.In(input).data);
+    if (input == kNumberOfRun) {
+      inputs.push_back(run.context().RunNumberOnDevice());
+    } else if (IsRunValue(input)) {
+      if (!values) values.emplace(op, run, /*with_run_number=*/false);
+      inputs.push_back(values->Of(input));
+    } else {
+      inputs.push_back(run.In(input).data);
+    }
   }
   for (const int output : formula_->outputs) outputs.push_back(run.Out(output).data);
   formula_kernel_->Run(run, inputs, outputs);

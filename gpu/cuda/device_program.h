@@ -20,13 +20,15 @@ namespace stepnet {
 // Immutable; any number of threads may run it at once.
 class DeviceProgram {
  public:
-  // `outputs`: as the run has them; `wanted`: bit i for output i, others are not computed. Throws as formulas do, and
-  // kInvalidNet where an operator says nothing of such shapes.
+  // `outputs`: as the run has them; `wanted`: bit i for output i, others are not computed. Throws as formulas do.
   DeviceProgram(const OperatorCall& op, std::span<const TensorInfo> inputs, std::span<const TensorInfo> outputs,
                 std::uint64_t wanted, CudaRuntime& runtime);
 
   // Whether it computes such a run, for these outputs.
   bool IsFor(const OpRun& run, std::uint64_t wanted) const;
+  // The operator says nothing of such inputs: this is no program.
+  bool says_nothing() const { return says_nothing_; }
+  // REQUIRES: it is one.
   void Run(const OperatorCall& op, const OpRun& run) const;
 
  private:
@@ -43,7 +45,7 @@ class DeviceProgram {
     SumDims dims;
     double factor = 1;
   };
-  void AddSums(const OperatorCall& op, const Expansion& expansion);
+  void AddSums(const Expansion& expansion);
   void AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion);
   void RunProduct(const PlannedProduct& planned, const OpRun& run) const;
   void RunFormula(const OperatorCall& op, const OpRun& run) const;
@@ -52,6 +54,7 @@ class DeviceProgram {
   std::vector<TensorInfo> outputs_;  // those that follow from values of inputs, else empty
   const std::uint64_t wanted_;
   CudaRuntime& runtime_;
+  bool says_nothing_ = false;
   std::optional<FormulaRegion> formula_;
   std::unique_ptr<GpuRegion> formula_kernel_;
   std::vector<RegionPart> parts_;

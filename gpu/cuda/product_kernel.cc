@@ -7,7 +7,7 @@
 
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
-#include "stepnet/gpu/cuda/cuda_runtime.h"
+#include "stepnet/gpu/cuda/product_choices.h"
 
 namespace stepnet {
 namespace {
@@ -70,9 +70,11 @@ std::int64_t MatrixOf(const Shape& shape, const std::vector<std::int64_t>& batch
 
 class ProductKernel::Plan {
  public:
-  Plan(const Product& product, DType dtype, int device)
+  Plan(const Product& product, DType dtype, Math math, const CudaRuntime& runtime)
       : dtype_(dtype),
-        device_(device),
+        math_(dtype == DType::kFloat ? math : Math::kFloat32),
+        runtime_(runtime),
+        device_(runtime.index()),
         m_(product.left.rows()),
         n_(product.right->columns()),
         k_(product.left.columns()),
@@ -158,14 +160,35 @@ class ProductKernel::Plan {
     calls->has_bias = has_bias;
     calls->is_aligned = is_aligned;
     cublasLtMatmulDesc_t desc = nullptr;
-    // Exact: products and sums of float in float, without tensor cores.
-    const bool is_double = dtype_ == DType::kDouble;
-    CheckCublas(lt.desc_create(&desc, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CudaType(dtype_)),
-                "cublasLtMatmulDescCreate");
+    CheckCublas(lt.desc_create(&desc, ComputeType(), CudaType(dtype_)), "cublasLtMatmulDescCreate");
     calls->desc.reset(desc);
     Set(calls->desc, CUBLASLT_MATMUL_DESC_TRANSA, right_.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     Set(calls->desc, CUBLASLT_MATMUL_DESC_TRANSB, left_.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (has_bias) Set(calls->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    calls->algorithm = SharedProductChoices().Get(device_, runtime_.description(), TextOf(*calls),
+                                                  [&] { return BestAlgorithm(desc, is_aligned); });
+    return calls;
+  }
+
+  // Exact: products and sums of float in float, without tensor cores.
+  cublasComputeType_t ComputeType() const {
+    if (dtype_ == DType::kDouble) return CUBLAS_COMPUTE_64F;
+    return math_ == Math::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  }
+
+  // All that an algorithm is chosen by.
+  std::string TextOf(const Calls& calls) const {
+    const auto factor = [&](const ProductFactor& of) {
+      const bool is_one = strided_ && MatricesOf(of) == 1 && count_ > 1;
+      return StrCat("[", of.shape[-2], ", ", of.shape[-1], "]", of.transposed ? "^T" : "", is_one ? " (one)" : "");
+    };
+    return StrCat("product of ", dtype_, dtype_ == DType::kFloat ? StrCat(", ", MathName(math_)) : "", ": ",
+                  strided_ && count_ > 1 ? StrCat(count_, " of ") : "", factor(left_), " x ", factor(right_),
+                  calls.has_bias ? " + bias" : "", calls.is_aligned ? "" : ", unaligned");
+  }
+
+  cublasLtMatmulAlgo_t BestAlgorithm(cublasLtMatmulDesc_t desc, bool is_aligned) const {
+    const CublasLt& lt = TheCublasLt();
     cublasLtMatmulPreference_t made = nullptr;
     CheckCublas(lt.preference_create(&made), "cublasLtMatmulPreferenceCreate");
     const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, PreferenceDelete> preference(made);
@@ -187,8 +210,7 @@ class ProductKernel::Plan {
       throw Error(ErrorCode::kFailed, StrCat("cuBLASLt has no algorithm for a product of [", m_, ", ", k_, "] and [",
                                              k_, ", ", n_, "] of ", dtype_));
     }
-    calls->algorithm = found.algo;
-    return calls;
+    return found.algo;
   }
 
   void RunOne(const Calls& calls, const ProductPointers& pointers, void* scratch, cudaStream_t stream) const {
@@ -212,6 +234,8 @@ class ProductKernel::Plan {
   }
 
   const DType dtype_;
+  const Math math_;
+  const CudaRuntime& runtime_;
   const int device_;
   const std::int64_t m_, n_, k_;
   const ProductFactor left_, right_;
@@ -223,8 +247,8 @@ class ProductKernel::Plan {
   std::vector<std::unique_ptr<const Calls>> calls_;
 };
 
-ProductKernel::ProductKernel(const Product& product, DType dtype, int device)
-    : plan_(std::make_unique<Plan>(product, dtype, device)) {}
+ProductKernel::ProductKernel(const Product& product, DType dtype, Math math, const CudaRuntime& runtime)
+    : plan_(std::make_unique<Plan>(product, dtype, math, runtime)) {}
 ProductKernel::~ProductKernel() = default;
 
 bool ProductKernel::takes_bias() const { return plan_->takes_bias(); }

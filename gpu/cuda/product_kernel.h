@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "stepnet/core/expansion.h"
+#include "stepnet/core/run_options.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
 
 namespace stepnet {
 
@@ -17,13 +19,13 @@ struct ProductPointers {
   bool adds = false;  // to what `out` holds
 };
 
-// The algorithm is chosen when it first runs on pointers of such alignment, and stays. Any number of threads may use
-// it.
+// The algorithm is chosen when it first runs on pointers of such alignment, and stays (gpu/cuda/product_choices.h). Any
+// number of threads may use it.
 class ProductKernel {
  public:
-  // For the GPU `device`. REQUIRES: the product has a right factor and no problem (ProductProblem); `dtype` is float or
-  // double.
-  ProductKernel(const Product& product, DType dtype, int device);
+  // REQUIRES: the product has a right factor and no problem (ProductProblem); `dtype` is float or double, which is
+  // always computed exactly.
+  ProductKernel(const Product& product, DType dtype, Math math, const CudaRuntime& runtime);
   ~ProductKernel();
 
   // Whether a run adds a bias that it is given; otherwise the caller does.

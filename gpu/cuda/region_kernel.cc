@@ -2,10 +2,14 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/gpu/code_cache.h"
 #include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/kernel_fault.h"
 
 namespace stepnet {
 namespace {
@@ -28,6 +32,14 @@ cudaLibrary_t LibraryOf(const std::string& text, const std::string& architecture
 GpuRegion::GpuRegion(const Region& region, const RegionSourceOptions& options, CudaRuntime& runtime)
     : source_(PrintRegion(region, options)), num_elements_(region.NumElements()) {
   if (source_.launches.empty()) return;
+  constexpr size_t kMaxParameterBytes = 32'764;  // of a kernel, from compute capability 7.0 on
+  for (const RegionLaunch& launch : source_.launches) {
+    if (launch.words.size() * sizeof(std::uint64_t) <= kMaxParameterBytes) continue;
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat(options.name, " has ", region.inputs.size(), " inputs and ", region.outputs.size(),
+                       " outputs, more than a kernel of a GPU takes; device_option places it on the CPU"));
+  }
+  messages_ = NumberOfMessages(source_.requirements);
   UseCudaDevice(runtime.index());
   const cudaLibrary_t library = LibraryOf(source_.Text(), runtime.architecture());
   for (const RegionLaunch& launch : source_.launches) {
@@ -39,26 +51,22 @@ void GpuRegion::Run(const OpRun& run, std::span<const void* const> inputs, std::
   if (source_.launches.empty()) return;
   auto& queue = static_cast<CudaQueue&>(run.queue());
   UseCudaDevice(queue.runtime().index());
-  RegionPointers pointers{.inputs = inputs, .outputs = outputs};
+  RegionPointers pointers{.inputs = inputs, .outputs = outputs, .stop = FaultThatStops(run)};
   if (source_.scratch_bytes > 0) pointers.scratch = run.ScratchOf<char>(source_.scratch_bytes);
+  std::optional<KernelFault> fault;
   if (!source_.requirements.empty()) {
-    pointers.fault = run.ScratchOf<DeviceFault>(1);
-    queue.Fill(pointers.fault, 0, sizeof(DeviceFault));
+    fault.emplace(run, messages_, num_elements_);
+    pointers.fault = fault->record();
+    pointers.site = fault->site();
   }
   for (size_t k = 0; k < kernels_.size(); ++k) {
     const RegionLaunch& launch = source_.launches[k];
     std::vector<std::uint64_t> words = source_.Bind(launch, pointers);
     void* parameters[] = {words.data()};
-    STEPNET_CUDA_CALL(cudaLaunchKernel(reinterpret_cast<const void*>(kernels_[k]),
-                                       dim3(static_cast<unsigned>(launch.blocks)),
-                                       dim3(static_cast<unsigned>(launch.threads)), parameters, 0, queue.stream()));
+    LaunchEarly(reinterpret_cast<const void*>(kernels_[k]), launch.blocks, launch.threads, parameters, queue,
+                launch.kernel.c_str());
   }
-  if (pointers.fault == nullptr) return;
-  DeviceFault found;
-  queue.CopyToHost(pointers.fault, &found, sizeof(found));
-  if (!found.any()) return;
-  Fault fault = FaultOf(found, source_.requirements);
-  run.FaultOf(fault.place.element, num_elements_, [&] { return fault.error; });
+  if (fault) fault->Report();
 }
 
 }  // namespace stepnet

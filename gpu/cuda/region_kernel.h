@@ -19,12 +19,13 @@ class GpuRegion {
   GpuRegion(const Region& region, const RegionSourceOptions& options, CudaRuntime& runtime);
 
   // Launches it in the order of the run's queue. Pointers as RegionPointers says. Where the region requires something,
-  // waits for it, and notes the fault with the run.
+  // notes the fault in RunContext::late_faults, or waits and notes it with the run.
   void Run(const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) const;
 
  private:
   const RegionSource source_;
   const std::int64_t num_elements_;
+  std::uint64_t messages_ = 0;         // NumberOfMessages of source_.requirements
   std::vector<cudaKernel_t> kernels_;  // of source_.launches
 };
 

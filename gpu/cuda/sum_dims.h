@@ -7,6 +7,7 @@
 
 namespace stepnet {
 
+// Kept and summed groups take turns, of the eight dimensions that a tensor has.
 inline constexpr int kMaxSumGroups = 4;
 
 // Groups of neighbouring dimensions with the distance of their elements, the last one fastest. Unused ones have size 1.

@@ -121,6 +121,16 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = Scale(x, scale=1e300)", "4:20: 1e300 is beyond what a float can hold");
 }
 
+// To find the line of each would take as long as the text is.
+TEST(CellErrors, WarningsAreCountedBeyondAHundred) {
+  std::string lines = "  h = Tanh(x)\n  output h";
+  for (int i = 0; i < 130; ++i) lines += StrCat("\n  unread", i, " = Tanh(x)");
+  const std::vector<std::string> warnings = WarningsOf(ParseCell(CellOf(lines), "c"));
+  ASSERT_EQ(warnings.size(), 101u);
+  EXPECT_TRUE(warnings[99].starts_with("c:105:14: nothing reads what `unread99 = Tanh(x)` writes")) << warnings[99];
+  EXPECT_EQ(warnings[100], "… and 30 more");
+}
+
 TEST(CellErrors, DoNotNestForEver) {
   const std::string many(100'000, '(');
   ExpectSyntaxFault("h = " + many, "4:206: the expression nests too deep");

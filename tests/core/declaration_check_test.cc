@@ -69,7 +69,12 @@ TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
 const Registration elementwise_beside_both =
     OfX("test.ElementwiseBesideBoth").Elementwise().Formula(ByRowSum).Cpu(Nothing);
 const Registration rows_beside_both = OfX("test.RowsBesideBoth").Rows(Rows({{0}, {0}})).Formula(Twice).Cpu(Nothing);
-const Registration fits_both = OfX("test.FitsBoth").Elementwise().Formula(Twice).Cpu(Nothing);
+RunFn DoTwice(const OperatorCall&) {
+  return [](const OpRun& run) {
+    for (std::int64_t i = 0; i < run.Out(0).size(); ++i) run.Out(0).As<float>()[i] = 2 * run.In(0).As<float>()[i];
+  };
+}
+const Registration fits_both = OfX("test.FitsBoth").Elementwise().Formula(Twice).Cpu(DoTwice);
 
 TEST(Declarations, BesideAFormulaAndAKernelAreComparedWithTheFormula) {
   for (const char* said : {"Elementwise", "Rows"}) {

@@ -91,14 +91,35 @@ TEST(Expr, RefusesDTypesThatDoNotFit) {
   EXPECT_EQ(ErrorOf([] { Expr(1) + 2; }), "type mismatch: 1 + 2: nothing says of what dtype 1 is");
   EXPECT_EQ(ErrorOf([] { Tanh(Tanh(Tanh(Tanh(Tanh(x))))) + n; }),
             "type mismatch: tanh(tanh(…)) + n: tanh(tanh(tanh(…))) is float and n int32; Cast makes them alike");
-  EXPECT_EQ(ErrorOf([] { Expr::Input(0, "s", DType::kString); }),
-            "type mismatch: input s is string; expressions are of float, double, int32, int64 and bool");
+  EXPECT_EQ(
+      ErrorOf([] { Expr::Input(0, "s", DType::kString); }),
+      "type mismatch: input s is string; expressions are of float, double, int32, int64 and bool, and store float16 "
+      "and bfloat16");
   EXPECT_EQ(ErrorOf([] { Expr::Input(-1, "s", DType::kBool); }), "invalid argument: input s has the number -1");
   EXPECT_EQ(ErrorOf([] { Index(4); }), "invalid argument: index of dimension 4; a region has 0 to 3");
   EXPECT_EQ(ErrorOf([] { Tanh(Expr()); }), "internal error: tanh has an undefined operand");
   EXPECT_EQ(ErrorOf([] { MakeExpr(ExprOp::kAdd, {&x, 1}); }), "invalid argument: + has 1 operands, must have 2");
-  EXPECT_EQ(ErrorOf([] { Cast(DType::kFloat16, x); }),
-            "type mismatch: what is cast to is float16; expressions are of float, double, int32, int64 and bool");
+  EXPECT_EQ(ErrorOf([] { Cast(DType::kInt8, x); }).substr(0, 40), "type mismatch: what is cast to is int8; ");
+  EXPECT_EQ(ErrorOf([] { Uniform(DType::kFloat16, 1, 2, 3, 4, Index(3)); }),
+            "type mismatch: uniform gives float or double, not float16");
+}
+
+// 16 bits are loaded and stored, by way of float; nothing else computes with them.
+TEST(Expr, StoresSixteenBits) {
+  const Expr half = Expr::Input(3, "h", DType::kFloat16), loaded = Cast(DType::kFloat, half);
+  const std::string only_stored = "h is float16, which is only stored; Cast to float computes with it";
+  EXPECT_EQ(ErrorOf([&] { half + half; }), "type mismatch: h + h: " + only_stored);
+  EXPECT_EQ(ErrorOf([&] { Where(flag, half, half); }), "type mismatch: where(flag, h, h): " + only_stored);
+  EXPECT_EQ(ErrorOf([&] { Require(flag, "{}", half); }), "type mismatch: require(flag, \"{}\", h): " + only_stored);
+  EXPECT_TRUE(Cast(DType::kFloat16, loaded).Is(half));
+  EXPECT_TRUE(Cast(DType::kFloat16, half).Is(half));
+  EXPECT_TRUE(Cast(DType::kDouble, half).Is(Cast(DType::kDouble, loaded)));
+  EXPECT_TRUE(Cast(DType::kBFloat16, half).Is(Cast(DType::kBFloat16, loaded)));
+  EXPECT_TRUE(Cast(DType::kFloat16, n).Is(Cast(DType::kFloat16, Cast(DType::kFloat, n))));
+  EXPECT_FALSE(Cast(DType::kFloat, Cast(DType::kFloat16, x)).Is(x)) << "it has been rounded";
+  EXPECT_TRUE(Cast(DType::kFloat16, Expr(0.1)).Is(Expr::Constant(DType::kFloat16, 0.1)));
+  EXPECT_TRUE(Cast(DType::kFloat, Expr::Constant(DType::kFloat16, 65519)).Is(Expr::Constant(DType::kFloat, 65504)));
+  EXPECT_TRUE(Expr::Constant(DType::kBFloat16, std::nan("")).Is(Expr::Constant(DType::kBFloat16, -std::nan(""))));
 }
 
 TEST(Expr, ComputesConstants) {
@@ -204,10 +225,10 @@ TEST(Expr, KeepsValuesOfRandomExpressions) {
   for (unsigned seed = 0; seed < 3000; ++seed) {
     std::mt19937 random(seed);
     std::vector<Expr> leaves;
-    for (int i = 0; i < 5; ++i) leaves.push_back(Expr::Input(i, StrCat("x", i), kExprTypes[i]));
-    const std::vector<RandomExprStep> steps = RandomExprSteps(leaves, {.steps = 12}, random);
+    for (int i = 0; i < 7; ++i) leaves.push_back(Expr::Input(i, StrCat("x", i), kOperandTypes[i]));
+    const std::vector<RandomExprStep> steps = RandomExprSteps(leaves, {.steps = 12, .stored_too = true}, random);
     std::vector<ExprScalar> given;
-    for (const DType dtype : kExprTypes) given.push_back(RandomScalar(dtype, random));
+    for (const DType dtype : kOperandTypes) given.push_back(RandomScalar(dtype, random));
     const ExprRow row{.input = [&](const ExprNode& input, std::int64_t) { return given[input.number]; }};
     std::vector<ExprScalar> values;
     for (const RandomExprStep& step : steps) {

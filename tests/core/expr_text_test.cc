@@ -57,6 +57,8 @@ TEST(ExprText, PrintsPrecedenceAndNumbers) {
   EXPECT_EQ(text(Require(n < 5, "{} of {}", Index(3), n, 7)), "require(n < 5, \"{} of {}\", index(3), n, int64(7))");
   EXPECT_EQ(text(Uniform(DType::kFloat, 1, 2, 3, n, Index(3))), "uniform(float, 1, 2, 3, n, index(3))");
   EXPECT_EQ(text(RowMax(Pow(x, 2.5))), "row_max(pow(x, 2.5))");
+  EXPECT_EQ(text(Cast(DType::kFloat16, x)), "float16(x)");
+  EXPECT_EQ(text(Expr::Constant(DType::kBFloat16, -1.5)), "bfloat16(-1.5)");
 }
 
 TEST(ExprText, ReadsWhatPeopleWrite) {
@@ -88,7 +90,8 @@ TEST(ExprText, RefusesBadTextsAndSaysWhere) {
   EXPECT_EQ(ErrorOfText(in + "out tanh()"), "syntax error: 3:10: expected an expression");
   EXPECT_EQ(ErrorOfText(in + "out uniform(int32, 1, 2, 3, 4, 5)"),
             "type mismatch: 3:5: uniform gives float or double, not int32");
-  EXPECT_EQ(ErrorOfText("in 0 x: real"), "syntax error: 1:9: expected float, double, int32, int64 or bool");
+  EXPECT_EQ(ErrorOfText("in 0 x: real"),
+            "syntax error: 1:9: expected float, double, int32, int64, bool, float16 or bfloat16");
   EXPECT_EQ(ErrorOfText("in 9999999999 x: bool"), "syntax error: 1:4: expected a number below 2147483648");
   EXPECT_EQ(ErrorOfText("in 0 \"x"), "syntax error: 1:8: expected \"\"\"");
   EXPECT_EQ(ErrorOfText(in + "out x * 1e999"), "syntax error: 3:9: the number is beyond the range of double");
@@ -106,7 +109,8 @@ TEST(ExprText, GivesEveryExpressionBack) {
     std::vector<Expr> leaves = {Expr::Input(7, "t0", DType::kFloat), Expr::Input(8, "same", DType::kFloat),
                                 Expr::Input(9, "same", DType::kDouble), Expr::Input(10, "out", DType::kInt32)};
     for (int i = 0; i < 5; ++i) leaves.push_back(Expr::Input(i, StrCat("x", i), kExprTypes[i]));
-    const auto steps = RandomExprSteps(leaves, {.steps = 40, .reductions = true, .requires_too = true}, random);
+    const auto steps =
+        RandomExprSteps(leaves, {.steps = 40, .reductions = true, .requires_too = true, .stored_too = true}, random);
     std::vector<Expr> roots;
     for (size_t i = 0; i < steps.size(); i += 7) roots.push_back(steps[steps.size() - 1 - i].result);
     const std::string text = PrintExprs(roots);

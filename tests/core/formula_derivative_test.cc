@@ -160,14 +160,38 @@ TEST(DerivativeOf, SumsOverWhatAnInputIsRepeatedOver) {
   for (const Shape& s : {Shape{3}, Shape{1}, Shape{1, 1}}) {
     OpTest("test.DerivedScale").Input("x", {0, 3}, {}).Random("s", s, 2).GradientMatches();
   }
-  ExpectError(
-      [&] {
-        OpTest("test.DerivedScale").Random("x", x, 1).Random("s", {4, 1}, 2).GradientMatches();
-      },
-      "…test.DerivedScaleGradient cannot derive the gradient of \"s\", which is repeated along rows and over rows at "
-      "once, beside what rows or columns have of their own: write that gradient by hand, in an operator of its own; "
-      "its "
-      "inputs are x double [2, 4, 3], s double [4, 1]");
+  for (const Shape& s : {Shape{4, 1}, Shape{1, 4, 1}}) {  // along a row, and over some of the rows
+    OpTest("test.DerivedScale").Random("x", x, 1).Random("s", s, 2).GradientMatches();
+    OpTest("test.DerivedScale").Input("x", {0, 4, 3}, {}).Random("s", s, 2).GradientMatches();
+  }
+}
+
+Operator ScaleRows(const char* type) {
+  return TestOperator(type).Input("x", "[N, C]").Input("r", "[N]").Input("s", "[1]");
+}
+const Registration scale_rows =
+    ScaleRows("test.DerivedScaleRows")
+        .Output("y", "the shape of x")
+        .Gradient("test.DerivedScaleRowsGradient", {"x", "r", "s", "dy"}, {"dx", "dr", "ds"})
+        .Formula([](Formula& f) {
+          const Expr scaled = f.In("x") * f.Scalar("s");
+          f.Out({Tanh(scaled) * f.Row("r") - RowSum(scaled) * f.Scalar("s")});
+        });
+const Registration scale_rows_gradient = ScaleRows("test.DerivedScaleRowsGradient")
+                                             .Input("dy", "the shape of y")
+                                             .Output("dx", "the shape of x")
+                                             .Output("dr", "the shape of r")
+                                             .Output("ds", "the shape of s")
+                                             .Formula(DerivativeOf("test.DerivedScaleRows"));
+
+// A number that is repeated along rows and over them, beside what is of a row and what is computed of it.
+TEST(DerivativeOf, AddsUpWhatRowsHave) {
+  const FilledMemory filled(kFills[0]);
+  for (const Shape& x : {Shape{4, 3}, Shape{1, 5}, Shape{3, 1}, Shape{70, 300}, Shape{1}}) {
+    const Shape r = {x.rank() == 1 ? 1 : x[0]};
+    OpTest("test.DerivedScaleRows").Random("x", x, 1).Random("r", r, 2).Random("s", {1}, 3).GradientMatches();
+  }
+  OpTest("test.DerivedScaleRows").Input("x", {0, 3}, {}).Input("r", {0}, {}).Random("s", {1}, 3).GradientMatches();
 }
 
 Operator Moments(const char* type) {

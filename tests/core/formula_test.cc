@@ -289,7 +289,7 @@ TEST(Formula, RefusesTypesThatDoNotMeet) {
             {.dtype = DType::kInt32, .shape = Shape({2})}, "…type mismatch: test.FormulaBad: ");
   ExpectBad([](Formula& f) { f.Out({Tanh(f.In("a"))}); }, {.dtype = DType::kInt64, .shape = Shape({2})}, {},
             "…type mismatch: test.FormulaBad: ");
-  ExpectBad([](Formula& f) { f.Out({f.In("a")}); }, {.dtype = DType::kFloat16, .shape = Shape({2})}, {},
+  ExpectBad([](Formula& f) { f.Out({f.In("a")}); }, {.dtype = DType::kInt8, .shape = Shape({2})}, {},
             "…type mismatch: test.FormulaBad: ");
 }
 

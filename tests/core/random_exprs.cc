@@ -5,6 +5,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_table.h"
+#include "stepnet/core/stored_float.h"
 
 namespace stepnet {
 namespace {
@@ -132,13 +133,16 @@ std::vector<int> RandomOperands(const std::vector<RandomExprStep>& steps, ExprOp
 }  // namespace
 
 ExprScalar RandomScalar(DType dtype, std::mt19937& random) {
+  if (IsStoredFloat(dtype)) {
+    if (Below(2, random) == 0) return {.dtype = dtype, .bits = random() & 0xffffu};
+    return Stored(dtype, RandomNumber<float>(random));
+  }
   return ForExprType(dtype, [&](auto zero) { return ScalarOf(RandomNumber<decltype(zero)>(random)); });
 }
 
 bool SameScalar(const ExprScalar& a, const ExprScalar& b) {
   if (a.dtype != b.dtype) return false;
-  if (a.dtype == DType::kFloat && std::isnan(a.As<float>())) return std::isnan(b.As<float>());
-  if (a.dtype == DType::kDouble && std::isnan(a.As<double>())) return std::isnan(b.As<double>());
+  if (IsFloating(a.dtype) && std::isnan(DoubleOf(a))) return std::isnan(DoubleOf(b));
   return a.bits == b.bits;
 }
 
@@ -146,7 +150,9 @@ std::vector<RandomExprStep> RandomExprSteps(const std::vector<Expr>& leaves, con
                                             std::mt19937& random) {
   std::vector<RandomExprStep> steps;
   for (const Expr& leaf : leaves) steps.push_back({.op = leaf->op, .result = leaf});
-  for (const DType dtype : kExprTypes) {
+  std::span<const DType> dtypes = kExprTypes;
+  if (options.stored_too) dtypes = kOperandTypes;
+  for (const DType dtype : dtypes) {
     for (int i = 0; i < 2; ++i) {
       steps.push_back({.op = ExprOp::kConstant, .result = ConstantOf(RandomScalar(dtype, random))});
     }
@@ -156,7 +162,9 @@ std::vector<RandomExprStep> RandomExprSteps(const std::vector<Expr>& leaves, con
     RandomExprStep step{.op = static_cast<ExprOp>(Below(kNumExprOps, random))};
     if (!Wanted(step.op, options)) continue;
     step.operands = RandomOperands(steps, step.op, random);
-    step.parts = {.dtype = kExprTypes[Below(5, random)], .number = Below(4, random), .text = "value {} is \"bad\""};
+    step.parts = {.dtype = dtypes[Below(static_cast<int>(dtypes.size()), random)],
+                  .number = Below(4, random),
+                  .text = "value {} is \"bad\""};
     std::vector<Expr> operands;
     for (const int operand : step.operands) operands.push_back(steps[operand].result);
     try {

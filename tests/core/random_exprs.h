@@ -10,6 +10,9 @@
 namespace stepnet {
 
 inline constexpr DType kExprTypes[] = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64, DType::kBool};
+inline constexpr DType kStoredTypes[] = {DType::kFloat16, DType::kBFloat16};
+inline constexpr DType kOperandTypes[] = {DType::kFloat, DType::kDouble,  DType::kInt32,   DType::kInt64,
+                                          DType::kBool,  DType::kFloat16, DType::kBFloat16};
 
 // Any number of dtype: often 0, -0, 1, -1, infinity, NaN, a denormal, the lowest or the greatest.
 ExprScalar RandomScalar(DType dtype, std::mt19937& random);
@@ -29,6 +32,7 @@ struct RandomExprOptions {
   bool reductions = false;    // RowSum, RowMax, Index
   bool only_simple = false;   // no functions of the C library, whose last bits are its own business
   bool requires_too = false;  // Require
+  bool stored_too = false;    // Cast from and to kStoredTypes
   bool only_usual = false;    // what programs have kernels of several primitives for, and what leads to it
 };
 

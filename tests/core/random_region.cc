@@ -71,32 +71,39 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
     Region region{.sizes = RandomSizes(random)};
     std::vector<Expr> leaves;
     const DType usual = Below(4, random) == 0 ? DType::kDouble : DType::kFloat;
-    for (int i = 0; i < 7; ++i) {
+    for (int i = 0; i < 9; ++i) {
       const DType dtype = options.only_usual ? usual : i < 5 ? kExprTypes[i] : DType::kFloat;
-      region.inputs.push_back(RandomOperand(dtype, region.sizes, RandomMoves(random), random));
-      leaves.push_back(Expr::Input(i, StrCat("x", i), dtype));
+      region.inputs.push_back(
+          RandomOperand(i < 7 ? dtype : kStoredTypes[i - 7], region.sizes, RandomMoves(random), random));
+      leaves.push_back(Expr::Input(i, StrCat("x", i), region.inputs.back().dtype));
+      if (i >= 7) leaves.push_back(Cast(dtype, leaves.back()));
     }
     const std::vector<RandomExprStep> steps =
         RandomExprSteps(leaves,
                         {.steps = options.steps,
                          .reductions = options.reductions && Below(2, random) == 0,
                          .requires_too = options.requires_too && Below(3, random) == 0,
+                         .stored_too = true,
                          .only_usual = options.only_usual},
                         random);
     for (int i = 0; i < 1 + Below(3, random); ++i) {
       const size_t recent = std::min<size_t>(steps.size(), 8);
       RegionOutput output{.value = steps[steps.size() - 1 - random() % recent].result};
+      const bool is_stored = output.value.dtype() == DType::kFloat && Below(4, random) == 0;
       std::array<bool, 4> moves = {true, true, true, true};
       output.kind = static_cast<RegionOutputKind>(std::max(0, Below(6, random) - 3));
       if (output.kind == RegionOutputKind::kRows) moves[3] = false;
       if (output.kind == RegionOutputKind::kSums) {
         for (int d = 0; d < 3; ++d) moves[d] = Below(3, random) == 0;
+        moves[3] = Below(3, random) != 0;
         output.adds = Below(2, random) == 0;
+      } else if (is_stored) {
+        output.value = Cast(kStoredTypes[Below(2, random)], output.value);
       }
       output.memory = RandomOperand(output.value.dtype(), region.sizes, moves, random);
       if (output.kind == RegionOutputKind::kElements && Below(2, random) == 0) {
-        int input = Below(7, random);
-        for (int k = 0; k < 7 && region.inputs[input].dtype != output.memory.dtype; ++k) input = (input + 1) % 7;
+        int input = Below(9, random);
+        for (int k = 0; k < 9 && region.inputs[input].dtype != output.memory.dtype; ++k) input = (input + 1) % 9;
         const bool is_taken = std::ranges::any_of(region.in_place, [&](auto& pair) { return pair.input == input; });
         if (!is_taken && region.inputs[input].dtype == output.memory.dtype) {
           output.memory = region.inputs[input];

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "every_stored.h"
 #include "for_each_target.h"
 #include "random_exprs.h"
 #include "random_region.h"
@@ -76,11 +77,11 @@ TEST(RegionProgram, ComputesEveryPrimitive) {
   constexpr std::int64_t kCount = 3 * 256 + 77;
   ForEachTarget([] {
     for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
-      for (const DType dtype : kExprTypes) {
+      for (const DType dtype : kOperandTypes) {
         std::vector<Expr> operands;
         for (int i = 0; i < 3; ++i) operands.push_back(Expr::Input(i, StrCat("x", i), dtype));
         for (int count = 1; count <= 3; ++count) {
-          for (const DType to : kExprTypes) {
+          for (const DType to : kOperandTypes) {
             const auto op = static_cast<ExprOp>(k);
             if (op != ExprOp::kCast && to != DType::kFloat) continue;
             std::vector<Expr> some(operands.begin(), operands.begin() + count);
@@ -100,6 +101,28 @@ TEST(RegionProgram, ComputesEveryPrimitive) {
             if (::testing::Test::HasFatalFailure()) return;
           }
         }
+      }
+    }
+  });
+}
+
+// All that 16 bits hold, and what floats around it become.
+TEST(RegionProgram, ConvertsEveryStoredNumberOnEveryTarget) {
+  ForEachTarget([] {
+    for (const DType stored : kStoredTypes) {
+      for (const bool loads : {true, false}) {
+        const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : FloatsAround(stored);
+        const Dense dense{.columns = static_cast<std::int64_t>(values.size())};
+        const DType from = loads ? stored : DType::kFloat, to = loads ? DType::kFloat : stored;
+        const Region region{.sizes = dense.Sizes(),
+                            .inputs = {dense.Elements(from)},
+                            .outputs = {{.value = Cast(to, Expr::Input(0, "x", from)), .memory = dense.Elements(to)}}};
+        const std::vector<std::byte> in = Packed(values, from);
+        std::vector<std::byte> out(4 * values.size());
+        const void* inputs[] = {in.data()};
+        void* outputs[] = {out.data()};
+        RegionProgram(region).Run(inputs, outputs);
+        ASSERT_EQ(WrongConversion(region, values, out.data()), "");
       }
     }
   });

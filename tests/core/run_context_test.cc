@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "stepnet/core/scoped_value.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
@@ -58,11 +59,11 @@ TEST(RunContext, KernelsReadTheNumberOfTheRunWhenTheyRun) {
   EXPECT_NE(run.Random(1, 2).Word(0), word);
 }
 
-TEST(RunContext, FaultsAreNotedWhereTheScopeSaysAndByLanesToo) {
+TEST(RunContext, FaultsAreNotedWhereTheContextSaysAndByLanesToo) {
   FaultRecord record;
   RunContext context;
   {
-    const FaultScope lent(context, &record);
+    const ScopedValue<FaultRecord*> noted(context.faults, &record);
     context.PrepareLanes(1);
     const Shape shape({3});
     const std::vector<TensorView> inputs = {{nullptr, &shape, DType::kInt32}};

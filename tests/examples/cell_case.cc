@@ -13,6 +13,7 @@
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/devices/tested_devices.h"
 #include "stepnet/tools/rnn_runner/double_net.h"
 
 namespace stepnet {
@@ -89,8 +90,8 @@ Tensors CellCase::RandomValues(const CellNet& net) const {
 
 Tensors RunCell(const CellNet& net, const Tensors& given) {
   Workspace workspace;
-  for (const auto& [name, tensor] : given) workspace.SetTensor(name, tensor.Clone());
-  RunNetOnce(runner::InDouble(net.net), workspace);
+  RunOnEveryDevice(
+      runner::InDouble(net.net), [&](Workspace& there) { Feed(given, there); }, workspace);
   Tensors outputs;
   for (const std::string& blob : net.net.external_output()) outputs[blob] = workspace.GetTensor(blob);
   return outputs;
@@ -98,24 +99,23 @@ Tensors RunCell(const CellNet& net, const Tensors& given) {
 
 Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& weights) {
   NetDef def = runner::InDouble(net.net);
-  Workspace workspace;
+  Tensors inputs = given;
   std::vector<std::string> losses;
   for (const auto& [name, weight] : weights) {
     AddOp(&def, "Mul", {name, name + "_weight"}, {name + "_weighted"});
     losses.push_back(name + "_weighted");
-    workspace.SetTensor(name + "_weight", weight);
+    inputs[name + "_weight"] = weight;
   }
   std::vector<std::string> wanted = net.parameters;
-  for (const auto& [name, tensor] : given) {
-    workspace.SetTensor(name, tensor.Clone());
-  }
   for (const CellNetInput& input : net.inputs) {
     if (input.dtype == DType::kFloat) wanted.push_back(input.blob);
   }
   AddBackwardStepNets(
       &def, [&](const std::string& blob) { return !given.contains(blob) || given.at(blob).dtype() == DType::kDouble; });
   const NetWithGradients made = AddGradients(def, losses, wanted);
-  RunNetOnce(made.net, workspace);
+  Workspace workspace;
+  RunOnEveryDevice(
+      made.net, [&](Workspace& there) { Feed(inputs, there); }, workspace);
   Tensors gradients;
   for (const auto& [name, gradient] : made.gradients) gradients[name] = workspace.GetTensor(gradient.dense);
   return gradients;

@@ -28,7 +28,7 @@ struct CellCase {
   Tensors RandomValues(const CellNet& net) const;
 };
 
-// Runs the net, in double, on `given`; its outputs and those of states that are carried.
+// Runs the net, in double, on `given`, on every device that there is; its outputs and those of states that are carried.
 Tensors RunCell(const CellNet& net, const Tensors& given);
 // The gradients of the sum of all outputs, weighted with `weights`, of parameters and floating inputs.
 Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& weights);

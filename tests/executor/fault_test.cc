@@ -10,6 +10,7 @@
 #include "stepnet/compiler/stages.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 
 namespace stepnet {
 namespace {
@@ -156,6 +157,32 @@ TEST(Faults, TheFirstByStepOperatorAndElementBecomesTheErrorOnEveryExecutor) {
       SetBad(net.workspace(), fault.bad, kSize, 1);
       made->Run();  // the record is empty again
       ExpectSame(net.Get("h_all"), right, "after a fault");
+    }
+  }
+}
+
+// Kernels of a device note what they find; the host asks once, when the run is over.
+TEST(Faults, OfADeviceAreTheSameAndCostOneWait) {
+  for (const int opt_level : {0, 1}) {
+    RecurrentCase net = CheckedCase();
+    const NetDef def = net.Build();
+    const std::unique_ptr<Net> made =
+        Net::Create(def, net.workspace(), OnDevice({.opt_level = opt_level}, kPoisonDevice));
+    const auto run = [&](const std::vector<BadValue>& bad) {
+      for (const char* input : {"x", "z"}) net.workspace().SetTensor(input, Ones({kSteps, kBatch, kSize}));
+      SetBad(net.workspace(), bad, kSize, -2);
+      const std::int64_t before = CountsOfPoisonDevice().host_waits;
+      const std::string error = ErrorOf([&] { made->Run(); });
+      EXPECT_EQ(CountsOfPoisonDevice().host_waits, before + 1);
+      return error;
+    };
+    EXPECT_EQ(run({}), "no error");
+    const Tensor right = net.Get("h_all").To({});
+    for (const FaultCase& fault : kCases) {
+      const std::string error = run(fault.bad);
+      EXPECT_TRUE(error.starts_with(fault.error)) << opt_level << "\n" << error;
+      EXPECT_EQ(run({}), "no error") << "the record is empty again";
+      ExpectSame(net.Get("h_all").To({}), right, "after a fault");
     }
   }
 }
@@ -314,9 +341,10 @@ TEST(Faults, DivisionOfIntegersByZeroIsOne) {
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
     // h: 8 / 1, 3 / 4 = 0; then 2 / 8, 7 / 0.
     const std::string error = ErrorOf([&] { made->Run(); });
-    EXPECT_TRUE(error.starts_with(
-        "invalid argument: Div of the integer 7 by 0\n  at op 1 `h_next = Div(q, h_prev)` with q int64 [1, 1, 2]"))
-        << error;
+    const std::string expected =
+        "invalid argument: Div of the integer 7 by 0 for element 1 of the output\n"
+        "  at op 1 `h_next = Div(q, h_prev)` with q int64 [1, 1, 2]";
+    EXPECT_TRUE(error.starts_with(expected)) << error;
     EXPECT_NE(error.find("step 1"), std::string::npos) << error;
   }
 }

@@ -40,7 +40,7 @@ const Registration opaque = Operator("test.OpaqueNegative")
 class StepDrawer {
  public:
   StepDrawer(unsigned seed, StepOperators operators, RandomStep* step)
-      : rng_(seed), any_operators_(operators == StepOperators::kAny), step_(*step) {}
+      : rng_(seed), operators_(operators), step_(*step) {}
 
   void Draw() {
     DrawSequences();
@@ -98,9 +98,9 @@ class StepDrawer {
 
   void DrawOperator() {
     const Value x = Any(values_);
-    if (any_operators_ && Once(12)) return DrawWave(x);
-    if (any_operators_ && Once(6)) return DrawRepeated(x);
-    const int kind = x.rows > 1 && Once(2) ? 5 : any_operators_ && Once(16) ? 6 : Upto(4);
+    if (operators_ != StepOperators::kPlain && Once(12)) return DrawWave(x);
+    if (operators_ != StepOperators::kPlain && Once(6)) return DrawRepeated(x);
+    const int kind = x.rows > 1 && Once(2) ? 5 : operators_ == StepOperators::kAny && Once(16) ? 6 : Upto(4);
     const auto other = [&] { return AnyOfRows(x.rows); };
     OperatorDef op;
     switch (kind) {
@@ -230,7 +230,7 @@ class StepDrawer {
   }
 
   std::mt19937 rng_;
-  const bool any_operators_;
+  const StepOperators operators_;
   RandomStep& step_;
   std::set<std::string> opaque_;                           // blobs that have a value of unknown shape
   std::vector<Value> values_;                              // that an operator may read now
@@ -277,11 +277,11 @@ std::map<std::string, Tensor> RandomStep::Feeds(std::int64_t steps) const {
   std::map<std::string, Tensor> feeds;
   unsigned seed = 1;
   for (const char* sequence : {"x", "y", "z"}) {
-    std::int64_t rows = sequence == std::string("x") ? steps : 0;
+    std::int64_t rows = sequence == std::string("x") ? steps : -1;  // -1: nobody reads it
     for (const Link& link : links_) {
       if (link.external == sequence) rows = std::max(rows, steps + link.offset + link.window - 1);
     }
-    if (rows > 0) feeds[sequence] = Random({rows, kBatch, size_}, seed++);
+    if (rows >= 0) feeds[sequence] = Random({rows, kBatch, size_}, seed++);
   }
   for (const State& state : states_) feeds[state.initial] = Random({state.num_initial, kBatch, size_}, seed++);
   for (const int k : weights_) {

@@ -16,8 +16,9 @@
 
 namespace stepnet {
 
-// kAny: also those that need the number of the step, and those whose shapes are known only when they run.
-enum class StepOperators { kPlain, kAny };
+// kKnownShapes: also those that need the number of the step, and those that repeat an input; kAny: also those whose
+// shapes are known only when they run.
+enum class StepOperators { kPlain, kKnownShapes, kAny };
 
 // How many seeds a test of random steps tries: as many as it says, or as the environment variable STEPNET_SEEDS does.
 unsigned NumSeeds(unsigned usual);

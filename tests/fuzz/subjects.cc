@@ -253,8 +253,8 @@ std::string DamagedExprs(std::mt19937& random) {
   const std::vector<Expr> leaves = {Expr::Input(0, "x", DType::kFloat),      Expr::Input(1, "c/prev", DType::kDouble),
                                     Expr::Input(2, "in", DType::kInt32),     Expr::Input(3, "n", DType::kInt64),
                                     Expr::Input(4, "is_last", DType::kBool), Expr::Input(9, "x", DType::kFloat)};
-  const auto steps =
-      RandomExprSteps(leaves, {.steps = 1 + Below(30, random), .reductions = true, .requires_too = true}, random);
+  const auto steps = RandomExprSteps(
+      leaves, {.steps = 1 + Below(30, random), .reductions = true, .requires_too = true, .stored_too = true}, random);
   std::vector<Expr> roots = {steps.back().result};
   if (random() % 2 == 0) roots.push_back(AnyOf(steps, random).result);
   std::erase_if(roots, [](const Expr& root) { return root->op == ExprOp::kLiteral; });

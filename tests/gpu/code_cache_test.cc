@@ -160,6 +160,26 @@ TEST_F(CodeCacheTest, SharesAFolderWithOtherProcesses) {
   EXPECT_TRUE(CodeCache(dir_.path()).Get(Kernel(7), "sm_80")->cubin == want);
 }
 
+// Whatever a process was doing when it was killed: looking, compiling, writing.
+TEST_F(CodeCacheTest, SurvivesProcessesThatAreKilledWhileTheyCompile) {
+  const std::string want = CodeCache("").Get(Kernel(3), "sm_80")->cubin;
+  for (int k = 0; k < 12; ++k) {
+    const pid_t child = fork();
+    if (child == 0) {
+      CodeCache(dir_.path()).Get(Kernel(3), "sm_80");
+      _exit(0);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(k * k));
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(CodeCache(dir_.path()).Get(Kernel(3), "sm_80")->cubin == want) << k;
+    for (const std::string& name : dir_.Names()) {
+      if (name.ends_with(".cubin")) std::filesystem::remove(dir_.Path(name));
+    }
+  }
+}
+
 // A variable of the environment, as it was when this object goes.
 class ScopedVariable {
  public:

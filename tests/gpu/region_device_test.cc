@@ -98,13 +98,11 @@ class DeviceRegionRunner : public RegionRunner {
       device_outputs.push_back(memory.Of(outputs[o], bytes(region.outputs[o].memory)));
     }
     std::vector<char> scratch(static_cast<size_t>(printed.source.scratch_bytes + 1));
-    const RegionPointers pointers{
-        .inputs = device_inputs,
-        .outputs = device_outputs,
-        .scratch = memory.Of(scratch.data(), static_cast<std::int64_t>(scratch.size())),
-        .fault = fault == nullptr ? nullptr : memory.Of(fault, sizeof(DeviceFault)),
-        .step = static_cast<const std::int64_t*>(memory.Of(&kStepOfTests, sizeof(kStepOfTests))),
-        .instruction = kInstructionOfTests};
+    const RegionPointers pointers{.inputs = device_inputs,
+                                  .outputs = device_outputs,
+                                  .scratch = memory.Of(scratch.data(), static_cast<std::int64_t>(scratch.size())),
+                                  .fault = fault == nullptr ? nullptr : memory.Of(fault, sizeof(DeviceFault)),
+                                  .site = SiteOfTests(printed.source)};
     for (const RegionLaunch& launch : printed.source.launches) Launch(launch, printed.source.Bind(launch, pointers), 0);
     Check(cudaDeviceSynchronize(), "kernels");
     for (void* output : outputs) memory.CopyBack(output);
@@ -178,6 +176,8 @@ TEST_F(RegionOnDevice, ComputesWhatIsDefined) { EXPECT_EQ(FirstDifference(ExactR
 TEST_F(RegionOnDevice, ComputesWhatIsDefinedWithWideIndices) {
   EXPECT_EQ(FirstDifference(ExactRegions(40000, 100, {}, {.is_always_wide = true}), runner_), "");
 }
+
+TEST_F(RegionOnDevice, ConvertsEveryStoredNumber) { EXPECT_EQ(FirstWrongConversion(runner_), ""); }
 
 TEST_F(RegionOnDevice, ComputesEveryExactPrimitive) {
   std::vector<Region> regions = PrimitiveRegions();
@@ -281,7 +281,7 @@ TEST_F(RegionOnDevice, NotesTheFirstOfManyFaults) {
     DeviceFault fault;
     runner_.Run(printed, inputs, {}, &fault);
     EXPECT_EQ(PlaceOf(fault), (FaultPlace{.step = kStepOfTests, .op = kInstructionOfTests, .element = 100 * run}));
-    EXPECT_EQ(FaultOf(fault, printed.source.requirements).error.message(), "7 is no digit");
+    EXPECT_EQ(FaultOf(fault).error.message(), "7 is no digit");
     EXPECT_EQ(fault.lock, 0u);
   }
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "../core/every_stored.h"
 #include "../core/random_exprs.h"
 #include "../core/random_region.h"
 #include "../core/source_path.h"
@@ -22,9 +23,9 @@ std::string FaultText(const std::optional<RegionFault>& fault) {
   return fault ? StrCat(fault->element, ": ", fault->message) : "none";
 }
 
-std::string FaultText(const DeviceFault& record, const RegionSource& source) {
+std::string FaultText(const DeviceFault& record) {
   if (!record.any()) return "none";
-  const Fault fault = FaultOf(record, source.requirements);
+  const Fault fault = FaultOf(record);
   if (fault.place.step != kStepOfTests || fault.place.op != kInstructionOfTests) return "of another place";
   return StrCat(fault.place.element, ": ", fault.error.message());
 }
@@ -63,6 +64,12 @@ class AddressTable {
 
 }  // namespace
 
+DeviceFaultSite SiteOfTests(const RegionSource& source) {
+  DeviceFaultSite site = DeviceFaultSite::Of({.first_step = kStepOfTests, .op = kInstructionOfTests}, nullptr, 0);
+  site.messages = NumberOfMessages(source.requirements);
+  return site;
+}
+
 std::vector<PrintedRegion> PrintedOf(const std::vector<Region>& regions, RegionSourceOptions options) {
   std::vector<PrintedRegion> printed;
   for (const Region& region : regions) {
@@ -78,9 +85,9 @@ std::vector<Region> PrimitiveRegions() {
   std::vector<Region> regions;
   for (int k = static_cast<int>(ExprOp::kAdd); k < kNumExprOps; ++k) {
     const auto op = static_cast<ExprOp>(k);
-    for (const DType dtype : kExprTypes) {
+    for (const DType dtype : kOperandTypes) {
       for (int count = 1; count <= kMaxExprOperands; ++count) {
-        for (const DType to : kExprTypes) {
+        for (const DType to : kOperandTypes) {
           if (op != ExprOp::kCast && op != ExprOp::kUniform && to != DType::kFloat) continue;
           Region region{.sizes = {1, 1, 1, kCount}};
           std::vector<Expr> operands;
@@ -104,6 +111,29 @@ std::vector<Region> PrimitiveRegions() {
   return regions;
 }
 
+std::string FirstWrongConversion(RegionRunner& runner) {
+  for (const DType stored : kStoredTypes) {
+    for (const bool loads : {true, false}) {
+      const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : FloatsAround(stored);
+      const auto count = static_cast<std::int64_t>(values.size());
+      const RegionOperand of{.size = count, .strides = {0, 0, 0, 1}};
+      Region region{.sizes = {1, 1, 1, count}, .inputs = {of}, .outputs = {{.memory = of}}};
+      region.inputs[0].dtype = loads ? stored : DType::kFloat;
+      region.outputs[0].memory.dtype = loads ? DType::kFloat : stored;
+      region.outputs[0].value = Cast(region.outputs[0].memory.dtype, Expr::Input(0, "x", region.inputs[0].dtype));
+      const std::vector<PrintedRegion> printed = PrintedOf({region});
+      runner.Compile(printed);
+      std::vector<std::byte> from = Packed(values, region.inputs[0].dtype), to(4 * values.size());
+      const void* inputs[] = {from.data()};
+      void* outputs[] = {to.data()};
+      runner.Run(printed[0], inputs, outputs, nullptr);
+      std::string wrong = WrongConversion(region, values, to.data());
+      if (!wrong.empty()) return wrong;
+    }
+  }
+  return "";
+}
+
 std::string DifferenceFromDefinition(const PrintedRegion& printed, unsigned seed, RegionRunner& runner) {
   const Region& region = printed.region;
   const auto memory = [&] {
@@ -115,7 +145,7 @@ std::string DifferenceFromDefinition(const PrintedRegion& printed, unsigned seed
   DeviceFault record;
   runner.Run(printed, got.Inputs(), got.Outputs(), &record);
   std::string what = got.DifferenceFrom(want, region);
-  const std::string fault = FaultText(record, printed.source);
+  const std::string fault = FaultText(record);
   if (what.empty() && fault != want_fault) what = StrCat("fault ", fault, ", not ", want_fault);
   if (what.empty()) return "";
   return StrCat("seed ", seed, ": ", what, "\n", RegionText(region), "\n", printed.source.kernels);
@@ -185,8 +215,7 @@ void HostRegionRunner::Run(const PrintedRegion& printed, std::span<const void* c
                           .outputs = outputs,
                           .scratch = scratch.data(),
                           .fault = fault,
-                          .step = &kStepOfTests,
-                          .instruction = kInstructionOfTests};
+                          .site = SiteOfTests(printed.source)};
   if (printed.source.options.uses_table) table.Use(printed.source, &pointers);
   for (const RegionLaunch& launch : printed.source.launches) {
     const std::vector<std::uint64_t> words = printed.source.Bind(launch, pointers);

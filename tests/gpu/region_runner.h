@@ -30,10 +30,14 @@ class RegionRunner {
                    DeviceFault* fault) = 0;
 };
 
-// What runs give as `step` and `instruction` of faults.
+// Where runs say that faults are.
 inline constexpr std::int64_t kStepOfTests = 70000;
 inline constexpr std::int64_t kInstructionOfTests = 12;
+DeviceFaultSite SiteOfTests(const RegionSource& source);
 
+// "", or a number that is loaded from 16 bits or stored in them otherwise than core/tensor.h says: of every float16 and
+// bfloat16, and of floats around each.
+std::string FirstWrongConversion(RegionRunner& runner);
 // "", or where what a runner gives differs from the definition, with the region and its kernels.
 std::string DifferenceFromDefinition(const PrintedRegion& printed, unsigned seed, RegionRunner& runner);
 // The same of many, compiled together; the first difference.

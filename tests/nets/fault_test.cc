@@ -10,6 +10,7 @@
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 
 namespace stepnet {
 namespace {
@@ -54,6 +55,64 @@ TEST(NetFaults, TheFirstOperatorInProgramOrderIsNamedWhateverTheThreadsDo) {
     net->Run();
     EXPECT_EQ(workspace.GetTensor("a").data<float>()[0], 3);
   }
+}
+
+// What comes behind a fault has been put in already: on the device it finds out, and leaves alone what the next run
+// reads.
+TEST(NetFaults, OfADeviceLeaveWhatOutlivesTheRunAsItWas) {
+  NetDef def;
+  def.set_name("n");
+  AddOp(&def, "Add", {"before", "step"}, {"before"});
+  AddOp(&def, "Gather", {"data", "indices"}, {"rows"});
+  AddOp(&def, "Gather", {"data", "others"}, {"more"});
+  AddOp(&def, "Add", {"param", "step"}, {"param"});
+  AddOp(&def, "Copy", {"rows"}, {"carried"});
+  AddOp(&def, "Copy", {"carried"}, {"data"});
+  Workspace workspace;
+  const Tensor two = Tensor::Of<float>({2}, {1, 2});
+  for (const char* name : {"before", "param", "step", "data"}) workspace.SetTensor(name, two.Clone());
+  const auto feed = [&](int index, int other) {
+    workspace.SetTensor("indices", Tensor::Of<std::int32_t>({2}, {1, index}));
+    workspace.SetTensor("others", Tensor::Of<std::int32_t>({2}, {0, other}));
+  };
+  const auto first = [&](const char* name) { return workspace.GetTensor(name).To({}).data<float>()[0]; };
+  feed(0, 0);
+  const auto net = Net::Create(def, workspace, OnDevice({}, kPoisonDevice));
+  net->Run();
+  EXPECT_EQ(first("param"), 2);
+  EXPECT_EQ(first("data"), 2);
+  for (int run = 0; run < 2; ++run) {
+    feed(7, 9);
+    const std::string error = ErrorOf([&] { net->Run(); });
+    EXPECT_TRUE(
+        error.starts_with("invalid argument: Gather: element 1 of the indices is 7; the data have 2 rows\n"
+                          "  at op 1 `rows = Gather(data, indices)`"))
+        << error;
+    EXPECT_EQ(first("before"), 3 + run) << "stands before the fault";
+    EXPECT_EQ(first("param"), 2);
+    EXPECT_EQ(first("data"), 2);
+  }
+  feed(0, 9);
+  EXPECT_TRUE(ErrorOf([&] { net->Run(); }).find("at op 2 `more = Gather(data, others)`") != std::string::npos);
+  feed(0, 0);
+  net->Run();
+  EXPECT_EQ(first("param"), 3);
+}
+
+// The CPU behind a device: it is asked before what the host does is seen.
+TEST(NetFaults, OfADeviceAreThrownBeforeTheHostGoesOn) {
+  NetDef def;
+  def.set_name("n");
+  AddOp(&def, "Gather", {"data", "indices"}, {"rows"});
+  AddOp(&def, "Add", {"count", "count"}, {"count"});
+  def.mutable_op(1)->mutable_device_option()->set_device_type(0);
+  Workspace workspace;
+  workspace.SetTensor("data", Tensor::Of<float>({2}, {1, 2}));
+  workspace.SetTensor("count", Tensor::Of<float>({1}, {1}));
+  workspace.SetTensor("indices", Tensor::Of<std::int32_t>({1}, {7}));
+  const auto net = Net::Create(def, workspace, OnDevice({}, kPoisonDevice));
+  EXPECT_NE(ErrorOf([&] { net->Run(); }), "");
+  EXPECT_EQ(workspace.GetTensor("count").data<float>()[0], 1);
 }
 
 const Registration late_failure = Operator("test.FailLate")

@@ -12,6 +12,7 @@
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 
 namespace stepnet {
 namespace {
@@ -331,6 +332,17 @@ TEST(CanonicalNetType, MapsCaffe2sTypesToOurs) {
     EXPECT_EQ(CanonicalNetType(type), "dag") << type;
   }
   ExpectError([] { CanonicalNetType("opengl"); }, "invalid net: no net type \"opengl\"");
+}
+
+// An option that were ignored would be a defect.
+TEST(Net, OnTheCpuComputesInFloat32) {
+  Workspace workspace;
+  ExpectError([&] { Net::Create(NetDef(), workspace, {.math = Math::kTf32}); },
+              "…products in tf32 are a GPU's; the CPU computes them in float32");
+  RunOptions on_device = OnDevice({}, kPoisonDevice);
+  on_device.math = Math::kTf32;
+  EXPECT_EQ(OnDevice(on_device, kPoisonDevice).math, Math::kTf32);
+  EXPECT_EQ(OnDevice(on_device, {}).math, Math::kFloat32) << "operators of a GPU's net that run on the CPU";
 }
 
 }  // namespace

@@ -79,7 +79,9 @@ std::vector<Case> Indices() {
        "element 1 of the indices is"},
       {Def("SliceGradient", 4), {Floats({3}), Ints({2}), Ints({kLow}), Floats({2})}, "Slice from 2 to"},
       {Def("SliceGradient", 4), {Floats({3}), Ints({0}), Ints({1}), Floats({2})}, "dy is float [2]; the slice of x"},
-      {Def("Div", 2), {Ints({4, kLow, 3}), Ints({2, 0, 0})}, StrCat("Div of the integer ", kLow, " by 0")}};
+      {Def("Div", 2),
+       {Ints({4, kLow, 3}), Ints({2, 0, 0})},
+       StrCat("Div of the integer ", kLow, " by 0 for element 1 of the output")}};
 }
 
 std::vector<Case> LengthsCases() {

@@ -168,6 +168,19 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   for (const int axis : {0, 1, 2}) {
     ExpectParts(WithInts("y, i = Concat(a, b)", {{"axis", axis}, {"add_axis", 1}}), {{2, 3}, {2, 3}});
   }
+  const auto slice = [](const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& ends) {
+    OperatorDef def = ParseOp("y = Slice(x)");
+    AddInts(&def, "starts", starts);
+    AddInts(&def, "ends", ends);
+    return def;
+  };
+  ExpectParts(slice({1}, {3}), {{4, 3, 5}});
+  ExpectParts(slice({0, 1}, {-1, 2}), {{4, 3, 5}});
+  ExpectParts(slice({1, 1, 2}, {3, 3, -2}), {{4, 3, 5}});
+  ExpectParts(slice({1, 0, 2, 0, 1}, {2, -1, 3, 1, 3}), {{2, 3, 4, 2, 3}});
+  ExpectParts(slice({}, {}), {{4, 3}});
+  for (const int axis : {0, 1, 2}) ExpectParts(WithInts("y = Tile(x)", {{"tiles", 3}, {"axis", axis}}), {{2, 3, 4}});
+  ExpectParts(ParseOp("y = Transpose(x)"), {{2, 3, 4}});
   OperatorDef fill = ParseOp("y = ConstantFill(x)");
   AddInt(&fill, "value", 0);
   fill.mutable_arg(0)->clear_i();

@@ -93,6 +93,18 @@ TEST(WrittenByHand, OptimizersAreTheirFormulas) {
   }
 }
 
+TEST(WrittenByHand, GradientsOfTotalsAreTheirFormulas) {
+  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+    for (const char* type : {"SumElementsGradient", "SumSqrElementsGradient"}) {
+      for (const int average : {0, 1}) {
+        OperatorDef def = Def(type, 2, 1);
+        AddInt(&def, "average", average);
+        ExpectSameBits(def, {As(dtype, Random({7, 43}, 1), 1, 0), As(dtype, Random({1}, 2), 1, 0)});
+      }
+    }
+  }
+}
+
 void AddText(OperatorDef* def, const std::string& name, const std::string& value) {
   Argument* argument = def->add_arg();
   argument->set_name(name);

@@ -62,5 +62,14 @@ TEST(MinMax, RefusesBadInput) {
               "…MaxGradient needs an output for each input after the second; it has 3 inputs and 2 outputs\n");
 }
 
+TEST(MinMax, GiveManyGradients) {
+  constexpr int kMany = 1500;  // the parameters of one kernel of a GPU hold no more than 2000
+  OpTest gradient("MaxGradient", kMany);
+  gradient.Input("y", {2}, {1, 2}).Input("dy", {2}, {3, 4});
+  for (int i = 0; i < kMany; ++i) gradient.Input(StrCat("x", i), {2}, {1, static_cast<double>(i)});
+  gradient.Gives({2}, {3, 4}, 2);
+  gradient.Gives({2}, {3, 0}, kMany - 1);
+}
+
 }  // namespace
 }  // namespace stepnet

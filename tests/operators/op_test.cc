@@ -6,6 +6,7 @@
 #include "stepnet/nets/gradient.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/tests/devices/tested_devices.h"
 
 namespace stepnet {
 namespace {
@@ -129,8 +130,8 @@ void OpTest::Feed(Workspace& workspace, DType dtype) const {
 
 std::vector<Tensor> OpTest::Run(DType dtype) const {
   Workspace workspace;
-  Feed(workspace, dtype);
-  RunNetOnce(NetOf({def_}), workspace);
+  RunOnEveryDevice(
+      NetOf({def_}), [&](Workspace& there) { Feed(there, dtype); }, workspace);
   std::vector<Tensor> outputs;
   for (const std::string& output : def_.output()) outputs.push_back(workspace.GetTensor(output));
   return outputs;
@@ -175,24 +176,30 @@ void OpTest::GradientMatches(std::vector<int> outputs, std::vector<int> inputs, 
   if (outputs.empty()) {
     for (int o = 0; o < def_.output_size(); ++o) outputs.push_back(o);
   }
-  Workspace workspace;
-  Feed(workspace, DType::kDouble);
+  Workspace before;
+  Feed(before, DType::kDouble);
   const NetDef forward = NetOf({def_});
-  RunNetOnce(forward, workspace);
+  RunNetOnce(forward, before);
   // Weights of the sum that is differentiated; they are the outputs' gradients.
   std::mt19937 rng(123);
   std::uniform_real_distribution<double> uniform(-1, 1);
   std::vector<GradientBlobs> output_gradients(def_.output_size());
   std::vector<std::vector<double>> weights(def_.output_size());
   for (const int o : outputs) {
-    const Shape shape = workspace.GetTensor(def_.output(o)).shape();
+    const Shape shape = before.GetTensor(def_.output(o)).shape();
     weights[o].resize(static_cast<size_t>(shape.size()));
     for (double& weight : weights[o]) weight = uniform(rng);
     output_gradients[o].dense = StrCat("weights", o);
-    workspace.SetTensor(output_gradients[o].dense, Tensor::Of<double>(shape, weights[o]));
+    before.SetTensor(output_gradients[o].dense, Tensor::Of<double>(shape, weights[o]));
   }
   const OperatorGradient gradient = MakeGradient(def_, output_gradients);
-  RunNetOnce(NetOf(gradient.ops), workspace);
+  Workspace workspace;
+  const auto feed = [&](Workspace& there) {
+    for (const std::string& name : before.LocalBlobs()) {
+      if (before.FindBlob(name)->HasTensor()) there.SetTensor(name, before.GetTensor(name).Clone());
+    }
+  };
+  RunOnEveryDevice(NetOf(gradient.ops), feed, workspace);
   if (inputs.empty()) {
     for (int i = 0; i < def_.input_size(); ++i) {
       if (!inputs_[i].fixed.defined()) inputs.push_back(i);

@@ -4,7 +4,8 @@
 //   OpTest("Elu").Random("x", {3, 5}, /*seed=*/7, /*kinks=*/{0}).GradientMatches();
 //
 // Gives runs the operator in float and in double; GradientMatches compares its registered gradient, in double, with
-// central differences of a weighted sum of its outputs.
+// central differences of a weighted sum of its outputs. Both run on every device that there is
+// (tests/devices/tested_devices.h).
 #pragma once
 
 #include <gtest/gtest.h>

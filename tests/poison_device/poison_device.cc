@@ -3,14 +3,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -31,9 +36,46 @@ std::byte* Reserve(int access) {
   return static_cast<std::byte*>(room);
 }
 
+// Filled when the work is done.
+class PoisonFaults : public LateFaults {
+ public:
+  explicit PoisonFaults(Queue& queue) : queue_(queue) {}
+  bool any() const { return first_.has_value(); }
+  void Note(const FaultSite& site, Fault fault) {
+    fault.place.step += site.first_step;
+    fault.place.op = site.op;
+    if (first_ && std::pair(first_->net_op, first_->fault.place) <= std::pair(site.net_op, fault.place)) return;
+    first_ = {.net_op = site.net_op, .fault = std::move(fault)};
+  }
+
+ protected:
+  std::optional<Found> TakeNoted() override {
+    queue_.Wait();
+    return std::exchange(first_, std::nullopt);
+  }
+
+ private:
+  Queue& queue_;
+  std::optional<Found> first_;
+};
+
+// What tests ask of all poison devices, and what guards their queues: work of one may be done while another is used.
+struct Conditions {
+  std::mutex mutex;
+  std::optional<std::mt19937> order;  // by which queues go on
+  std::optional<PoisonFault> fault;   // of private:0
+  std::int64_t before_fault = 0;      // that do not fail
+};
+
+Conditions& TheConditions() {
+  static Conditions& conditions = *new Conditions;
+  return conditions;
+}
+
 class PoisonRuntime : public DeviceRuntime, public Queue {
  public:
-  PoisonRuntime() : room_(Reserve(PROT_NONE)), memory_of_room_(Reserve(PROT_READ | PROT_WRITE)) {}
+  explicit PoisonRuntime(int index)
+      : index_(index), room_(Reserve(PROT_NONE)), memory_of_room_(Reserve(PROT_READ | PROT_WRITE)) {}
 
   // The device's own work goes to the memory of an address.
   template <typename T>
@@ -47,7 +89,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   void* Allocate(std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
     const std::int64_t pages = PagesOf(bytes);
-    if (pages > kLimit - memory_.current) {
+    if (pages > memory_.limit - memory_.current || Fails(PoisonFault::kAllocation)) {
       throw Error(ErrorCode::kOutOfMemory, StrCat("the poison device has no ", bytes, " bytes"));
     }
     std::byte* memory = nullptr;
@@ -61,6 +103,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
       used_ += pages + kPage;
       if (mprotect(Real(memory) + pages, kPage, PROT_NONE) != 0) std::abort();
     }
+    ++counts_.allocations;
     memory_.current += pages;
     memory_.peak = std::max(memory_.peak, memory_.current);
     Put([this, memory, pages] { std::memset(Real(memory), 0xff, pages); });
@@ -82,10 +125,13 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     const std::lock_guard lock(mutex_);
     return memory_;
   }
-  std::int64_t num_host_waits() const override {
+  void SetMemoryLimit(std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    return counts_.host_waits;
+    if (bytes < memory_.current) throw Error(ErrorCode::kInvalidArgument, "more of the poison device is in use");
+    memory_.limit = bytes;
   }
+  std::unique_ptr<LateFaults> MakeLateFaults() override { return std::make_unique<PoisonFaults>(*this); }
+  std::int64_t num_host_waits() const override { return Counts().host_waits; }
   PoisonCounts Counts() const {
     const std::lock_guard lock(mutex_);
     PoisonCounts counts = counts_;
@@ -98,15 +144,15 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     ++counts_.copies;
     const auto *a = static_cast<const std::byte*>(from), *b = static_cast<const std::byte*>(to);
     if (a < b + bytes && b < a + bytes) std::abort();  // a device may do it in any order
-    Put([=, this] { std::memcpy(Real(to), Real(from), bytes); });
+    PutWork([=, this] { std::memcpy(Real(to), Real(from), bytes); });
   }
   void Fill(void* to, std::uint8_t byte, std::int64_t bytes) override {
     const std::lock_guard lock(mutex_);
-    Put([=, this] { std::memset(Real(to), byte, bytes); });
+    PutWork([=, this] { std::memset(Real(to), byte, bytes); });
   }
   void Add(const void* from, void* to, DType dtype, std::int64_t count) override {
     const std::lock_guard lock(mutex_);
-    Put([=, this] {
+    PutWork([=, this] {
       const Shape shape({count});
       Accumulate({const_cast<void*>(Real(from)), &shape, dtype}, {Real(to), &shape, dtype});
     });
@@ -115,7 +161,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     const auto* begin = static_cast<const std::byte*>(from_host);
     const std::lock_guard lock(mutex_);
     ++counts_.copies_from_host;
-    Put([this, to, held = std::vector<std::byte>(begin, begin + bytes)] {
+    PutWork([this, to, held = std::vector<std::byte>(begin, begin + bytes)] {
       if (!held.empty()) std::memcpy(Real(to), held.data(), held.size());
     });
   }
@@ -129,10 +175,18 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     DoAll();
   }
 
+  Device device() const override { return kPoisonDevice; }
+  std::shared_ptr<const double> MarkTime() override {
+    auto time = std::make_shared<double>(0);
+    const std::lock_guard lock(mutex_);
+    Put([time] { *time = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); });
+    return time;
+  }
+
   void PutKernel(std::function<void()> run) {
     const std::lock_guard lock(mutex_);
     ++counts_.kernels;
-    Put(std::move(run));
+    PutWork(std::move(run));
   }
 
  private:
@@ -140,44 +194,93 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   static std::int64_t RoundUp(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
   static std::int64_t PagesOf(std::int64_t bytes) { return RoundUp(std::max<std::int64_t>(bytes, 1), kPage); }
 
-  void Put(std::function<void()> work) { work_.push_back(std::move(work)); }
+  // Whether the test asked for this one to fail.
+  bool Fails(PoisonFault fault) const {
+    Conditions& conditions = TheConditions();
+    return index_ == 0 && conditions.fault == fault && conditions.before_fault-- == 0;
+  }
 
-  void DoAll() {
-    ++counts_.host_waits;
-    std::exception_ptr failure;
-    while (!work_.empty()) {
+  void PutWork(std::function<void()> work) {
+    if (Fails(PoisonFault::kLaunch)) throw Error(ErrorCode::kFailed, "the poison device refuses this");
+    if (Fails(PoisonFault::kWork)) {
+      work = [] { throw Error(ErrorCode::kFailed, "work on the poison device failed"); };
+    }
+    Put(std::move(work));
+  }
+
+  void Put(std::function<void()> work) {
+    work_.push_back(std::move(work));
+    SomeGoOn();
+  }
+
+  // By chance, if a test asked for that.
+  static void SomeGoOn();
+
+  // What is done now. A failure is thrown by the next wait.
+  void Do(std::int64_t count) {
+    for (; count > 0 && !work_.empty(); --count) {
       const std::function<void()> work = std::move(work_.front());
       work_.pop_front();
       try {
-        if (failure == nullptr) work();
+        if (failure_ == nullptr) work();
       } catch (...) {
-        failure = std::current_exception();
+        failure_ = std::current_exception();
       }
     }
-    if (failure != nullptr) std::rethrow_exception(failure);
   }
 
-  mutable std::mutex mutex_;
+  void DoAll() {
+    ++counts_.host_waits;
+    SomeGoOn();
+    Do(std::ssize(work_));
+    if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+  const int index_;
+  std::mutex& mutex_ = TheConditions().mutex;
   std::byte* const room_;            // addresses, behind which is nothing
   std::byte* const memory_of_room_;  // what is at them
   std::int64_t used_ = 0;
   std::map<std::int64_t, std::vector<std::byte*>> free_;  // by size
   MemoryUse memory_ = {.limit = kLimit};
   std::deque<std::function<void()>> work_;
+  std::exception_ptr failure_;  // of work that has been done
   PoisonCounts counts_;
 };
 
-PoisonRuntime& TheRuntime() {
-  static PoisonRuntime& runtime = *new PoisonRuntime;
-  return runtime;
+// Those that have been asked for.
+std::array<std::atomic<PoisonRuntime*>, kNumPoisonDevices> runtimes = {};
+
+PoisonRuntime& RuntimeAt(int index) {
+  static std::mutex mutex;
+  if (index < 0 || index >= kNumPoisonDevices) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("there is no poison device ", index));
+  }
+  const std::lock_guard lock(mutex);
+  if (runtimes[index] == nullptr) runtimes[index] = new PoisonRuntime(index);
+  return *runtimes[index];
+}
+
+void PoisonRuntime::SomeGoOn() {
+  Conditions& conditions = TheConditions();
+  if (!conditions.order) return;
+  for (PoisonRuntime* runtime : runtimes) {
+    constexpr unsigned kMost = 6;
+    const unsigned drawn = (*conditions.order)() % (2 * kMost);
+    if (runtime != nullptr && drawn < kMost) runtime->Do(drawn);
+  }
 }
 
 // One run of a kernel, with copies of what the caller lends to it.
 class LateRun {
  public:
   explicit LateRun(const OpRun& run)
-      : run_number_(run.context().RunNumber()),
+      : runtime_(static_cast<PoisonRuntime&>(run.queue())),
+        run_number_(run.context().RunNumber()),
         faults_(run.context().faults),
+        late_faults_(static_cast<PoisonFaults*>(run.context().late_faults)),
+        site_(run.context().site),
+        stops_(run.context().stops_after_faults),
         step_(run.step()),
         part_(run.part()),
         parts_(run.parts()) {
@@ -189,16 +292,21 @@ class LateRun {
     }
   }
 
+  PoisonRuntime& runtime() const { return runtime_; }
+
   void Do(const RunFn& kernel) {
+    if (late_faults_ != nullptr && stops_ && late_faults_->any()) return;
     const std::vector<TensorView> inputs = Views(inputs_), outputs = Views(outputs_);
     RunContext context;
     context.run = &run_number_;
-    context.faults = faults_;
+    FaultRecord found;
+    context.faults = late_faults_ == nullptr ? faults_ : &found;
     OpRun run(inputs, outputs, context, step_);
     run.SetPart(part_, parts_);
     run.SetAdds(adds_);
     if (range_) run.SetRange(&*range_);
     kernel(run);
+    if (std::optional<Fault> fault = found.Take()) late_faults_->Note(site_, std::move(*fault));
   }
 
  private:
@@ -206,9 +314,9 @@ class LateRun {
     TensorView view;
     Shape shape;
   };
-  static void Hold(const TensorView& view, std::vector<Held>* held) {
+  void Hold(const TensorView& view, std::vector<Held>* held) const {
     held->push_back({view, view.shape == nullptr ? Shape() : *view.shape});
-    held->back().view.data = TheRuntime().Real(static_cast<std::byte*>(view.data));
+    held->back().view.data = runtime_.Real(static_cast<std::byte*>(view.data));
   }
   static std::vector<TensorView> Views(const std::vector<Held>& held) {
     std::vector<TensorView> views;
@@ -219,27 +327,34 @@ class LateRun {
     return views;
   }
 
+  PoisonRuntime& runtime_;
   std::vector<Held> inputs_, outputs_;
   const std::uint64_t run_number_;
   FaultRecord* const faults_;
+  PoisonFaults* const late_faults_;
+  const FaultSite site_;
+  const bool stops_;
   const std::int64_t step_;
   const int part_, parts_;
   std::uint64_t adds_ = 0;
   std::optional<RunRange> range_;
 };
 
-// The kernel of the CPU, put into the queue. One that notes faults in a record of the caller's is waited for.
+// The kernel of the CPU, put into the queue. One that notes faults in a record on the host is waited for.
 Kernel LateKernel(const Kernel& cpu) {
-  const bool waits = cpu.checks_values;
-  return {.make = [make = cpu.make, waits](const OperatorCall& op) -> RunFn {
-            return [kernel = make(op), waits](const OpRun& run) {
+  const bool checks = cpu.checks_values;
+  return {.make = [make = cpu.make, checks](const OperatorCall& op) -> RunFn {
+            return [kernel = make(op), checks](const OpRun& run) {
               const auto late = std::make_shared<LateRun>(run);
-              TheRuntime().PutKernel([kernel, late] { late->Do(kernel); });
-              if (waits) TheRuntime().Wait();
+              late->runtime().PutKernel([kernel, late] { late->Do(kernel); });
+              if (!checks) return;
+              if (LateFaults* const late_faults = run.context().late_faults) return late_faults->SetPending();
+              late->runtime().Wait();
             };
           },
           .can_add = cpu.can_add,
-          .checks_values = cpu.checks_values};
+          .checks_values = cpu.checks_values,
+          .stops_after_faults = true};
 }
 
 const Kernel* FindLateKernel(const OperatorSchema& schema) {
@@ -254,14 +369,43 @@ const Kernel* FindLateKernel(const OperatorSchema& schema) {
 }
 
 constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate};
-const DeviceRegistration poison(DeviceKind::kPrivate, {.target = &kPoisonTarget,
-                                                       .executor = "serial",
-                                                       .open = [](int) -> DeviceRuntime& { return TheRuntime(); },
-                                                       .find_kernel = FindLateKernel});
+const DeviceRegistration poison(DeviceKind::kPrivate,
+                                {.target = &kPoisonTarget,
+                                 .executor = "serial",
+                                 .open = [](int index) -> DeviceRuntime& { return RuntimeAt(index); },
+                                 .find_kernel = FindLateKernel});
 const ExecutorRegistration serial("serial", DeviceKind::kPrivate, MakeSerialExecutor);
 
 }  // namespace
 
-PoisonCounts CountsOfPoisonDevice() { return TheRuntime().Counts(); }
+PoisonCounts CountsOfPoisonDevice(int index) { return RuntimeAt(index).Counts(); }
+
+PoisonOrder::PoisonOrder(unsigned seed) {
+  Conditions& conditions = TheConditions();
+  const std::lock_guard lock(conditions.mutex);
+  conditions.order.emplace(seed);
+}
+PoisonOrder::~PoisonOrder() {
+  Conditions& conditions = TheConditions();
+  const std::lock_guard lock(conditions.mutex);
+  conditions.order.reset();
+}
+
+PoisonFailure::PoisonFailure(PoisonFault fault, std::int64_t k) {
+  Conditions& conditions = TheConditions();
+  const std::lock_guard lock(conditions.mutex);
+  conditions.fault = fault;
+  conditions.before_fault = k;
+}
+PoisonFailure::~PoisonFailure() {
+  Conditions& conditions = TheConditions();
+  const std::lock_guard lock(conditions.mutex);
+  conditions.fault.reset();
+}
+bool PoisonFailure::has_happened() const {
+  Conditions& conditions = TheConditions();
+  const std::lock_guard lock(conditions.mutex);
+  return conditions.before_fault < 0;
+}
 
 }  // namespace stepnet

@@ -5,6 +5,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "../poison_device/poison_device.h"
 #include "stepnet/nets/rename.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
 #include "training_case.h"
@@ -95,6 +96,30 @@ TEST(RunStats, OfEachThreadTimesAddUpToTheLoops) {
       EXPECT_GT(stats.busy(), 0);
     }
   }
+}
+
+// Its work is done long after it was put in.
+TEST(RunStats, OfADeviceTimesAreItsOwn) {
+  RecurrentCase net = TrainingCase(kSteps);
+  const std::vector<NetStats> nets = StatsOf(net, OnDevice({}, kPoisonDevice), /*runs=*/3);
+  ASSERT_EQ(nets.size(), 3U);
+  EXPECT_EQ(nets[0].device, "");
+  for (const NetStats& stats : {nets[1], nets[2]}) {
+    EXPECT_EQ(stats.device, "private:0");
+    EXPECT_EQ(stats.steps, 3 * kSteps);
+    EXPECT_TRUE(stats.threads.empty());
+    EXPECT_GT(stats.busy(), 0);
+    EXPECT_LE(stats.busy(), stats.seconds);
+    EXPECT_LE(stats.seconds, nets[0].seconds);
+    EXPECT_GT(stats.host_seconds, 0);
+    EXPECT_EQ(stats.instructions[0].calls, 3 * kSteps);
+  }
+  const std::string text = StatsText(nets);
+  EXPECT_NE(text.find("  on private:0: busy "), std::string::npos) << text;
+  EXPECT_EQ(text.find("threads"), std::string::npos) << text;
+  EXPECT_EQ(StatsJson(nets)[1].at("device"), "private:0");
+  EXPECT_EQ(DeviceText({}), "");
+  EXPECT_EQ(DeviceText(kPoisonDevice).substr(0, 21), "memory of private:0: ");
 }
 
 TEST(RunStats, InstructionsInPartsAreCalledOnceAStep) {

@@ -11,6 +11,7 @@
 #include "../core/temp_dir.h"
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "../poison_device/poison_device.h"
 #include "training_case.h"
 
 namespace stepnet::runner {
@@ -101,10 +102,10 @@ std::vector<Event> Read(const std::string& path) {
   return events;
 }
 
-// Runs the net on so many threads while it is traced.
-std::vector<Event> TraceOf(RecurrentCase& net, int threads) {
+// Runs the net while it is traced.
+std::vector<Event> TraceOf(RecurrentCase& net, const RunOptions& options) {
   const TempDir dir;
-  const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), {.threads = threads});
+  const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
   Trace trace(dir.Path("trace.json"));
   made->AttachObserver(&trace);
   made->Run();
@@ -121,7 +122,7 @@ bool Within(const Event& inner, const Event& outer) {
 TEST(Trace, HoldsEveryInstructionOfEveryStepOnceInTheLoopOfItsDirection) {
   for (const int threads : {1, 2}) {
     RecurrentCase net = TrainingCase(kSteps);
-    const std::vector<Event> events = TraceOf(net, threads);
+    const std::vector<Event> events = TraceOf(net, {.threads = threads});
     std::map<std::string, std::set<std::int64_t>> steps;  // direction, category and name → steps
     for (const Event& event : events) {
       EXPECT_LE(event.begin, event.end) << event.name;
@@ -148,9 +149,33 @@ TEST(Trace, HoldsEveryInstructionOfEveryStepOnceInTheLoopOfItsDirection) {
   }
 }
 
+// What the host puts in is done later: both are shown.
+TEST(Trace, HasALaneForTheQueueOfADevice) {
+  RecurrentCase net = TrainingCase(kSteps);
+  const std::vector<Event> events = TraceOf(net, OnDevice({}, kPoisonDevice));
+  std::map<std::string, std::vector<Event>> lanes;
+  for (const Event& event : events) {
+    EXPECT_LE(event.begin, event.end) << event.name;
+    lanes[event.lane].push_back(event);
+  }
+  ASSERT_EQ(lanes.size(), 2U);
+  std::vector<Event>& host = lanes["caller"];
+  const std::vector<Event>& device = lanes["private:0"];
+  std::erase_if(host, [](const Event& event) { return event.category == "net"; });
+  ASSERT_EQ(device.size(), host.size());
+  for (size_t i = 0; i < device.size(); ++i) {
+    EXPECT_EQ(device[i].name, host[i].name);
+    EXPECT_EQ(device[i].args, host[i].args);
+    EXPECT_GE(device[i].end, host[i].begin) << "on one clock";
+    if (device[i].step < 0) continue;
+    const auto is_around = [&](const Event& outer) { return outer.category == "loop" && Within(device[i], outer); };
+    EXPECT_TRUE(std::ranges::any_of(device, is_around)) << device[i].name;
+  }
+}
+
 TEST(Trace, NamesTheCallerFirst) {
   RecurrentCase net = TrainingCase(kSteps);
-  const std::vector<Event> events = TraceOf(net, 1);
+  const std::vector<Event> events = TraceOf(net, {.threads = 1});
   for (const Event& event : events) EXPECT_EQ(event.lane, "caller");
   ASSERT_FALSE(events.empty());
   EXPECT_EQ(events.front().name, "case");
@@ -167,7 +192,7 @@ TEST(Trace, ShowsLayersOfDifferentStepsSideBySide) {
   net.Step("r = Sum(h_next, g_prev)").Step("g_next = test.MeetAbove(r)").Output("g_all", "g", 1);
   net.Feed("x", Random({kSteps, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2)).Feed("g0", Random({2, 3}, 3));
   std::map<std::pair<std::string, std::int64_t>, Event> spans;
-  for (const Event& event : TraceOf(net, 2)) {
+  for (const Event& event : TraceOf(net, {.threads = 2})) {
     if (event.step >= 0) spans[{event.name, event.step}] = event;
   }
   for (std::int64_t t = 0; t + 1 < kSteps; ++t) {

@@ -119,7 +119,8 @@ void PrintText(const Measured& measured, const Net& net, const RunOptions& optio
             << "\n"
             << Count(FLAGS_repetitions, "run") << " after " << FLAGS_warmup << ": min " << Milliseconds(times.min())
             << " ms, median " << Milliseconds(times.median()) << " ms, p95 " << Milliseconds(times.p95())
-            << " ms\ntensors took " << Bytes(static_cast<double>(measured.peak_bytes)) << " at most\n\n";
+            << " ms\ntensors took " << Bytes(static_cast<double>(measured.peak_bytes)) << " at most"
+            << DevicePeakText(options.device()) << "\n\n";
   Table table({"operator", "where", "calls", "ms a run", "share", "GFLOP/s"});
   const size_t rows = FLAGS_rows == 0 ? measured.operators.size() : static_cast<size_t>(FLAGS_rows);
   for (size_t i = 0; i < measured.operators.size() && i < rows; ++i) {
@@ -134,7 +135,7 @@ void PrintText(const Measured& measured, const Net& net, const RunOptions& optio
     std::cerr << Count(static_cast<std::int64_t>(measured.operators.size() - rows), "more operator")
               << " not shown; --rows=0 shows all\n";
   }
-  if (FLAGS_stats) std::cout << "\n" << Printable(StatsText(measured.nets));
+  if (FLAGS_stats) std::cout << "\n" << Printable(StatsText(measured.nets) + DeviceText(options.device()));
 }
 
 void PrintJson(const Measured& measured, const Net& net, const RunOptions& options) {
@@ -148,6 +149,8 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
                                  {"min_ms", times.min() * 1e3},
                                  {"median_ms", times.median() * 1e3},
                                  {"p95_ms", times.p95() * 1e3},
+                                 {"device", DeviceName(options.device())},
+                                 {"math", MathName(options.math)},
                                  {"peak_tensor_bytes", measured.peak_bytes},
                                  {"operators", nlohmann::ordered_json::array()}};
   for (const OpTime& time : measured.operators) {
@@ -161,6 +164,7 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
     if (const double flops = FlopsOf(time, net); flops > 0) item["flops"] = flops;
     json["operators"].push_back(std::move(item));
   }
+  if (!options.device().IsHost()) json["peak_device_bytes"] = RuntimeOf(options.device()).memory().peak;
   if (FLAGS_stats) json["stats"] = StatsJson(measured.nets);
   std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <string_view>
 
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/thread_pool.h"
@@ -12,6 +13,7 @@
 #include "stepnet/io/operator_library.h"
 #include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
+#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(net, "", "file of the net");
 DEFINE_string(init_net, "",
@@ -20,6 +22,14 @@ DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "parallel", "what runs the step nets (serial is the reference for the others)");
 DEFINE_string(device, "cpu", "where nets run: cpu, cuda or, of several GPUs, cuda:N");
+DEFINE_string(max_device_memory, "",
+              "most memory that tensors may take on the GPU, with K, M or G behind it; without the flag, all it has");
+DEFINE_string(math, "float32",
+              "how a GPU computes products of float: float32, exactly, or tf32, on tensor cores, with factors rounded\n"
+              "to 10 bits behind the point");
+DEFINE_string(cuda_graph, "on",
+              "whether a GPU plays the kernels of a step net as one graph, or is given each of them: off is what\n"
+              "--executor=serial says, on --executor=cuda");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(
     opt_level, stepnet::kMaxOptLevel,
@@ -44,7 +54,7 @@ std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
 
 namespace {
 
-// Those of the device that the flags name.
+// Those of the device that the flags name, for help.
 std::vector<std::string> Executors() { return ExecutorNames(ParseDevice(FLAGS_device).kind); }
 
 }  // namespace
@@ -53,6 +63,9 @@ FlagUse DeviceFlag() { return {.name = "device", .value = "cpu|cuda[:N]"}; }
 
 std::vector<FlagUse> ExecutorFlags() {
   std::vector<FlagUse> flags = {DeviceFlag(),
+                                {.name = "max_device_memory", .value = "BYTES"},
+                                {.name = "math", .value = "float32|tf32"},
+                                {.name = "cuda_graph", .value = "on|off"},
                                 {.name = "executor", .value = "NAME", .choices = Executors},
                                 {.name = "threads", .value = "N", .min = 0, .max = kMaxThreads},
                                 {.name = "opt_level", .value = "N", .min = 0, .max = kMaxOptLevel}};
@@ -86,11 +99,46 @@ std::chrono::duration<double> TimeLimitFromFlags() {
 
 namespace {
 
-// One that can be used here.
+Math MathFromFlags() {
+  std::vector<std::string> names;
+  for (const Math math : kMaths) {
+    if (FLAGS_math == MathName(math)) return math;
+    names.emplace_back(MathName(math));
+  }
+  throw UsageError(
+      StrCat("no math \"", FLAGS_math, "\", must be ", Join(names, " or "), DidYouMean(FLAGS_math, names)));
+}
+
+// What says how a GPU works says nothing of the CPU. That it computes in float32 is true of both.
+void RefuseWithoutDevice(const Device& device) {
+  if (!device.IsHost()) return;
+  for (const char* flag : {"max_device_memory", "math", "cuda_graph"}) {
+    if (!IsGiven(flag) || (std::string_view(flag) == "math" && MathFromFlags() == Math::kFloat32)) continue;
+    throw UsageError(StrCat("--", flag, " is of GPUs, and this runs on the CPU (--device=cuda runs on a GPU)"));
+  }
+}
+
+// The executor that the flags ask for; "" for the one of the device.
+std::string ExecutorFromFlags() {
+  const std::string named = IsGiven("executor") ? FLAGS_executor : "";
+  if (!IsGiven("cuda_graph")) return named;
+  if (FLAGS_cuda_graph != "on" && FLAGS_cuda_graph != "off") {
+    throw UsageError(StrCat("--cuda_graph is \"", FLAGS_cuda_graph, "\", must be on or off"));
+  }
+  const std::string asked = FLAGS_cuda_graph == "on" ? "cuda" : "serial";
+  if (named.empty() || named == asked) return asked;
+  throw UsageError(StrCat("--cuda_graph=", FLAGS_cuda_graph, " means --executor=", asked, ", and --executor=", named,
+                          " says something else"));
+}
+
+// One that can be used here, with the limit of its memory.
 Device DeviceFromFlags() {
   const Device device = DeviceNamedByFlags();
+  RefuseWithoutDevice(device);
   try {
-    if (!device.IsHost()) static_cast<void>(RuntimeOf(device));
+    if (device.IsHost()) return device;
+    DeviceRuntime& runtime = RuntimeOf(device);
+    if (IsGiven("max_device_memory")) runtime.SetMemoryLimit(ParseBytes("max_device_memory", FLAGS_max_device_memory));
   } catch (const Error& error) {
     throw UsageError(StrCat("--device=", FLAGS_device, ": ", error.message()));
   }
@@ -109,11 +157,18 @@ Device DeviceNamedByFlags() {
   }
 }
 
-RunOptions RunOptionsFromFlags() {
-  const Device device = DeviceFromFlags();
+std::string DevicePeakText(const Device& device) {
+  if (device.IsHost()) return "";
+  return StrCat(", ", Bytes(static_cast<double>(RuntimeOf(device).memory().peak)), " on ", device);
+}
+
+RunOptions RunOptionsFromFlags() { return RunOptionsOn(DeviceFromFlags()); }
+
+RunOptions RunOptionsOn(const Device& device) {
   RunOptions options = OnDevice({.threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed}, device);
-  const std::vector<std::string> executors = Executors();
-  if (!google::GetCommandLineFlagInfoOrDie("executor").is_default) options.executor = FLAGS_executor;
+  options.math = MathFromFlags();
+  const std::vector<std::string> executors = ExecutorNames(device.kind);
+  if (const std::string executor = ExecutorFromFlags(); !executor.empty()) options.executor = executor;
   if (std::ranges::find(executors, options.executor) == executors.end()) {
     throw UsageError(StrCat("no executor \"", options.executor, "\" for ", device, ", must be ",
                             Join(executors, " or "), DidYouMean(options.executor, executors)));

@@ -21,7 +21,7 @@ namespace stepnet::runner {
 
 // `own` with the flags of every command after them.
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own);
-// --device, --executor, --threads, --opt_level, --disable_pass, --dump_passes.
+// --device and what belongs to it, --executor, --threads, --opt_level, --disable_pass, --dump_passes.
 std::vector<FlagUse> ExecutorFlags();
 FlagUse DeviceFlag();
 
@@ -34,8 +34,12 @@ std::chrono::duration<double> TimeLimitFromFlags();
 
 // What --device says, whether or not there is one. Throws UsageError.
 Device DeviceNamedByFlags();
+// ", 1.5 GB on cuda:0": its memory at its peak; "" for the host.
+std::string DevicePeakText(const Device& device);
 // From the executor flags and --seed. Throws UsageError for values that mean nothing.
 RunOptions RunOptionsFromFlags();
+// As RunOptionsFromFlags, for this device in place of --device.
+RunOptions RunOptionsOn(const Device& device);
 
 // The parts of `text` between commas, none of them empty.
 std::vector<std::string> SplitList(const std::string& text, char separator = ',');

@@ -354,6 +354,10 @@ void CheckAsWritten(const Session& session, const RunOptions& options) {
 
 int Gradcheck(const std::vector<std::string>&) {
   RunOptions options = RunOptionsFromFlags();
+  if (options.math != Math::kFloat32) {
+    throw UsageError(
+        StrCat("--math=", MathName(options.math), " is of products of float, and gradcheck computes in double"));
+  }
   options.quiet = true;
   std::vector<std::string> weights;
   for (const Loss& loss : ParseLosses(FLAGS_loss)) weights.push_back(loss.weights);

@@ -13,8 +13,10 @@ namespace {
 constexpr std::int64_t kMaxSimulatedSteps = 200;
 constexpr std::int64_t kMaxSimulatedThreads = 1024;
 
+int IndexOf(const RunEvent& event) { return event.instruction >= 0 ? event.instruction : event.op_index; }
+
 void AddCall(const RunEvent& event, double seconds, std::vector<InstructionStats>* instructions) {
-  const auto index = static_cast<size_t>(event.instruction >= 0 ? event.instruction : event.op_index);
+  const auto index = static_cast<size_t>(IndexOf(event));
   if (instructions->size() <= index) instructions->resize(index + 1);
   InstructionStats& stats = (*instructions)[index];
   if (stats.starts == 0) {
@@ -34,6 +36,8 @@ void Merge(const NetStats& from, NetStats* to) {
   to->steps += from.steps;
   to->max_steps = std::max(to->max_steps, from.max_steps);
   to->seconds += from.seconds;
+  to->host_seconds += from.host_seconds;
+  if (to->device.empty()) to->device = from.device;
   to->instructions.resize(std::max(to->instructions.size(), from.instructions.size()));
   for (size_t i = 0; i < from.instructions.size(); ++i) {
     const InstructionStats& more = from.instructions[i];
@@ -117,19 +121,57 @@ void RunStats::Started(const RunEvent& event) {
       share.stats.of = StrCat("op ", within.op_index, " of ", *within.net);
     }
   }
-  thread.open.push_back({.start = Now(), .net = event.net, .op_index = event.op_index});
+  if (event.kind == RunEventKind::kNet) thread.last_end = nullptr;
+  thread.open.push_back({.start = 0, .net = event.net, .op_index = event.op_index});
+  if (event.queue != nullptr) thread.open.back().begin = event.queue->MarkTime();
+  thread.open.back().start = Now();
+}
+
+void RunStats::AddLate(Thread* thread) {
+  std::vector<Queue*> queues;
+  for (const Late& late : thread->late) {
+    if (std::ranges::find(queues, late.queue) == queues.end()) queues.push_back(late.queue);
+  }
+  for (Queue* queue : queues) queue->Wait();
+  for (const Late& late : thread->late) {
+    NetStats& stats = late.share->stats;
+    if (late.begin == nullptr) {
+      stats.seconds += std::max(*late.end, late.host_end) - late.host_begin;
+    } else if (late.instruction < 0) {
+      stats.seconds += *late.end - *late.begin;
+    } else {
+      stats.instructions[static_cast<size_t>(late.instruction)].seconds += *late.end - *late.begin;
+    }
+  }
+  thread->late.clear();
 }
 
 void RunStats::Stopped(const RunEvent& event) {
   const double now = Now();
   Thread& thread = threads_.Mine();
   if (thread.open.empty()) return;  // started before this looked
-  const double seconds = now - thread.open.back().start;
+  const double start = thread.open.back().start;
+  Late late{.queue = event.queue, .begin = thread.open.back().begin};
   thread.open.pop_back();
   Share& share = ShareOf(event, &thread);
+  late.share = &share;
+  double seconds = now - start;
+  if (late.begin != nullptr) {
+    late.end = thread.last_end = event.queue->MarkTime();
+    thread.last_queue = event.queue;
+    if (event.plan != nullptr) share.stats.device = DeviceName(event.queue->device());
+    if (event.kind == RunEventKind::kLoop) share.stats.host_seconds += seconds;
+    seconds = 0;
+  } else if (event.kind == RunEventKind::kNet && thread.last_end != nullptr) {
+    late = {.queue = thread.last_queue, .share = &share, .host_begin = start, .host_end = now, .end = thread.last_end};
+    seconds = 0;
+  }
   switch (event.kind) {
     case RunEventKind::kOperator:
-    case RunEventKind::kMove: AddCall(event, seconds, &share.stats.instructions); break;
+    case RunEventKind::kMove:
+      AddCall(event, seconds, &share.stats.instructions);
+      late.instruction = IndexOf(event);
+      break;
     case RunEventKind::kWait: share.waiting += seconds; break;
     case RunEventKind::kLoop:
       share.inside += seconds;
@@ -142,10 +184,15 @@ void RunStats::Stopped(const RunEvent& event) {
       share.stats.seconds += seconds;
       break;
   }
+  if (late.end == nullptr) return;
+  thread.late.push_back(std::move(late));
+  constexpr size_t kMaxLate = 1 << 16;
+  if (thread.late.size() == kMaxLate) AddLate(&thread);
 }
 
 std::vector<NetStats> RunStats::Nets() const {
   CheckComplete();
+  for (const std::unique_ptr<Thread>& thread : threads_.All()) AddLate(thread.get());
   std::unordered_map<const std::string*, Share> merged;
   std::unordered_map<const std::string*, std::vector<ThreadStats>> threads;
   for (size_t number = 0; number < threads_.All().size(); ++number) {

@@ -21,7 +21,7 @@ struct InstructionStats {
   int op_index = -1;        // -1: a move
   std::int64_t calls = 0;   // one a step or, over time, one a run, also of what several threads do in parts
   std::int64_t starts = 0;  // one a part
-  double seconds = 0;       // of all threads, step nets within included
+  double seconds = 0;       // of all threads, or of the device that did it; step nets within included
 };
 
 // A thread in the loops of a step net. busy + idle + overhead is the time that the loops took.
@@ -38,12 +38,14 @@ struct NetStats {
   std::string of;  // of a step net: the operator that runs it, "op 3 of lstm"
   bool backward = false;
   std::shared_ptr<const StepPlan> plan;  // null: a net, no step net
+  std::string device;                    // "cuda:0" where the steps ran on one; times are its own then
   std::int64_t runs = 0;
   std::int64_t steps = 0;                      // of all runs
   std::int64_t max_steps = 0;                  // of one run
   double seconds = 0;                          // from start to end, of all runs
+  double host_seconds = 0;                     // with a device: in which the host gave it the work
   std::vector<InstructionStats> instructions;  // in program order
-  std::vector<ThreadStats> threads;            // of step nets: those that took part
+  std::vector<ThreadStats> threads;            // of step nets on the host: those that took part
 
   double busy() const;  // seconds of all threads
   // The part of `seconds` that an instruction took. Where threads overlap, the time is shared out by how long each was
@@ -83,15 +85,32 @@ class RunStats : public Recorder {
     double inside = 0;   // seconds in loops
     double waiting = 0;  // seconds of them
   };
+  using Mark = std::shared_ptr<const double>;  // of Queue::MarkTime
+  // What a device was given, whose time is known when it is done.
+  struct Late {
+    Queue* queue = nullptr;
+    Share* share = nullptr;
+    int instruction = -1;   // -1: the whole
+    Mark begin = nullptr;   // null: a net, which begins on the host
+    double host_begin = 0;  // then
+    double host_end = 0;    // likewise
+    Mark end = nullptr;
+  };
   struct Thread {
     struct Open {
       double start = 0;
       const std::string* net = nullptr;
       int op_index = -1;
+      Mark begin = nullptr;
     };
     std::vector<Open> open;                                // innermost last
     std::unordered_map<const std::string*, Share> shares;  // by RunEvent::net
+    std::vector<Late> late;
+    Queue* last_queue = nullptr;  // of the net that runs: where it put in something last
+    Mark last_end = nullptr;
   };
+  // Waits for what the thread has put in, and adds the times.
+  static void AddLate(Thread* thread);
 
   Share& ShareOf(const RunEvent& event, Thread* thread);
 

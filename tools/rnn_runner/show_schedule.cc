@@ -5,13 +5,24 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
+#include "stepnet/compiler/backward_plan.h"
+#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/executor/recurrent_record.h"
+#include "stepnet/nets/completion.h"
+#include "stepnet/nets/net_check.h"
 #include "stepnet/nets/net_operator.h"
+#include "stepnet/nets/placement.h"
+#include "stepnet/nets/requested_gradients.h"
+#include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/recorder.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
@@ -158,12 +169,45 @@ void PrintSimulation(const StepPlan& plan, const Measured& alone, const Measured
   std::cout << Printable(table.Text());
 }
 
+// Makes the plans of the net's recurrent operators for a device, which need not be there: by what a run on the host has
+// left.
+void MakePlansOn(const Device& device, const Session& session, const RunOptions& host) {
+  struct Forward {
+    std::shared_ptr<const ForwardOperator> op;
+    std::shared_ptr<const ForwardPlan> plan;
+    std::shared_ptr<const RecurrentRecord> record;
+  };
+  std::map<std::string, Forward> forward_of;  // by the blob of the record
+  const RunOptions options = OnDevice(host, device);
+  const PlacedNet placed = Place(Completed(session.def), options);
+  const std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(*placed.net);
+  for (int i = 0; i < placed.net->op_size(); ++i) {
+    OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]));
+    op.SetReaders(readers[i]);
+    if (op.type() == "RecurrentNetwork") {
+      const Blob& blob = session.workspace->GetBlob(op.outputs().back());
+      Forward forward{.record = blob.GetObject<RecurrentRecord>()};
+      if (forward.record == nullptr) continue;  // another operator has written there
+      forward.op = std::make_shared<const ForwardOperator>(op);
+      forward.plan = MakeForwardPlan(*forward.op, forward.record->inputs);
+      forward_of[blob.name()] = forward;
+    } else if (op.type() == "RecurrentNetworkGradient" && forward_of.contains(op.inputs().back())) {
+      const Forward& forward = forward_of.at(op.inputs().back());
+      const RecurrentSpec spec = WithRequestedGradients(op, ParseRecurrentSpec(op));
+      const GradientInputs layout{.num_output_gradients = static_cast<int>(spec.outputs_with_grads.size()),
+                                  .num_inputs = forward.op->op.num_inputs()};
+      MakeBackwardPlan(op, spec, layout, {forward.op, forward.plan, forward.record->inputs});
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<FlagUse> ScheduleFlags() {
+  constexpr std::string_view kOthers[] = {"net", "executor", "cuda_graph", "max_device_memory", "math"};
   std::vector<FlagUse> flags = {{.name = "schedule"}, {.name = "simulate", .value = "N", .min = 0, .max = kMaxThreads}};
   for (FlagUse& flag : SessionFlags()) {
-    if (flag.name != "net" && flag.name != "executor") flags.push_back(std::move(flag));
+    if (std::ranges::find(kOthers, flag.name) == std::end(kOthers)) flags.push_back(std::move(flag));
   }
   return flags;
 }
@@ -171,9 +215,13 @@ std::vector<FlagUse> ScheduleFlags() {
 int ShowSchedules(const std::string& path) {
   CheckFormat({"text", "dot"});
   FLAGS_net = path;
+  const Device device = DeviceNamedByFlags();
+  if (!device.IsHost() && FLAGS_simulate > 0) {
+    throw UsageError(StrCat("--simulate is of threads, and --device=", device, " has none"));
+  }
   std::mutex mutex;
   std::vector<StepPlan> plans;
-  RunOptions options = RunOptionsFromFlags();
+  RunOptions options = RunOptionsOn({});
   options.quiet = true;
   options.executor = "parallel";
   options.on_plan = [&](const StepPlan& plan) {
@@ -183,6 +231,10 @@ int ShowSchedules(const std::string& path) {
   Session session = OpenSession(options);
   plans.clear();  // those of the net that fills parameters
   RunNet(*CreateNet(session.def, *session.workspace, options));
+  if (!device.IsHost()) {
+    plans.clear();
+    MakePlansOn(device, session, options);
+  }
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
   std::vector<Measured> alone, shared;
   if (FLAGS_simulate > 0) {

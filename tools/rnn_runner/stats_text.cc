@@ -41,23 +41,43 @@ std::string ThreadTable(const NetStats& stats) {
   return table.Text("  ");
 }
 
-std::string StepNetText(const NetStats& stats, double looking) {
+// What a device made of the steps, and the host beside it.
+std::string OnDeviceText(const NetStats& stats) {
+  return StrCat("  on ", stats.device, ": busy ", Milliseconds(stats.busy()), " ms of ", Milliseconds(stats.seconds),
+                ", ", Percent(stats.busy(), stats.seconds), "; the host gave it the work in ",
+                Milliseconds(stats.host_seconds), " ms\n");
+}
+
+std::string ThreadsAndOverheadText(const NetStats& stats, double looking) {
   const Parallelism parallelism = ParallelismOf(stats);
   const double instruction = Microseconds(stats.overhead(), stats.starts());
-  return StrCat(stats.backward ? "backward " : "", "step net ", NameText(stats.net), ", run by ", stats.of, ": ",
-                Count(stats.runs, "run"), ", ", Count(stats.steps, "step"), ", ",
-                Number(Microseconds(stats.seconds, stats.steps), 3), " us a step\n", InstructionTable(stats),
-                "  schedule: ", ScheduleOf(stats), "; ",
+  return StrCat("  schedule: ", ScheduleOf(stats), "; ",
                 Count(static_cast<std::int64_t>(stats.threads.size()), "thread"), " took part\n", ThreadTable(stats),
                 "  overhead: ", Number(instruction, 2), " us an instruction, about ", Number(1e6 * looking, 2),
                 " of them from measuring\n", "  threads busy at a time: ", Number(parallelism.achieved, 3),
                 "; the schedule admits ", Number(parallelism.achievable, 3), ", with any number of threads ",
-                Number(parallelism.unlimited, 3),
-                "\n  arena: ", Bytes(static_cast<double>(stats.plan->ArenaBytes(stats.max_steps))), " for ",
+                Number(parallelism.unlimited, 3), "\n");
+}
+
+std::string StepNetText(const NetStats& stats, double looking) {
+  return StrCat(stats.backward ? "backward " : "", "step net ", NameText(stats.net), ", run by ", stats.of, ": ",
+                Count(stats.runs, "run"), ", ", Count(stats.steps, "step"), ", ",
+                Number(Microseconds(stats.seconds, stats.steps), 3), " us a step\n", InstructionTable(stats),
+                stats.device.empty() ? ThreadsAndOverheadText(stats, looking) : OnDeviceText(stats),
+                "  arena: ", Bytes(static_cast<double>(stats.plan->ArenaBytes(stats.max_steps))), " for ",
                 Count(stats.max_steps, "step"), "\n");
 }
 
 nlohmann::ordered_json StepNetJson(const NetStats& stats, double looking) {
+  if (!stats.device.empty()) {
+    return {{"run_by", stats.of},
+            {"steps", stats.steps},
+            {"us_a_step", Microseconds(stats.seconds, stats.steps)},
+            {"device", stats.device},
+            {"busy_ms", stats.busy() * 1e3},
+            {"host_ms", stats.host_seconds * 1e3},
+            {"arena_bytes", stats.plan->ArenaBytes(stats.max_steps)}};
+  }
   const Parallelism parallelism = ParallelismOf(stats);
   nlohmann::ordered_json threads = nlohmann::ordered_json::array();
   for (const ThreadStats& thread : stats.threads) {
@@ -95,6 +115,18 @@ std::string StatsText(const std::vector<NetStats>& nets) {
                      Milliseconds(stats.seconds), " ms\n", InstructionTable(stats));
     }
   }
+  return text;
+}
+
+std::string DeviceText(const Device& device) {
+  if (device.IsHost()) return "";
+  const DeviceRuntime& runtime = RuntimeOf(device);
+  const MemoryUse use = runtime.memory();
+  const auto bytes = [](std::int64_t number) { return Bytes(static_cast<double>(number)); };
+  std::string text = StrCat("memory of ", device, ": ", bytes(use.current), " in use, ", bytes(use.peak),
+                            " at its peak, ", bytes(use.cached), " kept for reuse; at most ", bytes(use.limit),
+                            "\nthe host waited ", Count(runtime.num_host_waits(), "time"), " for ", device, "\n");
+  for (const std::string& choice : runtime.Choices()) text += StrCat(choice, "\n");
   return text;
 }
 

@@ -1,7 +1,9 @@
 #include "stepnet/tools/rnn_runner/trace.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "stepnet/core/device.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -51,6 +53,7 @@ void Trace::Started(const RunEvent& event) {
   lane.open.push_back({.span = -1, .net = event.net, .op_index = event.op_index, .of = of});
   if (events_.fetch_add(1) >= max_events_) return;
   lane.open.back().span = static_cast<std::int64_t>(lane.spans.size());
+  const std::shared_ptr<const double> mark = event.queue == nullptr ? nullptr : event.queue->MarkTime();
   lane.spans.push_back({.kind = event.kind,
                         .backward = event.backward,
                         .name = lane.Keep(NameOf(event)),
@@ -59,7 +62,9 @@ void Trace::Started(const RunEvent& event) {
                         .step = event.step,
                         .part = event.part,
                         .parts = event.parts,
-                        .begin = Now()});
+                        .begin = Now(),
+                        .queue = mark == nullptr ? nullptr : event.queue,
+                        .device_begin = mark});
 }
 
 void Trace::Stopped(const RunEvent& event) {
@@ -69,37 +74,76 @@ void Trace::Stopped(const RunEvent& event) {
   if (lane.open.empty()) return;  // started before this looked
   const std::int64_t span = lane.open.back().span;
   lane.open.pop_back();
-  if (span >= 0) lane.spans[static_cast<size_t>(span)].end = now;
+  if (span < 0) return;
+  Span& ended = lane.spans[static_cast<size_t>(span)];
+  ended.end = now;
+  if (ended.queue != nullptr) ended.device_end = ended.queue->MarkTime();
 }
 
-void Trace::WriteLane(size_t number, const Lane& lane) {
-  file_.Write(Line(
-      {{"ph", "M"}, {"name", "thread_name"}, {"pid", 1}, {"tid", number}, {"args", {{"name", ThreadName(number)}}}}));
-  for (const Span& span : lane.spans) {
-    nlohmann::ordered_json args = {{"net", *span.net}};
-    if (span.step >= 0) args["step"] = span.step;
-    if (span.of != nullptr) args["run by"] = *span.of;
-    if (span.of != nullptr) args["direction"] = span.backward ? "backward" : "forward";
-    if (span.parts > 1) args["part"] = StrCat(span.part + 1, " of ", span.parts);
-    file_.Write(",\n");
-    file_.Write(Line({{"ph", "X"},
-                      {"name", *span.name},
-                      {"cat", Category(span.kind)},
-                      {"pid", 1},
-                      {"tid", number},
-                      {"ts", (span.begin - start_) * 1e6},
-                      {"dur", (span.end - span.begin) * 1e6},
-                      {"args", args}}));
+std::vector<Queue*> Trace::Queues() const {
+  std::vector<Queue*> queues;
+  for (const std::unique_ptr<Lane>& lane : lanes_.All()) {
+    for (const Span& span : lane->spans) {
+      if (span.device_end == nullptr || std::ranges::find(queues, span.queue) != queues.end()) continue;
+      queues.push_back(span.queue);
+    }
+  }
+  return queues;
+}
+
+void Trace::WriteName(size_t lane, const std::string& name) {
+  if (std::exchange(has_lines_, true)) file_.Write(",\n");
+  file_.Write(Line({{"ph", "M"}, {"name", "thread_name"}, {"pid", 1}, {"tid", lane}, {"args", {{"name", name}}}}));
+}
+
+void Trace::WriteSpan(size_t lane, const Span& span, double begin, double end) {
+  nlohmann::ordered_json args = {{"net", *span.net}};
+  if (span.step >= 0) args["step"] = span.step;
+  if (span.of != nullptr) args["run by"] = *span.of;
+  if (span.of != nullptr) args["direction"] = span.backward ? "backward" : "forward";
+  if (span.parts > 1) args["part"] = StrCat(span.part + 1, " of ", span.parts);
+  file_.Write(",\n");
+  file_.Write(Line({{"ph", "X"},
+                    {"name", *span.name},
+                    {"cat", Category(span.kind)},
+                    {"pid", 1},
+                    {"tid", lane},
+                    {"ts", (begin - start_) * 1e6},
+                    {"dur", (end - begin) * 1e6},
+                    {"args", args}}));
+}
+
+void Trace::WriteLines() {
+  std::vector<Queue*> queues = Queues();
+  std::erase_if(queues, [](Queue* queue) {
+    try {
+      queue->Wait();
+      return false;
+    } catch (...) {  // the device has ended the run, which told so
+      return true;
+    }
+  });
+  size_t number = 0;
+  for (; number < lanes_.All().size(); ++number) {
+    WriteName(number, ThreadName(number));
+    for (const Span& span : lanes_.All()[number]->spans) WriteSpan(number, span, span.begin, span.end);
+  }
+  for (const Queue* queue : queues) {
+    WriteName(number, DeviceName(queue->device()));
+    for (const std::unique_ptr<Lane>& lane : lanes_.All()) {
+      for (const Span& span : lane->spans) {
+        if (span.queue != queue || span.device_end == nullptr) continue;
+        WriteSpan(number, span, *span.device_begin, *span.device_end);
+      }
+    }
+    ++number;
   }
 }
 
 void Trace::Write() {
   CheckComplete();
   file_.Write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
-  for (size_t number = 0; number < lanes_.All().size(); ++number) {
-    if (number > 0) file_.Write(",\n");
-    WriteLane(number, *lanes_.All()[number]);
-  }
+  WriteLines();
   file_.Write("\n]}\n");
   file_.Commit();
 }

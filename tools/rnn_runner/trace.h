@@ -1,10 +1,12 @@
-// Traces of runs in Chrome's format, for Perfetto and chrome://tracing: a lane a thread.
+// Traces of runs in Chrome's format, for Perfetto and chrome://tracing: a lane a thread, and one for each queue of a
+// device.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_set>
@@ -46,6 +48,10 @@ class Trace : public Recorder {
     int parts = 1;
     double begin = 0;  // seconds
     double end = 0;
+    // Of work that was put into a queue, which is done later.
+    Queue* queue = nullptr;
+    std::shared_ptr<const double> device_begin = nullptr;
+    std::shared_ptr<const double> device_end = nullptr;
   };
   struct Open {
     std::int64_t span = -1;  // -1: it is left out
@@ -62,9 +68,14 @@ class Trace : public Recorder {
 
   // What runs the step net that the event is in; null outside.
   const std::string* OperatorOf(const RunEvent& event, Lane* lane);
-  void WriteLane(size_t number, const Lane& lane);
+  // The queues in which something was done, the work put in by whichever thread.
+  std::vector<Queue*> Queues() const;
+  void WriteName(size_t lane, const std::string& name);
+  void WriteSpan(size_t lane, const Span& span, double begin, double end);
+  void WriteLines();
 
   FileWriter file_;
+  bool has_lines_ = false;
   const std::int64_t max_events_;
   const double start_;
   std::atomic<std::int64_t> events_ = 0;

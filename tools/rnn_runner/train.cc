@@ -68,7 +68,7 @@ double PeakOfProcess() {
 
 std::string MemoryText() {
   return StrCat(Bytes(static_cast<double>(TensorMemory().peak)), " for tensors, ", Bytes(PeakOfProcess()),
-                " for the process");
+                " for the process", DevicePeakText(DeviceNamedByFlags()));
 }
 
 // Does all that a run does once, and forgets it: what it took is what the run will take.

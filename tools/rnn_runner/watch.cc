@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -65,7 +66,7 @@ StatsOfRuns::~StatsOfRuns() {
 void StatsOfRuns::Print() const {
   if (!stats_) return;
   const std::string text = StatsText(stats_->Nets());
-  if (!text.empty()) std::cout << "\n" << Printable(text);
+  if (!text.empty()) std::cout << "\n" << Printable(text) << Printable(DeviceText(DeviceNamedByFlags()));
 }
 
 }  // namespace stepnet::runner

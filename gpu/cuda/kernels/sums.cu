@@ -1,0 +1,138 @@
+// Sums on a GPU that are more than sums over dimensions: of squares, for ClipByGlobalNorm and DivGradient.
+#include "stepnet/gpu/cuda/kernels/elements.cuh"
+#include "stepnet/operators/dim_groups.h"
+
+namespace stepnet {
+namespace {
+
+template <typename T>
+struct Square {
+  const T* x;
+  __device__ double operator()(std::int64_t, std::int64_t i) const { return static_cast<double>(x[i]) * x[i]; }
+};
+template <typename T>
+struct WriteScaled {
+  const double* sum;
+  double factor;
+  T* y;
+  __device__ void operator()(std::int64_t) const { *y = static_cast<T>(*sum * factor); }
+};
+
+RunFn MakeSumOfSquares(const OperatorCall& op) {
+  return [average = op.Bool("average")](const OpRun& run) {
+    ForFloats(run.Out(0).dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const std::int64_t n = run.In(0).size();
+      const double* sum = SumsOf(run, 1, n, Square<T>{run.In(0).As<T>()});
+      ForEach(run, 1, WriteScaled<T>{sum, average && n > 0 ? 1 / static_cast<double>(n) : 1, run.Out(0).As<T>()});
+    });
+  };
+}
+
+// ---- ClipByGlobalNorm
+
+struct AddTo {
+  const double* from;
+  double* to;
+  __device__ void operator()(std::int64_t) const { *to += *from; }
+};
+template <typename T>
+struct WriteNorm {
+  const double* squares;
+  T* norm;
+  __device__ void operator()(std::int64_t) const { *norm = static_cast<T>(device::Sqrt(*squares)); }
+};
+template <typename T>
+struct Clip {
+  const double* squares;
+  double max_norm;
+  const T* gradient;
+  T* y;
+
+  __device__ void operator()(std::int64_t i) const {
+    const double norm = device::Sqrt(*squares);
+    const bool is_finite = norm - norm == 0;
+    const T scale = static_cast<T>(device::Min(1.0, max_norm / (norm + 1e-6)));
+    y[i] = is_finite ? scale * gradient[i] : T{0};
+  }
+};
+
+RunFn MakeClip(const OperatorCall& op) {
+  return [max_norm = double{op.Float("max_norm")}](const OpRun& run) {
+    ForFloats(run.Out(0).dtype, [&](auto zero) {
+      using T = decltype(zero);
+      auto* squares = run.ScratchOf<double>(1);
+      FillBytes(run, squares, 0, sizeof(double));
+      for (int i = 0; i < run.num_inputs(); ++i) {
+        ForEach(run, 1, AddTo{SumsOf(run, 1, run.In(i).size(), Square<T>{run.In(i).As<T>()}), squares});
+      }
+      for (int i = 0; i < run.num_inputs(); ++i) {
+        ForEach(run, run.Out(i).size(), Clip<T>{squares, max_norm, run.In(i).As<T>(), run.Out(i).As<T>()});
+      }
+      ForEach(run, 1, WriteNorm<T>{squares, run.Out(run.num_outputs() - 1).As<T>()});
+    });
+  };
+}
+
+// ---- DivGradient
+
+// What elements of c, of which an element of b met many, are summed.
+template <typename T>
+struct ProductOfGradient {
+  Places kept, summed;
+  const T* c;
+  const T* dc;
+
+  __device__ double operator()(std::int64_t k, std::int64_t j) const {
+    const std::int64_t i = kept(k) + summed(j);
+    return dc[i] * c[i];
+  }
+};
+template <typename T>
+struct DividedSum {
+  const double* sums;
+  const T* b;
+  T* db;
+  __device__ void operator()(std::int64_t i) const { db[i] = -static_cast<T>(sums[i]) / b[i]; }
+};
+template <typename T>
+struct DivideByPlace {
+  Places places;  // of b
+  const T* dc;
+  const T* b;
+  T* da;
+  __device__ void operator()(std::int64_t i) const { da[i] = dc[i] / b[places(i)]; }
+};
+
+RunFn MakeDivGradient(const OperatorCall& op) {
+  return [rule = ReadBroadcastRule(op)](const OpRun& run) {
+    const Shape &of_b = *run.In(0).shape, &of_c = *run.In(1).shape;
+    const DimGroups groups = of_c.size() == of_b.size()
+                                 ? DimGroups{.sizes = {of_c.size()}, .summed = {false}, .count = 1}
+                                 : GroupsOfRepeated(rule, of_c, of_b);
+    Places kept, summed, places;
+    for (int g = 0; g < groups.count; ++g) {
+      std::int64_t of_element = 1, of_sum = 1;
+      for (int k = g + 1; k < groups.count; ++k) {
+        of_element *= groups.sizes[k];
+        if (!groups.summed[k]) of_sum *= groups.sizes[k];
+      }
+      (groups.summed[g] ? summed : kept).Add(groups.sizes[g], of_element);
+      places.Add(groups.sizes[g], groups.summed[g] ? 0 : of_sum);
+    }
+    ForFloats(run.Out(0).dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T *b = run.In(0).As<T>(), *c = run.In(1).As<T>(), *dc = run.In(2).As<T>();
+      const double* sums = SumsOf(run, of_b.size(), summed.size(), ProductOfGradient<T>{kept, summed, c, dc});
+      ForEach(run, of_b.size(), DividedSum<T>{sums, b, run.Out(1).As<T>()});
+      ForEach(run, of_c.size(), DivideByPlace<T>{places, dc, b, run.Out(0).As<T>()});
+    });
+  };
+}
+
+const GpuKernel squares("SumSqrElements", {.make = MakeSumOfSquares});
+const GpuKernel clip("ClipByGlobalNorm", {.make = MakeClip});
+const GpuKernel div_gradient("DivGradient", {.make = MakeDivGradient});
+
+}  // namespace
+}  // namespace stepnet

@@ -1,0 +1,154 @@
+#include "stepnet/gpu/cuda/stage_streams.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "stepnet/compiler/dependencies.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
+
+namespace stepnet {
+namespace {
+
+// More streams than this gain nothing: each kernel has many blocks.
+constexpr size_t kMaxStreams = 8;
+
+struct EventDelete {
+  void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }
+};
+using Event = std::unique_ptr<CUevent_st, EventDelete>;
+
+// What the stream has been given so far.
+Event EventOf(const CudaQueue& queue) {
+  cudaEvent_t made = nullptr;
+  STEPNET_CUDA_CALL(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+  Event event(made);
+  STEPNET_CUDA_CALL(cudaEventRecord(made, queue.stream()));
+  return event;
+}
+
+void WaitFor(const Event& event, const CudaQueue& queue) {
+  STEPNET_CUDA_CALL(cudaStreamWaitEvent(queue.stream(), event.get(), 0));
+}
+
+bool TakesChunks(const Stage& stage) { return stage.steps_at_once != kAllSteps; }
+
+}  // namespace
+
+void RunOnStream(RunState& state, RunContext& context) {
+  for (const Stage& stage : state.plan().stages) RunSerially(state, stage, 0, state.num_steps(), context);
+}
+
+// The streams of the stages, and who waits for whom.
+class StageStreams::Joins {
+ public:
+  // All stages in `queue`, or, with others, the stages that take chunks in those.
+  Joins(const StepPlan& plan, std::int64_t num_steps, CudaQueue& queue, bool has_others)
+      : chunk_(plan.chunk_steps), num_chunks_(chunk_ == 0 ? 1 : (num_steps + chunk_ - 1) / chunk_), queues_{&queue} {
+    const auto count = static_cast<size_t>(std::ranges::count_if(plan.stages, TakesChunks));
+    if (num_chunks_ < 2 || count < 2) return;
+    num_streams_ = std::min(count, kMaxStreams);
+    dependencies_ = FindChunkDependencies(plan);
+    done_.resize(plan.stages.size());
+    std::vector<bool> has_loop(num_streams_, false);
+    for (size_t s = 0, place = 0; s < plan.stages.size(); ++s) {
+      const Stage& stage = plan.stages[s];
+      stream_of_.push_back(TakesChunks(stage) ? place++ % num_streams_ : 0);
+      if (stage.steps_at_once == 1) has_loop[stream_of_[s]] = true;
+    }
+    if (!has_others) return;
+    // Loops are what others wait for; products of many steps fill the processors between.
+    for (size_t k = 1; k < num_streams_; ++k) {
+      queues_.push_back(others_.emplace_back(std::make_unique<CudaQueue>(queue.runtime(), has_loop[k])).get());
+    }
+  }
+
+  bool overlaps() const { return num_streams_ > 1; }
+  std::int64_t chunk() const { return chunk_; }
+  std::int64_t num_chunks() const { return num_chunks_; }
+  size_t num_streams() const { return num_streams_; }
+  size_t StreamOf(size_t stage) const { return stream_of_[stage]; }
+  CudaQueue& QueueOf(size_t stream) const { return *queues_[queues_.size() == 1 ? 0 : stream]; }
+
+  // The other streams begin behind the first, and the first goes on behind them.
+  void Fork() const {
+    if (others_.empty()) return;
+    const Event begun = EventOf(*queues_[0]);
+    for (const auto& other : others_) WaitFor(begun, *other);
+  }
+  void Join() const {
+    for (const auto& other : others_) WaitFor(EventOf(*other), *queues_[0]);
+  }
+
+  // Before and after a stage has been given its chunk.
+  void Begin(size_t stage, std::int64_t chunk) const {
+    if (others_.empty()) return;
+    for (const Dependency& edge : dependencies_.edges) {
+      const auto from = static_cast<size_t>(edge.from);
+      if (static_cast<size_t>(edge.to) != stage || chunk < edge.delta || StreamOf(from) == StreamOf(stage)) continue;
+      WaitFor(done_[from][chunk - edge.delta], QueueOf(StreamOf(stage)));
+    }
+  }
+  void End(size_t stage) {
+    if (!others_.empty()) done_[stage].push_back(EventOf(QueueOf(StreamOf(stage))));
+  }
+
+ private:
+  const std::int64_t chunk_;
+  const std::int64_t num_chunks_;
+  size_t num_streams_ = 1;
+  Dependencies dependencies_;
+  std::vector<size_t> stream_of_;  // by stage
+  std::vector<CudaQueue*> queues_;
+  std::vector<std::unique_ptr<CudaQueue>> others_;
+  std::vector<std::vector<Event>> done_;  // by stage and chunk
+};
+
+StageStreams::StageStreams() = default;
+StageStreams::~StageStreams() = default;
+
+void StageStreams::Run(RunState& state, RunContext& context) {
+  auto& queue = static_cast<CudaQueue&>(*context.queue);
+  joins_ = std::make_unique<Joins>(state.plan(), state.num_steps(), queue, /*has_others=*/queue.is_recorded());
+  Prepare(state, context);
+  bool have_chunks_run = false;
+  for (const Stage& stage : state.plan().stages) {
+    if (!joins_->overlaps() || !TakesChunks(stage)) {
+      RunSerially(state, stage, 0, state.num_steps(), contexts_[0]);
+    } else if (!have_chunks_run) {
+      RunChunks(state);
+      have_chunks_run = true;
+    }
+  }
+  for (RunContext& own : contexts_) own.ResetScratch();
+}
+
+void StageStreams::Prepare(const RunState& state, const RunContext& lender) {
+  contexts_.resize(joins_->num_streams());
+  for (size_t k = 0; k < contexts_.size(); ++k) {
+    RunContext& context = contexts_[k];
+    context.UseDevice(state.device());
+    context.queue = &joins_->QueueOf(k);
+    context.run = lender.run;
+    context.faults = lender.faults;
+    context.late_faults = lender.late_faults;
+    context.site = lender.site;
+    context.readers = lender.readers;
+  }
+}
+
+void StageStreams::RunChunks(RunState& state) {
+  const std::vector<Stage>& stages = state.plan().stages;
+  joins_->Fork();
+  for (std::int64_t chunk = 0; chunk < joins_->num_chunks(); ++chunk) {
+    const std::int64_t begin = chunk * joins_->chunk();
+    for (size_t s = 0; s < stages.size(); ++s) {
+      if (!TakesChunks(stages[s])) continue;
+      joins_->Begin(s, chunk);
+      RunSerially(state, stages[s], begin, begin + joins_->chunk(), contexts_[joins_->StreamOf(s)]);
+      joins_->End(s);
+    }
+  }
+  joins_->Join();
+}
+
+}  // namespace stepnet

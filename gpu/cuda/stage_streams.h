@@ -1,0 +1,37 @@
+// StageStreams: the steps of a run, put into streams of a GPU.
+//
+// Where they are recorded, stages that take chunks of the steps (compiler/stages.h) have a stream each, joined where
+// one reads what another wrote: while a layer is at a chunk, the one behind it is at the chunk before. In the graph the
+// joins are edges, and nobody waits for them on the host.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "stepnet/executor/executor.h"
+#include "stepnet/gpu/cuda/cuda_runtime.h"
+
+namespace stepnet {
+
+// All instructions of all steps, one after the other, in the stream of context.queue.
+void RunOnStream(RunState& state, RunContext& context);
+
+// Keeps the temporary memory of what it ran, of each stream its own, for as long as a graph may be played.
+class StageStreams {
+ public:
+  StageStreams();
+  ~StageStreams();
+  // Puts all into the context's queue, or, while that is recorded, into streams that join it. Memory that temporaries
+  // grow out of is free in the order of the queue, so the same has run once before it is recorded.
+  void Run(RunState& state, RunContext& context);
+
+ private:
+  class Joins;
+  void Prepare(const RunState& state, const RunContext& lender);
+  void RunChunks(RunState& state);
+
+  std::unique_ptr<Joins> joins_;      // of the last run: streams are not to end while they are recorded
+  std::vector<RunContext> contexts_;  // of each stream
+};
+
+}  // namespace stepnet

@@ -1,0 +1,33 @@
+#include "stepnet/gpu/cuda_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+
+CudaLibrary OpenCudaLibrary(const std::vector<std::string>& names, const std::string& purpose,
+                            const std::string& packages) {
+  std::vector<std::string> folders = {""};
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* home = std::getenv(variable); home != nullptr && *home != 0) {
+      for (const char* sub : {"/lib64/", "/lib/"}) folders.push_back(StrCat(home, sub));
+    }
+  }
+  folders.emplace_back("/usr/local/cuda/lib64/");
+  CudaLibrary library;
+  for (const std::string& folder : folders) {
+    for (const std::string& name : names) {
+      library.handle = dlopen(StrCat(folder, name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library.handle != nullptr) return {.handle = library.handle};
+      if (library.fault.empty()) library.fault = dlerror();
+    }
+  }
+  library.fault = StrCat(purpose, ", which was not found (", library.fault, "); install ", packages,
+                         ", and set CUDA_HOME or LD_LIBRARY_PATH to where it is");
+  return library;
+}
+
+}  // namespace stepnet

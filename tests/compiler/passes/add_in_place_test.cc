@@ -1,0 +1,61 @@
+#include "pass_case.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kTerms[] =
+    "  w: float [2, 3] at 0\n"
+    "  v: float [3, 2] at 1\n"
+    "  x: float [2, 2] at 2\n"
+    "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
+    "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n";
+
+TEST(AddInPlace, TheLaterTermIsAddedToTheOther) {
+  for (const char* sum : {"Add(t.1, p.1)", "Sum(p.1, t.1)"}) {
+    EXPECT_EQ(After(AddInPlace,
+                    Step(StrCat(kTerms, "  s.1: float [2, 2] = ", sum, " @2 {}\n", "  ^y: float [2, 2] at 3 = s.1\n"))),
+              Step("  w: float [2, 3] at 0\n"
+                   "  v: float [3, 2] at 1\n"
+                   "  x: float [2, 2] at 2\n"
+                   "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
+                   "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                   "  ^y: float [2, 2] at 3 = s.1\n"));
+  }
+}
+
+TEST(AddInPlace, WhatIsKeptIsKept) {
+  const std::string after =
+      After(AddInPlace, Step(std::string(kTerms) + "  s.1: float [2, 2] kept = Add(t.1, p.1) @2 {}\n"));
+  EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x)"), std::string::npos) << after;
+  EXPECT_NE(after.find("  s.1: float [2, 2] added in t.1 = MatMul(w, v)"), std::string::npos) << after;
+}
+
+TEST(AddInPlace, LeavesOtherSumsAlone) {
+  const std::string x = "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2, 2] at 2\n";
+  for (const std::string& lines : std::vector<std::string>{
+           // The later one cannot add.
+           x + "  p.1: float [2, 2] = MatMul(w, v) @0 {}\n  t.1: float [2, 2] = Tanh(x) @1 {}\n" +
+               "  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n",
+           // Something else reads a term.
+           kTerms + std::string("  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n  u.1: float [2, 2] = Tanh(t.1) @3 {}\n"),
+           kTerms + std::string("  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n  u.1: float [2, 2] = Tanh(p.1) @3 {}\n"),
+           // One operator gives both.
+           "  x: float [2, 3] at 0\n  w: float [2, 3] at 1\n  dy: float [2, 2] at 2\n"
+           "  dw.1: float [2, 3], db.1: float [2], dx.1: float [2, 3] = FCGradient(x, w, dy) @0 {}\n"
+           "  s.1: float [2, 3] = Add(dx.1, dw.1) @1 {}\n  t.1: float [2] = Tanh(db.1) @2 {}\n",
+           // A term was there before the step.
+           x + "  p.1: float [2, 2] = MatMul(w, v) @0 {}\n  s.1: float [2, 2] = Add(x, p.1) @1 {}\n",
+           // It is no sum, or is not a temporary.
+           kTerms + std::string("  s.1: float [2, 2] = Mul(t.1, p.1) @2 {}\n"),
+           kTerms + std::string("  s.1: float [2, 2] at 3 = Add(t.1, p.1) @2 {}\n"),
+           // A term is repeated.
+           "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2] at 2\n  t.1: float [2] = Tanh(x) @0 {}\n"
+           "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n",
+       }) {
+    EXPECT_EQ(After(AddInPlace, Step(lines)), Step(lines));
+  }
+}
+
+}  // namespace
+}  // namespace stepnet

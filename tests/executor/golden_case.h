@@ -1,0 +1,36 @@
+// Nets that real Caffe2 built, with the inputs that it was given: the cases of tests/golden.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+struct GoldenCase {
+  std::string name;
+  NetDef net;
+  std::vector<NamedTensors> runs;  // inputs of each
+};
+
+const std::vector<GoldenCase>& GoldenCases();
+
+// A workspace in which the runs of the case have been one after the other.
+class CaseRun {
+ public:
+  CaseRun(const GoldenCase& golden, const RunOptions& options) : golden_(golden), options_(options) {}
+
+  const Workspace& Run(size_t r);
+
+ private:
+  const GoldenCase& golden_;
+  const RunOptions options_;
+  Workspace workspace_;
+  std::unique_ptr<Net> net_;
+};
+
+}  // namespace stepnet

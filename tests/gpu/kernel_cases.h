@@ -1,0 +1,30 @@
+// Runs of operators whose kernels for a GPU are written by hand (gpu/cuda/kernels), each compared with the CPU's: on
+// the CPU, where they are compiled as C++, and on a GPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+struct KernelCase {
+  std::string name;
+  OperatorDef def;
+  std::vector<Tensor> inputs;
+  double tolerance = 0;  // of the largest element; 0: the same bits
+};
+std::vector<KernelCase> KernelCases();
+
+struct KernelResult {
+  std::vector<Tensor> outputs;  // on the host
+  std::string fault;            // empty: none
+};
+// Runs the kernel for such devices, on tensors that lie on `device`.
+KernelResult RunKernel(const KernelCase& test, DeviceKind kind, Device device);
+// With the kernel of the CPU. `result` is what another one gave.
+void ExpectResultOfCpu(const KernelCase& test, const KernelResult& result);
+
+}  // namespace stepnet

@@ -1,0 +1,101 @@
+// Operators that are a formula over float, on inputs that are stored in 16 bits.
+#include <cmath>
+
+#include "op_test.h"
+#include "stepnet/core/stored_float.h"
+
+namespace stepnet {
+namespace {
+
+Tensor StoredTensor(DType dtype, const Shape& shape, const std::vector<double>& values) {
+  Tensor tensor(dtype, shape);
+  auto* bits = static_cast<std::uint16_t*>(tensor.raw());
+  for (size_t i = 0; i < values.size(); ++i) {
+    bits[i] = static_cast<std::uint16_t>(Stored(dtype, static_cast<float>(values[i])).bits);
+  }
+  return tensor;
+}
+
+Tensor LoadedTensor(const Tensor& stored) {
+  if (!IsStoredFloat(stored.dtype())) return stored;
+  Tensor tensor(DType::kFloat, stored.shape());
+  const auto* bits = static_cast<const std::uint16_t*>(stored.raw());
+  for (std::int64_t i = 0; i < stored.size(); ++i) {
+    tensor.data<float>()[i] = Loaded({.dtype = stored.dtype(), .bits = bits[i]});
+  }
+  return tensor;
+}
+
+std::vector<double> Numbers(std::int64_t count, int seed) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(std::sin(static_cast<double>(i * 7 + seed * 31 + 1)) * 3);
+  return values;
+}
+
+struct Case {
+  std::string type;
+  std::vector<Shape> inputs;
+  int num_outputs = 1;
+  bool gives_bool = false;
+};
+
+const std::vector<Case> kCases = {
+    {"Tanh", {Shape({3, 700})}},
+    {"Relu", {Shape({5})}},
+    {"Sqr", {Shape({2, 3, 4})}},
+    {"Add", {Shape({3, 5}), Shape({5})}},
+    {"Mul", {Shape({300, 5}), Shape({300, 1})}},
+    {"Div", {Shape({3, 5}), Shape({3, 5})}},
+    {"Max", {Shape({3, 5}), Shape({3, 5}), Shape({1})}},
+    {"Sum", {Shape({4, 5}), Shape({4, 5}), Shape({4, 5})}},
+    {"LT", {Shape({3, 5}), Shape({3, 5})}, 1, true},
+    {"Softmax", {Shape({4, 33})}},
+    {"TanhGradient", {Shape({3, 40}), Shape({3, 40})}},
+    {"SoftmaxGradient", {Shape({3, 40}), Shape({3, 40})}},
+};
+
+// In float of what is loaded, then rounded once.
+TEST(StoredFloats, GiveWhatFloatsGiveRounded) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(StrCat(c.type, " of ", dtype));
+      OpTest stored(c.type, c.num_outputs), loaded(c.type, c.num_outputs);
+      for (size_t i = 0; i < c.inputs.size(); ++i) {
+        const Tensor x = StoredTensor(dtype, c.inputs[i], Numbers(c.inputs[i].size(), static_cast<int>(i)));
+        stored.Input(StrCat("x", i), x);
+        loaded.Input(StrCat("x", i), LoadedTensor(x));
+      }
+      const Tensor got = stored.Run()[0], want = loaded.Run()[0];
+      ASSERT_EQ(got.dtype(), c.gives_bool ? DType::kBool : dtype);
+      ASSERT_EQ(got.shape(), want.shape());
+      if (c.gives_bool) {
+        EXPECT_EQ(ToDoubles(Tensor(got)), ToDoubles(want));
+        continue;
+      }
+      const float* of_want = want.data<float>();
+      const auto* of_got = static_cast<const std::uint16_t*>(got.raw());
+      for (std::int64_t i = 0; i < want.size(); ++i) ASSERT_EQ(of_got[i], Stored(dtype, of_want[i]).bits) << i;
+    }
+  }
+}
+
+TEST(StoredFloats, OverwriteTheirInput) {
+  const Tensor x = StoredTensor(DType::kFloat16, Shape({3, 100}), Numbers(300, 1));
+  const Tensor apart = OpTest("Sigmoid").Input("x", x).Run()[0];
+  const Tensor in_place = OpTest("Sigmoid").Input("x", x.Clone()).InPlace(0, 0).Run()[0];
+  EXPECT_EQ(LoadedTensor(in_place).shape(), x.shape());
+  EXPECT_EQ(ToDoubles(LoadedTensor(in_place)), ToDoubles(LoadedTensor(apart)));
+}
+
+TEST(StoredFloats, AreRefusedWhereNothingLoadsThem) {
+  const Tensor x = StoredTensor(DType::kFloat16, Shape({2, 3}), Numbers(6, 1));
+  const Tensor w = StoredTensor(DType::kFloat16, Shape({4, 3}), Numbers(12, 2));
+  const Tensor b = StoredTensor(DType::kFloat16, Shape({4}), Numbers(4, 2));
+  ExpectError([&] { OpTest("FC").Input("x", x).Input("w", w).Input("b", b).Run(); },
+              "…type mismatch: FC works on float and double; x is float16 [2, 3]");
+  ExpectError([&] { OpTest("Add").Input("a", x).Input("b", LoadedTensor(x)).Run(); },
+              "…type mismatch: Add needs inputs of one type; a is float16 [2, 3] and b is float [2, 3]");
+}
+
+}  // namespace
+}  // namespace stepnet
