@@ -195,12 +195,13 @@ void CellLayer::WriteOutputs() {
 
 // Products of an input with parameters, which need no loop: operators whose rows are those of the input alone.
 void CellLayer::FindProjections() {
-  std::set<std::string> parameters, shown;
+  std::set<std::string> parameters, shown, read;
   std::map<std::string, int> writers;
   for (const CellParameter& parameter : cell().parameter()) parameters.insert(parameter.name());
   for (const CellOutput& output : cell().output()) shown.insert(output.blob());
   for (const OperatorDef& op : cell().op()) {
     for (const std::string& output : op.output()) ++writers[output];
+    read.insert(op.input().begin(), op.input().end());
   }
   const auto is_parameter = [&](const std::string& name) { return parameters.contains(name); };
   for (int k = 0; k < cell().op_size(); ++k) {
@@ -209,7 +210,7 @@ void CellLayer::FindProjections() {
     if (!std::all_of(op.input().begin() + 1, op.input().end(), is_parameter)) continue;
     const std::string& output = op.output(0);
     if (shown.contains(output) || IndexOfName(cell().state(), output) >= 0) continue;
-    if (writers[output] == 1) projections_.insert(k);
+    if (writers[output] == 1 && read.contains(output)) projections_.insert(k);
   }
 }
 
