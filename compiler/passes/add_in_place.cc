@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "stepnet/compiler/passes/passes.h"
@@ -9,52 +12,99 @@ namespace {
 
 class InPlaceAdder {
  public:
-  explicit InPlaceAdder(StepGraph* graph) : graph_(*graph), uses_(*graph), gone_(graph->nodes.size(), false) {}
+  explicit InPlaceAdder(StepGraph* graph)
+      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), gone_(graph->nodes.size(), false) {}
 
   void Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const StepNode& sum = graph_.nodes[n];
-      if (!IsSumOfTwo(sum)) continue;
-      auto [first, last] = std::pair(sum.inputs[0], sum.inputs[1]);
-      if (graph_.values[first].producer > graph_.values[last].producer) std::swap(first, last);
-      if (graph_.values[first].producer == graph_.values[last].producer || !CanAdd(graph_, last)) continue;
-      AddInPlace(first, last, sum.outputs[0]);
+      const StepNode& node = graph_.nodes[n];
+      if (!IsSumOfTwo(node)) continue;
+      const int sum = node.outputs[0];
+      auto [first, last] = std::pair(node.inputs[0], node.inputs[1]);
+      if (ProducerOf(first) > ProducerOf(last)) std::swap(first, last);
+      if (!IsOnlyRead(last, sum) || !CanAdd(graph_, last)) continue;
+      if (IsOnlyRead(first, sum) && ProducerOf(first) != ProducerOf(last)) {
+        graph_.ForgetLast(first);
+        graph_.values[first].home = graph_.values[sum].home;
+      } else if (IsThereForAllSteps(first, sum)) {
+        copies_.emplace(ProducerOf(last), Copy{.term = first, .sum = sum});
+      } else {
+        continue;
+      }
+      AddTo(last, sum);
       gone_[n] = true;
     }
+    InsertCopies();
     graph_.Erase(gone_);
   }
 
  private:
+  struct Copy {
+    int term = kNoValue;
+    int sum = kNoValue;
+  };
+
+  int ProducerOf(int value) const { return graph_.values[value].producer; }
+
   bool IsSumOfTwo(const StepNode& node) const {
     if (!node.IsOneOperator() || node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return false;
     const int sum = node.outputs[0];
     if (sum == kNoValue || graph_.values[sum].dynamic || !AddsItsInputs(graph_, node)) return false;
     const int home = graph_.values[sum].home;
-    return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == 1 &&
-           std::ranges::all_of(node.inputs, [&](int term) { return IsOnlyRead(term, sum); });
+    return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == 1;
   }
 
   // Whether an operator of the step has made as much of it as the sum is, and nothing else looks at it.
   bool IsOnlyRead(int term, int sum) const {
     const StepValue& value = graph_.values[term];
     return value.producer >= 0 && !gone_[value.producer] && graph_.nodes[value.producer].RunsOperators() &&
-           !value.added && value.info == graph_.values[sum].info && uses_.IsTemporary(term) &&
-           uses_.NumReaders(term) == 1 && uses_.NumValues(value.home) == 1;
+           !value.added && value.info == graph_.values[sum].info && uses_.HasOneReader(term);
   }
 
-  void AddInPlace(int first, int last, int sum) {
-    graph_.ForgetLast(first);
+  // Whether rows of a sequence that no step writes hold as much as the sum, on a target that copies them for many steps
+  // at once.
+  bool IsThereForAllSteps(int term, int sum) const {
+    const StepValue& value = graph_.values[term];
+    const Home& home = graph_.homes[value.home];
+    return takes_copies_over_time_ && value.producer < 0 && !value.dynamic && home.kind == Home::Kind::kOutside &&
+           home.slot.row_bytes != 0 && !written_.contains(home.slot.base) && value.info == graph_.values[sum].info;
+  }
+
+  // What gave `last` adds to what is where the sum is to be.
+  void AddTo(int last, int sum) {
     graph_.ForgetLast(last);
-    graph_.values[first].home = graph_.values[sum].home;
-    StepNode& adder = graph_.nodes[graph_.values[last].producer];
-    std::ranges::replace(adder.outputs, last, sum);
+    std::ranges::replace(graph_.nodes[ProducerOf(last)].outputs, last, sum);
     graph_.values[sum].added = true;
-    graph_.values[sum].producer = graph_.values[last].producer;
+    graph_.values[sum].producer = ProducerOf(last);
+  }
+
+  // A copy of each term of `copies_`, to where the node that it stands before adds the other one.
+  void InsertCopies() {
+    std::vector<StepNode> nodes;
+    std::vector<bool> gone;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const auto [begin, end] = copies_.equal_range(static_cast<int>(n));
+      for (auto copy = begin; copy != end; ++copy) {
+        const StepValue& sum = graph_.values[copy->second.sum];
+        const std::string& name = graph_.values[copy->second.term].blob;
+        const int value = graph_.AddValue({.blob = name, .info = sum.info, .home = sum.home});
+        nodes.push_back({.kind = StepNode::Kind::kMove, .inputs = {copy->second.term}, .outputs = {value}});
+        gone.push_back(false);
+      }
+      nodes.push_back(std::move(graph_.nodes[n]));
+      gone.push_back(gone_[n]);
+    }
+    graph_.nodes = std::move(nodes);
+    gone_ = std::move(gone);
   }
 
   StepGraph& graph_;
   const Uses uses_;
-  std::vector<bool> gone_;
+  const std::set<int> written_;  // bases
+  // As compiler/stages.cc finds of what shares nothing between steps.
+  const bool takes_copies_over_time_ = graph_.target->min_shared_ratio == 0;
+  std::vector<bool> gone_;           // by node
+  std::multimap<int, Copy> copies_;  // by the node that they stand before
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, const StepNode& 
   if (!AddsTermOutside(graph, move)) return false;
   const int term = move.inputs[0];
   const StepValue& value = graph.values[term];
-  if (!uses.IsTemporary(term) || uses.NumReaders(term) > 1 || uses.NumValues(value.home) > 1) return false;
+  if (!uses.HasOneReader(term)) return false;
   const Home& outside = graph.homes[graph.values[move.outputs[0]].home];
   return CanAdd(graph, term) && !uses.IsTouched(outside, value.producer, value.producer + 1);
 }

@@ -58,6 +58,10 @@ void SplitHomes(StepGraph* graph);
 // step.
 void AddTerms(StepGraph* graph);
 
+// A term that is 0, as a formula says, is not added to memory outside. Where a row of it is zeros until a step of a
+// backward run adds a term, and that is the only one, the operator that gives the term writes it there.
+void DropZeros(StepGraph* graph);
+
 // Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
 // reads: this saves a copy of each term of a sum over the steps.
 void FoldSums(StepGraph* graph);
@@ -72,7 +76,8 @@ void Simplify(StepGraph* graph);
 void DropOutputs(StepGraph* graph);
 
 // Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
-// the sum is to be. Behind what takes away unread values: nothing reads the first one any more.
+// the sum is to be. Behind what takes away unread values: nothing reads the first one any more. Where the other is of a
+// sequence from outside, on targets that take copies of many steps at once, it is copied there.
 void AddInPlace(StepGraph* graph);
 
 // Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows

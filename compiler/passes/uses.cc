@@ -26,6 +26,10 @@ Uses::Uses(const StepGraph& graph) : graph_(graph), num_readers_(graph.values.si
   }
 }
 
+bool Uses::HasOneReader(int value) const {
+  return IsTemporary(value) && NumReaders(value) == 1 && NumValues(graph_.values[value].home) == 1;
+}
+
 bool Uses::IsTemporary(int value) const {
   const Home& home = graph_.homes[graph_.values[value].home];
   return home.kind == Home::Kind::kTemporary && !home.kept;

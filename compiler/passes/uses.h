@@ -15,6 +15,8 @@ class Uses {
 
   int NumReaders(int value) const { return num_readers_[value]; }
   int NumValues(int home) const { return num_values_[home]; }
+  // Whether the value is alone in memory of the step's own, and one node reads it.
+  bool HasOneReader(int value) const;
   // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
   bool IsTemporary(int value) const;
   // Whether a call among nodes [begin, end) reads or writes some of these bytes outside.
