@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/executor_registry.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
@@ -21,31 +22,69 @@ namespace {
 class SimpleNet : public Net {
  protected:
   void RunOperators() override {
-    Lend(&context_);
     if (late_faults_ == nullptr) late_faults_ = MakeLateFaults();
-    context_.late_faults = late_faults_.get();
+    for (RunContext* context : {&context_, &recorded_context_}) {
+      Lend(context);
+      context->late_faults = late_faults_.get();
+    }
     // Those of a run that an exception has ended.
     if (late_faults_ != nullptr && late_faults_->pending()) late_faults_->Take();
     // First what may find no memory: before operators have changed what the next run reads.
     for (const int i : entries_) RunOperator(i, context_);
-    RunOthers();
+    const int num_run = RunRecorded();
+    RunOthers(num_run, static_cast<int>(operators_.size()), context_);
     ThrowLateFaults(late_faults_.get());
   }
+  bool RunsInTurn() const override { return true; }
 
  private:
-  void RunOthers() {
-    auto entry = entries_.begin();
-    for (int i = 0; i < static_cast<int>(operators_.size()); ++i) {
+  // Without entries.
+  void RunOthers(int begin, int end, RunContext& context) {
+    auto entry = std::ranges::lower_bound(entries_, begin);
+    for (int i = begin; i < end; ++i) {
       if (entry != entries_.end() && *entry == i) {
         ++entry;
       } else {
-        RunOperator(i, context_);
+        RunOperator(i, context);
       }
     }
   }
 
+  // Runs the operators that can be recorded, or plays them; gives their number.
+  int RunRecorded() {
+    if (!num_recordable_) num_recordable_ = Recordable().count;
+    if (*num_recordable_ == 0) return 0;
+    if (!observers_.empty()) {  // they see each operator
+      if (recorded_ != nullptr) recorded_->Forget();
+      return 0;
+    }
+    const int count = *num_recordable_;
+    try {
+      if (recorded_ == nullptr) recorded_ = MakeRecordedRun(count);
+      recorded_->Run(recorded_context_, [&] {
+        RunOthers(0, count, recorded_context_);
+        recorded_context_.ResetScratch();  // which takes the memory that the next run needs
+      });
+    } catch (Error& error) {
+      if (error.places().empty()) error.At({.net = name_});
+      throw;
+    }
+    return count;
+  }
+
+  std::unique_ptr<RecordedRun> MakeRecordedRun(int count) const {
+    const std::vector<OperatorToRecord> operators = OperatorsToRecord();
+    const auto first = std::ranges::find(operators, false, &OperatorToRecord::is_entry);
+    const Device device = first->op->init().options().device();
+    return std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
+                                         RuntimeOf(device).MakeRecorder());
+  }
+
   std::unique_ptr<LateFaults> late_faults_;
   RunContext context_;
+  RunContext recorded_context_;  // whose temporary memory nothing else uses
+  std::optional<int> num_recordable_;
+  std::unique_ptr<RecordedRun> recorded_;
 };
 
 // Of each operator whether it writes what an operator at or before it reads.
@@ -86,6 +125,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       net = MakeDagNet(net_def, options.target->device);
     }
     net->name_ = def.name();
+    net->workspace_ = &workspace;
     net->entries_ = std::move(placed.entries);
     net->origins_ = std::move(placed.origins);
     net->outlives_ = WritesWhatWasRead(net_def);
@@ -107,6 +147,27 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     if (error.places().empty()) error.At({.net = def.name()});
     throw;
   }
+}
+
+std::vector<OperatorToRecord> Net::OperatorsToRecord() const {
+  std::vector<OperatorToRecord> operators;
+  for (size_t i = 0; i < operators_.size(); ++i) {
+    operators.push_back({.op = operators_[i].get(), .origin = origins_[i], .outlives = outlives_[i]});
+  }
+  for (const int i : entries_) operators[i].is_entry = true;
+  return operators;
+}
+
+RecordableOperators Net::Recordable() const {
+  const auto is_there = [](const auto& op) { return !op->init().options().device().IsHost(); };
+  const auto there = std::ranges::find_if(operators_, is_there);
+  if (there == operators_.end()) return {.why_no_more = "all operators run on the host"};
+  if (!RunsInTurn()) return {.why_no_more = "a net of this type runs operators side by side"};
+  const RunOptions& options = (*there)->init().options();
+  if (!ExecutorPropertiesOf(options).records_runs) {
+    return {.why_no_more = StrCat("the executor \"", options.executor, "\" does not record")};
+  }
+  return FindRecordable(OperatorsToRecord());
 }
 
 void Net::Run(const Cancellation* cancellation) {

@@ -12,6 +12,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/net_operator.h"
+#include "stepnet/nets/recording.h"
 
 namespace stepnet {
 
@@ -34,6 +35,9 @@ class Net {
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }
 
+  // What of a run is recorded and played. Nothing is on the CPU, nor where an executor was chosen that does not record.
+  RecordableOperators Recordable() const;
+
   // Observers are told of the net and of every operator, those within step nets included. Not while Run runs.
   void AttachObserver(Observer* observer) { observers_.push_back(observer); }
   void DetachObserver(Observer* observer) { std::erase(observers_, observer); }
@@ -44,6 +48,8 @@ class Net {
  protected:
   Net() = default;
   virtual void RunOperators() = 0;
+  // One operator after the other, on one thread.
+  virtual bool RunsInTurn() const { return false; }
   // What the net lends to the operators of each run.
   void Lend(RunContext* context) const;
   // Runs operator i and adds its place to what it throws, or throws what one before it has found.
@@ -52,6 +58,9 @@ class Net {
   std::unique_ptr<LateFaults> MakeLateFaults() const;
   // Throws the first fault of the run; forgets all. Waits for the device, if there may be one.
   void ThrowLateFaults(LateFaults* late_faults);
+
+  std::vector<OperatorToRecord> OperatorsToRecord() const;
+  Workspace& workspace() const { return *workspace_; }
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
@@ -65,6 +74,7 @@ class Net {
 
   std::mutex mutex_;
   std::uint64_t run_ = 0;  // of the run that is under way, or the next one
+  Workspace* workspace_ = nullptr;
 };
 
 // Creates a net, runs it once.

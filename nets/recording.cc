@@ -1,0 +1,126 @@
+#include "stepnet/nets/recording.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/nets/side_effects.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::string_view kForward = "RecurrentNetwork", kGradient = "RecurrentNetworkGradient";
+
+bool RunsSteps(const OperatorCall& op) { return op.type() == kForward || op.type() == kGradient; }
+
+bool ReadsOnHost(const OperatorSchema& schema, DeviceKind device, int num_inputs) {
+  return std::ranges::any_of(schema.HostInputs(device), [&](int input) { return input < num_inputs; });
+}
+
+// Why the steps of a net cannot be recorded, or "".
+std::string WhyNotSteps(const NetDef* step_net, DeviceKind device) {
+  if (step_net == nullptr) return "";
+  for (const OperatorDef& op : step_net->op()) {
+    const OperatorSchema& schema = GetOperator(op.type());
+    if (schema.TakesBlobs(device)) return StrCat("has steps with ", op.type(), ", which works on blobs");
+    if (HasSideEffects(op)) return StrCat("has steps with ", op.type(), ", which does more than to compute");
+    if (ReadsOnHost(schema, device, op.input_size())) {
+      return StrCat("has steps with ", op.type(), ", whose inputs the host reads");
+    }
+  }
+  return "";
+}
+
+std::string WhyNot(const OperatorCall& op, Device device) {
+  if (op.options().device().IsHost()) return "runs on the host";
+  if (op.options().device() != device) return StrCat("runs on another device than ", device);
+  if (HasSideEffects(op)) return "does more than to compute";
+  if (ReadsOnHost(op.schema(), device.kind, op.num_inputs())) return "has inputs that the host reads";
+  if (!RunsSteps(op)) return op.schema().TakesBlobs(device.kind) ? "works on blobs" : "";
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  const std::string why = WhyNotSteps(spec.step_net.get(), device.kind);
+  return why.empty() ? WhyNotSteps(spec.backward_step_net.get(), device.kind) : why;
+}
+
+// Blobs that an operator sets although they are none of its outputs.
+std::vector<std::string> OtherBlobs(const OperatorCall& op) {
+  std::vector<std::string> blobs;
+  if (!RunsSteps(op)) return blobs;
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  for (const RecurrentState& state : spec.states) {
+    blobs.push_back(op.type() == kForward ? state.name : spec.Renamed(state.name + "_grad"));
+  }
+  if (op.type() != kForward) return blobs;
+  for (const OffsetAlias& alias : spec.aliases) blobs.push_back(alias.destination);
+  for (const StepOutput& output : spec.step_outputs) blobs.push_back(output.destination);
+  return blobs;
+}
+
+}  // namespace
+
+RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operators) {
+  std::set<std::string> records;  // of forward runs
+  std::optional<Device> device;
+  bool may_have_faults = false;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const OperatorToRecord& entry = operators[i];
+    if (entry.is_entry) continue;
+    const OperatorCall& op = entry.op->init();
+    if (!device) device = op.options().device();
+    std::string why = WhyNot(op, *device);
+    if (why.empty() && op.type() == kGradient && !records.contains(op.inputs().back())) {
+      why = "goes back through a run of another net";
+    } else if (why.empty() && may_have_faults && entry.outlives && !entry.op->stops_after_faults()) {
+      why = "runs only when the host has looked for bad values";
+    }
+    if (!why.empty()) {
+      return {.count = static_cast<int>(i), .why_no_more = StrCat("operator ", entry.origin, ", ", op.type(), ", ", why)};
+    }
+    for (const std::string& output : op.outputs()) records.erase(output);
+    if (op.type() == kForward) records.insert(op.outputs().back());
+    may_have_faults = may_have_faults || op.schema().MayFindFaults(device->kind);
+  }
+  return {.count = static_cast<int>(operators.size())};
+}
+
+NetBlobs::NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Workspace& workspace) {
+  std::map<Blob*, bool> is_read_first;
+  for (int i = 0; i < count; ++i) {
+    const OperatorToRecord& entry = operators[i];
+    for (Blob* blob : entry.op->inputs()) is_read_first.try_emplace(blob, true);
+    if (entry.is_entry) continue;
+    for (Blob* blob : entry.op->outputs()) is_read_first.try_emplace(blob, false);
+    for (const std::string& name : OtherBlobs(entry.op->init())) {
+      is_read_first.try_emplace(&workspace.CreateBlob(name), false);
+    }
+  }
+  for (const auto& [blob, read_first] : is_read_first) {
+    blobs_.push_back(blob);
+    is_read_first_.push_back(read_first);
+  }
+}
+
+void NetBlobs::Note() {
+  states_.clear();
+  for (const Blob* blob : blobs_) states_.emplace_back(*blob);
+}
+
+bool NetBlobs::IsAsNoted() const {
+  if (states_.size() != blobs_.size()) return false;
+  for (size_t b = 0; b < blobs_.size(); ++b) {
+    if (!states_[b].IsOf(*blobs_[b])) return false;
+  }
+  return true;
+}
+
+void NetBlobs::Restore() {
+  for (size_t b = 0; b < blobs_.size(); ++b) {
+    if (states_[b].Restore(*blobs_[b]) || !is_read_first_[b]) continue;
+    throw Error(ErrorCode::kFailed, StrCat("blob \"", blobs_[b]->name(),
+                                           "\" lost what it held while a run was recorded, and has to be given again"));
+  }
+}
+
+}  // namespace stepnet
