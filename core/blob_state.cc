@@ -15,7 +15,8 @@ BlobState::BlobState(const Blob& blob)
 
 bool BlobState::IsOf(const Blob& blob) const {
   if (!blob.HasTensor()) {
-    return tensor_.data_ == nullptr && blob.object_.get() == object_address_ && blob.object_.use_count() == num_holders_;
+    return tensor_.data_ == nullptr && blob.object_.get() == object_address_ &&
+           blob.object_.use_count() == num_holders_;
   }
   const Tensor& tensor = blob.tensor_;
   return tensor.data_ == tensor_.data_ && tensor.dtype_ == tensor_.dtype_ && tensor.device_ == tensor_.device_ &&

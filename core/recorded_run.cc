@@ -21,8 +21,10 @@ std::int64_t NumChecks(const RunContext& context) {
 RecordedRun::RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder)
     : device_(device), state_(std::move(state)), recorder_(std::move(recorder)) {}
 
+bool RecordedRun::has_given_up() const { return num_refused_ == kMaxRefused; }
+
 void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
-  if (num_refused_ == kMaxRefused || recorder_ == nullptr) return work();
+  if (has_given_up() || recorder_ == nullptr) return work();
   // Where something is thrown, nothing is known.
   Stage stage = std::exchange(stage_, Stage::kUnknown);
   if (stage != Stage::kUnknown && !state_->IsAsNoted()) stage = Stage::kUnknown;

@@ -28,13 +28,15 @@ class RecordedRun {
  public:
   RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder);
 
-  // Does `work`, or plays it. Work runs with `context`, whose RunContext::recording says when it is watched or recorded.
-  // Throws what it throws; a recording that fails is no error, and the work is done then.
+  // Does `work`, or plays it. Work runs with `context`, whose RunContext::recording says when it is watched or
+  // recorded. Throws what it throws; a recording that fails is no error, and the work is done then.
   void Run(RunContext& context, const std::function<void()>& work);
   // The work has been, or will be, done otherwise.
   void Forget() { stage_ = Stage::kUnknown; }
 
   HostState& state() const { return *state_; }
+  // It could not be recorded so often that it is not tried any more.
+  bool has_given_up() const;
   // Why it was not recorded when that was last tried, or empty.
   std::string_view refusal() const { return refusal_; }
 

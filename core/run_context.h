@@ -73,7 +73,7 @@ struct RecordingNotes {
     std::uint64_t* copy = nullptr;            // or on the host
   };
   std::vector<Reader> readers = {};
-  std::string_view refusal = {};       // why what runs cannot be played, or empty
+  std::string_view refusal = {};        // why what runs cannot be played, or empty
   std::int64_t num_step_operators = 0;  // that step nets run, over all steps
 
   void Note(Reader reader);

@@ -47,18 +47,21 @@ class SimpleNet : public Net {
       } else {
         RunOperator(i, context);
       }
+      const bool is_refused = context.recording != nullptr && !context.recording->refusal.empty();
+      if (is_refused && first_refused_ < 0) first_refused_ = i;
     }
   }
 
   // Runs the operators that can be recorded, or plays them; gives their number.
   int RunRecorded() {
-    if (!num_recordable_) num_recordable_ = Recordable().count;
-    if (*num_recordable_ == 0) return 0;
+    if (!recordable_) recordable_ = Recordable();
+    const int count = recordable_->count;
+    if (count == 0) return 0;
     if (!observers_.empty()) {  // they see each operator
       if (recorded_ != nullptr) recorded_->Forget();
       return 0;
     }
-    const int count = *num_recordable_;
+    first_refused_ = -1;
     try {
       if (recorded_ == nullptr) recorded_ = MakeRecordedRun(count);
       recorded_->Run(recorded_context_, [&] {
@@ -69,7 +72,17 @@ class SimpleNet : public Net {
       if (error.places().empty()) error.At({.net = name_});
       throw;
     }
+    if (recorded_->has_given_up()) RecordLess();
     return count;
+  }
+
+  // Those in front of the operator that speaks against it may be recorded yet.
+  void RecordLess() {
+    const int end = std::max(first_refused_, 0);
+    const std::string why(recorded_->refusal());
+    recordable_ = {.count = end,
+                   .why_no_more = StrCat("operator ", origins_[end], ", ", operators_[end]->init().type(), ": ", why)};
+    recorded_.reset();
   }
 
   std::unique_ptr<RecordedRun> MakeRecordedRun(int count) const {
@@ -83,8 +96,8 @@ class SimpleNet : public Net {
   std::unique_ptr<LateFaults> late_faults_;
   RunContext context_;
   RunContext recorded_context_;  // whose temporary memory nothing else uses
-  std::optional<int> num_recordable_;
   std::unique_ptr<RecordedRun> recorded_;
+  int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
 };
 
 // Of each operator whether it writes what an operator at or before it reads.
@@ -158,7 +171,7 @@ std::vector<OperatorToRecord> Net::OperatorsToRecord() const {
   return operators;
 }
 
-RecordableOperators Net::Recordable() const {
+RecordableOperators Net::FindRecordableOperators() const {
   const auto is_there = [](const auto& op) { return !op->init().options().device().IsHost(); };
   const auto there = std::ranges::find_if(operators_, is_there);
   if (there == operators_.end()) return {.why_no_more = "all operators run on the host"};

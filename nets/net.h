@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ class Net {
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }
 
-  // What of a run is recorded and played. Nothing is on the CPU, nor where an executor was chosen that does not record.
-  RecordableOperators Recordable() const;
+  // What of a run is recorded and played, as far as that is known before it has been tried. Nothing is on the CPU, nor
+  // where an executor was chosen that does not record.
+  RecordableOperators Recordable() const { return recordable_ ? *recordable_ : FindRecordableOperators(); }
 
   // Observers are told of the net and of every operator, those within step nets included. Not while Run runs.
   void AttachObserver(Observer* observer) { observers_.push_back(observer); }
@@ -71,10 +73,14 @@ class Net {
 
  private:
   Error ErrorAt(int i, Error error) const;
+  RecordableOperators FindRecordableOperators() const;
 
   std::mutex mutex_;
   std::uint64_t run_ = 0;  // of the run that is under way, or the next one
   Workspace* workspace_ = nullptr;
+
+ protected:
+  std::optional<RecordableOperators> recordable_;  // what was found, or what is left of it
 };
 
 // Creates a net, runs it once.

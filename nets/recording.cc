@@ -5,7 +5,6 @@
 #include <set>
 
 #include "stepnet/nets/recurrent_spec.h"
-#include "stepnet/nets/side_effects.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -15,8 +14,15 @@ constexpr std::string_view kForward = "RecurrentNetwork", kGradient = "Recurrent
 
 bool RunsSteps(const OperatorCall& op) { return op.type() == kForward || op.type() == kGradient; }
 
+// While the kernel runs. What shape rules may read they read for some inputs alone.
 bool ReadsOnHost(const OperatorSchema& schema, DeviceKind device, int num_inputs) {
-  return std::ranges::any_of(schema.HostInputs(device), [&](int input) { return input < num_inputs; });
+  const Kernel* const kernel = schema.FindKernel(device);
+  return kernel != nullptr && std::ranges::any_of(kernel->host_inputs, [&](int input) { return input < num_inputs; });
+}
+
+// Whether it does something for which it has no output: one that counts in place has.
+bool DoesMore(const OperatorSchema& schema) {
+  return schema.has_side_effects && (schema.outputs.empty() || schema.enforced_in_place.size() < schema.outputs.size());
 }
 
 // Why the steps of a net cannot be recorded, or "".
@@ -25,7 +31,7 @@ std::string WhyNotSteps(const NetDef* step_net, DeviceKind device) {
   for (const OperatorDef& op : step_net->op()) {
     const OperatorSchema& schema = GetOperator(op.type());
     if (schema.TakesBlobs(device)) return StrCat("has steps with ", op.type(), ", which works on blobs");
-    if (HasSideEffects(op)) return StrCat("has steps with ", op.type(), ", which does more than to compute");
+    if (DoesMore(schema)) return StrCat("has steps with ", op.type(), ", which does more than to compute");
     if (ReadsOnHost(schema, device, op.input_size())) {
       return StrCat("has steps with ", op.type(), ", whose inputs the host reads");
     }
@@ -36,7 +42,7 @@ std::string WhyNotSteps(const NetDef* step_net, DeviceKind device) {
 std::string WhyNot(const OperatorCall& op, Device device) {
   if (op.options().device().IsHost()) return "runs on the host";
   if (op.options().device() != device) return StrCat("runs on another device than ", device);
-  if (HasSideEffects(op)) return "does more than to compute";
+  if (DoesMore(op.schema())) return "does more than to compute";
   if (ReadsOnHost(op.schema(), device.kind, op.num_inputs())) return "has inputs that the host reads";
   if (!RunsSteps(op)) return op.schema().TakesBlobs(device.kind) ? "works on blobs" : "";
   const RecurrentSpec spec = ParseRecurrentSpec(op);
@@ -76,7 +82,8 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
       why = "runs only when the host has looked for bad values";
     }
     if (!why.empty()) {
-      return {.count = static_cast<int>(i), .why_no_more = StrCat("operator ", entry.origin, ", ", op.type(), ", ", why)};
+      return {.count = static_cast<int>(i),
+              .why_no_more = StrCat("operator ", entry.origin, ", ", op.type(), ", ", why)};
     }
     for (const std::string& output : op.outputs()) records.erase(output);
     if (op.type() == kForward) records.insert(op.outputs().back());

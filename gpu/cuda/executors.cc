@@ -7,9 +7,11 @@ namespace stepnet {
 namespace {
 
 const ExecutorRegistration on_stream("serial", DeviceKind::kCuda, MakeSerialExecutor);
-const ExecutorRegistration by_graphs(
-    "cuda", DeviceKind::kCuda, [] { return MakeRecordingExecutor([] { return std::make_unique<StageStreams>(); }); },
-    {.records_runs = true});
+const ExecutorRegistration by_graphs("cuda", DeviceKind::kCuda,
+                                     [] {
+                                       return MakeRecordingExecutor([] { return std::make_unique<StageStreams>(); });
+                                     },
+                                     {.records_runs = true});
 
 }  // namespace
 }  // namespace stepnet

@@ -439,9 +439,8 @@ const DeviceRegistration poison(DeviceKind::kPrivate,
                                  .open = [](int index) -> DeviceRuntime& { return RuntimeAt(index); },
                                  .find_kernel = FindLateKernel});
 const ExecutorRegistration serial("serial", DeviceKind::kPrivate, MakeSerialExecutor);
-const ExecutorRegistration recorded(
-    "recorded", DeviceKind::kPrivate, [] { return MakeRecordingExecutor(MakeSerialStepRunner); },
-    {.records_runs = true});
+const ExecutorRegistration recorded("recorded", DeviceKind::kPrivate,
+                                    [] { return MakeRecordingExecutor(MakeSerialStepRunner); }, {.records_runs = true});
 
 }  // namespace
 
