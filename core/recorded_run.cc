@@ -27,7 +27,10 @@ void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
   if (has_given_up() || recorder_ == nullptr) return work();
   // Where something is thrown, nothing is known.
   Stage stage = std::exchange(stage_, Stage::kUnknown);
-  if (stage != Stage::kUnknown && !state_->IsAsNoted()) stage = Stage::kUnknown;
+  if (stage != Stage::kUnknown && !state_->IsAsNoted()) {  // somebody else has changed it
+    stage = Stage::kUnknown;
+    num_refused_ = 0;
+  }
   if (stage == Stage::kRecorded || (stage == Stage::kProven && Record(context, work))) {
     stage_ = Stage::kRecorded;
     return Play(context);
@@ -75,9 +78,10 @@ bool RecordedRun::Record(RunContext& context, const std::function<void()>& work)
     recorder_->Record(record, &notes.refusal);
     if (!state_->IsAsNoted()) notes.Refuse("a run leaves blobs other than it found them");
   } catch (...) {
-    const Error error = CurrentError();
-    state_->Restore();
-    if (error.code() == ErrorCode::kCancelled) throw error;
+    if (const Error error = CurrentError(); error.code() == ErrorCode::kCancelled) {
+      state_->Restore();
+      throw error;
+    }
     notes.Refuse("an operator failed while it was recorded");
   }
   if (!notes.refusal.empty()) {

@@ -78,10 +78,11 @@ class SimpleNet : public Net {
 
   // Those in front of the operator that speaks against it may be recorded yet.
   void RecordLess() {
-    const int end = std::max(first_refused_, 0);
     const std::string why(recorded_->refusal());
-    recordable_ = {.count = end,
-                   .why_no_more = StrCat("operator ", origins_[end], ", ", operators_[end]->init().type(), ": ", why)};
+    const int i = first_refused_;
+    recordable_ = {
+        .count = std::max(i, 0),
+        .why_no_more = i < 0 ? why : StrCat("operator ", origins_[i], ", ", operators_[i]->init().type(), ": ", why)};
     recorded_.reset();
   }
 

@@ -148,6 +148,31 @@ class SmallJob {
   runner::Corpus corpus_;
 };
 
+// A device that records plays an iteration of the character model as one, but for the states that it carries on.
+TEST_P(ManyRuns, OfTrainingGiveTheBitsOfLaunchedOnes) {
+  constexpr int kIterations = 30;
+  const SmallJob job;
+  runner::Trainer played = job.Make(Options());
+  runner::Trainer launched = job.Make(Options(kMaxOptLevel, "serial"));
+  for (int i = 0; i < kIterations; ++i) {
+    const std::int64_t before = CountsOfPoisonDevice().played, kernels = CountsOfPoisonDevice().kernels;
+    const runner::IterationMetrics found = played.Iterate();
+    const bool is_played = CountsOfPoisonDevice().played == before + 1 && CountsOfPoisonDevice().kernels == kernels;
+    if (GetParam() == kPoisonDevice) {
+      // Where the text begins anew, as it does every 18 iterations, states start anew in other memory.
+      EXPECT_EQ(is_played, i % 18 > 3) << i;
+    }
+    const runner::IterationMetrics expected = launched.Iterate();
+    EXPECT_EQ(found.loss, expected.loss) << i;
+    EXPECT_EQ(found.gradient_norm, expected.gradient_norm) << i;
+  }
+  const NamedTensors found = played.Tensors(), expected = launched.Tensors();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ExpectSame(found[i].second.To({}), expected[i].second.To({}), found[i].first);
+  }
+}
+
 TEST_P(ManyRuns, OfTrainingGoOnOnAnotherDevice) {
   constexpr int kIterations = 24, kCut = 10;
   const SmallJob job;

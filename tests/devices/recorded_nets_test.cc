@@ -199,19 +199,18 @@ TEST_P(RecordedNets, SeeWhatBecomesOfTheirBlobsBetweenRuns) {
   }
 }
 
+// d, mask = Dropout(x_t), half of it.
+OperatorDef HalfDropped() {
+  NetDef net;
+  AddOp(&net, "Dropout", {"x_t"}, {"d", "mask"}).Float("ratio", 0.5F).Int("is_test", 0);
+  return net.op(0);
+}
+
 // The forward and the backward pass draw the same masks, others in each run.
 TEST_P(RecordedNets, DrawMasksInStepsAsLaunchedRunsDo) {
-  OperatorDef dropout = ParseOp("d, mask = Dropout(x_t)");
-  *dropout.add_arg() = [] {
-    Argument ratio;
-    ratio.set_name("ratio");
-    ratio.set_f(0.5F);
-    return ratio;
-  }();
-  AddInt(&dropout, "is_test", 0);
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
-  net.Step(dropout).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  net.Step(HalfDropped()).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
   NetDef def = net.Build();
   AddBackwardStepNets(&def);
   def = AddGradients(def, {"h_all"}, {"x", "h0"}).net;
@@ -238,7 +237,8 @@ TEST_P(RecordedNets, DrawMasksInStepsAsLaunchedRunsDo) {
 TEST_P(RecordedNets, LeaveRecordsOfStepsThatOtherNetsGoBackThrough) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
-  net.Step("u = Tanh(x_t)").Step("h_next = Add(u, h_prev)").Output("h_all", "h", 1);
+  net.Step(HalfDropped()).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  AddStrings(&net.forward(), "recompute_blobs_on_backward", {"d", "mask"});
   NetDef def = net.Build();
   AddBackwardStepNets(&def);
   const NetDef whole = AddGradients(def, {"h_all"}, {"x", "h0"}).net;
@@ -344,7 +344,7 @@ TEST_P(RecordedNets, WhoseRecordingIsRefusedHalfwayRunOperatorsOnce) {
   with_steps.mutable_op()->Clear();
   for (int op = 0; op < def.op_size(); ++op) {
     *with_steps.add_op() = def.op(op);
-    if (op == 3) with_steps.mutable_op()->MergeFrom(steps.Build().op());
+    if (op == 4) with_steps.mutable_op()->MergeFrom(steps.Build().op());
   }
   for (int call = 0; call < 12; ++call) {
     Twins twins(Options());
@@ -353,11 +353,25 @@ TEST_P(RecordedNets, WhoseRecordingIsRefusedHalfwayRunOperatorsOnce) {
     twins.Feed("s", Random({3, 1, 2}, 3, DType::kFloat));
     twins.Feed("h_last", Random({1, 1, 2}, 4, DType::kFloat));
     twins.Add(with_steps);
+    if (!GetParam().IsHost()) {
+      EXPECT_EQ(twins.there().Recordable().why_no_more, "");
+    }
     calls_that_work = call;
     for (int run = 0; run < 8; ++run) twins.Run(StrCat("run ", run, ", call ", call));
     calls_that_work = -1;
     if (HasFailure()) return;
   }
+}
+
+// Needs none.
+TEST(RecordedNetsOfAGpu, AreWholeIterationsOfTraining) {
+  if (FindDeviceSpec(kCuda.kind) == nullptr) GTEST_SKIP() << "this program was built without cuda";
+  const SmallTraining training(OnDevice({}, kCuda));
+  EXPECT_EQ(training.net().Recordable().why_no_more, "");
+  EXPECT_EQ(training.net().Recordable().count, static_cast<int>(training.net().operators().size()));
+  RunOptions serial = OnDevice({}, kCuda);
+  serial.executor = "serial";
+  EXPECT_EQ(SmallTraining(serial).net().Recordable().count, 0);
 }
 
 // What fails while an iteration is recorded, or played: either it is launched after all, or it changes nothing.
