@@ -97,14 +97,15 @@ Queue& CudaRuntime::queue() {
   return is_recorded ? *watched.recorded : *queue_;
 }
 
-CudaRuntime::WatchedScope::WatchedScope(std::string_view* refusal, CudaQueue* recorded) : recorded_(recorded) {
+CudaRuntime::WatchedScope::WatchedScope(std::string_view* refusal, CudaQueue* recorded)
+    : recorded_(recorded), refusal_before_(watched.refusal), recorded_before_(watched.recorded) {
   if (recorded_ != nullptr) recorded_->is_recorded_ = true;
   watched = {.refusal = refusal, .recorded = recorded};
 }
 
 CudaRuntime::WatchedScope::~WatchedScope() {
   if (recorded_ != nullptr) recorded_->is_recorded_ = false;
-  watched = {};
+  watched = {.refusal = refusal_before_, .recorded = recorded_before_};
 }
 
 std::unique_ptr<Recorder> CudaRuntime::MakeRecorder() { return std::make_unique<CudaRecorder>(*this); }

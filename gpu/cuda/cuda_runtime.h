@@ -47,6 +47,8 @@ class CudaRuntime : public DeviceRuntime {
 
    private:
     CudaQueue* const recorded_;
+    std::string_view* const refusal_before_;
+    CudaQueue* const recorded_before_;
   };
 
   int index() const { return index_; }

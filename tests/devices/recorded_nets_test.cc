@@ -298,6 +298,26 @@ TEST_P(RecordedNets, SayWhatCannotBeRecorded) {
   EXPECT_EQ(why(dag), "a net of this type runs operators side by side");
 }
 
+// Graphs of so many nodes are not worth their memory.
+TEST(RecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("a = Tanh(x_t)").Step("b = Add(a, h_prev)").Step("h_next = Tanh(b)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  AddOp(&def, "Tanh", {"x"}, {"y"});
+  def.mutable_op()->SwapElements(0, 1);
+  Twins twins(OnDevice({.opt_level = 0}, kPoisonDevice));
+  twins.Feed("x", Random({67'000, 1, 1}, 1, DType::kFloat));
+  twins.Feed("h0", Random({1, 1}, 2, DType::kFloat));
+  twins.Add(def);
+  const PoisonCounts before = CountsOfPoisonDevice();
+  for (int run = 0; run < 4; ++run) twins.Run(StrCat("run ", run));
+  EXPECT_EQ(twins.there().Recordable().why_no_more,
+            "operator 1, RecurrentNetwork: its steps have more than 200,000 operators in all");
+  EXPECT_GE(CountsOfPoisonDevice().kernels - before.kernels, std::int64_t{4} * 3 * 67'000);
+  EXPECT_EQ(CountsOfPoisonDevice().played, before.played);
+}
+
 TEST_P(RecordedNets, AreCancelledBetweenRuns) {
   Twins twins(Options());
   twins.Feed("x", Values({1, 2}));
