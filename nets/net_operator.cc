@@ -120,7 +120,7 @@ bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
 }
 
 // Values are read where the rule asks for them: the host waits for those of a device.
-std::vector<TensorInfo> NetOperator::InferShapes(std::span<Blob* const> inputs) {
+std::vector<TensorInfo> NetOperator::InferShapes(std::span<Blob* const> inputs, RunContext& context) {
   const ShapeRule& rule = init_.schema().shapes;
   for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();  // of a run in which the rule threw
   if (!shapes_read_values_) {
@@ -130,6 +130,7 @@ std::vector<TensorInfo> NetOperator::InferShapes(std::span<Blob* const> inputs) 
       shapes_read_values_ = true;
     }
   }
+  if (context.recording != nullptr) context.recording->Refuse("shapes follow from values");
   for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor().To({});
   std::vector<TensorInfo> inferred = rule(ShapeQuery(init_, input_infos_));
   // Not to keep the tensors alive, nor to make their blobs look shared.
@@ -137,10 +138,10 @@ std::vector<TensorInfo> NetOperator::InferShapes(std::span<Blob* const> inputs) 
   return inferred;
 }
 
-void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs) {
+void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs, RunContext& context) {
   if (InputsChanged(inputs)) {
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
-    std::vector<TensorInfo> inferred = InferShapes(inputs);
+    std::vector<TensorInfo> inferred = InferShapes(inputs, context);
     if (inferred.size() < outputs.size()) {
       throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
                                                " outputs, the operator has ", outputs.size()));
@@ -198,8 +199,7 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
                         RunContext& context, std::int64_t step) {
   context.UseDevice(device_);
   if (!takes_blobs_) {
-    PrepareOutputs(inputs, outputs);
-    if (shapes_read_values_ && context.recording != nullptr) context.recording->Refuse("shapes follow from values");
+    PrepareOutputs(inputs, outputs, context);
     for (size_t i = 0; i < inputs.size(); ++i) {
       // In place with another shape: the input keeps the shape that it had.
       input_views_[i] = {inputs[i]->GetTensor().raw(device_), &input_infos_[i].shape, input_infos_[i].dtype};

@@ -41,8 +41,8 @@ class NetOperator {
  private:
   // Shows the kernel copies on the host of what it reads there.
   void CopyHostInputs(std::span<Blob* const> inputs);
-  std::vector<TensorInfo> InferShapes(std::span<Blob* const> inputs);
-  void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs);
+  std::vector<TensorInfo> InferShapes(std::span<Blob* const> inputs, RunContext& context);
+  void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs, RunContext& context);
   bool InputsChanged(std::span<Blob* const> inputs);
   const Target& target() const { return *init_.options().target; }
   int NumParts() const;

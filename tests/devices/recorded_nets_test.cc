@@ -298,6 +298,33 @@ TEST_P(RecordedNets, SayWhatCannotBeRecorded) {
   EXPECT_EQ(why(dag), "a net of this type runs operators side by side");
 }
 
+// The host waits for the values of an input where shapes follow from them, and only there; and never plays such a run.
+TEST_P(RecordedNets, AskForValuesWhereShapesFollowFromThem) {
+  NetDef like, of_values;
+  AddOp(&like, "ConstantFill", {"x"}, {"y"}).Float("value", 3);
+  AddOp(&of_values, "Tanh", {"x"}, {"z"});
+  AddOp(&of_values, "ConstantFill", {"sizes"}, {"w"}).Int("input_as_shape", 1);
+  Twins twins(Options());
+  twins.Feed("x", Values({1, 2}));
+  twins.Feed("sizes", Tensor::Of<std::int64_t>({2}, {1, 2}));
+  twins.Add(like);
+  twins.Add(of_values);
+  const PoisonCounts before = CountsOfPoisonDevice();
+  for (int run = 0; run < 5; ++run) twins.there().Run();
+  if (IsCounted()) {
+    EXPECT_EQ(CountsOfPoisonDevice().host_waits, before.host_waits);
+    EXPECT_EQ(CountsOfPoisonDevice().played, before.played + 3);
+  }
+  twins.Run("like x");
+  for (int run = 0; run < 12; ++run) {
+    if (run > 5) twins.Feed("sizes", Tensor::Of<std::int64_t>({2}, {1 + run % 2, 2}));
+    twins.Run(StrCat("of the shape that is given, run ", run), 1);
+  }
+  if (!GetParam().IsHost()) {
+    EXPECT_EQ(twins.there(1).Recordable().why_no_more, "operator 1, ConstantFill: shapes follow from values");
+  }
+}
+
 // Graphs of so many nodes are not worth their memory.
 TEST(RecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps) {
   RecurrentCase net;
