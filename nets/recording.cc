@@ -1,7 +1,6 @@
 #include "stepnet/nets/recording.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "stepnet/nets/recurrent_spec.h"
@@ -92,40 +91,51 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
   return {.count = static_cast<int>(operators.size())};
 }
 
-NetBlobs::NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Workspace& workspace) {
-  std::map<Blob*, bool> is_read_first;
+NetBlobs::NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Workspace& workspace)
+    : workspace_(workspace) {
+  std::set<Blob*> known;
+  const auto add = [&](Known blob) {
+    if (known.insert(blob.blob).second) blobs_.push_back(std::move(blob));
+  };
   for (int i = 0; i < count; ++i) {
     const OperatorToRecord& entry = operators[i];
-    for (Blob* blob : entry.op->inputs()) is_read_first.try_emplace(blob, true);
+    for (Blob* blob : entry.op->inputs()) add({.blob = blob, .is_read_first = true});
     if (entry.is_entry) continue;
-    for (Blob* blob : entry.op->outputs()) is_read_first.try_emplace(blob, false);
-    for (const std::string& name : OtherBlobs(entry.op->init())) {
-      is_read_first.try_emplace(&workspace.CreateBlob(name), false);
+    for (Blob* blob : entry.op->outputs()) add({.blob = blob});
+  }
+  for (int i = 0; i < count; ++i) {
+    for (const std::string& name : OtherBlobs(operators[i].op->init())) {
+      add({.blob = &workspace.CreateBlob(name), .name = name});
     }
   }
-  for (const auto& [blob, read_first] : is_read_first) {
-    blobs_.push_back(blob);
-    is_read_first_.push_back(read_first);
-  }
+}
+
+Blob* NetBlobs::Find(const Known& known) const {
+  return known.name.empty() || workspace_.FindBlob(known.name) == known.blob ? known.blob : nullptr;
 }
 
 void NetBlobs::Note() {
   states_.clear();
-  for (const Blob* blob : blobs_) states_.emplace_back(*blob);
+  for (Known& known : blobs_) {
+    if (Find(known) == nullptr) known.blob = &workspace_.CreateBlob(known.name);
+    states_.emplace_back(*known.blob);
+  }
 }
 
 bool NetBlobs::IsAsNoted() const {
   if (states_.size() != blobs_.size()) return false;
   for (size_t b = 0; b < blobs_.size(); ++b) {
-    if (!states_[b].IsOf(*blobs_[b])) return false;
+    const Blob* const blob = Find(blobs_[b]);
+    if (blob == nullptr || !states_[b].IsOf(*blob)) return false;
   }
   return true;
 }
 
 void NetBlobs::Restore() {
   for (size_t b = 0; b < blobs_.size(); ++b) {
-    if (states_[b].Restore(*blobs_[b]) || !is_read_first_[b]) continue;
-    throw Error(ErrorCode::kFailed, StrCat("blob \"", blobs_[b]->name(),
+    Blob* const blob = Find(blobs_[b]);
+    if (blob == nullptr || states_[b].Restore(*blob) || !blobs_[b].is_read_first) continue;
+    throw Error(ErrorCode::kFailed, StrCat("blob \"", blob->name(),
                                            "\" lost what it held while a run was recorded, and has to be given again"));
   }
 }

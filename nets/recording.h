@@ -37,8 +37,16 @@ class NetBlobs : public HostState {
   void Restore() override;
 
  private:
-  std::vector<Blob*> blobs_;
-  std::vector<bool> is_read_first_;  // of each blob: what it holds is read before it is written
+  struct Known {
+    Blob* blob = nullptr;
+    std::string name = {};       // of one that operators look up in each run, and others may remove; of those bound ""
+    bool is_read_first = false;  // what it holds is read before it is written
+  };
+  // The blob, or null where another one has its name now.
+  Blob* Find(const Known& known) const;
+
+  Workspace& workspace_;
+  std::vector<Known> blobs_;
   std::vector<BlobState> states_;
 };
 

@@ -261,6 +261,31 @@ TEST_P(RecordedNets, LeaveRecordsOfStepsThatOtherNetsGoBackThrough) {
   }
 }
 
+// States are blobs that the operator makes where there are none.
+TEST_P(RecordedNets, MakeBlobsOfStatesThatAreRemovedOrHeld) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("h_next = Add(x_t, h_prev)").Output("h_all", "h", 1);
+  Twins twins(Options());
+  twins.Feed("x", Random({4, 3, 5}, 1, DType::kFloat));
+  twins.Feed("h0", Random({3, 5}, 2, DType::kFloat));
+  twins.Add(net.Build());
+  const std::int64_t before = NumPlayed();
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run));
+  if (IsCounted()) {
+    EXPECT_EQ(NumPlayed() - before, 3);
+  }
+  for (Workspace* workspace : {&twins.workspace(), &twins.on_cpu()}) EXPECT_TRUE(workspace->RemoveBlob("h"));
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " without the state"));
+  twins.workspace().GetBlob("h").Reset();
+  twins.on_cpu().GetBlob("h").Reset();
+  twins.Run("with an empty state");
+  const Tensor h = twins.workspace().GetTensor("h"), old_h = h.To({}).Clone();
+  twins.Feed("x", Random({4, 3, 5}, 3, DType::kFloat));
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " while the state is held"));
+  ExpectSame(h.To({}), old_h, "the state that is held");
+}
+
 // An operator on the CPU ends what is recorded; what comes behind it is launched.
 TEST_P(RecordedNets, AreRecordedUpToWhatNeedsTheHost) {
   if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
