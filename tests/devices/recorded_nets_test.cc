@@ -1,5 +1,7 @@
 // Nets whose whole runs a device records and plays: whatever happens to their blobs between runs, the values are those
 // of the CPU, and what a run leaves on the host is what a run that is launched leaves.
+#include <random>
+
 #include "small_training.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
@@ -41,6 +43,14 @@ class Twins {
     });
     EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with "))) << what;
     ExpectNearBlobs(there_, on_cpu_, ToleranceOf(options_.device()), what);
+  }
+  // The same of a run that ends with a fault, of which `kept` alone is what it was before.
+  void RunWithFault(const std::string& kept) {
+    const std::string expected = ErrorOf([&] { nets_[0].on_cpu->Run(); });
+    const std::string found = ErrorOf([&] { nets_[0].there->Run(); });
+    EXPECT_NE(expected, "no error");
+    EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with ")));
+    ExpectNearTensor(there_.GetTensor(kept), on_cpu_.GetTensor(kept), ToleranceOf(options_.device()), kept);
   }
   Net& there(size_t k = 0) { return *nets_[k].there; }
   Workspace& workspace() { return there_; }
@@ -284,6 +294,90 @@ TEST_P(RecordedNets, MakeBlobsOfStatesThatAreRemovedOrHeld) {
   twins.Feed("x", Random({4, 3, 5}, 3, DType::kFloat));
   for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " while the state is held"));
   ExpectSame(h.To({}), old_h, "the state that is held");
+}
+
+// Steps that draw masks, with gradients, rows of a table, a sum that runs add to, and a shape that changes in place.
+NetDef NetOfAllKinds() {
+  RecurrentCase steps;
+  steps.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  steps.Step(HalfDropped()).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  NetDef net = NetOf({"rows_of = Gather(table, rows)", "rows_of = ExpandDims(rows_of)"});
+  AddInts(net.mutable_op(1), "dims", {0});
+  net.mutable_op()->MergeFrom(steps.Build().op());
+  AddBackwardStepNets(&net);
+  net = AddGradients(net, {"h_all"}, {"x", "h0"}).net;
+  *net.add_op() = ParseOp("acc = Add(acc, x_grad)");
+  return net;
+}
+
+// Whatever comes between runs, in whatever order.
+TEST_P(RecordedNets, GiveTheValuesOfTheCpuWhateverComesBetween) {
+  const std::int64_t before = NumPlayed();
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(seed);
+    Twins twins(Options());
+    const auto on_both = [&](const std::function<void(Workspace&)>& change) {
+      change(twins.workspace());
+      change(twins.on_cpu());
+    };
+    const auto feed_sizes = [&](std::int64_t steps, std::int64_t batch) {
+      twins.Feed("x", Random({steps, batch, 5}, static_cast<unsigned>(random()), DType::kFloat));
+      twins.Feed("h0", Random({batch, 5}, static_cast<unsigned>(random()), DType::kFloat));
+      twins.Feed("acc", Tensor::Zeros(DType::kFloat, {steps, batch, 5}));
+    };
+    const auto feed_rows = [&](std::int32_t row) { twins.Feed("rows", Tensor::Of<std::int32_t>({2}, {1, row})); };
+    feed_sizes(4, 3);
+    feed_rows(0);
+    twins.Feed("table", Random({3, 2}, seed, DType::kFloat));
+    twins.Feed("w", Random({4, 3, 5}, seed, DType::kFloat));
+    twins.Add(NetOfAllKinds());
+    twins.Add(NetOf({"x_grad = Tanh(w)", "h_all = Relu(w)", "rows_of = Tanh(x_grad)"}));
+    twins.Add(NetOf({"h = Tanh(w)"}));
+    std::vector<std::pair<Tensor, Tensor>> held;  // with what it was
+    for (int event = 0; event < 120 && !HasFailure(); ++event) {
+      const char* const blobs[] = {"h_all", "x_grad", "rows_of", "acc", "h", "h_grad", "x"};
+      const char* const blob = blobs[random() % std::size(blobs)];
+      switch (random() % 24) {
+        case 0: feed_sizes(1 + random() % 4, random() % 4); break;
+        case 1: twins.Feed("x", Random(twins.on_cpu().GetTensor("x").shape(), event, DType::kFloat)); break;
+        case 2: twins.Run("the second net", 1); break;
+        case 3: twins.Run("the third net", 2); break;
+        case 4:
+          if (const Blob* const there = twins.workspace().FindBlob(blob); there != nullptr && there->HasTensor()) {
+            held.emplace_back(there->GetTensor(), there->GetTensor().To({}).Clone());
+          }
+          break;
+        case 5: held.clear(); break;
+        case 6:
+          if (const std::string name = blob; name != "x" && name != "acc") {
+            on_both([&](Workspace& workspace) { workspace.CreateBlob(name).Reset(); });
+          }
+          break;
+        case 7:
+          on_both([](Workspace& workspace) { workspace.SetTensor("rows_of", workspace.GetTensor("table")); });
+          break;
+        case 8: {
+          feed_rows(5);
+          twins.RunWithFault("acc");
+          feed_rows(static_cast<std::int32_t>(random() % 3));
+          break;
+        }
+        default: break;
+      }
+      twins.Run(StrCat("event ", event, " of seed ", seed));
+    }
+    if (!GetParam().IsHost()) {
+      EXPECT_EQ(twins.there().Recordable().why_no_more, "") << seed;
+    }
+    // A sum in place is of whoever shares its memory.
+    for (const auto& [tensor, was] : held) {
+      if (!tensor.SharesStorageWith(twins.workspace().GetTensor("acc"))) ExpectSame(tensor.To({}), was, "what is held");
+    }
+    if (HasFailure()) return;
+  }
+  if (IsCounted()) {
+    EXPECT_GE(NumPlayed() - before, 200);
+  }
 }
 
 // An operator on the CPU ends what is recorded; what comes behind it is launched.
