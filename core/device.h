@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stepnet {
@@ -71,6 +72,21 @@ class Queue {
   virtual std::shared_ptr<const double> MarkTime() { return nullptr; }
 };
 
+// Keeps what a thread puts into the queue of a device, to put it in again as one.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  // Calls `work`, which is done as ever. `refusal` becomes why it could not be kept, where nothing else speaks against
+  // it yet: the thread has taken memory of the device or given some back, copied between it and the host, or waited
+  // for it. What it puts in would be something else the next time.
+  virtual void Watch(const std::function<void()>& work, std::string_view* refusal) = 0;
+  // Calls `work`; what it puts into DeviceRuntime::queue() is kept, in place of what was kept before, and not done.
+  // `refusal` as for Watch. Where there is one, or something is thrown, nothing is kept.
+  virtual void Record(const std::function<void()>& work, std::string_view* refusal) = 0;
+  // Puts in what is kept. The memory that it uses is the caller's care. REQUIRES: there is something.
+  virtual void Play() = 0;
+};
+
 // One device, from when it is first asked for to the end of the process. Safe to use from any thread.
 class DeviceRuntime {
  public:
@@ -89,6 +105,8 @@ class DeviceRuntime {
   virtual std::int64_t num_host_waits() const = 0;
   // What has been chosen for work on this device since the process began, a line each: algorithms of products.
   virtual std::vector<std::string> Choices() const { return {}; }
+  // Null where nothing can be kept.
+  virtual std::unique_ptr<Recorder> MakeRecorder() { return nullptr; }
 };
 
 struct DeviceSpec {

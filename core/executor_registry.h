@@ -22,6 +22,8 @@ struct ExecutorProperties {
   // It starts instructions when the schedules of a plan allow it, those of several steps at a time. Plans for it have
   // schedules, and rows for the temporaries of several steps.
   bool follows_schedules = false;
+  // Runs on a device that has a Recorder are recorded and played: those of nets, and else those of step nets.
+  bool records_runs = false;
 };
 
 // Makes an executor known, as a variable at namespace scope. On the CPU there are "serial": steps in order, operators

@@ -1,5 +1,6 @@
 #include "stepnet/core/run_context.h"
 
+#include <algorithm>
 #include <limits>
 #include <new>
 
@@ -78,30 +79,54 @@ void RunCell::Set(std::uint64_t run, Queue& queue) {
   run_ = run;
 }
 
-void RunReaders::Set(std::uint64_t run, Queue& queue) const {
-  for (const auto& cell : cells) cell->Set(run, queue);
+void RecordingNotes::Note(Reader reader) {
+  const auto is_same = [&](const Reader& other) {
+    return other.from == reader.from && other.cell == reader.cell && other.copy == reader.copy;
+  };
+  if (std::ranges::none_of(readers, is_same)) readers.push_back(std::move(reader));
+}
+
+void RecordingNotes::SetNumbers(const std::uint64_t* then, const std::uint64_t* now, Queue& queue) const {
+  for (const Reader& reader : readers) {  // in their order: one may read what another keeps
+    const std::uint64_t* const from = reader.from == then ? now : reader.from;
+    const std::uint64_t number = from == nullptr ? 0 : *from;
+    if (reader.cell != nullptr) reader.cell->Set(number, queue);
+    if (reader.copy != nullptr) *reader.copy = number;
+  }
 }
 
 const void* RunContext::RunNumberOnDevice() {
+  // What sets the number is not recorded: it is set before what was recorded is played.
+  const std::string_view refusal = recording == nullptr ? std::string_view() : recording->refusal;
   if (run_cell == nullptr || run_cell->device() != device_scratch.device()) {
     run_cell = std::make_shared<RunCell>(device_scratch.device());
   }
   run_cell->Set(run == nullptr ? 0 : *run, *queue);
-  if (readers != nullptr) readers->cells.push_back(run_cell);
+  if (recording != nullptr) {
+    recording->refusal = refusal;
+    recording->Note({.from = run, .cell = run_cell});
+  }
   return run_cell->memory();
+}
+
+void RunContext::KeepRunNumber(std::uint64_t* copy) {
+  *copy = run == nullptr ? 0 : *run;
+  if (recording != nullptr) recording->Note({.from = run, .copy = copy});
+}
+
+void RunContext::ServeRunOf(const RunContext& other) {
+  observers = other.observers;
+  run = other.run;
+  faults = other.faults;
+  late_faults = other.late_faults;
+  site = other.site;
+  recording = other.recording;
 }
 
 void RunContext::PrepareLanes(int num_lanes) {
   const auto count = static_cast<size_t>(num_lanes);
   if (lanes.size() < count) lanes.resize(count);
-  for (size_t lane = 0; lane < count; ++lane) {
-    lanes[lane].observers = observers;
-    lanes[lane].run = run;
-    lanes[lane].faults = faults;
-    lanes[lane].late_faults = late_faults;
-    lanes[lane].site = site;
-    lanes[lane].readers = readers;
-  }
+  for (size_t lane = 0; lane < count; ++lane) lanes[lane].ServeRunOf(*this);
 }
 
 }  // namespace stepnet

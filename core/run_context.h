@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,12 +64,25 @@ class RunCell {
   std::optional<std::uint64_t> run_;
 };
 
-// Who keeps the number of a run. Whoever has recorded what they did gives them the new one, to play it again.
-struct RunReaders {
-  std::vector<std::shared_ptr<RunCell>> cells = {};
-  bool is_known = true;  // nobody else has read it
+// What whoever records a run, to play it again, has to know of those who take part in it (core/recorded_run.h).
+struct RecordingNotes {
+  // Who has read the number of the run, and is given that of the next one before what was recorded is played.
+  struct Reader {
+    const std::uint64_t* from = nullptr;      // where the number was read; null: it was 0
+    std::shared_ptr<RunCell> cell = nullptr;  // who keeps it, on the device
+    std::uint64_t* copy = nullptr;            // or on the host
+  };
+  std::vector<Reader> readers = {};
+  std::string_view refusal = {};        // why what runs cannot be played, or empty
+  std::int64_t num_step_operators = 0;  // that step nets run, over all steps
 
-  void Set(std::uint64_t run, Queue& queue) const;
+  void Note(Reader reader);
+  // The first one counts.
+  void Refuse(std::string_view why) {
+    if (refusal.empty()) refusal = why;
+  }
+  // Gives them the numbers of now. What was read `then` is read from `now`.
+  void SetNumbers(const std::uint64_t* then, const std::uint64_t* now, Queue& queue) const;
 };
 
 struct RunContext {
@@ -91,15 +105,17 @@ struct RunContext {
   // The contexts of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next
   // time.
   std::vector<RunContext> lanes;
-  // Who reads the number of the run is noted here, for those who record what runs; null: nowhere.
-  RunReaders* readers = nullptr;
+  // Of what runs now as a part of something that is recorded, or is about to be; null: it is not.
+  RecordingNotes* recording = nullptr;
 
   std::uint64_t RunNumber() const {
-    if (readers != nullptr) readers->is_known = false;
+    if (recording != nullptr) recording->Refuse("the host reads the number of the run");
     return run == nullptr ? 0 : *run;
   }
   // Where it is on the device, for kernels that are put in now.
   const void* RunNumberOnDevice();
+  // Writes it to a place of the host, which lives for as long as what runs may be played, also when it is played.
+  void KeepRunNumber(std::uint64_t* copy);
   std::shared_ptr<RunCell> run_cell = {};
 
   // What runs from now on runs on this device, and the temporary memory is free again.
@@ -108,7 +124,9 @@ struct RunContext {
     scratch.Reset();
     device_scratch.Reset();
   }
-  // Makes lanes [0, num_lanes), which serve the same run, tell the same observers and note faults in the same record.
+  // Serves the run that the other one serves: tells the same observers, notes faults in the same record.
+  void ServeRunOf(const RunContext& other);
+  // Makes lanes [0, num_lanes), which serve the same run.
   // What a lane runs may do so again with lanes of its own.
   void PrepareLanes(int num_lanes);
 };

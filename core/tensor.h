@@ -184,6 +184,7 @@ class Tensor {
   std::string Description() const;  // "float [32, 64]", and on which device where it is not the host
 
  private:
+  friend class BlobState;
   [[noreturn]] void ThrowElsewhere(Device wanted) const;
 
   DType dtype_ = DType::kFloat;

@@ -50,6 +50,7 @@ class Blob {
   std::string Description() const;  // "float [32, 64]", "nothing", or the type of the object
 
  private:
+  friend class BlobState;
   std::string name_;
   Tensor tensor_;
   std::shared_ptr<const void> object_;

@@ -2,11 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "stepnet/core/executor_registry.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {
+
+// Steps of more operators than this, all of a run together, are not recorded: graphs of so many nodes are not worth
+// their memory.
+inline constexpr std::int64_t kMaxRecordedOperators = 200'000;
+// Why the steps that the state has been prepared for cannot be recorded (core/recorded_run.h), or empty.
+std::string_view WhyNotRecorded(const RunState& state);
 
 class Executor {
  public:

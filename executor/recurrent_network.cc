@@ -53,7 +53,7 @@ class RecurrentNetwork {
     const std::shared_ptr<RecurrentRecord> record = AcquireRecord(plan);
     record->inputs = inputs;
     record->num_steps = num_steps;
-    record->run = run.context().RunNumber();
+    run.context().KeepRunNumber(&record->run);
     Bind(*record, run);
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/executor_registry.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/thread_pool.h"
@@ -21,31 +22,83 @@ namespace {
 class SimpleNet : public Net {
  protected:
   void RunOperators() override {
-    Lend(&context_);
     if (late_faults_ == nullptr) late_faults_ = MakeLateFaults();
-    context_.late_faults = late_faults_.get();
+    for (RunContext* context : {&context_, &recorded_context_}) {
+      Lend(context);
+      context->late_faults = late_faults_.get();
+    }
     // Those of a run that an exception has ended.
     if (late_faults_ != nullptr && late_faults_->pending()) late_faults_->Take();
     // First what may find no memory: before operators have changed what the next run reads.
     for (const int i : entries_) RunOperator(i, context_);
-    RunOthers();
+    const int num_run = RunRecorded();
+    RunOthers(num_run, static_cast<int>(operators_.size()), context_);
     ThrowLateFaults(late_faults_.get());
   }
+  bool RunsInTurn() const override { return true; }
 
  private:
-  void RunOthers() {
-    auto entry = entries_.begin();
-    for (int i = 0; i < static_cast<int>(operators_.size()); ++i) {
+  // Without entries.
+  void RunOthers(int begin, int end, RunContext& context) {
+    auto entry = std::ranges::lower_bound(entries_, begin);
+    for (int i = begin; i < end; ++i) {
       if (entry != entries_.end() && *entry == i) {
         ++entry;
       } else {
-        RunOperator(i, context_);
+        RunOperator(i, context);
       }
+      const bool is_refused = context.recording != nullptr && !context.recording->refusal.empty();
+      if (is_refused && first_refused_ < 0) first_refused_ = i;
     }
+  }
+
+  // Runs the operators that can be recorded, or plays them; gives their number.
+  int RunRecorded() {
+    if (!recordable_) recordable_ = Recordable();
+    const int count = recordable_->count;
+    if (count == 0) return 0;
+    if (!observers_.empty()) {  // they see each operator
+      if (recorded_ != nullptr) recorded_->Forget();
+      return 0;
+    }
+    first_refused_ = -1;
+    try {
+      if (recorded_ == nullptr) recorded_ = MakeRecordedRun(count);
+      recorded_->Run(recorded_context_, [&] {
+        RunOthers(0, count, recorded_context_);
+        recorded_context_.ResetScratch();  // which takes the memory that the next run needs
+      });
+    } catch (Error& error) {
+      if (error.places().empty()) error.At({.net = name_});
+      throw;
+    }
+    if (recorded_->has_given_up()) RecordLess();
+    return count;
+  }
+
+  // Those in front of the operator that speaks against it may be recorded yet.
+  void RecordLess() {
+    const std::string why(recorded_->refusal());
+    const int i = first_refused_;
+    recordable_ = {
+        .count = std::max(i, 0),
+        .why_no_more = i < 0 ? why : StrCat("operator ", origins_[i], ", ", operators_[i]->init().type(), ": ", why)};
+    recorded_.reset();
+  }
+
+  std::unique_ptr<RecordedRun> MakeRecordedRun(int count) const {
+    const std::vector<OperatorToRecord> operators = OperatorsToRecord();
+    const auto first = std::ranges::find(operators, false, &OperatorToRecord::is_entry);
+    const Device device = first->op->init().options().device();
+    return std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
+                                         RuntimeOf(device).MakeRecorder());
   }
 
   std::unique_ptr<LateFaults> late_faults_;
   RunContext context_;
+  RunContext recorded_context_;  // whose temporary memory nothing else uses
+  std::unique_ptr<RecordedRun> recorded_;
+  int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
 };
 
 // Of each operator whether it writes what an operator at or before it reads.
@@ -86,6 +139,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       net = MakeDagNet(net_def, options.target->device);
     }
     net->name_ = def.name();
+    net->workspace_ = &workspace;
     net->entries_ = std::move(placed.entries);
     net->origins_ = std::move(placed.origins);
     net->outlives_ = WritesWhatWasRead(net_def);
@@ -107,6 +161,27 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     if (error.places().empty()) error.At({.net = def.name()});
     throw;
   }
+}
+
+std::vector<OperatorToRecord> Net::OperatorsToRecord() const {
+  std::vector<OperatorToRecord> operators;
+  for (size_t i = 0; i < operators_.size(); ++i) {
+    operators.push_back({.op = operators_[i].get(), .origin = origins_[i], .outlives = outlives_[i]});
+  }
+  for (const int i : entries_) operators[i].is_entry = true;
+  return operators;
+}
+
+RecordableOperators Net::FindRecordableOperators() const {
+  const auto is_there = [](const auto& op) { return !op->init().options().device().IsHost(); };
+  const auto there = std::ranges::find_if(operators_, is_there);
+  if (there == operators_.end()) return {.why_no_more = "all operators run on the host"};
+  if (!RunsInTurn()) return {.why_no_more = "a net of this type runs operators side by side"};
+  const RunOptions& options = (*there)->init().options();
+  if (!ExecutorPropertiesOf(options).records_runs) {
+    return {.why_no_more = StrCat("the executor \"", options.executor, "\" does not record")};
+  }
+  return FindRecordable(OperatorsToRecord());
 }
 
 void Net::Run(const Cancellation* cancellation) {

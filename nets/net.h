@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/nets/net_operator.h"
+#include "stepnet/nets/recording.h"
 
 namespace stepnet {
 
@@ -34,6 +36,10 @@ class Net {
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<NetOperator>>& operators() const { return operators_; }
 
+  // What of a run is recorded and played, as far as that is known before it has been tried. Nothing is on the CPU, nor
+  // where an executor was chosen that does not record.
+  RecordableOperators Recordable() const { return recordable_ ? *recordable_ : FindRecordableOperators(); }
+
   // Observers are told of the net and of every operator, those within step nets included. Not while Run runs.
   void AttachObserver(Observer* observer) { observers_.push_back(observer); }
   void DetachObserver(Observer* observer) { std::erase(observers_, observer); }
@@ -44,6 +50,8 @@ class Net {
  protected:
   Net() = default;
   virtual void RunOperators() = 0;
+  // One operator after the other, on one thread.
+  virtual bool RunsInTurn() const { return false; }
   // What the net lends to the operators of each run.
   void Lend(RunContext* context) const;
   // Runs operator i and adds its place to what it throws, or throws what one before it has found.
@@ -52,6 +60,9 @@ class Net {
   std::unique_ptr<LateFaults> MakeLateFaults() const;
   // Throws the first fault of the run; forgets all. Waits for the device, if there may be one.
   void ThrowLateFaults(LateFaults* late_faults);
+
+  std::vector<OperatorToRecord> OperatorsToRecord() const;
+  Workspace& workspace() const { return *workspace_; }
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
@@ -62,9 +73,14 @@ class Net {
 
  private:
   Error ErrorAt(int i, Error error) const;
+  RecordableOperators FindRecordableOperators() const;
 
   std::mutex mutex_;
   std::uint64_t run_ = 0;  // of the run that is under way, or the next one
+  Workspace* workspace_ = nullptr;
+
+ protected:
+  std::optional<RecordableOperators> recordable_;  // what was found, or what is left of it
 };
 
 // Creates a net, runs it once.

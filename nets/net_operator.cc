@@ -106,25 +106,42 @@ bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
   // Throws for a blob without tensor before anything is noted: outputs never keep shapes of other inputs.
   for (const Blob* input : inputs) static_cast<void>(input->GetTensor());
   // No outputs: there are no inputs to compare, or the rule has thrown.
-  bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || !ValueInputs(init_).empty();
+  bool changed = input_infos_.size() != inputs.size() || output_infos_.empty() || shapes_read_values_;
   input_infos_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& tensor = inputs[i]->GetTensor();
     TensorInfo& info = input_infos_[i];
     if (info.dtype == tensor.dtype() && info.shape == tensor.shape()) continue;
     info = {.dtype = tensor.dtype(), .shape = tensor.shape()};
+    shapes_read_values_ = false;
     changed = true;
   }
   return changed;
 }
 
-void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs) {
+// Values are read where the rule asks for them: the host waits for those of a device.
+std::vector<TensorInfo> NetOperator::InferShapes(std::span<Blob* const> inputs, RunContext& context) {
+  const ShapeRule& rule = init_.schema().shapes;
+  for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();  // of a run in which the rule threw
+  if (!shapes_read_values_) {
+    try {
+      return rule(ShapeQuery(init_, input_infos_));
+    } catch (const ValueUnknown&) {
+      shapes_read_values_ = true;
+    }
+  }
+  if (context.recording != nullptr) context.recording->Refuse("shapes follow from values");
+  for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor().To({});
+  std::vector<TensorInfo> inferred = rule(ShapeQuery(init_, input_infos_));
+  // Not to keep the tensors alive, nor to make their blobs look shared.
+  for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();
+  return inferred;
+}
+
+void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs, RunContext& context) {
   if (InputsChanged(inputs)) {
-    for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor().To({});
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
-    std::vector<TensorInfo> inferred = init_.schema().shapes(ShapeQuery(init_, input_infos_));
-    // Not to keep the tensors alive, nor to make their blobs look shared.
-    for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();
+    std::vector<TensorInfo> inferred = InferShapes(inputs, context);
     if (inferred.size() < outputs.size()) {
       throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
                                                " outputs, the operator has ", outputs.size()));
@@ -182,7 +199,7 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
                         RunContext& context, std::int64_t step) {
   context.UseDevice(device_);
   if (!takes_blobs_) {
-    PrepareOutputs(inputs, outputs);
+    PrepareOutputs(inputs, outputs, context);
     for (size_t i = 0; i < inputs.size(); ++i) {
       // In place with another shape: the input keeps the shape that it had.
       input_views_[i] = {inputs[i]->GetTensor().raw(device_), &input_infos_[i].shape, input_infos_[i].dtype};

@@ -41,7 +41,8 @@ class NetOperator {
  private:
   // Shows the kernel copies on the host of what it reads there.
   void CopyHostInputs(std::span<Blob* const> inputs);
-  void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs);
+  std::vector<TensorInfo> InferShapes(std::span<Blob* const> inputs, RunContext& context);
+  void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs, RunContext& context);
   bool InputsChanged(std::span<Blob* const> inputs);
   const Target& target() const { return *init_.options().target; }
   int NumParts() const;
@@ -57,6 +58,7 @@ class NetOperator {
   std::vector<int> host_inputs_;     // of the kernel
   std::vector<Tensor> host_copies_;  // of a run, by input
   bool uses_threads_ = false;
+  bool shapes_read_values_ = false;  // of outputs, for inputs such as the last ones: they follow in each run anew
   Workspace* workspace_ = nullptr;
   std::vector<Blob*> inputs_;
   std::vector<Blob*> outputs_;

@@ -10,6 +10,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/gpu/cuda/accumulate.h"
+#include "stepnet/gpu/cuda/cuda_recorder.h"
 #include "stepnet/gpu/cuda/product_choices.h"
 #include "stepnet/gpu/kernel_fault.h"
 
@@ -58,49 +59,56 @@ CudaRuntime::CudaRuntime(int index) : index_(index) {
 
 namespace {
 
-// The queue that the thread records, of any device.
-CudaQueue*& RecordedQueue() {
-  thread_local CudaQueue* queue = nullptr;
-  return queue;
+// What the thread watches, or records, of any device.
+struct Watched {
+  std::string_view* refusal = nullptr;  // null: nothing
+  CudaQueue* recorded = nullptr;
+};
+thread_local Watched watched;
+
+void Refuse(std::string_view why) {
+  if (watched.refusal != nullptr && watched.refusal->empty()) *watched.refusal = why;
+}
+
+// When a recording is played, the host gives nothing and waits for nothing.
+void MeetHost(std::string_view how) {
+  Refuse(how);
+  if (watched.recorded != nullptr) throw Error(ErrorCode::kFailed, "a run that is recorded needs the host");
 }
 
 }  // namespace
 
+// What is played finds memory that it took, or gave back, in other hands.
 void* CudaRuntime::Allocate(std::int64_t bytes) {
-  // What is played finds the memory in other hands.
-  if (CudaQueue* const recorded = RecordedQueue()) recorded->Refuse();
+  Refuse("it takes memory of the device");
   const std::lock_guard lock(mutex_);
   UseCudaDevice(index_);
   return memory_->Allocate(bytes);
 }
 
 void CudaRuntime::Free(void* memory, std::int64_t bytes) noexcept {
+  Refuse("it gives memory of the device back");
   const std::lock_guard lock(mutex_);
   memory_->Free(memory, bytes);
 }
 
-// Ends a recording by the thread: when it is played, the host gives nothing and waits for nothing.
-static void MeetHost() {
-  CudaQueue* const recorded = RecordedQueue();
-  if (recorded == nullptr) return;
-  recorded->Refuse();
-  throw Error(ErrorCode::kFailed, "a run that is recorded needs the host");
-}
-
 Queue& CudaRuntime::queue() {
-  CudaQueue* const recorded = RecordedQueue();
-  return recorded != nullptr && &recorded->runtime() == this ? *recorded : *queue_;
+  const bool is_recorded = watched.recorded != nullptr && &watched.recorded->runtime() == this;
+  return is_recorded ? *watched.recorded : *queue_;
 }
 
-CudaRuntime::RecordedScope::RecordedScope(CudaQueue& queue) : queue_(queue) {
-  queue.is_recorded_ = true;
-  RecordedQueue() = &queue;
+CudaRuntime::WatchedScope::WatchedScope(std::string_view* refusal, CudaQueue* recorded)
+    : recorded_(recorded), refusal_before_(watched.refusal), recorded_before_(watched.recorded) {
+  if (recorded_ != nullptr) recorded_->is_recorded_ = true;
+  watched = {.refusal = refusal, .recorded = recorded};
 }
 
-CudaRuntime::RecordedScope::~RecordedScope() {
-  queue_.is_recorded_ = false;
-  RecordedQueue() = nullptr;
+CudaRuntime::WatchedScope::~WatchedScope() {
+  if (recorded_ != nullptr) recorded_->is_recorded_ = false;
+  watched = {.refusal = refusal_before_, .recorded = recorded_before_};
 }
+
+std::unique_ptr<Recorder> CudaRuntime::MakeRecorder() { return std::make_unique<CudaRecorder>(*this); }
 
 MemoryUse CudaRuntime::memory() const {
   const std::lock_guard lock(mutex_);
@@ -241,7 +249,7 @@ CudaQueue::Staging CudaQueue::TakeStaging(std::int64_t bytes) {
 
 void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes) {
   UseCudaDevice(runtime_.index());
-  MeetHost();
+  MeetHost("it copies from the host");
   const std::lock_guard lock(mutex_);
   constexpr std::int64_t kPiece = 8 << 20;
   for (std::int64_t begin = 0; begin < bytes; begin += kPiece) {
@@ -257,7 +265,7 @@ void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes
 
 void CudaQueue::CopyToHost(const void* from, void* to_host, std::int64_t bytes) {
   UseCudaDevice(runtime_.index());
-  MeetHost();
+  MeetHost("it copies to the host");
   if (bytes > 0) {
     STEPNET_CUDA_CALL(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
   }
@@ -271,7 +279,7 @@ std::shared_ptr<const double> CudaQueue::MarkTime() {
 
 void CudaQueue::Wait() {
   UseCudaDevice(runtime_.index());
-  MeetHost();
+  MeetHost("it waits for the device");
   ++runtime_.host_waits_;
   STEPNET_CUDA_CALL(cudaStreamSynchronize(stream_));
   clock_.Resolve();

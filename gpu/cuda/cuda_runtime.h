@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stepnet/core/device.h"
@@ -33,17 +34,21 @@ class CudaRuntime : public DeviceRuntime {
   std::int64_t num_host_waits() const override;
   std::vector<std::string> Choices() const override;
   std::unique_ptr<LateFaults> MakeLateFaults() override;
+  std::unique_ptr<Recorder> MakeRecorder() override;
 
-  // While it lives, queue() of the thread is `queue`, whose stream is being recorded.
-  class RecordedScope {
+  // While it lives, what the thread does with the device but to put in work is noted in `refusal`. Where there is a
+  // queue, its stream is being recorded: it is queue() of the thread, and whatever meets the host throws.
+  class WatchedScope {
    public:
-    explicit RecordedScope(CudaQueue& queue);
-    RecordedScope(const RecordedScope&) = delete;
-    RecordedScope& operator=(const RecordedScope&) = delete;
-    ~RecordedScope();
+    explicit WatchedScope(std::string_view* refusal, CudaQueue* recorded = nullptr);
+    WatchedScope(const WatchedScope&) = delete;
+    WatchedScope& operator=(const WatchedScope&) = delete;
+    ~WatchedScope();
 
    private:
-    CudaQueue& queue_;
+    CudaQueue* const recorded_;
+    std::string_view* const refusal_before_;
+    CudaQueue* const recorded_before_;
   };
 
   int index() const { return index_; }
@@ -112,9 +117,6 @@ class CudaQueue : public Queue {
 
   cudaStream_t stream() const { return stream_; }
   CudaRuntime& runtime() const { return runtime_; }
-  // What is recorded would do something else when it is played.
-  void Refuse() { is_refused_ = true; }
-  bool is_refused() const { return is_refused_; }
   bool is_recorded() const { return is_recorded_; }
 
  private:
@@ -132,7 +134,6 @@ class CudaQueue : public Queue {
   CudaClock clock_;
   std::mutex mutex_;
   std::deque<Staging> staging_;  // in the order of their copies
-  bool is_refused_ = false;
   bool is_recorded_ = false;
 };
 

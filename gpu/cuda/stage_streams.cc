@@ -34,10 +34,6 @@ bool TakesChunks(const Stage& stage) { return stage.steps_at_once != kAllSteps; 
 
 }  // namespace
 
-void RunOnStream(RunState& state, RunContext& context) {
-  for (const Stage& stage : state.plan().stages) RunSerially(state, stage, 0, state.num_steps(), context);
-}
-
 // The streams of the stages, and who waits for whom.
 class StageStreams::Joins {
  public:
@@ -126,13 +122,9 @@ void StageStreams::Prepare(const RunState& state, const RunContext& lender) {
   contexts_.resize(joins_->num_streams());
   for (size_t k = 0; k < contexts_.size(); ++k) {
     RunContext& context = contexts_[k];
+    context.ServeRunOf(lender);
     context.UseDevice(state.device());
     context.queue = &joins_->QueueOf(k);
-    context.run = lender.run;
-    context.faults = lender.faults;
-    context.late_faults = lender.late_faults;
-    context.site = lender.site;
-    context.readers = lender.readers;
   }
 }
 

@@ -8,22 +8,19 @@
 #include <memory>
 #include <vector>
 
-#include "stepnet/executor/executor.h"
+#include "stepnet/executor/recording_executor.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 
 namespace stepnet {
 
-// All instructions of all steps, one after the other, in the stream of context.queue.
-void RunOnStream(RunState& state, RunContext& context);
-
-// Keeps the temporary memory of what it ran, of each stream its own, for as long as a graph may be played.
-class StageStreams {
+// Has temporary memory of each stream.
+class StageStreams : public StepRunner {
  public:
   StageStreams();
-  ~StageStreams();
+  ~StageStreams() override;
   // Puts all into the context's queue, or, while that is recorded, into streams that join it. Memory that temporaries
   // grow out of is free in the order of the queue, so the same has run once before it is recorded.
-  void Run(RunState& state, RunContext& context);
+  void Run(RunState& state, RunContext& context) override;
 
  private:
   class Joins;

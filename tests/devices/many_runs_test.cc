@@ -7,12 +7,15 @@
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/nets/training_net.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/executor/layers.h"
 #include "stepnet/tests/executor/random_step.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tools/rnn_runner/checkpoint.h"
+#include "stepnet/tools/rnn_runner/language_model.h"
 #include "stepnet/tools/rnn_runner/trainer.h"
 #include "tested_devices.h"
 
@@ -131,6 +134,20 @@ class SmallJob {
     job_.model.vocabulary = corpus_.vocabulary.size();
   }
   runner::Trainer Make(const RunOptions& options) const { return {job_, corpus_, options}; }
+  // Of an iteration.
+  RecordableOperators Recordable(const RunOptions& options) const {
+    const runner::LanguageModel model = runner::MakeLanguageModel(job_.model, runner::ModelUse::kTraining);
+    TrainingNet training = MakeTrainingNet(model.net, "loss", model.parameters, job_.config.optimizer());
+    Workspace workspace;
+    RunNetOnce(model.init_net, workspace);
+    RunNetOnce(training.init_net, workspace);
+    for (const char* blob : {"tokens", "targets"}) workspace.CreateBlob(blob);
+    for (const CarriedState& state : model.states) {
+      workspace.CreateBlob(state.initial);
+      AddOp(&training.net, "Copy", {state.last}, {state.initial});
+    }
+    return Net::Create(training.net, workspace, options)->Recordable();
+  }
   // What the trainer has come to, through a file.
   runner::SavedCheckpoint Save(const runner::Trainer& trainer) const {
     runner::Checkpoint checkpoint{.state = {}, .tensors = trainer.Tensors()};
@@ -147,6 +164,40 @@ class SmallJob {
   runner::TrainJob job_;
   runner::Corpus corpus_;
 };
+
+// A device that records plays an iteration of the character model as one, but for the states that it carries on.
+TEST_P(ManyRuns, OfTrainingGiveTheBitsOfLaunchedOnes) {
+  constexpr int kIterations = 30;
+  const SmallJob job;
+  runner::Trainer played = job.Make(Options());
+  runner::Trainer launched = job.Make(Options(kMaxOptLevel, "serial"));
+  for (int i = 0; i < kIterations; ++i) {
+    const std::int64_t before = CountsOfPoisonDevice().played, kernels = CountsOfPoisonDevice().kernels;
+    const runner::IterationMetrics found = played.Iterate();
+    const bool is_played = CountsOfPoisonDevice().played == before + 1 && CountsOfPoisonDevice().kernels == kernels;
+    if (GetParam() == kPoisonDevice) {
+      // Where the text begins anew, as it does every 18 iterations, states start anew in other memory.
+      EXPECT_EQ(is_played, i % 18 > 3) << i;
+    }
+    const runner::IterationMetrics expected = launched.Iterate();
+    EXPECT_EQ(found.loss, expected.loss) << i;
+    EXPECT_EQ(found.gradient_norm, expected.gradient_norm) << i;
+  }
+  const NamedTensors found = played.Tensors(), expected = launched.Tensors();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ExpectSame(found[i].second.To({}), expected[i].second.To({}), found[i].first);
+  }
+}
+
+// Needs none.
+TEST(IterationsOnAGpu, AreRecordedUpToTheStatesThatTheyCarryOn) {
+  if (FindDeviceSpec(kCuda.kind) == nullptr) GTEST_SKIP() << "this program was built without cuda";
+  const RecordableOperators recordable = SmallJob().Recordable(OnDevice({}, kCuda));
+  EXPECT_GT(recordable.count, 20);
+  EXPECT_TRUE(recordable.why_no_more.ends_with(", Copy, runs only when the host has looked for bad values"))
+      << recordable.why_no_more;
+}
 
 TEST_P(ManyRuns, OfTrainingGoOnOnAnotherDevice) {
   constexpr int kIterations = 24, kCut = 10;

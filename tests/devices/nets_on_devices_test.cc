@@ -53,6 +53,7 @@ GoldenCase WithChangingInputs(const GoldenCase& golden) {
 }
 
 TEST_P(GoldenNets, GiveTheSameBitsWithEveryExecutorAndInEveryRun) {
+  const std::int64_t played = CountsOfPoisonDevice().played;
   for (const GoldenCase& golden : GoldenCases()) {
     if (!WhyRefused(golden.net, GetParam()).empty()) continue;
     const GoldenCase changing = WithChangingInputs(golden);
@@ -67,6 +68,7 @@ TEST_P(GoldenNets, GiveTheSameBitsWithEveryExecutorAndInEveryRun) {
     }
     if (HasFailure()) return;
   }
+  EXPECT_GE(CountsOfPoisonDevice().played, played + (GetParam() == kPoisonDevice ? 600 : 0));
 }
 
 class RandomStepNets : public OnEveryDevice {};

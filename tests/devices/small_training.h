@@ -21,6 +21,7 @@ class SmallTraining {
   void SetRows(std::int32_t bad_row = 0);
   // Runs an iteration to its end.
   void Iterate();
+  const Net& net() const { return *net_; }
   // The operator that first changes what is kept.
   int first_update() const { return first_update_; }
 

@@ -83,8 +83,9 @@ TEST(ExecutorRegistration, RefusesNamesThatAreNotRegisteredForTheDeviceOrTwice) 
               "invalid argument: no executor \"seral\" for cpu; there is parallel, serial, test.counted, "
               "test.scheduled, test.threaded, test.twice; "
               "did you mean \"serial\"?");
-  ExpectError([] { MakeExecutor({.executor = "parallel", .target = &kElsewhere}); },
-              "invalid argument: no executor \"parallel\" for private; there is serial, test.elsewhere; cpu has one");
+  ExpectError(
+      [] { MakeExecutor({.executor = "parallel", .target = &kElsewhere}); },
+      "invalid argument: no executor \"parallel\" for private; there is recorded, serial, test.elsewhere; cpu has one");
   ExpectError([] { MakeExecutor({.executor = "test.twice"}); },
               "invalid argument: the executor \"test.twice\" of the device cpu is registered twice");
   EXPECT_NE(MakeExecutor({.executor = "test.elsewhere", .target = &kElsewhere}), nullptr);

@@ -16,12 +16,14 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/executor/executor.h"
+#include "stepnet/core/scoped_value.h"
+#include "stepnet/executor/recording_executor.h"
 
 namespace stepnet {
 namespace {
@@ -72,6 +74,23 @@ Conditions& TheConditions() {
   return conditions;
 }
 
+using Works = std::vector<std::function<void()>>;
+
+// What a thread watches, or records.
+struct Watched {
+  std::string_view* refusal = nullptr;  // null: nothing
+  Works* kept = nullptr;                // null: what is put in is done
+
+  void Refuse(std::string_view why) const {
+    if (refusal != nullptr && refusal->empty()) *refusal = why;
+  }
+  void MeetHost(std::string_view how) const {
+    Refuse(how);
+    if (kept != nullptr) throw Error(ErrorCode::kFailed, "a run that is recorded needs the host");
+  }
+};
+thread_local Watched watched;
+
 class PoisonRuntime : public DeviceRuntime, public Queue {
  public:
   explicit PoisonRuntime(int index)
@@ -87,6 +106,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
 
   // Memory comes one after the other, and again by size. Behind each lies a page that not even the device may touch.
   void* Allocate(std::int64_t bytes) override {
+    watched.Refuse("it takes memory of the device");
     const std::lock_guard lock(mutex_);
     const std::int64_t pages = PagesOf(bytes);
     if (pages > memory_.limit - memory_.current || Fails(PoisonFault::kAllocation)) {
@@ -112,6 +132,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   }
 
   void Free(void* data, std::int64_t bytes) noexcept override {
+    watched.Refuse("it gives memory of the device back");
     const std::lock_guard lock(mutex_);
     const std::int64_t pages = PagesOf(bytes);
     std::byte* memory = static_cast<std::byte*>(data) + RoundUp(std::max<std::int64_t>(bytes, 1), 256) - pages;
@@ -131,6 +152,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     memory_.limit = bytes;
   }
   std::unique_ptr<LateFaults> MakeLateFaults() override { return std::make_unique<PoisonFaults>(*this); }
+  std::unique_ptr<Recorder> MakeRecorder() override;
   std::int64_t num_host_waits() const override { return Counts().host_waits; }
   PoisonCounts Counts() const {
     const std::lock_guard lock(mutex_);
@@ -158,6 +180,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     });
   }
   void CopyFromHost(const void* from_host, void* to, std::int64_t bytes) override {
+    watched.MeetHost("it copies from the host");
     const auto* begin = static_cast<const std::byte*>(from_host);
     const std::lock_guard lock(mutex_);
     ++counts_.copies_from_host;
@@ -166,11 +189,13 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     });
   }
   void CopyToHost(const void* from, void* to_host, std::int64_t bytes) override {
+    watched.MeetHost("it copies to the host");
     const std::lock_guard lock(mutex_);
     Put([=, this] { std::memcpy(to_host, Real(from), bytes); });
     DoAll();
   }
   void Wait() override {
+    watched.MeetHost("it waits for the device");
     const std::lock_guard lock(mutex_);
     DoAll();
   }
@@ -189,6 +214,15 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     PutWork(std::move(run));
   }
 
+  // All of them, one after the other, as one work.
+  void PutRecorded(const std::shared_ptr<const Works>& works) {
+    const std::lock_guard lock(mutex_);
+    ++counts_.played;
+    PutWork([works] {
+      for (const std::function<void()>& work : *works) work();
+    });
+  }
+
  private:
   static constexpr std::int64_t kPage = 4096;
   static std::int64_t RoundUp(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -205,6 +239,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     if (Fails(PoisonFault::kWork)) {
       work = [] { throw Error(ErrorCode::kFailed, "work on the poison device failed"); };
     }
+    if (watched.kept != nullptr) return watched.kept->push_back(std::move(work));
     Put(std::move(work));
   }
 
@@ -271,12 +306,38 @@ void PoisonRuntime::SomeGoOn() {
   }
 }
 
+class PoisonRecorder : public Recorder {
+ public:
+  explicit PoisonRecorder(PoisonRuntime& runtime) : runtime_(runtime) {}
+  void Watch(const std::function<void()>& work, std::string_view* refusal) override {
+    const ScopedValue<Watched> scope(watched, {.refusal = refusal});
+    work();
+  }
+  void Record(const std::function<void()>& work, std::string_view* refusal) override {
+    works_.reset();
+    auto kept = std::make_shared<Works>();
+    {
+      const ScopedValue<Watched> scope(watched, {.refusal = refusal, .kept = kept.get()});
+      work();
+    }
+    if (refusal->empty()) works_ = std::move(kept);
+  }
+  void Play() override { runtime_.PutRecorded(works_); }
+
+ private:
+  PoisonRuntime& runtime_;
+  std::shared_ptr<const Works> works_;
+};
+
+std::unique_ptr<Recorder> PoisonRuntime::MakeRecorder() { return std::make_unique<PoisonRecorder>(*this); }
+
 // One run of a kernel, with copies of what the caller lends to it.
 class LateRun {
  public:
   explicit LateRun(const OpRun& run)
       : runtime_(static_cast<PoisonRuntime&>(run.queue())),
-        run_number_(run.context().RunNumber()),
+        run_number_(run.context().recording == nullptr ? run.context().RunNumber() : 0),
+        number_of_played_(run.context().recording == nullptr ? nullptr : run.context().RunNumberOnDevice()),
         faults_(run.context().faults),
         late_faults_(static_cast<PoisonFaults*>(run.context().late_faults)),
         site_(run.context().site),
@@ -298,7 +359,9 @@ class LateRun {
     if (late_faults_ != nullptr && stops_ && late_faults_->any()) return;
     const std::vector<TensorView> inputs = Views(inputs_), outputs = Views(outputs_);
     RunContext context;
-    context.run = &run_number_;
+    context.run = number_of_played_ == nullptr
+                      ? &run_number_
+                      : static_cast<const std::uint64_t*>(runtime_.Real(const_cast<void*>(number_of_played_)));
     FaultRecord found;
     context.faults = late_faults_ == nullptr ? faults_ : &found;
     OpRun run(inputs, outputs, context, step_);
@@ -330,6 +393,7 @@ class LateRun {
   PoisonRuntime& runtime_;
   std::vector<Held> inputs_, outputs_;
   const std::uint64_t run_number_;
+  const void* const number_of_played_;  // in memory of the device, for what is recorded; or null
   FaultRecord* const faults_;
   PoisonFaults* const late_faults_;
   const FaultSite site_;
@@ -371,10 +435,12 @@ const Kernel* FindLateKernel(const OperatorSchema& schema) {
 constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate};
 const DeviceRegistration poison(DeviceKind::kPrivate,
                                 {.target = &kPoisonTarget,
-                                 .executor = "serial",
+                                 .executor = "recorded",
                                  .open = [](int index) -> DeviceRuntime& { return RuntimeAt(index); },
                                  .find_kernel = FindLateKernel});
 const ExecutorRegistration serial("serial", DeviceKind::kPrivate, MakeSerialExecutor);
+const ExecutorRegistration recorded("recorded", DeviceKind::kPrivate,
+                                    [] { return MakeRecordingExecutor(MakeSerialStepRunner); }, {.records_runs = true});
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 // At the addresses of its memory there is nothing: whoever but its own work reads or writes there ends the program with
 // a fault, another poison device included. Its queue does nothing until somebody waits, so that what is read without
 // waiting is not there yet; or, if a test says so, it goes on now and then, by chance. Memory holds NaN where nobody
-// has written, also when it is given out again. Tests can make it fail.
+// has written, also when it is given out again. What is put in can be recorded, and played. Tests can make it fail.
 #pragma once
 
 #include "stepnet/core/device.h"
@@ -16,8 +16,9 @@ inline constexpr int kNumPoisonDevices = 4;
 
 // What has happened since the process began.
 struct PoisonCounts {
-  std::int64_t kernels = 0;
-  std::int64_t copies = 0;  // within the device
+  std::int64_t kernels = 0;  // those that are put in alone
+  std::int64_t played = 0;   // recordings
+  std::int64_t copies = 0;   // within the device
   std::int64_t copies_from_host = 0;
   std::int64_t host_waits = 0;
   std::int64_t allocations = 0;

@@ -1,0 +1,106 @@
+#include "stepnet/core/recorded_run.h"
+
+#include <utility>
+
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/scoped_value.h"
+
+namespace stepnet {
+namespace {
+
+// What stands against a recording once, as memory that grows for the last time, is gone the next time.
+constexpr int kMaxRefused = 3;
+
+std::int64_t NumChecks(const RunContext& context) {
+  return context.late_faults == nullptr ? 0 : context.late_faults->num_kernels();
+}
+
+}  // namespace
+
+RecordedRun::RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder)
+    : device_(device), state_(std::move(state)), recorder_(std::move(recorder)) {}
+
+bool RecordedRun::has_given_up() const { return num_refused_ == kMaxRefused; }
+
+void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
+  if (has_given_up() || recorder_ == nullptr) return work();
+  // Where something is thrown, nothing is known.
+  Stage stage = std::exchange(stage_, Stage::kUnknown);
+  if (stage != Stage::kUnknown && !state_->IsAsNoted()) {  // somebody else has changed it
+    stage = Stage::kUnknown;
+    num_refused_ = 0;
+  }
+  if (stage == Stage::kRecorded || (stage == Stage::kProven && Record(context, work))) {
+    stage_ = Stage::kRecorded;
+    return Play(context);
+  }
+  if (stage != Stage::kNoted) {
+    work();
+  } else if (Watch(context, work)) {
+    stage_ = Stage::kProven;
+    return;
+  }
+  state_->Note();
+  stage_ = Stage::kNoted;
+}
+
+bool RecordedRun::Refused(std::string_view why) {
+  refusal_ = why;
+  ++num_refused_;
+  return false;
+}
+
+bool RecordedRun::Watch(RunContext& context, const std::function<void()>& work) {
+  RecordingNotes notes;
+  {
+    const ScopedValue<RecordingNotes*> noted(context.recording, &notes);
+    recorder_->Watch(work, &notes.refusal);
+  }
+  if (!notes.refusal.empty()) return Refused(notes.refusal);
+  if (!state_->IsAsNoted()) return Refused("a run leaves blobs other than it found them");
+  notes_ = std::move(notes);
+  run_ = context.run;
+  return true;
+}
+
+// Whatever ends it early, nothing has been done, and blobs are what they were.
+bool RecordedRun::Record(RunContext& context, const std::function<void()>& work) {
+  const std::int64_t num_checks = NumChecks(context);
+  notes_.SetNumbers(run_, context.run, RuntimeOf(device_).queue());
+  RecordingNotes notes;
+  try {
+    const ScopedValue<RecordingNotes*> noted(context.recording, &notes);
+    const auto record = [&] {
+      const ScopedValue<Queue*> lent(context.queue, &RuntimeOf(device_).queue());
+      work();
+    };
+    recorder_->Record(record, &notes.refusal);
+    if (!state_->IsAsNoted()) notes.Refuse("a run leaves blobs other than it found them");
+  } catch (...) {
+    if (const Error error = CurrentError(); error.code() == ErrorCode::kCancelled) {
+      state_->Restore();
+      throw error;
+    }
+    notes.Refuse("an operator failed while it was recorded");
+  }
+  if (!notes.refusal.empty()) {
+    state_->Restore();
+    return Refused(notes.refusal);
+  }
+  notes_ = std::move(notes);
+  run_ = context.run;
+  checks_values_ = NumChecks(context) > num_checks;
+  num_refused_ = 0;
+  refusal_ = {};
+  return true;
+}
+
+void RecordedRun::Play(const RunContext& context) {
+  CheckCancelled();
+  notes_.SetNumbers(run_, context.run, RuntimeOf(device_).queue());
+  recorder_->Play();
+  if (checks_values_) context.late_faults->SetPending();
+}
+
+}  // namespace stepnet

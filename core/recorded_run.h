@@ -1,0 +1,66 @@
+// RecordedRun: work on a device that is done again and again, recorded and played where it does the same each time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "stepnet/core/run_context.h"
+
+namespace stepnet {
+
+// What on the host decides what the work puts into the queue: as it was when the work was recorded, playing that does
+// what the work would do.
+class HostState {
+ public:
+  virtual ~HostState() = default;
+  // Keeps it as it is now.
+  virtual void Note() = 0;
+  virtual bool IsAsNoted() const = 0;
+  // Makes it what was noted, where work that ended early has changed it. Throws kFailed where it cannot.
+  virtual void Restore() = 0;
+};
+
+// Work is recorded behind two runs that found the same on the host. The second is watched: where the thread did nothing
+// with the device but to put in work, and left what it had found, it will do so again. So the third can be recorded,
+// which does not run it, and then played. From then on it is played, until something is not what it was.
+class RecordedRun {
+ public:
+  RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder);
+
+  // Does `work`, or plays it. Work runs with `context`, whose RunContext::recording says when it is watched or
+  // recorded. Throws what it throws; a recording that fails is no error, and the work is done then.
+  void Run(RunContext& context, const std::function<void()>& work);
+  // The work has been, or will be, done otherwise.
+  void Forget() { stage_ = Stage::kUnknown; }
+
+  HostState& state() const { return *state_; }
+  // It could not be recorded so often that it is not tried any more.
+  bool has_given_up() const;
+  // Why it was not recorded when that was last tried, or empty.
+  std::string_view refusal() const { return refusal_; }
+
+ private:
+  enum class Stage {
+    kUnknown,   // of what the last run left
+    kNoted,     // the state is as the last run left it
+    kProven,    // and the work leaves it so
+    kRecorded,  // what it does is kept
+  };
+  bool Watch(RunContext& context, const std::function<void()>& work);
+  bool Record(RunContext& context, const std::function<void()>& work);
+  void Play(const RunContext& context);
+  bool Refused(std::string_view why);
+
+  const Device device_;
+  const std::unique_ptr<HostState> state_;
+  const std::unique_ptr<Recorder> recorder_;
+  Stage stage_ = Stage::kUnknown;
+  int num_refused_ = 0;
+  std::string_view refusal_;
+  RecordingNotes notes_;
+  const std::uint64_t* run_ = nullptr;  // where the run that was watched found its number
+  bool checks_values_ = false;          // and notes faults in the record of the context
+};
+
+}  // namespace stepnet

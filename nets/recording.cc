@@ -1,0 +1,143 @@
+#include "stepnet/nets/recording.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::string_view kForward = "RecurrentNetwork", kGradient = "RecurrentNetworkGradient";
+
+bool RunsSteps(const OperatorCall& op) { return op.type() == kForward || op.type() == kGradient; }
+
+// While the kernel runs. What shape rules may read they read for some inputs alone.
+bool ReadsOnHost(const OperatorSchema& schema, DeviceKind device, int num_inputs) {
+  const Kernel* const kernel = schema.FindKernel(device);
+  return kernel != nullptr && std::ranges::any_of(kernel->host_inputs, [&](int input) { return input < num_inputs; });
+}
+
+// Whether it does something for which it has no output: one that counts in place has.
+bool DoesMore(const OperatorSchema& schema) {
+  return schema.has_side_effects && (schema.outputs.empty() || schema.enforced_in_place.size() < schema.outputs.size());
+}
+
+// Why the steps of a net cannot be recorded, or "".
+std::string WhyNotSteps(const NetDef* step_net, DeviceKind device) {
+  if (step_net == nullptr) return "";
+  for (const OperatorDef& op : step_net->op()) {
+    const OperatorSchema& schema = GetOperator(op.type());
+    if (schema.TakesBlobs(device)) return StrCat("has steps with ", op.type(), ", which works on blobs");
+    if (DoesMore(schema)) return StrCat("has steps with ", op.type(), ", which does more than to compute");
+    if (ReadsOnHost(schema, device, op.input_size())) {
+      return StrCat("has steps with ", op.type(), ", whose inputs the host reads");
+    }
+  }
+  return "";
+}
+
+std::string WhyNot(const OperatorCall& op, Device device) {
+  if (op.options().device().IsHost()) return "runs on the host";
+  if (op.options().device() != device) return StrCat("runs on another device than ", device);
+  if (DoesMore(op.schema())) return "does more than to compute";
+  if (ReadsOnHost(op.schema(), device.kind, op.num_inputs())) return "has inputs that the host reads";
+  if (!RunsSteps(op)) return op.schema().TakesBlobs(device.kind) ? "works on blobs" : "";
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  const std::string why = WhyNotSteps(spec.step_net.get(), device.kind);
+  return why.empty() ? WhyNotSteps(spec.backward_step_net.get(), device.kind) : why;
+}
+
+// Blobs that an operator sets although they are none of its outputs.
+std::vector<std::string> OtherBlobs(const OperatorCall& op) {
+  std::vector<std::string> blobs;
+  if (!RunsSteps(op)) return blobs;
+  const RecurrentSpec spec = ParseRecurrentSpec(op);
+  for (const RecurrentState& state : spec.states) {
+    blobs.push_back(op.type() == kForward ? state.name : spec.Renamed(state.name + "_grad"));
+  }
+  if (op.type() != kForward) return blobs;
+  for (const OffsetAlias& alias : spec.aliases) blobs.push_back(alias.destination);
+  for (const StepOutput& output : spec.step_outputs) blobs.push_back(output.destination);
+  return blobs;
+}
+
+}  // namespace
+
+RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operators) {
+  std::set<std::string> records;  // of forward runs
+  std::optional<Device> device;
+  bool may_have_faults = false;
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const OperatorToRecord& entry = operators[i];
+    if (entry.is_entry) continue;
+    const OperatorCall& op = entry.op->init();
+    if (!device) device = op.options().device();
+    std::string why = WhyNot(op, *device);
+    if (why.empty() && op.type() == kGradient && !records.contains(op.inputs().back())) {
+      why = "goes back through a run of another net";
+    } else if (why.empty() && may_have_faults && entry.outlives && !entry.op->stops_after_faults()) {
+      why = "runs only when the host has looked for bad values";
+    }
+    if (!why.empty()) {
+      return {.count = static_cast<int>(i),
+              .why_no_more = StrCat("operator ", entry.origin, ", ", op.type(), ", ", why)};
+    }
+    for (const std::string& output : op.outputs()) records.erase(output);
+    if (op.type() == kForward) records.insert(op.outputs().back());
+    may_have_faults = may_have_faults || op.schema().MayFindFaults(device->kind);
+  }
+  return {.count = static_cast<int>(operators.size())};
+}
+
+NetBlobs::NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Workspace& workspace)
+    : workspace_(workspace) {
+  std::set<Blob*> known;
+  const auto add = [&](Known blob) {
+    if (known.insert(blob.blob).second) blobs_.push_back(std::move(blob));
+  };
+  for (int i = 0; i < count; ++i) {
+    const OperatorToRecord& entry = operators[i];
+    for (Blob* blob : entry.op->inputs()) add({.blob = blob, .is_read_first = true});
+    if (entry.is_entry) continue;
+    for (Blob* blob : entry.op->outputs()) add({.blob = blob});
+  }
+  for (int i = 0; i < count; ++i) {
+    for (const std::string& name : OtherBlobs(operators[i].op->init())) {
+      add({.blob = &workspace.CreateBlob(name), .name = name});
+    }
+  }
+}
+
+Blob* NetBlobs::Find(const Known& known) const {
+  return known.name.empty() || workspace_.FindBlob(known.name) == known.blob ? known.blob : nullptr;
+}
+
+void NetBlobs::Note() {
+  states_.clear();
+  for (Known& known : blobs_) {
+    if (Find(known) == nullptr) known.blob = &workspace_.CreateBlob(known.name);
+    states_.emplace_back(*known.blob);
+  }
+}
+
+bool NetBlobs::IsAsNoted() const {
+  if (states_.size() != blobs_.size()) return false;
+  for (size_t b = 0; b < blobs_.size(); ++b) {
+    const Blob* const blob = Find(blobs_[b]);
+    if (blob == nullptr || !states_[b].IsOf(*blob)) return false;
+  }
+  return true;
+}
+
+void NetBlobs::Restore() {
+  for (size_t b = 0; b < blobs_.size(); ++b) {
+    Blob* const blob = Find(blobs_[b]);
+    if (blob == nullptr || states_[b].Restore(*blob) || !blobs_[b].is_read_first) continue;
+    throw Error(ErrorCode::kFailed, StrCat("blob \"", blob->name(),
+                                           "\" lost what it held while a run was recorded, and has to be given again"));
+  }
+}
+
+}  // namespace stepnet

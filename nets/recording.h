@@ -1,0 +1,53 @@
+// What of a net can be recorded, to be played (core/recorded_run.h), and what its runs depend on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/core/blob_state.h"
+#include "stepnet/core/recorded_run.h"
+#include "stepnet/nets/net_operator.h"
+
+namespace stepnet {
+
+// An operator of a net, as far as it matters here.
+struct OperatorToRecord {
+  const NetOperator* op = nullptr;
+  int origin = 0;         // its index in the net as it was written
+  bool is_entry = false;  // it brings an input to the device, before others run
+  bool outlives = false;  // the next run reads what it writes
+};
+
+// The operators in front that do nothing but put work into the queue of one device, whatever the values are: an
+// operator on the host, one that works on blobs themselves or reads values on the host, or one for which the host looks
+// at faults first, comes after them. So what is recorded is known before anything runs.
+struct RecordableOperators {
+  int count = 0;
+  std::string why_no_more;  // "operator 3, Print, runs on the host"; "" where it is all of the net
+};
+RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operators);
+
+// What the first `count` operators of a net find in blobs: all that their work depends on.
+class NetBlobs : public HostState {
+ public:
+  NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Workspace& workspace);
+  void Note() override;
+  bool IsAsNoted() const override;
+  void Restore() override;
+
+ private:
+  struct Known {
+    Blob* blob = nullptr;
+    std::string name = {};       // of one that operators look up in each run, and others may remove; of those bound ""
+    bool is_read_first = false;  // what it holds is read before it is written
+  };
+  // The blob, or null where another one has its name now.
+  Blob* Find(const Known& known) const;
+
+  Workspace& workspace_;
+  std::vector<Known> blobs_;
+  std::vector<BlobState> states_;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,588 @@
+// Nets whose whole runs a device records and plays: whatever happens to their blobs between runs, the values are those
+// of the CPU, and what a run leaves on the host is what a run that is launched leaves.
+#include <random>
+
+#include "small_training.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/executor/layers.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+
+namespace stepnet {
+namespace {
+
+class RecordedNets : public OnEveryDevice {
+ protected:
+  // How many recordings the poison device has played; those of others are not counted.
+  std::int64_t NumPlayed() const { return CountsOfPoisonDevice().played; }
+  bool IsCounted() const { return GetParam() == kPoisonDevice; }
+};
+INSTANTIATE_ON_EVERY_DEVICE(RecordedNets);
+
+// A net on a device, and on the CPU, in workspaces of their own.
+class Twins {
+ public:
+  explicit Twins(RunOptions options) : options_(std::move(options)) {}
+
+  void Add(const NetDef& def) {
+    nets_.push_back({Net::Create(def, there_, options_), Net::Create(def, on_cpu_, Reference())});
+  }
+  void Feed(const std::string& blob, const Tensor& tensor) {
+    there_.SetTensor(blob, tensor.Clone());
+    on_cpu_.SetTensor(blob, tensor.Clone());
+  }
+  // Runs net k on both, which end in the same way and leave the same blobs.
+  void Run(const std::string& what, size_t k = 0) {
+    const std::string expected = ErrorOf([&] { nets_[k].on_cpu->Run(); });
+    const std::string found = ErrorOf([&] {
+      nets_[k].there->Run();
+      nets_[k].there->Wait();
+    });
+    EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with "))) << what;
+    ExpectNearBlobs(there_, on_cpu_, ToleranceOf(options_.device()), what);
+  }
+  // The same of a run that ends with a fault, of which `kept` alone is what it was before.
+  void RunWithFault(const std::string& kept) {
+    const std::string expected = ErrorOf([&] { nets_[0].on_cpu->Run(); });
+    const std::string found = ErrorOf([&] { nets_[0].there->Run(); });
+    EXPECT_NE(expected, "no error");
+    EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with ")));
+    ExpectNearTensor(there_.GetTensor(kept), on_cpu_.GetTensor(kept), ToleranceOf(options_.device()), kept);
+  }
+  Net& there(size_t k = 0) { return *nets_[k].there; }
+  Workspace& workspace() { return there_; }
+  Workspace& on_cpu() { return on_cpu_; }
+
+ private:
+  struct Twin {
+    std::unique_ptr<Net> there, on_cpu;
+  };
+  const RunOptions options_;
+  Workspace there_, on_cpu_;
+  std::vector<Twin> nets_;
+};
+
+NetDef NetOf(const std::vector<std::string>& ops) {
+  NetDef net;
+  for (const std::string& op : ops) *net.add_op() = ParseOp(op);
+  return net;
+}
+
+Tensor Values(std::initializer_list<float> values) {
+  return Tensor::Of<float>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+TEST_P(RecordedNets, TrainBitForBitAsTheyDoLaunched) {
+  SmallTraining played(Options()), launched(Options(kMaxOptLevel, "serial"));
+  const std::int64_t before = NumPlayed();
+  for (int iteration = 0; iteration < 8; ++iteration) {
+    played.Iterate();
+    launched.Iterate();
+    const NamedInputs found = played.Kept();
+    for (const auto& [name, tensor] : launched.Kept())
+      ExpectSame(found.at(name), tensor, StrCat(name, ", ", iteration));
+  }
+  if (IsCounted()) {
+    EXPECT_EQ(NumPlayed() - before, 6) << "the first two are launched";
+  }
+}
+
+TEST_P(RecordedNets, FindFaultsInAnIterationThatIsPlayed) {
+  SmallTraining training(Options());
+  for (int iteration = 0; iteration < 4; ++iteration) training.Iterate();
+  for (int k = 0; k < 3; ++k) {
+    const NamedInputs before = training.Kept();
+    training.SetRows(7);
+    const std::int64_t played = NumPlayed();
+    const std::string error = ErrorOf([&] { training.Iterate(); });
+    if (IsCounted()) {
+      EXPECT_EQ(NumPlayed(), played + 1);
+    }
+    EXPECT_TRUE(
+        error.starts_with("invalid argument: Gather: element 5 of the indices is 7; the data have 5 rows\n  at "
+                          "op 0 `embedded = Gather(table, rows)`"))
+        << error;
+    const NamedInputs after = training.Kept();
+    for (const auto& [name, tensor] : before) ExpectSame(after.at(name), tensor, name);
+    training.SetRows();
+    training.Iterate();
+  }
+}
+
+TEST_P(RecordedNets, GiveTheBitsOfLaunchedRunsWhileLengthsAndBatchesChange) {
+  const NetDef def = Layers(2, /*training=*/true);
+  Workspace played, launched;
+  std::unique_ptr<Net> fast, slow;
+  const std::int64_t before = NumPlayed();
+  for (int run = 0; run < 30; ++run) {
+    const std::int64_t steps = run < 6 ? 5 : run < 12 ? 9 : run < 16 ? 5 + run % 2 : run < 24 ? 0 : 3;
+    for (Workspace* workspace : {&played, &launched}) FeedLayers(2, steps, static_cast<unsigned>(run), *workspace);
+    if (fast == nullptr) {
+      fast = Net::Create(def, played, Options());
+      slow = Net::Create(def, launched, Options(kMaxOptLevel, "serial"));
+    }
+    fast->Run();
+    slow->Run();
+    ExpectSameValues(played, launched, StrCat("run ", run));
+    if (HasFailure()) return;
+  }
+  if (IsCounted()) {
+    EXPECT_GE(NumPlayed() - before, 12);
+  }
+}
+
+// (The other one makes y larger, gives it other memory, or lets it share memory with a blob that is not to change.)
+TEST_P(RecordedNets, ShareBlobsWithOtherNets) {
+  Twins twins(Options());
+  twins.Feed("x", Values({1, 2, 3}));
+  twins.Feed("w", Values({4, 5, 6, 7, 8}));
+  twins.Add(NetOf({"y = Tanh(x)", "z = Add(y, y)"}));
+  twins.Add(NetOf({"y = Tanh(w)"}));
+  twins.Add(NetOf({"z = Tanh(w)", "y = Relu(z)"}));
+  const std::int64_t before = NumPlayed();
+  for (int round = 0; round < 4; ++round) {
+    for (int run = 0; run < 5; ++run) {
+      if (run % 2 == 1) twins.Feed("x", Values({1, static_cast<float>(run), 3}));
+      twins.Run(StrCat("run ", run, " of round ", round));
+    }
+    twins.Run("the second net", 1);
+    twins.Run("the first net behind the second");
+    twins.Run("the third net", 2);
+    twins.Run("the first net behind the third");
+    for (Workspace* workspace : {&twins.workspace(), &twins.on_cpu()}) {
+      workspace->SetTensor("y", workspace->GetTensor("w").Slice(0, 3));
+    }
+    twins.Run("the first net, whose output shared memory");
+  }
+  if (IsCounted()) {
+    EXPECT_GE(NumPlayed() - before, 8);
+  }
+}
+
+TEST_P(RecordedNets, ChangeShapesInPlace) {
+  for (const std::vector<std::string>& ops : {std::vector<std::string>{"x = ExpandDims(x)"},
+                                              {"y = Tanh(x)", "y = ExpandDims(y)"},
+                                              {"y = Tanh(x)", "y = ExpandDims(y)", "y = Squeeze(y)"},
+                                              {"y = Relu(x)", "x = ExpandDims(x)", "z = Tanh(x)"}}) {
+    NetDef def = NetOf(ops);
+    for (OperatorDef& op : *def.mutable_op()) {
+      if (op.type() != "Tanh" && op.type() != "Relu") AddInts(&op, "dims", {0});
+    }
+    Twins twins(Options());
+    twins.Feed("x", Values({1, 2, 3}));
+    twins.Add(def);
+    for (int run = 0; run < 6; ++run) twins.Run(StrCat(ops.back(), ", run ", run));
+    twins.Feed("x", Values({4, 2, 3}));
+    for (int run = 0; run < 4; ++run) twins.Run(StrCat(ops.back(), ", run ", run, " on another input"));
+  }
+}
+
+// Who holds on to what a run wrote keeps its values; who gives it other memory is obeyed.
+TEST_P(RecordedNets, SeeWhatBecomesOfTheirBlobsBetweenRuns) {
+  Twins twins(Options());
+  twins.Feed("x", Values({1, 2}));
+  twins.Feed("sum", Values({0, 0}));
+  twins.Add(NetOf({"y = Tanh(x)", "sum = Add(sum, y)", "z = Relu(sum)"}));
+  const std::int64_t before = NumPlayed();
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run));
+  if (IsCounted()) {
+    EXPECT_EQ(NumPlayed() - before, 3);
+  }
+  const Tensor z = twins.workspace().GetTensor("z"), y = twins.workspace().GetTensor("y");
+  const Tensor old_z = z.To({}).Clone(), old_y = y.To({}).Clone();
+  twins.Feed("x", Values({-5, 7}));
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " while outputs are held"));
+  ExpectSame(z.To({}), old_z, "z, which was held");
+  ExpectSame(y.To({}), old_y, "y, which was held");
+  twins.Feed("sum", Values({10, 20}));
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " from another sum"));
+  twins.workspace().GetBlob("y").Reset();
+  twins.on_cpu().GetBlob("y").Reset();
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " behind an empty output"));
+  for (const std::int64_t size : {3, 1, 2}) {
+    twins.Feed("x", Tensor::Zeros(DType::kFloat, {size}));
+    twins.Feed("sum", Tensor::Of<float>({size}, std::vector<float>(static_cast<size_t>(size), 2)));
+    for (int run = 0; run < 4; ++run) twins.Run(StrCat("run ", run, " of ", size));
+  }
+}
+
+// d, mask = Dropout(x_t), half of it.
+OperatorDef HalfDropped() {
+  NetDef net;
+  AddOp(&net, "Dropout", {"x_t"}, {"d", "mask"}).Float("ratio", 0.5F).Int("is_test", 0);
+  return net.op(0);
+}
+
+// The forward and the backward pass draw the same masks, others in each run.
+TEST_P(RecordedNets, DrawMasksInStepsAsLaunchedRunsDo) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step(HalfDropped()).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  def = AddGradients(def, {"h_all"}, {"x", "h0"}).net;
+  Twins twins(Options());
+  twins.Feed("x", Random({4, 3, 5}, 1, DType::kFloat));
+  twins.Feed("h0", Random({3, 5}, 2, DType::kFloat));
+  twins.Add(def);
+  const std::int64_t before = NumPlayed();
+  Tensor last;
+  for (int run = 0; run < 7; ++run) {
+    twins.Run(StrCat("run ", run));
+    const Tensor gradient = twins.on_cpu().GetTensor("x_grad").Clone();
+    if (last.defined()) {
+      EXPECT_NE(Values(gradient), Values(last)) << run;
+    }
+    last = gradient;
+  }
+  if (IsCounted()) {
+    EXPECT_EQ(NumPlayed() - before, 5);
+  }
+}
+
+// What a run of steps leaves is read by another net: its masks are those of the run that was played last.
+TEST_P(RecordedNets, LeaveRecordsOfStepsThatOtherNetsGoBackThrough) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step(HalfDropped()).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  AddStrings(&net.forward(), "recompute_blobs_on_backward", {"d", "mask"});
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  const NetDef whole = AddGradients(def, {"h_all"}, {"x", "h0"}).net;
+  NetDef forward = whole, backward = whole;
+  const auto first_backward =
+      std::ranges::find(whole.op(), "RecurrentNetwork", &OperatorDef::type) - whole.op().begin();
+  forward.mutable_op()->DeleteSubrange(static_cast<int>(first_backward) + 1,
+                                       whole.op_size() - static_cast<int>(first_backward) - 1);
+  backward.mutable_op()->DeleteSubrange(0, static_cast<int>(first_backward) + 1);
+  Twins twins(Options());
+  twins.Feed("x", Random({4, 3, 5}, 1, DType::kFloat));
+  twins.Feed("h0", Random({3, 5}, 2, DType::kFloat));
+  twins.Add(forward);
+  twins.Run("the first run");
+  twins.Add(backward);
+  for (int run = 0; run < 6; ++run) {
+    twins.Feed("x", Random({4, 3, 5}, static_cast<unsigned>(run), DType::kFloat));
+    twins.Run(StrCat("forward, run ", run));
+    twins.Run(StrCat("backward, run ", run), 1);
+  }
+}
+
+// States are blobs that the operator makes where there are none.
+TEST_P(RecordedNets, MakeBlobsOfStatesThatAreRemovedOrHeld) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("h_next = Add(x_t, h_prev)").Output("h_all", "h", 1);
+  Twins twins(Options());
+  twins.Feed("x", Random({4, 3, 5}, 1, DType::kFloat));
+  twins.Feed("h0", Random({3, 5}, 2, DType::kFloat));
+  twins.Add(net.Build());
+  const std::int64_t before = NumPlayed();
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run));
+  if (IsCounted()) {
+    EXPECT_EQ(NumPlayed() - before, 3);
+  }
+  for (Workspace* workspace : {&twins.workspace(), &twins.on_cpu()}) EXPECT_TRUE(workspace->RemoveBlob("h"));
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " without the state"));
+  twins.workspace().GetBlob("h").Reset();
+  twins.on_cpu().GetBlob("h").Reset();
+  twins.Run("with an empty state");
+  const Tensor h = twins.workspace().GetTensor("h"), old_h = h.To({}).Clone();
+  twins.Feed("x", Random({4, 3, 5}, 3, DType::kFloat));
+  for (int run = 0; run < 5; ++run) twins.Run(StrCat("run ", run, " while the state is held"));
+  ExpectSame(h.To({}), old_h, "the state that is held");
+}
+
+// Steps that draw masks, with gradients, rows of a table, a sum that runs add to, and a shape that changes in place.
+NetDef NetOfAllKinds() {
+  RecurrentCase steps;
+  steps.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  steps.Step(HalfDropped()).Step("s = Add(d, h_prev)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  NetDef net = NetOf({"rows_of = Gather(table, rows)", "rows_of = ExpandDims(rows_of)"});
+  AddInts(net.mutable_op(1), "dims", {0});
+  net.mutable_op()->MergeFrom(steps.Build().op());
+  AddBackwardStepNets(&net);
+  net = AddGradients(net, {"h_all"}, {"x", "h0"}).net;
+  *net.add_op() = ParseOp("acc = Add(acc, x_grad)");
+  return net;
+}
+
+// Whatever comes between runs, in whatever order.
+TEST_P(RecordedNets, GiveTheValuesOfTheCpuWhateverComesBetween) {
+  const std::int64_t before = NumPlayed();
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(seed);
+    Twins twins(Options());
+    const auto on_both = [&](const std::function<void(Workspace&)>& change) {
+      change(twins.workspace());
+      change(twins.on_cpu());
+    };
+    const auto feed_sizes = [&](std::int64_t steps, std::int64_t batch) {
+      twins.Feed("x", Random({steps, batch, 5}, static_cast<unsigned>(random()), DType::kFloat));
+      twins.Feed("h0", Random({batch, 5}, static_cast<unsigned>(random()), DType::kFloat));
+      twins.Feed("acc", Tensor::Zeros(DType::kFloat, {steps, batch, 5}));
+    };
+    const auto feed_rows = [&](std::int32_t row) { twins.Feed("rows", Tensor::Of<std::int32_t>({2}, {1, row})); };
+    feed_sizes(4, 3);
+    feed_rows(0);
+    twins.Feed("table", Random({3, 2}, seed, DType::kFloat));
+    twins.Feed("w", Random({4, 3, 5}, seed, DType::kFloat));
+    twins.Add(NetOfAllKinds());
+    twins.Add(NetOf({"x_grad = Tanh(w)", "h_all = Relu(w)", "rows_of = Tanh(x_grad)"}));
+    twins.Add(NetOf({"h = Tanh(w)"}));
+    std::vector<std::pair<Tensor, Tensor>> held;  // with what it was
+    for (int event = 0; event < 120 && !HasFailure(); ++event) {
+      const char* const blobs[] = {"h_all", "x_grad", "rows_of", "acc", "h", "h_grad", "x"};
+      const char* const blob = blobs[random() % std::size(blobs)];
+      switch (random() % 24) {
+        case 0: feed_sizes(1 + random() % 4, random() % 4); break;
+        case 1: twins.Feed("x", Random(twins.on_cpu().GetTensor("x").shape(), event, DType::kFloat)); break;
+        case 2: twins.Run("the second net", 1); break;
+        case 3: twins.Run("the third net", 2); break;
+        case 4:
+          if (const Blob* const there = twins.workspace().FindBlob(blob); there != nullptr && there->HasTensor()) {
+            held.emplace_back(there->GetTensor(), there->GetTensor().To({}).Clone());
+          }
+          break;
+        case 5: held.clear(); break;
+        case 6:
+          if (const std::string name = blob; name != "x" && name != "acc") {
+            on_both([&](Workspace& workspace) { workspace.CreateBlob(name).Reset(); });
+          }
+          break;
+        case 7:
+          on_both([](Workspace& workspace) { workspace.SetTensor("rows_of", workspace.GetTensor("table")); });
+          break;
+        case 8: {
+          feed_rows(5);
+          twins.RunWithFault("acc");
+          feed_rows(static_cast<std::int32_t>(random() % 3));
+          break;
+        }
+        default: break;
+      }
+      twins.Run(StrCat("event ", event, " of seed ", seed));
+    }
+    if (!GetParam().IsHost()) {
+      EXPECT_EQ(twins.there().Recordable().why_no_more, "") << seed;
+    }
+    // A sum in place is of whoever shares its memory.
+    for (const auto& [tensor, was] : held) {
+      if (!tensor.SharesStorageWith(twins.workspace().GetTensor("acc"))) ExpectSame(tensor.To({}), was, "what is held");
+    }
+    if (HasFailure()) return;
+  }
+  if (IsCounted()) {
+    EXPECT_GE(NumPlayed() - before, 200);
+  }
+}
+
+// An operator on the CPU ends what is recorded; what comes behind it is launched.
+TEST_P(RecordedNets, AreRecordedUpToWhatNeedsTheHost) {
+  if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
+  NetDef def = NetOf({"y = Tanh(x)", "sum = Add(sum, y)", "p = Relu(y)", "q = Tanh(p)", "x = Copy(q)"});
+  def.mutable_op(2)->mutable_device_option()->set_device_type(0);
+  Twins twins(Options());
+  twins.Feed("x", Values({1, 2}));
+  twins.Feed("sum", Values({0, 0}));
+  twins.Add(def);
+  const std::int64_t before = NumPlayed();
+  for (int run = 0; run < 7; ++run) twins.Run(StrCat("run ", run));
+  if (IsCounted()) {
+    EXPECT_GE(NumPlayed() - before, 3);
+  }
+  EXPECT_EQ(twins.there().Recordable().why_no_more, "operator 2, EnsureCPUOutput, has inputs that the host reads");
+  EXPECT_NE(twins.there().Recordable().count, 0);
+}
+
+TEST_P(RecordedNets, SayWhatCannotBeRecorded) {
+  if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
+  const auto why = [&](const NetDef& def, const std::string& executor = "") {
+    Workspace workspace;
+    for (const char* blob : {"x", "table"}) workspace.SetTensor(blob, Values({1, 2}));
+    workspace.SetTensor("rows", Tensor::Of<std::int32_t>({1}, {0}));
+    workspace.SetTensor("shape", Tensor::Of<std::int64_t>({1}, {2}));
+    return Net::Create(def, workspace, Options(kMaxOptLevel, executor))->Recordable().why_no_more;
+  };
+  EXPECT_EQ(why(NetOf({"y = Tanh(x)"})), "");
+  EXPECT_EQ(why(NetOf({"y = Tanh(x)"}), "serial"), "the executor \"serial\" does not record");
+  EXPECT_EQ(why(NetOf({"y = Tanh(x)", "= Print(y)"})), "operator 1, Print, does more than to compute");
+  EXPECT_EQ(why(NetOf({"y = Gather(table, rows)", "z = Tanh(table)", "table = Copy(z)"})),
+            "operator 2, Copy, runs only when the host has looked for bad values");
+  NetDef dag = NetOf({"y = Tanh(x)"});
+  dag.set_type("dag");
+  EXPECT_EQ(why(dag), "a net of this type runs operators side by side");
+}
+
+// The host waits for the values of an input where shapes follow from them, and only there; and never plays such a run.
+TEST_P(RecordedNets, AskForValuesWhereShapesFollowFromThem) {
+  NetDef like, of_values;
+  AddOp(&like, "ConstantFill", {"x"}, {"y"}).Float("value", 3);
+  AddOp(&of_values, "Tanh", {"x"}, {"z"});
+  AddOp(&of_values, "ConstantFill", {"sizes"}, {"w"}).Int("input_as_shape", 1);
+  Twins twins(Options());
+  twins.Feed("x", Values({1, 2}));
+  twins.Feed("sizes", Tensor::Of<std::int64_t>({2}, {1, 2}));
+  twins.Add(like);
+  twins.Add(of_values);
+  const PoisonCounts before = CountsOfPoisonDevice();
+  for (int run = 0; run < 5; ++run) twins.there().Run();
+  if (IsCounted()) {
+    EXPECT_EQ(CountsOfPoisonDevice().host_waits, before.host_waits);
+    EXPECT_EQ(CountsOfPoisonDevice().played, before.played + 3);
+  }
+  twins.Run("like x");
+  for (int run = 0; run < 12; ++run) {
+    if (run > 5) twins.Feed("sizes", Tensor::Of<std::int64_t>({2}, {1 + run % 2, 2}));
+    twins.Run(StrCat("of the shape that is given, run ", run), 1);
+  }
+  if (!GetParam().IsHost()) {
+    EXPECT_EQ(twins.there(1).Recordable().why_no_more, "operator 1, ConstantFill: shapes follow from values");
+  }
+}
+
+// Graphs of so many nodes are not worth their memory.
+TEST(RecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
+  net.Step("a = Tanh(x_t)").Step("b = Add(a, h_prev)").Step("h_next = Tanh(b)").Output("h_all", "h", 1);
+  NetDef def = net.Build();
+  AddOp(&def, "Tanh", {"x"}, {"y"});
+  def.mutable_op()->SwapElements(0, 1);
+  Twins twins(OnDevice({.opt_level = 0}, kPoisonDevice));
+  twins.Feed("x", Random({67'000, 1, 1}, 1, DType::kFloat));
+  twins.Feed("h0", Random({1, 1}, 2, DType::kFloat));
+  twins.Add(def);
+  const PoisonCounts before = CountsOfPoisonDevice();
+  for (int run = 0; run < 4; ++run) twins.Run(StrCat("run ", run));
+  EXPECT_EQ(twins.there().Recordable().why_no_more,
+            "operator 1, RecurrentNetwork: its steps have more than 200,000 operators in all");
+  EXPECT_GE(CountsOfPoisonDevice().kernels - before.kernels, std::int64_t{4} * 3 * 67'000);
+  EXPECT_EQ(CountsOfPoisonDevice().played, before.played);
+}
+
+TEST_P(RecordedNets, AreCancelledBetweenRuns) {
+  Twins twins(Options());
+  twins.Feed("x", Values({1, 2}));
+  twins.Feed("sum", Values({0, 0}));
+  twins.Add(NetOf({"y = Tanh(x)", "sum = Add(sum, y)"}));
+  for (int run = 0; run < 8; ++run) {
+    Cancellation cancellation;
+    cancellation.Cancel();
+    EXPECT_TRUE(ErrorOf([&] { twins.there().Run(&cancellation); }).starts_with("cancelled")) << run;
+    twins.there().SetRunCounter(static_cast<std::uint64_t>(run));
+    twins.Run(StrCat("run ", run, " behind one that was cancelled"));
+  }
+}
+
+// Calls of test.Meets that are not to be as they should.
+int calls_that_work = -1;
+
+// y = x, in place or not. On the poison device one of its calls meets the host.
+const Registration meets = Operator("test.Meets")
+                               .Doc("y = x.")
+                               .Input("x", "any shape")
+                               .Output("y", "the shape of x")
+                               .Shapes(SameAsInput(0))
+                               .InPlace({{0, 0}})
+                               .StopsGradient()
+                               .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn {
+                                 return [](const OpRun& run) {
+                                   if (run.context().queue != nullptr && calls_that_work-- == 0) run.queue().Wait();
+                                   const TensorView &x = run.In(0), &y = run.Out(0);
+                                   if (run.context().queue == nullptr) return CopyElements(x, y);
+                                   if (x.data != y.data) run.queue().Copy(x.data, y.data, y.size_bytes());
+                                 };
+                               }});
+
+// Whichever call meets the host, in whichever run: operators in place are done once.
+TEST_P(RecordedNets, WhoseRecordingIsRefusedHalfwayRunOperatorsOnce) {
+  NetDef def = NetOf({"start = Copy(h_last)", "sum = Add(sum, x)", "sum = ExpandDims(sum)", "y = test.Meets(sum)",
+                      "sum = Squeeze(sum)", "y = test.Meets(y)", "z = Add(y, y)"});
+  for (const int op : {2, 4}) AddInts(def.mutable_op(op), "dims", {0});
+  RecurrentCase steps;
+  steps.Sequence("s", "s_t").State("h", "start", "h_prev", "h_next");
+  steps.Step("h_next = Add(s_t, h_prev)").Output("h_last", "h", -1);
+  NetDef with_steps = def;
+  with_steps.mutable_op()->Clear();
+  for (int op = 0; op < def.op_size(); ++op) {
+    *with_steps.add_op() = def.op(op);
+    if (op == 4) with_steps.mutable_op()->MergeFrom(steps.Build().op());
+  }
+  for (int call = 0; call < 12; ++call) {
+    Twins twins(Options());
+    twins.Feed("x", Values({1, 2}));
+    twins.Feed("sum", Values({0, 0}));
+    twins.Feed("s", Random({3, 1, 2}, 3, DType::kFloat));
+    twins.Feed("h_last", Random({1, 1, 2}, 4, DType::kFloat));
+    twins.Add(with_steps);
+    if (!GetParam().IsHost()) {
+      EXPECT_EQ(twins.there().Recordable().why_no_more, "");
+    }
+    calls_that_work = call;
+    for (int run = 0; run < 8; ++run) twins.Run(StrCat("run ", run, ", call ", call));
+    calls_that_work = -1;
+    if (HasFailure()) return;
+  }
+}
+
+// Needs none.
+TEST(RecordedNetsOfAGpu, AreWholeIterationsOfTraining) {
+  if (FindDeviceSpec(kCuda.kind) == nullptr) GTEST_SKIP() << "this program was built without cuda";
+  const SmallTraining training(OnDevice({}, kCuda));
+  EXPECT_EQ(training.net().Recordable().why_no_more, "");
+  EXPECT_EQ(training.net().Recordable().count, static_cast<int>(training.net().operators().size()));
+  RunOptions serial = OnDevice({}, kCuda);
+  serial.executor = "serial";
+  EXPECT_EQ(SmallTraining(serial).net().Recordable().count, 0);
+}
+
+// What fails while an iteration is recorded, or played: either it is launched after all, or it changes nothing.
+TEST(RecordedNetsOfThePoisonDevice, FailAsLaunchedOnes) {
+  constexpr int kIterations = 6;
+  const RunOptions options = OnDevice({}, kPoisonDevice);
+  SmallTraining reference(options);
+  std::vector<NamedInputs> expected;
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    expected.push_back(reference.Kept());
+    reference.Iterate();
+  }
+  const auto expect_kept = [&](const SmallTraining& training, int iterations, const std::string& what) {
+    const NamedInputs found = training.Kept();
+    for (const auto& [name, tensor] : expected[iterations])
+      ExpectSame(found.at(name), tensor, StrCat(name, ", ", what));
+  };
+  int num_failed = 0;
+  for (const PoisonFault fault : {PoisonFault::kAllocation, PoisonFault::kLaunch}) {
+    for (int failing_one = 1; failing_one <= 4; ++failing_one) {
+      for (std::int64_t k = 0;; ++k) {
+        const std::string what = StrCat("failure ", k, " in iteration ", failing_one);
+        SmallTraining training(options);
+        for (int iteration = 0; iteration < failing_one; ++iteration) training.Iterate();
+        bool has_thrown = false;
+        {
+          const PoisonFailure failing(fault, k);
+          const std::string error = ErrorOf([&] { training.Iterate(); });
+          has_thrown = error != "no error";
+          if (!failing.has_happened()) break;
+        }
+        ++num_failed;
+        // A launch may fail between two updates.
+        if (has_thrown && failing_one > 2) expect_kept(training, failing_one, what);
+        if (has_thrown) training.SetKept(expected[failing_one]);
+        for (int iteration = failing_one + (has_thrown ? 0 : 1); iteration + 1 < kIterations; ++iteration) {
+          expect_kept(training, iteration, what);
+          training.Iterate();
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(num_failed, 100);
+}
+
+}  // namespace
+}  // namespace stepnet
