@@ -2,7 +2,6 @@
 // Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
 #include <numbers>
 
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {

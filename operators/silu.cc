@@ -1,7 +1,6 @@
 // Silu: y = x * sigmoid(x), the name that PyTorch and ONNX tools know Swish by.
 // Source: Elfwing, Uchibe, Doya, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
 // Reinforcement Learning", 2017, eq. 5 and 6.
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {

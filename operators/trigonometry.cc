@@ -1,5 +1,4 @@
 // Sin and Cos.
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {

@@ -106,14 +106,17 @@ TEST(RegionProgram, ComputesEveryPrimitive) {
   });
 }
 
-// All that 16 bits hold, and what floats around it become.
+// All that 16 bits hold, and what numbers around it become.
 TEST(RegionProgram, ConvertsEveryStoredNumberOnEveryTarget) {
   ForEachTarget([] {
     for (const DType stored : kStoredTypes) {
-      for (const bool loads : {true, false}) {
-        const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : FloatsAround(stored);
+      std::vector<DType> sources(std::begin(kStoredFrom), std::end(kStoredFrom));
+      sources.push_back(stored);
+      for (const DType from : sources) {
+        const bool loads = from == stored;
+        const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : NumbersAround(stored, from);
         const Dense dense{.columns = static_cast<std::int64_t>(values.size())};
-        const DType from = loads ? stored : DType::kFloat, to = loads ? DType::kFloat : stored;
+        const DType to = loads ? DType::kFloat : stored;
         const Region region{.sizes = dense.Sizes(),
                             .inputs = {dense.Elements(from)},
                             .outputs = {{.value = Cast(to, Expr::Input(0, "x", from)), .memory = dense.Elements(to)}}};
