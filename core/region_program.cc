@@ -116,7 +116,7 @@ struct RegionProgram::Codes {
       const std::int64_t first = row++;
       while (row < end && comparison.Holds(inputs, row) == is_then) ++row;
       SimpleRun& run = is_then ? then : otherwise;
-      if (!run.has_begun()) run.Begin(inputs, outputs, first, 0);
+      if (!run.has_begun()) run.Begin(inputs, outputs, first, 0, columns);
       run.RunRows(first, row, columns);
     }
   }
