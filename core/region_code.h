@@ -171,6 +171,7 @@ struct RegionCode {
   std::int64_t run_bytes = 0;
   std::vector<RegionMove> run_loads;
   std::vector<RegionInstruction> setup;  // once a run
+  bool has_setup = false;                // run_loads or setup
   std::vector<RegionMove> tile_loads;    // once a run: elements that are the same in all rows
   std::vector<RegionMove> row_loads;
   std::vector<Phase> phases;

@@ -45,6 +45,7 @@ class Layout {
                       code_.cut == RegionCode::Cut::kBlocks && HasPlainSetup(code_) &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
                       buffer_bytes_ <= kSimpleBytes;
+    code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
     if (code_.is_simple) MakeSteps();
     if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
       MakeDirect(code_.phases[0].block[0]);

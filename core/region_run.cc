@@ -58,7 +58,7 @@ void RunDirect(const RegionDirect& direct, const void* const* inputs, void* cons
 
 }  // namespace
 
-void SimpleRun::SetUp(const void* const* inputs, std::int64_t columns) {
+[[gnu::noinline]] void SimpleRun::SetUp(const void* const* inputs, std::int64_t columns) {
   for (const auto& [operand, slot] : code_.run_loads) {
     const RegionCode::Operand& of = code_.operands[operand];
     CopyElement(slots_[slot], static_cast<const char*>(inputs[operand]) + of.offset * of.bytes, of.bytes);

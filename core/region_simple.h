@@ -32,7 +32,7 @@ class SimpleRun {
     char** slot = slots_ + num_memory_;
     for (void* const constant : code_.constants) *slot++ = static_cast<char*>(constant);
     for (const std::int64_t offset : code_.buffer_offsets) *slot++ = buffers_ + offset;
-    if (!code_.run_loads.empty() || !code_.setup.empty()) SetUp(from, columns);
+    if (code_.has_setup) SetUp(from, columns);
   }
 
   // The columns [column, column + columns) of the rows [first, last). REQUIRES: neither is empty.

@@ -374,8 +374,8 @@ void RegionPrinter::PrintSums(const KernelWork& work) {
   for (const int o : work.outputs) {
     const RegionOutput& output = region_.outputs[o];
     const char* const type = DeviceTypeName(output.value.dtype());  // a float where it is stored in 16 bits
-    text.Line(StrCat(type, " sum", o, " = ", output.adds ? StrCat("Cast<", type, ">(", text.OutputElement(o), ")") : "0",
-                     ";"));
+    text.Line(StrCat(type, " sum", o, " = ",
+                     output.adds ? StrCat("Cast<", type, ">(", text.OutputElement(o), ")") : "0", ";"));
   }
   PrintSumLoops(text, work, summed);
   for (const int o : work.outputs) {

@@ -50,8 +50,8 @@ T ConstantAs(const ArgumentValue& value) {
   }
 }
 
-// As in Caffe2, an int makes int64 where no dtype is given. What has the shape of 16 bits has them too, as gradients have
-// the dtype of what they are of.
+// As in Caffe2, an int makes int64 where no dtype is given. What has the shape of 16 bits has them too, as gradients
+// have the dtype of what they are of.
 DType ConstantDType(const ShapeQuery& query) {
   const OperatorCall& op = query.op();
   const ArgumentValue& value = op.Any("value");

@@ -12,8 +12,8 @@ namespace stepnet {
 
 // The bits of all 65,536.
 std::vector<std::uint64_t> EveryStored(DType stored);
-// The bits of numbers of another dtype: those that are stored as they are, those in the middle between two, and the next
-// ones to all of these; what is beyond, infinities, NaN, denormals.
+// The bits of numbers of another dtype: those that are stored as they are, those in the middle between two, and the
+// next ones to all of these; what is beyond, infinities, NaN, denormals.
 std::vector<std::uint64_t> NumbersAround(DType stored, DType from);
 // Those that casts go to 16 bits from at once.
 inline constexpr DType kStoredFrom[] = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64};
