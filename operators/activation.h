@@ -46,4 +46,12 @@ inline Operator ActivationGradientByOutput(const std::string& type, const std::s
   return op;
 }
 
+// The same where the formula follows from that of `type`.
+inline Operator ActivationDerivative(const std::string& type, const std::string& doc) {
+  return ActivationGradient(type, doc).Formula(DerivativeOf(type));
+}
+inline Operator ActivationDerivativeByOutput(const std::string& type, const std::string& doc) {
+  return ActivationGradientByOutput(type, doc).Formula(DerivativeOf(type));
+}
+
 }  // namespace stepnet

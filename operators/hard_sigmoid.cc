@@ -13,10 +13,9 @@ const Registration hard_sigmoid =
           f.Out({Min(1, Max(0, line))});
         });
 const Registration hard_sigmoid_gradient =
-    ActivationGradientByOutput("HardSigmoid", "dx = alpha * dy where 0 < y < 1, 0 elsewhere.")
+    ActivationDerivativeByOutput("HardSigmoid", "dx = alpha * dy where 0 < y < 1, 0 elsewhere.")
         .Arg("alpha", 0.2f, "as in HardSigmoid")
-        .Arg("beta", 0.5f, "as in HardSigmoid")
-        .Formula(DerivativeOf("HardSigmoid"));
+        .Arg("beta", 0.5f, "as in HardSigmoid");
 
 }  // namespace
 }  // namespace stepnet

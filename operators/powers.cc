@@ -30,16 +30,14 @@ const Registration rsqrt = ActivationByOutput("Rsqrt", "y = 1 / sqrt(x), element
   f.Out({1 / Sqrt(f.In("x"))});
 });
 
-const Registration rsqrt_gradient =
-    ActivationGradientByOutput("Rsqrt", "dx = -dy * y^3 / 2.").Formula(DerivativeOf("Rsqrt"));
+const Registration rsqrt_gradient = ActivationDerivativeByOutput("Rsqrt", "dx = -dy * y^3 / 2.");
 
 const Registration reciprocal =
     ActivationByOutput("Reciprocal", "y = 1 / x, element by element.").Formula([](Formula& f) {
       f.Out({1 / f.In("x")});
     });
 
-const Registration reciprocal_gradient =
-    ActivationGradientByOutput("Reciprocal", "dx = -dy * y^2.").Formula(DerivativeOf("Reciprocal"));
+const Registration reciprocal_gradient = ActivationDerivativeByOutput("Reciprocal", "dx = -dy * y^2.");
 
 // The powers that cells use need no std::pow.
 Expr Power(const Expr& x, float exponent) {

@@ -8,8 +8,7 @@ const Registration relu =
     ActivationByOutput("Relu", "Rectified linear unit: y = max(x, 0), element by element.").Formula([](Formula& f) {
       f.Out({Max(f.In("x"), 0)});
     });
-const Registration relu_gradient =
-    ActivationGradientByOutput("Relu", "dx = dy where y > 0, 0 elsewhere.").Formula(DerivativeOf("Relu"));
+const Registration relu_gradient = ActivationDerivativeByOutput("Relu", "dx = dy where y > 0, 0 elsewhere.");
 
 }  // namespace
 }  // namespace stepnet

@@ -26,11 +26,10 @@ const Registration clip =
         .Check(CheckBy(CheckRange))
         .Formula([](Formula& f) { f.Out({Min(f.Number("max"), Max(f.Number("min"), f.In("x")))}); });
 
-const Registration clip_gradient = ActivationGradientByOutput("Clip", "dx = dy where min < y < max, 0 elsewhere.")
+const Registration clip_gradient = ActivationDerivativeByOutput("Clip", "dx = dy where min < y < max, 0 elsewhere.")
                                        .Arg("min", -kInfinity, "as in Clip")
                                        .Arg("max", kInfinity, "as in Clip")
-                                       .Check(CheckBy(CheckRange))
-                                       .Formula(DerivativeOf("Clip"));
+                                       .Check(CheckBy(CheckRange));
 
 }  // namespace
 }  // namespace stepnet

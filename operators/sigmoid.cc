@@ -7,8 +7,7 @@ namespace {
 const Registration sigmoid =
     ActivationByOutput("Sigmoid", "Logistic function: y = 1 / (1 + exp(-x)), element by element.")
         .Formula([](Formula& f) { f.Out({Sigmoid(f.In("x"))}); });
-const Registration sigmoid_gradient =
-    ActivationGradientByOutput("Sigmoid", "dx = dy y (1 - y).").Formula(DerivativeOf("Sigmoid"));
+const Registration sigmoid_gradient = ActivationDerivativeByOutput("Sigmoid", "dx = dy y (1 - y).");
 
 }  // namespace
 }  // namespace stepnet

@@ -6,8 +6,7 @@ namespace {
 
 const Registration abs =
     Activation("Abs", "y = |x|, element by element.").Formula([](Formula& f) { f.Out({Abs(f.In("x"))}); });
-const Registration abs_gradient =
-    ActivationGradient("Abs", "dx = dy where x > 0, -dy where x < 0, 0 where x = 0.").Formula(DerivativeOf("Abs"));
+const Registration abs_gradient = ActivationDerivative("Abs", "dx = dy where x > 0, -dy where x < 0, 0 where x = 0.");
 
 const Registration negative = Operator("Negative")
                                   .Doc("y = -x, element by element.")

@@ -12,8 +12,7 @@ const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by ele
 });
 
 const Registration silu_gradient =
-    ActivationGradient("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).")
-        .Formula(DerivativeOf("Silu"));
+    ActivationDerivative("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).");
 
 }  // namespace
 }  // namespace stepnet
