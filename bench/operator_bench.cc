@@ -104,6 +104,8 @@ void RegisterPointwise(std::int64_t n) {
   add("Cast", {x}, "arg { name: \"to\" i: 2 }");
   add("CastGradient", {x, {.shape = {n}, .dtype = DType::kDouble}});
   add("WhereGradient", {{.shape = {n}, .dtype = DType::kBool}, x}, "", 2);
+  add("SumElementsGradient", {x, {.shape = {1}}});
+  add("SumSqrElementsGradient", {x, {.shape = {1}}});
   add("Dropout", {x}, "arg { name: \"ratio\" f: 0.5 }", 2);
   add("Adam", {x, x, {.shape = {n}, .scale = 0}, x, {.shape = {1}}, {.shape = {1}, .dtype = DType::kInt64}}, "", 3);
   add("MomentumSGDUpdate", {x, x, {.shape = {1}}, x}, "arg { name: \"momentum\" f: 0.9 }", 3);

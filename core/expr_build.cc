@@ -295,12 +295,20 @@ bool Holds(DType to, DType from) {
   }
 }
 
+// Whether a cast goes through float: between what is only stored and bool, each other, and what reads it.
+bool NeedsFloat(DType to, DType from) {
+  if (to == from) return false;
+  return (IsStoredFloat(to) && from == DType::kBool) || (IsStoredFloat(from) && to != DType::kFloat);
+}
+
 std::optional<Expr> SimplerCast(const Building& x) {
   const DType to = x.parts.dtype;
   if (x.a()->dtype == to) return x.a();
   if (x.a()->op != ExprOp::kCast) return {};
   const Expr source = OperandOf(x.a(), 0);
-  if (Holds(x.a()->dtype, source->dtype) && source->dtype == to) return source;
+  if (!Holds(x.a()->dtype, source->dtype)) return {};
+  if (source->dtype == to) return source;
+  if (IsStoredFloat(to) && !NeedsFloat(to, source->dtype)) return Cast(to, source);
   return {};
 }
 
@@ -342,14 +350,15 @@ std::optional<Expr> Simpler(const Building& x) {
   }
 }
 
-// The float between what is only stored and any other dtype.
+// A literal that is only stored is rounded as the number that it is.
+std::optional<Expr> StoredLiteral(const Building& x) {
+  if (x.op != ExprOp::kCast || !IsStoredFloat(x.parts.dtype) || !IsLiteral(x.a())) return {};
+  return Cast(x.parts.dtype, Typed(x.a(), x.a()->is_whole ? DType::kInt64 : DType::kDouble, x));
+}
+
 std::optional<Expr> ThroughFloat(const Building& x) {
-  if (x.op != ExprOp::kCast) return {};
-  const DType to = x.parts.dtype, from = x.a()->dtype;
-  const bool is_made = IsStoredFloat(to) && (IsLiteral(x.a()) || from != DType::kFloat);
-  const bool is_read = IsStoredFloat(from) && to != DType::kFloat;
-  if (to == from || (!is_made && !is_read)) return {};
-  return Cast(to, Cast(DType::kFloat, x.a()));
+  if (x.op != ExprOp::kCast || !NeedsFloat(x.parts.dtype, x.a()->dtype)) return {};
+  return Cast(x.parts.dtype, Cast(DType::kFloat, x.a()));
 }
 
 // A literal alone has no dtype, and its negative neither.
@@ -398,6 +407,7 @@ Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts)
   CheckParts(building, operands);
   std::ranges::copy(operands, building.operands.begin());
   if (std::optional<Expr> literal = NegativeLiteral(building)) return *std::move(literal);
+  if (std::optional<Expr> literal = StoredLiteral(building)) return *std::move(literal);
   if (std::optional<Expr> cast = ThroughFloat(building)) return *std::move(cast);
   TypeLiterals(&building);
   CheckDTypes(building);
@@ -414,7 +424,7 @@ Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts)
 
 Expr Expr::Constant(DType dtype, double value) {
   CheckOperandType(dtype, "a constant");
-  if (IsStoredFloat(dtype)) return Cast(dtype, Constant(DType::kFloat, value));
+  if (IsStoredFloat(dtype)) return Cast(dtype, Constant(DType::kDouble, value));
   return ForExprType(dtype, [&](auto zero) {
     using T = decltype(zero);
     const T typed = scalar::Cast<T>(value);

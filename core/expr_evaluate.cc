@@ -71,7 +71,9 @@ bool Compared(ExprOp op, std::span<const ExprScalar> operands) {
 ExprScalar CastScalar(DType to, const ExprScalar& x) {
   if (to == x.dtype) return x;
   if (IsStoredFloat(x.dtype)) return CastScalar(to, ScalarOf(Loaded(x)));
-  if (IsStoredFloat(to)) return Stored(to, CastScalar(DType::kFloat, x).As<float>());
+  if (IsStoredFloat(to)) {
+    return ForExprType(x.dtype, [&](auto zero) { return Stored(to, FloatToStore(x.As<decltype(zero)>())); });
+  }
   return ForExprType(to, [&](auto target) {
     return ForExprType(x.dtype,
                        [&](auto source) { return ScalarOf(scalar::Cast<decltype(target)>(x.As<decltype(source)>())); });

@@ -85,7 +85,7 @@ bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
 }
 
 void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
-  constexpr size_t kFew = 16;
+  constexpr size_t kFew = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
   const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
   if (num_operands <= kFew) {
     void* few[kFew];

@@ -112,6 +112,8 @@ class FormulaCompiler {
         FailInFormula(query_, StrCat("gives ", query_.op().outputs()[i], " as ", info.dtype, " and ", to.value.dtype(),
                                      " side by side"));
       }
+      const bool is_stored_sum = to.kind == RegionOutputKind::kSums && IsStoredFloat(info.dtype);
+      if (is_stored_sum) to.value = Cast(DType::kFloat, output.values[k]);  // which is rounded when it is complete
       if ((wanted_ >> std::min(i, 63) & 1) == 0) continue;
       if (output.reads.empty()) {
         to.memory = {.dtype = info.dtype, .size = info.shape.size(), .offset = k * layout_.NumColumns()};

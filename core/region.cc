@@ -27,16 +27,6 @@ void CheckSizes(const Region& region) {
   }
 }
 
-// Sizes along which an operand has elements that a run may touch: what does not move along a dimension may be needed
-// though that has none, for rows without elements and sums of no row.
-RegionIndex TouchedSizes(const Region& region, const RegionOperand& operand, bool is_sum) {
-  RegionIndex sizes = region.sizes;
-  for (int d = 0; d < kRegionDims; ++d) {
-    if (operand.strides[d] == 0 && (d == 3 || is_sum)) sizes[d] = 1;
-  }
-  return sizes;
-}
-
 // Throws when an element lies outside of the operand's memory.
 void CheckBounds(const Region& region, const RegionOperand& operand, bool is_sum, const std::string& what) {
   const auto text = [&] {
@@ -85,7 +75,8 @@ void CheckOutput(const Region& region, int i) {
   const RegionOutput& output = region.outputs[i];
   const std::string what = StrCat("output ", i);
   if (!output.value.defined()) throw Error(ErrorCode::kInvalidArgument, StrCat(what, " has no value"));
-  if (output.value.dtype() != output.memory.dtype || output.value->op == ExprOp::kLiteral) {
+  const DType computed = IsStoredSum(output) ? DType::kFloat : output.memory.dtype;
+  if (output.value.dtype() != computed || output.value->op == ExprOp::kLiteral) {
     throw Error(ErrorCode::kTypeMismatch, StrCat(what, " is ", output.memory.dtype, " and its value ",
                                                  ExprSummary(output.value), " ", output.value.dtype()));
   }
@@ -102,10 +93,6 @@ void CheckOutput(const Region& region, int i) {
   }
   if (output.kind == RegionOutputKind::kSums) {
     if (output.memory.dtype == DType::kBool) throw Error(ErrorCode::kTypeMismatch, StrCat(what, " is a sum of bool"));
-    if (IsStoredFloat(output.memory.dtype)) {
-      throw Error(ErrorCode::kTypeMismatch,
-                  StrCat(what, " is a sum over rows in ", output.memory.dtype, ", which is only stored"));
-    }
     if (SumsRows(region, output) && VariesInRow(region, *output.value)) {
       throw Error(ErrorCode::kShapeMismatch, StrCat(what, " sums over the last dimension, for which RowSum is"));
     }
@@ -165,25 +152,6 @@ void Write(void* memory, std::int64_t at, const ExprScalar& value) {
   std::memcpy(static_cast<char*>(memory) + at * DTypeBytes(value.dtype), &value.bits, bytes);
 }
 
-std::int64_t PlaceOf(const RegionOperand& operand, const RegionIndex& index) {
-  std::int64_t at = operand.offset;
-  for (int d = 0; d < kRegionDims; ++d) at += index[d] * operand.strides[d];
-  return at;
-}
-
-// Calls fn with every index, in row-major order.
-template <typename Fn>
-void ForIndices(const RegionIndex& sizes, const Fn& fn) {
-  RegionIndex index;
-  for (index[0] = 0; index[0] < sizes[0]; ++index[0]) {
-    for (index[1] = 0; index[1] < sizes[1]; ++index[1]) {
-      for (index[2] = 0; index[2] < sizes[2]; ++index[2]) {
-        for (index[3] = 0; index[3] < sizes[3]; ++index[3]) fn(index);
-      }
-    }
-  }
-}
-
 void WriteRow(const Region& region, const RegionOutput& output, RegionIndex index, std::span<const ExprScalar> values,
               void* memory) {
   if (output.kind == RegionOutputKind::kRows) return Write(memory, PlaceOf(output.memory, index), values[0]);
@@ -239,6 +207,10 @@ void CheckRegion(const Region& region) {
 
 std::optional<RegionFault> EvaluateRegion(const Region& region, std::span<const void* const> inputs,
                                           std::span<void* const> outputs) {
+  if (HasStoredSums(region)) {
+    return RunWithFloatSums(
+        region, outputs, [&](std::span<void* const> to) { return EvaluateRegion(WithFloatSums(region), inputs, to); });
+  }
   const std::vector<Expr> roots = region.Roots();
   for (size_t i = 0; i < region.outputs.size(); ++i) {
     const RegionOutput& output = region.outputs[i];

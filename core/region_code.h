@@ -150,7 +150,7 @@ struct RegionCode {
   RegionIndex sizes = {};   // dimensions that move as one are one
   bool joins_rows = false;  // blocks hold several whole rows, because they are short
   bool is_flat = false;     // one row of elements that lie one after the other, and nothing but kernels on them
-  bool is_simple = false;   // nothing but kernels on the elements of rows in memory, and few values
+  bool is_simple = false;   // nothing but kernels on the elements of rows in memory and on values of the run, few
   RegionDirect direct;
   std::vector<RegionStep> steps;  // of a simple program
   std::int64_t simple_work = 0;   // of an element of it, as CountWork has it
@@ -171,6 +171,7 @@ struct RegionCode {
   std::int64_t run_bytes = 0;
   std::vector<RegionMove> run_loads;
   std::vector<RegionInstruction> setup;  // once a run
+  bool has_setup = false;                // run_loads or setup
   std::vector<RegionMove> tile_loads;    // once a run: elements that are the same in all rows
   std::vector<RegionMove> row_loads;
   std::vector<Phase> phases;

@@ -219,8 +219,14 @@ void Conversion(void* out, const void* a, const void* /*b*/, const void* /*c*/, 
 RegionKernel ConversionOf(DType from, DType to) {
   if (from == DType::kFloat16) return Conversion<LoadFloat16, std::uint16_t, float>;
   if (from == DType::kBFloat16) return Conversion<LoadBFloat16, std::uint16_t, float>;
-  if (to == DType::kFloat16) return Conversion<StoreFloat16, float, std::uint16_t>;
-  return Conversion<StoreBFloat16, float, std::uint16_t>;
+  const bool is_half = to == DType::kFloat16;
+  if (from == DType::kFloat) {
+    return is_half ? Conversion<StoreFloat16, float, std::uint16_t> : Conversion<StoreBFloat16, float, std::uint16_t>;
+  }
+  return ForExprType(from, [&](auto zero) -> RegionKernel {
+    using T = decltype(zero);
+    return is_half ? Numbers<StoredAs<Float16, T>, T, Float16, 1> : Numbers<StoredAs<BFloat16, T>, T, BFloat16, 1>;
+  });
 }
 
 RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {

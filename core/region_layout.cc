@@ -12,6 +12,14 @@ constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation i
 
 std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
 
+// Whether values of the run are loaded, computed and repeated over a block, no more.
+bool HasPlainSetup(const RegionCode& code) {
+  return std::ranges::all_of(code.setup, [](const RegionInstruction& instruction) {
+    using Kind = RegionInstruction::Kind;
+    return instruction.kind == Kind::kCompute || (instruction.kind == Kind::kSplat && instruction.number != 0);
+  });
+}
+
 // Whether blocks are nothing but kernels.
 bool HasKernelsOnly(const RegionCode& code) {
   const RegionCode::Phase& phase = code.phases[0];
@@ -34,9 +42,10 @@ class Layout {
     FillConstants();
     for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
     code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 && !code_.joins_rows &&
-                      code_.cut == RegionCode::Cut::kBlocks && code_.setup.empty() && code_.run_loads.empty() &&
+                      code_.cut == RegionCode::Cut::kBlocks && HasPlainSetup(code_) &&
                       num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
                       buffer_bytes_ <= kSimpleBytes;
+    code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
     if (code_.is_simple) MakeSteps();
     if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
       MakeDirect(code_.phases[0].block[0]);

@@ -9,6 +9,7 @@
 #include "stepnet/core/region_run.h"
 #include "stepnet/core/region_simple.h"
 #include "stepnet/core/region_split.h"
+#include "stepnet/core/region_sums.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -60,7 +61,8 @@ std::optional<RowComparison> RowComparisonOf(const Region& condition) {
 
 // Either one program, or those of the two kinds of rows and which kind a row is.
 struct RegionProgram::Codes {
-  RegionCode all;  // where rows are of one kind
+  RegionCode all;                     // where rows are of one kind
+  std::optional<Region> stores_sums;  // what the program is for where it has floats in place of sums in 16 bits
   struct Kinds {
     std::optional<RowComparison> comparison;
     RegionCode condition;  // where there is no comparison
@@ -70,8 +72,13 @@ struct RegionProgram::Codes {
   };
   std::optional<Kinds> kinds;
 
-  explicit Codes(const Region& region) {
-    CheckRegion(region);
+  explicit Codes(const Region& given) {
+    CheckRegion(given);
+    if (HasStoredSums(given)) stores_sums = given;
+    Compile(stores_sums ? WithFloatSums(given) : given);
+  }
+
+  void Compile(const Region& region) {
     const std::optional<RegionSplit> split = SplitByRows(region);
     if (!split) {
       all = CompileRegion(region);
@@ -82,6 +89,13 @@ struct RegionProgram::Codes {
                         .otherwise = CompileRegion(split->otherwise, true)});
     if (!kinds->comparison) kinds->condition = CompileRegion(split->condition, true);
     kinds->is_simple = kinds->comparison && kinds->then.is_simple && kinds->otherwise.is_simple;
+  }
+
+  std::optional<RegionFault> Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
+    if (!kinds) return RunRegion(all, inputs, outputs, part, parts);
+    const auto [begin, end] = ShareOf(kinds->then.NumRows(), part, parts);
+    RunKinds(inputs, outputs, begin, end);
+    return {};
   }
 
   // Runs the rows [begin, end) in their order.
@@ -102,7 +116,7 @@ struct RegionProgram::Codes {
       const std::int64_t first = row++;
       while (row < end && comparison.Holds(inputs, row) == is_then) ++row;
       SimpleRun& run = is_then ? then : otherwise;
-      if (!run.has_begun()) run.Begin(inputs, outputs, first, 0);
+      if (!run.has_begun()) run.Begin(inputs, outputs, first, 0, columns);
       run.RunRows(first, row, columns);
     }
   }
@@ -137,15 +151,15 @@ RegionProgram& RegionProgram::operator=(RegionProgram&&) noexcept = default;
 RegionProgram::~RegionProgram() = default;
 
 int RegionProgram::max_parts() const {
+  if (codes_->stores_sums) return 1;
   if (!codes_->kinds) return codes_->all.max_parts;
   return static_cast<int>(std::clamp<std::int64_t>(codes_->kinds->then.NumRows(), 1, INT_MAX));
 }
 
 std::optional<RegionFault> RegionProgram::Run(RegionInputs inputs, RegionOutputs outputs, int part, int parts) const {
-  if (!codes_->kinds) return RunRegion(codes_->all, inputs, outputs, part, parts);
-  const auto [begin, end] = ShareOf(codes_->kinds->then.NumRows(), part, parts);
-  codes_->RunKinds(inputs, outputs, begin, end);
-  return {};
+  if (!codes_->stores_sums) return codes_->Run(inputs, outputs, part, parts);
+  return RunWithFloatSums(*codes_->stores_sums, outputs,
+                          [&](RegionOutputs to) { return codes_->Run(inputs, to, part, parts); });
 }
 
 int RegionProgram::MaxFlatParts(std::int64_t elements) {

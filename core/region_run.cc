@@ -56,6 +56,24 @@ void RunDirect(const RegionDirect& direct, const void* const* inputs, void* cons
                 from[2], from[3], end - begin);
 }
 
+}  // namespace
+
+[[gnu::noinline]] void SimpleRun::SetUp(const void* const* inputs, std::int64_t columns) {
+  for (const auto& [operand, slot] : code_.run_loads) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    CopyElement(slots_[slot], static_cast<const char*>(inputs[operand]) + of.offset * of.bytes, of.bytes);
+  }
+  for (const RegionInstruction& instruction : code_.setup) {
+    if (instruction.kind == Kind::kCompute) {
+      Compute(instruction, slots_, 1);
+    } else {
+      Splat(slots_[instruction.out], DTypeBytes(instruction.dtype), std::min(code_.width, columns));
+    }
+  }
+}
+
+namespace {
+
 // One run of one part.
 class Runner {
  public:
@@ -421,7 +439,7 @@ std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs
   if (code.is_simple && parts == 1) {
     if (code.NumRows() == 0 || code.sizes[3] == 0) return {};
     SimpleRun run(code);
-    run.Begin(inputs, outputs, 0, 0);
+    run.Begin(inputs, outputs, 0, 0, code.sizes[3]);
     run.RunRows(0, code.NumRows(), code.sizes[3]);
     return {};
   }
@@ -442,7 +460,7 @@ void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   }
   if (code.is_simple) {
     SimpleRun run(code);
-    run.Begin(inputs, outputs, 0, begin);
+    run.Begin(inputs, outputs, 0, begin, end - begin);
     return run.RunRows(0, 1, end - begin);
   }
   WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
@@ -455,7 +473,7 @@ void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
   if (code.is_simple) {
     if (columns == 0) return;
     SimpleRun run(code);
-    run.Begin(inputs, outputs, ranges[0].first, 0);
+    run.Begin(inputs, outputs, ranges[0].first, 0, columns);
     for (const auto& [first, last] : ranges) run.RunRows(first, last, columns);
     return;
   }

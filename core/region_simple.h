@@ -18,8 +18,8 @@ class SimpleRun {
   SimpleRun& operator=(const SimpleRun&) = delete;
 
   bool has_begun() const { return row_ >= 0; }
-  // From column `column` of row `row` on. Comes before RunRows.
-  void Begin(RegionInputs inputs, RegionOutputs outputs, std::int64_t row, std::int64_t column) {
+  // From column `column` of row `row` on, for rows of `columns`. Comes before RunRows.
+  void Begin(RegionInputs inputs, RegionOutputs outputs, std::int64_t row, std::int64_t column, std::int64_t columns) {
     row_ = row;
     const RegionMemory* const memory = code_.memory.data();
     const void* const* const from = inputs.data();
@@ -32,6 +32,7 @@ class SimpleRun {
     char** slot = slots_ + num_memory_;
     for (void* const constant : code_.constants) *slot++ = static_cast<char*>(constant);
     for (const std::int64_t offset : code_.buffer_offsets) *slot++ = buffers_ + offset;
+    if (code_.has_setup) SetUp(from, columns);
   }
 
   // The columns [column, column + columns) of the rows [first, last). REQUIRES: neither is empty.
@@ -46,6 +47,9 @@ class SimpleRun {
   }
 
  private:
+  // Values of the run.
+  void SetUp(const void* const* inputs, std::int64_t columns);
+
   void RunRow(std::int64_t columns) {
     if (columns <= code_.width) return RunBlock(columns);
     std::int64_t at = 0;

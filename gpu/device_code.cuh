@@ -270,13 +270,27 @@ __device__ inline BFloat16 StoredAs<BFloat16>(float x) {
   const unsigned rounded = IsNaN(bits) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
   return {static_cast<unsigned short>(rounded >> 16)};
 }
-template <>
-struct CastTo<Float16, float> {
-  __device__ static Float16 Of(float x) { return StoredAs<Float16>(x); }
+// The float that is rounded to 16 bits as x would be (core/stored_float.h).
+__device__ inline float FloatToStore(float x) { return x; }
+__device__ inline float FloatToStore(double x) {
+  const float nearest = static_cast<float>(x);
+  if (static_cast<double>(nearest) == x || x != x) return nearest;
+  const double magnitude = x < 0 ? -x : x, of_nearest = static_cast<double>(nearest < 0 ? -nearest : nearest);
+  return FloatOf((BitsOf(nearest) - (of_nearest > magnitude ? 1u : 0u)) | 1u);
+}
+__device__ inline float FloatToStore(int x) { return FloatToStore(static_cast<double>(x)); }
+__device__ inline float FloatToStore(long long x) {
+  constexpr long long kExact = 1LL << 53, kLow = (1 << 11) - 1;
+  if (-kExact <= x && x <= kExact) return FloatToStore(static_cast<double>(x));
+  return FloatToStore(static_cast<double>((x & ~kLow) | ((x & kLow) != 0 ? kLow + 1 : 0)));
+}
+template <typename From>
+struct CastTo<Float16, From> {
+  __device__ static Float16 Of(From x) { return StoredAs<Float16>(FloatToStore(x)); }
 };
-template <>
-struct CastTo<BFloat16, float> {
-  __device__ static BFloat16 Of(float x) { return StoredAs<BFloat16>(x); }
+template <typename From>
+struct CastTo<BFloat16, From> {
+  __device__ static BFloat16 Of(From x) { return StoredAs<BFloat16>(FloatToStore(x)); }
 };
 template <>
 struct CastTo<float, Float16> {

@@ -373,11 +373,15 @@ void RegionPrinter::PrintSums(const KernelWork& work) {
   const int mark = text.Mark();
   for (const int o : work.outputs) {
     const RegionOutput& output = region_.outputs[o];
-    text.Line(
-        StrCat(DeviceTypeName(output.memory.dtype), " sum", o, " = ", output.adds ? text.OutputElement(o) : "0", ";"));
+    const char* const type = DeviceTypeName(output.value.dtype());  // a float where it is stored in 16 bits
+    text.Line(StrCat(type, " sum", o, " = ",
+                     output.adds ? StrCat("Cast<", type, ">(", text.OutputElement(o), ")") : "0", ";"));
   }
   PrintSumLoops(text, work, summed);
-  for (const int o : work.outputs) text.Line(StrCat(text.OutputElement(o), " = sum", o, ";"));
+  for (const int o : work.outputs) {
+    const char* const stored = DeviceTypeName(region_.outputs[o].memory.dtype);
+    text.Line(StrCat(text.OutputElement(o), " = Cast<", stored, ">(sum", o, ");"));
+  }
   if (sums > 0) text.InsertIndices(mark, kept, "sum");
   Add(text, sums, kThreadsOfSums);
 }

@@ -3,33 +3,55 @@
 
 #include <string>
 
+#include "stepnet/core/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {
 
-// y of x, float or double, with the gradient operator `type`Gradient, which reads x.
-inline Operator Activation(const std::string& type, std::string doc) {
+// y of x, float or double.
+inline Operator ElementFunction(const std::string& type, const std::string& doc) {
   Operator op(type);
-  op.Doc(std::move(doc))
-      .Input("x", "any shape")
-      .Output("y", "the shape of x")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}})
-      .Gradient(GradientFromInput(type + "Gradient"));
+  op.Doc(doc).Input("x", "any shape").Output("y", "the shape of x").Shapes(SameFloats()).InPlace({{0, 0}});
   return op;
 }
 
-// dx of x and dy.
-inline Operator ActivationGradient(const std::string& type, std::string doc) {
+// The same with the gradient operator `type`Gradient, which reads x, or y, so that the forward pass may overwrite x.
+inline Operator Activation(const std::string& type, const std::string& doc) {
+  return ElementFunction(type, doc).Gradient(GradientFromInput(type + "Gradient"));
+}
+inline Operator ActivationByOutput(const std::string& type, const std::string& doc) {
+  return ElementFunction(type, doc).Gradient(type + "Gradient", {"y", "dy"}, {"dx"});
+}
+
+// dx of x, or y, and dy.
+inline Operator ActivationGradient(const std::string& type, const std::string& doc) {
   Operator op(type + "Gradient");
-  op.Doc(std::move(doc))
+  op.Doc(doc)
       .Input("x", "input of " + type + ", any shape")
       .Input("dy", "the shape of x")
       .Output("dx", "the shape of x")
       .Shapes(SameFloats())
       .InPlace({{0, 0}, {1, 0}});
   return op;
+}
+inline Operator ActivationGradientByOutput(const std::string& type, const std::string& doc) {
+  Operator op(type + "Gradient");
+  op.Doc(doc)
+      .Input("y", "output of " + type + ", any shape")
+      .Input("dy", "the shape of y")
+      .Output("dx", "the shape of y")
+      .Shapes(SameFloats())
+      .InPlace({{0, 0}, {1, 0}});
+  return op;
+}
+
+// The same where the formula follows from that of `type`.
+inline Operator ActivationDerivative(const std::string& type, const std::string& doc) {
+  return ActivationGradient(type, doc).Formula(DerivativeOf(type));
+}
+inline Operator ActivationDerivativeByOutput(const std::string& type, const std::string& doc) {
+  return ActivationGradientByOutput(type, doc).Formula(DerivativeOf(type));
 }
 
 }  // namespace stepnet

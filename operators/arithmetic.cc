@@ -5,7 +5,9 @@
 //   Sub: da = R(dc), db = R(-dc)             Div: da = R(dc / b), db = -R(dc * c) / b
 // What a gradient rule writes must be right for all shapes. Where nothing is repeated, R is a copy, which plans of
 // steps leave out (compiler/equal_sums.h).
+#include "stepnet/core/floating.h"
 #include "stepnet/core/formula.h"
+#include "stepnet/core/region_kernels.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -150,22 +152,36 @@ const Registration div_gradient =
           };
         });
 
+// Of what is only stored, in float; each sum is rounded once.
+void SumStored(const OpRun& run, const BroadcastRule& rule) {
+  const TensorView &a = run.In(0), &c = run.Out(0);
+  float* const loaded = run.ScratchOf<float>(a.size());
+  float* const sums = run.ScratchOf<float>(c.size());
+  const auto cast = [](DType from, const void* x, DType to, void* y, std::int64_t n) {
+    KernelOf(ExprOp::kCast, from, to)(y, x, nullptr, nullptr, nullptr, n);
+  };
+  cast(a.dtype, a.data, DType::kFloat, loaded, a.size());
+  SumRepeated(run, rule, loaded, *a.shape, sums, *run.In(1).shape);
+  cast(DType::kFloat, sums, c.dtype, c.data, c.size());
+}
+
 const Registration sum_reduce_like =
     Operator("SumReduceLike")
         .Doc(
             "Sums a down to the shape of b: the gradient of an input that was repeated. Element j of the output is the "
             "sum of all elements of a that Add, by shape or with broadcast=1, would add b[j] to.")
-        .Input("a", "any shape, float or double")
+        .Input("a", "any shape; float, double, float16 or bfloat16")
         .Input("b", "a shape that repeats over that of a, or a run of its sizes; its elements are not read")
         .Output("c", "the shape of b, the type of a")
         .Args(BroadcastArguments())
         .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {
-          ExpectFloat(query, 0);
+          ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16});
           CheckRepeated(query, ReadBroadcastRule(query.op(), /*always=*/true));
           return std::vector<TensorInfo>{{.dtype = query.In(0).dtype, .shape = query.In(1).shape}};
         })
         .Expands([](Expansion& e) {
+          if (IsStoredFloat(e.In(0).dtype)) return;
           const BroadcastRule rule = ReadBroadcastRule(e.op(), /*always=*/true);
           e.Sum(0, SumOf(0, GroupsOfRepeated(rule, e.In(0).shape, e.In(1).shape)));
         })
@@ -176,6 +192,7 @@ const Registration sum_reduce_like =
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [rule = ReadBroadcastRule(op, /*always=*/true)](const OpRun& run) {
+            if (IsStoredFloat(run.In(0).dtype)) return SumStored(run, rule);
             ForFloatType(run.Out(0).dtype, "SumReduceLike", [&](auto zero) {
               using T = decltype(zero);
               SumRepeated(run, rule, run.In(0).As<T>(), *run.In(0).shape, run.Out(0).As<T>(), *run.In(1).shape);

@@ -9,10 +9,9 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/expr_scalar.h"
-#include "stepnet/core/floating.h"
 #include "stepnet/core/formula.h"
 #include "stepnet/core/formula_kernel.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -51,10 +50,8 @@ To Convert(From x) {
   constexpr bool kIsHalf = std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>;
   if constexpr (kIsHalf) {
     return Convert<To>(ToFloat(x));
-  } else if constexpr (std::is_same_v<To, Float16>) {
-    return ToFloat16(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return ToBFloat16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>) {
+    return StoredAs<To>(x);
   } else {
     return scalar::Cast<To>(x);
   }

@@ -1,7 +1,7 @@
 // ClipByGlobalNorm: gradients of all parameters, made shorter together where they are too long as one vector.
 //
 //   norm = sqrt(the sum of all elements of all gradients, squared)      y_i = g_i min(1, max_norm / (norm + 1e-6))
-// as torch.nn.utils.clip_grad_norm_.
+// as torch.nn.utils.clip_grad_norm_. It is no formula: each element depends on all of all gradients.
 // Source: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013, algorithm 1.
 #include <algorithm>
 #include <cmath>

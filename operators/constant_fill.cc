@@ -7,7 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expansion.h"
-#include "stepnet/core/floating.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/fill.h"
 #include "stepnet/operators/known_value.h"
@@ -23,10 +23,8 @@ T NumberAs(const ArgumentValue& value) {
   };
   if (value.s || !value.floats.empty() || !value.ints.empty() || !value.strings.empty()) throw refuse();
   const double number = value.f ? *value.f : static_cast<double>(value.i.value_or(0));
-  if constexpr (std::is_same_v<T, Float16>) {
-    return ToFloat16(static_cast<float>(number));
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return ToBFloat16(static_cast<float>(number));
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return StoredAs<T>(number);
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     if (!value.f) return value.i.value_or(0);  // beyond 2^53 no double is exact
     if (number != std::trunc(number) || std::abs(number) >= 0x1p63) throw refuse();
@@ -52,12 +50,16 @@ T ConstantAs(const ArgumentValue& value) {
   }
 }
 
-// As in Caffe2, an int makes int64 where no dtype is given.
+// As in Caffe2, an int makes int64 where no dtype is given. What has the shape of 16 bits has them too, as gradients
+// have the dtype of what they are of.
 DType ConstantDType(const ShapeQuery& query) {
-  const ArgumentValue& value = query.op().Any("value");
-  if (!query.op().HasArg("dtype")) {
+  const OperatorCall& op = query.op();
+  const ArgumentValue& value = op.Any("value");
+  if (!op.HasArg("dtype")) {
     if (value.i && !value.f) return DType::kInt64;
     if (value.s) return DType::kString;
+    const bool is_like_input = query.num_inputs() > 0 && !op.Bool("input_as_shape");
+    if (is_like_input && IsStoredFloat(query.In(0).dtype)) return query.In(0).dtype;
   }
   return FillDType(query, DType::kFloat);
 }
@@ -69,6 +71,8 @@ std::optional<double> NumberOf(const ArgumentValue& value, DType dtype) {
   switch (dtype) {
     case DType::kFloat: return ConstantAs<float>(value);
     case DType::kDouble: return ConstantAs<double>(value);
+    case DType::kFloat16: return ToFloat(ConstantAs<Float16>(value));
+    case DType::kBFloat16: return ToFloat(ConstantAs<BFloat16>(value));
     case DType::kInt32: return ConstantAs<std::int32_t>(value);
     case DType::kBool: return ConstantAs<bool>(value) ? 1 : 0;
     case DType::kInt64: number = static_cast<double>(ConstantAs<std::int64_t>(value)); break;
@@ -114,7 +118,7 @@ Operator ConstantFillOperator() {
       });
   return DTypeArg(op,
                   "1 float, 2 int32, 4 string, 5 bool, 10 int64, 13 double, … Default: what value is written as; a "
-                  "float takes the dtype of an input of double whose shape y takes");
+                  "float takes the dtype of an input of double, float16 or bfloat16 whose shape y takes");
 }
 
 const Registration constant_fill = ConstantFillOperator();

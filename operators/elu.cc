@@ -5,8 +5,7 @@
 //
 // e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which keeps its digits near 0. Of x above 0, t is that of 0: a sum in
 // place of a choice.
-#include "stepnet/core/formula.h"
-#include "stepnet/operators/elementwise.h"
+#include "stepnet/operators/activation.h"
 
 namespace stepnet {
 namespace {
@@ -24,48 +23,27 @@ Expr EluGradient(Formula& f, double scale) {
   return f.In("dy") * Where(y > 0, scale, y + Cast(y.dtype(), scale) * f.Number("alpha"));
 }
 
-Operator Forward(const std::string& type, const std::string& doc) {
-  Operator op(type);
-  op.Doc(doc)
-      .Input("x", "any shape")
-      .Output("y", "the shape of x")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}})
-      .Gradient(type + "Gradient", {"y", "dy"}, {"dx"});
-  return op;
-}
-
-Operator Backward(const std::string& type, const std::string& doc) {
-  Operator op(type + "Gradient");
-  op.Doc(doc)
-      .Input("y", "output of " + type + ", any shape")
-      .Input("dy", "the shape of y")
-      .Output("dx", "the shape of y")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}, {1, 0}});
-  return op;
-}
-
-const Registration elu = Forward("Elu", "y = x where x > 0, alpha * (e^x - 1) elsewhere.")
+const Registration elu = ActivationByOutput("Elu", "y = x where x > 0, alpha * (e^x - 1) elsewhere.")
                              .Arg("alpha", 1.0f, "y tends to -alpha as x falls", AtLeast(0))
                              .Formula([](Formula& f) { f.Out({Elu(f, 1)}); });
 
-const Registration elu_gradient = Backward("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
+const Registration elu_gradient = ActivationGradientByOutput("Elu", "dx = dy where y > 0, dy * (y + alpha) elsewhere.")
                                       .Arg("alpha", 1.0f, "as in Elu", AtLeast(0))
                                       .Formula([](Formula& f) { f.Out({EluGradient(f, 1)}); });
 
 constexpr float kSeluAlpha = 1.6732632423543772848f;
 constexpr float kSeluScale = 1.0507009873554804934f;
 
-const Registration selu = Forward("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
+const Registration selu = ActivationByOutput("Selu", "y = scale * x where x > 0, scale * alpha * (e^x - 1) elsewhere.")
                               .Arg("alpha", kSeluAlpha, "y tends to -scale * alpha as x falls", AtLeast(0))
                               .Arg("scale", kSeluScale, "slope above 0", AtLeast(0))
                               .Formula([](Formula& f) { f.Out({Elu(f, f.Number("scale"))}); });
 
-const Registration selu_gradient = Backward("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
-                                       .Arg("alpha", kSeluAlpha, "as in Selu", AtLeast(0))
-                                       .Arg("scale", kSeluScale, "as in Selu", AtLeast(0))
-                                       .Formula([](Formula& f) { f.Out({EluGradient(f, f.Number("scale"))}); });
+const Registration selu_gradient =
+    ActivationGradientByOutput("Selu", "dx = scale * dy where y > 0, dy * (y + scale * alpha) elsewhere.")
+        .Arg("alpha", kSeluAlpha, "as in Selu", AtLeast(0))
+        .Arg("scale", kSeluScale, "as in Selu", AtLeast(0))
+        .Formula([](Formula& f) { f.Out({EluGradient(f, f.Number("scale"))}); });
 
 }  // namespace
 }  // namespace stepnet

@@ -1,4 +1,5 @@
-// Gather takes rows of a table by index; SparseToDense, its gradient in dense form, adds rows up by index.
+// Gather takes rows of a table by index; SparseToDense, its gradient in dense form, adds rows up by index. They are no
+// formulas, whose elements lie where shapes say.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"

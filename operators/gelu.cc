@@ -2,7 +2,6 @@
 // Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
 #include <numbers>
 
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {
@@ -17,14 +16,12 @@ const Registration gelu =
     });
 
 const Registration gelu_gradient =
-    ActivationGradient("Gelu", "dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).")
-        .Formula(DerivativeOf("Gelu"));
+    ActivationDerivative("Gelu", "dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).");
 
 const Registration erf =
     Activation("Erf", "The error function, element by element.").Formula([](Formula& f) { f.Out({Erf(f.In("x"))}); });
 
-const Registration erf_gradient =
-    ActivationGradient("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).").Formula(DerivativeOf("Erf"));
+const Registration erf_gradient = ActivationDerivative("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).");
 
 }  // namespace
 }  // namespace stepnet

@@ -1,6 +1,5 @@
 // Mish: y = x * tanh(log(1 + e^x)).
 // Source: Misra, "Mish: A Self Regularized Non-Monotonic Activation Function", 2019.
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {

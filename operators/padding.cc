@@ -1,5 +1,5 @@
 // AddPadding puts rows in front of and behind each of a row of sequences, RemovePadding takes them away; GatherPadding
-// adds up what stands there, which is the gradient of the padding.
+// adds up what stands there, which is the gradient of the padding. They are no formulas: lengths say where rows go.
 #include <algorithm>
 #include <limits>
 #include <optional>

@@ -1,21 +1,11 @@
 // Floor, Ceil, Round: to whole numbers. Mod: what is left of a division.
-#include "stepnet/core/formula.h"
-#include "stepnet/operators/elementwise.h"
-#include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/activation.h"
 
 namespace stepnet {
 namespace {
 
 Operator Rounding(const char* type, const char* doc, Expr (*round)(const Expr&)) {
-  Operator op(type);
-  op.Doc(doc)
-      .Input("x", "any shape")
-      .Output("y", "the shape of x")
-      .Shapes(SameFloats())
-      .InPlace({{0, 0}})
-      .StopsGradient()
-      .Formula([round](Formula& f) { f.Out({round(f.In("x"))}); });
-  return op;
+  return ElementFunction(type, doc).StopsGradient().Formula([round](Formula& f) { f.Out({round(f.In("x"))}); });
 }
 
 const Registration floor = Rounding("Floor", "The greatest whole number that is at most x.", Floor);

@@ -1,7 +1,6 @@
 // Silu: y = x * sigmoid(x), the name that PyTorch and ONNX tools know Swish by.
 // Source: Elfwing, Uchibe, Doya, "Sigmoid-Weighted Linear Units for Neural Network Function Approximation in
 // Reinforcement Learning", 2017, eq. 5 and 6.
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {
@@ -13,8 +12,7 @@ const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by ele
 });
 
 const Registration silu_gradient =
-    ActivationGradient("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).")
-        .Formula(DerivativeOf("Silu"));
+    ActivationDerivative("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).");
 
 }  // namespace
 }  // namespace stepnet

@@ -15,12 +15,6 @@ const Registration stop_gradient =
         .StopsGradient()
         .OnEveryDevice(CopyKernel());
 
-ArgumentValue Zero() {
-  ArgumentValue zero;
-  zero.f = 0;
-  return zero;
-}
-
 const Registration zero_gradient =
     Operator("ZeroGradient")
         .Doc("Does nothing; gives x a gradient of zeros, for nets that need one where nothing else gives it.")
@@ -30,7 +24,7 @@ const Registration zero_gradient =
           g.Add({.type = "ConstantFill",
                  .inputs = {g.I(0)},
                  .outputs = {g.GI(0)},
-                 .arguments = {{"value", Zero()}},
+                 .arguments = {{"value", {.f = 0.0f}}},
                  .copies_arguments = false});
         })
         .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn { return [](const OpRun&) {}; }});

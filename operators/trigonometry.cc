@@ -1,5 +1,4 @@
 // Sin and Cos.
-#include "stepnet/core/formula.h"
 #include "stepnet/operators/activation.h"
 
 namespace stepnet {
@@ -8,11 +7,11 @@ namespace {
 const Registration sin = Activation("Sin", "The sine of x radians, element by element.").Formula([](Formula& f) {
   f.Out({Sin(f.In("x"))});
 });
-const Registration sin_gradient = ActivationGradient("Sin", "dx = dy * cos(x).").Formula(DerivativeOf("Sin"));
+const Registration sin_gradient = ActivationDerivative("Sin", "dx = dy * cos(x).");
 const Registration cos = Activation("Cos", "The cosine of x radians, element by element.").Formula([](Formula& f) {
   f.Out({Cos(f.In("x"))});
 });
-const Registration cos_gradient = ActivationGradient("Cos", "dx = -dy * sin(x).").Formula(DerivativeOf("Cos"));
+const Registration cos_gradient = ActivationDerivative("Cos", "dx = -dy * sin(x).");
 
 }  // namespace
 }  // namespace stepnet

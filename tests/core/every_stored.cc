@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "random_exprs.h"
 #include "stepnet/core/expr_evaluate.h"
@@ -19,26 +20,35 @@ std::vector<std::uint64_t> EveryStored(DType /*stored*/) {
   return all;
 }
 
-std::vector<std::uint64_t> FloatsAround(DType stored) {
-  using Limits = std::numeric_limits<float>;
-  std::vector<std::uint64_t> floats;
-  const auto add = [&](float x) {
-    for (const float near : {std::nextafter(x, -Limits::infinity()), x, std::nextafter(x, Limits::infinity())}) {
-      floats.push_back(std::bit_cast<std::uint32_t>(near));
-    }
-  };
+std::vector<std::uint64_t> NumbersAround(DType stored, DType from) {
+  std::vector<double> numbers = {65519, 65520, 65536, 1e5, 1e19, 1e300, std::numeric_limits<double>::denorm_min()};
+  for (const float x : {std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min(),
+                        std::numeric_limits<float>::min()}) {
+    numbers.push_back(x);
+  }
   for (const std::uint64_t bits : EveryStored(stored)) {
     const float x = Loaded({.dtype = stored, .bits = bits});
-    add(x);
+    numbers.push_back(x);
     // The middle between this one and the next; of bfloat16 one more bit of the same float.
     const float next = Loaded({.dtype = stored, .bits = bits + 1});
-    if (std::isfinite(x) && std::isfinite(next)) add(static_cast<float>((double{x} + double{next}) / 2));
+    if (std::isfinite(x) && std::isfinite(next)) numbers.push_back((double{x} + double{next}) / 2);
   }
-  for (const float x : {65519.0f, 65520.0f, 65536.0f, 1e5f, Limits::max(), Limits::denorm_min(), Limits::min()}) {
-    add(x);
-    add(-x);
-  }
-  return floats;
+  std::vector<std::uint64_t> values;
+  ForExprType(from, [&](auto zero) {
+    using T = decltype(zero);
+    for (const double number : numbers) {
+      const T x = scalar::Cast<T>(number);
+      if constexpr (scalar::kIsFloat<T>) {
+        constexpr T kInfinity = std::numeric_limits<T>::infinity();
+        for (const T near : {std::nextafter(x, -kInfinity), x, std::nextafter(x, kInfinity), -x}) {
+          values.push_back(ScalarOf(near).bits);
+        }
+      } else if constexpr (!std::is_same_v<T, bool>) {
+        for (const T near : {scalar::Subtract(x, T{1}), x, scalar::Add(x, T{1})}) values.push_back(ScalarOf(near).bits);
+      }
+    }
+  });
+  return values;
 }
 
 std::vector<std::byte> Packed(const std::vector<std::uint64_t>& bits, DType dtype) {

@@ -10,6 +10,7 @@
 #include "stepnet/core/expr_functions.h"
 #include "stepnet/core/expr_text.h"
 #include "stepnet/core/random.h"
+#include "stepnet/core/stored_float.h"
 
 namespace stepnet {
 namespace {
@@ -179,6 +180,38 @@ TEST(ExprEvaluate, CastsAsTheOperatorDoes) {
   EXPECT_EQ(cast(DType::kFloat, ScalarOf(std::int32_t{16777217})), 16777216);
   EXPECT_EQ(cast(DType::kFloat, ScalarOf(1e300)), kInfinity);
   EXPECT_EQ(cast(DType::kDouble, ScalarOf(true)), 1);
+}
+
+// Between two neighbours in 16 bits the nearer one, and in the middle the even one: of every dtype at once.
+TEST(ExprEvaluate, RoundsOnceTo16Bits) {
+  for (const DType stored : {DType::kFloat16, DType::kBFloat16}) {
+    const auto loaded = [&](std::uint64_t bits) { return double{Loaded({.dtype = stored, .bits = bits})}; };
+    const auto cast = [&](ExprScalar x) { return EvaluatePrimitive(ExprOp::kCast, stored, {&x, 1}).bits; };
+    for (std::uint64_t bits = 0; std::isfinite(loaded(bits)); ++bits) {
+      const double low = loaded(bits);
+      const double next = loaded(bits + 1), high = std::isfinite(next) ? next : 2 * low - loaded(bits - 1);
+      const double middle = (low + high) / 2;
+      const std::uint64_t even = bits % 2 == 0 ? bits : bits + 1;
+      ASSERT_EQ(cast(ScalarOf(low)), bits);
+      ASSERT_EQ(cast(ScalarOf(middle)), even);
+      ASSERT_EQ(cast(ScalarOf(-middle)), even | 0x8000);
+      ASSERT_EQ(cast(ScalarOf(std::nextafter(middle, 0))), bits);
+      ASSERT_EQ(cast(ScalarOf(std::nextafter(middle, kInfinity))), bits + 1);
+      ASSERT_EQ(cast(ScalarOf(-std::nextafter(middle, kInfinity))), (bits + 1) | 0x8000);
+      if (middle != std::trunc(middle) || middle >= 0x1p62) continue;
+      const auto whole = static_cast<std::int64_t>(middle);
+      ASSERT_EQ(cast(ScalarOf(whole)), even);
+      ASSERT_EQ(cast(ScalarOf(whole - 1)), bits);
+      ASSERT_EQ(cast(ScalarOf(whole + 1)), bits + 1);
+      ASSERT_EQ(cast(ScalarOf(-whole - 1)), (bits + 1) | 0x8000);
+      if (middle >= 0x1p31) continue;
+      ASSERT_EQ(cast(ScalarOf(static_cast<std::int32_t>(whole))), even);
+      ASSERT_EQ(cast(ScalarOf(static_cast<std::int32_t>(whole - 1))), bits);
+      ASSERT_EQ(cast(ScalarOf(static_cast<std::int32_t>(-whole - 1))), (bits + 1) | 0x8000);
+    }
+    EXPECT_EQ(cast(ScalarOf(1e300)), cast(ScalarOf(std::numeric_limits<float>::infinity())));
+    EXPECT_TRUE(std::isnan(loaded(cast(ScalarOf(kNaN)))));
+  }
 }
 
 TEST(ExprEvaluate, DrawsTheNumbersOfRandomStreams) {

@@ -101,6 +101,8 @@ Region RandomRegion(const RandomRegionOptions& options, std::mt19937& random) {
         output.value = Cast(kStoredTypes[Below(2, random)], output.value);
       }
       output.memory = RandomOperand(output.value.dtype(), region.sizes, moves, random);
+      const bool is_sum = output.kind == RegionOutputKind::kSums;
+      if (is_sum && is_stored) output.memory.dtype = kStoredTypes[Below(2, random)];
       if (output.kind == RegionOutputKind::kElements && Below(2, random) == 0) {
         int input = Below(9, random);
         for (int k = 0; k < 9 && region.inputs[input].dtype != output.memory.dtype; ++k) input = (input + 1) % 9;

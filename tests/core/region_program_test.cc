@@ -11,6 +11,7 @@
 #include "random_exprs.h"
 #include "random_region.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -106,14 +107,17 @@ TEST(RegionProgram, ComputesEveryPrimitive) {
   });
 }
 
-// All that 16 bits hold, and what floats around it become.
+// All that 16 bits hold, and what numbers around it become.
 TEST(RegionProgram, ConvertsEveryStoredNumberOnEveryTarget) {
   ForEachTarget([] {
     for (const DType stored : kStoredTypes) {
-      for (const bool loads : {true, false}) {
-        const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : FloatsAround(stored);
+      std::vector<DType> sources(std::begin(kStoredFrom), std::end(kStoredFrom));
+      sources.push_back(stored);
+      for (const DType from : sources) {
+        const bool loads = from == stored;
+        const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : NumbersAround(stored, from);
         const Dense dense{.columns = static_cast<std::int64_t>(values.size())};
-        const DType from = loads ? stored : DType::kFloat, to = loads ? DType::kFloat : stored;
+        const DType to = loads ? DType::kFloat : stored;
         const Region region{.sizes = dense.Sizes(),
                             .inputs = {dense.Elements(from)},
                             .outputs = {{.value = Cast(to, Expr::Input(0, "x", from)), .memory = dense.Elements(to)}}};
@@ -178,6 +182,31 @@ TEST(RegionProgram, GivesRowsWithoutElementsAndSumsOfNoRow) {
   RegionProgram(sums).Run(no_input, outputs);
   EXPECT_EQ(result[0], 0);
   EXPECT_EQ(result[1], 0);
+}
+
+// 16 bits hold every other whole number there: a sum that was rounded at each term would stay what it is. The third
+// element of the memory is no sum's.
+TEST(RegionProgram, RoundsSumsIn16BitsOnce) {
+  for (const auto& [dtype, base] : {std::pair(DType::kFloat16, 2048.0f), std::pair(DType::kBFloat16, 256.0f)}) {
+    const Dense dense{.rows = 2, .columns = 2};
+    const Region region{.sizes = dense.Sizes(),
+                        .inputs = {dense.Elements()},
+                        .outputs = {{.value = x,
+                                     .memory = {.dtype = dtype, .size = 3, .strides = {0, 0, 0, 1}},
+                                     .kind = RegionOutputKind::kSums,
+                                     .adds = true}}};
+    const float terms[] = {1, 0, 1, 0.25f};
+    const void* inputs[] = {terms};
+    for (const bool is_definition : {true, false}) {
+      std::uint16_t sums[3];
+      const float first[] = {base, 0, 7};
+      for (int i = 0; i < 3; ++i) sums[i] = static_cast<std::uint16_t>(Stored(dtype, first[i]).bits);
+      void* outputs[] = {sums};
+      is_definition ? EvaluateRegion(region, inputs, outputs) : RegionProgram(region).Run(inputs, outputs);
+      const float wanted[] = {base + 2, 0.25f, 7};
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(Loaded({.dtype = dtype, .bits = sums[i]}), wanted[i]) << dtype << " " << i;
+    }
+  }
 }
 
 TEST(RegionProgram, ComputesCommonExpressionsOnce) {

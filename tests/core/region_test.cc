@@ -98,8 +98,10 @@ TEST(Region, RefusesKindsThatDoNotFit) {
   region.outputs[0].value = Tanh(x);
   EXPECT_EQ(FaultOf(region), "shape mismatch: output 0 sums over the last dimension, for which RowSum is");
   region.outputs[0].memory.dtype = DType::kFloat16;
+  region.outputs[0].value = RowSum(x);
+  EXPECT_EQ(FaultOf(region), "no error") << "a sum of floats, rounded when it is complete";
   region.outputs[0].value = Cast(DType::kFloat16, RowSum(x));
-  EXPECT_EQ(FaultOf(region), "type mismatch: output 0 is a sum over rows in float16, which is only stored");
+  EXPECT_EQ(FaultOf(region), "type mismatch: output 0 is float16 and its value float16(row_sum(x)) float16");
   region = Good();
   region.outputs[0].adds = true;
   EXPECT_EQ(FaultOf(region), "invalid argument: output 0 adds, and is no sum");

@@ -113,12 +113,15 @@ std::vector<Region> PrimitiveRegions() {
 
 std::string FirstWrongConversion(RegionRunner& runner) {
   for (const DType stored : kStoredTypes) {
-    for (const bool loads : {true, false}) {
-      const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : FloatsAround(stored);
+    std::vector<DType> sources(std::begin(kStoredFrom), std::end(kStoredFrom));
+    sources.push_back(stored);
+    for (const DType source : sources) {
+      const bool loads = source == stored;
+      const std::vector<std::uint64_t> values = loads ? EveryStored(stored) : NumbersAround(stored, source);
       const auto count = static_cast<std::int64_t>(values.size());
       const RegionOperand of{.size = count, .strides = {0, 0, 0, 1}};
       Region region{.sizes = {1, 1, 1, count}, .inputs = {of}, .outputs = {{.memory = of}}};
-      region.inputs[0].dtype = loads ? stored : DType::kFloat;
+      region.inputs[0].dtype = source;
       region.outputs[0].memory.dtype = loads ? DType::kFloat : stored;
       region.outputs[0].value = Cast(region.outputs[0].memory.dtype, Expr::Input(0, "x", region.inputs[0].dtype));
       const std::vector<PrintedRegion> printed = PrintedOf({region});

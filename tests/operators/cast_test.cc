@@ -54,6 +54,19 @@ TEST(Cast, HoldsNumbersWithinTheRange) {
       .GivesExactly(Tensor::Of<std::uint8_t>({2}, {1, 255}));
 }
 
+// Beside the middle of 1 and the next number: by less than a float sees, the nearer one is taken all the same.
+TEST(Cast, RoundsOnceTo16Bits) {
+  const double of_half = 1 + 0x1p-11 + 0x1p-40, of_bfloat = 1 + 0x1p-8 + 0x1p-40;
+  const Tensor doubles = Tensor::Of<double>({2}, {of_half, -of_bfloat});
+  const auto cast = [](const char* to, const Tensor& x) { return OpTest("Cast").Arg("to", to).Input("x", x).Run()[0]; };
+  EXPECT_EQ(ToFloat(cast("float16", doubles).data<Float16>()[0]), 1 + 0x1p-10f);
+  EXPECT_EQ(ToFloat(cast("bfloat16", doubles).data<BFloat16>()[1]), -1 - 0x1p-7f);
+  const Tensor whole = Tensor::Of<std::int64_t>({1}, {(std::int64_t{1} << 50) + (std::int64_t{1} << 42) + 1});
+  EXPECT_EQ(ToFloat(cast("bfloat16", whole).data<BFloat16>()[0]), 0x1p50f + 0x1p43f);
+  const Tensor shorter = Tensor::Of<std::int32_t>({1}, {(1 << 30) + (1 << 22) + 1});
+  EXPECT_EQ(ToFloat(cast("bfloat16", shorter).data<BFloat16>()[0]), 0x1p30f + 0x1p23f);
+}
+
 TEST(Cast, AcceptsNoElements) {
   OpTest("Cast").Arg("to", "int32").Input("x", {0, 3}, {}).GivesExactly(Tensor::Zeros(DType::kInt32, {0, 3}));
 }

@@ -25,12 +25,15 @@ TEST(ConstantFill, TakesItsDTypeFromTheValueOtherwise) {
   ConstantOf({1}).Arg("value", 7).GivesExactly(Tensor::Of<std::int64_t>({1}, {7}));
 }
 
-TEST(ConstantFill, TakesTheShapeOfItsInputAndADtypeOfDouble) {
+TEST(ConstantFill, TakesTheShapeOfItsInputAndItsDTypeIfThatHasAFraction) {
   const OpTest op = OpTest("ConstantFill").Arg("value", 1.0f).Random("loss", {2, 1}, 1);
   for (const DType dtype : {DType::kFloat, DType::kDouble}) {
     EXPECT_EQ(op.Run(dtype)[0].dtype(), dtype);
     EXPECT_EQ(op.Run(dtype)[0].shape(), Shape({2, 1}));
   }
+  const OpTest one = OpTest("ConstantFill").Arg("value", 1.0f);
+  OpTest(one).Input("x", Tensor(DType::kFloat16, {1})).GivesExactly(Tensor::Of<Float16>({1}, {ToFloat16(1)}));
+  OpTest(one).Input("x", Tensor(DType::kBFloat16, {1})).GivesExactly(Tensor::Of<BFloat16>({1}, {ToBFloat16(1)}));
   const Tensor ids = Tensor::Of<std::int32_t>({3}, {1, 2, 3});
   OpTest("ConstantFill").Arg("value", 1.0f).Input("ids", ids).GivesExactly(Tensor::Of<float>({3}, {1, 1, 1}));
 }

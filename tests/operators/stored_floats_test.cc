@@ -3,6 +3,8 @@
 
 #include "op_test.h"
 #include "stepnet/core/stored_float.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/net.h"
 
 namespace stepnet {
 namespace {
@@ -52,6 +54,9 @@ const std::vector<Case> kCases = {
     {"Softmax", {Shape({4, 33})}},
     {"TanhGradient", {Shape({3, 40}), Shape({3, 40})}},
     {"SoftmaxGradient", {Shape({3, 40}), Shape({3, 40})}},
+    {"ElementwiseLinearGradient", {Shape({300, 5}), Shape({300, 5}), Shape({5})}, 3},
+    {"SumReduceLike", {Shape({300, 5}), Shape({5})}},
+    {"SumReduceLike", {Shape({4, 5, 6}), Shape({5, 1})}},
 };
 
 // In float of what is loaded, then rounded once.
@@ -65,17 +70,43 @@ TEST(StoredFloats, GiveWhatFloatsGiveRounded) {
         stored.Input(StrCat("x", i), x);
         loaded.Input(StrCat("x", i), LoadedTensor(x));
       }
-      const Tensor got = stored.Run()[0], want = loaded.Run()[0];
-      ASSERT_EQ(got.dtype(), c.gives_bool ? DType::kBool : dtype);
-      ASSERT_EQ(got.shape(), want.shape());
-      if (c.gives_bool) {
-        EXPECT_EQ(ToDoubles(Tensor(got)), ToDoubles(want));
-        continue;
+      const std::vector<Tensor> all_got = stored.Run(), all_wanted = loaded.Run();
+      for (int o = 0; o < c.num_outputs; ++o) {
+        const Tensor &got = all_got[o], &want = all_wanted[o];
+        ASSERT_EQ(got.dtype(), c.gives_bool ? DType::kBool : dtype);
+        ASSERT_EQ(got.shape(), want.shape());
+        if (c.gives_bool) {
+          EXPECT_EQ(ToDoubles(Tensor(got)), ToDoubles(want));
+          continue;
+        }
+        const float* of_want = want.data<float>();
+        const auto* of_got = static_cast<const std::uint16_t*>(got.raw());
+        for (std::int64_t i = 0; i < want.size(); ++i) ASSERT_EQ(of_got[i], Stored(dtype, of_want[i]).bits) << o << i;
       }
-      const float* of_want = want.data<float>();
-      const auto* of_got = static_cast<const std::uint16_t*>(got.raw());
-      for (std::int64_t i = 0; i < want.size(); ++i) ASSERT_EQ(of_got[i], Stored(dtype, of_want[i]).bits) << i;
     }
+  }
+}
+
+// Of a product whose second factor is repeated: 1 for each element of y, in the dtype of y.
+TEST(StoredFloats, HaveGradientsOfTheirOwnDType) {
+  NetDef net;
+  OperatorDef* product = net.add_op();
+  product->set_type("Mul");
+  product->add_input("x");
+  product->add_input("w");
+  product->add_output("y");
+  net.add_external_input("x");
+  net.add_external_input("w");
+  const NetWithGradients made = AddGradients(net, {"y"}, {"x", "w"});
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    Workspace workspace;
+    workspace.SetTensor("x", StoredTensor(dtype, Shape({3, 2}), {1, 2, 3, 4, 5, 6}));
+    workspace.SetTensor("w", StoredTensor(dtype, Shape({2}), {0.5, -1}));
+    RunNetOnce(made.net, workspace);
+    const auto gradient = [&](const char* of) { return workspace.GetTensor(made.gradients.at(of).dense); };
+    for (const char* of : {"x", "w"}) EXPECT_EQ(gradient(of).dtype(), dtype);
+    EXPECT_EQ(ToDoubles(LoadedTensor(gradient("x"))), (std::vector<double>{0.5, -1, 0.5, -1, 0.5, -1}));
+    EXPECT_EQ(ToDoubles(LoadedTensor(gradient("w"))), (std::vector<double>{9, 12}));
   }
 }
 

@@ -16,11 +16,13 @@ const std::set<std::string> kFloatFills = {"ConstantFill", "GivenTensorFill", "X
 
 void SetDouble(OperatorDef* op, const std::string& name) { NewArgument(op, name)->set_i(TensorProto::DOUBLE); }
 
-// Whether the argument, a number or a name, says float.
+// Whether the argument, a number or a name, says float or a float that is stored in 16 bits.
 bool SaysFloat(const Argument& argument) {
+  static const std::set<std::string> names = {"float", "float16", "bfloat16"};
+  static const std::set<std::int64_t> numbers = {TensorProto::FLOAT, TensorProto::FLOAT16, TensorProto::BFLOAT16};
   std::string text = argument.s();
   std::ranges::transform(text, text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
-  return text == "float" || (argument.has_i() && argument.i() == TensorProto::FLOAT);
+  return names.contains(text) || (argument.has_i() && numbers.contains(argument.i()));
 }
 
 bool FillsFloat(const OperatorDef& op) {
@@ -32,8 +34,10 @@ bool FillsFloat(const OperatorDef& op) {
 
 void Rewrite(OperatorDef* op) {
   if (FillsFloat(*op)) SetDouble(op, "dtype");
-  const Argument* to = FindArgument(*op, "to");
-  if (op->type() == "Cast" && to != nullptr && SaysFloat(*to)) SetDouble(op, "to");
+  for (const char* name : {"to", "from_type"}) {
+    const Argument* dtype = FindArgument(*op, name);
+    if (op->type() == "Cast" && dtype != nullptr && SaysFloat(*dtype)) SetDouble(op, name);
+  }
   for (Argument& argument : *op->mutable_arg()) {
     NetDef inner;
     if (!NetOfArgument(argument, &inner)) continue;

@@ -6,7 +6,8 @@
 namespace stepnet::runner {
 
 // Fills that give float give double, casts to float cast to double, in step nets too; given double inputs, every
-// operator of the result then works on double. Step nets that were given as text become nets.
+// operator of the result then works on double. So do fills and casts of 16 bits, whose rounding no difference sees
+// through. Step nets that were given as text become nets.
 NetDef InDouble(const NetDef& net);
 
 }  // namespace stepnet::runner

@@ -38,7 +38,7 @@ void CheckBlobs(const NetDef& net, const std::vector<std::string>& names) {
 std::vector<std::string> FloatOutputs(const CellNet& cell) {
   std::vector<std::string> outputs;
   for (size_t k = 0; k < cell.outputs.size(); ++k) {
-    if (IsFloatOrDouble(cell.output_dtypes[k])) outputs.push_back(cell.outputs[k]);
+    if (IsFloating(cell.output_dtypes[k])) outputs.push_back(cell.outputs[k]);
   }
   return outputs;
 }

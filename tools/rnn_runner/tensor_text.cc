@@ -7,8 +7,8 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/floating.h"
 #include "stepnet/core/number_text.h"
+#include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -48,10 +48,8 @@ double AsDouble(T value) {
 
 template <typename T>
 T FromDouble(double value) {
-  if constexpr (std::is_same_v<T, Float16>) {
-    return ToFloat16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return ToBFloat16(static_cast<float>(value));
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return StoredAs<T>(value);
   } else if constexpr (std::is_same_v<T, bool>) {
     return value != 0;
   } else if constexpr (std::is_integral_v<T>) {
