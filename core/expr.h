@@ -79,7 +79,7 @@ enum class ExprOp : std::uint8_t {
   kNot,
   kWhere,  // bool × any × the same → that: b where a holds, c elsewhere
   // Any dtype → another. Floats to integers: towards 0, what is out of range becomes the nearest in it, NaN 0. int64 to
-  // int32: the low bits. To bool: whether it is not 0. Others round to nearest even. 16 bits: of float alone.
+  // int32: the low bits. To bool: whether it is not 0. Others round to nearest even, to 16 bits as to any other.
   kCast,
   // bool [× any up to 4 times] → bool: a. A fault of the run where a does not hold, also where nothing uses the value;
   // the others are the numbers that the message shows.

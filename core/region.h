@@ -34,7 +34,7 @@ enum class RegionOutputKind {
   kRows,  // an element for each row, of no element as well; the value is the same for all of it, and the last stride is
           // 0
   kSums,  // the sum of the elements that meet there, one after the other in row-major order, from 0 or what is there;
-          // where the last stride is 0, one value for each row, as kRows has it
+          // where the last stride is 0, one value for each row, as kRows has it. In 16 bits: of floats, rounded once
 };
 
 struct RegionOutput {

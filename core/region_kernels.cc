@@ -83,6 +83,11 @@ void Numbers(void* out, const void* a, const void* b, const void* c, const void*
   }
 }
 
+// Bools as bytes of 0 and 1, of which compilers make vectors.
+inline std::uint8_t AndBytes(std::uint8_t a, std::uint8_t b) { return a & b; }
+inline std::uint8_t OrBytes(std::uint8_t a, std::uint8_t b) { return a | b; }
+inline std::uint8_t NotByte(std::uint8_t a) { return a ^ 1; }
+
 // Which lanes hold, of as many bools as a vector of T has lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> LoadMask(D d, const bool* from) {
@@ -236,9 +241,9 @@ RegionKernel KernelForTarget(ExprOp op, DType operand, DType result) {
     if (const RegionKernel any = AnyKernel<T>(op, result)) return any;
     if constexpr (std::is_same_v<T, bool>) {
       switch (op) {
-        case ExprOp::kAnd: return Numbers<scalar::And, bool, bool, 2>;
-        case ExprOp::kOr: return Numbers<scalar::Or, bool, bool, 2>;
-        default: return Numbers<scalar::Not, bool, bool, 1>;
+        case ExprOp::kAnd: return Numbers<AndBytes, std::uint8_t, std::uint8_t, 2>;
+        case ExprOp::kOr: return Numbers<OrBytes, std::uint8_t, std::uint8_t, 2>;
+        default: return Numbers<NotByte, std::uint8_t, std::uint8_t, 1>;
       }
     } else {
       return NumberKernel<T>(op);

@@ -57,12 +57,13 @@ struct Partials {
     AddAll(n, [x](auto access, std::int64_t j) HWY_ATTR { return access.Load(D(), x + j); });
   }
 
-  // Half as many each time.
-  HWY_INLINE T Finish() {
+  // Half as many each time, of a row of n elements: those behind them are what each began with, which changes nothing.
+  HWY_INLINE T Finish(std::int64_t n) {
     const D d;
     const Fn fn;
     HWY_UNROLL(8)
     for (int width = kVectors / 2; width > 0; width /= 2) {
+      if (n <= width * kLanes) continue;
       HWY_UNROLL(16)
       for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
     }
@@ -111,7 +112,7 @@ void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t
   for (std::int64_t row = 0; row < rows; ++row, x += n) {
     Partials<Fn, T> partials(kFirst);
     partials.Add(x, n);
-    static_cast<T*>(out)[row] = partials.Finish();
+    static_cast<T*>(out)[row] = partials.Finish(n);
   }
 }
 
@@ -141,7 +142,7 @@ void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::in
         return hn::PromoteTo(d, value);
       }
     });
-    static_cast<Sum*>(out)[row] = partials.Finish();
+    static_cast<Sum*>(out)[row] = partials.Finish(n);
   }
 }
 

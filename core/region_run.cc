@@ -329,11 +329,7 @@ class Runner {
       case Kind::kOfRows: return ComputeOfRows(instruction, out);
       case Kind::kUniform: return Draw(instruction, out, n);
       case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
-      case Kind::kColumns:
-        for (std::int64_t i = 0; i < n; ++i) {
-          reinterpret_cast<std::int64_t*>(out)[i] = num_rows_ == 1 ? column_ + i : i % num_columns_;
-        }
-        return;
+      case Kind::kColumns: return FillColumns(reinterpret_cast<std::int64_t*>(out));
       case Kind::kSplat:
         return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? splat_elements_ : code_.max_rows);
       case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
@@ -370,6 +366,12 @@ class Runner {
     for (std::int64_t i = 0; i < num_rows_; ++i) {
       out[i] = index[dimension];
       GoToNext(index);
+    }
+  }
+
+  void FillColumns(std::int64_t* out) const {
+    for (std::int64_t row = 0; row < num_rows_; ++row) {
+      for (std::int64_t i = 0; i < num_columns_; ++i) *out++ = column_ + i;
     }
   }
 

@@ -40,10 +40,13 @@ const Registration step_mask =
                 return [name = op.inputs()[1]](const OpRun& run) {
                   const std::int64_t num_steps = run.Out(0).dim(0);
                   const Lengths lengths(run, 1, name, num_steps);
+                  const std::int64_t count = lengths.count();
+                  auto* const each = run.ScratchOf<std::int64_t>(count);
+                  for (std::int64_t b = 0; b < count; ++b) each[b] = lengths[b];
                   bool* mask = run.Out(0).As<bool>();
                   for (std::int64_t t = 0; t < num_steps; ++t) {
-                    CountWork(lengths.count());
-                    for (std::int64_t b = 0; b < lengths.count(); ++b) *mask++ = t < lengths[b];
+                    CountWork(count);
+                    for (std::int64_t b = 0; b < count; ++b) *mask++ = t < each[b];
                   }
                 };
               },

@@ -239,7 +239,7 @@ TEST(SumReduceLike, RefusesBadInput) {
       "  at op 0 `output0 = SumReduceLike(a, b)` with a float [2, 3], b float [2]\n"
       "  in net \"test\"");
   ExpectError([] { OpTest("SumReduceLike").Input("a", Tensor::Of<std::int32_t>({1}, {1})).Input("b", {1}, {1}).Run(); },
-              "…type mismatch: SumReduceLike works on float and double; a is int32 [1]\n");
+              "…type mismatch: SumReduceLike works on float, double, float16 and bfloat16; a is int32 [1]\n");
 }
 
 TEST(DivGradient, RefusesBadInput) {
