@@ -147,10 +147,6 @@ template <typename T>
 inline bool LessEqual(T a, T b) {
   return a <= b;
 }
-// Bitwise: both are 0 or 1, and a choice would be no vector.
-inline bool And(bool a, bool b) { return (a & b) != 0; }
-inline bool Or(bool a, bool b) { return (a | b) != 0; }
-inline bool Not(bool a) { return !a; }
 
 // A random word as a number in [0, 1).
 template <typename T>
