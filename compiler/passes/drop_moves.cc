@@ -31,7 +31,7 @@ class MemoryUses {
     std::erase_if(Of(use.value), [&](const Use& other) { return other.node == use.node && other.value == use.value; });
   }
 
-  // Of the bytes that the value has, in nodes [begin, end) and their order.
+  // Who uses bytes of the value in nodes [begin, end), in their order.
   std::vector<Use> Find(int value, int begin, int end) const {
     const std::vector<Use>& uses = uses_[NumberOf(value)];
     std::vector<Use> found;
