@@ -7,6 +7,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula_sample.h"
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
@@ -108,6 +109,8 @@ class Checker {
       const OperatorSchema& schema = init.schema();
       if (schema.FindKernel(device.kind) == nullptr) {
         Report(i, StrCat(op.type(), " has no kernel for ", DeviceKindName(device.kind)));
+      } else if (options_.is_step_net) {
+        CheckHostOutputs(i, op, *schema.FindKernel(device.kind));
       }
       std::vector<std::string> messages;
       CheckArity(op, schema, &messages);
@@ -142,6 +145,17 @@ class Checker {
       Report(i, StrCat("the step net places ", op.type(), " on ", *asked, ", and is run on ", of_run));
     }
     return of_run;
+  }
+
+  // In a step net there are no copies between devices.
+  void CheckHostOutputs(int i, const OperatorDef& op, const Kernel& kernel) {
+    for (const int o : kernel.host_outputs) {
+      if (o >= op.output_size()) continue;
+      const auto reads = [&](const OperatorDef& other) { return IndexOf(other.input(), op.output(o)) >= 0; };
+      if (std::ranges::none_of(net_.op(), reads)) continue;
+      Report(i, StrCat(op.type(), " leaves \"", op.output(o),
+                       "\" on the host, and the step net that reads it is run on ", options_.run.device()));
+    }
   }
 
   bool Exists(const std::string& blob) const {

@@ -1,6 +1,7 @@
 #include "stepnet/nets/placement.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -132,6 +133,12 @@ class Placer {
 
 }  // namespace
 
+static std::int16_t GpuNumber(std::int64_t number) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int16_t>::max();
+  if (number >= 0 && number <= kMost) return static_cast<std::int16_t>(number);
+  throw Error(ErrorCode::kInvalidArgument, StrCat("cuda_gpu_id is ", number, ", must be from 0 to ", kMost));
+}
+
 std::optional<Device> DeviceAskedFor(const OperatorDef& op, const NetDef& net) {
   const DeviceOption& option = op.has_device_option() ? op.device_option() : net.device_option();
   if (!option.has_device_type()) return {};
@@ -139,7 +146,7 @@ std::optional<Device> DeviceAskedFor(const OperatorDef& op, const NetDef& net) {
     case kCpuType:
     case kMkldnnType:
     case kIdeepType: return Device{};
-    case kCudaType: return Device{.kind = DeviceKind::kCuda, .index = static_cast<std::int16_t>(option.cuda_gpu_id())};
+    case kCudaType: return Device{.kind = DeviceKind::kCuda, .index = GpuNumber(option.cuda_gpu_id())};
     default:
       throw Error(ErrorCode::kInvalidArgument, StrCat("the net places ", op.type(), " on device type ",
                                                       option.device_type(), ", which is unknown here"));

@@ -14,7 +14,7 @@
 namespace stepnet {
 
 // What its option says, if it says one: an option may be there for the seed alone. Throws kInvalidArgument for a type
-// of device that this library does not know.
+// of device that this library does not know, and for a number that no GPU has.
 std::optional<Device> DeviceAskedFor(const OperatorDef& op, const NetDef& net);
 // Throws kInvalidArgument for devices that this program does not know, kInvalidNet for an unknown type of operator.
 Device PlaceOf(const OperatorDef& op, const NetDef& net, const RunOptions& options);

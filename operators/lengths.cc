@@ -13,6 +13,11 @@ std::string WrongLength(const std::string& element, const std::string& name, con
 
 }  // namespace
 
+Error WrongSumOfLengths(const std::string& name, std::int64_t sum, std::int64_t rows) {
+  return Error(ErrorCode::kInvalidArgument,
+               StrCat("the lengths in ", name, " add up to ", sum, ", the data have ", rows, " rows"));
+}
+
 void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, LengthsType type) {
   const TensorInfo& lengths = query.In(i);
   const bool right_type =

@@ -70,10 +70,8 @@ void CopySequences(const OpRun& run, const std::string& lengths_name, bool packs
   const bool fit = lengths.sum() == flat.dim(0);
   if (packs || !fit) ClearElements(run.Out(0).dtype, At(run.Out(0), 0), run.Out(0).size());
   if (!fit) {
-    return run.Fault(1, lengths.count(), [&](std::int64_t) {
-      return Error(ErrorCode::kShapeMismatch,
-                   StrCat("the lengths add up to ", lengths.sum(), ", and there are rows for ", flat.dim(0)));
-    });
+    return run.Fault(1, lengths.count(),
+                     [&](std::int64_t) { return WrongSumOfLengths(lengths_name, lengths.sum(), flat.dim(0)); });
   }
   const std::int64_t row = flat.shape->SizeFrom(1);
   const std::int64_t step = packed.dim(1) * row;

@@ -48,10 +48,8 @@ class Sequences {
       lengths_.emplace(run, 1, lengths_name, std::numeric_limits<std::int32_t>::max());
       if (lengths_->sum() != rows) {
         fit_ = false;
-        run.Fault(1, lengths_->count(), [&](std::int64_t) {
-          return Error(ErrorCode::kShapeMismatch, StrCat("the lengths in ", lengths_name, " add up to ",
-                                                         lengths_->sum(), ", the data have ", rows, " rows"));
-        });
+        run.Fault(1, lengths_->count(),
+                  [&](std::int64_t) { return WrongSumOfLengths(lengths_name, lengths_->sum(), rows); });
       }
     }
     for (std::int64_t i = 0; fit_ && i < count(); ++i) {

@@ -24,12 +24,14 @@ struct Box {
   Indices size = {};
 };
 
+void CheckNumberOfBounds(const Shape& x, std::int64_t starts, std::int64_t ends) {
+  if (starts == ends && starts <= x.rank()) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat("Slice is given ", starts, " starts and ", ends, " ends for a tensor ",
+                                                x, "; needs as many ends as starts, one a dimension at most"));
+}
+
 Box BoxOf(const Shape& x, std::span<const std::int64_t> starts, std::span<const std::int64_t> ends) {
-  if (starts.size() != ends.size() || starts.size() > static_cast<size_t>(x.rank())) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat("Slice is given ", starts.size(), " starts and ", ends.size(), " ends for a tensor ", x,
-                       "; needs as many ends as starts, one a dimension at most"));
-  }
+  CheckNumberOfBounds(x, std::ssize(starts), std::ssize(ends));
   Box box;
   for (int i = 0; i < x.rank(); ++i) {
     const std::int64_t size = x[i];
@@ -54,10 +56,8 @@ Shape ShapeOf(const Box& box, int rank) { return Shape(std::span(box.size.data()
 class Bounds {
  public:
   Bounds(const std::vector<std::int64_t>& argument) : bounds_(argument) {}  // NOLINT(google-explicit-constructor)
+  // REQUIRES: the shape rule has asked CheckNumberOfBounds.
   Bounds(const TensorView& tensor, const char* what) {
-    if (tensor.size() > Shape::kMaxRank) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat("Slice is given ", what, " for ", tensor.size(), " dimensions"));
-    }
     ForIndexType(tensor.dtype, StrCat(what, " of Slice"), [&](auto zero) {
       const auto* data = tensor.As<decltype(zero)>();
       std::copy(data, data + tensor.size(), read_.begin());
@@ -177,27 +177,37 @@ void ExpandSlice(Expansion& e) {
   e.Permute(sizes, strides, first);
 }
 
+// Of starts and ends that are inputs all but their values, which are known when the kernel runs.
+void CheckGradientOfBounds(const ShapeQuery& query, const TensorInfo& x, const TensorInfo& dy) {
+  ForIndexType(query.In(1).dtype, "starts of Slice", [](auto) {});
+  ForIndexType(query.In(2).dtype, "ends of Slice", [](auto) {});
+  const std::int64_t count = query.In(1).shape.size();
+  CheckNumberOfBounds(x.shape, count, query.In(2).shape.size());
+  bool fits = dy.shape.rank() == x.shape.rank();
+  for (int d = 0; fits && d < x.shape.rank(); ++d) {
+    fits = d < count && x.shape[d] != 0 ? dy.shape[d] <= x.shape[d] : dy.shape[d] == x.shape[d];
+  }
+  if (fits) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("dy is ", dy.Description(), "; no slice of x, which is ", x.Description(), ", along the first ",
+                     count, " dimensions is of this shape"));
+}
+
 std::vector<TensorInfo> SliceGradientShapes(const ShapeQuery& query) {
   const OperatorCall& op = query.op();
   const TensorInfo& x = query.In(0);
   const TensorInfo& dy = query.In(query.num_inputs() - 1);
   CheckBoundsGiven(op, query.num_inputs() - 2);
-  if (query.num_inputs() == 2) {
-    const Shape part = ShapeOf(BoxOf(x.shape, op.Ints("starts"), op.Ints("ends")), x.shape.rank());
-    if (dy.shape != part) {
-      throw Error(ErrorCode::kShapeMismatch,
-                  StrCat("dy is ", dy.Description(), "; the slice of x, which is ", x.Description(), ", is ", part));
-    }
+  if (query.num_inputs() == 4) {
+    CheckGradientOfBounds(query, x, dy);
+    return {{.dtype = dy.dtype, .shape = x.shape}};
+  }
+  const Shape part = ShapeOf(BoxOf(x.shape, op.Ints("starts"), op.Ints("ends")), x.shape.rank());
+  if (dy.shape != part) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("dy is ", dy.Description(), "; the slice of x, which is ", x.Description(), ", is ", part));
   }
   return {{.dtype = dy.dtype, .shape = x.shape}};
-}
-
-// Throws unless dy is of the shape of the slice.
-Box GradientBox(const Shape& dx, const TensorView& dy, const Bounds& starts, const Bounds& ends) {
-  const Box box = BoxOf(dx, starts.get(), ends.get());
-  if (ShapeOf(box, dx.rank()) == *dy.shape) return box;
-  throw Error(ErrorCode::kShapeMismatch, StrCat("dy is ", dy.dtype, " ", *dy.shape, "; the slice of x, which is ", dx,
-                                                ", is ", ShapeOf(box, dx.rank())));
 }
 
 // Zeros where starts and ends do not fit, which is a fault of the run.
@@ -207,9 +217,15 @@ void RunSliceGradient(const OpRun& run, const Bounds& starts, const Bounds& ends
   ClearElements(dx.dtype, At(dx, 0), dx.size());
   Box box;
   try {
-    box = GradientBox(*dx.shape, dy, starts, ends);
+    box = BoxOf(*dx.shape, starts.get(), ends.get());
+    for (int d = 0; d < std::ssize(starts.get()); ++d) {
+      if (box.size[d] == dy.dim(d)) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("Slice from ", starts.get()[d], " to ", ends.get()[d], " along dimension ", d, " of a tensor ",
+                         *dx.shape, " is not what dy ", *dy.shape, " is the gradient of"));
+    }
   } catch (const Error& error) {
-    return run.Fault(1, 0, [&](std::int64_t) { return error; });
+    return run.Fault(1, 0, [&](std::int64_t) { return Error(ErrorCode::kInvalidArgument, error.message()); });
   }
   BoxCopy(dx, dy, box, /*to_part=*/false).Run();
 }

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/expr_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
@@ -70,8 +71,9 @@ void CheckProbabilities(const OpRun& run, const T* labels, std::int64_t row, std
   for (std::int64_t j = 0; j < n; ++j) {
     if (!(labels[j] >= 0)) {
       return run.Fault(1, row * n + j, [&](std::int64_t element) {
-        return Error(ErrorCode::kInvalidArgument, StrCat("label [", element / n, ", ", element % n, "] is ", labels[j],
-                                                         "; probabilities are not negative"));
+        return Error(ErrorCode::kInvalidArgument,
+                     StrCat("label [", element / n, ", ", element % n, "] is ", ScalarText(ScalarOf(labels[j])),
+                            "; probabilities are not negative"));
       });
     }
     sum += labels[j];
@@ -79,8 +81,9 @@ void CheckProbabilities(const OpRun& run, const T* labels, std::int64_t row, std
   constexpr double kTolerance = 1e-5;
   if (std::abs(sum - 1) < kTolerance) return;
   run.Fault(1, row * n, [&](std::int64_t element) {
-    return Error(ErrorCode::kInvalidArgument, StrCat("the labels of row ", n > 0 ? element / n : row, " add up to ",
-                                                     sum, "; probabilities add up to 1"));
+    return Error(ErrorCode::kInvalidArgument,
+                 StrCat("the labels of row ", n > 0 ? element / n : row, " add up to ",
+                        ScalarText(ScalarOf(static_cast<float>(sum))), "; probabilities add up to 1"));
   });
 }
 

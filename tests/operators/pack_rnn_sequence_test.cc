@@ -59,7 +59,7 @@ TEST(PackRNNSequence, RefusesBadLengths) {
             .Random("like", {3, 2, 2}, 2)
             .Run();
       },
-      "…the lengths add up to 3, and there are rows for 4");
+      "…the lengths in n add up to 3, the data have 4 rows");
   ExpectError(
       [] {
         OpTest("PackRNNSequence")

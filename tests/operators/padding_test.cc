@@ -59,7 +59,7 @@ TEST(AddPadding, RefusesWhatDoesNotFit) {
       [&] {
         pad(Int32s({1, 1}));
       },
-      "shape mismatch: the lengths in n add up to 2, the data have 3 rows\n"
+      "invalid argument: the lengths in n add up to 2, the data have 3 rows\n"
       "  at op 0 `output0 = AddPadding(x, n)` with x float [3, 2], n int32 [2]\n"
       "  in net \"test\"");
   ExpectError([&] { pad(Int32s({4, -1})); }, "…element 1 of n is -1");

@@ -136,13 +136,28 @@ TEST(SliceGradient, RefusesAGradientOfAnotherShape) {
             .Random("dy", {2}, 2)
             .Run();
       },
-      "…dy is float [2]; the slice of x, which is [3], is [1]");
+      "…Slice from 0 to 1 along dimension 0 of a tensor [3] is not what dy [2] is the gradient of");
   ExpectError(
       [] {
         const Tensor ends = Int64s(std::vector<std::int64_t>(9, 0));
         OpTest("SliceGradient").Random("x", {3}, 1).Input("s", ends).Input("e", ends).Random("dy", {2}, 2).Run();
       },
-      "…Slice is given starts for 9 dimensions");
+      "…Slice is given 9 starts and 9 ends for a tensor [3]; needs as many ends as starts, one a dimension at most");
+  const auto of_rows = [](const Shape& dy) {
+    OpTest("SliceGradient")
+        .Random("x", {3, 4}, 1)
+        .Input("starts", Int64s({2}))
+        .Input("ends", Int64s({1}))
+        .Random("dy", dy, 2)
+        .Run();
+  };
+  ExpectError([&] { of_rows({1, 4}); }, "…Slice from 2 to 1 along dimension 0 of a tensor [3, 4] is no range");
+  ExpectError(
+      [&] {
+        of_rows({1, 3});
+      },
+      "…dy is float [1, 3]; no slice of x, which is float [3, 4], along the first 1 dimensions is of this shape");
+  ExpectError([&] { of_rows({1}); }, "…dy is float [1]; no slice of x, which is float [3, 4]");
   ExpectError([] { OpTest("SliceGradient").Random("x", {3}, 1).Run(); }, "…SliceGradient takes 2 or 4 inputs, has 1");
 }
 

@@ -139,7 +139,7 @@ TEST(SoftmaxWithLoss, RefusesBadLabels) {
     OpTest("SoftmaxWithLoss", 2).Arg("label_prob", 1).Random("x", {1, 2}, 1).Input("labels", {1, 2}, labels).Run();
   };
   ExpectError([&] { run_soft({0.5, 0.6}); }, "…the labels of row 0 add up to 1.1; probabilities add up to 1");
-  ExpectError([&] { run_soft({0.5, 0.501}); }, "…the labels of row 0 add up to 1.001; probabilities add up to 1");
+  ExpectError([&] { run_soft({0.5, 0.501}); }, "…the labels of row 0 add up to 1.0009999; probabilities add up to 1");
   ExpectError([&] { run_soft({1.5, -0.5}); }, "…label [0, 1] is -0.5; probabilities are not negative");
   ExpectError([&] { run_soft({0.5, std::nan("")}); }, "…label [0, 1] is nan; probabilities are not negative");
   ExpectError(

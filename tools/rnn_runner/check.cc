@@ -6,6 +6,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/placement.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -60,6 +61,20 @@ void PrintWarnings(const std::string& path) {
   }
 }
 
+// Operators that are meant for another device and run on the CPU.
+void PrintFallbacks(const NetDef& net, const std::string& where, const RunOptions& options) {
+  for (int i = 0; i < net.op_size(); ++i) {
+    const OperatorDef& op = net.op(i);
+    const Device meant = DeviceAskedFor(op, net).value_or(options.device());
+    if (meant.IsHost() || !PlaceOf(op, net, options).IsHost()) continue;
+    const NetProblem problem{.net = net.name(),
+                             .op_index = i,
+                             .op_text = OperatorText(op),
+                             .message = StrCat("runs on the CPU, without a kernel for ", DeviceKindName(meant.kind))};
+    std::cerr << Printable(StrCat("warning: ", where, problem.Text())) << "\n";
+  }
+}
+
 int Check(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   if (const auto cell = ExpandCellFile(path)) {
@@ -82,13 +97,16 @@ int Check(const std::vector<std::string>& operands) {
   for (const std::string& name : FedBlobs(nets, path)) given.insert(name);
   for (const NamedNet& named : nets) {
     const std::string where = named.name.empty() || named.name == named.net->name() ? "" : named.name + ", ";
+    const RunOptions options = OnDevice({}, DeviceNamedByFlags());
     const std::vector<NetProblem> found =
-        CheckNet(Completed(*named.net), {.run = OnDevice({}, DeviceNamedByFlags()),
-                                         .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
+        CheckNet(Completed(*named.net),
+                 {.run = options, .blob_exists = [&](const std::string& blob) { return given.contains(blob); }});
     for (const NetProblem& problem : found) std::cout << Printable(where + problem.Text()) << "\n";
     problems += static_cast<std::int64_t>(found.size());
     operators += named.net->op_size();
-    if (found.empty()) step_nets += CountStepNets(*named.net);
+    if (!found.empty()) continue;
+    step_nets += CountStepNets(*named.net);
+    PrintFallbacks(*named.net, where, options);
   }
   if (problems > 0) {
     std::cout << Count(problems, "problem") << "\n";
@@ -117,11 +135,14 @@ const Command kCheck = {
         "F is a NetDef, a MetaNetDef, a PlanDef or a minidb model, binary or text, or a cell. The net is not run:\n"
         "unknown operators and arguments, wrong numbers of inputs, blobs that nothing writes, links that do not fit;\n"
         "with --init_net, which is run, parameters that a cell does not have, lacks, or has in another shape. A net\n"
-        "need not list the blobs that --input, --input_pb and --shape give, as for run. With --device=cuda what has "
-        "no\n"
-        "kernel there is a problem of a step net; no GPU is needed. Each problem is printed with\n"
-        "its net, operator and blob; the exit status is 1 when there are any. Operators of a cell of which nothing is\n"
-        "read are a warning.",
+        "need not list the blobs that --input, --input_pb and --shape give, as for run; their sizes and those of "
+        "other\n"
+        "blobs are looked at when it is run. With --device=cuda what has no kernel there is a problem of a step net "
+        "and\n"
+        "a warning elsewhere, since it runs on the CPU; no GPU is needed. Each problem is printed with its net,\n"
+        "operator and blob; the exit status is 1 when there are any. Operators of a cell of which nothing is read are "
+        "a\n"
+        "warning.",
     .example = "rnn_runner check net.pbtxt",
     .flags = CheckFlags(),
     .min_operands = 1,

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/thread_pool.h"
@@ -109,23 +110,28 @@ Math MathFromFlags() {
       StrCat("no math \"", FLAGS_math, "\", must be ", Join(names, " or "), DidYouMean(FLAGS_math, names)));
 }
 
-// What says how a GPU works says nothing of the CPU. That it computes in float32 is true of both.
+bool PlaysGraphs() {
+  if (FLAGS_cuda_graph == "on" || FLAGS_cuda_graph == "off") return FLAGS_cuda_graph == "on";
+  throw UsageError(StrCat("--cuda_graph is \"", FLAGS_cuda_graph, "\", must be on or off"));
+}
+
+// What says how a GPU works says nothing of the CPU, unless it says what is so without the flag.
 void RefuseWithoutDevice(const Device& device) {
   if (!device.IsHost()) return;
-  for (const char* flag : {"max_device_memory", "math", "cuda_graph"}) {
-    if (!IsGiven(flag) || (std::string_view(flag) == "math" && MathFromFlags() == Math::kFloat32)) continue;
+  const std::pair<const char*, bool> flags[] = {{"max_device_memory", !FLAGS_max_device_memory.empty()},
+                                                {"math", MathFromFlags() != Math::kFloat32},
+                                                {"cuda_graph", !PlaysGraphs()}};
+  for (const auto& [flag, is_of_gpus] : flags) {
+    if (!is_of_gpus) continue;
     throw UsageError(StrCat("--", flag, " is of GPUs, and this runs on the CPU (--device=cuda runs on a GPU)"));
   }
 }
 
-// The executor that the flags ask for; "" for the one of the device.
-std::string ExecutorFromFlags() {
+// The executor that the flags ask for on another device than the CPU; "" for the one of the device.
+std::string ExecutorFromFlags(const Device& device) {
   const std::string named = IsGiven("executor") ? FLAGS_executor : "";
-  if (!IsGiven("cuda_graph")) return named;
-  if (FLAGS_cuda_graph != "on" && FLAGS_cuda_graph != "off") {
-    throw UsageError(StrCat("--cuda_graph is \"", FLAGS_cuda_graph, "\", must be on or off"));
-  }
-  const std::string asked = FLAGS_cuda_graph == "on" ? "cuda" : "serial";
+  if (device.IsHost() || !IsGiven("cuda_graph")) return named;
+  const std::string asked = PlaysGraphs() ? "cuda" : "serial";
   if (named.empty() || named == asked) return asked;
   throw UsageError(StrCat("--cuda_graph=", FLAGS_cuda_graph, " means --executor=", asked, ", and --executor=", named,
                           " says something else"));
@@ -168,7 +174,7 @@ RunOptions RunOptionsOn(const Device& device) {
   RunOptions options = OnDevice({.threads = FLAGS_threads, .opt_level = FLAGS_opt_level, .seed = FLAGS_seed}, device);
   options.math = MathFromFlags();
   const std::vector<std::string> executors = ExecutorNames(device.kind);
-  if (const std::string executor = ExecutorFromFlags(); !executor.empty()) options.executor = executor;
+  if (const std::string executor = ExecutorFromFlags(device); !executor.empty()) options.executor = executor;
   if (std::ranges::find(executors, options.executor) == executors.end()) {
     throw UsageError(StrCat("no executor \"", options.executor, "\" for ", device, ", must be ",
                             Join(executors, " or "), DidYouMean(options.executor, executors)));

@@ -139,11 +139,12 @@ std::string GradientFormulaText(const OperatorSchema& schema) {
 
 std::string KernelsText(const OperatorSchema& schema) {
   std::vector<std::string> names;
-  for (const auto& [device, kernel] : schema.kernels) {
-    if (device == DeviceKind::kPrivate) continue;  // whose it is nobody knows here
+  for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda}) {
+    const Kernel* kernel = schema.FindKernel(device);  // which may follow from the formula
+    if (kernel == nullptr) continue;
     std::vector<std::string> facts;
-    if (kernel.takes_blobs) facts.emplace_back("sets its outputs itself");
-    for (const int i : kernel.host_inputs) {
+    if (kernel->takes_blobs) facts.emplace_back("sets its outputs itself");
+    for (const int i : kernel->host_inputs) {
       facts.push_back(StrCat("reads ", FormalName(schema.inputs, i), " on the host"));
     }
     names.push_back(StrCat(DeviceKindName(device), facts.empty() ? "" : StrCat(" (", Join(facts, ", "), ")")));

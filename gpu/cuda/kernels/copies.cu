@@ -68,6 +68,15 @@ Bounds BoundsOf(const OperatorCall& op, const OpRun& run, bool by_inputs) {
   return bounds;
 }
 
+enum SliceRequirement { kIsRange, kIsOfPart };
+
+std::vector<Expr> SliceRequirements(const Shape& whole, const Shape& part) {
+  const std::vector<DType> values(3, DType::kInt64);
+  const std::string slice = StrCat("Slice from {} to {} along dimension {} of a tensor ", whole, " is ");
+  return {RequirementOf(slice + "no range", values),
+          RequirementOf(StrCat(slice, "not what dy ", part, " is the gradient of"), values)};
+}
+
 // Writes where the slice begins, a thread for all of it. What does not fit the part is a fault, and takes no elements.
 struct FindBox {
   Bounds bounds;
@@ -79,20 +88,23 @@ struct FindBox {
     const std::int64_t from_front = at < 0 ? at + size + 1 : at;
     return from_front < size ? from_front : size;
   }
+  __device__ void NoteBounds(int d, int requirement) const {
+    device::NoteFault(fault, 0, requirement, device::Bits(static_cast<long long>(bounds.Start(d))),
+                      device::Bits(static_cast<long long>(bounds.End(d))), device::Bits(static_cast<long long>(d)));
+    for (int k = 0; k < box.rank; ++k) found->begin[k] = box.sizes[k];
+  }
   __device__ void operator()(std::int64_t) const {
     *found = box;
-    for (int d = 0; d < box.rank && d < bounds.count; ++d) {
+    int other = -1;  // the first dimension along which the part is another one
+    for (int d = 0; d < bounds.count; ++d) {
       const std::int64_t size = box.sizes[d];
       if (size == 0) continue;
       const std::int64_t begin = Resolve(bounds.Start(d), size), end = Resolve(bounds.End(d), size);
       found->begin[d] = begin;
-      if (begin >= 0 && end - begin == box.part[d]) continue;
-      device::NoteFault(fault, 0, 0, device::Bits(static_cast<long long>(bounds.Start(d))),
-                        device::Bits(static_cast<long long>(bounds.End(d))), device::Bits(static_cast<long long>(d)),
-                        device::Bits(static_cast<long long>(box.part[d])));
-      for (int k = 0; k < box.rank; ++k) found->begin[k] = box.sizes[k];
-      return;
+      if (begin < 0 || end < begin) return NoteBounds(d, kIsRange);
+      if (other < 0 && end - begin != box.part[d]) other = d;
     }
+    if (other >= 0) NoteBounds(other, kIsOfPart);
   }
 };
 
@@ -124,10 +136,7 @@ RunFn MakeSlice(const OperatorCall& op, bool is_gradient) {
   return [op, is_gradient](const OpRun& run) {
     const int last = run.num_inputs() - 1;
     const TensorView &whole = is_gradient ? run.Out(0) : run.In(0), &part = is_gradient ? run.In(last) : run.Out(0);
-    const KernelFault fault(run,
-                            {RequirementOf("the slice from {} to {} along dimension {} is not what dy is, of size {}",
-                                           {DType::kInt64, DType::kInt64, DType::kInt64, DType::kInt64})},
-                            1);
+    const KernelFault fault(run, SliceRequirements(*whole.shape, *part.shape), 1);
     Box box{.rank = whole.rank()};
     std::ranges::copy(whole.shape->dims(), box.sizes);
     std::ranges::copy(part.shape->dims(), box.part);

@@ -10,7 +10,7 @@ std::vector<Expr> Requirements(std::int64_t classes, DType dtype) {
   return {
       RequirementOf(StrCat("label {} is {}; there are classes 0 to ", classes - 1), {DType::kInt64, DType::kInt64}),
       RequirementOf("label [{}, {}] is {}; probabilities are not negative", {DType::kInt64, DType::kInt64, dtype}),
-      RequirementOf("the labels of row {} add up to {}; probabilities add up to 1", {DType::kInt64, DType::kDouble})};
+      RequirementOf("the labels of row {} add up to {}; probabilities add up to 1", {DType::kInt64, DType::kFloat})};
 }
 
 // x seen as a matrix, and what is known of its rows.
@@ -47,7 +47,8 @@ struct LossRows {
       sum += label;
     }
     if (device::FloatAbs(sum - 1) < 1e-5) return;
-    device::NoteFault(fault, row * classes, kAddsUp, device::Bits(static_cast<long long>(row)), device::Bits(sum));
+    device::NoteFault(fault, row * classes, kAddsUp, device::Bits(static_cast<long long>(row)),
+                      device::Bits(static_cast<float>(sum)));
   }
 };
 template <typename T>
