@@ -48,7 +48,7 @@ class SimpleNet : public Net {
   RunContext context_;
 };
 
-// Of each operator whether it writes what an operator at or before it reads.
+// Says of each operator whether it writes what an operator at or before it reads.
 std::vector<bool> WritesWhatWasRead(const NetDef& net) {
   std::unordered_set<std::string> read_first, written;
   std::vector<bool> writes;
