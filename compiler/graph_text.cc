@@ -104,8 +104,7 @@ class GraphPrinter {
   }
 
   static std::string StageText(const GraphStage& stage) {
-    const std::string title = StageTitle({.steps_at_once = stage.steps_at_once, .schedule = nullptr});
-    return stage.min_steps > 0 ? StrCat(title, ", in runs of ", stage.min_steps, " steps or more") : title;
+    return StageTitle({.steps_at_once = stage.steps_at_once, .min_steps = stage.min_steps, .schedule = nullptr});
   }
 
   std::string NameOf(int value) const {
@@ -141,14 +140,8 @@ class GraphPrinter {
   }
 
   static std::string PlaceText(const Slot& slot, const StepValue& value) {
-    std::string text = StrCat(slot.base);
-    if (slot.storage_class == StorageClass::kLinked) {
-      const char* sign = slot.offset < 0 ? " - " : " + ";
-      const std::string row = slot.offset == 0 ? "t" : StrCat("(t", sign, std::abs(slot.offset), ")");
-      text += StrCat("[", slot.row_bytes, " * ", row, "]");
-    }
-    if (value.dynamic || slot.bytes != value.info.size_bytes()) text += StrCat(", ", slot.bytes, " bytes");
-    return text;
+    const bool is_all = !value.dynamic && slot.bytes == value.info.size_bytes();
+    return is_all ? AddressText(slot) : StrCat(AddressText(slot), ", ", slot.bytes, " bytes");
   }
 
   std::string OperationText(const StepNode& node) const {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stepnet/compiler/plan_text.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/printable.h"
 
@@ -155,16 +156,6 @@ std::string PipelineText(const StepPlan& plan) {
   return text;
 }
 
-// What one thread does around the loop, in this order.
-std::string MovesText(const char* title, const std::vector<PlannedMove>& moves, size_t first_number) {
-  std::string text = moves.empty() ? "" : StrCat(title, ":\n");
-  for (size_t i = 0; i < moves.size(); ++i) {
-    const char* when = moves[i].move.only_without_steps ? ", in runs of no steps\n" : "\n";
-    text += StrCat("  ", first_number + i, ": ", PrintableLine(moves[i].text), when);
-  }
-  return text;
-}
-
 // An arrow from one instruction to another, `what` before the blob that it is for.
 std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int to, const std::string& what) {
   const std::string later = edge.delta == 0 ? "" : StrCat("+", edge.delta, " ");
@@ -201,9 +192,7 @@ std::string ScheduleText(const StepPlan& plan) {
       StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
   for (const Stage& stage : plan.stages) text += StageText(plan, stage);
   if (plan.pipeline != nullptr) text += PipelineText(plan);
-  text += MovesText("before the first step", plan.before, plan.FirstNumberBefore());
-  text += MovesText("after the last step", plan.after, plan.FirstNumberAfter());
-  return Wrapped(text);
+  return Wrapped(text + MovesBeforeText(plan) + MovesAfterText(plan));
 }
 
 std::string ScheduleDot(const StepPlan& plan) {

@@ -34,6 +34,10 @@ struct Slot {
   std::int64_t BeginInBase() const { return offset * row_bytes; }
 };
 
+// "2" where all steps see the same bytes of base 2; "0[64 * (t + 1)]", or in a ring "0[64 * (t % 16)]": from which byte
+// of base 0 on step t does.
+std::string AddressText(const Slot& slot);
+
 // Whether the two slots show one step some of the same bytes.
 bool ShareBytes(const Slot& a, const Slot& b);
 

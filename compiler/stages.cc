@@ -113,10 +113,10 @@ class StageFinder {
   // Strongly connected components (Kosaraju, in Aho, Hopcroft and Ullman, Data Structures and Algorithms, 1983, section
   // 6.7): what is reached backward, in the reverse of the order in which a walk forward ends.
   void FindComponents() {
-    const Dependencies dependencies = FindDependencies(AccessesWithoutSums(plan_));
+    const std::vector<Dependency> edges = FindConflicts(AccessesWithoutSums(plan_));  // with those that others imply
     std::vector<std::vector<int>> forward(num_instructions_), backward(num_instructions_);
     std::vector<bool> waits_for_itself(num_instructions_, false);
-    for (const Dependency& edge : dependencies.edges) {
+    for (const Dependency& edge : edges) {
       forward[edge.from].push_back(edge.to);
       backward[edge.to].push_back(edge.from);
       if (edge.from == edge.to) waits_for_itself[edge.from] = true;
@@ -137,7 +137,7 @@ class StageFinder {
       for (const int i : component.instructions) component_of[i] = static_cast<int>(components_.size());
       components_.push_back(std::move(component));
     }
-    for (const Dependency& edge : dependencies.edges) {
+    for (const Dependency& edge : edges) {
       const int from = component_of[edge.from], to = component_of[edge.to];
       if (from == to) continue;
       components_[from].after.insert(to);

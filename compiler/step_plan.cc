@@ -1,5 +1,6 @@
 #include "stepnet/compiler/step_plan.h"
 
+#include <cstdlib>
 #include <limits>
 
 namespace stepnet {
@@ -21,9 +22,23 @@ bool ShareBytes(const Slot& a, const Slot& b) {
          a.BeginInBase() < b.BeginInBase() + b.bytes && b.BeginInBase() < a.BeginInBase() + a.bytes;
 }
 
+std::string AddressText(const Slot& slot) {
+  const bool is_same_in_all_steps = slot.row_bytes == 0 && slot.storage_class != StorageClass::kLinked;
+  if (is_same_in_all_steps) return StrCat(slot.base);
+  const std::string row = slot.ring_rows > 0 ? StrCat("(t % ", slot.ring_rows, ")")
+                          : slot.offset != 0 ? StrCat("(t", slot.offset < 0 ? " - " : " + ", std::abs(slot.offset), ")")
+                                             : "t";
+  return StrCat(slot.base, "[", slot.row_bytes, " * ", row, "]");
+}
+
 std::string StageTitle(const Stage& stage) {
-  if (stage.steps_at_once == kAllSteps) return "once for all steps";
-  return stage.steps_at_once == 1 ? "in each step" : StrCat("for ", stage.steps_at_once, " steps at once");
+  std::string title = "in each step";
+  if (stage.steps_at_once == kAllSteps) {
+    title = "once for all steps";
+  } else if (stage.steps_at_once > 1) {
+    title = StrCat("for ", stage.steps_at_once, " steps at once");
+  }
+  return stage.min_steps > 0 ? StrCat(title, ", in runs of ", stage.min_steps, " steps or more") : title;
 }
 
 std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
@@ -39,28 +54,6 @@ std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
     }
   }
   return total;
-}
-
-std::string StepPlan::ToString() const {
-  std::string text = StrCat(backward ? "backward " : "", "plan ", name, " {\n");
-  for (const Slot& slot : slots) {
-    text += StrCat("  ", slot.blob, ": ", StorageClassName(slot.storage_class));
-    if (slot.storage_class == StorageClass::kLinked) text += StrCat(" t", slot.offset >= 0 ? "+" : "", slot.offset);
-    const bool has_size = slot.storage_class != StorageClass::kDynamic && slot.storage_class != StorageClass::kLocal;
-    if (has_size) text += StrCat(", ", slot.bytes, " bytes");
-    text += "\n";
-  }
-  const auto add_moves = [&text](const char* title, const std::vector<PlannedMove>& moves) {
-    if (!moves.empty()) text += StrCat("  ", title, ":\n");
-    for (const PlannedMove& planned : moves) text += StrCat("  ", planned.text, "\n");
-  };
-  add_moves("before the first step", before);
-  for (const Stage& stage : stages) {
-    if (stages.size() > 1) text += StrCat("  ", StageTitle(stage), ":\n");
-    for (int i = stage.begin; i < stage.end; ++i) text += StrCat("  ", instructions[i].text, "\n");
-  }
-  add_moves("after the last step", after);
-  return text + "}\n";
 }
 
 }  // namespace stepnet

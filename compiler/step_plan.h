@@ -62,7 +62,7 @@ struct Stage {
   std::shared_ptr<const Schedule> schedule;  // null where the executor follows none
 };
 
-// "in each step", "for 16 steps at once", "once for all steps".
+// "in each step", "for 16 steps at once", "once for all steps, in runs of 4 steps or more".
 std::string StageTitle(const Stage& stage);
 
 // A move of whole rows, for those who run and watch it.
@@ -118,7 +118,6 @@ struct StepPlan {
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.
   std::int64_t ArenaBytes(std::int64_t num_steps) const;
-  std::string ToString() const;
 };
 
 }  // namespace stepnet

@@ -35,7 +35,9 @@ class Reduction {
     for (int target = 0; target < num_instructions_ && num_rows_ > 0; target += kTargets) {
       for (int delta = 0; delta < num_rows_; ++delta) {
         CheckCancelled();
-        for (int from = num_instructions_; from-- > 0;) Visit(from, delta, target, &implied);
+        // Within a step nothing behind the targets leads to them.
+        const int end = delta == 0 ? std::min(target + kTargets, num_instructions_) : num_instructions_;
+        for (int from = end; from-- > 0;) Visit(from, delta, target, &implied);
       }
     }
     return implied;

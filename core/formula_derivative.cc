@@ -218,7 +218,7 @@ class FormulaDerivative {
     std::vector<Expr> values;
     for (const int i : reads) values.push_back(gradients_.at(i));
     const ExprAccess& access = accesses_[reads[0]];
-    // Of what is repeated along rows and over them, the sums over rows are added up.
+    // What is repeated along rows and over them gets sums over rows, which are added up.
     const bool adds_rows = IsSum(access) && !is_one_row_;
     if (adds_rows && formula_.reads_[reads[0]].input == Formula::kNotGiven) {
       const std::string& name = formula_.reads_[reads[0]].name;

@@ -211,7 +211,7 @@ class FaultFinder {
     return false;
   }
 
-  // Of several, the one that the declaration is to blame for.
+  // Keeps, of several, the one that the declaration is to blame for.
   void Note(const Error& error) {
     const bool is_internal = error.code() == ErrorCode::kInternal;
     is_of_formula_ &= is_internal || error.code() == ErrorCode::kTypeMismatch;
@@ -223,7 +223,7 @@ class FaultFinder {
   bool is_of_formula_ = true;
 };
 
-// Of things that kernels share, which may run while statics are destroyed.
+// What has been found sound. Never destroyed: kernels that share things may run while statics are.
 KeptByKey<bool>& Sound() {
   static auto* const sound = new KeptByKey<bool>(/*max_kept=*/4096);
   return *sound;

@@ -48,8 +48,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
     : plan_(std::move(plan)),
       device_(device),
       bases_(plan_->num_bases),
-      owned_lists_(plan_->dynamic_lists.size()),
-      lists_(plan_->dynamic_lists.size(), nullptr),
+      blobs_(*plan_),
       regions_(plan_->arena.size()),
       instructions_(plan_->instructions.size()) {
   for (size_t i = 0; i < instructions_.size(); ++i) {
@@ -65,7 +64,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
     for (const Operand& input : instruction.inputs) {
       if (input.contiguous_rows && input.position < 64) bound.with_rows |= std::uint64_t{1} << input.position;
     }
-    if (instruction.call != nullptr) bound.dynamic = std::make_unique<NetOperator>(*instruction.call);
+    if (instruction.dynamic) bound.dynamic = std::make_unique<DynamicInstruction>(*plan_, static_cast<int>(i));
   }
 }
 
@@ -87,7 +86,6 @@ const Tensor& RunState::SeenOf(int base, const Tensor& tensor) const {
 void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   num_steps_ = num_steps;
   fills_ = device_.IsHost() && MemoryFill().has_value();
-  workspace_ = &workspace;
   faults_.Take();  // of a run that an exception ended
   const std::int64_t arena_bytes = plan_->ArenaBytes(num_steps);
   try {
@@ -105,14 +103,7 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
     bases_[slot.base] = ArenaTensor(slot.base);
     offset += StepPlan::AlignedBytes(regions_[k].bytes);
   }
-  for (size_t list = 0; list < lists_.size(); ++list) {
-    if (lists_[list] != nullptr && lists_[list] != &owned_lists_[list]) continue;  // given by the caller
-    lists_[list] = &owned_lists_[list];
-    const std::int64_t wanted = plan_->dynamic_lists[list] ? num_steps : 1;
-    while (static_cast<std::int64_t>(owned_lists_[list].size()) < wanted) {
-      owned_lists_[list].push_back(std::make_unique<Blob>("dynamic"));
-    }
-  }
+  blobs_.Prepare(num_steps, workspace);
   for (size_t i = 0; i < instructions_.size(); ++i) {
     const Instruction& instruction = plan_->instructions[i];
     BoundInstruction& bound = instructions_[i];
@@ -248,13 +239,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
                                                   .instruction = i,
                                                   .part = part,
                                                   .parts = parts});
-    if (instruction.dynamic) {
-      if (bound.dynamic == nullptr) return RunDynamicMove(instruction, bound, t, context);
-      // What it finds is looked at before the next operator asks for shapes.
-      const ScopedValue<LateFaults*> at_once(context.late_faults, nullptr);
-      NoteFaults(instruction, steps, context, [&, t = t] { RunDynamic(instruction, bound, t, context); });
-      return;
-    }
+    if (bound.dynamic != nullptr) return RunDynamic(instruction, *bound.dynamic, steps, context);
     // Other steps of the instruction may run at the same time.
     constexpr size_t kFew = 16;
     const size_t num_views = bound.operands.size();
@@ -310,86 +295,25 @@ std::string RunState::InputsText(const Instruction& instruction, std::int64_t t,
     const Slot& slot = plan_->slots[operand.slot];
     const bool dynamic = slot.storage_class == StorageClass::kDynamic;
     const TensorInfo seen = {.dtype = operand.info.dtype, .shape = ShapeOfSteps(operand, count)};
-    blobs.push_back(StrCat(slot.blob, " ", dynamic ? DynamicBlob(slot, t)->Description() : seen.Description()));
+    blobs.push_back(StrCat(slot.blob, " ", dynamic ? blobs_.Of(slot, t)->Description() : seen.Description()));
   }
   return Join(blobs, ", ");
 }
 
-Tensor RunState::TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const {
-  const std::int64_t row = slot.ring_rows > 0 ? t % slot.ring_rows : t + slot.offset;
-  return bases_[slot.base].At(row * slot.row_bytes, info.dtype, info.shape);
-}
-
-Blob* RunState::DynamicBlob(const Slot& slot, std::int64_t t) const {
-  const auto& list = *lists_[slot.base];
-  return list[plan_->dynamic_lists[slot.base] ? t : 0].get();
-}
-
-// A copy or sum between a dynamic blob and memory outside, which has one dtype and size.
-void RunState::RunDynamicMove(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
-                              RunContext& context) {
-  const Slot& from = plan_->slots[instruction.inputs[0].slot];
-  const Slot& to = plan_->slots[instruction.outputs[0].slot];
-  const bool goes_out = from.storage_class == StorageClass::kDynamic;
-  const Operand& outside = goes_out ? instruction.outputs[0] : instruction.inputs[0];
-  Blob* blob = DynamicBlob(goes_out ? from : to, t);
-  const Tensor& tensor =
-      goes_out ? blob->GetTensor() : blob->MakeTensor(outside.info.dtype, outside.info.shape, device_);
-  if (tensor.dtype() != outside.info.dtype || tensor.size() != outside.info.shape.size()) {
-    throw Error(ErrorCode::kShapeMismatch,
-                StrCat("\"", from.blob, "\" is ", tensor.Description(), "; it belongs to \"", to.blob,
-                       "\", where a step has room for ", outside.info.Description()));
-  }
-  const BoundOperand& address = bound.operands[goes_out ? 1 : 0];
-  const TensorView inside = {tensor.raw(device_), &outside.info.shape, outside.info.dtype};
-  const TensorView memory = {address.At(t), &outside.info.shape, outside.info.dtype};
-  const std::span<const TensorView> in(goes_out ? &inside : &memory, 1);
-  const std::span<const TensorView> out(goes_out ? &memory : &inside, 1);
-  instruction.kernel(OpRun(in, out, context, t));
-}
-
-// Operators whose shapes are known only now, or that are given blobs: values of the arenas are lent to them as blobs.
-void RunState::RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t,
+void RunState::RunDynamic(const Instruction& instruction, DynamicInstruction& dynamic, const StepRange& step,
                           RunContext& context) {
-  std::vector<std::unique_ptr<Blob>> lent;
-  std::vector<Blob*> blobs;
-  std::map<int, Blob*> of_slot;  // an operator that works in place is given one blob twice
-  for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
-    for (const Operand& operand : *operands) {
-      const Slot& slot = plan_->slots[operand.slot];
-      if (slot.storage_class == StorageClass::kDynamic) {
-        blobs.push_back(DynamicBlob(slot, t));
-        continue;
-      }
-      Blob*& blob = of_slot[operand.slot];
-      if (blob == nullptr) {
-        blob = lent.emplace_back(std::make_unique<Blob>(slot.blob)).get();
-        if (operands == &instruction.inputs) blob->SetTensor(TensorAt(slot, operand.info, t));
-      }
-      blobs.push_back(blob);
-    }
-  }
-  const std::span<Blob* const> all(blobs);
-  const size_t num_inputs = instruction.inputs.size();
-  bound.dynamic->RunOn(all.first(num_inputs), all.subspan(num_inputs), *workspace_, context, t);
-  for (size_t o = 0; o < instruction.outputs.size(); ++o) {
-    const Slot& slot = plan_->slots[instruction.outputs[o].slot];
-    if (slot.storage_class == StorageClass::kDynamic) continue;
-    const Tensor& made = all[num_inputs + o]->GetTensor();
-    const TensorInfo& info = instruction.outputs[o].info;
-    if (made.dtype() != info.dtype || !EqualButForOnes(made.shape(), info.shape)) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" is linked to memory for ", info.Description(),
-                                                    " a step, and ", instruction.type, " gives ", made.Description()));
-    }
-    CopyTensor(made, TensorAt(slot, {.dtype = made.dtype(), .shape = made.shape()}, t));
-  }
+  const auto run = [&] { dynamic.Run(step.t, bases_, blobs_, context); };
+  if (instruction.op_index < 0) return run();
+  // What it finds is looked at before the next operator asks for shapes.
+  const ScopedValue<LateFaults*> at_once(context.late_faults, nullptr);
+  NoteFaults(instruction, step, context, run);
 }
 
 Tensor RunState::Final(const std::string& blob, std::int64_t t) const {
   const StepPlan::Final& final = plan_->finals.at(blob);
   const Slot& slot = plan_->slots[final.slot];
-  if (slot.storage_class != StorageClass::kDynamic) return TensorAt(slot, final.info, t);
-  const Blob* dynamic = DynamicBlob(slot, t);
+  if (slot.storage_class != StorageClass::kDynamic) return TensorAt(slot, final.info, t, bases_);
+  const Blob* dynamic = blobs_.Of(slot, t);
   return dynamic->HasTensor() ? dynamic->GetTensor() : Tensor();
 }
 

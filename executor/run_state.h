@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "stepnet/compiler/step_plan.h"
-#include "stepnet/nets/net_operator.h"
+#include "stepnet/executor/dynamic_instruction.h"
 
 namespace stepnet {
 
@@ -34,7 +34,7 @@ class RunState {
   void LendBase(int base, const Tensor& tensor);
   // What the steps of the last run made of a tensor that was lent: `tensor` itself where they do not write to it.
   const Tensor& SeenOf(int base, const Tensor& tensor) const;
-  void SetDynamicList(int list, const std::vector<std::unique_ptr<Blob>>* blobs) { lists_[list] = blobs; }
+  void SetDynamicList(int list, const BlobList* blobs) { blobs_.Lend(list, blobs); }
   // Allocates what `num_steps` steps need (nothing when the last run's memory suffices) and resolves every address.
   void Prepare(std::int64_t num_steps, Workspace& workspace);
   // Lets go of the tensors outside, so that their blobs no longer look shared.
@@ -67,7 +67,7 @@ class RunState {
   // The arena region of a stacked blob, uint8 [bytes], by its base.
   Tensor ArenaTensor(int base) const;
   // The blobs of a stacked dynamic blob, one a step.
-  const std::vector<std::unique_ptr<Blob>>& DynamicList(int list) const { return *lists_[list]; }
+  const BlobList& DynamicList(int list) const { return blobs_.List(list); }
 
  private:
   struct BoundOperand {
@@ -84,7 +84,7 @@ class RunState {
     const void* packed = nullptr;
     std::uint64_t adds = 0;       // bit o: output o is added to what is there
     std::uint64_t with_rows = 0;  // bit i: input i has the rows of all steps that a run is for
-    std::unique_ptr<NetOperator> dynamic;
+    std::unique_ptr<DynamicInstruction> dynamic;
   };
   struct ArenaRegion {
     std::int64_t offset = 0;
@@ -112,22 +112,18 @@ class RunState {
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
   static void SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views);
   std::string InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const;
-  Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t) const;
-  Blob* DynamicBlob(const Slot& slot, std::int64_t t) const;
-  void RunDynamicMove(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
-  void RunDynamic(const Instruction& instruction, BoundInstruction& bound, std::int64_t t, RunContext& context);
+  void RunDynamic(const Instruction& instruction, DynamicInstruction& dynamic, const StepRange& step,
+                  RunContext& context);
 
   std::shared_ptr<const StepPlan> plan_;
   Device device_;
   std::int64_t num_steps_ = 0;
   bool fills_ = false;  // what nobody has written, with a pattern (core/memory_fill.h)
-  Workspace* workspace_ = nullptr;
   std::vector<Tensor> bases_;
   std::map<int, Tensor> lent_;  // what steps write to copies of, by base
   std::map<int, Blob> copies_;
   Blob arena_{"arena"};
-  std::vector<std::vector<std::unique_ptr<Blob>>> owned_lists_;
-  std::vector<const std::vector<std::unique_ptr<Blob>>*> lists_;
+  DynamicBlobs blobs_;
   std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
   std::pair<const void*, std::int64_t> numbers_;  // of steps: where they are on the device, and how many

@@ -397,7 +397,7 @@ struct DeviceFault {
   unsigned long long values[4];
 };
 
-// Of one run of a kernel, which may be for the elements of several steps, one after the other.
+// Says where one run of a kernel is, which may be for the elements of several steps, one after the other.
 struct FaultSite {
   unsigned long long place;     // of the first element
   long long next_place;         // what is added for each step behind

@@ -36,7 +36,7 @@ struct DeviceFaultSite {
   std::int64_t elements_of_step = 0;  // 0: all are of one step
   std::uint64_t messages = 0;         // number of the message of the kernel's first requirement
 
-  // Of `num_elements` elements, those of all steps of the range. REQUIRES: HasRoomFor(site).
+  // The site of `num_elements` elements, those of all steps of the range. REQUIRES: HasRoomFor(site).
   static DeviceFaultSite Of(const FaultSite& site, const RunRange* range, std::int64_t num_elements);
   static bool HasRoomFor(const FaultSite& site);
 };
@@ -52,7 +52,7 @@ Fault FaultOf(const DeviceFault& fault);
 using FaultMessageRule = std::function<std::string(std::span<const std::uint64_t> values)>;
 // The number of the first of so many messages, the same for the same key until the process ends; the others follow it.
 std::uint64_t NumberOfMessages(const std::string& key, std::vector<FaultMessageRule> rules);
-// Of requirements, in their order.
+// The number of the first of the messages of requirements, in their order.
 std::uint64_t NumberOfMessages(std::span<const Expr> requirements);
 
 }  // namespace stepnet

@@ -34,7 +34,7 @@ class KernelFault {
  public:
   // `requirements`: what the kernel's numbers stand for, as Require gives them; `num_elements`: how many it computes.
   KernelFault(const OpRun& run, const std::vector<Expr>& requirements, std::int64_t num_elements);
-  // Of requirements that have numbers already (NumberOfMessages).
+  // The same with requirements that have numbers already (NumberOfMessages).
   KernelFault(const OpRun& run, std::uint64_t messages, std::int64_t num_elements);
 
   // What the kernel is told: a record that is empty, or holds faults of kernels before, and where this run is.

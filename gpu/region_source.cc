@@ -132,7 +132,7 @@ bool RegionPrinter::HasRows(const KernelWork& work) const {
   return !WantedOf(work, /*of_elements=*/false).empty() || !nodes_.ReductionsOf(WantedOf(work, true)).empty();
 }
 
-// Of all operands that the work touches.
+// Gives the strides of all operands that the work touches.
 std::vector<RegionIndex> RegionPrinter::StridesOf(const KernelWork& work) const {
   Nodes wanted = WantedOf(work, true);
   std::ranges::copy(WantedOf(work, false), std::back_inserter(wanted));
@@ -197,7 +197,7 @@ bool RegionPrinter::TakesBlocks(const Nodes& reductions) const {
          region_.NumRows() < kFewRows;
 }
 
-// Of one phase, which the phases before are done for.
+// Prints one phase; those before it are done.
 void RegionPrinter::PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const {
   Nodes operands;
   for (const ExprNode* node : reductions) operands.push_back(node->operands[0]);

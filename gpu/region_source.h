@@ -34,7 +34,7 @@
 namespace stepnet {
 
 struct RegionSourceOptions {
-  // Of kernels, for profiles; what is no letter or digit becomes _. It is part of the text.
+  // What profiles call the kernels; what is no letter or digit becomes _. It is part of the text.
   std::string name = "region";
   // Inputs of int64, the same at every index, that are copied into the parameters when a kernel is launched. All others
   // are read from memory of the device when the kernel runs, as those have to that change between replays of a graph.

@@ -303,7 +303,7 @@ class ReversePass {
     for (const auto& [input, gradient] : result_.gradients) {
       needed.insert({gradient.dense, gradient.indices, gradient.values});
     }
-    result_.net = WithNeededOperators(result_.net, std::move(needed), net_.op_size());
+    result_.net = WithNeededOperators(std::move(result_.net), std::move(needed), net_.op_size());
   }
 
   // Which values the gradient operators read under their own names.

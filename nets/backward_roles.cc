@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
@@ -95,10 +97,10 @@ class SourceFinder {
     }
     for (std::string& blob : BlobsReadFirst(forward->spec.BackwardStep())) kept_.insert(std::move(blob));
     // Elements of which its net reads the shape alone are not kept.
-    std::set<std::string> without_elements;
-    for (std::string& blob : BlobsReadForShape(forward->spec.BackwardStep())) without_elements.insert(std::move(blob));
-    for (const std::string& blob : BlobsReadForShape(spec.BackwardStep())) without_elements.erase(blob);
-    for (const std::string& blob : without_elements) kept_.erase(blob);
+    const std::vector<std::string> read_for_shape = BlobsReadForShape(spec.BackwardStep());
+    for (const std::string& blob : BlobsReadForShape(forward->spec.BackwardStep())) {
+      if (!std::ranges::binary_search(read_for_shape, blob)) kept_.erase(blob);
+    }
     for (int i = 0; i < forward->op.num_inputs(); ++i) inputs_.insert(ForwardInputName(op, spec, i));
   }
 
@@ -127,6 +129,7 @@ class SourceFinder {
     return ReportNowhere(blob, Suggestion(blob, problems_, [this] {
                            std::vector<std::string> names(written_.begin(), written_.end());
                            names.insert(names.end(), inputs_.begin(), inputs_.end());
+                           std::ranges::sort(names);
                            return names;
                          }));
   }
@@ -152,9 +155,9 @@ class SourceFinder {
   std::vector<NetProblem>* const problems_;
   std::map<std::string, bool> linked_;  // whether a link shows what is there before the step
   // The forward operator has these:
-  std::set<std::string> written_;   // by its step
-  std::set<std::string> captured_;  // inputs that its step net sees whole
-  std::set<std::string> kept_;
+  std::unordered_set<std::string_view> written_;  // by its step
+  std::unordered_set<std::string> captured_;      // inputs that its step net sees whole
+  std::unordered_set<std::string> kept_;
   std::set<std::string> inputs_;  // as the gradient operator lists them
 };
 

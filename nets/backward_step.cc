@@ -257,10 +257,13 @@ class BackwardStepMaker {
 
   // An operator may give gradients of captured inputs that are not wanted; under their names they would be.
   void RenameUnaskedGradients() {
+    std::vector<std::string> not_wanted = BlobsReadFirst(step_);
+    std::erase_if(not_wanted,
+                  [&](const std::string& blob) { return IndexOf(op_->input(), blob) < 0 || IsFloating(blob); });
+    if (not_wanted.empty()) return;
     std::map<std::string, std::string> names;
     std::set<std::string> taken = BlobNames(backward_);  // those of nets in the operators, too
-    for (const std::string& blob : BlobsReadFirst(step_)) {
-      if (IndexOf(op_->input(), blob) < 0 || IsFloating(blob)) continue;
+    for (const std::string& blob : not_wanted) {
       std::string unasked = blob + "_grad_unasked";
       while (!taken.insert(unasked).second) unasked += "_";
       names[blob + "_grad"] = unasked;

@@ -1,45 +1,17 @@
 #include "stepnet/nets/link_roles.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
-
-constexpr int kNever = std::numeric_limits<int>::max();
-
-// The indices of the operators that use a blob.
-struct BlobUse {
-  int first_read = kNever;
-  int first_write = kNever;
-  int last_write = -1;
-
-  bool IsWritten() const { return first_write != kNever; }
-  bool IsUsed() const { return first_read != kNever || IsWritten(); }
-  // An operator that reads and writes the blob reads it first.
-  bool IsReadFirst() const { return first_read != kNever && first_read <= first_write; }
-};
-
-std::map<std::string, BlobUse> UsesOf(const NetDef& net) {
-  std::map<std::string, BlobUse> uses;
-  for (int k = 0; k < net.op_size(); ++k) {
-    for (const std::string& input : net.op(k).input()) {
-      BlobUse& use = uses[input];
-      use.first_read = std::min(use.first_read, k);
-    }
-    for (const std::string& output : net.op(k).output()) {
-      BlobUse& use = uses[output];
-      use.first_write = std::min(use.first_write, k);
-      use.last_write = k;
-    }
-  }
-  return uses;
-}
 
 class RoleFinder {
  public:
@@ -112,7 +84,7 @@ class RoleFinder {
     int sources = 0;
     for (const size_t i : links) {
       // What no operator reads is passed on before the first one.
-      if (!HasValue(spec_.links[i], use.first_read == kNever ? 0 : use.first_read)) continue;
+      if (!HasValue(spec_.links[i], use.IsRead() ? use.first_read : 0)) continue;
       roles_[i] = {.is_source = true, .is_destination = false};
       ++sources;
     }
@@ -126,7 +98,7 @@ class RoleFinder {
   void ReportReadFirst(const std::string& blob, const std::vector<size_t>& links, const BlobUse& use) {
     NetProblem problem{.message = StrCat("\"", blob, "\" is read before anything writes it: it shows the new row of \"",
                                          spec_.links[links[0]].external, "\"")};
-    if (use.first_read != kNever) {
+    if (use.first_read != BlobUse::kNever) {
       problem.op_index = use.first_read;
       problem.op_text = OperatorText(spec_.step_net->op(use.first_read));
     }
@@ -135,9 +107,12 @@ class RoleFinder {
 
   // Every link is there for something, and every state is written.
   void CheckUses() {
-    std::set<std::string> used_elsewhere;
+    std::unordered_set<std::string_view> used_elsewhere;
     for (const StepOutput& output : spec_.step_outputs) used_elsewhere.insert(output.blob);
-    for (const auto& [blob, use] : UsesOf(spec_.BackwardStep())) used_elsewhere.insert(blob);
+    for (const OperatorDef& op : spec_.BackwardStep().op()) {
+      used_elsewhere.insert(op.input().begin(), op.input().end());
+      used_elsewhere.insert(op.output().begin(), op.output().end());
+    }
     std::set<std::string> written;
     for (size_t i = 0; i < roles_.size(); ++i) {
       if (roles_[i].is_destination) written.insert(spec_.links[i].external);

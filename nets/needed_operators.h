@@ -10,6 +10,6 @@ class NetDef;
 
 // The net with the first `num_kept` operators and of the others only those on which `blobs`, as they are in the end,
 // depend, or which have side effects.
-NetDef WithNeededOperators(const NetDef& net, std::set<std::string> blobs, int num_kept = 0);
+NetDef WithNeededOperators(NetDef net, std::set<std::string> blobs, int num_kept = 0);
 
 }  // namespace stepnet

@@ -101,7 +101,7 @@ class SimpleNet : public Net {
   int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
 };
 
-// Of each operator whether it writes what an operator at or before it reads.
+// Says of each operator whether it writes what an operator at or before it reads.
 std::vector<bool> WritesWhatWasRead(const NetDef& net) {
   std::unordered_set<std::string> read_first, written;
   std::vector<bool> writes;

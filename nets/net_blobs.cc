@@ -8,8 +8,26 @@
 
 namespace stepnet {
 
+std::map<std::string, BlobUse> UsesOf(const NetDef& net) {
+  std::map<std::string, BlobUse> uses;
+  for (int k = 0; k < net.op_size(); ++k) {
+    for (const std::string& input : net.op(k).input()) {
+      BlobUse& use = uses[input];
+      use.first_read = std::min(use.first_read, k);
+      use.last_read = k;
+    }
+    for (const std::string& output : net.op(k).output()) {
+      BlobUse& use = uses[output];
+      use.first_write = std::min(use.first_write, k);
+      use.last_write = k;
+    }
+  }
+  return uses;
+}
+
 std::vector<std::string> BlobsReadFirst(const NetDef& net) {
   std::unordered_set<std::string_view> known;  // read or written so far
+  known.reserve(2 * static_cast<size_t>(net.op_size()));
   std::vector<std::string> read_first;
   for (const OperatorDef& op : net.op()) {
     for (const std::string& input : op.input()) {
@@ -22,14 +40,23 @@ std::vector<std::string> BlobsReadFirst(const NetDef& net) {
 }
 
 std::vector<std::string> BlobsReadForShape(const NetDef& net) {
-  std::unordered_set<std::string_view> read;
+  const auto reads_shape = [](const OperatorDef& op, int input) { return input == 1 && op.type() == "SumReduceLike"; };
+  std::unordered_set<std::string_view> found;
   for (const OperatorDef& op : net.op()) {
     for (int i = 0; i < op.input_size(); ++i) {
-      if (i != 1 || op.type() != "SumReduceLike") read.insert(op.input(i));
+      if (reads_shape(op, i)) found.insert(op.input(i));
     }
   }
+  // But not what is read otherwise.
+  for (int k = 0; k < net.op_size() && !found.empty(); ++k) {
+    const OperatorDef& op = net.op(k);
+    for (int i = 0; i < op.input_size(); ++i) {
+      if (!reads_shape(op, i)) found.erase(op.input(i));
+    }
+  }
+  if (found.empty()) return {};
   std::vector<std::string> blobs = BlobsReadFirst(net);
-  std::erase_if(blobs, [&](const std::string& blob) { return read.contains(blob); });
+  std::erase_if(blobs, [&](const std::string& blob) { return !found.contains(blob); });
   return blobs;
 }
 

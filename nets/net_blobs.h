@@ -1,12 +1,31 @@
 // What goes into a net and what comes out of it, by its operators alone.
 #pragma once
 
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace stepnet {
 
 class NetDef;
+
+// The indices of the operators of a net that use a blob.
+struct BlobUse {
+  static constexpr int kNever = std::numeric_limits<int>::max();
+
+  int first_read = kNever;
+  int last_read = -1;
+  int first_write = kNever;
+  int last_write = -1;
+
+  bool IsRead() const { return first_read != kNever; }
+  bool IsWritten() const { return first_write != kNever; }
+  bool IsUsed() const { return IsRead() || IsWritten(); }
+  // An operator that reads and writes the blob reads it first.
+  bool IsReadFirst() const { return IsRead() && first_read <= first_write; }
+};
+std::map<std::string, BlobUse> UsesOf(const NetDef& net);
 
 // The blobs that `net` reads before it writes them, sorted.
 std::vector<std::string> BlobsReadFirst(const NetDef& net);

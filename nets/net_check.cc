@@ -62,7 +62,7 @@ class Checker {
   Checker(const NetDef& net, const NetCheckOptions& options) : net_(net), options_(options) {}
 
   std::vector<NetProblem> Run() {
-    known_.insert(net_.external_input().begin(), net_.external_input().end());
+    if (!options_.ignores_external_input) known_.insert(net_.external_input().begin(), net_.external_input().end());
     CheckType();
     // A hostile net may have a million faults; nobody reads so many.
     constexpr size_t kMaxProblems = 1000;

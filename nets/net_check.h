@@ -19,6 +19,8 @@ struct NetCheckOptions {
   RunOptions run = {};
   // Blobs that exist before the net runs although it does not list them in external_input.
   std::function<bool(const std::string&)> blob_exists = {};
+  // What the net lists in external_input counts for nothing: `blob_exists` tells.
+  bool ignores_external_input = false;
   // Otherwise a net without external_input reads whatever the workspace holds when it runs.
   bool all_inputs_known = false;
   // All operators run on the device of the run, without copies between devices.

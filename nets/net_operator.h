@@ -31,7 +31,7 @@ class NetOperator {
   bool checks_values() const { return checks_values_; }  // Kernel::checks_values
   bool stops_after_faults() const { return stops_after_faults_; }
   Device device() const { return device_; }
-  // Of those that are bound.
+  // The blobs that it is bound to.
   std::span<Blob* const> inputs() const { return inputs_; }
   std::span<Blob* const> outputs() const { return outputs_; }
   // Estimate for the shapes of the last run; zero where the type declares no cost.

@@ -104,11 +104,9 @@ class RecurrentChecker {
       for (const std::string& name : op_.Strings("backward_link_internal")) known.insert(spec_.Renamed(name));
       for (const OperatorDef& op : spec_.step_net->op()) known.insert(op.output().begin(), op.output().end());
     }
-    // What a step net declares to be its inputs is not what it is given: that is what `known` lists.
-    NetDef body = net;
-    body.clear_external_input();
     NetCheckOptions options{.run = op_.options(),
                             .blob_exists = [&](const std::string& blob) { return known.contains(blob); }};
+    options.ignores_external_input = true;  // what a step net is given `known` lists
     options.all_inputs_known = true;
     options.is_step_net = true;
     // Gradients in the backward step net find their recurrent operators in the step net by these.
@@ -120,7 +118,7 @@ class RecurrentChecker {
       const auto found = writers.find(blob);
       return found == writers.end() ? OperatorPlace{} : OperatorPlace{spec_.step_net.get(), found->second};
     };
-    for (NetProblem& problem : CheckNet(body, options)) {
+    for (NetProblem& problem : CheckNet(net, options)) {
       if (problem.net.empty()) problem.net = backward ? "backward_step_net" : "step_net";
       problems_->push_back(std::move(problem));
     }

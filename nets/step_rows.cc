@@ -18,20 +18,6 @@ namespace {
              "; no gradient can be made"));
 }
 
-// The indices of the operators that use a blob, in order.
-struct Uses {
-  std::vector<int> reads, writes;
-};
-
-std::map<std::string, Uses> UsesOf(const NetDef& net) {
-  std::map<std::string, Uses> uses;
-  for (int k = 0; k < net.op_size(); ++k) {
-    for (const std::string& input : net.op(k).input()) uses[input].reads.push_back(k);
-    for (const std::string& output : net.op(k).output()) uses[output].writes.push_back(k);
-  }
-  return uses;
-}
-
 }  // namespace
 
 StepRows::StepRows(const RecurrentSpec& spec) : spec_(spec), roles_(FindLinkRoles(spec)) {
@@ -109,12 +95,11 @@ void StepRows::RefuseRowsWrittenTwice() const {
 // The gradient of a row is that of what the step leaves in it. What another name of the row showed before it was
 // written, or written again, has none.
 void StepRows::RefuseReadsBeforeWrites() const {
-  std::map<std::string, Uses> uses = UsesOf(*spec_.step_net);
+  std::map<std::string, BlobUse> uses = UsesOf(*spec_.step_net);
   const auto refuse = [&](const Link& writer, const Link& reader) {
-    const std::vector<int>&writes = uses[writer.internal].writes, &reads = uses[reader.internal].reads;
-    const auto is_early = [&](int k) { return k <= writes.back(); };
-    if (writes.empty() || std::ranges::none_of(reads, is_early)) return;
-    if (reads.back() > writes.front()) ThrowWrittenTwice(writer, reader);
+    const BlobUse &of_writer = uses[writer.internal], &of_reader = uses[reader.internal];
+    if (!of_writer.IsWritten() || of_reader.first_read > of_writer.last_write) return;
+    if (of_reader.last_read > of_writer.first_write) ThrowWrittenTwice(writer, reader);
     throw Error(ErrorCode::kInvalidNet,
                 StrCat("the step net reads rows of \"", reader.external, "\" as \"", reader.internal,
                        "\" and then writes them as \"", writer.internal,

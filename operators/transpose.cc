@@ -136,7 +136,7 @@ void RunTranspose(const OpRun& run, const std::vector<std::int64_t>& axes) {
   }
 }
 
-// Of more dimensions than a region has, it is not said.
+// Says nothing where there are more dimensions than a region has.
 void ExpandTranspose(Expansion& e) {
   const Dims dims = MergedDims(e.In(0).shape, e.op().Ints("axes"));
   if (dims.rank > kRegionDims) return;

@@ -31,7 +31,7 @@ class MemoryUses {
     std::erase_if(Of(use.value), [&](const Use& other) { return other.node == use.node && other.value == use.value; });
   }
 
-  // Of the bytes that the value has, in nodes [begin, end) and their order.
+  // Who uses bytes of the value in nodes [begin, end), in their order.
   std::vector<Use> Find(int value, int begin, int end) const {
     const std::vector<Use>& uses = uses_[NumberOf(value)];
     std::vector<Use> found;
@@ -137,6 +137,7 @@ class MoveDropper {
     const std::vector<int> readers = ReadersOf(n, to);
     const auto must_overwrite = [&](int reader) {
       const StepNode& node = graph_.nodes[reader];
+      if (node.by_blobs) return true;  // by their names it knows which of its blobs are one
       return node.RunsOperators() && std::ranges::any_of(node.call->schema().enforced_in_place, [&](const auto& pair) {
                return pair.first < static_cast<int>(node.inputs.size()) && node.inputs[pair.first] == to;
              });

@@ -78,7 +78,7 @@ constexpr const char* kHowToLocate =
     "; it comes of a kernel that was started before: the same run with CUDA_LAUNCH_BLOCKING=1 in the environment and "
     "--executor=serial names the operator, one under compute-sanitizer the address";
 
-// Of a call that works on the device.
+// Throws what a call gave that works on the device.
 void Check(int device, cudaError_t result, const char* call) {
   if (result == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // the next call is not blamed for this one

@@ -73,14 +73,14 @@ Kernel MakeOperatorKernel(const OperatorSchema& schema) {
   }};
   kernel.checks_values = schema.formula_options.checks_values;
   kernel.stops_after_faults = schema.formula != nullptr;
-  // Of what it is made of, products and sums can be added to memory.
+  // Products and sums that it is made of can be added to memory.
   kernel.can_add_products = true;
   const Kernel* const cpu = schema.FindKernel(DeviceKind::kCpu);
   if (!schema.formula && cpu != nullptr) kernel.can_add = cpu->can_add;
   return kernel;
 }
 
-// Of stages that take chunks each has a stream: with chunks of fewer rows layers overlap more, and products are slower.
+// Each stage that takes chunks has a stream: with chunks of fewer rows layers overlap more, and products are slower.
 // Between 256 and 2048 rows four layers of LSTMUnit take the same time, with one chunk for all steps a quarter more.
 constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                 .flops_per_microsecond = 20e6,

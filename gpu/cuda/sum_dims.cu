@@ -16,7 +16,7 @@ __device__ std::int64_t OffsetOf(const SumGroups& groups, std::int64_t index) {
   return offset;
 }
 
-// Of the elements that are summed, whose groups are mostly one: divisions of 64 bits take longer than a sum.
+// Where an element lies that is summed. Their groups are mostly one: divisions of 64 bits take longer than a sum.
 template <bool kIsLine>
 __device__ std::int64_t OffsetOfSummed(const SumGroups& groups, std::int64_t index) {
   return kIsLine ? index * groups.strides[kMaxSumGroups - 1] : OffsetOf(groups, index);

@@ -31,6 +31,11 @@ Lines StagesOf(const StepPlan& plan) {
   return lines;
 }
 
+// The title of the stage in which weights are packed.
+std::string WhenPacked() {
+  return StrCat("once for all steps, in runs of ", kCpuTarget.min_steps_to_pack, " steps or more:");
+}
+
 // The title of the stage with the instruction that gives `outputs`, as its text has them.
 std::string StageWith(const StepPlan& plan, const std::string& outputs) {
   for (const Stage& stage : plan.stages) {
@@ -138,7 +143,7 @@ Feeds LayerFeeds(std::int64_t steps, std::int64_t batch = 1) {
 TEST(Stages, TheProductOfASequenceRunsBeforeTheLoop) {
   const Plans plans = PlansOf(Layer().Build(), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.forward),
-            (Lines{"once for all steps:", "u packed = Pack(u)",   //
+            (Lines{WhenPacked(), "u packed = Pack(u)",            //
                    "for 64 steps at once:", "p = FC(x_t, w, b)",  //
                    "in each step:", "r = FC(h_prev, u)", "s = Sum(p, r)", "h_next = Tanh(s)"}));
 }
@@ -149,7 +154,7 @@ TEST(Stages, ElementwiseOperatorsBesideALoopStayInIt) {
       Layer({"a = Tanh(p)", "e = Sigmoid(x_t)", "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"});
   net.State("o_state", "h0", "", "o").Output("o_all", "o_state", 1);
   const Plans plans = PlansOf(net.Build(), LayerFeeds(3));
-  EXPECT_EQ(StagesOf(plans.forward), (Lines{"once for all steps:", "u packed = Pack(u)",   //
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{WhenPacked(), "u packed = Pack(u)",            //
                                             "for 64 steps at once:", "p = FC(x_t, w, b)",  //
                                             "in each step:", "r = FC(h_prev, u)", "a = Tanh(p)", "e = Sigmoid(x_t)",
                                             "s = Sum(a, r, e)", "h_next = Tanh(s)", "o = Sigmoid(h_next)"}));
@@ -190,7 +195,7 @@ TEST(Stages, LoopsComeApartWhereAProductLiesBetweenThem) {
       Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
   const Plans plans = ExpectLevelsAgree(net, LayerFeeds(150), "two layers");
   EXPECT_EQ(StagesOf(plans.forward),
-            (Lines{"once for all steps:", "u packed = Pack(u)", "v packed = Pack(v)",            //
+            (Lines{WhenPacked(), "u packed = Pack(u)", "v packed = Pack(v)",                     //
                    "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)",  //
                    "for 64 steps at once:", "p = FC(h_next, w, b)",                              //
                    "in each step:", "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
@@ -259,7 +264,7 @@ TEST(Stages, WeightsThatTheLoopReadsAreTurnedAroundOnce) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u").Captured("b");
   net.Step(Product("r = FC(h_prev, u, b)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
-  const auto has_packed = [](const StepPlan& plan) { return StagesOf(plan).front() == "once for all steps:"; };
+  const auto has_packed = [](const StepPlan& plan) { return StagesOf(plan).front() == WhenPacked(); };
   for (const std::int64_t batch : {1, 4}) {
     const auto what = StrCat("batch ", batch);
     EXPECT_TRUE(
@@ -307,7 +312,7 @@ TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
 TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {
   const Plans plans = PlansOf(TwoLayers(ParseOp("p = Tanh(h_next)")).Build(), LayerFeeds(3));
   EXPECT_EQ(StagesOf(plans.forward),
-            (Lines{"once for all steps:", "u packed = Pack(u)", "v packed = Pack(v)",  //
+            (Lines{WhenPacked(), "u packed = Pack(u)", "v packed = Pack(v)",  //
                    "in each step:", "r = FC(h_prev, u)", "s = Sum(x_t, r)", "h_next = Tanh(s)", "p = Tanh(h_next)",
                    "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
 }

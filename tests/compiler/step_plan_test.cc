@@ -4,6 +4,7 @@
 #include "../operators/op_test.h"
 #include "form_regions.h"
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/plan_text.h"
 #include "stepnet/compiler/step_plan_request.h"
 #include "stepnet/executor/run_state.h"
 
@@ -40,18 +41,20 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
       Request(net, {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)});
   request.keep = [](const std::string& blob) { return blob == "s"; };
   const StepPlan plan = MakeStepPlan(request);
-  EXPECT_EQ(plan.ToString(),
-            "plan cell {\n"
-            "  x: linked t+0, 16 bytes\n"
-            "  prev: linked t+0, 16 bytes\n"
-            "  s: stacked, 16 bytes\n"
-            "  t: ring, 16 bytes\n"
-            "  next: linked t+1, 16 bytes\n"
-            "  s = Sum(x, prev)\n"
-            "  s = Tanh(s)\n"
-            "  t = Mul(s, s)\n"
-            "  next = Copy(t)\n"
-            "}\n");
+  EXPECT_EQ(PlanText(plan),
+            "plan of net cell\n"
+            "  base 2: 16 bytes a step\n"
+            "  base 3: 16 bytes\n"
+            "  slot 0: x, linked at 0[16 * t], 16 bytes\n"
+            "  slot 1: prev, linked at 1[16 * t], 16 bytes\n"
+            "  slot 2: s, stacked at 2[16 * t], 16 bytes\n"
+            "  slot 3: t, ring at 3, 16 bytes\n"
+            "  slot 4: next, linked at 1[16 * (t + 1)], 16 bytes\n"
+            "in each step:\n"
+            "  0: s = Sum(x, prev): 0, 1 to 2\n"
+            "  1: s = Tanh(s): 2 to 2\n"
+            "  2: t = Mul(s, s): 2, 2 to 3\n"
+            "  3: next = Copy(t): 3 to 4\n");
   EXPECT_EQ(plan.ArenaBytes(0), 64);
   EXPECT_EQ(plan.ArenaBytes(100), 1600 + 64);
 }
@@ -67,20 +70,22 @@ TEST(StepPlan, EachValueHasRoom) {
   StepPlanRequest request = Request(net, {Linked("x", 0, 0, true)});
   request.options.disabled_passes = {"simplify"};  // nobody reads the values
   const StepPlan plan = MakeStepPlan(request);
-  EXPECT_EQ(plan.ToString(),
-            "plan cell {\n"
-            "  x: linked t+0, 16 bytes\n"
-            "  s: ring, 16 bytes\n"
-            "  wide: ring, 16 bytes\n"
-            "  t: ring, 4 bytes\n"
-            "  s: ring, 4 bytes\n"
-            "  t: ring, 16 bytes\n"
-            "  s = Sum(x, x)\n"
-            "  wide = Copy(s)\n"
-            "  s = ReduceSum(wide)\n"
-            "  t = Copy(s)\n"
-            "  t = Sum(x, x)\n"
-            "}\n");
+  EXPECT_EQ(PlanText(plan),
+            "plan of net cell\n"
+            "  base 2: 16 bytes\n"
+            "  base 3: 16 bytes\n"
+            "  slot 0: x, linked at 0[16 * t], 16 bytes\n"
+            "  slot 1: s, ring at 2, 16 bytes\n"
+            "  slot 2: wide, ring at 3, 16 bytes\n"
+            "  slot 3: t, ring at 3, 4 bytes\n"
+            "  slot 4: s, ring at 2, 4 bytes\n"
+            "  slot 5: t, ring at 3, 16 bytes\n"
+            "in each step:\n"
+            "  0: s = Sum(x, x): 0, 0 to 1\n"
+            "  1: wide = Copy(s): 1 to 2\n"
+            "  2: s = ReduceSum(wide): 2 to 4\n"
+            "  3: t = Copy(s): 4 to 3\n"
+            "  4: t = Sum(x, x): 0, 0 to 5\n");
 }
 
 TEST(StepPlan, MovesFollowTheLastWriter) {

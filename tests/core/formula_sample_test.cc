@@ -45,7 +45,7 @@ const Registration broken[] = {
             {.checks_values = true}),
     OfX("test.DerivesGather").Formula(DerivativeOf("Gather"))};
 
-// Of a net of one operator, y of x.
+// What is wrong with a net of one operator, y of x.
 std::vector<std::string> ProblemsOf(const std::string& type) {
   NetDef net;
   OperatorDef* op = net.add_op();

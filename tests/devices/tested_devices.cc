@@ -175,7 +175,7 @@ void RunOnEveryDevice(const NetDef& net, const std::function<void(Workspace&)>& 
     feed(there);
     const std::optional<Error> refusal_there = Refusal(net, there, OnDevice({}, device));
     if (refusal_there && !WhyRefused(net, device).empty()) continue;
-    // Of integers of 8 and 16 bits, and very many operands.
+    // Integers of 8 and 16 bits stay on the CPU, and what has very many operands.
     if (refusal_there && refusal_there->message().ends_with("; device_option places it on the CPU")) continue;
     EXPECT_EQ(KindOf(refusal_there), KindOf(refusal)) << what;
     if (!refusal && !refusal_there) ExpectNearBlobs(there, on_cpu, ToleranceOf(device), what);

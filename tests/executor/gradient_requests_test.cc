@@ -3,7 +3,7 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
-#include "stepnet/compiler/step_plan.h"
+#include "stepnet/compiler/plan_text.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 
@@ -36,7 +36,7 @@ std::string RunAndPlan(const NetDef& net, int opt_level, Workspace& workspace) {
   std::string text;
   RunOptions options{.opt_level = opt_level};
   options.on_plan = [&](const StepPlan& plan) {
-    if (plan.backward) text = plan.ToString();
+    if (plan.backward) text = PlanText(plan);
   };
   RunNetOnce(net, workspace, options);
   return text;

@@ -7,6 +7,7 @@
 
 #include "random_step.h"
 #include "recurrent_case.h"
+#include "stepnet/compiler/plan_text.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/executor/executor.h"
@@ -82,7 +83,7 @@ void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
     for (const StepPlan& plan : plans) {
       ++num_plans;
       num_backward += plan.backward ? 1 : 0;
-      look(plan, StrCat("seed ", seed, ", ", plan.ToString()));
+      look(plan, StrCat("seed ", seed, ", ", PlanText(plan)));
       if (testing::Test::HasFailure()) return;
     }
   }

@@ -12,5 +12,30 @@ TEST(NetBlobs, ListsWhatANetReadsFirst) {
   EXPECT_EQ(BlobsReadFirst(net), (std::vector<std::string>{"b", "c", "x"}));
 }
 
+// What is read otherwise, too, before or behind, and what the net itself has written, is no such blob.
+TEST(NetBlobs, ListsWhatIsReadForItsShapeAlone) {
+  NetDef net;
+  for (const char* op :
+       {"a = SumReduceLike(x, shape)", "y = Tanh(x)", "b = SumReduceLike(y, x)", "c = SumReduceLike(later, y)",
+        "d = SumReduceLike(y, later)", "e = SumReduceLike(shape_too, a)", "f = SumReduceLike(y, other)"})
+    *net.add_op() = ParseOp(op);
+  EXPECT_EQ(BlobsReadForShape(net), (std::vector<std::string>{"other", "shape"}));
+  EXPECT_TRUE(BlobsReadForShape(NetDef()).empty());
+}
+
+TEST(NetBlobs, SaysWhichOperatorsUseABlob) {
+  NetDef net;
+  for (const char* op : {"a = Mul(x, b)", "b = Tanh(a)", "x = Copy(x)", "a = Add(x, b)"}) *net.add_op() = ParseOp(op);
+  const std::map<std::string, BlobUse> uses = UsesOf(net);
+  ASSERT_EQ(uses.size(), 3u);
+  const BlobUse &a = uses.at("a"), &b = uses.at("b"), &x = uses.at("x");
+  EXPECT_EQ((std::vector{a.first_read, a.last_read, a.first_write, a.last_write}), (std::vector{1, 1, 0, 3}));
+  EXPECT_EQ((std::vector{b.first_read, b.last_read, b.first_write, b.last_write}), (std::vector{0, 3, 1, 1}));
+  EXPECT_EQ((std::vector{x.first_read, x.last_read, x.first_write, x.last_write}), (std::vector{0, 3, 2, 2}));
+  EXPECT_FALSE(a.IsReadFirst());
+  EXPECT_TRUE(b.IsReadFirst());
+  EXPECT_TRUE(x.IsReadFirst());
+}
+
 }  // namespace
 }  // namespace stepnet

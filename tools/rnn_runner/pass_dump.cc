@@ -7,39 +7,37 @@
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/plan_text.h"
+#include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 
 DEFINE_string(disable_pass, "", "passes to leave out when plans of step nets are made, separated by commas");
-DEFINE_string(dump_passes, "", "folder for the graphs of step nets after each pass, a file each (docs/step_graph.md)");
+DEFINE_string(dump_passes, "",
+              "folder for the graphs of step nets after each pass, their plans and schedules (docs/step_graph.md)");
 
 namespace stepnet::runner {
 namespace {
 
-// What a name may be called in a file's name.
-std::string FileNameOf(const std::string& name) {
-  std::string text;
-  for (const char c : name.substr(0, 60)) text += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
-  return text.empty() ? "net" : text;
-}
-
 std::string TwoDigits(int number) { return StrCat(number < 10 ? "0" : "", number); }
 
-// The file DIR/03.cell-backward.02-fold_sums.txt, of the third plan and its second pass.
-void Dump(const std::string& folder, const std::string& pass, const StepGraph& graph) {
+// Writes what became of a step net, as the file DIR/03.cell-backward.02-fold_sums.txt: the third plan, its second pass.
+void Dump(const std::string& folder, const std::string& what, const std::string& net, bool backward,
+          const std::string& text) {
   static std::atomic<int> num_plans = 0;
   thread_local int plan = 0, number = 0;  // a plan is made by one thread
-  number = pass == "import" ? 0 : number + 1;
+  number = what == "import" ? 0 : number + 1;
   if (number == 0) plan = ++num_plans;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     throw Error(ErrorCode::kInputOutput, StrCat("the folder cannot be made: ", error.message())).At({.file = folder});
-  const std::string name = FileNameOf(graph.name) + (graph.backward ? "-backward" : "");
-  WriteFile(StrCat(folder, "/", TwoDigits(plan), ".", name, ".", TwoDigits(number), "-", pass, ".txt"),
-            GraphText(graph));
+  constexpr size_t kMaxName = 60;
+  const std::string name = (net.empty() ? "net" : FileNameOf(net.substr(0, kMaxName))) + (backward ? "-backward" : "");
+  WriteFile(StrCat(folder, "/", TwoDigits(plan), ".", name, ".", TwoDigits(number), "-", what, ".txt"), text);
 }
 
 }  // namespace
@@ -57,7 +55,11 @@ void ApplyPassFlags(RunOptions* options) {
   }
   if (FLAGS_dump_passes.empty()) return;
   options->on_pass = [folder = FLAGS_dump_passes](const std::string& pass, const StepGraph& graph) {
-    Dump(folder, pass, graph);
+    Dump(folder, pass, graph.name, graph.backward, GraphText(graph));
+  };
+  options->on_plan = [folder = FLAGS_dump_passes](const StepPlan& plan) {
+    Dump(folder, "plan", plan.name, plan.backward, PlanText(plan));
+    if (plan.IsScheduled()) Dump(folder, "schedule", plan.name, plan.backward, ScheduleText(plan));
   };
 }
 

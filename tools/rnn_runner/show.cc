@@ -16,9 +16,10 @@
 #include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_bool(schedule);
-DEFINE_string(graph, "",
-              "instead of the net, what its step nets do, value by value, as the compiler knows it after PASS\n"
-              "(docs/step_graph.md); without a name, after the last one");
+DEFINE_string(
+    graph, "",
+    "instead of the net, what its step nets do, value by value, as the compiler knows it after PASS\n"
+    "(docs/step_graph.md); without a name, after the last one; with the name plan, where values lie and what runs");
 
 namespace stepnet::runner {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/plan_text.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/session.h"
@@ -13,10 +14,13 @@
 namespace stepnet::runner {
 namespace {
 
+// The passes in their order, and what graphs become behind them.
 void CheckPass(const std::string& pass) {
   std::vector<std::string> names = {"last", "import"};
   for (const Pass& known : Passes()) names.emplace_back(known.name);
+  names.emplace_back("plan");
   if (std::ranges::find(names, pass) != names.end()) return;
+  if (pass == "schedule") throw UsageError("--graph is \"schedule\"; schedules are shown by --schedule");
   throw UsageError(StrCat("--graph is \"", pass, "\", must be one of ", Join(names, ", "), DidYouMean(pass, names)));
 }
 
@@ -27,27 +31,33 @@ int ShowGraphs(const std::string& path, const std::string& pass) {
   CheckPass(pass);
   FLAGS_net = path;
   std::mutex mutex;
-  std::vector<std::string> graphs;
-  RunOptions options = RunOptionsFromFlags();
-  options.quiet = true;
-  const auto dump = options.on_pass;
-  options.on_pass = [&](const std::string& name, const StepGraph& graph) {
-    if (dump) dump(name, graph);
+  std::vector<std::string> texts;
+  const auto note = [&](const std::string& what, const std::string& text) {
     const std::lock_guard lock(mutex);
     thread_local size_t mine = 0;  // a plan is made by one thread
-    if (name == "import") {
-      mine = graphs.size();
-      graphs.emplace_back();
+    if (what == "import") {
+      mine = texts.size();
+      texts.emplace_back();
     }
-    if (pass == "last" || pass == name) graphs[mine] = GraphText(graph);
+    if (what == pass || (pass == "last" && what != "plan")) texts[mine] = text;
+  };
+  RunOptions options = RunOptionsFromFlags();
+  options.quiet = true;
+  options.on_pass = [&note, dump = options.on_pass](const std::string& name, const StepGraph& graph) {
+    if (dump) dump(name, graph);
+    note(name, GraphText(graph));
+  };
+  options.on_plan = [&note, dump = options.on_plan](const StepPlan& plan) {
+    if (dump) dump(plan);
+    note("plan", PlanText(plan));
   };
   Session session = OpenSession(options);
-  graphs.clear();  // those of the net that fills parameters
+  texts.clear();  // those of the net that fills parameters
   RunNet(*CreateNet(session.def, *session.workspace, options));
-  if (graphs.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
-  for (const std::string& graph : graphs) {
-    if (graph.empty()) throw UsageError(StrCat("--graph=", pass, ": the pass has not run"));
-    std::cout << Printable(graph);
+  if (texts.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
+  for (const std::string& text : texts) {
+    if (text.empty()) throw UsageError(StrCat("--graph=", pass, ": the pass has not run"));
+    std::cout << Printable(text);
   }
   return kOk;
 }

@@ -224,7 +224,8 @@ int ShowSchedules(const std::string& path) {
   RunOptions options = RunOptionsOn({});
   options.quiet = true;
   options.executor = "parallel";
-  options.on_plan = [&](const StepPlan& plan) {
+  options.on_plan = [&, dump = options.on_plan](const StepPlan& plan) {
+    if (dump) dump(plan);
     const std::lock_guard lock(mutex);
     plans.push_back(plan);
   };

@@ -48,7 +48,7 @@ class Trace : public Recorder {
     int parts = 1;
     double begin = 0;  // seconds
     double end = 0;
-    // Of work that was put into a queue, which is done later.
+    // The queue that the work was put into, which does it later.
     Queue* queue = nullptr;
     std::shared_ptr<const double> device_begin = nullptr;
     std::shared_ptr<const double> device_end = nullptr;

@@ -162,7 +162,7 @@ struct OutputGradient {
   ConvSizes sizes;
   const T* dy;
 
-  // Of one output, of pixel `pixel` of all images.
+  // The gradient of one output at pixel `pixel` of all images.
   __device__ double operator()(std::int64_t output, std::int64_t pixel) const {
     return dy[ImageAt(sizes.channels_last, sizes.outputs, sizes.pixels_out(), pixel / sizes.pixels_out(), output,
                       pixel % sizes.pixels_out())];

@@ -137,7 +137,7 @@ struct CheckRow {
     of.probabilities == nullptr ? of.CheckLabel(row) : of.CheckProbabilities(row);
   }
 };
-// Of all rows: the sum of their losses (k = 0) and of their weights (1). Rows of weight 0 count for nothing, whatever
+// Sums over all rows their losses (k = 0) and their weights (1). Rows of weight 0 count for nothing, whatever
 // they hold, NaN included.
 template <typename T>
 struct LossOfRow {

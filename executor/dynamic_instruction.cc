@@ -1,0 +1,97 @@
+#include "stepnet/executor/dynamic_instruction.h"
+
+#include <map>
+
+namespace stepnet {
+
+DynamicBlobs::DynamicBlobs(const StepPlan& plan)
+    : has_one_a_step_(plan.dynamic_lists), own_(has_one_a_step_.size()), lists_(has_one_a_step_.size(), nullptr) {}
+
+void DynamicBlobs::Prepare(std::int64_t num_steps, Workspace& workspace) {
+  workspace_ = &workspace;
+  for (size_t list = 0; list < lists_.size(); ++list) {
+    BlobList& own = own_[list];
+    if (lists_[list] != nullptr && lists_[list] != &own) continue;
+    lists_[list] = &own;
+    const std::int64_t wanted = has_one_a_step_[list] ? num_steps : 1;
+    while (static_cast<std::int64_t>(own.size()) < wanted) own.push_back(std::make_unique<Blob>("dynamic"));
+  }
+}
+
+Blob* DynamicBlobs::Of(const Slot& slot, std::int64_t t) const {
+  return List(slot.base)[has_one_a_step_[slot.base] ? t : 0].get();
+}
+
+Tensor TensorAt(const Slot& slot, const TensorInfo& info, std::int64_t t, std::span<const Tensor> bases) {
+  const std::int64_t row = slot.ring_rows > 0 ? t % slot.ring_rows : t + slot.offset;
+  return bases[slot.base].At(row * slot.row_bytes, info.dtype, info.shape);
+}
+
+DynamicInstruction::DynamicInstruction(const StepPlan& plan, int index)
+    : plan_(plan), instruction_(plan.instructions[index]) {
+  if (instruction_.call != nullptr) op_ = std::make_unique<NetOperator>(*instruction_.call);
+}
+
+void DynamicInstruction::Run(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
+                             RunContext& context) {
+  op_ == nullptr ? RunMove(t, bases, blobs, context) : RunOperator(t, bases, blobs, context);
+}
+
+// A copy or sum between a blob and memory outside, which has one dtype and size.
+void DynamicInstruction::RunMove(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
+                                 RunContext& context) const {
+  const Operand &input = instruction_.inputs[0], &output = instruction_.outputs[0];
+  const bool goes_out = IsDynamic(SlotOf(input));
+  const Operand& outside = goes_out ? output : input;
+  const TensorInfo& info = outside.info;
+  const Tensor memory = TensorAt(SlotOf(outside), info, t, bases);
+  Blob* blob = blobs.Of(SlotOf(goes_out ? input : output), t);
+  const Tensor& tensor = goes_out ? blob->GetTensor() : blob->MakeTensor(info.dtype, info.shape, memory.device());
+  if (tensor.dtype() != info.dtype || tensor.size() != info.shape.size()) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("\"", SlotOf(input).blob, "\" is ", tensor.Description(), "; it belongs to \"",
+                       SlotOf(output).blob, "\", where a step has room for ", info.Description()));
+  }
+  const auto view = [&](const Tensor& of) { return TensorView{of.raw(of.device()), &info.shape, info.dtype}; };
+  const TensorView from = view(goes_out ? tensor : memory), to = view(goes_out ? memory : tensor);
+  instruction_.kernel(OpRun(std::span(&from, 1), std::span(&to, 1), context, t));
+}
+
+// Values that lie in memory are lent to the operator as blobs.
+void DynamicInstruction::RunOperator(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
+                                     RunContext& context) {
+  std::vector<std::unique_ptr<Blob>> lent;
+  std::vector<Blob*> all;
+  std::map<int, Blob*> of_slot;  // an operator that works in place is given one blob twice
+  for (const std::vector<Operand>* operands : {&instruction_.inputs, &instruction_.outputs}) {
+    for (const Operand& operand : *operands) {
+      const Slot& slot = SlotOf(operand);
+      if (IsDynamic(slot)) {
+        all.push_back(blobs.Of(slot, t));
+        continue;
+      }
+      Blob*& blob = of_slot[operand.slot];
+      if (blob == nullptr) {
+        blob = lent.emplace_back(std::make_unique<Blob>(slot.blob)).get();
+        if (operands == &instruction_.inputs) blob->SetTensor(TensorAt(slot, operand.info, t, bases));
+      }
+      all.push_back(blob);
+    }
+  }
+  const std::span<Blob* const> inputs = std::span(all).first(instruction_.inputs.size());
+  const std::span<Blob* const> outputs = std::span(all).subspan(inputs.size());
+  op_->RunOn(inputs, outputs, blobs.workspace(), context, t);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const Slot& slot = SlotOf(instruction_.outputs[o]);
+    if (IsDynamic(slot)) continue;
+    const Tensor& made = outputs[o]->GetTensor();
+    const TensorInfo& info = instruction_.outputs[o].info;
+    if (made.dtype() != info.dtype || !EqualButForOnes(made.shape(), info.shape)) {
+      throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" is linked to memory for ", info.Description(),
+                                                    " a step, and ", instruction_.type, " gives ", made.Description()));
+    }
+    CopyTensor(made, TensorAt(slot, {.dtype = made.dtype(), .shape = made.shape()}, t, bases));
+  }
+}
+
+}  // namespace stepnet
