@@ -97,7 +97,7 @@ class DeviceRuntime {
   virtual void Free(void* memory, std::int64_t bytes) noexcept = 0;
   virtual Queue& queue() = 0;
   virtual MemoryUse memory() const = 0;
-  // Of what Allocate gives out, and keeps, in all. Throws kInvalidArgument for less than is in use.
+  // Limits what Allocate gives out, and keeps, in all. Throws kInvalidArgument for less than is in use.
   virtual void SetMemoryLimit(std::int64_t bytes) = 0;
   // A record for what is put into queue(); null where kernels that check values are waited for.
   virtual std::unique_ptr<LateFaults> MakeLateFaults();

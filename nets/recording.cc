@@ -81,8 +81,14 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
       why = "runs only when the host has looked for bad values";
     }
     if (!why.empty()) {
+      // Copies to the host are there for the operator behind them.
+      const OperatorToRecord* cause = &entry;
+      const OperatorToRecord* const last = &operators.back();
+      while (cause->op->init().type() == "EnsureCPUOutput" && cause != last && cause[1].origin == entry.origin) ++cause;
+      const OperatorCall& asked = cause->op->init();
+      if (asked.options().device().IsHost()) why = "runs on the host";
       return {.count = static_cast<int>(i),
-              .why_no_more = StrCat("operator ", entry.origin, ", ", op.type(), ", ", why)};
+              .why_no_more = StrCat("operator ", entry.origin, ", ", asked.type(), ", ", why)};
     }
     for (const std::string& output : op.outputs()) records.erase(output);
     if (op.type() == kForward) records.insert(op.outputs().back());

@@ -39,6 +39,7 @@ const Registration step_mask =
         .Cpu({.make = [](const OperatorCall& op) -> RunFn {
                 return [name = op.inputs()[1]](const OpRun& run) {
                   const std::int64_t num_steps = run.Out(0).dim(0);
+                  if (num_steps == 0) return;  // what the formula checks it checks for steps
                   const Lengths lengths(run, 1, name, num_steps);
                   const std::int64_t count = lengths.count();
                   auto* const each = run.ScratchOf<std::int64_t>(count);

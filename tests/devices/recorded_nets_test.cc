@@ -407,7 +407,11 @@ TEST_P(RecordedNets, SayWhatCannotBeRecorded) {
   };
   EXPECT_EQ(why(NetOf({"y = Tanh(x)"})), "");
   EXPECT_EQ(why(NetOf({"y = Tanh(x)"}), "serial"), "the executor \"serial\" does not record");
-  EXPECT_EQ(why(NetOf({"y = Tanh(x)", "= Print(y)"})), "operator 1, Print, does more than to compute");
+  // It runs on the host where the device has no kernel for it.
+  const std::string of_print = why(NetOf({"y = Tanh(x)", "= Print(y)"}));
+  EXPECT_TRUE(of_print == "operator 1, Print, does more than to compute" ||
+              of_print == "operator 1, Print, runs on the host")
+      << of_print;
   EXPECT_EQ(why(NetOf({"y = Gather(table, rows)", "z = Tanh(table)", "table = Copy(z)"})),
             "operator 2, Copy, runs only when the host has looked for bad values");
   NetDef dag = NetOf({"y = Tanh(x)"});

@@ -21,7 +21,7 @@ TEST(StepMask, MarksTheStepsOfEachSequence) {
 TEST(StepMask, AcceptsNoStepsAndNoSequences) {
   OpTest("StepMask")
       .Random("x", {0, 2, 5}, 1)
-      .Input("lengths", Tensor::Of<std::int32_t>({2}, {0, 0}))
+      .Input("lengths", Tensor::Of<std::int32_t>({2}, {0, 3}))  // looked at for each step
       .GivesExactly(Tensor::Of<bool>({0, 2}, std::vector<bool>()));
   OpTest("StepMask")
       .Random("x", {2, 0, 5}, 1)

@@ -29,7 +29,7 @@ DEFINE_string(math, "float32",
               "how a GPU computes products of float: float32, exactly, or tf32, on tensor cores, with factors rounded\n"
               "to 10 bits behind the point");
 DEFINE_string(cuda_graph, "on",
-              "whether a GPU plays the kernels of a step net as one graph, or is given each of them: off is what\n"
+              "whether a GPU plays the kernels of a whole run as one graph, or is given each of them: off is what\n"
               "--executor=serial says, on --executor=cuda");
 DEFINE_int32(threads, 0, "threads to use; 0: as many as are worth having, at most one a core");
 DEFINE_int32(
