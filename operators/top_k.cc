@@ -1,6 +1,6 @@
-// The greatest elements: TopK, ArgMax, ArgMin, and Accuracy, which counts labels among them. They are no formulas: values
-// say where elements go.
-// The first of equal elements counts as greater. NaN counts as greater than all numbers, so that it shows.
+// The greatest elements: TopK, ArgMax, ArgMin, and Accuracy, which counts labels among them. They are no formulas:
+// values say where elements go. The first of equal elements counts as greater. NaN counts as greater than all numbers,
+// so that it shows.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
