@@ -5,7 +5,6 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
-#include "stepnet/core/formula_cache.h"
 #include "stepnet/core/index_of.h"
 
 namespace stepnet {
@@ -14,11 +13,8 @@ namespace {
 // Whether the formula of the operator that gives the value says that it is 0, whatever the inputs are.
 bool IsZero(const StepGraph& graph, int value) {
   const StepNode& node = graph.nodes[graph.values[value].producer];
-  if (node.by_blobs || !node.call->schema().formula) return false;
-  std::vector<TensorInfo> inputs;
-  for (const int input : node.inputs) inputs.push_back(graph.values[input].info);
-  if (!AreExprTypes(ShapeQuery(*node.call, inputs), {})) return false;
-  const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(*node.call, inputs));
+  const std::shared_ptr<const FormulaProgram> made = FormulaOf(graph, node);
+  if (made == nullptr) return false;
   const FormulaRegion& formula = made->formula();
   const int output = IndexOf(formula.outputs, IndexOf(node.outputs, value));
   // One that is computed in pieces is several outputs of the region.

@@ -68,12 +68,17 @@ bool AddsTermOutside(const StepGraph& graph, const StepNode& node) {
   return to.outside && to.added && from.producer >= 0 && !from.dynamic && graph.nodes[from.producer].IsOneOperator();
 }
 
-bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
-  if (node.by_blobs || !node.call->schema().formula) return false;
+std::shared_ptr<const FormulaProgram> FormulaOf(const StepGraph& graph, const StepNode& node) {
+  if (node.by_blobs || !node.call->schema().formula) return nullptr;
   std::vector<TensorInfo> infos;
   for (const int input : node.inputs) infos.push_back(graph.values[input].info);
-  if (!AreExprTypes(ShapeQuery(*node.call, infos), {})) return false;
-  const std::shared_ptr<const FormulaProgram> made = FindFormula(ShapeQuery(*node.call, infos));
+  const ShapeQuery query(*node.call, infos);
+  return AreExprTypes(query, {}) ? FindFormula(query) : nullptr;
+}
+
+bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
+  const std::shared_ptr<const FormulaProgram> made = FormulaOf(graph, node);
+  if (made == nullptr) return false;
   const FormulaRegion& formula = made->formula();
   const auto is_input = [&](const ExprNode* expr, int input) {
     return expr->op == ExprOp::kInput && formula.inputs[expr->number] == input;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
+#include "stepnet/core/formula_program.h"
 
 namespace stepnet {
 
@@ -42,6 +44,10 @@ std::set<int> WrittenBases(const StepGraph& graph);
 
 // Whether the node is a move that adds what one operator of the step has made to memory outside.
 bool AddsTermOutside(const StepGraph& graph, const StepNode& node);
+
+// What the formula of the node's operator says; null where it has none, or none for these dtypes, or is run by blobs.
+// REQUIRES: the node is one operator.
+std::shared_ptr<const FormulaProgram> FormulaOf(const StepGraph& graph, const StepNode& node);
 
 // Whether the formula of an operator that gives one output says that it is the sum of all inputs, element by element
 // and in their order: each of them once, where none is repeated.
