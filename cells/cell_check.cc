@@ -115,6 +115,11 @@ class CellChecker {
       Declare(CellPart::kState, i, cell_.state(i).name());
       Declare(CellPart::kState, i, PreviousOf(cell_.state(i)));
       CheckShape(CellPart::kState, i, cell_.state(i));
+      if (cell_.state(i).shape().empty()) {
+        const std::string& name = cell_.state(i).name();
+        Report(CellPart::kState, i,
+               StrCat("the state \"", name, "\" has no dimensions; ", name, "[1] is one number an item"));
+      }
     }
     for (int i = 0; i < cell_.capture_size(); ++i) {
       Declare(CellPart::kCapture, i, cell_.capture(i).name());

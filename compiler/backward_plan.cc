@@ -378,8 +378,8 @@ class BackwardPlanMaker {
     request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
   }
 
-  // Which the forward run has kept, or of which nothing but the shape is read: any memory will do that steps do not
-  // write, as that of the first state.
+  // Which the forward run has kept, or of which nothing but the shape is read: any memory will do, as that of the first
+  // state.
   void BindForwardBlob(const std::string& blob) {
     if (const auto shape = forward_.shapes.find(blob); shape != forward_.shapes.end()) {
       request_.bound.push_back(BindWhole(blob, NumStates(), shape->second));

@@ -35,6 +35,11 @@ std::string KeyOf(std::span<const OperatorToCompose> operators, const Compositio
 
 }  // namespace
 
+const RegionProgram& ComposedProgram::program() const {
+  std::call_once(once_, [this] { program_.emplace(composed_.region); });
+  return *program_;
+}
+
 std::variant<std::shared_ptr<const ComposedProgram>, CompositionObstacle> FindComposed(
     std::span<const OperatorToCompose> operators, const CompositionRequest& request) {
   bool is_shared = true;
@@ -63,11 +68,8 @@ std::variant<std::shared_ptr<const ComposedProgram>, CompositionObstacle> FindCo
     obstacle->part = operator_of[obstacle->part];
     return std::move(*obstacle);
   }
-  auto& composed = std::get<ComposedRegion>(result);
-  auto program = std::make_shared<const ComposedProgram>(ComposedProgram{.program = RegionProgram(composed.region),
-                                                                         .inputs = std::move(composed.inputs),
-                                                                         .outputs = std::move(composed.outputs),
-                                                                         .made_of = std::move(made_of)});
+  auto program =
+      std::make_shared<const ComposedProgram>(std::move(std::get<ComposedRegion>(result)), std::move(made_of));
   if (is_shared) KeptPrograms().Keep(key, program);
   return program;
 }

@@ -1,7 +1,9 @@
-// ComposedProgram: several operators as one program, made once a process for operators that are alike and joined alike.
+// ComposedProgram: several operators as one region, made once a process for operators that are alike and joined alike.
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
@@ -12,11 +14,23 @@
 
 namespace stepnet {
 
-struct ComposedProgram {
-  RegionProgram program;
-  std::vector<int> inputs;  // the tensor of each
-  std::vector<int> outputs;
-  std::vector<std::shared_ptr<const OperatorParts>> made_of;
+// Immutable; any number of threads may use it at once.
+class ComposedProgram {
+ public:
+  ComposedProgram(ComposedRegion composed, std::vector<std::shared_ptr<const OperatorParts>> made_of)
+      : composed_(std::move(composed)), made_of_(std::move(made_of)) {}
+
+  const Region& region() const { return composed_.region; }
+  const std::vector<int>& inputs() const { return composed_.inputs; }  // the tensor of each
+  const std::vector<int>& outputs() const { return composed_.outputs; }
+  // For the CPU. Made when it is first asked for: passes and devices do without.
+  const RegionProgram& program() const;
+
+ private:
+  const ComposedRegion composed_;
+  const std::vector<std::shared_ptr<const OperatorParts>> made_of_;  // held: their addresses are those of a key
+  mutable std::once_flag once_;
+  mutable std::optional<RegionProgram> program_;
 };
 
 struct OperatorToCompose {

@@ -50,6 +50,7 @@ class AccessCollector {
   void AddOwn(MemoryAccess access) { accesses_.back().push_back(access); }
 
   void Add(const Instruction& instruction, const Operand& operand, bool writes) {
+    if (operand.shape_alone) return;
     const Slot& slot = plan_.slots[operand.slot];
     if (instruction.steps_at_once == kAllSteps && operand.contiguous_rows) {  // how many rows only a run knows
       AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kEver, .slot = operand.slot});

@@ -29,6 +29,11 @@ bool IsByElements(const Instruction& instruction) {
   return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
 }
 
+// And nothing else of the input.
+bool ReadsShape(const OperatorCall& call, int input) {
+  return std::ranges::count(call.schema().shape_inputs, input) > 0;
+}
+
 class Emitter {
  public:
   Emitter(const StepGraph& graph, const EmitOptions& options)
@@ -107,6 +112,7 @@ class Emitter {
     instruction->has_side_effects = HasSideEffects(call);
     const Kernel& kernel = KernelOf(call, node.op_index);
     instruction->checks_values = kernel.checks_values;
+    for (Operand& input : instruction->inputs) input.shape_alone = !node.by_blobs && ReadsShape(call, input.position);
     if (!is_draft_) {
       try {
         instruction->kernel = kernel.make(call);
@@ -129,24 +135,29 @@ class Emitter {
   }
 
   void EmitRegion(const StepNode& node, Instruction* instruction) {
-    std::vector<std::string> names, types;
-    std::vector<TensorInfo> operands;
-    for (const std::span<const int> values : {std::span(node.inputs), std::span(node.outputs), node.locals()}) {
-      for (const int value : values) {
-        names.push_back(graph_.values[value].blob);
-        operands.push_back(graph_.values[value].info);
-      }
+    RegionNodeKernelSpec spec = SpecOf(graph_, node);
+    std::vector<std::string> types;
+    std::vector<TensorInfo> operands = spec.inputs;
+    for (const std::span<const int> values : {std::span(node.outputs), node.locals()}) {
+      for (const int value : values) operands.push_back(graph_.values[value].info);
     }
+    for (Operand& input : instruction->inputs) input.shape_alone = true;
     for (const RegionCall& call : node.calls()) {
+      for (size_t i = 0; i < call.inputs.size(); ++i) {
+        const bool is_input = call.inputs[i] < static_cast<int>(instruction->inputs.size());
+        if (is_input && !ReadsShape(*call.call, static_cast<int>(i))) {
+          instruction->inputs[call.inputs[i]].shape_alone = false;
+        }
+      }
       types.push_back(call.call->type());
       instruction->has_side_effects = instruction->has_side_effects || HasSideEffects(*call.call);
       const Kernel& kernel = KernelOf(*call.call, call.op_index);
       instruction->checks_values = instruction->checks_values || kernel.checks_values;
     }
-    const auto first_output = names.begin() + static_cast<std::ptrdiff_t>(node.inputs.size());
+    const auto first_output = spec.names.begin() + static_cast<std::ptrdiff_t>(node.inputs.size());
     const auto first_local = first_output + static_cast<std::ptrdiff_t>(node.outputs.size());
     instruction->text = StrCat(Join(std::vector(first_output, first_local), ", "), " = Region(",
-                               Join(std::vector(names.begin(), first_output), ", "), ") of ", Join(types, ", "));
+                               Join(std::vector(spec.names.begin(), first_output), ", "), ") of ", Join(types, ", "));
     instruction->type = "Region";
     instruction->names_operators = true;
     MarkRowsOfRegion(plan_, node.calls(), operands, instruction);
@@ -155,41 +166,12 @@ class Emitter {
           .At({.net = graph_.name});
     }
     if (is_draft_) return;
-    RegionNodeKernelSpec spec = SpecOf(node);
-    spec.names = std::move(names);
-    operands.resize(node.inputs.size());
-    spec.inputs = std::move(operands);
     const auto kernel = std::make_shared<const RegionNodeKernel>(std::move(spec), target_.device);
     instruction->kernel = [kernel](const OpRun& run) { kernel->Run(run); };
     const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
     if (!kernel->Obstacle(inputs).empty()) instruction->text += ", one by one";
     instruction->max_parts = kernel->MaxParts(inputs);
     instruction->cost = OfOneStep(kernel->EstimatedCost(inputs), *instruction);
-  }
-
-  // Where memory is shared, but for one home or one place, operators run as they do alone.
-  RegionNodeKernelSpec SpecOf(const StepNode& node) const {
-    RegionNodeKernelSpec spec{.calls = {node.calls().begin(), node.calls().end()},
-                              .num_inputs = static_cast<int>(node.inputs.size()),
-                              .num_outputs = static_cast<int>(node.outputs.size()),
-                              .num_locals = static_cast<int>(node.locals().size()),
-                              .backward = graph_.backward};
-    for (int o = 0; o < spec.num_outputs; ++o) {
-      const int output = spec.num_inputs + o;
-      for (int other = 0; other < output; ++other) {
-        const int a = graph_.values[node.ValueOf(other)].home, b = graph_.values[node.ValueOf(output)].home;
-        const Home &from = graph_.homes[a], &to = graph_.homes[b];
-        if (a != b && !ShareBytes(from, to)) continue;
-        const bool is_one = a == b || (from.slot.BeginInBase() == to.slot.BeginInBase() &&
-                                       from.slot.row_bytes == to.slot.row_bytes && from.slot.bytes == to.slot.bytes);
-        if (is_one && other < spec.num_inputs) {
-          spec.in_place.emplace_back(other, output);
-        } else {
-          spec.one_by_one = true;
-        }
-      }
-    }
-    return spec;
   }
 
   const Kernel& KernelOf(const OperatorCall& call, int op_index) const {

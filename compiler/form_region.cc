@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <map>
-
-#include "stepnet/compiler/passes/uses.h"
+#include <utility>
 
 namespace stepnet {
 namespace {
@@ -26,26 +25,24 @@ std::vector<RegionCall> CallsOf(const StepNode& node) {
   return calls;
 }
 
-// Values that `nodes` give, read and need nowhere else.
-std::vector<int> OwnValues(const StepGraph& graph, int begin, int end) {
-  const Uses uses(graph);
+}  // namespace
+
+std::set<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode> nodes) {
   std::map<int, int> readers;  // among the nodes, by value
-  for (int n = begin; n < end; ++n) {
-    for (const int input : graph.nodes[n].inputs) ++readers[input];
+  for (const StepNode& node : nodes) {
+    for (const int input : node.inputs) ++readers[input];
   }
-  std::vector<int> own;
-  for (int n = begin; n < end; ++n) {
-    for (const int output : graph.Given(graph.nodes[n])) {
+  std::set<int> own;
+  for (const StepNode& node : nodes) {
+    for (const int output : graph.Given(node)) {
       const bool is_needed = !uses.IsTemporary(output) || graph.values[output].added;
-      if (!is_needed && uses.NumReaders(output) == readers[output]) own.push_back(output);
+      if (!is_needed && uses.NumReaders(output) == readers[output]) own.insert(output);
     }
   }
   return own;
 }
 
-}  // namespace
-
-StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes) {
+StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes, const std::set<int>& own) {
   StepNode region{.kind = StepNode::Kind::kRegion};
   RegionBody body;
   for (const StepNode& node : nodes) std::ranges::move(CallsOf(node), std::back_inserter(body.calls));
@@ -59,7 +56,7 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes) {
     for (const int output : call.outputs) {
       if (output == kNoValue) continue;
       const bool is_local = graph.homes[graph.values[output].home].kind == Home::Kind::kLocal;
-      (is_local ? body.locals : region.outputs).push_back(output);
+      (is_local || own.contains(output) ? body.locals : region.outputs).push_back(output);
       given.push_back(output);
     }
   }
@@ -76,19 +73,25 @@ StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes) {
   return region;
 }
 
-void FormRegion(int begin, int end, StepGraph* graph) {
-  for (const int value : OwnValues(*graph, begin, end)) {
-    graph->values[value].home = static_cast<int>(graph->homes.size());
-    graph->homes.push_back({.kind = Home::Kind::kLocal});
-  }
-  const std::span<const StepNode> nodes(graph->nodes.data() + begin, static_cast<size_t>(end - begin));
-  graph->nodes[begin] = RegionOf(*graph, nodes);
-  for (GraphStage& stage : graph->stages) {
-    if (stage.begin > begin) stage.begin -= end - begin - 1;
-    if (stage.end > begin) stage.end -= end - begin - 1;
-  }
+void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph) {
+  const Uses uses(*graph);
   std::vector<bool> gone(graph->nodes.size(), false);
-  std::fill(gone.begin() + begin + 1, gone.begin() + end, true);
+  for (const auto [begin, end] : ranges) {
+    const std::span nodes(graph->nodes.data() + begin, static_cast<size_t>(end - begin));
+    for (const int value : OwnValues(*graph, uses, nodes)) {
+      graph->values[value].home = static_cast<int>(graph->homes.size());
+      graph->homes.push_back({.kind = Home::Kind::kLocal});
+    }
+    graph->nodes[begin] = RegionOf(*graph, nodes);
+    std::fill(gone.begin() + begin + 1, gone.begin() + end, true);
+  }
+  const auto num_gone_before = [&](int n) {
+    return static_cast<int>(std::count(gone.begin(), gone.begin() + n, true));
+  };
+  for (GraphStage& stage : graph->stages) {
+    stage.begin -= num_gone_before(stage.begin);
+    stage.end -= num_gone_before(stage.end);
+  }
   graph->Erase(gone);
 }
 

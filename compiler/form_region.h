@@ -1,18 +1,29 @@
 // Regions of several operators: made of nodes that each run some.
 #pragma once
 
+#include <set>
 #include <span>
 
+#include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/step_graph.h"
 
 namespace stepnet {
 
-// The region of these nodes, which run operators, in their order. Values that they give in local homes become its
-// locals, others its outputs; what they do not give themselves its inputs, each once.
-StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes);
+// The region of these nodes, which run operators, in their order. Values that they give in local homes, and those of
+// `own`, become its locals, others its outputs; what they do not give themselves its inputs, each once.
+StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes, const std::set<int>& own = {});
 
-// Makes nodes [begin, end), which are regions, one. What only they use goes into no memory any more; what lives
-// outside, is kept or is read by others is an output. REQUIRES: they are of one stage.
-void FormRegion(int begin, int end, StepGraph* graph);
+// Values that these nodes give, read and need nowhere else: what lives outside, is kept or is read by others is not
+// among them.
+std::set<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode> nodes);
+
+// Nodes [begin, end).
+struct NodeRange {
+  int begin = 0;
+  int end = 0;
+};
+// Makes each of the ranges, which are of regions and stand in their order, one region. What only they use goes into no
+// memory any more. REQUIRES: those of a range are of one stage.
+void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph);
 
 }  // namespace stepnet

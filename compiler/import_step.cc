@@ -271,8 +271,9 @@ class Importer {
   // no shapes, and writes it for each input that may be.
   bool IsEqualSum(int k, const std::vector<int>& inputs) const {
     const OperatorDef& op = net_.op(k);
-    if (op.type() != "SumReduceLike" || op.arg_size() > 0) return false;
-    const StepValue &term = graph_.values[inputs[0]], &like = graph_.values[inputs[1]];
+    const std::optional<int> sum_like = GetOperator(op.type()).sum_like;
+    if (!sum_like || op.arg_size() > 0) return false;
+    const StepValue &term = graph_.values[inputs[0]], &like = graph_.values[inputs[*sum_like]];
     if (term.dynamic || like.dynamic || !IsFloatOrDouble(term.info.dtype)) return false;
     const BoundBlob* const link = blobs_.At(blobs_.OutputsOf(k)[0]).bound;
     return term.info.shape == like.info.shape && (link == nullptr || link->info == term.info);

@@ -3,6 +3,9 @@
 #include "stepnet/compiler/region_node_kernel.h"
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "stepnet/core/cost.h"
@@ -12,6 +15,16 @@
 
 namespace stepnet {
 namespace {
+
+// What an operand behind those of a region is, by its number there (OperatorToCompose::run_values).
+int RunValueAt(int number) { return kStepOfRun + number % kNumRunValues; }
+
+// Memory of the host for this run, whatever device it is on: steps allocate nothing.
+template <typename T>
+T* OnHost(size_t count, const OpRun& run) {
+  static_assert(std::is_trivially_destructible_v<T>);
+  return static_cast<T*>(run.context().scratch.Get(static_cast<std::int64_t>(count * sizeof(T))));
+}
 
 std::vector<TensorInfo> InfosOf(std::span<const int> operands, std::span<const TensorInfo> infos) {
   std::vector<TensorInfo> chosen;
@@ -35,19 +48,142 @@ Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const 
   return place;
 }
 
+int GiverOf(const RegionNodeKernelSpec& spec, int operand) {
+  const auto gives = [&](const RegionCall& call) { return std::ranges::count(call.outputs, operand) > 0; };
+  return static_cast<int>(std::ranges::find_if(spec.calls, gives) - spec.calls.begin());
+}
+
+int LastReaderOf(const RegionNodeKernelSpec& spec, int operand) {
+  int last = -1;
+  for (size_t k = 0; k < spec.calls.size(); ++k) {
+    if (std::ranges::count(spec.calls[k].inputs, operand) > 0) last = static_cast<int>(k);
+  }
+  return last;
+}
+
 }  // namespace
 
-RegionNodeKernel::RegionNodeKernel(RegionNodeKernelSpec spec, DeviceKind device) : spec_(std::move(spec)) {
-  for (const RegionCall& call : spec_.calls) {
-    try {
-      const Kernel* kernel = call.call->schema().FindKernel(device);
-      if (kernel == nullptr) {
-        throw Error(ErrorCode::kInvalidNet, StrCat(call.call->type(), " has no kernel for ", DeviceKindName(device)));
-      }
-      kernels_.push_back(kernel->make(*call.call));
-    } catch (...) {
-      throw CurrentError().At(PlaceOf(call));
+// Memory may be shared where an input is read for the last time when the output is written, in one home or one place.
+// Elsewhere operators run as they do alone: an input may be another name of what one of them has just written.
+RegionNodeKernelSpec SpecOf(const StepGraph& graph, const StepNode& node) {
+  RegionNodeKernelSpec spec{.calls = {node.calls().begin(), node.calls().end()},
+                            .num_inputs = static_cast<int>(node.inputs.size()),
+                            .num_outputs = static_cast<int>(node.outputs.size()),
+                            .num_locals = static_cast<int>(node.locals().size()),
+                            .backward = graph.backward};
+  for (const std::span<const int> values : {std::span(node.inputs), std::span(node.outputs), node.locals()}) {
+    for (const int value : values) {
+      spec.names.push_back(graph.values[value].blob);
+      spec.values.push_back(graph.values[value].info.value);
     }
+  }
+  for (const int input : node.inputs) spec.inputs.push_back(graph.values[input].info);
+  for (int o = 0; o < spec.num_outputs; ++o) {
+    const int output = spec.num_inputs + o, giver = GiverOf(spec, output);
+    for (int other = 0; other < output; ++other) {
+      const int a = graph.values[node.ValueOf(other)].home, b = graph.values[node.ValueOf(output)].home;
+      const Home &from = graph.homes[a], &to = graph.homes[b];
+      if (a != b && !ShareBytes(from, to)) continue;
+      const bool is_one = a == b || (from.slot.BeginInBase() == to.slot.BeginInBase() &&
+                                     from.slot.row_bytes == to.slot.row_bytes && from.slot.bytes == to.slot.bytes);
+      const bool is_input = other < spec.num_inputs;
+      const int last = is_input ? LastReaderOf(spec, other) : GiverOf(spec, other);
+      if (is_one && is_input && last <= giver) {
+        spec.in_place.emplace_back(other, output);
+      } else {
+        spec.sharing_call = std::max(last, giver);
+      }
+    }
+  }
+  return spec;
+}
+
+// What there is to run for some shapes.
+struct RegionNodeKernel::ForShapes {
+  int num_inputs = 0;
+  std::vector<TensorInfo> operands = {};
+  std::shared_ptr<const ComposedProgram> composed = {};  // null: there is an obstacle
+  RegionObstacle obstacle = {};
+  // Of another device than the CPU, made when it first runs: plans need no device.
+  mutable std::once_flag once = {};
+  mutable RunRegionFn on_device = {};
+
+  ForShapes(const RegionNodeKernelSpec& spec, std::span<const TensorInfo> inputs, DeviceKind device);
+
+  bool IsFor(const OpRun& run) const;
+  bool IsFor(std::span<const TensorInfo> inputs) const;
+  // The first operand behind those of the region; from there on come what each operator reads of the run.
+  int RunValuesBegin() const { return static_cast<int>(operands.size()); }
+
+ private:
+  std::shared_ptr<const OperatorParts> PartsOf(const RegionCall& call, const RegionNodeKernelSpec& spec);
+  std::vector<OperatorToCompose> FindOperators(const RegionNodeKernelSpec& spec, DeviceKind device, bool* may_fail);
+};
+
+RegionNodeKernel::ForShapes::ForShapes(const RegionNodeKernelSpec& spec, std::span<const TensorInfo> inputs,
+                                       DeviceKind device)
+    : num_inputs(spec.num_inputs), operands(inputs.begin(), inputs.end()) {
+  operands.resize(inputs.size() + static_cast<size_t>(spec.num_outputs + spec.num_locals));
+  bool may_fail = false;
+  const std::vector<OperatorToCompose> operators = FindOperators(spec, device, &may_fail);
+  if (!obstacle.what.empty()) return;
+  if (spec.sharing_call >= 0) {
+    obstacle = {spec.sharing_call, "operands share memory"};
+  } else if (may_fail && !spec.in_place.empty()) {
+    obstacle = {static_cast<int>(spec.calls.size()) - 1,
+                "what is checked is overwritten"};  // and could not be looked at again
+  } else {
+    CompositionRequest request{.wanted = {}, .in_place = spec.in_place, .names = spec.names};
+    for (int output = 0; output < spec.num_outputs; ++output) request.wanted.push_back(spec.num_inputs + output);
+    auto result = FindComposed(operators, request);
+    if (auto* found = std::get_if<std::shared_ptr<const ComposedProgram>>(&result)) {
+      composed = std::move(*found);
+    } else {
+      const auto& problem = std::get<CompositionObstacle>(result);
+      obstacle = {problem.part, StrCat(spec.calls[problem.part].call->Text(), ": ", problem.what)};
+    }
+  }
+}
+
+std::vector<OperatorToCompose> RegionNodeKernel::ForShapes::FindOperators(const RegionNodeKernelSpec& spec,
+                                                                          DeviceKind device, bool* may_fail) {
+  std::vector<OperatorToCompose> operators;
+  for (size_t k = 0; k < spec.calls.size(); ++k) {
+    const RegionCall& call = spec.calls[k];
+    const auto note = [&](const std::string& what) {
+      if (obstacle.what.empty()) obstacle = {static_cast<int>(k), StrCat(call.call->Text(), " ", what)};
+    };
+    OperatorToCompose& op = operators.emplace_back(OperatorToCompose{.parts = PartsOf(call, spec), .tensors = {}});
+    op.run_values = RunValuesBegin() + kNumRunValues * static_cast<int>(k);
+    for (const std::vector<int>* tensors : {&call.inputs, &call.outputs}) {
+      op.tensors.insert(op.tensors.end(), tensors->begin(), tensors->end());
+    }
+    for (const RegionPart& part : op.parts->parts) {
+      if (std::ranges::none_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); })) continue;
+      *may_fail = true;
+      // A kernel checks what it is given also where it computes nothing.
+      if (part.region.NumElements() == 0) note("checks values and gives none");
+      if (device != DeviceKind::kCpu) note("checks values, and is one of several on a device");
+    }
+    if (op.parts->parts.empty()) note("is no region for such shapes");
+  }
+  return operators;
+}
+
+// Notes what its outputs are.
+std::shared_ptr<const OperatorParts> RegionNodeKernel::ForShapes::PartsOf(const RegionCall& call,
+                                                                          const RegionNodeKernelSpec& spec) {
+  try {
+    const std::vector<TensorInfo> inputs = InfosOf(call.inputs, operands);
+    std::shared_ptr<const OperatorParts> parts = FindParts(ShapeQuery(*call.call, inputs));
+    for (size_t o = 0; o < call.outputs.size(); ++o) {
+      const int output = call.outputs[o];
+      operands[output] = parts->outputs[o];
+      if (output < static_cast<int>(spec.values.size())) operands[output].value = spec.values[output];
+    }
+    return parts;
+  } catch (...) {
+    throw CurrentError().At(PlaceOf(call));
   }
 }
 
@@ -62,95 +198,91 @@ bool RegionNodeKernel::ForShapes::IsFor(std::span<const TensorInfo> inputs) cons
   return std::equal(inputs.begin(), inputs.end(), operands.begin());
 }
 
+std::optional<RegionObstacle> RegionNodeKernel::FindObstacle(const RegionNodeKernelSpec& spec,
+                                                             std::span<const TensorInfo> inputs, DeviceKind device) {
+  ForShapes shapes(spec, inputs, device);
+  if (shapes.composed) return {};
+  return std::move(shapes.obstacle);
+}
+
+RegionNodeKernel::RegionNodeKernel(RegionNodeKernelSpec spec, DeviceKind device)
+    : spec_(std::move(spec)), device_(device) {
+  for (const RegionCall& call : spec_.calls) {
+    try {
+      const Kernel* kernel = call.call->schema().FindKernel(device);
+      if (kernel == nullptr) {
+        throw Error(ErrorCode::kInvalidNet, StrCat(call.call->type(), " has no kernel for ", DeviceKindName(device)));
+      }
+      kernels_.push_back(kernel->make(*call.call));
+    } catch (...) {
+      throw CurrentError().At(PlaceOf(call));
+    }
+  }
+}
+
 template <typename Use>
 auto RegionNodeKernel::With(std::span<const TensorInfo> inputs, const Use& use) const {
-  return programs_.With([&] { return Make(inputs); }, use, inputs);
-}
-
-std::shared_ptr<const RegionNodeKernel::ForShapes> RegionNodeKernel::Make(std::span<const TensorInfo> inputs) const {
-  auto made = std::make_shared<ForShapes>(ForShapes{.num_inputs = spec_.num_inputs});
-  made->operands.assign(inputs.begin(), inputs.end());
-  made->operands.resize(inputs.size() + static_cast<size_t>(spec_.num_outputs + spec_.num_locals));
-  std::vector<OperatorToCompose> operators;
-  bool may_fail = false;
-  for (const RegionCall& call : spec_.calls) {
-    OperatorToCompose& op =
-        operators.emplace_back(OperatorToCompose{.parts = PartsOf(call, made.get()), .tensors = {}});
-    // Behind operands come what each operator reads of the run.
-    op.run_values = static_cast<int>(made->operands.size() + kNumRunValues * (operators.size() - 1));
-    for (const std::vector<int>* operands : {&call.inputs, &call.outputs}) {
-      op.tensors.insert(op.tensors.end(), operands->begin(), operands->end());
-    }
-    for (const RegionPart& part : op.parts->parts) {
-      if (std::ranges::none_of(part.region.Roots(), [](const Expr& root) { return root->has_require(); })) continue;
-      may_fail = true;
-      // A kernel checks what it is given also where it computes nothing.
-      if (part.region.NumElements() == 0) made->obstacle = StrCat(call.call->Text(), " checks values and gives none");
-    }
-    if (op.parts->parts.empty()) made->obstacle = StrCat(call.call->Text(), " is no region for such shapes");
-  }
-  if (!made->obstacle.empty()) return made;
-  if (spec_.one_by_one) {
-    made->obstacle = "operands share memory";
-  } else if (may_fail && !spec_.in_place.empty()) {
-    made->obstacle = "what is checked is overwritten";  // and could not be looked at again
-  } else {
-    CompositionRequest request{.wanted = {}, .in_place = spec_.in_place, .names = spec_.names};
-    for (int output = 0; output < spec_.num_outputs; ++output) request.wanted.push_back(spec_.num_inputs + output);
-    auto result = FindComposed(operators, request);
-    if (auto* composed = std::get_if<std::shared_ptr<const ComposedProgram>>(&result)) {
-      made->composed = std::move(*composed);
-    } else {
-      const auto& obstacle = std::get<CompositionObstacle>(result);
-      made->obstacle = StrCat(spec_.calls[obstacle.part].call->Text(), ": ", obstacle.what);
-    }
-  }
-  return made;
-}
-
-// Notes what its outputs are.
-std::shared_ptr<const OperatorParts> RegionNodeKernel::PartsOf(const RegionCall& call, ForShapes* made) const {
-  try {
-    const std::vector<TensorInfo> inputs = InfosOf(call.inputs, made->operands);
-    std::shared_ptr<const OperatorParts> parts = FindParts(ShapeQuery(*call.call, inputs));
-    for (size_t o = 0; o < call.outputs.size(); ++o) made->operands[call.outputs[o]] = parts->outputs[o];
-    return parts;
-  } catch (...) {
-    throw CurrentError().At(PlaceOf(call));
-  }
+  return programs_.With([&] { return std::make_shared<const ForShapes>(spec_, inputs, device_); }, use, inputs);
 }
 
 void RegionNodeKernel::Run(const OpRun& run) const {
   const auto make = [&] {
     std::vector<TensorInfo> inputs;
     for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
-    return Make(inputs);
+    return std::make_shared<const ForShapes>(spec_, inputs, device_);
   };
   programs_.With(
       make, [&](const ForShapes& shapes) { RunFor(shapes, run); }, run);
 }
 
 void RegionNodeKernel::RunFor(const ForShapes& shapes, const OpRun& run) const {
-  if (shapes.composed == nullptr) {
-    if (run.part() == 0) RunOneByOne(shapes, run, /*keeps_outputs=*/true);
-    return;
+  if (shapes.composed != nullptr) return RunAsOne(shapes, run);
+  if (run.part() == 0) RunOneByOne(shapes, run, /*keeps_outputs=*/true);
+}
+
+void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const {
+  const ComposedProgram& composed = *shapes.composed;
+  const bool is_on_host = device_ == DeviceKind::kCpu;
+  const int begin = shapes.RunValuesBegin();
+  RunValues* values = nullptr;  // of the calls, where some are read
+  if (std::ranges::any_of(composed.inputs(), [&](int operand) { return operand >= begin; })) {
+    values = OnHost<RunValues>(spec_.calls.size(), run);
+    for (size_t k = 0; k < spec_.calls.size(); ++k) {
+      std::construct_at(values + k, *spec_.calls[k].call, run, /*with_run_number=*/is_on_host);
+    }
   }
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  std::vector<RunValues> values;  // of the calls, where some are read
-  const auto num_operands = static_cast<int>(shapes.operands.size());
-  if (std::ranges::any_of(shapes.composed->inputs, [&](int operand) { return operand >= num_operands; })) {
-    for (const RegionCall& call : spec_.calls) values.emplace_back(*call.call, run);
+  const size_t num_inputs = composed.inputs().size(), num_outputs = composed.outputs().size();
+  auto* const from = OnHost<const void*>(num_inputs, run);
+  auto* const to = OnHost<void*>(num_outputs, run);
+  for (size_t i = 0; i < num_inputs; ++i) {
+    const int operand = composed.inputs()[i];
+    if (operand < begin) {
+      from[i] = run.In(operand).data;
+    } else if (RunValueAt(operand - begin) == kNumberOfRun && !is_on_host) {
+      from[i] = run.context().RunNumberOnDevice();
+    } else {
+      from[i] = values[(operand - begin) / kNumRunValues].Of(RunValueAt(operand - begin));
+    }
   }
-  for (const int operand : shapes.composed->inputs) {
-    const int value = operand - num_operands;
-    from.push_back(value < 0 ? run.In(operand).data
-                             : values[value / kNumRunValues].Of(kStepOfRun + value % kNumRunValues));
-  }
-  for (const int operand : shapes.composed->outputs) to.push_back(run.Out(operand - spec_.num_inputs).data);
-  if (shapes.composed->program.Run(from, to, run.part(), run.parts())) {
+  for (size_t o = 0; o < num_outputs; ++o) to[o] = run.Out(composed.outputs()[o] - spec_.num_inputs).data;
+  const std::span<const void* const> inputs(from, num_inputs);
+  const std::span<void* const> outputs(to, num_outputs);
+  if (!is_on_host) {
+    std::call_once(shapes.once, [&] { shapes.on_device = MakeOnDevice(shapes); });
+    shapes.on_device(run, inputs, outputs);
+  } else if (composed.program().Run(inputs, outputs, run.part(), run.parts())) {
     RunOneByOne(shapes, run, /*keeps_outputs=*/false);
   }
+}
+
+RunRegionFn RegionNodeKernel::MakeOnDevice(const ForShapes& shapes) const {
+  DeviceRegion region{.region = shapes.composed->region(), .name = StrCat("Region_of_", spec_.calls.size())};
+  for (size_t i = 0; i < shapes.composed->inputs().size(); ++i) {
+    const int value = shapes.composed->inputs()[i] - shapes.RunValuesBegin();
+    if (value >= 0 && RunValueAt(value) != kNumberOfRun) region.host_inputs.push_back(static_cast<int>(i));
+  }
+  region.device_index = spec_.calls.front().call->options().device_index;
+  return GetDeviceSpec(device_).make_region(region);
 }
 
 // With `keeps_outputs` they go where the run wants them.
@@ -214,8 +346,9 @@ RunRange RegionNodeKernel::RangeOf(const RegionCall& call, std::span<const Tenso
 }
 
 int RegionNodeKernel::MaxParts(std::span<const TensorInfo> inputs) const {
+  if (device_ != DeviceKind::kCpu) return 1;
   return With(inputs,
-              [](const ForShapes& shapes) { return shapes.composed ? shapes.composed->program.max_parts() : 1; });
+              [](const ForShapes& shapes) { return shapes.composed ? shapes.composed->program().max_parts() : 1; });
 }
 
 Cost RegionNodeKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
@@ -237,7 +370,7 @@ Cost RegionNodeKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
 }
 
 std::string RegionNodeKernel::Obstacle(std::span<const TensorInfo> inputs) const {
-  return With(inputs, [](const ForShapes& shapes) { return shapes.obstacle; });
+  return With(inputs, [](const ForShapes& shapes) { return shapes.obstacle.what; });
 }
 
 namespace {

@@ -14,6 +14,7 @@
 
 namespace stepnet {
 
+// What there is to run, for operands that are numbered as those of RegionCall.
 struct RegionNodeKernelSpec {
   std::vector<RegionCall> calls;  // of operands: inputs, outputs, locals
   int num_inputs = 0;
@@ -21,15 +22,29 @@ struct RegionNodeKernelSpec {
   int num_locals = 0;
   std::vector<std::string> names = {};             // of operands, for people
   std::vector<std::pair<int, int>> in_place = {};  // operands that are one memory: input, output
-  bool one_by_one = false;                         // memory is shared in some other way
+  int sharing_call = -1;                           // a call for which memory is shared in some other way; -1: for none
   std::vector<TensorInfo> inputs = {};             // of one step
+  std::vector<Tensor> values = {};                 // of operands, where elements are known (TensorInfo::value)
   bool backward = false;
+};
+
+// Of a node, or of what may become one. REQUIRES: a region of several operators.
+RegionNodeKernelSpec SpecOf(const StepGraph& graph, const StepNode& node);
+
+// Why operators are no single program.
+struct RegionObstacle {
+  int call = 0;  // that it is about
+  std::string what = {};
 };
 
 class RegionNodeKernel {
  public:
   // Throws what factories of kernels throw, with the operator.
   RegionNodeKernel(RegionNodeKernelSpec spec, DeviceKind device);
+
+  // Nothing where the operators are one program for inputs of these descriptions, on this device.
+  static std::optional<RegionObstacle> FindObstacle(const RegionNodeKernelSpec& spec,
+                                                    std::span<const TensorInfo> inputs, DeviceKind device);
 
   void Run(const OpRun& run) const;
 
@@ -40,27 +55,19 @@ class RegionNodeKernel {
   std::string Obstacle(std::span<const TensorInfo> inputs) const;
 
  private:
-  // What there is to run for some shapes.
-  struct ForShapes {
-    int num_inputs = 0;
-    std::vector<TensorInfo> operands = {};
-    std::shared_ptr<const ComposedProgram> composed = {};  // null: there is an obstacle
-    std::string obstacle = {};
-
-    bool IsFor(const OpRun& run) const;
-    bool IsFor(std::span<const TensorInfo> inputs) const;
-  };
+  struct ForShapes;
 
   template <typename Use>
   auto With(std::span<const TensorInfo> inputs, const Use& use) const;
-  std::shared_ptr<const ForShapes> Make(std::span<const TensorInfo> inputs) const;
-  std::shared_ptr<const OperatorParts> PartsOf(const RegionCall& call, ForShapes* made) const;
   void RunFor(const ForShapes& shapes, const OpRun& run) const;
+  void RunAsOne(const ForShapes& shapes, const OpRun& run) const;
+  RunRegionFn MakeOnDevice(const ForShapes& shapes) const;
   void RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const;
   void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;
   RunRange RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const;
 
   const RegionNodeKernelSpec spec_;
+  const DeviceKind device_;
   std::vector<RunFn> kernels_;  // of `calls`
   mutable ProgramsByShapes<ForShapes> programs_;
 };

@@ -69,6 +69,7 @@ std::string NumberProblem(const OperatorSchema& schema) {
   check_pairs(schema.in_place, "InPlace");
   check_pairs(schema.enforced_in_place, "EnforceInPlace");
   for (const int i : schema.shape_value_inputs) numbers.Input(i, "ShapesReadValues");
+  for (const int i : schema.shape_inputs) numbers.Input(i, "ReadsShapes");
   for (const auto& [device, kernel] : schema.kernels) {
     for (const int i : kernel.host_inputs) numbers.Input(i, "host_inputs");
     for (const int i : kernel.can_add) numbers.Output(i, "can_add");

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,10 @@ namespace stepnet {
 
 enum class DType : std::uint8_t;
 class LateFaults;
+class OpRun;
 struct Kernel;
 struct OperatorSchema;
+struct Region;
 struct Target;
 
 enum class DeviceKind : std::uint8_t {
@@ -109,6 +112,20 @@ class DeviceRuntime {
   virtual std::unique_ptr<Recorder> MakeRecorder() { return nullptr; }
 };
 
+// A region for a device, which several operators have become.
+struct DeviceRegion {
+  const Region& region;   // that requires nothing
+  std::string name = {};  // what profiles call it
+  // Inputs of int64, the same at every index, that lie on the host: they are read when the region is put into the
+  // queue.
+  std::vector<int> host_inputs = {};
+  int device_index = 0;
+};
+// Puts a run of it into the queue of `run`. Pointers are as for EvaluateRegion (core/region.h), to memory of the
+// device.
+using RunRegionFn =
+    std::function<void(const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs)>;
+
 struct DeviceSpec {
   const Target* target = nullptr;
   std::string executor = {};  // the one that runs plans where nobody chooses
@@ -117,6 +134,8 @@ struct DeviceSpec {
   // The kernel of a type that registers none for the device, or null: for what follows from formulas. The same each
   // time.
   std::function<const Kernel*(const OperatorSchema& schema)> find_kernel = {};
+  // What runs a region on the device. Null where operators run one by one.
+  std::function<RunRegionFn(const DeviceRegion& region)> make_region = {};
 };
 
 // Makes the devices of a kind known, as a variable at namespace scope; of several for a kind the last one holds.

@@ -114,7 +114,7 @@ class Formula {
   }
 
   // A random number in [0, 1) for each element, of float or double: that of OpRun::Random, or the one of step 0 in all
-  // steps. All elements must be one row (RowsFrom from 0 on, or Over).
+  // steps. All elements must be one row: RowsFrom from 0 on, or Over of one dimension.
   Expr Uniform(DType dtype, bool same_each_step = false);
 
  private:

@@ -107,6 +107,7 @@ KeptByKey<Value>& TheKept() {
 
 OperatorParts MakeParts(const ShapeQuery& query) {
   OperatorParts made{.outputs = query.op().schema().shapes(query), .is_shared = true};
+  for (TensorInfo& output : made.outputs) output.value = {};  // what is kept holds no tensors
   if (!query.op().schema().formula) {
     const Expansion expansion(query);
     made.parts.assign(expansion.parts().begin(), expansion.parts().end());

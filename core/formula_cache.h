@@ -19,7 +19,7 @@ std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::
 
 // What an operator is in a region.
 struct OperatorParts {
-  std::vector<TensorInfo> outputs = {};
+  std::vector<TensorInfo> outputs = {};  // without their elements, also where these are known
   // By its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
   // None: it has neither, or other dtypes than expressions.
   std::vector<RegionPart> parts = {};

@@ -14,7 +14,7 @@ namespace stepnet {
 // Immutable; any number of threads may use it at once.
 class FormulaProgram {
  public:
-  // `wanted` as in MakeFormulaRegion.
+  // `wanted` says what it does for MakeFormulaRegion.
   FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula);
 
   const FormulaRegion& formula() const { return formula_; }

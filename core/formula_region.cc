@@ -43,7 +43,9 @@ class FormulaCompiler {
       FailInFormula(query_, "checks values and its declaration does not say so (FormulaOptions::checks_values)");
     }
     if (formula_.draws_ && shape_.rank() > 1) {
-      FailInFormula(query_, "draws random numbers for elements that are not one row (RowsFrom)");
+      FailInFormula(
+          query_,
+          "draws random numbers for elements that are not one row (RowsFrom from 0 on, or Over of one dimension)");
     }
     Collapse();
     DropEmptyRows();
@@ -220,7 +222,7 @@ class FormulaCompiler {
       for (int i = 0; i < op.num_outputs(); ++i) named_.emplace(op.outputs()[i], i);
     }
 
-    // Those of an operator's input, ascending.
+    // Returns those of an operator's input, ascending.
     std::set<int> Of(int input) const {
       std::set<int> found;
       const auto add = [&](int output) {

@@ -58,6 +58,28 @@ PartRoots RootsOf(const Region& region) {
   return part;
 }
 
+// Has no elements, and says nothing of rows.
+bool ComputesNothing(const Region& region) {
+  const auto is_elements = [](const RegionOutput& output) { return output.kind == RegionOutputKind::kElements; };
+  return region.NumElements() == 0 && std::ranges::all_of(region.outputs, is_elements);
+}
+
+// Of parts of which those that count compute nothing.
+ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionRequest& request) {
+  ComposedRegion nothing{.region = {.sizes = {1, 1, 1, 0}}};
+  for (const int tensor : request.wanted) {
+    for (const RegionPart& part : parts) {
+      const auto found = std::ranges::find(part.outputs, tensor);
+      if (found == part.outputs.end()) continue;
+      const RegionOperand& memory = part.region.outputs[found - part.outputs.begin()].memory;
+      nothing.region.outputs.push_back(
+          {.value = Expr::Constant(memory.dtype, 0), .memory = {.dtype = memory.dtype, .strides = {0, 0, 0, 1}}});
+      nothing.outputs.push_back(tensor);
+    }
+  }
+  return nothing;
+}
+
 class Composer {
  public:
   Composer(std::span<const RegionPart> parts, const CompositionRequest& request) : parts_(parts), request_(request) {
@@ -71,7 +93,8 @@ class Composer {
   }
 
   std::variant<ComposedRegion, CompositionObstacle> Run() {
-    if (goals_.empty()) return ComposedRegion{.region = {.sizes = {1, 1, 1, 0}}, .inputs = {}, .outputs = {}};
+    const auto is_nothing = [this](const Goal& goal) { return ComputesNothing(RegionOf(goal.part)); };
+    if (std::ranges::all_of(goals_, is_nothing)) return Nothing(parts_, request_);
     std::optional<CompositionObstacle> first;
     try {
       for (const Domain& start : StartDomains()) {
@@ -454,32 +477,11 @@ class Composer {
   ComposedRegion result_;
 };
 
-// What has no elements, where nothing is said of rows, computes nothing.
-ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionRequest& request) {
-  ComposedRegion nothing{.region = {.sizes = {1, 1, 1, 0}}};
-  for (const int tensor : request.wanted) {
-    for (const RegionPart& part : parts) {
-      const auto found = std::ranges::find(part.outputs, tensor);
-      if (found == part.outputs.end()) continue;
-      const RegionOperand& memory = part.region.outputs[found - part.outputs.begin()].memory;
-      nothing.region.outputs.push_back(
-          {.value = Expr::Constant(memory.dtype, 0), .memory = {.dtype = memory.dtype, .strides = {0, 0, 0, 1}}});
-      nothing.outputs.push_back(tensor);
-    }
-  }
-  return nothing;
-}
-
 }  // namespace
 
 std::variant<ComposedRegion, CompositionObstacle> ComposeRegions(std::span<const RegionPart> parts,
                                                                  const CompositionRequest& request) {
-  const auto is_nothing = [](const RegionPart& part) {
-    const auto is_elements = [](const RegionOutput& output) { return output.kind == RegionOutputKind::kElements; };
-    return part.region.NumElements() == 0 && std::ranges::all_of(part.region.outputs, is_elements);
-  };
-  Composer composer(parts, request);
-  return std::ranges::all_of(parts, is_nothing) ? Nothing(parts, request) : composer.Run();
+  return Composer(parts, request).Run();
 }
 
 }  // namespace stepnet

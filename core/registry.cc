@@ -315,6 +315,14 @@ Operator& Operator::ShapesReadValues(std::vector<int> inputs) {
   schema_.shape_value_inputs = std::move(inputs);
   return *this;
 }
+Operator& Operator::ReadsShapes(std::vector<int> inputs) {
+  schema_.shape_inputs = std::move(inputs);
+  return *this;
+}
+Operator& Operator::SumsLike(int input) {
+  schema_.sum_like = input;
+  return ReadsShapes({input});
+}
 Operator& Operator::CostIs(CostRule rule) {
   schema_.cost = std::move(rule);
   return *this;

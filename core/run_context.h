@@ -24,7 +24,7 @@ class Scratch {
   Device device() const { return device_; }
   // 64-byte aligned, uninitialised. Throws kOutOfMemory.
   void* Get(std::int64_t bytes);
-  // All memory may be used anew.
+  // Makes all memory free to be used anew.
   void Reset();
 
  private:
@@ -105,7 +105,7 @@ struct RunContext {
   // The contexts of the threads that share this one's work, by lane; 0 is this thread's own. They are kept for the next
   // time.
   std::vector<RunContext> lanes;
-  // Of what runs now as a part of something that is recorded, or is about to be; null: it is not.
+  // What speaks against recording what runs now; null where nobody records it, or is about to.
   RecordingNotes* recording = nullptr;
 
   std::uint64_t RunNumber() const {

@@ -55,19 +55,19 @@ int Shape::CanonicalAxis(std::int64_t axis, const char* what) const {
 
 Shape Shape::With(int i, std::int64_t dim) const {
   std::vector<std::int64_t> dims = ToVector();
-  dims[i < 0 ? i + rank_ : i] = dim;
+  dims[CanonicalAxis(i)] = dim;
   return Shape(dims);
 }
 
 Shape Shape::Inserted(int i, std::int64_t dim) const {
   std::vector<std::int64_t> dims = ToVector();
-  dims.insert(dims.begin() + i, dim);
+  dims.insert(dims.begin() + (i == rank_ ? i : CanonicalAxis(i)), dim);
   return Shape(dims);
 }
 
 Shape Shape::Without(int i) const {
   std::vector<std::int64_t> dims = ToVector();
-  dims.erase(dims.begin() + (i < 0 ? i + rank_ : i));
+  dims.erase(dims.begin() + CanonicalAxis(i));
   return Shape(dims);
 }
 

@@ -54,9 +54,9 @@ const char* DeviceFunction(ExprOp op) {
     case ExprOp::kConstant:
     case ExprOp::kLiteral:
     case ExprOp::kIndex:
-    case ExprOp::kRequire: break;  // no functions
+    case ExprOp::kRequire: break;
   }
-  return "";
+  throw Error(ErrorCode::kInternal, StrCat("device_code.cuh has no function for primitive ", static_cast<int>(op)));
 }
 
 const char* MemoryTypeName(DType dtype) { return dtype == DType::kBool ? "unsigned char" : DeviceTypeName(dtype); }

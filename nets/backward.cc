@@ -367,20 +367,23 @@ class ReversePass {
   // Whether it sums a gradient like an input that operator k overwrites: that has the shape of the output, and nothing
   // is to be summed.
   bool SumsForOverwritten(int k, const OperatorDef& op, const OperatorDef& gradient) const {
-    if (gradient.type() != "SumReduceLike") return false;
+    const std::optional<int> like = GetOperator(gradient.type()).sum_like;
+    if (!like) return false;
     for (int i = 0; i < op.input_size(); ++i) {
       const auto& outputs = net_.op(k).output();
-      if (gradient.input(1) == op.input(i) && std::ranges::count(outputs, net_.op(k).input(i)) > 0) return true;
+      if (gradient.input(*like) == op.input(i) && std::ranges::count(outputs, net_.op(k).input(i)) > 0) return true;
     }
     return false;
   }
 
   // The shape of a value that others change is read where it is, so that no copy is kept for it.
   void ReadShapeInPlace(int k, OperatorDef* gradient) const {
-    if (gradient->type() != "SumReduceLike") return;
-    for (const int v : reads_[k]) {
-      const Value& value = values_[v];
-      if (gradient->input(1) == value.name && value.overwritten_by < 0) gradient->set_input(1, value.blob);
+    for (const int i : GetOperator(gradient->type()).shape_inputs) {
+      for (const int v : reads_[k]) {
+        const Value& value = values_[v];
+        const bool reads_it = i < gradient->input_size() && gradient->input(i) == value.name;
+        if (reads_it && value.overwritten_by < 0) gradient->set_input(i, value.blob);
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "stepnet/core/operator.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -40,7 +41,10 @@ std::vector<std::string> BlobsReadFirst(const NetDef& net) {
 }
 
 std::vector<std::string> BlobsReadForShape(const NetDef& net) {
-  const auto reads_shape = [](const OperatorDef& op, int input) { return input == 1 && op.type() == "SumReduceLike"; };
+  const auto reads_shape = [](const OperatorDef& op, int input) {
+    const OperatorSchema* schema = FindOperator(op.type());
+    return schema != nullptr && std::ranges::count(schema->shape_inputs, input) > 0;
+  };
   std::unordered_set<std::string_view> found;
   for (const OperatorDef& op : net.op()) {
     for (int i = 0; i < op.input_size(); ++i) {

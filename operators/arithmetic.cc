@@ -4,7 +4,7 @@
 //   Add: da = R(dc), db = R(dc)              Mul: da = R(dc * b), db = R(dc * a)
 //   Sub: da = R(dc), db = R(-dc)             Div: da = R(dc / b), db = -R(dc * c) / b
 // What a gradient rule writes must be right for all shapes. Where nothing is repeated, R is a copy, which plans of
-// steps leave out (compiler/equal_sums.h).
+// steps leave out (compiler/passes/drop_moves.cc).
 #include "stepnet/core/floating.h"
 #include "stepnet/core/formula.h"
 #include "stepnet/core/region_kernels.h"
@@ -152,7 +152,7 @@ const Registration div_gradient =
           };
         });
 
-// Of what is only stored, in float; each sum is rounded once.
+// Sums what is only stored, in float; each sum is rounded once.
 void SumStored(const OpRun& run, const BroadcastRule& rule) {
   const TensorView &a = run.In(0), &c = run.Out(0);
   float* const loaded = run.ScratchOf<float>(a.size());
@@ -173,6 +173,7 @@ const Registration sum_reduce_like =
         .Input("a", "any shape; float, double, float16 or bfloat16")
         .Input("b", "a shape that repeats over that of a, or a run of its sizes; its elements are not read")
         .Output("c", "the shape of b, the type of a")
+        .SumsLike(1)
         .Args(BroadcastArguments())
         .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {

@@ -29,6 +29,7 @@ const Registration averaged_loss_gradient =
         .Input("x", "any shape, float or double; only its shape matters")
         .Input("dy", "one element")
         .Output("dx", "the shape of x")
+        .ReadsShapes({0})
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           ExpectFloats(query);
           if (query.In(1).shape.size() != 1) {

@@ -38,7 +38,7 @@ void PassGradient(GradientBuilder& g, int i);
 enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide };
 
 // out[i, j, k] = a[i, j, k] op b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
-// a, b; otherwise it overlaps neither. Max and min of a number and NaN are NaN.
+// a, b; otherwise it overlaps neither.
 void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan);
 void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan);
 

@@ -114,6 +114,7 @@ const Registration cast_gradient =
         .Input("dy", "any shape and type but string")
         .Input("x", "input of Cast; its elements are not read")
         .Output("dx", "the shape of dy, the type of x")
+        .ReadsShapes({1})
         .Elementwise()
         .Shapes([](const ShapeQuery& query) {
           ExpectType(query, 0, kNumeric);

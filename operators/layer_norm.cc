@@ -75,6 +75,7 @@ const Registration layer_norm_gradient =
         .Input("std", "output of LayerNorm")
         .Input("x", "input of LayerNorm; its elements are not read")
         .Output("dx", "the shape of x")
+        .ReadsShapes({2, 4})
         .Arg("axis", 1, "as in LayerNorm")
         .Arg("epsilon", 1e-5f, "as in LayerNorm", AtLeast(0))
         .InPlace({{0, 0}})

@@ -15,7 +15,7 @@ void CheckLengthsInfo(const ShapeQuery& query, int i, std::int64_t count, Length
 // For formulas: as Lengths of a run does, about the length that is element `element` of input `input`.
 void CheckLength(Formula& f, int input, const Expr& length, const Expr& element, std::int64_t limit);
 
-// Of a run whose lengths are not those of the `rows` rows that its data have.
+// The error of a run whose lengths add up to another number than the `rows` rows that its data have.
 Error WrongSumOfLengths(const std::string& name, std::int64_t sum, std::int64_t rows);
 
 // The lengths of one run.

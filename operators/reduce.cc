@@ -96,6 +96,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
       .Input("x", "input of " + type + "; its elements are not read")
       .Input("y", "output of " + type + "; its elements are not read")
       .Output("dx", "the shape of x")
+      .ReadsShapes({1, 2})
       .Arg("axes", std::vector<std::int64_t>{}, "as in " + type)
       .Arg("keepdims", true, "as in " + type)
       .Shapes([](const ShapeQuery& query) {

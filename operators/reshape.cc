@@ -207,6 +207,7 @@ const Registration resize_like =
         .Input("x", "any shape and dtype")
         .Input("like", "as many elements as x; only its shape matters")
         .Output("y", "the shape of like")
+        .ReadsShapes({1})
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           const TensorInfo& x = query.In(0);
           const TensorInfo& like = query.In(1);

@@ -177,7 +177,7 @@ void ExpandSlice(Expansion& e) {
   e.Permute(sizes, strides, first);
 }
 
-// Of starts and ends that are inputs all but their values, which are known when the kernel runs.
+// Checks all of starts and ends that are inputs but their values, which are known when the kernel runs.
 void CheckGradientOfBounds(const ShapeQuery& query, const TensorInfo& x, const TensorInfo& dy) {
   ForIndexType(query.In(1).dtype, "starts of Slice", [](auto) {});
   ForIndexType(query.In(2).dtype, "ends of Slice", [](auto) {});

@@ -18,6 +18,7 @@ const Registration step_mask =
         .Input("x", "[T, B, …], any dtype; its elements are not read")
         .Input("lengths", "int32 or int64 [B], from 0 to T")
         .Output("mask", "bool [T, B]")
+        .ReadsShapes({0})
         .Shapes([](const ShapeQuery& query) {
           const Shape& x = query.In(0).shape;
           if (x.rank() < 2) {

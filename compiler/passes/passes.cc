@@ -24,6 +24,7 @@ constexpr Pass kPasses[] = {
     {.name = "form_stages", .opt_level = 1, .run = FormStages},
     {.name = "pack_weights", .opt_level = 1, .run = PackWeights},
     {.name = "write_first_terms", .opt_level = 1, .run = WriteFirstTerms},
+    {.name = "fuse_regions", .opt_level = 1, .run = FuseRegions},
 };
 
 std::mutex extra_mutex;

@@ -100,4 +100,9 @@ void PackWeights(StepGraph* graph);
 // writes instead, and the memory is cleared only in runs of no steps.
 void WriteFirstTerms(StepGraph* graph);
 
+// Regions of a loop of which one reads what the other gives become one, with the same bits: values that only they use
+// are in no memory, and a step has fewer instructions. Nodes between them are put before or behind them, where bytes
+// allow that.
+void FuseRegions(StepGraph* graph);
+
 }  // namespace stepnet

@@ -80,6 +80,14 @@ Kernel MakeOperatorKernel(const OperatorSchema& schema) {
   return kernel;
 }
 
+RunRegionFn MakeRegion(const DeviceRegion& made) {
+  const RegionSourceOptions options{.name = made.name, .values = made.host_inputs};
+  const auto kernel = std::make_shared<const GpuRegion>(made.region, options, CudaRuntimeOf(made.device_index));
+  return [kernel](const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) {
+    kernel->Run(run, inputs, outputs);
+  };
+}
+
 // Each stage that takes chunks has a stream: with chunks of fewer rows layers overlap more, and products are slower.
 // Between 256 and 2048 rows four layers of LSTMUnit take the same time, with one chunk for all steps a quarter more.
 constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
@@ -94,7 +102,8 @@ const DeviceRegistration cuda(DeviceKind::kCuda,
                               {.target = &kCudaTarget,
                                .executor = "cuda",
                                .open = [](int index) -> DeviceRuntime& { return CudaRuntimeOf(index); },
-                               .find_kernel = FindOperatorKernel});
+                               .find_kernel = FindOperatorKernel,
+                               .make_region = MakeRegion});
 
 }  // namespace
 

@@ -151,6 +151,8 @@ TEST(CellErrors, OfWhatACellLacks) {
               "syntax error: c:1:17: the state \"c\" is written by no operator");
   ExpectFault("cell c(x[2]; h[2]; keys[S, B]) {\n  size S = 2\n  h = Tanh(x)\n  output h\n}",
               "syntax error: c:1:20: nothing reads \"keys\"");
+  ExpectFault("cell c(x[]; a[]) {\n  a = a + x\n  output a\n}",
+              "syntax error: c:1:13: the state \"a\" has no dimensions; a[1] is one number an item");
   ExpectSyntaxFault("h = x\noutput hh", "5:8: the output \"hh\" is written by no operator; did you mean \"h\"?");
   ExpectSyntaxFault("h = x\noutput h last", "5:8: the first output must be of every step");
   ExpectSyntaxFault("h = x\noutput h\noutput h", "6:8: two outputs are called \"h\"");

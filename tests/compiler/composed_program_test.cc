@@ -21,8 +21,8 @@ std::variant<std::shared_ptr<const ComposedProgram>, CompositionObstacle> Compos
 TEST(ComposedProgram, IsSharedByOperatorsThatAreAlike) {
   const auto first = std::get<0>(Compose("x", {3, 4})), second = std::get<0>(Compose("y", {3, 4}));
   EXPECT_EQ(first, second);
-  EXPECT_EQ(first->inputs, (std::vector{0, 1}));
-  EXPECT_EQ(first->outputs, (std::vector{3}));
+  EXPECT_EQ(first->inputs(), (std::vector{0, 1}));
+  EXPECT_EQ(first->outputs(), (std::vector{3}));
   EXPECT_NE(std::get<0>(Compose("x", {5, 4})), first);
 }
 

@@ -1,6 +1,8 @@
 // Regions of several operators, as texts.
 #include "stepnet/compiler/form_region.h"
 
+#include <array>
+
 #include "../operators/op_test.h"
 #include "passes/pass_case.h"
 
@@ -15,7 +17,7 @@ constexpr char kInputs[] =
 std::string Formed(const std::string& before, int begin, int end) {
   StepGraph graph = ParseGraph(before);
   VerifyGraph(graph, "parse");
-  FormRegion(begin, end, &graph);
+  FormRegions(std::array{NodeRange{begin, end}}, &graph);
   VerifyGraph(graph, "form_region");
   const std::string text = GraphText(graph);
   EXPECT_EQ(GraphText(ParseGraph(text)), text);
@@ -23,7 +25,7 @@ std::string Formed(const std::string& before, int begin, int end) {
   return text;
 }
 
-TEST(FormRegion, WhatOnlyTheRegionReadsIsInNoMemory) {
+TEST(FormRegions, WhatOnlyTheRegionReadsIsInNoMemory) {
   const std::string after = "  z.1: float [1, 4] = region Gelu(c.1) @4 {}\n";
   EXPECT_EQ(Formed(Step(std::string(kInputs) +
                         "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
@@ -42,7 +44,7 @@ TEST(FormRegion, WhatOnlyTheRegionReadsIsInNoMemory) {
                  after));
 }
 
-TEST(FormRegion, RegionsOfSeveralAreJoinedAndStagesShrink) {
+TEST(FormRegions, RegionsOfSeveralAreJoinedAndStagesShrink) {
   const std::string before = Step(std::string(kInputs) +
                                   "  for 16 steps at once:\n"
                                   "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
@@ -63,7 +65,7 @@ TEST(FormRegion, RegionsOfSeveralAreJoinedAndStagesShrink) {
                                         "  }\n"));
 }
 
-TEST(FormRegion, WhatIsKeptStaysInMemory) {
+TEST(FormRegions, WhatIsKeptStaysInMemory) {
   const std::string text = Formed(Step(std::string(kInputs) + "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
                                                               "  a.2: float [1, 4] in a.1 = region Erf(a.1) @1 {}\n"),
                                   0, 2);
@@ -74,7 +76,7 @@ TEST(FormRegion, WhatIsKeptStaysInMemory) {
 }
 
 // As its operators would one by one.
-TEST(FormRegion, RegionsBetweenProductsLeaveTheLoop) {
+TEST(FormRegions, RegionsBetweenProductsLeaveTheLoop) {
   const auto text = [](const std::string& over_time, const std::string& kept, const std::string& in_each_step) {
     return Step(
         "  x: float [1, 1, 8] at 0[32 * t]\n"
@@ -97,7 +99,7 @@ TEST(FormRegion, RegionsBetweenProductsLeaveTheLoop) {
   EXPECT_EQ(After(FormStages, text("", "", "")), text("  for 64 steps at once:\n", " kept", "  in each step:\n"));
 }
 
-TEST(FormRegion, TextsOfNoRegionAreRefused) {
+TEST(FormRegions, TextsOfNoRegionAreRefused) {
   const auto expect = [](const std::string& lines, const std::string& what) {
     ExpectError([&] { VerifyGraph(ParseGraph(Step(kInputs + lines)), "parse"); }, what);
   };

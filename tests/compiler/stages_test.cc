@@ -50,9 +50,10 @@ struct Plans {
   StepPlan forward, backward;
 };
 
-// Runs the net in the workspace and returns the plans that it made.
+// Runs the net in the workspace and returns the plans that it made, of operators one by one.
 Plans PlansOf(const NetDef& def, Workspace& workspace, RunOptions options = {.executor = "serial"}) {
   Plans plans;
+  options.disabled_passes.insert("fuse_regions");
   options.on_plan = [&](const StepPlan& plan) { (plan.backward ? plans.backward : plans.forward) = plan; };
   Net::Create(def, workspace, options)->Run();
   return plans;

@@ -2,7 +2,7 @@
 
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
-#include "form_regions.h"
+#include "join_regions.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/compiler/step_plan_request.h"
@@ -29,6 +29,7 @@ StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::ve
   request.num_bases = 2;
   request.bound = std::move(bound);
   request.moves = std::move(moves);
+  request.options.disabled_passes = {"fuse_regions"};
   return request;
 }
 
@@ -68,7 +69,7 @@ TEST(StepPlan, EachValueHasRoom) {
        {ParseOp("s = Sum(x, x)"), ParseOp("wide = Copy(s)"), shrink, ParseOp("t = Copy(s)"), grow})
     *net.add_op() = op;
   StepPlanRequest request = Request(net, {Linked("x", 0, 0, true)});
-  request.options.disabled_passes = {"simplify"};  // nobody reads the values
+  request.options.disabled_passes = {"fuse_regions", "simplify"};  // nobody reads the values
   const StepPlan plan = MakeStepPlan(request);
   EXPECT_EQ(PlanText(plan),
             "plan of net cell\n"
@@ -155,7 +156,7 @@ TEST(StepPlan, AnEmptyBatchIsRunForWhatIsChecked) {
   net.Feed("x", Random({3, 2, 0}, 1)).Feed("h0", Random({2, 0}, 2)).Feed("lengths", Tensor::Of<int>({2}, {1, 7}));
   const auto run = [&] { Net::Create(net.Build(), net.workspace())->Run(); };
   ExpectError(run, "…element 1 of lengths is 7");
-  const ExtraPass form([](StepGraph* graph) { EXPECT_EQ(FormRegions(graph), 1); });
+  const ExtraPass form([](StepGraph* graph) { EXPECT_EQ(JoinRegions(graph), 1); });
   ExpectError(run, "…element 1 of lengths is 7");
 }
 

@@ -230,7 +230,7 @@ TEST(Formula, RefusesShapesOfItsOwnThatDoNotFit) {
       a, b, "internal error: the formula of test.FormulaBad computes over [1, 1, 1, 1, 2], of more than 4 dimensions");
   ExpectBad([](Formula& f) { f.Out({f.In("a") * f.Uniform(DType::kFloat)}); }, a, b,
             "internal error: the formula of test.FormulaBad draws random numbers for elements that are not one row "
-            "(RowsFrom)");
+            "(RowsFrom from 0 on, or Over of one dimension)");
 }
 
 TEST(Formula, ReportsAFault) {

@@ -104,5 +104,15 @@ TEST(Shape, CountsAxesFromTheEnd) {
   EXPECT_THROW(Shape().CanonicalAxis(0), Error);
 }
 
+TEST(Shape, SizesThatAreNotThereAreNeitherReplacedNorRemoved) {
+  const Shape shape({2, 3});
+  ExpectError([&] { shape.Without(2); }, "…but the tensor is [2, 3] and has 2 dimensions");
+  ExpectError([&] { shape.With(-3, 1); }, "…but the tensor is [2, 3] and has 2 dimensions");
+  ExpectError([&] { shape.Inserted(3, 1); }, "…but the tensor is [2, 3] and has 2 dimensions");
+  ExpectError([] { Shape().Tail(); }, "…but the tensor is [] and has 0 dimensions");
+  EXPECT_EQ(shape.Inserted(2, 4), Shape({2, 3, 4}));
+  EXPECT_EQ(shape.Inserted(-1, 4), Shape({2, 4, 3}));
+}
+
 }  // namespace
 }  // namespace stepnet

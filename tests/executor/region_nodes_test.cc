@@ -1,7 +1,7 @@
 // Regions of several operators give the bits that the operators give, in loops, forward and backward, on any executor.
 #include <gtest/gtest.h>
 
-#include "../compiler/form_regions.h"
+#include "../compiler/join_regions.h"
 #include "../core/error_of.h"
 #include "../examples/cell_case.h"
 #include "../operators/op_test.h"
@@ -41,6 +41,7 @@ struct RegionCounts {
 
 void RunOn(const NetDef& net, const Feeds& feeds, RunOptions options, RegionCounts* counts, Workspace* workspace) {
   for (const auto& [name, tensor] : feeds) workspace->SetTensor(name, tensor.Clone());
+  options.disabled_passes = {"fuse_regions"};
   options.on_plan = [counts](const StepPlan& plan) { counts->Add(plan); };
   RunNetOnce(net, *workspace, options);
 }
@@ -54,7 +55,7 @@ RegionCounts ExpectRegionsChangeNothing(const NetDef& net, const Feeds& feeds, i
   for (const unsigned seed : {0, 1, 2}) {
     const ExtraPass form([seed](StepGraph* graph) {
       std::mt19937 random(seed);
-      FormRegions(graph, seed == 0 ? nullptr : &random);
+      JoinRegions(graph, seed == 0 ? nullptr : &random);
       const std::string text = GraphText(*graph);
       EXPECT_EQ(GraphText(ParseGraph(text)), text);
     });
@@ -167,7 +168,7 @@ TEST(RegionNodesOfCells, AreAllThatStandsBetweenProducts) {
       {"peephole_lstm", {"FC", "Region"}},
       {"slstm", {"FC", "Region"}},
   };
-  const ExtraPass form([](StepGraph* graph) { FormRegions(graph); });
+  const ExtraPass form([](StepGraph* graph) { JoinRegions(graph); });
   for (const auto& [name, types] : types_of) {
     const CellNetAndFeeds cell = ExampleCell(name);
     std::vector<std::string> found;
@@ -338,7 +339,7 @@ TEST(RegionFaults, AreThoseThatTheOperatorsFind) {
   EXPECT_NE(expected.find("x is -2, must be at least 0\n  at op 1 `a = test.Positive(p)`"), std::string::npos)
       << expected;
   EXPECT_NE(expected.find("step 20"), std::string::npos) << expected;
-  const ExtraPass form([](StepGraph* graph) { EXPECT_GT(FormRegions(graph), 0); });
+  const ExtraPass form([](StepGraph* graph) { EXPECT_GT(JoinRegions(graph), 0); });
   for (const int threads : {1, 2, 3}) EXPECT_EQ(MessageOf(net.Build(), feeds, {.threads = threads}), expected);
   EXPECT_EQ(MessageOf(net.Build(), feeds, {.executor = "serial"}), expected);
 }

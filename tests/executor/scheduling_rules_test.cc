@@ -234,7 +234,8 @@ TEST(ParallelRules, S14ThreadsThatHaveNothingToDoSleep) {
   AddInt(def.mutable_op(0), "num_workspaces", 1);
   Workspace workspace;
   FeedLayers(2, 6, 1, workspace);
-  const auto net = Net::Create(def, workspace, {.executor = "parallel", .threads = 4});
+  const auto net =
+      Net::Create(def, workspace, {.executor = "parallel", .threads = 4, .disabled_passes = {"fuse_regions"}});
   bool slept = false;
   const Probe probe([&](const ProbePlace& place) {
     if (place.step != 3 || place.op.find("l1_h") == std::string::npos) return;

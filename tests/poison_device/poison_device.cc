@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -22,6 +23,7 @@
 
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/region_program.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/executor/recording_executor.h"
 
@@ -432,12 +434,39 @@ const Kernel* FindLateKernel(const OperatorSchema& schema) {
   return &found->second;
 }
 
+// The program of the CPU, put into the queue.
+RunRegionFn MakeLateRegion(const DeviceRegion& made) {
+  return [program = std::make_shared<const RegionProgram>(made.region), host_inputs = made.host_inputs](
+             const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs) {
+    auto& runtime = static_cast<PoisonRuntime&>(run.queue());
+    std::vector<const void*> from(inputs.begin(), inputs.end());
+    std::vector<void*> to(outputs.begin(), outputs.end());
+    std::vector<std::int64_t> copies;
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (std::ranges::count(host_inputs, static_cast<int>(i)) == 0) {
+        from[i] = runtime.Real(const_cast<void*>(from[i]));
+      } else {
+        copies.push_back(*static_cast<const std::int64_t*>(from[i]));
+      }
+    }
+    for (void*& output : to) output = runtime.Real(output);
+    const auto* const faults = static_cast<const PoisonFaults*>(run.context().late_faults);
+    const bool stops = faults != nullptr && run.context().stops_after_faults;
+    runtime.PutKernel([=]() mutable {
+      if (stops && faults->any()) return;
+      for (size_t k = 0; k < host_inputs.size(); ++k) from[host_inputs[k]] = &copies[k];
+      program->Run(from, to);
+    });
+  };
+}
+
 constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate};
 const DeviceRegistration poison(DeviceKind::kPrivate,
                                 {.target = &kPoisonTarget,
                                  .executor = "recorded",
                                  .open = [](int index) -> DeviceRuntime& { return RuntimeAt(index); },
-                                 .find_kernel = FindLateKernel});
+                                 .find_kernel = FindLateKernel,
+                                 .make_region = MakeLateRegion});
 const ExecutorRegistration serial("serial", DeviceKind::kPrivate, MakeSerialExecutor);
 const ExecutorRegistration recorded("recorded", DeviceKind::kPrivate,
                                     [] { return MakeRecordingExecutor(MakeSerialStepRunner); }, {.records_runs = true});

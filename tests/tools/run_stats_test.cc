@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::int64_t kSteps = 6;
 
-// Runs the net on so many threads, some times, and says what was seen.
-std::vector<NetStats> StatsOf(RecurrentCase& net, const RunOptions& options, int runs = 1) {
+// Runs the net on so many threads, some times, operators one by one, and says what was seen.
+std::vector<NetStats> StatsOf(RecurrentCase& net, RunOptions options, int runs = 1) {
+  options.disabled_passes = {"fuse_regions"};
   const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
   RunStats stats;
   made->AttachObserver(&stats);

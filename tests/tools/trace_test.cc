@@ -102,8 +102,9 @@ std::vector<Event> Read(const std::string& path) {
   return events;
 }
 
-// Runs the net while it is traced.
-std::vector<Event> TraceOf(RecurrentCase& net, const RunOptions& options) {
+// Runs the net, operators one by one, while it is traced.
+std::vector<Event> TraceOf(RecurrentCase& net, RunOptions options) {
+  options.disabled_passes = {"fuse_regions"};
   const TempDir dir;
   const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
   Trace trace(dir.Path("trace.json"));

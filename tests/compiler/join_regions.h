@@ -1,6 +1,7 @@
 // Regions of several operators, as a pass that fuses may leave them behind.
 #pragma once
 
+#include <array>
 #include <random>
 
 #include "stepnet/compiler/form_region.h"
@@ -9,7 +10,7 @@ namespace stepnet {
 
 // Makes regions that stand next to each other in a stage one: all of them, or with `random` some. Returns how many
 // regions of several operators there are then.
-inline int FormRegions(StepGraph* graph, std::mt19937* random = nullptr) {
+inline int JoinRegions(StepGraph* graph, std::mt19937* random = nullptr) {
   const auto is_region = [&](int n) { return graph->nodes[n].kind == StepNode::Kind::kRegion; };
   const auto may_join = [&](int n) {  // nodes n - 1 and n
     for (const GraphStage& stage : graph->stages) {
@@ -18,7 +19,8 @@ inline int FormRegions(StepGraph* graph, std::mt19937* random = nullptr) {
     return is_region(n - 1) && is_region(n);
   };
   for (int n = static_cast<int>(graph->nodes.size()) - 1; n > 0; --n) {
-    if (may_join(n) && (random == nullptr || (*random)() % 4 != 0)) FormRegion(n - 1, n + 1, graph);
+    if (may_join(n) && (random == nullptr || (*random)() % 4 != 0))
+      FormRegions(std::array{NodeRange{n - 1, n + 1}}, graph);
   }
   int formed = 0;
   for (const StepNode& node : graph->nodes) formed += node.RunsOperators() && !node.IsOneOperator() ? 1 : 0;

@@ -1,0 +1,202 @@
+// How nodes are chosen: as many as can be are put in front of a region, so that when one is taken, what it could be
+// joined with is there. It grows by what reads its values, and by what gives others to the same readers: what is
+// joined that way was waited for together anyway. What has nothing to do with it stays apart and may run beside it.
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "stepnet/compiler/form_region.h"
+#include "stepnet/compiler/node_order.h"
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/core/formula_cache.h"
+#include "stepnet/nets/side_effects.h"
+
+namespace stepnet {
+namespace {
+
+// Bounds how long a region takes to be made, and the parameters of a kernel on a GPU.
+constexpr size_t kMaxCalls = 48;
+constexpr size_t kMaxOperands = 32;  // of one operator
+// How many nodes are left out of a region before it is given up.
+constexpr size_t kMaxLeftOut = 8;
+
+bool HasSums(const RegionPart& part) {
+  return std::ranges::any_of(part.region.outputs,
+                             [](const RegionOutput& output) { return output.kind == RegionOutputKind::kSums; });
+}
+
+// Joins the regions of one loop.
+class LoopFuser {
+ public:
+  LoopFuser(StepGraph* graph, const Uses& uses, int begin, int end)
+      : graph_(*graph), uses_(uses), begin_(begin), may_join_(static_cast<size_t>(end - begin)) {
+    for (int n = begin; n < end; ++n) may_join_[n - begin] = MayJoin(graph_.nodes[n]);
+  }
+
+  // Puts the nodes into another order; returns what is to become one.
+  std::vector<NodeRange> Run() {
+    if (std::ranges::count(may_join_, true) < 2) return {};
+    FindOrder();
+    std::vector<NodeRange> ranges;
+    std::vector<StepNode> nodes;
+    const auto put = [&](int n) {
+      nodes.push_back(NodeAt(n));
+      Put(n);
+    };
+    while (!ready_.empty()) {
+      const auto other = std::ranges::find_if(ready_, [this](int n) { return !may_join_[n]; });
+      if (other != ready_.end()) {
+        put(*other);
+        continue;
+      }
+      const std::vector<int> group = Group(*ready_.begin());
+      const auto first = begin_ + static_cast<int>(nodes.size());
+      std::ranges::for_each(group, put);
+      if (group.size() > 1) ranges.push_back({first, first + static_cast<int>(group.size())});
+    }
+    if (!ranges.empty()) std::ranges::move(nodes, graph_.nodes.begin() + begin_);
+    return ranges;
+  }
+
+ private:
+  // What has a formula, gives all of its outputs for one step, checks nothing and adds up nothing over rows.
+  bool MayJoin(const StepNode& node) const {
+    if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator() || node.by_blobs) return false;
+    if (HasSideEffects(*node.call) || node.call->schema().FindKernel(graph_.target->device)->checks_values)
+      return false;
+    if (node.inputs.size() + node.outputs.size() > kMaxOperands) return false;
+    for (const int output : node.outputs) {
+      if (output == kNoValue || graph_.values[output].added) return false;
+    }
+    std::vector<TensorInfo> inputs;
+    for (const int input : node.inputs) inputs.push_back(graph_.values[input].info);
+    try {
+      const auto parts = FindParts(ShapeQuery(*node.call, inputs));
+      return !parts->parts.empty() && std::ranges::none_of(parts->parts, HasSums);
+    } catch (const ValueUnknown&) {
+      return false;  // texts of graphs do not say what is known of elements
+    }
+  }
+
+  const StepNode& NodeAt(int n) const { return graph_.nodes[begin_ + n]; }
+  // Of the loop, from 0; -1: of none of its nodes.
+  int ProducerOf(int value) const {
+    const int n = graph_.values[value].producer - begin_;
+    return n >= 0 && n < static_cast<int>(may_join_.size()) ? n : -1;
+  }
+
+  void FindOrder() {
+    const auto size = static_cast<int>(may_join_.size());
+    followers_ = FollowersOf(graph_, begin_, begin_ + size);
+    missing_.assign(may_join_.size(), 0);
+    is_put_.assign(may_join_.size(), false);
+    for (const std::vector<int>& others : followers_) {
+      for (const int n : others) ++missing_[n];
+    }
+    for (int n = 0; n < size; ++n) {
+      if (missing_[n] == 0) ready_.insert(n);
+      for (const int input : NodeAt(n).inputs) {
+        if (may_join_[n]) readers_[input].push_back(n);
+      }
+    }
+  }
+
+  // `n` is in its place: others may be ready now.
+  void Put(int n) {
+    is_put_[n] = true;
+    ready_.erase(n);
+    for (const int follower : followers_[n]) {
+      if (--missing_[follower] == 0) ready_.insert(follower);
+    }
+  }
+
+  // Nodes that become one region, `seed` first, each before those that must come behind it.
+  std::vector<int> Group(int seed) const {
+    std::set<int> left_out;
+    while (left_out.size() <= kMaxLeftOut) {
+      std::vector<int> group = Grow(seed, left_out);
+      if (group.size() == 1) return group;
+      const std::optional<RegionObstacle> obstacle = FindObstacle(group);
+      if (!obstacle) return group;
+      left_out.insert(obstacle->call > 0 ? group[obstacle->call] : group.back());
+    }
+    return {seed};
+  }
+
+  std::vector<int> Grow(int seed, const std::set<int>& left_out) const {
+    std::vector<int> group;
+    std::set<int> near = {seed}, looked_at = {seed};
+    std::map<int, int> put;  // how many of those that a node waits for are in the group
+    while (group.size() < kMaxCalls) {
+      const auto next = std::ranges::find_if(near, [&](int n) { return missing_[n] == put[n]; });
+      if (next == near.end()) break;
+      const int n = *next;
+      near.erase(next);
+      if (left_out.contains(n)) continue;
+      group.push_back(n);
+      for (const int follower : followers_[n]) ++put[follower];
+      for (const int output : NodeAt(n).outputs) {
+        const auto readers = readers_.find(output);
+        if (readers == readers_.end()) continue;
+        for (const int reader : readers->second) AddNear(reader, &looked_at, &near);
+      }
+    }
+    return group;
+  }
+
+  // A node that reads a value of the region, and those that it waits for.
+  void AddNear(int n, std::set<int>* looked_at, std::set<int>* near) const {
+    if (is_put_[n] || !may_join_[n] || !looked_at->insert(n).second) return;
+    near->insert(n);
+    for (const int input : NodeAt(n).inputs) {
+      if (const int producer = ProducerOf(input); producer >= 0) AddNear(producer, looked_at, near);
+    }
+  }
+
+  std::optional<RegionObstacle> FindObstacle(const std::vector<int>& group) const {
+    std::vector<StepNode> nodes;
+    for (const int n : group) nodes.push_back(NodeAt(n));
+    const StepNode region = RegionOf(graph_, nodes, OwnValues(graph_, uses_, nodes));
+    const RegionNodeKernelSpec spec = SpecOf(graph_, region);
+    return RegionNodeKernel::FindObstacle(spec, spec.inputs, graph_.target->device);
+  }
+
+  StepGraph& graph_;
+  const Uses& uses_;
+  const int begin_;
+  // Of the nodes of the loop, from 0.
+  std::vector<bool> may_join_;
+  std::vector<std::vector<int>> followers_;
+  std::vector<bool> is_put_;                 // in its place
+  std::vector<int> missing_;                 // how many each waits for that are not
+  std::set<int> ready_;                      // those that wait for none
+  std::map<int, std::vector<int>> readers_;  // by value
+};
+
+bool CanRunRegions(DeviceKind device) {
+  return device == DeviceKind::kCpu || GetDeviceSpec(device).make_region != nullptr;
+}
+
+}  // namespace
+
+void FuseRegions(StepGraph* graph) {
+  if (!CanRunRegions(graph->target->device)) return;
+  std::vector<GraphStage> stages = graph->stages;
+  if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
+  const Uses uses(*graph);
+  std::vector<NodeRange> ranges;
+  for (const GraphStage& stage : stages) {
+    if (stage.steps_at_once == 1)
+      std::ranges::move(LoopFuser(graph, uses, stage.begin, stage.end).Run(), std::back_inserter(ranges));
+  }
+  if (ranges.empty()) return;
+  graph->FindProducers();
+  FormRegions(ranges, graph);
+}
+
+}  // namespace stepnet

@@ -1,0 +1,119 @@
+#include "pass_case.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kInputs[] =
+    "  x: float [1, 4] at 0[16 * t]\n"
+    "  h_prev: float [1, 4] at 1[16 * t]\n";
+
+std::string After(const std::string& before) { return After(FuseRegions, before); }
+std::string Loop(const std::string& lines) { return Step(kInputs + lines); }
+
+TEST(FuseRegions, WhatReadsARegionIsPartOfIt) {
+  EXPECT_EQ(After(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+                       "  h.1: float [1, 4] at 1[16 * (t + 1)] = region test.Add(a.1, h_prev) @1 {}\n")),
+            Loop("  region {\n"
+                 "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
+                 "    h.1: float [1, 4] at 1[16 * (t + 1)] = test.Add(a.1, h_prev) @1 {}\n"
+                 "  }\n"));
+}
+
+TEST(FuseRegions, WhatItWaitsForIsPartOfItToo) {
+  EXPECT_EQ(After(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+                       "  b.1: float [1, 4] = region Erf(h_prev) @1 {}\n"
+                       "  c.1: float [1, 4] kept = region test.Mul(a.1, b.1) @2 {}\n")),
+            Loop("  region {\n"
+                 "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
+                 "    b.1: float [1, 4] local = Erf(h_prev) @1 {}\n"
+                 "    c.1: float [1, 4] kept = test.Mul(a.1, b.1) @2 {}\n"
+                 "  }\n"));
+}
+
+TEST(FuseRegions, WhatStandsBetweenThemIsPutInFront) {
+  const auto text = [](const std::string& first, const std::string& last) {
+    return Step(StrCat(kInputs, "  w: float [4, 4] at 2\n", first, "  p.1: float [1, 4] = FC(x, w) @1 {}\n", last));
+  };
+  EXPECT_EQ(After(text("  a.1: float [1, 4] = region Gelu(h_prev) @0 {}\n",
+                       "  b.1: float [1, 4] kept = region test.Add(a.1, p.1) @2 {}\n")),
+            text("",
+                 "  region {\n"
+                 "    a.1: float [1, 4] local = Gelu(h_prev) @0 {}\n"
+                 "    b.1: float [1, 4] kept = test.Add(a.1, p.1) @2 {}\n"
+                 "  }\n"));
+}
+
+// b waits for the product, and that for a.
+TEST(FuseRegions, NothingIsJoinedAroundWhatStandsBetween) {
+  const std::string text = Step(StrCat(kInputs, "  w: float [4, 4] at 2\n",
+                                       "  a.1: float [1, 4] = region Gelu(h_prev) @0 {}\n"
+                                       "  p.1: float [1, 4] = FC(a.1, w) @1 {}\n"
+                                       "  b.1: float [1, 4] kept = region test.Add(a.1, p.1) @2 {}\n"));
+  EXPECT_EQ(After(text), text);
+}
+
+TEST(FuseRegions, WhatHasNothingToDoWithEachOtherStaysApart) {
+  const std::string text = Loop(
+      "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+      "  b.1: float [1, 4] kept = region Erf(x) @1 {}\n");
+  EXPECT_EQ(After(text), text);
+}
+
+// What writes memory that another node reads keeps its place behind it: y is at the row of h_prev.
+TEST(FuseRegions, BytesKeepTheirOrder) {
+  const auto text = [](const std::string& more) {
+    return Step(StrCat(kInputs, "  w: float [4, 4] at 2\n  a.1: float [1, 4] = region Gelu(x) @0 {}\n", more));
+  };
+  const std::string before = text(
+      "  p.1: float [1, 4] kept = FC(h_prev, w) @1 {}\n"
+      "  h_prev.1: float [1, 4] at 1[16 * t] = region test.Add(a.1, x) @2 {}\n"
+      "  q.1: float [1, 4] kept = FC(h_prev.1, w) @3 {}\n");
+  const std::string after = Step(StrCat(kInputs,
+                                        "  w: float [4, 4] at 2\n"
+                                        "  p.1: float [1, 4] kept = FC(h_prev, w) @1 {}\n"
+                                        "  region {\n"
+                                        "    a.1: float [1, 4] local = Gelu(x) @0 {}\n"
+                                        "    h_prev.1: float [1, 4] at 1[16 * t] = test.Add(a.1, x) @2 {}\n"
+                                        "  }\n"
+                                        "  q.1: float [1, 4] kept = FC(h_prev.1, w) @3 {}\n"));
+  EXPECT_EQ(After(before), after);
+}
+
+// again is another name of the row that h is written to.
+TEST(FuseRegions, WhatReadsBytesUnderAnotherNameStaysApart) {
+  const std::string text = Loop(
+      "  again: float [1, 4] at 1[16 * (t + 1)]\n"
+      "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Gelu(x) @0 {}\n"
+      "  e.1: float [1, 4] kept = region test.Add(h.1, again) @1 {}\n");
+  EXPECT_EQ(After(text), text);
+}
+
+// A softmax of rows of 4 reads a value of rows of 8, cut otherwise.
+TEST(FuseRegions, WhatCannotBeOneProgramStaysApart) {
+  const std::string text = Loop(
+      "  m: float [2, 4] at 2[32 * t]\n"
+      "  a.1: float [2, 4] = region test.Softmax(m) @0 {}\n"
+      "  s.1: float [1, 4] kept = region Gelu(x) @1 {}\n"
+      "  b.1: float [2, 4] kept = region Add(a.1, s.1) @2 {}\n");
+  EXPECT_EQ(After(text), text);
+}
+
+TEST(FuseRegions, OnlyLoopsAreLookedAt) {
+  const std::string text = Loop(
+      "  for 16 steps at once:\n"
+      "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+      "  b.1: float [1, 4] kept = region Erf(a.1) @1 {}\n");
+  EXPECT_EQ(After(text), text);
+}
+
+// Sums of memory outside are added by operators alone.
+TEST(FuseRegions, WhatAddsStaysAlone) {
+  const std::string text = Loop(
+      "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+      "  ^s: float [1, 4] added at 2 = a.1\n");
+  EXPECT_EQ(After(text), text);
+}
+
+}  // namespace
+}  // namespace stepnet
