@@ -35,7 +35,7 @@ std::set<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<cons
   std::set<int> own;
   for (const StepNode& node : nodes) {
     for (const int output : graph.Given(node)) {
-      const bool is_needed = !uses.IsTemporary(output) || graph.values[output].added;
+      const bool is_needed = !uses.IsTemporary(output) || uses.IsAddedTo(graph.values[output].home);
       if (!is_needed && uses.NumReaders(output) == readers[output]) own.insert(output);
     }
   }

@@ -18,7 +18,7 @@ constexpr int kThreadsOfElements = 256;
 constexpr int kWarp = 32;
 constexpr int kThreadsOfRows = 128;  // a warp a row
 // Rows that are this long and this few leave most of a GPU idle when a warp takes each; then a block does.
-constexpr std::int64_t kLongRow = 1024, kFewRows = 2048;
+constexpr std::int64_t kLongRow = 256, kFewRows = 2048;
 constexpr int kThreadsOfLongRow = 256;
 constexpr int kTile = 1024;         // elements of a long row that a block computes before they are added
 constexpr int kMaxTiles = 4;        // that fit into shared memory

@@ -7,8 +7,15 @@
 
 namespace stepnet {
 
-Uses::Uses(const StepGraph& graph) : graph_(graph), num_readers_(graph.values.size()), num_values_(graph.homes.size()) {
-  for (const StepValue& value : graph.values) ++num_values_[value.home];
+Uses::Uses(const StepGraph& graph)
+    : graph_(graph),
+      num_readers_(graph.values.size()),
+      num_values_(graph.homes.size()),
+      is_added_to_(graph.homes.size()) {
+  for (const StepValue& value : graph.values) {
+    ++num_values_[value.home];
+    if (value.added) is_added_to_[value.home] = true;
+  }
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const StepNode& node = graph.nodes[n];
     const auto note = [&](int value, std::map<int, std::vector<Use>>* uses) {

@@ -17,6 +17,8 @@ class Uses {
 
   int NumReaders(int value) const { return num_readers_[value]; }
   int NumValues(int home) const { return num_values_[home]; }
+  // Whether some node adds to what the home holds, and so reads it.
+  bool IsAddedTo(int home) const { return is_added_to_[home]; }
   // Whether the value is alone in memory of the step's own, and one node reads it.
   bool HasOneReader(int value) const;
   // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
@@ -35,6 +37,7 @@ class Uses {
   const StepGraph& graph_;
   std::vector<int> num_readers_;                // by value
   std::vector<int> num_values_;                 // by home
+  std::vector<bool> is_added_to_;               // likewise
   std::map<int, std::vector<Use>> calls_at_;    // of memory outside, by base, in the order of the nodes
   std::map<int, std::vector<Use>> moves_from_;  // likewise
 };

@@ -107,6 +107,19 @@ TEST(FuseRegions, OnlyLoopsAreLookedAt) {
   EXPECT_EQ(After(text), text);
 }
 
+TEST(FuseRegions, WhatIsAddedToStaysInMemory) {
+  const auto text = [](const std::string& regions) {
+    return Step(StrCat("  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2, 2] at 2\n", regions,
+                       "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @2 {}\n  ^y: float [2, 2] at 3 = s.1\n"));
+  };
+  EXPECT_EQ(After(text("  a.1: float [2, 2] = region Gelu(x) @0 {}\n"
+                       "  t.1: float [2, 2] = region Erf(a.1) @1 {}\n")),
+            text("  region {\n"
+                 "    a.1: float [2, 2] local = Gelu(x) @0 {}\n"
+                 "    t.1: float [2, 2] = Erf(a.1) @1 {}\n"
+                 "  }\n"));
+}
+
 // Sums of memory outside are added by operators alone.
 TEST(FuseRegions, WhatAddsStaysAlone) {
   const std::string text = Loop(
