@@ -52,6 +52,13 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(def.type(), " has the argument \"", name, "\" twice, with different values"));
     }
+    const int num_kinds = (proto.has_f() ? 1 : 0) + (proto.has_i() ? 1 : 0) + (proto.has_s() ? 1 : 0) +
+                          (proto.has_n() ? 1 : 0) + (proto.floats_size() > 0 ? 1 : 0) +
+                          (proto.ints_size() > 0 ? 1 : 0) + (proto.strings_size() > 0 ? 1 : 0);
+    if (num_kinds > 1) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(def.type(), " has values of several kinds for the argument \"", name, "\""));
+    }
     const ArgumentSpec* spec = schema_->FindArgument(name);
     if (spec == nullptr) {
       if (IsBackEndHint(name) || schema_->arguments_as_in_file) continue;

@@ -114,8 +114,11 @@ const Registration gaussian_fill =
         });
 
 void CheckRange(double low, double high, const OperatorCall& op) {
-  if (low <= high) return;
-  throw Error(ErrorCode::kInvalidArgument, StrCat(op.type(), ": min is ", low, ", must not exceed max, ", high));
+  const bool is_finite = std::isfinite(low) && std::isfinite(high);
+  if (low <= high && is_finite) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      StrCat(op.type(), ": min is ", low, is_finite ? ", must not exceed max, " : ", must be finite, as max, ", high));
 }
 
 const Registration uniform_fill =

@@ -142,6 +142,7 @@ TEST(Arguments, HintsForCaffe2sBackEndsAreAccepted) {
 TEST(Arguments, TheSameTwiceIsFineAndOtherwiseAnError) {
   EXPECT_EQ(Init("arg { name: 'int' i: 1 } arg { name: 'int' i: 1 }").Int("int"), 1);
   Refuses("name: 'int' i: 1 } arg { name: 'int' i: 2", " has the argument \"int\" twice, with different values");
+  Refuses("name: 'int' i: 1 f: 1", " has values of several kinds for the argument \"int\"");
 }
 
 TEST(Arguments, RequiredOnesAreAskedFor) {

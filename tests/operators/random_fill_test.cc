@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "op_test.h"
 #include "stepnet/nets/net.h"
@@ -121,6 +122,8 @@ TEST(RandomFill, RefusesBadArguments) {
               "invalid argument: UniformFill: min is 2, must not exceed max, 1\n"
               "  at op 0 `output0 = UniformFill()`\n"
               "  in net \"test\"");
+  ExpectError([] { Fill("UniformFill").Arg("max", std::numeric_limits<float>::infinity()).Run(); },
+              "…UniformFill: min is 0, must be finite, as max, inf");
   ExpectError([] { Fill("UniformIntFill").Arg("min", 2).Run(); }, "…UniformIntFill: min is 2, must not exceed max, 1");
   ExpectError([] { Fill("GaussianFill").Arg("std", -1.0f).Run(); }, "…GaussianFill: std is -1, must be at least 0");
   ExpectError([] { Fill("GaussianFill").Arg("dtype", 2).Run(); }, "…GaussianFill makes float or double, not int32");

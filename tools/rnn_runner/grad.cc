@@ -1,4 +1,5 @@
 // rnn_runner grad: a net with the operators that compute its gradients.
+#include <algorithm>
 #include <iostream>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/op_builder.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -43,6 +45,15 @@ std::vector<std::string> FloatOutputs(const CellNet& cell) {
   return outputs;
 }
 
+// A gradient may be another blob's, as that of a term is that of the sum: it gets the name that it is looked for by.
+std::string Named(const std::string& input, const std::string& gradient, NetDef* net) {
+  const std::string name = input + "_grad";
+  const auto gives = [&](const OperatorDef& op) { return std::ranges::count(op.output(), name) > 0; };
+  if (gradient == name || std::ranges::any_of(net->op(), gives)) return gradient;
+  AddOp(net, "Copy", {gradient}, {name});
+  return name;
+}
+
 int Grad(const std::vector<std::string>& operands) {
   const std::string& path = operands.front();
   const std::optional<CellNet> cell = ExpandCellFile(path);
@@ -63,7 +74,8 @@ int Grad(const std::vector<std::string>& operands) {
   } catch (...) {
     throw CurrentError().At({.file = path});
   }
-  for (const auto& [input, gradient] : made.gradients) {
+  for (auto& [input, gradient] : made.gradients) {
+    if (!gradient.dense.empty()) gradient.dense = Named(input, gradient.dense, &made.net);
     for (const std::string& blob : {gradient.dense, gradient.indices, gradient.values}) {
       if (!blob.empty()) made.net.add_external_output(blob);
     }

@@ -21,6 +21,7 @@ CellUse UseOf(const LanguageModelSpec& spec, ModelUse use) {
   if (cell.input_size() != 1 || cell.input(0).shape_size() != 1) {
     Refuse(spec, "it must have one input, and that one dimension");
   }
+  if (cell.options().batch_major()) Refuse(spec, "a text comes by steps, [T, B], and its option says batch_major");
   CellUse cell_use{.sizes = spec.sizes,
                    .scope = kScope,
                    .inputs = {{cell.input(0).name(), "embedded"}},
