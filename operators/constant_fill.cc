@@ -24,7 +24,9 @@ T NumberAs(const ArgumentValue& value) {
   if (value.s || !value.floats.empty() || !value.ints.empty() || !value.strings.empty()) throw refuse();
   const double number = value.f ? *value.f : static_cast<double>(value.i.value_or(0));
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return StoredAs<T>(number);
+    const T stored = StoredAs<T>(number);
+    if (std::isfinite(number) && !std::isfinite(ToFloat(stored))) throw refuse();
+    return stored;
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     if (!value.f) return value.i.value_or(0);  // beyond 2^53 no double is exact
     if (number != std::trunc(number) || std::abs(number) >= 0x1p63) throw refuse();

@@ -12,6 +12,20 @@ const Registration floor = Rounding("Floor", "The greatest whole number that is 
 const Registration ceil = Rounding("Ceil", "The least whole number that is at least x.", Ceil);
 const Registration round = Rounding("Round", "The nearest whole number; of two, the even one.", Round);
 
+// A divisor that x's type does not hold would be rounded to another one.
+template <typename T>
+bool Holds(std::int64_t number) {
+  const T rounded = static_cast<T>(number);
+  return rounded < T{0x1p63} && static_cast<std::int64_t>(rounded) == number;
+}
+
+void CheckDivisor(const ShapeQuery& query) {
+  const DType dtype = query.In(0).dtype;
+  const std::int64_t divisor = query.op().Int("divisor");
+  if (dtype == DType::kFloat ? Holds<float>(divisor) : dtype != DType::kDouble || Holds<double>(divisor)) return;
+  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), ": divisor is ", divisor, ", which is no ", dtype));
+}
+
 const Registration mod =
     Operator("Mod")
         .Doc("y = x - divisor * (x / divisor, rounded towards 0), element by element.")
@@ -21,6 +35,7 @@ const Registration mod =
         .Arg("sign_follow_divisor", false, "y is at least 0, also where x is less; else it has the sign of x")
         .Shapes([](const ShapeQuery& query) {
           ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64});
+          CheckDivisor(query);
           return SameAsInput(0)(query);
         })
         .InPlace({{0, 0}})

@@ -106,6 +106,7 @@ TEST(ConstantFill, RefusesValuesThatDoNotFit) {
               "  at op 0 `output0 = ConstantFill()`\n"
               "  in net \"test\"");
   ExpectError([&] { fill(7, 128); }, "…value is 128, which is no int8");
+  ExpectError([&] { fill(12, 70000); }, "…value is 70000, which is no float16");
   ExpectError([&] { fill(5, 2); }, "…value is 2, which is no bool");
   ExpectError([&] { fill(10, 1e30f); }, "…value is 1e+30, which is no int64");
   ExpectError([&] { fill(10, std::nanf("")); }, "…which is no int64");

@@ -22,6 +22,12 @@ TEST(Mod, KeepsTheSignOfXOrIsAtLeast0) {
 }
 
 TEST(Mod, RefusesADivisorOf0) {
+  const auto rounded = [](const Tensor& x, int divisor) {
+    return [=] { OpTest("Mod").Arg("divisor", divisor).Input("x", x).Run(); };
+  };
+  ExpectError(rounded(Tensor::Of<float>({1}, {1}), 16777217), "…Mod: divisor is 16777217, which is no float");
+  EXPECT_NO_THROW(rounded(Tensor::Of<double>({1}, {1}), 16777217)());
+  EXPECT_NO_THROW(rounded(Tensor::Of<float>({1}, {1}), 16777218)());
   ExpectError([] { OpTest("Mod").Arg("divisor", 0).Input("x", {1}, {1}).Run(); }, "…divisor is 0, must be at least 1");
 }
 
