@@ -85,12 +85,11 @@ void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph) {
     graph->nodes[begin] = RegionOf(*graph, nodes);
     std::fill(gone.begin() + begin + 1, gone.begin() + end, true);
   }
-  const auto num_gone_before = [&](int n) {
-    return static_cast<int>(std::count(gone.begin(), gone.begin() + n, true));
-  };
+  std::vector<int> left_before = {0};
+  for (const bool is_gone : gone) left_before.push_back(left_before.back() + (is_gone ? 0 : 1));
   for (GraphStage& stage : graph->stages) {
-    stage.begin -= num_gone_before(stage.begin);
-    stage.end -= num_gone_before(stage.end);
+    stage.begin = left_before[stage.begin];
+    stage.end = left_before[stage.end];
   }
   graph->Erase(gone);
 }

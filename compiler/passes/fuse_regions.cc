@@ -22,7 +22,8 @@ namespace {
 // Bounds how long a region takes to be made, and the parameters of a kernel on a GPU.
 constexpr size_t kMaxCalls = 48;
 constexpr size_t kMaxOperands = 32;  // of one operator
-// How many nodes are left out of a region before it is given up.
+// How many nodes are looked at for a region, and left out of it before it is given up: however large a step is.
+constexpr size_t kMaxNear = 4 * kMaxCalls;
 constexpr size_t kMaxLeftOut = 8;
 
 bool HasSums(const RegionPart& part) {
@@ -48,13 +49,12 @@ class LoopFuser {
       nodes.push_back(NodeAt(n));
       Put(n);
     };
-    while (!ready_.empty()) {
-      const auto other = std::ranges::find_if(ready_, [this](int n) { return !may_join_[n]; });
-      if (other != ready_.end()) {
-        put(*other);
+    while (!ready_.empty() || !ready_to_join_.empty()) {
+      if (!ready_.empty()) {
+        put(*ready_.begin());
         continue;
       }
-      const std::vector<int> group = Group(*ready_.begin());
+      const std::vector<int> group = Group(*ready_to_join_.begin());
       const auto first = begin_ + static_cast<int>(nodes.size());
       std::ranges::for_each(group, put);
       if (group.size() > 1) ranges.push_back({first, first + static_cast<int>(group.size())});
@@ -99,19 +99,21 @@ class LoopFuser {
       for (const int n : others) ++missing_[n];
     }
     for (int n = 0; n < size; ++n) {
-      if (missing_[n] == 0) ready_.insert(n);
+      if (missing_[n] == 0) ReadyFor(n).insert(n);
       for (const int input : NodeAt(n).inputs) {
         if (may_join_[n]) readers_[input].push_back(n);
       }
     }
   }
 
+  std::set<int>& ReadyFor(int n) { return may_join_[n] ? ready_to_join_ : ready_; }
+
   // `n` is in its place: others may be ready now.
   void Put(int n) {
     is_put_[n] = true;
-    ready_.erase(n);
+    ReadyFor(n).erase(n);
     for (const int follower : followers_[n]) {
-      if (--missing_[follower] == 0) ready_.insert(follower);
+      if (--missing_[follower] == 0) ReadyFor(follower).insert(follower);
     }
   }
 
@@ -150,11 +152,16 @@ class LoopFuser {
   }
 
   // A node that reads a value of the region, and those that it waits for.
-  void AddNear(int n, std::set<int>* looked_at, std::set<int>* near) const {
-    if (is_put_[n] || !may_join_[n] || !looked_at->insert(n).second) return;
-    near->insert(n);
-    for (const int input : NodeAt(n).inputs) {
-      if (const int producer = ProducerOf(input); producer >= 0) AddNear(producer, looked_at, near);
+  void AddNear(int reader, std::set<int>* looked_at, std::set<int>* near) const {
+    std::vector<int> to_add = {reader};
+    while (!to_add.empty() && looked_at->size() < kMaxNear) {
+      const int n = to_add.back();
+      to_add.pop_back();
+      if (is_put_[n] || !may_join_[n] || !looked_at->insert(n).second) continue;
+      near->insert(n);
+      for (const int input : NodeAt(n).inputs) {
+        if (const int producer = ProducerOf(input); producer >= 0) to_add.push_back(producer);
+      }
     }
   }
 
@@ -174,7 +181,7 @@ class LoopFuser {
   std::vector<std::vector<int>> followers_;
   std::vector<bool> is_put_;                 // in its place
   std::vector<int> missing_;                 // how many each waits for that are not
-  std::set<int> ready_;                      // those that wait for none
+  std::set<int> ready_, ready_to_join_;      // those that wait for none
   std::map<int, std::vector<int>> readers_;  // by value
 };
 
