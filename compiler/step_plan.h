@@ -25,7 +25,7 @@ struct Operand {
   TensorInfo info;               // of one step; meaningless in kDynamic slots
   int position = 0;              // among the operator's inputs or outputs
   bool adds = false;             // an output that is added to what the memory holds
-  bool shape_alone = false;      // an input of which no element is read: its memory may be too small, and is not bound
+  bool shape_alone = false;      // an input of which no element is read: its memory may be too small
   bool contiguous_rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
 };
 

@@ -125,8 +125,8 @@ void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& 
     bound->shapes[count + k] = ShapeOfSteps(operand, rest);
   }
   const Slot& slot = plan_->slots[operand.slot];
-  if (slot.storage_class == StorageClass::kDynamic || operand.shape_alone) return;
-  CheckBounds(slot, operand.info);
+  if (slot.storage_class == StorageClass::kDynamic) return;
+  if (!operand.shape_alone) CheckBounds(slot, operand.info);
   bound->operands[k] = {.address = static_cast<std::byte*>(bases_[slot.base].raw(device_)) + slot.BeginInBase(),
                         .row_bytes = slot.row_bytes,
                         .mask = slot.ring_rows > 0 ? slot.ring_rows - 1 : -1};

@@ -1,4 +1,4 @@
-// Gelu: y = x * P(X <= x) for a standard normal X. Erf, which says what that is.
+// Gelu: y = x * P(X <= x) for a standard normal X.
 // Source: Hendrycks, Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.
 #include <numbers>
 
@@ -17,11 +17,6 @@ const Registration gelu =
 
 const Registration gelu_gradient =
     ActivationDerivative("Gelu", "dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).");
-
-const Registration erf =
-    Activation("Erf", "The error function, element by element.").Formula([](Formula& f) { f.Out({Erf(f.In("x"))}); });
-
-const Registration erf_gradient = ActivationDerivative("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).");
 
 }  // namespace
 }  // namespace stepnet

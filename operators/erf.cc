@@ -1,0 +1,13 @@
+// Erf: the error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+#include "stepnet/operators/activation.h"
+
+namespace stepnet {
+namespace {
+
+const Registration erf =
+    Activation("Erf", "The error function, element by element.").Formula([](Formula& f) { f.Out({Erf(f.In("x"))}); });
+
+const Registration erf_gradient = ActivationDerivative("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).");
+
+}  // namespace
+}  // namespace stepnet

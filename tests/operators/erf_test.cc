@@ -1,0 +1,20 @@
+#include <cmath>
+#include <limits>
+
+#include "each.h"
+#include "op_test.h"
+
+namespace stepnet {
+namespace {
+
+double ErfOf(double x) { return std::erf(x); }
+
+TEST(Erf, FollowsItsEquation) {
+  OpTest("Erf").RandomIn("x", {3, 41}, 1, -4, 4).Follows(Each<ErfOf>, 0, 1e-6);
+  OpTest("Erf").RandomIn("x", {3, 5}, 7, -2, 2).GradientMatches();
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  OpTest("Erf").Input("x", {4}, {-inf, inf, nan, 0}).Gives({4}, {-1, 1, nan, 0});
+}
+
+}  // namespace
+}  // namespace stepnet
