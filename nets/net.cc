@@ -82,14 +82,14 @@ class SimpleNet : public Net {
     const int i = first_refused_;
     recordable_ = {
         .count = std::max(i, 0),
-        .why_no_more = i < 0 ? why : StrCat("operator ", origins_[i], ", ", operators_[i]->init().type(), ": ", why)};
+        .why_no_more = i < 0 ? why : StrCat("operator ", origins_[i], ", ", operators_[i]->call().type(), ": ", why)};
     recorded_.reset();
   }
 
   std::unique_ptr<RecordedRun> MakeRecordedRun(int count) const {
     const std::vector<OperatorToRecord> operators = OperatorsToRecord();
     const auto first = std::ranges::find(operators, false, &OperatorToRecord::is_entry);
-    const Device device = first->op->init().options().device();
+    const Device device = first->op->call().options().device();
     return std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
                                          RuntimeOf(device).MakeRecorder());
   }
@@ -173,11 +173,11 @@ std::vector<OperatorToRecord> Net::OperatorsToRecord() const {
 }
 
 RecordableOperators Net::FindRecordableOperators() const {
-  const auto is_there = [](const auto& op) { return !op->init().options().device().IsHost(); };
+  const auto is_there = [](const auto& op) { return !op->call().options().device().IsHost(); };
   const auto there = std::ranges::find_if(operators_, is_there);
   if (there == operators_.end()) return {.why_no_more = "all operators run on the host"};
   if (!RunsInTurn()) return {.why_no_more = "a net of this type runs operators side by side"};
-  const RunOptions& options = (*there)->init().options();
+  const RunOptions& options = (*there)->call().options();
   if (!ExecutorPropertiesOf(options).records_runs) {
     return {.why_no_more = StrCat("the executor \"", options.executor, "\" does not record")};
   }
@@ -200,7 +200,7 @@ void Net::Run(const Cancellation* cancellation) {
 void Net::Wait() {
   std::set<Queue*> queues;
   for (const std::unique_ptr<NetOperator>& op : operators_) {
-    const Device device = op->init().options().device();
+    const Device device = op->call().options().device();
     if (!device.IsHost()) queues.insert(&RuntimeOf(device).queue());
   }
   for (Queue* queue : queues) queue->Wait();
@@ -247,12 +247,12 @@ void Net::RunOperator(int i, RunContext& context) {
   context.stops_after_faults = outlives_[i];
   try {
     CheckCancelled();
-    const Device device = op.init().options().device();
+    const Device device = op.call().options().device();
     const bool shows_queue = !context.observers.empty() && !device.IsHost();
     const ObservedScope scope(context.observers, {.kind = RunEventKind::kOperator,
                                                   .net = &name_,
                                                   .op_index = i,
-                                                  .op_type = &op.init().type(),
+                                                  .op_type = &op.call().type(),
                                                   .op_text = &op.text(),
                                                   .queue = shows_queue ? &RuntimeOf(device).queue() : nullptr});
     FaultRecord faults;

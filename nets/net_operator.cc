@@ -33,9 +33,9 @@ class BlobHost : public OpHost {
 };
 
 // The inputs whose elements the shape rule reads, as far as the operator has them.
-auto ValueInputs(const OperatorCall& init) {
-  return init.schema().shape_value_inputs |
-         std::views::filter([n = static_cast<int>(init.inputs().size())](int i) { return i < n; });
+auto ValueInputs(const OperatorCall& call) {
+  return call.schema().shape_value_inputs |
+         std::views::filter([n = static_cast<int>(call.inputs().size())](int i) { return i < n; });
 }
 
 // The parts of one run of a kernel: each thread takes the next one that is left.
@@ -74,32 +74,32 @@ class PartsOfRun : public SharedWork {
 
 }  // namespace
 
-NetOperator::NetOperator(OperatorCall init)
-    : init_(std::move(init)), text_(init_.Text()), device_(init_.options().device()) {
+NetOperator::NetOperator(OperatorCall call)
+    : call_(std::move(call)), text_(call_.Text()), device_(call_.options().device()) {
   std::unordered_map<std::string_view, int> number_of;  // of inputs, the first of a name
-  for (int i = 0; i < init_.num_inputs(); ++i) number_of.emplace(init_.inputs()[i], i);
-  for (const std::string& output : init_.outputs()) {
+  for (int i = 0; i < call_.num_inputs(); ++i) number_of.emplace(call_.inputs()[i], i);
+  for (const std::string& output : call_.outputs()) {
     const auto found = number_of.find(output);
     in_place_of_.push_back(found == number_of.end() ? -1 : found->second);
   }
-  input_views_.resize(init_.inputs().size());
-  output_views_.resize(init_.outputs().size());  // null for kernels that take blobs
-  const Kernel* kernel = init_.schema().FindKernel(device_.kind);
+  input_views_.resize(call_.inputs().size());
+  output_views_.resize(call_.outputs().size());  // null for kernels that take blobs
+  const Kernel* kernel = call_.schema().FindKernel(device_.kind);
   if (kernel == nullptr) {
-    throw Error(ErrorCode::kInvalidNet, StrCat(init_.type(), " has no kernel for ", DeviceKindName(device_.kind)));
+    throw Error(ErrorCode::kInvalidNet, StrCat(call_.type(), " has no kernel for ", DeviceKindName(device_.kind)));
   }
-  kernel_ = kernel->make(init_);
+  kernel_ = kernel->make(call_);
   checks_values_ = kernel->checks_values;
   stops_after_faults_ = kernel->stops_after_faults;
   takes_blobs_ = kernel->takes_blobs;
   if (!device_.IsHost()) host_inputs_ = kernel->host_inputs;
-  uses_threads_ = ExecutorPropertiesOf(init_.options()).uses_threads;
+  uses_threads_ = ExecutorPropertiesOf(call_.options()).uses_threads;
 }
 
-NetOperator::NetOperator(OperatorCall init, Workspace& workspace) : NetOperator(std::move(init)) {
+NetOperator::NetOperator(OperatorCall call, Workspace& workspace) : NetOperator(std::move(call)) {
   workspace_ = &workspace;
-  for (const std::string& input : init_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
-  for (const std::string& output : init_.outputs()) outputs_.push_back(&workspace.CreateBlob(output));
+  for (const std::string& input : call_.inputs()) inputs_.push_back(&workspace.CreateBlob(input));
+  for (const std::string& output : call_.outputs()) outputs_.push_back(&workspace.CreateBlob(output));
 }
 
 bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
@@ -121,20 +121,20 @@ bool NetOperator::InputsChanged(std::span<Blob* const> inputs) {
 
 // Values are read where the rule asks for them: the host waits for those of a device.
 std::vector<TensorInfo> NetOperator::InferShapes(std::span<Blob* const> inputs, RunContext& context) {
-  const ShapeRule& rule = init_.schema().shapes;
-  for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();  // of a run in which the rule threw
+  const ShapeRule& rule = call_.schema().shapes;
+  for (const int i : ValueInputs(call_)) input_infos_[i].value = Tensor();  // of a run in which the rule threw
   if (!shapes_read_values_) {
     try {
-      return rule(ShapeQuery(init_, input_infos_));
+      return rule(ShapeQuery(call_, input_infos_));
     } catch (const ValueUnknown&) {
       shapes_read_values_ = true;
     }
   }
   if (context.recording != nullptr) context.recording->Refuse("shapes follow from values");
-  for (const int i : ValueInputs(init_)) input_infos_[i].value = inputs[i]->GetTensor().To({});
-  std::vector<TensorInfo> inferred = rule(ShapeQuery(init_, input_infos_));
+  for (const int i : ValueInputs(call_)) input_infos_[i].value = inputs[i]->GetTensor().To({});
+  std::vector<TensorInfo> inferred = rule(ShapeQuery(call_, input_infos_));
   // Not to keep the tensors alive, nor to make their blobs look shared.
-  for (const int i : ValueInputs(init_)) input_infos_[i].value = Tensor();
+  for (const int i : ValueInputs(call_)) input_infos_[i].value = Tensor();
   return inferred;
 }
 
@@ -143,7 +143,7 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
     output_infos_.clear();  // stays so when the rule throws, and the next run infers again
     std::vector<TensorInfo> inferred = InferShapes(inputs, context);
     if (inferred.size() < outputs.size()) {
-      throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", init_.type(), " gives ", inferred.size(),
+      throw Error(ErrorCode::kInternal, StrCat("the shape rule of ", call_.type(), " gives ", inferred.size(),
                                                " outputs, the operator has ", outputs.size()));
     }
     output_infos_ = std::move(inferred);
@@ -163,14 +163,14 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
 }
 
 int NetOperator::NumParts() const {
-  const PartsRule& rule = init_.schema().FindKernel(target().device)->max_parts;
+  const PartsRule& rule = call_.schema().FindKernel(target().device)->max_parts;
   if (!rule || !uses_threads_) return 1;
   const double worth = EstimateMicroseconds(LastCost(), target()) / target().microseconds_to_wake;
   if (worth < 2) return 1;  // how many cores there are is read from a file
-  const int asked = init_.options().threads;
+  const int asked = call_.options().threads;
   const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
   const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
-  return std::min(max_parts, rule(ShapeQuery(init_, input_infos_), output_infos_));
+  return std::min(max_parts, rule(ShapeQuery(call_, input_infos_), output_infos_));
 }
 
 void NetOperator::RunParts(RunContext& context, std::int64_t step) {
@@ -218,7 +218,7 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
 }
 
 Cost NetOperator::LastCost() const {
-  return output_infos_.empty() ? Cost{} : EstimateCost(init_, input_infos_, output_infos_);
+  return output_infos_.empty() ? Cost{} : EstimateCost(call_, input_infos_, output_infos_);
 }
 
 std::string NetOperator::InputsText() const {

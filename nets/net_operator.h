@@ -15,9 +15,9 @@ namespace stepnet {
 class NetOperator {
  public:
   // Blobs are given to each run. Throws what the kernel factory throws.
-  explicit NetOperator(OperatorCall init);
+  explicit NetOperator(OperatorCall call);
   // Bound to the blobs of its names; creates outputs that do not exist.
-  NetOperator(OperatorCall init, Workspace& workspace);
+  NetOperator(OperatorCall call, Workspace& workspace);
 
   // Runs on the blobs that it is bound to. Throws kTypeMismatch when an input holds no tensor, what the shape rule
   // throws, and what the kernel throws.
@@ -26,7 +26,7 @@ class NetOperator {
   void RunOn(std::span<Blob* const> inputs, std::span<Blob* const> outputs, Workspace& workspace, RunContext& context,
              std::int64_t step);
 
-  const OperatorCall& init() const { return init_; }
+  const OperatorCall& call() const { return call_; }
   const std::string& text() const { return text_; }      // "y = FC(x, w, b)"
   bool checks_values() const { return checks_values_; }  // Kernel::checks_values
   bool stops_after_faults() const { return stops_after_faults_; }
@@ -44,11 +44,11 @@ class NetOperator {
   std::vector<TensorInfo> InferShapes(std::span<Blob* const> inputs, RunContext& context);
   void PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* const> outputs, RunContext& context);
   bool InputsChanged(std::span<Blob* const> inputs);
-  const Target& target() const { return *init_.options().target; }
+  const Target& target() const { return *call_.options().target; }
   int NumParts() const;
   void RunParts(RunContext& context, std::int64_t step);
 
-  OperatorCall init_;
+  OperatorCall call_;
   std::string text_;
   RunFn kernel_;
   bool checks_values_ = false;

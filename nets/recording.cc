@@ -72,7 +72,7 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
   for (size_t i = 0; i < operators.size(); ++i) {
     const OperatorToRecord& entry = operators[i];
     if (entry.is_entry) continue;
-    const OperatorCall& op = entry.op->init();
+    const OperatorCall& op = entry.op->call();
     if (!device) device = op.options().device();
     std::string why = WhyNot(op, *device);
     if (why.empty() && op.type() == kGradient && !records.contains(op.inputs().back())) {
@@ -84,8 +84,8 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
       // Copies to the host are there for the operator behind them.
       const OperatorToRecord* cause = &entry;
       const OperatorToRecord* const last = &operators.back();
-      while (cause->op->init().type() == "EnsureCPUOutput" && cause != last && cause[1].origin == entry.origin) ++cause;
-      const OperatorCall& asked = cause->op->init();
+      while (cause->op->call().type() == "EnsureCPUOutput" && cause != last && cause[1].origin == entry.origin) ++cause;
+      const OperatorCall& asked = cause->op->call();
       if (asked.options().device().IsHost()) why = "runs on the host";
       return {.count = static_cast<int>(i),
               .why_no_more = StrCat("operator ", entry.origin, ", ", asked.type(), ", ", why)};
@@ -110,7 +110,7 @@ NetBlobs::NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Wo
     for (Blob* blob : entry.op->outputs()) add({.blob = blob});
   }
   for (int i = 0; i < count; ++i) {
-    for (const std::string& name : OtherBlobs(operators[i].op->init())) {
+    for (const std::string& name : OtherBlobs(operators[i].op->call())) {
       add({.blob = &workspace.CreateBlob(name), .name = name});
     }
   }

@@ -31,13 +31,13 @@ Touches TouchesOf(const Net& net, const Workspace& workspace) {
     if (const Blob* blob = workspace.FindBlob(name)) blobs[blob] |= written;
   };
   for (const auto& op : net.operators()) {
-    const OperatorCall& init = op->init();
-    touches.everything = touches.everything || HasSideEffects(init);
-    for (const std::string& input : init.inputs()) add(input, false);
-    for (const std::string& output : init.outputs()) add(output, true);
+    const OperatorCall& call = op->call();
+    touches.everything = touches.everything || HasSideEffects(call);
+    for (const std::string& input : call.inputs()) add(input, false);
+    for (const std::string& output : call.outputs()) add(output, true);
     // Blobs that only arguments name, as the states of a recurrent network.
-    for (const auto& [name, value] : init.arguments()) {
-      const ArgumentSpec* spec = init.schema().FindArgument(name);
+    for (const auto& [name, value] : call.arguments()) {
+      const ArgumentSpec* spec = call.schema().FindArgument(name);
       if (spec == nullptr || !spec->names_blobs) continue;
       for (const std::string& blob : value.strings) add(blob, true);
       if (value.s) add(*value.s, true);

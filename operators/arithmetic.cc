@@ -60,13 +60,13 @@ void DivideByRepeated(const BroadcastRule& rule, const T* dc, const Shape& of_c,
                       T* out) {
   if (IsRunOf(of_b, of_c, rule.axis)) {
     BroadcastArithmetic(Arithmetic::kDivide, dc, b, out,
-                        PlanBroadcast({.enabled = true, .axis = rule.axis}, of_c, of_b));
+                        FindBroadcastLoops({.enabled = true, .axis = rule.axis}, of_c, of_b));
     return;
   }
   if (of_c.size() == 0) return;
   // A row meets a row of b, or one element. b has several dimensions, or it would be a run of the sizes of c.
   const std::int64_t columns = of_c[-1], columns_of_b = of_b[-1];
-  const BroadcastPlan row = columns_of_b == 1 ? BroadcastPlan{.after = columns} : BroadcastPlan{.run = columns};
+  const BroadcastLoops row = columns_of_b == 1 ? BroadcastLoops{.after = columns} : BroadcastLoops{.run = columns};
   for (std::int64_t r = 0; r < of_c.size() / columns; ++r) {
     std::int64_t left = r, from = 0, stride = columns_of_b;
     for (int i = 2; i <= of_b.rank(); ++i) {

@@ -1,4 +1,4 @@
-// The plan collapses both shapes to at most three dimensions, so that every case is a loop over contiguous elements:
+// Both shapes are collapsed to at most three dimensions, so that every case is a loop over contiguous elements:
 // rows that meet the whole of b (after = 1), or stretches that meet one element of b (after > 1).
 #include "stepnet/operators/broadcast.h"
 
@@ -20,21 +20,21 @@ namespace stepnet {
 namespace HWY_NAMESPACE {
 
 template <class Fn, typename T>
-HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastPlan& plan) {
+HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastLoops& loops) {
   const Fn fn;
-  if (plan.empty()) return;
-  if (plan.after == 1) {
-    for (std::int64_t i = 0; i < plan.before; ++i, a += plan.run, out += plan.run) {
-      ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
+  if (loops.empty()) return;
+  if (loops.after == 1) {
+    for (std::int64_t i = 0; i < loops.before; ++i, a += loops.run, out += loops.run) {
+      ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
         hn::StoreU(fn(d, hn::LoadU(d, a + j), hn::LoadU(d, b + j)), d, out + j);
       });
     }
     return;
   }
-  for (std::int64_t i = 0; i < plan.before; ++i) {
-    for (std::int64_t j = 0; j < plan.run; ++j, a += plan.after, out += plan.after) {
+  for (std::int64_t i = 0; i < loops.before; ++i) {
+    for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after, out += loops.after) {
       const T repeated = b[j];
-      ForVectors<T>(plan.after, [&](auto d, std::int64_t k) HWY_ATTR {
+      ForVectors<T>(loops.after, [&](auto d, std::int64_t k) HWY_ATTR {
         hn::StoreU(fn(d, hn::LoadU(d, a + k), hn::Set(d, repeated)), d, out + k);
       });
     }
@@ -42,12 +42,12 @@ HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastPlan& plan)
 }
 
 template <typename T>
-HWY_INLINE void ArithmeticOf(Arithmetic op, const T* a, const T* b, T* out, const BroadcastPlan& plan) {
+HWY_INLINE void ArithmeticOf(Arithmetic op, const T* a, const T* b, T* out, const BroadcastLoops& loops) {
   switch (op) {
-    case Arithmetic::kAdd: return Loops<AddVectors>(a, b, out, plan);
-    case Arithmetic::kSubtract: return Loops<SubtractVectors>(a, b, out, plan);
-    case Arithmetic::kMultiply: return Loops<MultiplyVectors>(a, b, out, plan);
-    case Arithmetic::kDivide: return Loops<DivideVectors>(a, b, out, plan);
+    case Arithmetic::kAdd: return Loops<AddVectors>(a, b, out, loops);
+    case Arithmetic::kSubtract: return Loops<SubtractVectors>(a, b, out, loops);
+    case Arithmetic::kMultiply: return Loops<MultiplyVectors>(a, b, out, loops);
+    case Arithmetic::kDivide: return Loops<DivideVectors>(a, b, out, loops);
   }
 }
 
@@ -57,43 +57,43 @@ HWY_INLINE T SumOf(const T* a, std::int64_t n) {
 }
 
 template <typename T>
-HWY_INLINE void SumOfPlan(const T* a, T* out, const BroadcastPlan& plan) {
-  if (plan.before == 1 && plan.after == 1) {
-    if (out != a) std::copy_n(a, plan.run, out);
+HWY_INLINE void SumOfLoops(const T* a, T* out, const BroadcastLoops& loops) {
+  if (loops.before == 1 && loops.after == 1) {
+    if (out != a) std::copy_n(a, loops.run, out);
     return;
   }
-  std::fill_n(out, plan.run, T{0});
-  if (plan.empty()) return;
-  if (plan.after > 1) {
-    for (std::int64_t i = 0; i < plan.before; ++i) {
-      for (std::int64_t j = 0; j < plan.run; ++j, a += plan.after) out[j] += SumOf(a, plan.after);
+  std::fill_n(out, loops.run, T{0});
+  if (loops.empty()) return;
+  if (loops.after > 1) {
+    for (std::int64_t i = 0; i < loops.before; ++i) {
+      for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after) out[j] += SumOf(a, loops.after);
     }
     return;
   }
   // Four rows at a time: a quarter of the loads and stores of `out`.
   std::int64_t i = 0;
-  for (; i + 4 <= plan.before; i += 4, a += 4 * plan.run) {
-    ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
-      const auto rows01 = hn::Add(hn::LoadU(d, a + j), hn::LoadU(d, a + plan.run + j));
-      const auto rows23 = hn::Add(hn::LoadU(d, a + 2 * plan.run + j), hn::LoadU(d, a + 3 * plan.run + j));
+  for (; i + 4 <= loops.before; i += 4, a += 4 * loops.run) {
+    ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
+      const auto rows01 = hn::Add(hn::LoadU(d, a + j), hn::LoadU(d, a + loops.run + j));
+      const auto rows23 = hn::Add(hn::LoadU(d, a + 2 * loops.run + j), hn::LoadU(d, a + 3 * loops.run + j));
       hn::StoreU(hn::Add(hn::LoadU(d, out + j), hn::Add(rows01, rows23)), d, out + j);
     });
   }
-  for (; i < plan.before; ++i, a += plan.run) {
-    ForVectors<T>(plan.run, [&](auto d, std::int64_t j) HWY_ATTR {
+  for (; i < loops.before; ++i, a += loops.run) {
+    ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
       hn::StoreU(hn::Add(hn::LoadU(d, out + j), hn::LoadU(d, a + j)), d, out + j);
     });
   }
 }
 
-void ArithmeticFloat(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan) {
-  ArithmeticOf(op, a, b, out, plan);
+void ArithmeticFloat(Arithmetic op, const float* a, const float* b, float* out, const BroadcastLoops& loops) {
+  ArithmeticOf(op, a, b, out, loops);
 }
-void ArithmeticDouble(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan) {
-  ArithmeticOf(op, a, b, out, plan);
+void ArithmeticDouble(Arithmetic op, const double* a, const double* b, double* out, const BroadcastLoops& loops) {
+  ArithmeticOf(op, a, b, out, loops);
 }
-void SumFloat(const float* a, float* out, const BroadcastPlan& plan) { SumOfPlan(a, out, plan); }
-void SumDouble(const double* a, double* out, const BroadcastPlan& plan) { SumOfPlan(a, out, plan); }
+void SumFloat(const float* a, float* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
+void SumDouble(const double* a, double* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
@@ -107,26 +107,26 @@ HWY_EXPORT(ArithmeticDouble);
 HWY_EXPORT(SumFloat);
 HWY_EXPORT(SumDouble);
 
-void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan) {
-  HWY_DYNAMIC_DISPATCH(ArithmeticFloat)(op, a, b, out, plan);
+void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastLoops& loops) {
+  HWY_DYNAMIC_DISPATCH(ArithmeticFloat)(op, a, b, out, loops);
 }
-void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan) {
-  HWY_DYNAMIC_DISPATCH(ArithmeticDouble)(op, a, b, out, plan);
+void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastLoops& loops) {
+  HWY_DYNAMIC_DISPATCH(ArithmeticDouble)(op, a, b, out, loops);
 }
-void BroadcastSum(const float* a, float* out, const BroadcastPlan& plan) {
-  HWY_DYNAMIC_DISPATCH(SumFloat)(a, out, plan);
+void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops) {
+  HWY_DYNAMIC_DISPATCH(SumFloat)(a, out, loops);
 }
-void BroadcastSum(const double* a, double* out, const BroadcastPlan& plan) {
-  HWY_DYNAMIC_DISPATCH(SumDouble)(a, out, plan);
+void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops) {
+  HWY_DYNAMIC_DISPATCH(SumDouble)(a, out, loops);
 }
 
-BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b) {
+BroadcastLoops FindBroadcastLoops(const BroadcastRule& rule, const Shape& a, const Shape& b) {
   if (b.size() == 1) return {.after = a.size()};
   const int axis = rule.axis == -1 ? a.rank() - b.rank() : rule.axis;
   const auto [begin, end] = CountingDims(b);
-  BroadcastPlan plan{.before = a.SizeTo(axis + begin), .after = a.SizeFrom(axis + end)};
-  for (int i = begin; i < end; ++i) plan.run *= b[i];
-  return plan;
+  BroadcastLoops loops{.before = a.SizeTo(axis + begin), .after = a.SizeFrom(axis + end)};
+  for (int i = begin; i < end; ++i) loops.run *= b[i];
+  return loops;
 }
 
 namespace {

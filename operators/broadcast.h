@@ -10,7 +10,7 @@
 namespace stepnet {
 
 // a is [before, run, after] and b is [run]: element (i, j, k) of a meets element j of b.
-struct BroadcastPlan {
+struct BroadcastLoops {
   std::int64_t before = 1;
   std::int64_t run = 1;
   std::int64_t after = 1;
@@ -20,7 +20,7 @@ struct BroadcastPlan {
 };
 
 // REQUIRES: IsRunOf(b, a, rule.axis).
-BroadcastPlan PlanBroadcast(const BroadcastRule& rule, const Shape& a, const Shape& b);
+BroadcastLoops FindBroadcastLoops(const BroadcastRule& rule, const Shape& a, const Shape& b);
 
 // Shape rule: two inputs of one dtype, one of `dtypes`; the output has the shape that they are repeated to, and their
 // dtype or `output`.
@@ -39,11 +39,11 @@ enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide };
 
 // out[i, j, k] = a[i, j, k] op b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
 // a, b; otherwise it overlaps neither.
-void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastPlan& plan);
-void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastPlan& plan);
+void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastLoops& loops);
+void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastLoops& loops);
 
 // out[j] = sum over i, k of a[i, j, k]. `out` does not overlap a, unless they are the same and a has `run` elements.
-void BroadcastSum(const float* a, float* out, const BroadcastPlan& plan);
-void BroadcastSum(const double* a, double* out, const BroadcastPlan& plan);
+void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops);
+void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);
 
 }  // namespace stepnet

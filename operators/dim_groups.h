@@ -80,8 +80,8 @@ void SumGroups(const OpRun& run, const DimGroups& groups, const T* x, T* out) {
 // The groups of a shape `of` that are summed to that of b, which is repeated over it as CheckRepeated accepts.
 inline DimGroups GroupsOfRepeated(const BroadcastRule& rule, const Shape& of, const Shape& b) {
   if (IsRunOf(b, of, rule.axis)) {
-    const BroadcastPlan plan = PlanBroadcast({.enabled = true, .axis = rule.axis}, of, b);
-    return {.sizes = {plan.before, plan.run, plan.after}, .summed = {true, false, true}, .count = 3};
+    const BroadcastLoops loops = FindBroadcastLoops({.enabled = true, .axis = rule.axis}, of, b);
+    return {.sizes = {loops.before, loops.run, loops.after}, .summed = {true, false, true}, .count = 3};
   }
   SummedDims summed = {};
   for (int i = 0; i < of.rank(); ++i) {
@@ -99,7 +99,7 @@ void SumRepeated(const OpRun& run, const BroadcastRule& rule, const T* a, const 
     return;
   }
   if (IsRunOf(b, of, rule.axis)) {
-    BroadcastSum(a, out, PlanBroadcast({.enabled = true, .axis = rule.axis}, of, b));
+    BroadcastSum(a, out, FindBroadcastLoops({.enabled = true, .axis = rule.axis}, of, b));
     return;
   }
   if (of.size() == 0) {
