@@ -119,7 +119,7 @@ class PlanRun {
     const int num_outside = plan.num_bases - static_cast<int>(plan.arena.size());
     std::vector<std::int64_t> bytes(num_outside, 0);
     for (const Slot& slot : plan.slots) {
-      if (slot.base >= num_outside) continue;
+      if (slot.base < 0 || slot.base >= num_outside) continue;  // none: of values inside of regions
       bytes[slot.base] = std::max(bytes[slot.base], (slot.offset + steps - 1) * slot.row_bytes + slot.bytes);
     }
     for (int base = 0; base < num_outside; ++base) {
