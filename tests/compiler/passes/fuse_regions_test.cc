@@ -9,6 +9,7 @@ constexpr char kInputs[] =
     "  h_prev: float [1, 4] at 1[16 * t]\n";
 
 std::string After(const std::string& before) { return After(FuseRegions, before); }
+void ExpectUnchanged(const std::string& text) { EXPECT_EQ(After(text), text); }
 std::string Loop(const std::string& lines) { return Step(kInputs + lines); }
 
 TEST(FuseRegions, WhatReadsARegionIsPartOfIt) {
@@ -46,18 +47,16 @@ TEST(FuseRegions, WhatStandsBetweenThemIsPutInFront) {
 
 // b waits for the product, and that for a.
 TEST(FuseRegions, NothingIsJoinedAroundWhatStandsBetween) {
-  const std::string text = Step(StrCat(kInputs, "  w: float [4, 4] at 2\n",
-                                       "  a.1: float [1, 4] = region Gelu(h_prev) @0 {}\n"
-                                       "  p.1: float [1, 4] = FC(a.1, w) @1 {}\n"
-                                       "  b.1: float [1, 4] kept = region test.Add(a.1, p.1) @2 {}\n"));
-  EXPECT_EQ(After(text), text);
+  ExpectUnchanged(Step(StrCat(kInputs, "  w: float [4, 4] at 2\n",
+                              "  a.1: float [1, 4] = region Gelu(h_prev) @0 {}\n"
+                              "  p.1: float [1, 4] = FC(a.1, w) @1 {}\n"
+                              "  b.1: float [1, 4] kept = region test.Add(a.1, p.1) @2 {}\n")));
 }
 
 TEST(FuseRegions, WhatHasNothingToDoWithEachOtherStaysApart) {
-  const std::string text = Loop(
-      "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
-      "  b.1: float [1, 4] kept = region Erf(x) @1 {}\n");
-  EXPECT_EQ(After(text), text);
+  ExpectUnchanged(
+      Loop("  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+           "  b.1: float [1, 4] kept = region Erf(x) @1 {}\n"));
 }
 
 // What writes memory that another node reads keeps its place behind it: y is at the row of h_prev.
@@ -82,29 +81,26 @@ TEST(FuseRegions, BytesKeepTheirOrder) {
 
 // again is another name of the row that h is written to.
 TEST(FuseRegions, WhatReadsBytesUnderAnotherNameStaysApart) {
-  const std::string text = Loop(
-      "  again: float [1, 4] at 1[16 * (t + 1)]\n"
-      "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Gelu(x) @0 {}\n"
-      "  e.1: float [1, 4] kept = region test.Add(h.1, again) @1 {}\n");
-  EXPECT_EQ(After(text), text);
+  ExpectUnchanged(
+      Loop("  again: float [1, 4] at 1[16 * (t + 1)]\n"
+           "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Gelu(x) @0 {}\n"
+           "  e.1: float [1, 4] kept = region test.Add(h.1, again) @1 {}\n"));
 }
 
-// A softmax of rows of 4 reads a value of rows of 8, cut otherwise.
+// What is kept of x has 4 elements, the rest has 8.
 TEST(FuseRegions, WhatCannotBeOneProgramStaysApart) {
-  const std::string text = Loop(
-      "  m: float [2, 4] at 2[32 * t]\n"
-      "  a.1: float [2, 4] = region test.Softmax(m) @0 {}\n"
-      "  s.1: float [1, 4] kept = region Gelu(x) @1 {}\n"
-      "  b.1: float [2, 4] kept = region Add(a.1, s.1) @2 {}\n");
-  EXPECT_EQ(After(text), text);
+  ExpectUnchanged(
+      Loop("  m: float [2, 4] at 2[32 * t]\n"
+           "  a.1: float [2, 4] = region test.Softmax(m) @0 {}\n"
+           "  s.1: float [1, 4] kept = region Gelu(x) @1 {}\n"
+           "  b.1: float [2, 4] kept = region Add(a.1, s.1) @2 {}\n"));
 }
 
 TEST(FuseRegions, OnlyLoopsAreLookedAt) {
-  const std::string text = Loop(
-      "  for 16 steps at once:\n"
-      "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
-      "  b.1: float [1, 4] kept = region Erf(a.1) @1 {}\n");
-  EXPECT_EQ(After(text), text);
+  ExpectUnchanged(
+      Loop("  for 16 steps at once:\n"
+           "  a.1: float [1, 4] kept = region Gelu(x) @0 {}\n"
+           "  b.1: float [1, 4] kept = region Erf(a.1) @1 {}\n"));
 }
 
 TEST(FuseRegions, WhatIsAddedToStaysInMemory) {
@@ -122,10 +118,9 @@ TEST(FuseRegions, WhatIsAddedToStaysInMemory) {
 
 // Sums of memory outside are added by operators alone.
 TEST(FuseRegions, WhatAddsStaysAlone) {
-  const std::string text = Loop(
-      "  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
-      "  ^s: float [1, 4] added at 2 = a.1\n");
-  EXPECT_EQ(After(text), text);
+  ExpectUnchanged(
+      Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+           "  ^s: float [1, 4] added at 2 = a.1\n"));
 }
 
 }  // namespace
