@@ -100,10 +100,9 @@ std::string ChainText(const std::vector<ChainLink>& chain) {
 }
 
 // Steps overlap where one that begins before the last one has ended makes the run shorter.
-bool StepsOverlap(const Schedule& schedule) {
-  constexpr double kMinGain = 1.05;
+bool StepsOverlap(const Schedule& schedule, const Target& target) {
   const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
-  return overlapping * kMinGain < CriticalMicroseconds(schedule, 1);
+  return overlapping * target.min_gain_of_overlap < CriticalMicroseconds(schedule, 1);
 }
 
 // "after 4 of 1 step before: read after write of h (4096 bytes)", where edges are between steps or between chunks.
@@ -174,7 +173,7 @@ std::string ThreadsText(const StepPlan& plan) {
     const bool overlaps = plan.pipeline != nullptr && stage.steps_at_once != kAllSteps;
     if (overlaps || stage.schedule->threads < 2) continue;
     threads = std::max(threads, stage.schedule->threads);
-    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(*stage.schedule));
+    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(*stage.schedule, *plan.target));
     parts += std::ranges::count_if(stage.schedule->tasks, [](const Task& task) { return task.parts > 1; });
   }
   const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");

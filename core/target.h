@@ -81,6 +81,8 @@ struct Target {
   // How many times as fast, by estimate, what runs once for all steps must be in whole instructions not to be cut in
   // parts: parts even out what estimates do not know. Chosen.
   double min_gain_of_whole = 1.02;
+  // How many times as fast, by estimate, a run must be for its steps to be said to overlap. Chosen.
+  double min_gain_of_overlap = 1.05;
   // Threads beyond which no schedule is tried: simulating many takes long. Chosen.
   int max_threads = 64;
 
@@ -109,6 +111,12 @@ struct Target {
   // Steps of the shortest run that packs: below, it would take longer than it saves. How many steps that is depends on
   // the rows (--stats tells what packing takes, bench, ProductLayout, what a step gains).
   std::int64_t min_steps_to_pack = 48;
+  // Steps that a product takes at once, so that it reads its weights once for all of them, up to which it packs.
+  // Chosen.
+  std::int64_t max_chunk_to_pack = 12;
+
+  // Stages that are at different chunks at the same time, each in a queue of its own; threads have schedules instead.
+  std::int64_t max_queues = 1;
 
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.

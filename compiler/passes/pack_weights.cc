@@ -19,9 +19,9 @@ const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std
   return is_weight ? &*kernel->packing : nullptr;
 }
 
-// What runs for many steps at once reads weights once for all of them: in the shortest run that packs four times.
-bool IsInLoop(const Instruction& instruction, const Target& target) {
-  return instruction.steps_at_once != kAllSteps && instruction.steps_at_once <= target.min_steps_to_pack / 4;
+// What runs for many steps at once reads weights once for all of them.
+bool ReadsWeightsOften(const Instruction& instruction, const Target& target) {
+  return instruction.steps_at_once != kAllSteps && instruction.steps_at_once <= target.max_chunk_to_pack;
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void PackWeights(StepGraph* graph) {
   for (const auto& [user, packing] : packable) {
     StepNode& node = *user;
     const Instruction& instruction = draft.instructions[user - graph->nodes.data()];
-    if (!IsInLoop(instruction, *graph->target)) continue;
+    if (!ReadsWeightsOften(instruction, *graph->target)) continue;
     const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, InfosOf(instruction, instruction.inputs)));
     if (bytes == 0) continue;
     const int input = node.inputs[packing->input];

@@ -7,6 +7,7 @@
 #include "stepnet/core/formula_kernel.h"
 #include "stepnet/core/programs_by_shapes.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/cuda/device_program.h"
 
 namespace stepnet {
@@ -87,16 +88,6 @@ RunRegionFn MakeRegion(const DeviceRegion& made) {
     kernel->Run(run, inputs, outputs);
   };
 }
-
-// Each stage that takes chunks has a stream: with chunks of fewer rows layers overlap more, and products are slower.
-// Between 256 and 2048 rows four layers of LSTMUnit take the same time, with one chunk for all steps a quarter more.
-constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
-                                .flops_per_microsecond = 20e6,
-                                .bytes_per_microsecond = 2e6,
-                                .microseconds_of_call = 4,
-                                .chunk_rows = 1024,
-                                .max_chunk_steps = 64,
-                                .min_shared_ratio = 0};
 
 const DeviceRegistration cuda(DeviceKind::kCuda,
                               {.target = &kCudaTarget,

@@ -9,9 +9,6 @@
 namespace stepnet {
 namespace {
 
-// More streams than this gain nothing: each kernel has many blocks.
-constexpr size_t kMaxStreams = 8;
-
 struct EventDelete {
   void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }
 };
@@ -42,7 +39,7 @@ class StageStreams::Joins {
       : chunk_(plan.chunk_steps), num_chunks_(chunk_ == 0 ? 1 : (num_steps + chunk_ - 1) / chunk_), queues_{&queue} {
     const auto count = static_cast<size_t>(std::ranges::count_if(plan.stages, TakesChunks));
     if (num_chunks_ < 2 || count < 2) return;
-    num_streams_ = std::min(count, kMaxStreams);
+    num_streams_ = std::min(count, static_cast<size_t>(plan.target->max_queues));
     dependencies_ = FindChunkDependencies(plan);
     done_.resize(plan.stages.size());
     std::vector<bool> has_loop(num_streams_, false);
