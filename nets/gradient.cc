@@ -30,16 +30,16 @@ void ThrowProblem(const std::string& problem) {
 }  // namespace
 
 OperatorGradient MakeGradient(const OperatorDef& op, const std::vector<GradientBlobs>& output_gradients) {
-  const OperatorCall init(op);
-  const OperatorSchema& schema = init.schema();
+  const OperatorCall call(op);
+  const OperatorSchema& schema = call.schema();
   if (schema.gradient_kind == GradientKind::kStops) {
-    return {.ops = {}, .input_gradients = std::vector<GradientBlobs>(init.inputs().size())};
+    return {.ops = {}, .input_gradients = std::vector<GradientBlobs>(call.inputs().size())};
   }
   if (schema.gradient_kind == GradientKind::kNone) {
     throw Error(ErrorCode::kInvalidNet, StrCat(op.type(), " is not differentiable"));
   }
   ThrowProblem(DeclaredGradientProblem(schema));
-  GradientBuilder builder(init, output_gradients);
+  GradientBuilder builder(call, output_gradients);
   schema.gradient(builder);
   OperatorGradient result{.ops = {}, .input_gradients = builder.input_gradients()};
   for (const GradientOp& made : builder.ops()) {

@@ -202,8 +202,8 @@ class GradientsOfNet {
                                          "` gives; it must be the last output of the RecurrentNetwork whose gradient "
                                          "this is")});
     } else {
-      const OperatorCall init(op, checked_.options.run);
-      CheckGradient(init, WithRequestedGradients(init, ParseRecurrentSpec(init)),
+      const OperatorCall call(op, checked_.options.run);
+      CheckGradient(call, WithRequestedGradients(call, ParseRecurrentSpec(call)),
                     forward == nullptr ? nullptr : &ForwardAt(writer), &found);
     }
     for (NetProblem& problem : found) {
@@ -231,9 +231,9 @@ class GradientsOfNet {
     if (forward == nullptr) {
       Readers& readers = readers_[place.net];
       if (readers.empty()) readers = ReadersOfOutputs(*place.net);
-      OperatorCall init(place.net->op(place.index), checked_.options.run);
-      init.SetReaders(readers[place.index]);
-      forward = std::make_unique<ForwardOperator>(std::move(init));
+      OperatorCall call(place.net->op(place.index), checked_.options.run);
+      call.SetReaders(readers[place.index]);
+      forward = std::make_unique<ForwardOperator>(std::move(call));
     }
     return *forward;
   }

@@ -149,9 +149,9 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       CountWork(kWork);
       const OperatorDef& op = net_def.op(i);
       try {
-        OperatorCall init(op, OnDevice(options, placed.devices[i]));
-        init.SetReaders(std::move(readers[i]));
-        net->operators_.push_back(std::make_unique<NetOperator>(std::move(init), workspace));
+        OperatorCall call(op, OnDevice(options, placed.devices[i]));
+        call.SetReaders(std::move(readers[i]));
+        net->operators_.push_back(std::make_unique<NetOperator>(std::move(call), workspace));
       } catch (...) {
         throw CurrentError().At({.net = def.name(), .op_index = net->origins_[i], .op_text = OperatorText(op)});
       }

@@ -105,8 +105,8 @@ class Checker {
     known_.insert(op.output().begin(), op.output().end());
     try {
       const Device device = PlaceOfOperator(i, op);
-      const OperatorCall init(op, OnDevice(options_.run, device));
-      const OperatorSchema& schema = init.schema();
+      const OperatorCall call(op, OnDevice(options_.run, device));
+      const OperatorSchema& schema = call.schema();
       if (schema.FindKernel(device.kind) == nullptr) {
         Report(i, StrCat(op.type(), " has no kernel for ", DeviceKindName(device.kind)));
       } else if (options_.is_step_net) {
@@ -119,7 +119,7 @@ class Checker {
       for (std::string& message : messages) Report(i, std::move(message));
       if (messages.empty() && schema.check) {
         std::vector<NetProblem> found;
-        schema.check(init, &found);
+        schema.check(call, &found);
         for (NetProblem& problem : found) {
           if (problem.net.empty()) {
             Report(i, std::move(problem.message));

@@ -43,11 +43,11 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
       .Args(BroadcastArguments())
       .Shapes(BroadcastShapes(kNumbers))
       .InPlace({{0, 0}, {1, 0}})
-      .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
-        CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(init, problems);
-        if (!init.Bool("broadcast") || init.inputs()[0] == init.outputs()[0]) return;  // by shape: known with shapes
-        if (init.inputs()[1] == init.outputs()[0]) {
-          problems->push_back({.message = StrCat(init.type(), " with broadcast can overwrite its first input alone")});
+      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+        CheckBy([](const OperatorCall& of) { ReadBroadcastRule(of); })(op, problems);
+        if (!op.Bool("broadcast") || op.inputs()[0] == op.outputs()[0]) return;  // by shape: known with shapes
+        if (op.inputs()[1] == op.outputs()[0]) {
+          problems->push_back({.message = StrCat(op.type(), " with broadcast can overwrite its first input alone")});
         }
       })
       .Formula([what](Formula& f) { f.Out({Result(f, what)}); }, {.checks_values = what == Arithmetic::kDivide});
@@ -126,7 +126,7 @@ const Registration div_gradient =
         .Output("db", "the shape of b")
         .Args(BroadcastArguments())
         .InPlace({{0, 0}})
-        .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
+        .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectFloats(query);
           ExpectAlike(query, 1, 2);
@@ -175,7 +175,7 @@ const Registration sum_reduce_like =
         .Output("c", "the shape of b, the type of a")
         .SumsLike(1)
         .Args(BroadcastArguments())
-        .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init, /*always=*/true); }))
+        .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {
           ExpectType(query, 0, {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBFloat16});
           CheckRepeated(query, ReadBroadcastRule(query.op(), /*always=*/true));

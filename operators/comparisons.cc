@@ -19,7 +19,7 @@ Operator Comparison(const std::string& type, const std::string& sign, const std:
              "element")
       .Output("c", "bool, the shape that both are repeated to")
       .Args(BroadcastArguments())
-      .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
+      .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
       .Shapes(BroadcastShapes(dtypes, DType::kBool))
       .StopsGradient()
       .Formula([compare](Formula& f) { f.Out({compare(f.In("a"), f.In("b"))}); });

@@ -15,7 +15,7 @@ Operator Logic(const std::string& type, const std::string& doc, Expr (*logic)(co
              "or one element")
       .Output("c", "bool, the shape that both are repeated to")
       .Args(BroadcastArguments())
-      .Check(CheckBy([](const OperatorCall& init) { ReadBroadcastRule(init); }))
+      .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op); }))
       .Shapes(BroadcastShapes({DType::kBool}))
       .InPlace({{0, 0}})
       .StopsGradient()

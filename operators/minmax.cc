@@ -45,10 +45,10 @@ Operator ExtremumGradient(const std::string& type) {
       .Input("dy", "the shape of y")
       .Inputs("x", "the inputs of " + type + ", each of a shape that repeats over that of y")
       .Outputs("dx", "the shape of y, one for each x")
-      .Check([](const OperatorCall& init, std::vector<NetProblem>* problems) {
-        if (init.num_outputs() == init.num_inputs() - 2) return;
-        problems->push_back({.message = StrCat(init.type(), " needs an output for each input after the second; it has ",
-                                               init.num_inputs(), " inputs and ", init.num_outputs(), " outputs")});
+      .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+        if (op.num_outputs() == op.num_inputs() - 2) return;
+        problems->push_back({.message = StrCat(op.type(), " needs an output for each input after the second; it has ",
+                                               op.num_inputs(), " inputs and ", op.num_outputs(), " outputs")});
       })
       .Shapes([](const ShapeQuery& query) {
         ExpectFloats(query);

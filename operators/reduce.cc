@@ -80,8 +80,8 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
         const bool has_elements = e.In(0).shape.size() > 0;
         e.Sum(0, SumOf(0, groups, average && has_elements ? 1 / static_cast<double>(groups.summed_size) : 1));
       })
-      .Cpu([average](const OperatorCall& init) -> RunFn {
-        return [average, type = init.type(), axes = init.Ints("axes")](const OpRun& run) {
+      .Cpu([average](const OperatorCall& op) -> RunFn {
+        return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type,
                        [&](auto zero) { Reduce<decltype(zero)>(run, GroupsOf(axes, *run.In(0).shape), average); });
         };
@@ -110,8 +110,8 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
         }
         return SameAsInput(1)(query);
       })
-      .Cpu([average](const OperatorCall& init) -> RunFn {
-        return [average, type = init.type(), axes = init.Ints("axes")](const OpRun& run) {
+      .Cpu([average](const OperatorCall& op) -> RunFn {
+        return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
             using T = decltype(zero);
             if (run.Out(0).size() == 0) return;
