@@ -34,7 +34,7 @@ std::set<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<cons
   }
   std::set<int> own;
   for (const StepNode& node : nodes) {
-    for (const int output : graph.Given(node)) {
+    for (const int output : node.given()) {
       const bool is_needed = !uses.IsTemporary(output) || uses.IsAddedTo(graph.values[output].home);
       if (!is_needed && uses.NumReaders(output) == readers[output]) own.insert(output);
     }

@@ -262,8 +262,7 @@ class Importer {
   StepNode CallOf(int k, std::vector<int> inputs) const {
     auto def = std::make_shared<OperatorDef>(net_.op(k));
     if (!def->has_device_option() && net_.has_device_option()) *def->mutable_device_option() = net_.device_option();
-    const auto call = std::make_shared<OperatorCall>(*def, request_.options);
-    call->SetReaders(readers_[k]);
+    const auto call = std::make_shared<OperatorCall>(*def, request_.options, readers_[k]);
     return {.call = call, .def = std::move(def), .op_index = k, .inputs = std::move(inputs)};
   }
 

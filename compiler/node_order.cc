@@ -18,7 +18,7 @@ class NodeOrder {
     current_ = node - begin_;
     for (const int input : added.inputs) Read(input);
     if (added.packed != kNoValue) Read(added.packed);
-    for (const int output : graph_.Given(added)) Write(output);
+    for (const int output : added.given()) Write(output);
     if (!MayFailOrLast(added)) return;
     Follow(last_of_world_);
     last_of_world_ = current_;

@@ -34,7 +34,7 @@ std::vector<Room> RoomsOf(const StepGraph& graph) {
       room.stage = stage;
     };
     std::ranges::for_each(graph.nodes[n].inputs, use);
-    std::ranges::for_each(graph.Given(graph.nodes[n]), use);
+    std::ranges::for_each(graph.nodes[n].given(), use);
   }
   return rooms;
 }

@@ -16,11 +16,13 @@ std::vector<int> Renumbered(const std::vector<bool>& kept) {
 
 template <typename T>
 void Keep(const std::vector<bool>& kept, std::vector<T>* items) {
-  std::vector<T> left;
+  size_t count = 0;
   for (size_t i = 0; i < items->size(); ++i) {
-    if (kept[i]) left.push_back(std::move((*items)[i]));
+    if (!kept[i]) continue;
+    if (count < i) (*items)[count] = std::move((*items)[i]);
+    ++count;
   }
-  *items = std::move(left);
+  items->erase(items->begin() + count, items->end());
 }
 
 }  // namespace
@@ -49,12 +51,6 @@ int StepGraph::AddValue(StepValue value) {
   return static_cast<int>(values.size()) - 1;
 }
 
-std::vector<int> StepGraph::Given(const StepNode& node) const {
-  std::vector<int> given;
-  std::ranges::copy_if(node.outputs, std::back_inserter(given), [](int v) { return v != kNoValue; });
-  return given;
-}
-
 void StepGraph::ForgetLast(int value) {
   const auto found = last.find(values[value].blob);
   if (found != last.end() && found->second == value) last.erase(found);
@@ -63,18 +59,28 @@ void StepGraph::ForgetLast(int value) {
 void StepGraph::FindProducers() {
   for (StepValue& value : values) value.producer = -1;
   for (size_t n = 0; n < nodes.size(); ++n) {
-    for (const int output : Given(nodes[n])) values[output].producer = static_cast<int>(n);
+    for (const int output : nodes[n].given()) values[output].producer = static_cast<int>(n);
     for (const int local : nodes[n].locals()) values[local].producer = static_cast<int>(n);
   }
 }
 
 void StepGraph::Erase(const std::vector<bool>& gone) {
-  std::vector<bool> kept_nodes = gone;
-  kept_nodes.flip();
-  Keep(kept_nodes, &nodes);
-  std::vector<bool> kept_values(values.size(), false);
+  std::vector<bool> kept = gone;
+  kept.flip();
+  Keep(kept, &nodes);
+  DropValues();
+  std::vector<bool> kept_homes(homes.size(), false);
+  for (const StepValue& value : values) kept_homes[value.home] = true;
+  if (!std::ranges::count(kept_homes, false)) return;
+  const std::vector<int> new_home = Renumbered(kept_homes);
+  for (StepValue& value : values) value.home = new_home[value.home];
+  Keep(kept_homes, &homes);
+}
+
+void StepGraph::DropValues() {
+  std::vector<bool> kept(values.size(), false);
   const auto mention = [&](int value) {
-    if (value != kNoValue) kept_values[value] = true;
+    if (value != kNoValue) kept[value] = true;
   };
   for (const StepNode& node : nodes) {
     std::ranges::for_each(node.inputs, mention);
@@ -83,9 +89,16 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
     mention(node.packed);
   }
   for (const auto& [blob, value] : last) mention(value);
-  const std::vector<int> new_value = Renumbered(kept_values);
+  if (std::ranges::count(kept, false)) {
+    RenumberValues(Renumbered(kept));
+    Keep(kept, &values);
+  }
+  FindProducers();
+}
+
+void StepGraph::RenumberValues(const std::vector<int>& numbers) {
   const auto renumber = [&](int& value) {
-    if (value != kNoValue) value = new_value[value];
+    if (value != kNoValue) value = numbers[value];
   };
   for (StepNode& node : nodes) {
     std::ranges::for_each(node.inputs, renumber);
@@ -97,14 +110,7 @@ void StepGraph::Erase(const std::vector<bool>& gone) {
     }
     renumber(node.packed);
   }
-  for (auto& [blob, value] : last) value = new_value[value];
-  Keep(kept_values, &values);
-  std::vector<bool> kept_homes(homes.size(), false);
-  for (const StepValue& value : values) kept_homes[value.home] = true;
-  const std::vector<int> new_home = Renumbered(kept_homes);
-  for (StepValue& value : values) value.home = new_home[value.home];
-  Keep(kept_homes, &homes);
-  FindProducers();
+  for (auto& [blob, value] : last) renumber(value);
 }
 
 bool ShareBytes(const Home& a, const Home& b) {

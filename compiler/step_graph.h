@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <span>
 #include <string>
@@ -62,6 +63,8 @@ struct RegionCall {
   std::vector<int> outputs = {};
 };
 
+inline constexpr int kNoValue = -1;
+
 // What a region of several operators has beside inputs and outputs.
 struct RegionBody {
   std::vector<RegionCall> calls = {};  // each before those that read what it gives
@@ -92,11 +95,12 @@ struct StepNode {
   bool IsOneOperator() const { return RunsOperators() && call != nullptr; }
   std::span<const RegionCall> calls() const { return body ? body->calls : std::span<const RegionCall>(); }
   std::span<const int> locals() const { return body ? body->locals : std::span<const int>(); }
+  auto given() const {  // the outputs that it gives
+    return outputs | std::views::filter([](int value) { return value != kNoValue; });
+  }
   // The value that an operand of calls() is.
   int ValueOf(int operand) const;
 };
-
-inline constexpr int kNoValue = -1;
 
 // Nodes [begin, end), which run in turn for one step after the other, for several steps at once, or once for all.
 struct GraphStage {
@@ -123,8 +127,6 @@ struct StepGraph {
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
   // Adds a value, with the first version that its name has free where it has none yet.
   int AddValue(StepValue value);
-  // The outputs of a node that it gives.
-  std::vector<int> Given(const StepNode& node) const;
   // Before a value is taken away: if it is what its blob ends as, the blob has no last value any more.
   void ForgetLast(int value);
   // After nodes were moved, added or taken away: producers are what nodes say.
@@ -133,6 +135,9 @@ struct StepGraph {
   void Erase(const std::vector<bool>& gone);
 
  private:
+  void DropValues();
+  void RenumberValues(const std::vector<int>& numbers);  // from the old numbers
+
   std::unordered_map<std::string, int> next_version_;          // by blob
   std::unordered_map<std::string, int> next_version_outside_;  // by the name that memory has there
 };

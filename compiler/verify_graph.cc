@@ -133,16 +133,18 @@ class Verifier {
     const char* kind = node.kind == StepNode::Kind::kMove   ? "a move"
                        : node.kind == StepNode::Kind::kPack ? "a packing"
                                                             : "a region";
-    const std::vector<int> given = graph_.Given(node);
-    const bool has_name = !given.empty() && given[0] >= 0 && given[0] < static_cast<int>(graph_.values.size());
-    return has_name ? StrCat(kind, " to ", graph_.NameOf(given[0])) : kind;
+    for (const int output : node.given()) {
+      const bool has_name = output >= 0 && output < static_cast<int>(graph_.values.size());
+      return has_name ? StrCat(kind, " to ", graph_.NameOf(output)) : kind;
+    }
+    return kind;
   }
 
   void CheckValuesOf(const StepNode& node, int n) {
     for (const int input : node.inputs) CheckRead(input);
     for (const int local : node.locals()) CheckLocal(local, n);
     if (node.packed != kNoValue) CheckRead(node.packed);
-    for (const int output : graph_.Given(node)) {
+    for (const int output : node.given()) {
       if (ValueAt(output).producer != n) Throw(StrCat("it is not the producer of ", graph_.NameOf(output)));
       if (is_given_[output]) Throw(graph_.NameOf(output) + " is given twice");
       is_given_[output] = true;
@@ -173,7 +175,8 @@ class Verifier {
   }
 
   void CheckMove(const StepNode& node) const {
-    if (node.inputs.size() != 1 || graph_.Given(node).size() != 1) Throw("a move has one input and one output");
+    if (node.inputs.size() != 1 || std::ranges::distance(node.given()) != 1)
+      Throw("a move has one input and one output");
     const StepValue &from = graph_.values[node.inputs[0]], &to = graph_.values[node.outputs[0]];
     const bool fits = from.info.dtype == to.info.dtype && from.info.shape.size() == to.info.shape.size();
     if (fits || from.dynamic || to.dynamic) return;
@@ -182,7 +185,7 @@ class Verifier {
   }
 
   void CheckPack(const StepNode& node) const {
-    const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && graph_.Given(node).size() == 1;
+    const bool is_pack = node.call != nullptr && node.inputs.size() == 1 && std::ranges::distance(node.given()) == 1;
     if (!is_pack) Throw("a packing has one input, one output and a call that it is for");
     const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
     if (kernel == nullptr || !kernel->packing) Throw(StrCat(node.call->type(), " packs nothing"));
@@ -271,7 +274,7 @@ class Verifier {
                             is_first ? "by several steps at once" : "by two stages"));
         };
         std::ranges::for_each(graph_.nodes[n].inputs, check);
-        std::ranges::for_each(graph_.Given(graph_.nodes[n]), check);
+        std::ranges::for_each(graph_.nodes[n].given(), check);
       }
     }
   }
@@ -283,7 +286,7 @@ class Verifier {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       while (s < graph_.stages.size() && graph_.stages[s].end <= static_cast<int>(n)) ++s;
       const bool is_once = s < graph_.stages.size() && graph_.stages[s].steps_at_once == kAllSteps;
-      for (const int output : graph_.Given(graph_.nodes[n])) {
+      for (const int output : graph_.nodes[n].given()) {
         const StepValue& value = graph_.values[output];
         const Home& home = graph_.homes[value.home];
         if (home.kind != Home::Kind::kOutside) continue;

@@ -263,14 +263,16 @@ std::optional<Error> FormulaFault(const OperatorDef& op) {
   constexpr int kMaxInputs = 64;  // beyond, a sample costs as much as the operator
   const OperatorSchema& schema = GetOperator(op.type());
   if (!schema.formula || op.input_size() > kMaxInputs) return {};
+  std::string key = StrCat(op.type(), " ", op.input_size(), " ", op.output_size());
+  for (const Argument& argument : op.arg())
+    key += StrCat(" ", argument.ByteSizeLong(), " ") + argument.SerializeAsString();
+  if (Sound().Find(key)) return {};
   // Messages that are half made when memory ends cannot be destroyed; those of an arena need not be.
   google::protobuf::Arena arena;
   OperatorDef& sample = *google::protobuf::Arena::CreateMessage<OperatorDef>(&arena);
   sample.set_type(op.type());
   *sample.mutable_arg() = op.arg();
   NameOperands(schema, op.input_size(), op.output_size(), &sample);
-  const std::string key = sample.SerializeAsString();
-  if (Sound().Find(key)) return {};
   std::optional<Error> fault = FaultFinder(OperatorCall(sample)).Run();
   if (!fault) Sound().Keep(key, std::make_shared<bool>(true));
   return fault;

@@ -39,16 +39,18 @@ std::string ArgumentHint(const std::string& name, const OperatorSchema& schema) 
 
 }  // namespace
 
-OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
-    : schema_(&GetOperator(def.type())),
-      inputs_(def.input().begin(), def.input().end()),
-      outputs_(def.output().begin(), def.output().end()),
-      options_(std::move(options)) {
-  std::map<std::string, std::string> seen;  // name → bytes
+OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vector<std::vector<std::string>> readers)
+    : schema_(&GetOperator(def.type())) {
+  const auto said = std::make_shared<Said>(Said{.inputs = {def.input().begin(), def.input().end()},
+                                                .outputs = {def.output().begin(), def.output().end()},
+                                                .options = std::move(options),
+                                                .readers = std::move(readers)});
+  said_ = said;
+  std::map<std::string_view, const Argument*> seen;
   for (const Argument& proto : def.arg()) {
     const std::string& name = proto.name();
-    const auto [earlier, is_new] = seen.emplace(name, proto.SerializeAsString());
-    if (!is_new && earlier->second != proto.SerializeAsString()) {
+    const auto [earlier, is_new] = seen.emplace(name, &proto);
+    if (!is_new && earlier->second->SerializeAsString() != proto.SerializeAsString()) {
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(def.type(), " has the argument \"", name, "\" twice, with different values"));
     }
@@ -71,7 +73,7 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
     if (const std::string problem = spec->Problem(name, value); !problem.empty()) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), ": ", problem));
     }
-    arguments_.emplace(name, std::move(value));
+    said->arguments.emplace(name, std::move(value));
   }
   for (const ArgumentSpec& spec : schema_->arguments) {
     if (spec.required && !HasArg(spec.name)) {
@@ -80,8 +82,8 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options)
     }
   }
   random_id_ = Hash(0xcbf29ce484222325u, def.type());
-  for (const std::string& output : outputs_) random_id_ = Hash(random_id_, output);
-  seed_ = def.device_option().has_random_seed() ? def.device_option().random_seed() : options_.seed;
+  for (const std::string& output : outputs()) random_id_ = Hash(random_id_, output);
+  seed_ = def.device_option().has_random_seed() ? def.device_option().random_seed() : this->options().seed;
 }
 
 const std::string& OperatorCall::type() const { return schema_->type; }
@@ -92,8 +94,8 @@ const ArgumentValue& OperatorCall::Value(std::string_view name, ArgumentType typ
     throw Error(ErrorCode::kInternal,
                 StrCat(schema_->type, " declares no argument \"", name, "\" of type ", ArgumentTypeName(type)));
   }
-  const auto found = arguments_.find(name);
-  return found != arguments_.end() ? found->second : spec->default_value;
+  const auto found = arguments().find(name);
+  return found != arguments().end() ? found->second : spec->default_value;
 }
 
 float OperatorCall::Float(std::string_view name) const {
@@ -129,7 +131,8 @@ std::shared_ptr<const NetDef> OperatorCall::Net(std::string_view name) const {
 
 const std::vector<std::string>& OperatorCall::ReadersOf(int output) const {
   static const std::vector<std::string> none;
-  return output < static_cast<int>(readers_.size()) ? readers_[output] : none;
+  const auto& readers = said_->readers;
+  return output < static_cast<int>(readers.size()) ? readers[output] : none;
 }
 
 // Without a stream, which would be a tenth of the time that a net of many operators takes to create.
@@ -138,9 +141,9 @@ std::string OperatorCall::Text() const {
   const auto append = [&](const std::vector<std::string>& names) {
     for (size_t i = 0; i < names.size(); ++i) text.append(i == 0 ? "" : ", ").append(names[i]);
   };
-  append(outputs_);
-  text.append(outputs_.empty() ? "" : " = ").append(type()).append("(");
-  append(inputs_);
+  append(outputs());
+  text.append(outputs().empty() ? "" : " = ").append(type()).append("(");
+  append(inputs());
   return text.append(")");
 }
 

@@ -46,17 +46,18 @@ class OperatorCall {
  public:
   // Throws kInvalidNet for an unknown type (with the nearest name), kInvalidArgument for arguments that the schema
   // does not allow. Arity and in-place rules are checked by CheckNet.
-  explicit OperatorCall(const OperatorDef& def, RunOptions options = {});
+  explicit OperatorCall(const OperatorDef& def, RunOptions options = {},
+                        std::vector<std::vector<std::string>> readers = {});
 
   const std::string& type() const;
   const OperatorSchema& schema() const { return *schema_; }
-  const std::vector<std::string>& inputs() const { return inputs_; }
-  const std::vector<std::string>& outputs() const { return outputs_; }
-  int num_inputs() const { return static_cast<int>(inputs_.size()); }
-  int num_outputs() const { return static_cast<int>(outputs_.size()); }
-  const RunOptions& options() const { return options_; }
+  const std::vector<std::string>& inputs() const { return said_->inputs; }
+  const std::vector<std::string>& outputs() const { return said_->outputs; }
+  int num_inputs() const { return static_cast<int>(inputs().size()); }
+  int num_outputs() const { return static_cast<int>(outputs().size()); }
+  const RunOptions& options() const { return said_->options; }
 
-  bool HasArg(std::string_view name) const { return arguments_.find(name) != arguments_.end(); }
+  bool HasArg(std::string_view name) const { return arguments().find(name) != arguments().end(); }
   // The argument's value or the default that the schema declares. Throw kInternal for a name that it does not declare.
   float Float(std::string_view name) const;
   double Number(std::string_view name) const;  // an argument of type kNumber, written as float or int
@@ -68,7 +69,7 @@ class OperatorCall {
   const std::vector<std::string>& Strings(std::string_view name) const;
   std::shared_ptr<const NetDef> Net(std::string_view name) const;  // null when absent
   const ArgumentValue& Any(std::string_view name) const;           // an argument of type kAny
-  const ArgumentMap& arguments() const { return arguments_; }
+  const ArgumentMap& arguments() const { return said_->arguments; }
 
   // Identifies the operator for RandomStream: the same for equal operators, also when a backward pass repeats one.
   std::uint64_t random_id() const { return random_id_; }
@@ -77,21 +78,24 @@ class OperatorCall {
   // Types of the operators that read output i later in the same net; "" stands for the net's external output. Known
   // to kernel factories when a net is created, empty otherwise.
   const std::vector<std::string>& ReadersOf(int output) const;
-  void SetReaders(std::vector<std::vector<std::string>> readers) { readers_ = std::move(readers); }
 
   std::string Text() const;  // "y = FC(x, w, b)"
 
  private:
+  // Never changed: copies of a call, as kernels keep them, share it.
+  struct Said {
+    std::vector<std::string> inputs;
+    std::vector<std::string> outputs;
+    RunOptions options;
+    ArgumentMap arguments = {};
+    std::vector<std::vector<std::string>> readers = {};
+  };
   const ArgumentValue& Value(std::string_view name, ArgumentType type) const;
 
   const OperatorSchema* schema_;
-  std::vector<std::string> inputs_;
-  std::vector<std::string> outputs_;
-  ArgumentMap arguments_;
-  RunOptions options_;
+  std::shared_ptr<const Said> said_;
   std::uint64_t random_id_ = 0;
   std::uint64_t seed_ = 0;
-  std::vector<std::vector<std::string>> readers_;
 };
 
 inline RandomStream OpRun::Random(const OperatorCall& op) const { return Random(op.seed(), op.random_id()); }

@@ -231,9 +231,8 @@ class GradientsOfNet {
     if (forward == nullptr) {
       Readers& readers = readers_[place.net];
       if (readers.empty()) readers = ReadersOfOutputs(*place.net);
-      OperatorCall call(place.net->op(place.index), checked_.options.run);
-      call.SetReaders(readers[place.index]);
-      forward = std::make_unique<ForwardOperator>(std::move(call));
+      forward = std::make_unique<ForwardOperator>(
+          OperatorCall(place.net->op(place.index), checked_.options.run, readers[place.index]));
     }
     return *forward;
   }

@@ -126,19 +126,20 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("products in ", MathName(options.math), " are a GPU's; the CPU computes them in float32"));
   }
-  const NetDef def = Completed(as_written);
+  NetDef def = Completed(as_written);
+  const std::string name = def.name();
   try {
     ThrowIfProblems(CheckNet(
         def, {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }}));
-    PlacedNet placed = Place(def, options);
+    PlacedNet placed = Place(std::move(def), options);
     const NetDef& net_def = *placed.net;
     std::unique_ptr<Net> net;
-    if (CanonicalNetType(def.type()) == "simple") {
+    if (CanonicalNetType(net_def.type()) == "simple") {
       net = std::make_unique<SimpleNet>();
     } else {
       net = MakeDagNet(net_def, options.target->device);
     }
-    net->name_ = def.name();
+    net->name_ = name;
     net->workspace_ = &workspace;
     net->entries_ = std::move(placed.entries);
     net->origins_ = std::move(placed.origins);
@@ -149,16 +150,15 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       CountWork(kWork);
       const OperatorDef& op = net_def.op(i);
       try {
-        OperatorCall call(op, OnDevice(options, placed.devices[i]));
-        call.SetReaders(std::move(readers[i]));
+        OperatorCall call(op, OnDevice(options, placed.devices[i]), std::move(readers[i]));
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(call), workspace));
       } catch (...) {
-        throw CurrentError().At({.net = def.name(), .op_index = net->origins_[i], .op_text = OperatorText(op)});
+        throw CurrentError().At({.net = name, .op_index = net->origins_[i], .op_text = OperatorText(op)});
       }
     }
     return net;
   } catch (Error& error) {
-    if (error.places().empty()) error.At({.net = def.name()});
+    if (error.places().empty()) error.At({.net = name});
     throw;
   }
 }

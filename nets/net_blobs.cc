@@ -41,21 +41,21 @@ std::vector<std::string> BlobsReadFirst(const NetDef& net) {
 }
 
 std::vector<std::string> BlobsReadForShape(const NetDef& net) {
-  const auto reads_shape = [](const OperatorDef& op, int input) {
-    const OperatorSchema* schema = FindOperator(op.type());
-    return schema != nullptr && std::ranges::count(schema->shape_inputs, input) > 0;
-  };
   std::unordered_set<std::string_view> found;
-  for (const OperatorDef& op : net.op()) {
-    for (int i = 0; i < op.input_size(); ++i) {
-      if (reads_shape(op, i)) found.insert(op.input(i));
+  std::vector<const OperatorSchema*> schemas;
+  const auto reads_shape = [&](int op, int input) {
+    return schemas[op] != nullptr && std::ranges::count(schemas[op]->shape_inputs, input) > 0;
+  };
+  for (int k = 0; k < net.op_size(); ++k) {
+    schemas.push_back(FindOperator(net.op(k).type()));
+    for (int i = 0; i < net.op(k).input_size(); ++i) {
+      if (reads_shape(k, i)) found.insert(net.op(k).input(i));
     }
   }
   // But not what is read otherwise.
   for (int k = 0; k < net.op_size() && !found.empty(); ++k) {
-    const OperatorDef& op = net.op(k);
-    for (int i = 0; i < op.input_size(); ++i) {
-      if (!reads_shape(op, i)) found.erase(op.input(i));
+    for (int i = 0; i < net.op(k).input_size(); ++i) {
+      if (!reads_shape(k, i)) found.erase(net.op(k).input(i));
     }
   }
   if (found.empty()) return {};

@@ -18,7 +18,7 @@ class MemoryUses {
       const StepNode& node = graph.nodes[n];
       const auto note = [&](int value) { Of(value).push_back({.node = static_cast<int>(n), .value = value}); };
       std::ranges::for_each(node.inputs, note);
-      std::ranges::for_each(graph.Given(node), note);
+      std::ranges::for_each(node.given(), note);
     }
   }
 

@@ -28,7 +28,7 @@ class RowsOutside {
  public:
   explicit RowsOutside(const StepGraph& graph) : graph_(graph) {
     for (const StepNode& node : graph.nodes) {
-      for (const int output : graph.Given(node)) Note(output, &writers_);
+      for (const int output : node.given()) Note(output, &writers_);
       for (const int input : node.inputs) Note(input, &readers_);
     }
   }

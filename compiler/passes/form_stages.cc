@@ -51,15 +51,15 @@ void KeepBetween(const std::vector<StageDraft>& stages, StepGraph* graph) {
   for (size_t s = 0; s < stages.size(); ++s) {
     for (const int i : stages[s].instructions) {
       const StepNode& node = graph->nodes[i];
-      std::vector<int> values = graph->Given(node);
-      values.insert(values.end(), node.inputs.begin(), node.inputs.end());
-      for (const int value : values) {
+      const auto keep = [&](int value) {
         const int h = graph->values[value].home;
         Home& home = graph->homes[h];
-        if (home.kind != Home::Kind::kTemporary) continue;
+        if (home.kind != Home::Kind::kTemporary) return;
         const size_t first = stage_of.emplace(h, s).first->second;
         if (stages[s].steps_at_once != 1 || first != s) home.kept = true;
-      }
+      };
+      std::ranges::for_each(node.given(), keep);
+      std::ranges::for_each(node.inputs, keep);
     }
   }
 }

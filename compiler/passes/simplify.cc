@@ -25,7 +25,7 @@ void Simplify(StepGraph* graph) {
   std::vector<bool> gone(graph->nodes.size(), false);
   for (size_t n = graph->nodes.size(); n-- > 0;) {  // what reads a value comes behind what gives it
     const StepNode& node = graph->nodes[n];
-    const std::vector<int> given = graph->Given(node);
+    auto given = node.given();
     // Where values share a home, a later one may be added to what this one leaves there.
     const auto is_unread = [&](int value) {
       return num_readers[value] == 0 && uses.IsTemporary(value) && uses.NumValues(graph->values[value].home) == 1;

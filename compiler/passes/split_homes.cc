@@ -19,7 +19,7 @@ void SplitHomes(StepGraph* graph) {
   for (size_t h = 0; h < home_now.size(); ++h) home_now[h] = static_cast<int>(h);
   std::vector<std::pair<int, int>> moved;  // value, its new home; reads are looked up with the old ones until then
   for (const StepNode& node : graph->nodes) {
-    for (const int v : graph->Given(node)) {
+    for (const int v : node.given()) {
       const StepValue& value = graph->values[v];
       const auto h = static_cast<size_t>(value.home);
       const bool goes_with_step = graph->homes[h].kind == Home::Kind::kTemporary && !graph->homes[h].kept;

@@ -29,7 +29,7 @@ Uses::Uses(const StepGraph& graph)
       note(input, is_move ? &moves_from_ : &calls_at_);
     }
     if (is_move) continue;
-    for (const int output : graph.Given(node)) note(output, &calls_at_);
+    for (const int output : node.given()) note(output, &calls_at_);
   }
 }
 
@@ -61,7 +61,7 @@ bool Uses::IsMovedIn(const Home& memory) const {
 std::set<int> WrittenBases(const StepGraph& graph) {
   std::set<int> bases;
   for (const StepNode& node : graph.nodes) {
-    for (const int output : graph.Given(node)) {
+    for (const int output : node.given()) {
       const Home& home = graph.homes[graph.values[output].home];
       if (home.kind == Home::Kind::kOutside) bases.insert(home.slot.base);
     }

@@ -12,7 +12,7 @@ class FirstWriters {
   explicit FirstWriters(const StepGraph& graph) : graph_(graph) {
     for (const GraphStage& stage : graph.stages) {
       for (int n = stage.begin; n < stage.end; ++n) {
-        for (const int output : graph.Given(graph.nodes[n])) {
+        for (const int output : graph.nodes[n].given()) {
           const Home& home = graph.homes[graph.values[output].home];
           if (home.kind != Home::Kind::kOutside) continue;
           first_.emplace(home.slot.base, stage.steps_at_once == kAllSteps ? n : -1);
@@ -27,7 +27,7 @@ class FirstWriters {
     if (found == first_.end() || found->second < 0) return kNoValue;
     const StepNode& node = graph_.nodes[found->second];
     int term = kNoValue, count = 0;
-    for (const int output : graph_.Given(node)) {
+    for (const int output : node.given()) {
       if (graph_.homes[graph_.values[output].home].slot.base != base) continue;
       term = output;
       ++count;

@@ -182,8 +182,7 @@ void MakePlansOn(const Device& device, const Session& session, const RunOptions&
   const PlacedNet placed = Place(Completed(session.def), options);
   const std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(*placed.net);
   for (int i = 0; i < placed.net->op_size(); ++i) {
-    OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]));
-    op.SetReaders(readers[i]);
+    const OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]), readers[i]);
     if (op.type() == "RecurrentNetwork") {
       const Blob& blob = session.workspace->GetBlob(op.outputs().back());
       Forward forward{.record = blob.GetObject<RecurrentRecord>()};
