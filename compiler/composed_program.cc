@@ -1,5 +1,6 @@
 #include "stepnet/compiler/composed_program.h"
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -30,6 +31,7 @@ std::string KeyOf(std::span<const OperatorToCompose> operators, const Compositio
   add(0);
   add_all(request.wanted);
   for (const auto& [read, written] : request.in_place) add_all({read, written});
+  add(std::bit_cast<std::uint64_t>(request.max_repeated_operations));
   return key;
 }
 

@@ -17,8 +17,7 @@ namespace {
 
 // Parts of what goes through elements, large enough to be worth a thread.
 int PartsOf(const TensorInfo& info, const Target& target) {
-  constexpr std::int64_t kMax = 1024;
-  return static_cast<int>(std::clamp<std::int64_t>(info.size_bytes() / target.min_part_bytes, 1, kMax));
+  return static_cast<int>(std::clamp<std::int64_t>(info.size_bytes() / target.min_part_bytes, 1, target.max_parts));
 }
 
 // Element i of all outputs follows from element i of the inputs.

@@ -70,7 +70,8 @@ RegionNodeKernelSpec SpecOf(const StepGraph& graph, const StepNode& node) {
                             .num_inputs = static_cast<int>(node.inputs.size()),
                             .num_outputs = static_cast<int>(node.outputs.size()),
                             .num_locals = static_cast<int>(node.locals().size()),
-                            .backward = graph.backward};
+                            .backward = graph.backward,
+                            .max_repeated_operations = graph.target->max_repeated_operations};
   for (const std::span<const int> values : {std::span(node.inputs), std::span(node.outputs), node.locals()}) {
     for (const int value : values) {
       spec.names.push_back(graph.values[value].blob);
@@ -104,7 +105,7 @@ struct RegionNodeKernel::ForShapes {
   std::vector<TensorInfo> operands = {};
   std::shared_ptr<const ComposedProgram> composed = {};  // null: there is an obstacle
   RegionObstacle obstacle = {};
-  // Of another device than the CPU, made when it first runs: plans need no device.
+  // Runs it on another device than the CPU. Made when it first runs: plans need no device.
   mutable std::once_flag once = {};
   mutable RunRegionFn on_device = {};
 
@@ -133,14 +134,18 @@ RegionNodeKernel::ForShapes::ForShapes(const RegionNodeKernelSpec& spec, std::sp
     obstacle = {static_cast<int>(spec.calls.size()) - 1,
                 "what is checked is overwritten"};  // and could not be looked at again
   } else {
-    CompositionRequest request{.wanted = {}, .in_place = spec.in_place, .names = spec.names};
+    CompositionRequest request{.wanted = {},
+                               .in_place = spec.in_place,
+                               .names = spec.names,
+                               .max_repeated_operations = spec.max_repeated_operations};
     for (int output = 0; output < spec.num_outputs; ++output) request.wanted.push_back(spec.num_inputs + output);
     auto result = FindComposed(operators, request);
     if (auto* found = std::get_if<std::shared_ptr<const ComposedProgram>>(&result)) {
       composed = std::move(*found);
     } else {
       const auto& problem = std::get<CompositionObstacle>(result);
-      obstacle = {problem.part, StrCat(spec.calls[problem.part].call->Text(), ": ", problem.what)};
+      obstacle = {problem.part, StrCat(spec.calls[problem.part].call->Text(), ": ", problem.what),
+                  problem.kind == CompositionObstacle::Kind::kRepeats};
     }
   }
 }

@@ -26,15 +26,17 @@ struct RegionNodeKernelSpec {
   std::vector<TensorInfo> inputs = {};             // of one step
   std::vector<Tensor> values = {};                 // of operands, where elements are known (TensorInfo::value)
   bool backward = false;
+  double max_repeated_operations = 0;  // of CompositionRequest
 };
 
-// Of a node, or of what may become one. REQUIRES: a region of several operators.
+// What there is to run for a node, or for what may become one. REQUIRES: a region of several operators.
 RegionNodeKernelSpec SpecOf(const StepGraph& graph, const StepNode& node);
 
 // Why operators are no single program.
 struct RegionObstacle {
   int call = 0;  // that it is about
   std::string what = {};
+  bool repeats = false;  // the call would be computed too often, because others have more elements than it has
 };
 
 class RegionNodeKernel {

@@ -38,8 +38,21 @@ std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan)
   return accesses;
 }
 
+// Who reads of a value nothing but its shape waits for no memory, but comes behind who gives the value.
+void AddReadsOfShapes(const StepPlan& plan, std::vector<Dependency>* edges) {
+  std::map<int, int> givers;  // by slot
+  for (int i = 0; i < static_cast<int>(plan.instructions.size()); ++i) {
+    for (const Operand& input : plan.instructions[i].inputs) {
+      const auto giver = input.shape_alone ? givers.find(input.slot) : givers.end();
+      if (giver != givers.end()) edges->push_back({.from = giver->second, .to = i});
+    }
+    for (const Operand& output : plan.instructions[i].outputs) givers[output.slot] = i;
+  }
+}
+
 // What all steps share is large beside what each has of its own, which many steps at once take out of the caches.
 bool GainsOverTime(const Instruction& instruction, const Target& target) {
+  if (target.takes_all_over_time) return true;
   std::int64_t shared = 0, own = 0;
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const Operand& operand : *operands) {
@@ -113,7 +126,8 @@ class StageFinder {
   // Strongly connected components (Kosaraju, in Aho, Hopcroft and Ullman, Data Structures and Algorithms, 1983, section
   // 6.7): what is reached backward, in the reverse of the order in which a walk forward ends.
   void FindComponents() {
-    const std::vector<Dependency> edges = FindConflicts(AccessesWithoutSums(plan_));  // with those that others imply
+    std::vector<Dependency> edges = FindConflicts(AccessesWithoutSums(plan_));  // with those that others imply
+    AddReadsOfShapes(plan_, &edges);
     std::vector<std::vector<int>> forward(num_instructions_), backward(num_instructions_);
     std::vector<bool> waits_for_itself(num_instructions_, false);
     for (const Dependency& edge : edges) {

@@ -354,7 +354,7 @@ class Operator {
   // The shape rule reads the elements of these inputs (ShapeQuery::IntsOf). So shapes are known when they are computed,
   // and the host waits for that, whatever device the operator runs on.
   Operator& ShapesReadValues(std::vector<int> inputs);
-  // Of these inputs dtype and shape alone are read: a net need not keep their elements for the operator.
+  // Reads dtype and shape of these inputs alone: a net need not keep their elements for the operator.
   Operator& ReadsShapes(std::vector<int> inputs);
   // The output is input 0, summed over what an input of fewer elements does not have: input 0 itself where the two have
   // one shape. Of the other one the shape alone is read.

@@ -36,10 +36,37 @@ struct Place {
   std::vector<std::optional<Source>> sources = {};  // of the inputs that are read
 };
 
+// How many simple operations take as long as `op`, about.
+double OperationsOf(ExprOp op) {
+  constexpr double kOfFunction = 8;  // found in an LSTM's step of 8,192 units: a fifth of a nanosecond an element
+  switch (op) {
+    case ExprOp::kInput:
+    case ExprOp::kConstant:
+    case ExprOp::kLiteral:
+    case ExprOp::kIndex: return 0;
+    case ExprOp::kDivide:
+    case ExprOp::kMod:
+    case ExprOp::kPow:
+    case ExprOp::kSqrt:
+    case ExprOp::kExp:
+    case ExprOp::kExpm1:
+    case ExprOp::kLog:
+    case ExprOp::kLog1p:
+    case ExprOp::kTanh:
+    case ExprOp::kSigmoid:
+    case ExprOp::kErf:
+    case ExprOp::kSin:
+    case ExprOp::kCos:
+    case ExprOp::kUniform: return kOfFunction;
+    default: return 1;
+  }
+}
+
 // What is looked up of a part.
 struct PartRoots {
   std::vector<Expr> roots;               // values of outputs, then requirements
   std::vector<std::vector<int>> inputs;  // by root: those that it reads
+  std::vector<double> operations;        // by root: of an element
   bool keeps_rows = false;               // the last dimension means something of its own
   bool has_require = false;
 };
@@ -48,7 +75,9 @@ PartRoots RootsOf(const Region& region) {
   PartRoots part{.roots = region.Roots()};
   for (const Expr& root : part.roots) {
     std::vector<int>& inputs = part.inputs.emplace_back();
+    double& operations = part.operations.emplace_back(0);
     for (const ExprNode* node : ExprNodes({&root, 1})) {
+      operations += OperationsOf(node->op);
       if (node->op == ExprOp::kInput) inputs.push_back(node->number);
     }
     part.keeps_rows |= root->has_row_reduction();
@@ -64,7 +93,7 @@ bool ComputesNothing(const Region& region) {
   return region.NumElements() == 0 && std::ranges::all_of(region.outputs, is_elements);
 }
 
-// Of parts of which those that count compute nothing.
+// What gives the wanted tensors of parts that compute nothing.
 ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionRequest& request) {
   ComposedRegion nothing{.region = {.sizes = {1, 1, 1, 0}}};
   for (const int tensor : request.wanted) {
@@ -205,6 +234,7 @@ class Composer {
   bool PlaceAll() {
     places_.clear();
     places_of_part_.clear();
+    times_computed_.clear();
     to_place_.clear();
     cut_.reset();
     for (Goal& goal : goals_) {
@@ -225,7 +255,8 @@ class Composer {
     const PartRoots& of_part = roots_of_[goal->part];
     const RegionIndex& sizes = RegionOf(goal->part).sizes;
     PlaceResult found = AlignElements(domain_, sizes, of_part.keeps_rows);
-    goal->is_by_row = !found.index && !found.cut && domain_.has_row && !of_part.keeps_rows;
+    const bool may_be_by_row = domain_.has_row && !of_part.keeps_rows;  // and is where there are no rows at all
+    goal->is_by_row = may_be_by_row && ((!found.index && !found.cut) || domain_.NumRows() == 0);
     if (goal->is_by_row) found = AlignRows(domain_, sizes);
     if (found.cut) {
       cut_ = found.cut;
@@ -268,6 +299,14 @@ class Composer {
     if (places_[place].is_needed[root]) return;
     places_[place].is_needed[root] = true;
     to_place_.emplace_back(place, root);
+    const int part = places_[place].part;
+    double& times = times_computed_[{part, root}];
+    times += static_cast<double>(domain_.NumValues(places_[place].index));
+    const auto elements = static_cast<double>(RegionOf(part).NumElements());
+    if (roots_of_[part].operations[root] * (times - elements) <= request_.max_repeated_operations) return;
+    Refuse(Kind::kRepeats, part,
+           StrCat("has ", elements, " elements, of which ", times, " would be computed in a region over ",
+                  domain_.Text()));
   }
 
   void FindSources(int place, int root) {
@@ -471,6 +510,7 @@ class Composer {
   std::vector<JoinedDimension> joined_;
   std::vector<Place> places_;
   std::map<int, std::vector<int>> places_of_part_;
+  std::map<std::pair<int, int>, double> times_computed_;           // elements, by part and root
   std::vector<std::pair<int, int>> to_place_;                      // place, root: whose inputs are to be found
   std::vector<std::unordered_map<const ExprNode*, Expr>> values_;  // by place
   std::vector<Expr> values_of_inputs_;

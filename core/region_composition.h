@@ -18,9 +18,12 @@
 // - parts that compute something of whole rows (RowSum, RowMax, outputs of rows, sums over rows) have rows of one
 //   length, and what reads them reads whole rows;
 // - nothing reads a sum over rows, which is known only when all rows are done;
+// - no part is computed much more often than it has elements, because the region is larger or reads it in several ways
+//   (CompositionRequest::max_repeated_operations);
 // - four dimensions are enough.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,6 +46,8 @@ struct CompositionRequest {
   std::vector<int> wanted;                         // tensors that are written, all of each
   std::vector<std::pair<int, int>> in_place = {};  // tensors that are one memory: what is read, what is written
   std::vector<std::string> names = {};             // of tensors, for people; may be empty
+  // How many operations of a part, at most, are done for elements that it has computed already.
+  double max_repeated_operations = std::numeric_limits<double>::infinity();
 };
 
 struct ComposedRegion {
@@ -61,6 +66,7 @@ struct CompositionObstacle {
     kDimensions,  // more than four
     kInPlace,     // memory that is both is not read at the place where it is written, and there alone
     kPlaces,      // a part is read in too many ways
+    kRepeats,     // a part would be computed too often
   };
   Kind kind = Kind::kSizes;
   int part = 0;  // that it is about

@@ -89,6 +89,8 @@ struct Target {
   // Bytes of a part of an elementwise instruction, at least; other kernels say themselves how many parts they have.
   // About what a core writes while another one is told of a task and comes back. Chosen.
   std::int64_t min_part_bytes = 32 * 1024;
+  // And so many parts at most. Chosen.
+  std::int64_t max_parts = 1024;
   // Microseconds of a part in a loop, at least: several times what it takes to hand one over. Chosen.
   double min_part_microseconds = 3;
   // Microseconds of a part of what runs once for all steps, about: so many parts that threads end together, and so few
@@ -103,6 +105,9 @@ struct Target {
   // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
   // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;
+  // Whatever can takes many steps at once, how little they share: where to start a kernel takes longer than the work of
+  // a step.
+  bool takes_all_over_time = false;
 
   // Weights are packed for products of one row, and of so many rows to so many: with 2 and 3 packed weights are slower,
   // with more rows to lay them out is a small part of the product anyway. Bench, ProductLayout.
@@ -117,6 +122,10 @@ struct Target {
 
   // Stages that are at different chunks at the same time, each in a queue of its own; threads have schedules instead.
   std::int64_t max_queues = 1;
+
+  // Operations of an operator that a region of several does again, at most, for an operator less to run: about what a
+  // call of a kernel takes. Chosen.
+  double max_repeated_operations = 256;
 
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.

@@ -66,8 +66,9 @@ class InPlaceAdder {
   bool IsThereForAllSteps(int term, int sum) const {
     const StepValue& value = graph_.values[term];
     const Home& home = graph_.homes[value.home];
-    return takes_copies_over_time_ && value.producer < 0 && !value.dynamic && home.kind == Home::Kind::kOutside &&
-           home.slot.row_bytes != 0 && !written_.contains(home.slot.base) && value.info == graph_.values[sum].info;
+    return graph_.target->takes_all_over_time && value.producer < 0 && !value.dynamic &&
+           home.kind == Home::Kind::kOutside && home.slot.row_bytes != 0 && !written_.contains(home.slot.base) &&
+           value.info == graph_.values[sum].info;
   }
 
   // What gave `last` adds to what is where the sum is to be.
@@ -100,9 +101,7 @@ class InPlaceAdder {
 
   StepGraph& graph_;
   const Uses uses_;
-  const std::set<int> written_;  // bases
-  // As compiler/stages.cc finds of what shares nothing between steps.
-  const bool takes_copies_over_time_ = graph_.target->min_shared_ratio == 0;
+  const std::set<int> written_;      // bases
   std::vector<bool> gone_;           // by node
   std::multimap<int, Copy> copies_;  // by the node that they stand before
 };

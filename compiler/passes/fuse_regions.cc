@@ -1,6 +1,8 @@
 // How nodes are chosen: as many as can be are put in front of a region, so that when one is taken, what it could be
 // joined with is there. It grows by what reads its values, and by what gives others to the same readers: what is
 // joined that way was waited for together anyway. What has nothing to do with it stays apart and may run beside it.
+// Regions begin with the nodes of the fewest elements: what many rows share is computed once, before the region that
+// reads it, unless it is so little that to compute it with each of them takes no longer.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -13,6 +15,7 @@
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
 
@@ -22,9 +25,10 @@ namespace {
 // Bounds how long a region takes to be made, and the parameters of a kernel on a GPU.
 constexpr size_t kMaxCalls = 48;
 constexpr size_t kMaxOperands = 32;  // of one operator
-// How many nodes are looked at for a region, and left out of it before it is given up: however large a step is.
+// How many nodes are looked at for a region, and how often it is tried without some of them before it is given up:
+// however large a step is.
 constexpr size_t kMaxNear = 4 * kMaxCalls;
-constexpr size_t kMaxLeftOut = 8;
+constexpr int kMaxTries = 9;
 
 bool HasSums(const RegionPart& part) {
   return std::ranges::any_of(part.region.outputs,
@@ -35,13 +39,16 @@ bool HasSums(const RegionPart& part) {
 class LoopFuser {
  public:
   LoopFuser(StepGraph* graph, const Uses& uses, int begin, int end)
-      : graph_(*graph), uses_(uses), begin_(begin), may_join_(static_cast<size_t>(end - begin)) {
-    for (int n = begin; n < end; ++n) may_join_[n - begin] = MayJoin(graph_.nodes[n]);
+      : graph_(*graph), uses_(uses), begin_(begin), elements_(static_cast<size_t>(end - begin)) {
+    for (int n = begin; n < end; ++n) {
+      CheckCancelled();
+      elements_[n - begin] = ElementsToJoin(graph_.nodes[n]);
+    }
   }
 
   // Puts the nodes into another order; returns what is to become one.
   std::vector<NodeRange> Run() {
-    if (std::ranges::count(may_join_, true) < 2) return {};
+    if (std::ranges::count(elements_, kCannotJoin) + 2 > std::ssize(elements_)) return {};
     FindOrder();
     std::vector<NodeRange> ranges;
     std::vector<StepNode> nodes;
@@ -50,11 +57,12 @@ class LoopFuser {
       Put(n);
     };
     while (!ready_.empty() || !ready_to_join_.empty()) {
+      CheckCancelled();
       if (!ready_.empty()) {
         put(*ready_.begin());
         continue;
       }
-      const std::vector<int> group = Group(*ready_to_join_.begin());
+      const std::vector<int> group = Group(ready_to_join_.begin()->second);
       const auto first = begin_ + static_cast<int>(nodes.size());
       std::ranges::for_each(group, put);
       if (group.size() > 1) ranges.push_back({first, first + static_cast<int>(group.size())});
@@ -64,68 +72,93 @@ class LoopFuser {
   }
 
  private:
-  // What has a formula, gives all of its outputs for one step, checks nothing and adds up nothing over rows.
-  bool MayJoin(const StepNode& node) const {
-    if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator() || node.by_blobs) return false;
+  static constexpr std::int64_t kCannotJoin = -1;
+
+  // Over how many elements it goes: what has a formula, gives all of its outputs for one step, checks nothing and adds
+  // up nothing over rows.
+  std::int64_t ElementsToJoin(const StepNode& node) const {
+    if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator() || node.by_blobs) return kCannotJoin;
     if (HasSideEffects(*node.call) || node.call->schema().FindKernel(graph_.target->device)->checks_values)
-      return false;
-    if (node.inputs.size() + node.outputs.size() > kMaxOperands) return false;
+      return kCannotJoin;
+    if (node.inputs.size() + node.outputs.size() > kMaxOperands) return kCannotJoin;
     for (const int output : node.outputs) {
-      if (output == kNoValue || graph_.values[output].added) return false;
+      if (output == kNoValue || graph_.values[output].added) return kCannotJoin;
     }
     std::vector<TensorInfo> inputs;
     for (const int input : node.inputs) inputs.push_back(graph_.values[input].info);
     try {
       const auto parts = FindParts(ShapeQuery(*node.call, inputs));
-      return !parts->parts.empty() && std::ranges::none_of(parts->parts, HasSums);
+      std::int64_t elements = kCannotJoin;
+      for (const RegionPart& part : parts->parts) {
+        if (HasSums(part)) return kCannotJoin;
+        elements = std::max(elements, part.region.NumElements());
+      }
+      return elements;
     } catch (const ValueUnknown&) {
-      return false;  // texts of graphs do not say what is known of elements
+      return kCannotJoin;  // texts of graphs do not say what is known of elements
     }
   }
 
   const StepNode& NodeAt(int n) const { return graph_.nodes[begin_ + n]; }
-  // Of the loop, from 0; -1: of none of its nodes.
+  // The node of the loop that gives the value, from 0; -1: none of them does.
   int ProducerOf(int value) const {
     const int n = graph_.values[value].producer - begin_;
-    return n >= 0 && n < static_cast<int>(may_join_.size()) ? n : -1;
+    return n >= 0 && n < static_cast<int>(elements_.size()) ? n : -1;
   }
 
   void FindOrder() {
-    const auto size = static_cast<int>(may_join_.size());
+    const auto size = static_cast<int>(elements_.size());
     followers_ = FollowersOf(graph_, begin_, begin_ + size);
-    missing_.assign(may_join_.size(), 0);
-    is_put_.assign(may_join_.size(), false);
+    missing_.assign(elements_.size(), 0);
+    is_put_.assign(elements_.size(), false);
     for (const std::vector<int>& others : followers_) {
       for (const int n : others) ++missing_[n];
     }
     for (int n = 0; n < size; ++n) {
-      if (missing_[n] == 0) ReadyFor(n).insert(n);
+      if (missing_[n] == 0) AddReady(n);
       for (const int input : NodeAt(n).inputs) {
-        if (may_join_[n]) readers_[input].push_back(n);
+        if (MayJoin(n)) readers_[input].push_back(n);
       }
     }
   }
 
-  std::set<int>& ReadyFor(int n) { return may_join_[n] ? ready_to_join_ : ready_; }
+  bool MayJoin(int n) const { return elements_[n] != kCannotJoin; }
+
+  void AddReady(int n) {
+    if (MayJoin(n)) {
+      ready_to_join_.emplace(elements_[n], n);
+    } else {
+      ready_.insert(n);
+    }
+  }
 
   // `n` is in its place: others may be ready now.
   void Put(int n) {
     is_put_[n] = true;
-    ReadyFor(n).erase(n);
+    ready_.erase(n);
+    ready_to_join_.erase({elements_[n], n});
     for (const int follower : followers_[n]) {
-      if (--missing_[follower] == 0) ReadyFor(follower).insert(follower);
+      if (--missing_[follower] == 0) AddReady(follower);
     }
   }
 
   // Nodes that become one region, `seed` first, each before those that must come behind it.
   std::vector<int> Group(int seed) const {
     std::set<int> left_out;
-    while (left_out.size() <= kMaxLeftOut) {
+    for (int tries = 0; tries < kMaxTries; ++tries) {
+      CheckCancelled();
       std::vector<int> group = Grow(seed, left_out);
       if (group.size() == 1) return group;
       const std::optional<RegionObstacle> obstacle = FindObstacle(group);
       if (!obstacle) return group;
-      left_out.insert(obstacle->call > 0 ? group[obstacle->call] : group.back());
+      const int at = group[obstacle->call];
+      if (obstacle->repeats && elements_[at] <= elements_[seed]) {
+        const auto repeats = [&](int n) { return elements_[n] > elements_[at]; };
+        const size_t before = left_out.size();
+        std::ranges::copy_if(group, std::inserter(left_out, left_out.end()), repeats);
+        if (left_out.size() > before) continue;
+      }
+      left_out.insert(obstacle->call > 0 ? at : group.back());
     }
     return {seed};
   }
@@ -157,7 +190,7 @@ class LoopFuser {
     while (!to_add.empty() && looked_at->size() < kMaxNear) {
       const int n = to_add.back();
       to_add.pop_back();
-      if (is_put_[n] || !may_join_[n] || !looked_at->insert(n).second) continue;
+      if (is_put_[n] || !MayJoin(n) || !looked_at->insert(n).second) continue;
       near->insert(n);
       for (const int input : NodeAt(n).inputs) {
         if (const int producer = ProducerOf(input); producer >= 0) to_add.push_back(producer);
@@ -176,13 +209,14 @@ class LoopFuser {
   StepGraph& graph_;
   const Uses& uses_;
   const int begin_;
-  // Of the nodes of the loop, from 0.
-  std::vector<bool> may_join_;
+  // By node of the loop, from 0.
+  std::vector<std::int64_t> elements_;
   std::vector<std::vector<int>> followers_;
-  std::vector<bool> is_put_;                 // in its place
-  std::vector<int> missing_;                 // how many each waits for that are not
-  std::set<int> ready_, ready_to_join_;      // those that wait for none
-  std::map<int, std::vector<int>> readers_;  // by value
+  std::vector<bool> is_put_;                              // in its place
+  std::vector<int> missing_;                              // how many each waits for that are not
+  std::set<int> ready_;                                   // those that wait for none, and may not join others
+  std::set<std::pair<std::int64_t, int>> ready_to_join_;  // with their elements
+  std::map<int, std::vector<int>> readers_;               // by value
 };
 
 bool CanRunRegions(DeviceKind device) {

@@ -134,7 +134,7 @@ class SmallJob {
     job_.model.vocabulary = corpus_.vocabulary.size();
   }
   runner::Trainer Make(const RunOptions& options) const { return {job_, corpus_, options}; }
-  // Of an iteration.
+  // What of an iteration can be recorded.
   RecordableOperators Recordable(const RunOptions& options) const {
     const runner::LanguageModel model = runner::MakeLanguageModel(job_.model, runner::ModelUse::kTraining);
     TrainingNet training = MakeTrainingNet(model.net, "loss", model.parameters, job_.config.optimizer());

@@ -87,7 +87,7 @@ TEST(StoredFloats, GiveWhatFloatsGiveRounded) {
   }
 }
 
-// Of a product whose second factor is repeated: 1 for each element of y, in the dtype of y.
+// The gradient of a product whose second factor is repeated: 1 for each element of y, in the dtype of y.
 TEST(StoredFloats, HaveGradientsOfTheirOwnDType) {
   NetDef net;
   OperatorDef* product = net.add_op();

@@ -58,7 +58,7 @@ TEST(AddInPlace, LeavesOtherSumsAlone) {
 }
 
 // Where calls cost more than copies of many steps at once.
-constexpr Target kTakesCopies = {.min_shared_ratio = 0};
+constexpr Target kTakesCopies = {.takes_all_over_time = true};
 
 std::string AfterOnAnotherTarget(const std::string& before) {
   StepGraph graph = ParseGraph(before);
