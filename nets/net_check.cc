@@ -41,8 +41,7 @@ void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, DeviceKin
     const bool allowed =
         std::any_of(first, last, [&](const auto& input) { return schema.AllowsInPlace(input.second, o); });
     // Kernels that take blobs replace the tensor of a blob and never write into it.
-    if (schema.TakesBlobs(device)) continue;
-    if (first != last && !allowed) {
+    if (first != last && !allowed && !schema.TakesBlobs(device)) {
       messages->push_back(
           StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
     }

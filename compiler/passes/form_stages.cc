@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <set>
 
 #include "stepnet/compiler/emit.h"
@@ -10,39 +9,49 @@
 namespace stepnet {
 namespace {
 
-// `nodes` with those in two that give sums over the steps and rows: sums can wait until after the loop when what goes
-// on in it cannot. `draft` has an instruction for each; operators in `whole` are left as they are.
-std::vector<StepNode> WithSumsApart(const std::vector<StepNode>& nodes, const StepPlan& draft,
-                                    const std::set<int>& whole) {
-  std::vector<StepNode> result;
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const Instruction& instruction = draft.instructions[n];
-    if (HasSumsAndRows(instruction) && !whole.contains(nodes[n].op_index)) {
-      StepNode sums = nodes[n], rows = nodes[n];
-      for (const Operand& output : instruction.outputs) {
-        (output.contiguous_rows ? sums : rows).outputs[output.position] = kNoValue;
-      }
-      result.push_back(std::move(sums));
-      result.push_back(std::move(rows));
-    } else {
-      result.push_back(nodes[n]);
+// Cuts in two the nodes that give sums over the steps and rows, and their instructions: sums can wait until after the
+// loop when what goes on in it cannot. Returns where the first halves are; the second ones follow them.
+std::set<int> CutSumsOff(StepGraph* graph, StepPlan* draft) {
+  std::set<int> halves;
+  std::vector<StepNode> nodes;
+  std::vector<Instruction> instructions;
+  for (size_t n = 0; n < graph->nodes.size(); ++n) {
+    nodes.push_back(std::move(graph->nodes[n]));
+    instructions.push_back(std::move(draft->instructions[n]));
+    if (!HasSumsAndRows(instructions.back())) continue;
+    halves.insert(static_cast<int>(nodes.size()) - 1);
+    StepNode rows = nodes.back();
+    Instruction of_rows = instructions.back();
+    for (const Operand& output : of_rows.outputs) {
+      (output.contiguous_rows ? nodes.back() : rows).outputs[output.position] = kNoValue;
     }
+    std::erase_if(of_rows.outputs, [](const Operand& output) { return !output.contiguous_rows; });
+    std::erase_if(instructions.back().outputs, [](const Operand& output) { return output.contiguous_rows; });
+    nodes.push_back(std::move(rows));
+    instructions.push_back(std::move(of_rows));
   }
-  return result;
+  graph->nodes = std::move(nodes);
+  draft->instructions = std::move(instructions);
+  return halves;
 }
 
-// The operators that have two nodes in one loop.
-std::set<int> TwiceInALoop(const std::vector<StepNode>& nodes, const std::vector<StageDraft>& stages) {
-  std::set<int> twice;
-  for (const StageDraft& stage : stages) {
+// Halves that one loop runs are whole again.
+void JoinHalvesOfLoops(const std::set<int>& halves, std::vector<StageDraft>* stages, StepGraph* graph) {
+  for (StageDraft& stage : *stages) {
     if (stage.steps_at_once != 1) continue;
-    std::set<int> ops;
+    std::vector<int> kept;  // in their order, so that halves are side by side
     for (const int i : stage.instructions) {
-      const int op_index = nodes[i].op_index;
-      if (op_index >= 0 && !ops.insert(op_index).second) twice.insert(op_index);
+      if (kept.empty() || kept.back() != i - 1 || !halves.contains(i - 1)) {
+        kept.push_back(i);
+        continue;
+      }
+      std::vector<int>& outputs = graph->nodes[i - 1].outputs;
+      for (size_t o = 0; o < outputs.size(); ++o) {
+        if (outputs[o] == kNoValue) outputs[o] = graph->nodes[i].outputs[o];
+      }
     }
+    stage.instructions = std::move(kept);
   }
-  return twice;
 }
 
 // Values that one stage gives to another, or that one takes for several steps at once, are there for all of them.
@@ -79,20 +88,10 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
 }  // namespace
 
 void FormStages(StepGraph* graph) {
-  const StepPlan whole = EmitPlan(*graph, {.is_draft = true});
-  std::vector<StageDraft> stages;
-  if (std::ranges::none_of(whole.instructions, HasSumsAndRows)) {
-    stages = FindStages(whole);
-  } else {
-    const std::vector<StepNode> nodes = graph->nodes;
-    const auto find_stages = [&](const std::set<int>& left_whole) {
-      graph->nodes = WithSumsApart(nodes, whole, left_whole);
-      return FindStages(EmitPlan(*graph, {.is_draft = true}));
-    };
-    stages = find_stages({});
-    const std::set<int> joined = TwiceInALoop(graph->nodes, stages);
-    if (!joined.empty()) stages = find_stages(joined);
-  }
+  StepPlan draft = EmitPlan(*graph, {.is_draft = true});
+  const std::set<int> halves = CutSumsOff(graph, &draft);
+  std::vector<StageDraft> stages = FindStages(draft);
+  JoinHalvesOfLoops(halves, &stages, graph);
   KeepBetween(stages, graph);
   Arrange(stages, graph);
 }

@@ -259,7 +259,6 @@ TEST(RegionComposition, WhatDoesNotFitIsRefused) {
   EXPECT_TRUE(ExpectSameBits(dims, 3, {dims.Add("test.Add", {y, 2})}, 1));
 }
 
-// The operators between the products of examples/cells/peephole_lstm.cell.
 TEST(RegionComposition, PartsWithoutElementsAreARegionWithoutElements) {
   Region empty{.sizes = {1, 1, 1, 0}};
   const RegionOperand memory{.dtype = DType::kFloat, .size = 0, .strides = {0, 0, 0, 1}};
@@ -275,6 +274,39 @@ TEST(RegionComposition, PartsWithoutElementsAreARegionWithoutElements) {
   EXPECT_FALSE(RunPart(composed.region, composed.inputs, composed.outputs, &nothing));
 }
 
+// What is computed of rows has as many elements as what is computed of elements: none.
+TEST(RegionComposition, RowsOfAnEmptyBatchAreRows) {
+  Chain chain{.tensors = {Floats({0, 4})}, .steps = {}};
+  const int norm = chain.Add("test.RowNorm", {0}, 2), of_rows = norm + 1;
+  const int twice = chain.Add("test.Add", {of_rows, of_rows});
+  const int elements = chain.Add("test.Add", {0, norm});
+  EXPECT_TRUE(ExpectSameBits(chain, 1, {norm, of_rows, twice, elements}, 1));
+  const int sums = chain.Add("test.SumOverRows", {0});
+  EXPECT_TRUE(ExpectSameBits(chain, 1, {twice, sums}, 1));
+}
+
+TEST(RegionComposition, WhatWouldBeComputedTooOftenIsRefused) {
+  Chain columns{.tensors = {Floats({6, 10}), Floats({10})}, .steps = {}};
+  const int y = columns.Add("test.AddColumn", {0, columns.Add("test.Tanh", {1})});
+  constexpr double kRepeated = 8 * (60 - 10);  // a function counts as eight operations
+  EXPECT_TRUE(
+      std::holds_alternative<ComposedRegion>(columns.Compose({.wanted = {y}, .max_repeated_operations = kRepeated})));
+  const auto refused = columns.Compose({.wanted = {y}, .max_repeated_operations = kRepeated - 1});
+  const auto& obstacle = std::get<CompositionObstacle>(refused);
+  EXPECT_EQ(obstacle.kind, Kind::kRepeats);
+  EXPECT_EQ(obstacle.part, 0);
+  EXPECT_EQ(obstacle.what, "has 10 elements, of which 60 would be computed in a region over [6, 10]");
+}
+
+TEST(RegionComposition, RowsAndBlocksAreComputedOnce) {
+  Chain chain{.tensors = {Floats({6, 10}), Floats({6}), Floats({6, 20})}, .steps = {}};
+  const int half = chain.Add("test.Split", {chain.Add("test.Tanh", {2})}, 2);
+  const int sum = chain.Add("test.Add", {half, half + 1});
+  const int y = chain.Add("test.ScaleRows", {sum, chain.Add("test.Tanh", {1})});
+  EXPECT_TRUE(std::holds_alternative<ComposedRegion>(chain.Compose({.wanted = {y}, .max_repeated_operations = 0})));
+}
+
+// The operators between the products of examples/cells/peephole_lstm.cell.
 TEST(RegionComposition, PeepholesAreOneRegion) {
   const Shape state({6, 10}), peephole({10});
   Chain chain{.tensors = {Floats({6, 40}), Floats({6, 40}), Floats(state), Floats(peephole), Floats(peephole),

@@ -104,7 +104,9 @@ TEST(NetCheck, FindsForbiddenInPlace) {
   EXPECT_EQ(Problems("op { type: 'test.TwoKept' input: 'x' output: ['a', 'b', 'a', 'a'] }"),
             (Messages{"\"a\" is output 0 and output 2", "\"a\" is output 0 and output 3"}));
   // Operators that manage their outputs replace tensors and write into none.
-  EXPECT_EQ(Problems("op { type: 'test.TwoOutputs' input: 'x' output: ['x', 'x'] }"), Messages{});
+  EXPECT_EQ(Problems("op { type: 'test.TwoOutputs' input: 'x' output: ['x', 'z'] }"), Messages{});
+  EXPECT_EQ(Problems("op { type: 'test.TwoOutputs' input: 'x' output: ['z', 'z'] }"),
+            Messages{"\"z\" is output 0 and output 1"});
 }
 
 TEST(NetCheck, FindsMissingInPlace) {

@@ -96,6 +96,37 @@ TEST(FuseRegions, WhatCannotBeOneProgramStaysApart) {
            "  b.1: float [2, 4] kept = region Add(a.1, s.1) @2 {}\n"));
 }
 
+// a has 8 elements, y 512, of which each row would compute it again.
+TEST(FuseRegions, WhatManyRowsShareIsComputedOnce) {
+  const auto text = [](const std::string& regions) {
+    return Step(StrCat("  x: float [64, 8] at 0[2048 * t]\n  v: float [8] at 1\n", regions));
+  };
+  EXPECT_EQ(After(text("  g.1: float [64, 8] = region Gelu(x) @0 {}\n"
+                       "  a.1: float [8] = region Gelu(v) @1 {}\n"
+                       "  b.1: float [8] = region Erf(a.1) @2 {}\n"
+                       "  y.1: float [64, 8] kept = region Mul(g.1, b.1) @3 {}\n")),
+            text("  region {\n"
+                 "    a.1: float [8] local = Gelu(v) @1 {}\n"
+                 "    b.1: float [8] = Erf(a.1) @2 {}\n"
+                 "  }\n"
+                 "  region {\n"
+                 "    g.1: float [64, 8] local = Gelu(x) @0 {}\n"
+                 "    y.1: float [64, 8] kept = Mul(g.1, b.1) @3 {}\n"
+                 "  }\n"));
+}
+
+TEST(FuseRegions, WhatFewRowsShareIsComputedInEach) {
+  const auto text = [](const std::string& regions) {
+    return Step(StrCat("  x: float [4, 8] at 0[128 * t]\n  v: float [8] at 1\n", regions));
+  };
+  EXPECT_EQ(After(text("  a.1: float [8] = region Erf(v) @0 {}\n"
+                       "  y.1: float [4, 8] kept = region Mul(x, a.1) @1 {}\n")),
+            text("  region {\n"
+                 "    a.1: float [8] local = Erf(v) @0 {}\n"
+                 "    y.1: float [4, 8] kept = Mul(x, a.1) @1 {}\n"
+                 "  }\n"));
+}
+
 TEST(FuseRegions, OnlyLoopsAreLookedAt) {
   ExpectUnchanged(
       Loop("  for 16 steps at once:\n"
