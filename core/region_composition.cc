@@ -93,6 +93,17 @@ bool ComputesNothing(const Region& region) {
   return region.NumElements() == 0 && std::ranges::all_of(region.outputs, is_elements);
 }
 
+// In a region without elements, an output that has none either.
+RegionOutput NothingOf(DType dtype, const RegionIndex& sizes) {
+  RegionOutput nothing{.value = Expr::Constant(dtype, 0), .memory = {.dtype = dtype}};
+  std::int64_t stride = 1;
+  for (int d = kRegionDims - 1; d >= 0; --d) {
+    nothing.memory.strides[d] = stride;
+    stride *= std::max<std::int64_t>(sizes[d], 1);
+  }
+  return nothing;
+}
+
 // What gives the wanted tensors of parts that compute nothing.
 ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionRequest& request) {
   ComposedRegion nothing{.region = {.sizes = {1, 1, 1, 0}}};
@@ -101,8 +112,7 @@ ComposedRegion Nothing(std::span<const RegionPart> parts, const CompositionReque
       const auto found = std::ranges::find(part.outputs, tensor);
       if (found == part.outputs.end()) continue;
       const RegionOperand& memory = part.region.outputs[found - part.outputs.begin()].memory;
-      nothing.region.outputs.push_back(
-          {.value = Expr::Constant(memory.dtype, 0), .memory = {.dtype = memory.dtype, .strides = {0, 0, 0, 1}}});
+      nothing.region.outputs.push_back(NothingOf(memory.dtype, nothing.region.sizes));
       nothing.outputs.push_back(tensor);
     }
   }
@@ -124,6 +134,13 @@ class Composer {
   std::variant<ComposedRegion, CompositionObstacle> Run() {
     const auto is_nothing = [this](const Goal& goal) { return ComputesNothing(RegionOf(goal.part)); };
     if (std::ranges::all_of(goals_, is_nothing)) return Nothing(parts_, request_);
+    // Beside them rows and sums of no elements.
+    const bool has_nothing = std::erase_if(goals_, is_nothing) > 0;
+    const int first_goal = goals_.front().part;
+    if (has_nothing && RegionOf(first_goal).NumElements() > 0) {
+      return CompositionObstacle{
+          .kind = Kind::kSizes, .part = first_goal, .what = "has elements, and others have none"};
+    }
     std::optional<CompositionObstacle> first;
     try {
       for (const Domain& start : StartDomains()) {
@@ -188,7 +205,11 @@ class Composer {
   void AddGoal(int part) {
     if (std::ranges::find(goals_, part, &Goal::part) == goals_.end()) goals_.push_back({.part = part});
   }
-  const Goal& GoalOf(int part) const { return *std::ranges::find(goals_, part, &Goal::part); }
+  // Null for one without elements.
+  const Goal* GoalOf(int part) const {
+    const auto found = std::ranges::find(goals_, part, &Goal::part);
+    return found == goals_.end() ? nullptr : &*found;
+  }
 
   std::string NameOf(int tensor) const {
     return tensor < static_cast<int>(request_.names.size()) ? request_.names[tensor] : StrCat("tensor ", tensor);
@@ -255,8 +276,7 @@ class Composer {
     const PartRoots& of_part = roots_of_[goal->part];
     const RegionIndex& sizes = RegionOf(goal->part).sizes;
     PlaceResult found = AlignElements(domain_, sizes, of_part.keeps_rows);
-    const bool may_be_by_row = domain_.has_row && !of_part.keeps_rows;  // and is where there are no rows at all
-    goal->is_by_row = may_be_by_row && ((!found.index && !found.cut) || domain_.NumRows() == 0);
+    goal->is_by_row = !found.index && !found.cut && domain_.has_row && !of_part.keeps_rows;
     if (goal->is_by_row) found = AlignRows(domain_, sizes);
     if (found.cut) {
       cut_ = found.cut;
@@ -357,7 +377,9 @@ class Composer {
       for (const ExprNode* node : ExprNodes(NeededRoots(place))) has_index |= node->op == ExprOp::kIndex;
     }
     for (const int tensor : request_.wanted) {
-      for (const Giver& giver : givers_.at(tensor)) operands.push_back(AddressOf(giver));
+      for (const Giver& giver : givers_.at(tensor)) {
+        if (const Goal* goal = GoalOf(giver.part)) operands.push_back(AddressOf(giver, *goal));
+      }
     }
     joined_ = domain_.Joined(operands, /*may_join=*/!has_index);
     if (joined_.size() > kRegionDims) {
@@ -372,8 +394,8 @@ class Composer {
   size_t SlotOf(size_t dimension) const { return kRegionDims - joined_.size() + dimension; }
 
   // Where what is wanted lies in the giver's memory.
-  Affine AddressOf(const Giver& giver) const {
-    const PartIndex& index = places_[GoalOf(giver.part).place].index;
+  Affine AddressOf(const Giver& giver, const Goal& goal) const {
+    const PartIndex& index = places_[goal.place].index;
     return domain_.AddressOf(RegionOf(giver.part).outputs[giver.output].memory, index);
   }
 
@@ -464,13 +486,17 @@ class Composer {
   }
 
   void AddOutput(const Giver& giver) {
-    const Goal& goal = GoalOf(giver.part);
+    const Goal* goal = GoalOf(giver.part);
     const RegionOutput& output = RegionOf(giver.part).outputs[giver.output];
-    result_.region.outputs.push_back({.value = values_[goal.place].at(output.value.node()),
-                                      .memory = OperandAt(output.memory, AddressOf(giver)),
-                                      .kind = goal.is_by_row ? RegionOutputKind::kRows : output.kind,
-                                      .adds = output.adds});
     result_.outputs.push_back(parts_[giver.part].outputs[giver.output]);
+    if (goal == nullptr) {
+      result_.region.outputs.push_back(NothingOf(output.memory.dtype, result_.region.sizes));
+      return;
+    }
+    result_.region.outputs.push_back({.value = values_[goal->place].at(output.value.node()),
+                                      .memory = OperandAt(output.memory, AddressOf(giver, *goal)),
+                                      .kind = goal->is_by_row ? RegionOutputKind::kRows : output.kind,
+                                      .adds = output.adds});
   }
 
   void AddRequirements(int place) {

@@ -303,6 +303,10 @@ Operator& Operator::HasSideEffects() {
   schema_.has_side_effects = true;
   return *this;
 }
+Operator& Operator::SumsRepeatedOutputs() {
+  schema_.sums_repeated_outputs = true;
+  return *this;
+}
 Operator& Operator::Private() {
   schema_.is_private = true;
   return *this;

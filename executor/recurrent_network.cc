@@ -4,13 +4,13 @@
 // order after the first; aliases of states and, last, the record of the run.
 #include <algorithm>
 #include <limits>
-#include <set>
 
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/recurrent_gradient.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -170,85 +170,6 @@ class RecurrentNetwork {
   std::mutex mutex_;
   std::vector<std::shared_ptr<RecurrentRecord>> records_;
 };
-
-// The params that are listed, and every other captured input whose gradient the backward step net writes: a tensor
-// that is left out of the list by accident would silently not be trained.
-std::vector<std::pair<int, std::string>> ParamsWithGradients(const OperatorCall& op, const RecurrentSpec& spec) {
-  std::vector<std::pair<int, std::string>> params;
-  std::set<std::string> taken = {op.inputs()[0]};
-  for (size_t k = 0; k < spec.params.size(); ++k) {
-    const std::string& input = op.inputs()[spec.params[k]];
-    params.emplace_back(spec.params[k], spec.param_grads.empty() ? input + "_grad" : spec.param_grads[k]);
-    taken.insert(input);
-  }
-  for (const RecurrentState& state : spec.states) taken.insert(op.inputs()[state.initial]);
-  for (const Link& link : spec.links) taken.insert(link.external);
-  std::set<std::string> written;
-  if (spec.backward_step_net != nullptr) {
-    for (const OperatorDef& def : spec.backward_step_net->op())
-      written.insert(def.output().begin(), def.output().end());
-  }
-  for (const std::string& blob : BlobsReadFirst(*spec.step_net)) {
-    const auto found = std::ranges::find(op.inputs(), blob);
-    if (found == op.inputs().end() || taken.contains(blob) || !written.contains(blob + "_grad")) continue;
-    params.emplace_back(static_cast<int>(found - op.inputs().begin()), blob + "_grad");
-  }
-  return params;
-}
-
-// Takes back the gradients that the operator's gradient_requests leave out; `inputs` are those whose gradients the
-// gradient operator gives, in the order of its outputs.
-void ApplyRequests(const RecurrentSpec& spec, const std::vector<int>& inputs, GradientBuilder* g) {
-  if (spec.requests.empty()) return;
-  if (spec.requests.size() != inputs.size()) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("gradient_requests has ", spec.requests.size(),
-                                                    " entries; the gradient operator has ", inputs.size(), " outputs"));
-  }
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    if (spec.requests[k] == GradientRequest::kNone) g->SetDense(inputs[k], "");
-  }
-}
-
-// Caffe2's order: [gradients of outputs_with_grads…, inputs…, outputs…] → [gradient of input 0, of each param, of each
-// initial state].
-void MakeRecurrentGradient(GradientBuilder& g) {
-  const OperatorCall& op = g.op();
-  const RecurrentSpec spec = ParseRecurrentSpec(op);
-  // Files lose a backward step net without operators; its links remain.
-  if (spec.backward_step_net == nullptr && spec.backward_links.empty()) {
-    throw Error(ErrorCode::kInvalidNet,
-                "RecurrentNetwork has no backward_step_net, without which there is no gradient: it only runs forward");
-  }
-  GradientOp gradient{.type = "RecurrentNetworkGradient", .inputs = {}, .outputs = {}};
-  std::vector<std::int64_t> with_gradient(spec.outputs_with_grads.begin(), spec.outputs_with_grads.end());
-  if (with_gradient.empty()) {
-    for (int i = 0; i + 1 < op.num_outputs(); ++i) {
-      if (g.HasGO(i)) with_gradient.push_back(i);
-    }
-  }
-  for (const std::int64_t output : with_gradient) {
-    ExpectGradientTaken(spec, g.O(static_cast<int>(output)));
-    gradient.inputs.push_back(g.GO(static_cast<int>(output)));
-  }
-  gradient.inputs.insert(gradient.inputs.end(), op.inputs().begin(), op.inputs().end());
-  gradient.inputs.insert(gradient.inputs.end(), op.outputs().begin(), op.outputs().end());
-  const std::vector<std::pair<int, std::string>> params = ParamsWithGradients(op, spec);
-  std::vector<int> differentiated = {0};
-  ArgumentValue param;
-  ArgumentValue param_grads;
-  for (const auto& [input, name] : params) {
-    differentiated.push_back(input);
-    param.ints.push_back(input);
-    param_grads.strings.push_back(name);
-  }
-  for (const RecurrentState& state : spec.states) differentiated.push_back(state.initial);
-  for (const int input : differentiated) gradient.outputs.push_back(g.GI(input));
-  ApplyRequests(spec, differentiated, &g);
-  gradient.arguments["outputs_with_grads"] = {.ints = with_gradient};
-  gradient.arguments["param"] = param;
-  gradient.arguments["param_grads"] = param_grads;
-  g.Add(std::move(gradient));
-}
 
 const Registration recurrent_network =
     Operator("RecurrentNetwork")

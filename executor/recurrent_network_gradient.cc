@@ -3,15 +3,12 @@
 // Inputs: [gradients of outputs_with_grads…, the forward operator's inputs…, its outputs…]. Outputs: the gradient of
 // input 0, of each param, of each initial state.
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/backward_roles.h"
-#include "stepnet/nets/completion.h"
 #include "stepnet/nets/gradient_check.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/requested_gradients.h"
@@ -254,42 +251,6 @@ class RecurrentNetworkGradient {
   std::vector<std::unique_ptr<BackwardRun>> runs_;
 };
 
-// Caffe2 gives the operator only the gradients of the outputs that its author listed, and drops those of others without
-// a word: of the last state that starts another layer, for one. When the net has computed one since the forward
-// operator ran, it is added.
-void AddOutputGradients(const NetDef& net, const std::map<std::string, int>& writers, OperatorDef* op) {
-  const auto writer = [&](const std::string& blob) {
-    const auto found = writers.find(blob);
-    return found == writers.end() ? -1 : found->second;
-  };
-  const int forward = op->input_size() == 0 ? -1 : writer(op->input(op->input_size() - 1));
-  if (forward < 0 || net.op(forward).type() != "RecurrentNetwork") return;
-  Argument* listed = nullptr;
-  for (Argument& argument : *op->mutable_arg()) {
-    if (argument.name() == "outputs_with_grads") listed = &argument;
-  }
-  // Without its list the operator's inputs cannot be told apart.
-  if (listed == nullptr || listed->ints_size() == 0) return;
-  const std::set<std::int64_t> known(listed->ints().begin(), listed->ints().end());
-  for (int o = 0; o + 1 < net.op(forward).output_size(); ++o) {
-    const std::string gradient = net.op(forward).output(o) + "_grad";
-    if (known.contains(o) || writer(gradient) <= forward) continue;
-    const int position = listed->ints_size();
-    op->add_input(gradient);
-    for (int i = op->input_size() - 1; i > position; --i) op->mutable_input()->SwapElements(i, i - 1);
-    listed->add_ints(o);
-  }
-}
-
-const CompletionRegistration complete_gradients([](NetDef* net) {
-  std::map<std::string, int> writers;  // blob → the operator that wrote it last
-  for (int i = 0; i < net->op_size(); ++i) {
-    OperatorDef* op = net->mutable_op(i);
-    if (op->type() == "RecurrentNetworkGradient") AddOutputGradients(*net, writers, op);
-    for (const std::string& output : op->output()) writers[output] = i;
-  }
-});
-
 const Registration recurrent_network_gradient =
     Operator("RecurrentNetworkGradient")
         .Doc(
@@ -298,6 +259,7 @@ const Registration recurrent_network_gradient =
         .Inputs("inputs", "gradients of outputs_with_grads; the inputs and the outputs of the forward operator")
         .Outputs("gradients", "of input 0, of each param, of each initial state, shaped like these")
         .Args(RecurrentArguments())
+        .SumsRepeatedOutputs()
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
         .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
                           auto gradient = std::make_shared<RecurrentNetworkGradient>(op);

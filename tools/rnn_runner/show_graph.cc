@@ -24,6 +24,16 @@ void CheckPass(const std::string& pass) {
   throw UsageError(StrCat("--graph is \"", pass, "\", must be one of ", Join(names, ", "), DidYouMean(pass, names)));
 }
 
+// For a pass that runs with no net that these options make plans for.
+void CheckRuns(const std::string& name, const RunOptions& options) {
+  const auto pass = std::ranges::find(Passes(), name, &Pass::name);
+  if (pass == Passes().end()) return;
+  if (options.opt_level < pass->opt_level) {
+    throw UsageError(StrCat("--graph=", name, ": the pass runs from --opt_level=", pass->opt_level, " on"));
+  }
+  if (options.disabled_passes.contains(name)) throw UsageError(StrCat("--graph=", name, " is disabled"));
+}
+
 }  // namespace
 
 int ShowGraphs(const std::string& path, const std::string& pass) {
@@ -43,6 +53,7 @@ int ShowGraphs(const std::string& path, const std::string& pass) {
   };
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
+  CheckRuns(pass, options);
   options.on_pass = [&note, dump = options.on_pass](const std::string& name, const StepGraph& graph) {
     if (dump) dump(name, graph);
     note(name, GraphText(graph));

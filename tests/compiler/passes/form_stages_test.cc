@@ -62,10 +62,11 @@ TEST(FormStages, ReadersOfAShapeComeBehindWhatGivesTheValue) {
   const std::string loop =
       "  e.1: float [1, 1, 8] = Sum(x, h_prev) @0 {}\n"
       "  h.1: float [1, 1, 8] at 3[32 * (t + 1)] = Tanh(e.1) @1 {}\n";
-  const std::string over_time =
-      "  r.1: float [1, 1, 8] = SumReduceLike(x, e.1) @2 {}\n"
-      "  q.1: float [1, 1, 8] kept = FC(r.1, w) @3 {arg { name: \"axis\" i: 2 }}\n";
-  EXPECT_EQ(After(FormStages, Step(kInputs + loop + over_time)), "");
+  const std::string reader = "  r.1: float [1, 1, 8]";
+  const std::string product = "  q.1: float [1, 1, 8] kept = FC(r.1, w) @3 {arg { name: \"axis\" i: 2 }}\n";
+  EXPECT_EQ(After(FormStages, Step(kInputs + loop + reader + " = SumReduceLike(x, e.1) @2 {}\n" + product)),
+            Step(kInputs + ("  in each step:\n" + loop) + reader + " kept = SumReduceLike(x, e.1) @2 {}\n" +
+                 "  for 64 steps at once:\n" + product));
 }
 
 }  // namespace

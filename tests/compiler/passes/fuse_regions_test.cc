@@ -89,11 +89,16 @@ TEST(FuseRegions, WhatReadsBytesUnderAnotherNameStaysApart) {
 
 // What is kept of x has 4 elements, the rest has 8.
 TEST(FuseRegions, WhatCannotBeOneProgramStaysApart) {
-  ExpectUnchanged(
-      Loop("  m: float [2, 4] at 2[32 * t]\n"
-           "  a.1: float [2, 4] = region test.Softmax(m) @0 {}\n"
-           "  s.1: float [1, 4] kept = region Gelu(x) @1 {}\n"
-           "  b.1: float [2, 4] kept = region Add(a.1, s.1) @2 {}\n"));
+  EXPECT_EQ(After(Loop("  m: float [2, 4] at 2[32 * t]\n"
+                       "  a.1: float [2, 4] = region test.Softmax(m) @0 {}\n"
+                       "  s.1: float [1, 4] kept = region Gelu(x) @1 {}\n"
+                       "  b.1: float [2, 4] kept = region Add(a.1, s.1) @2 {}\n")),
+            Loop("  m: float [2, 4] at 2[32 * t]\n"
+                 "  s.1: float [1, 4] kept = region Gelu(x) @1 {}\n"
+                 "  region {\n"
+                 "    a.1: float [2, 4] local = test.Softmax(m) @0 {}\n"
+                 "    b.1: float [2, 4] kept = Add(a.1, s.1) @2 {}\n"
+                 "  }\n"));
 }
 
 // a has 8 elements, y 512, of which each row would compute it again.
