@@ -14,6 +14,7 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/region_places.h"
+#include "stepnet/core/region_roots.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -35,63 +36,6 @@ struct Place {
   std::vector<bool> is_needed = {};                 // by root of the part
   std::vector<std::optional<Source>> sources = {};  // of the inputs that are read
 };
-
-// How many simple operations take as long as `op`, about.
-double OperationsOf(ExprOp op) {
-  constexpr double kOfFunction = 8;  // found in an LSTM's step of 8,192 units: a fifth of a nanosecond an element
-  switch (op) {
-    case ExprOp::kInput:
-    case ExprOp::kConstant:
-    case ExprOp::kLiteral:
-    case ExprOp::kIndex: return 0;
-    case ExprOp::kDivide:
-    case ExprOp::kMod:
-    case ExprOp::kPow:
-    case ExprOp::kSqrt:
-    case ExprOp::kExp:
-    case ExprOp::kExpm1:
-    case ExprOp::kLog:
-    case ExprOp::kLog1p:
-    case ExprOp::kTanh:
-    case ExprOp::kSigmoid:
-    case ExprOp::kErf:
-    case ExprOp::kSin:
-    case ExprOp::kCos:
-    case ExprOp::kUniform: return kOfFunction;
-    default: return 1;
-  }
-}
-
-// What is looked up of a part.
-struct PartRoots {
-  std::vector<Expr> roots;               // values of outputs, then requirements
-  std::vector<std::vector<int>> inputs;  // by root: those that it reads
-  std::vector<double> operations;        // by root: of an element
-  bool keeps_rows = false;               // the last dimension means something of its own
-  bool has_require = false;
-};
-
-PartRoots RootsOf(const Region& region) {
-  PartRoots part{.roots = region.Roots()};
-  for (const Expr& root : part.roots) {
-    std::vector<int>& inputs = part.inputs.emplace_back();
-    double& operations = part.operations.emplace_back(0);
-    for (const ExprNode* node : ExprNodes({&root, 1})) {
-      operations += OperationsOf(node->op);
-      if (node->op == ExprOp::kInput) inputs.push_back(node->number);
-    }
-    part.keeps_rows |= root->has_row_reduction();
-    part.has_require |= root->has_require();
-  }
-  for (const RegionOutput& output : region.outputs) part.keeps_rows |= output.kind != RegionOutputKind::kElements;
-  return part;
-}
-
-// Has no elements, and says nothing of rows.
-bool ComputesNothing(const Region& region) {
-  const auto is_elements = [](const RegionOutput& output) { return output.kind == RegionOutputKind::kElements; };
-  return region.NumElements() == 0 && std::ranges::all_of(region.outputs, is_elements);
-}
 
 // In a region without elements, an output that has none either.
 RegionOutput NothingOf(DType dtype, const RegionIndex& sizes) {
@@ -273,7 +217,7 @@ class Composer {
 
   // False, with cut_, when the domain is to be cut.
   bool PlaceGoal(Goal* goal) {
-    const PartRoots& of_part = roots_of_[goal->part];
+    const RegionRoots& of_part = roots_of_[goal->part];
     const RegionIndex& sizes = RegionOf(goal->part).sizes;
     PlaceResult found = AlignElements(domain_, sizes, of_part.keeps_rows);
     goal->is_by_row = !found.index && !found.cut && domain_.has_row && !of_part.keeps_rows;
@@ -333,7 +277,7 @@ class Composer {
     const int part = places_[place].part;
     const PartIndex index = places_[place].index;
     const Region& region = RegionOf(part);
-    const PartRoots& of_part = roots_of_[part];
+    const RegionRoots& of_part = roots_of_[part];
     if (of_part.roots[root]->has_row_reduction() && !domain_.IsWholeRow(index, region.sizes[kRegionDims - 1])) {
       Refuse(Kind::kRows, part, "computes something of whole rows, of which not whole ones are read");
     }
@@ -529,7 +473,7 @@ class Composer {
   std::span<const RegionPart> parts_;
   const CompositionRequest& request_;
   std::map<int, std::vector<Giver>> givers_;  // of tensors
-  std::vector<PartRoots> roots_of_;           // by part
+  std::vector<RegionRoots> roots_of_;         // by part
   std::vector<Goal> goals_;
   Domain domain_;
   std::optional<CutDimension> cut_;  // that what follows is to wait for

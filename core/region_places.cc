@@ -65,19 +65,16 @@ Domain::Domain(const RegionIndex& of, bool has_row) : has_row(has_row) {
   if (has_row) sizes.push_back(of[kRegionDims - 1]);
 }
 
-std::int64_t Domain::NumRows() const {
-  return sizes.empty() ? 1 : std::accumulate(sizes.begin(), sizes.end() - 1, std::int64_t{1}, std::multiplies<>());
-}
-
 std::int64_t Domain::NumValues(const PartIndex& index) const {
   const auto moves = [&](size_t d) {
     return sizes[d] != 1 && std::ranges::any_of(index, [&](const Affine& along) { return along.strides[d] != 0; });
   };
   if (sizes.empty()) return 1;
   const size_t last = sizes.size() - 1;
-  if (moves(last)) return NumRows() * sizes[last];
+  const std::int64_t rows = std::accumulate(sizes.begin(), sizes.end() - 1, std::int64_t{1}, std::multiplies<>());
+  if (moves(last)) return rows * sizes[last];
   for (size_t d = 0; d < last; ++d) {
-    if (moves(d)) return NumRows();
+    if (moves(d)) return rows;
   }
   return 1;
 }

@@ -50,7 +50,6 @@ struct Domain {
   Domain(const RegionIndex& of, bool has_row);
 
   int NumOuter() const { return static_cast<int>(sizes.size()) - (has_row ? 1 : 0); }  // dimensions but the row
-  std::int64_t NumRows() const;                                                        // along the last dimension
   // How often a part is computed at this index: once an element, once a row where the column does not matter, or once.
   std::int64_t NumValues(const PartIndex& index) const;
   // False where that is one dimension too many.
