@@ -10,6 +10,7 @@
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/cells/cell_expand.h"
+#include "stepnet/compiler/graph_text.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/expr_text.h"
@@ -264,6 +265,19 @@ std::string DamagedExprs(std::mt19937& random) {
     case 1: return DamagedBytes(text, random);
     default: return DamagedText(text, random);
   }
+}
+
+std::string DamagedGraph(std::mt19937& random) {
+  const NetSubject subject = AnyNet(random);
+  std::vector<std::string> texts;
+  RunOptions options{.executor = "serial", .threads = 1, .opt_level = static_cast<int>(random() % 2), .quiet = true};
+  options.on_pass = [&](const std::string&, const StepGraph& graph) { texts.push_back(GraphText(graph)); };
+  Workspace workspace;
+  for (const auto& [name, tensor] : subject.feeds) workspace.SetTensor(name, tensor.Clone());
+  Net::Create(subject.net, workspace, options)->Run();
+  if (texts.empty()) return "step none {\n}\n";
+  const std::string text = texts[random() % texts.size()];
+  return random() % 4 == 0 ? DamagedBytes(text, random) : DamagedText(text, random);
 }
 
 std::string DamagedConfig(std::mt19937& random) {

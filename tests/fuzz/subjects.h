@@ -31,6 +31,9 @@ std::string DamagedCell(std::mt19937& random);
 // The text of random expressions, damaged, or one that is hard on parsers and printers: deep, long or wide.
 std::string DamagedExprs(std::mt19937& random);
 
+// The text of a graph of a step of any net, behind any pass, damaged.
+std::string DamagedGraph(std::mt19937& random);
+
 // A config whose text is in the file "text" and whose cell is in "elman.cell", both of which are small.
 std::string TrainingConfig();
 std::string TrainingText();

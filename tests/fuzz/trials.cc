@@ -191,6 +191,13 @@ TrialResult TryDamagedExprs(unsigned seed, std::ostream* show) {
   return TryExprs(text);
 }
 
+TrialResult TryDamagedGraph(unsigned seed, std::ostream* show) {
+  std::mt19937 random(seed);
+  const std::string text = DamagedGraph(random);
+  Show(show, text);
+  return TryGraph(text);
+}
+
 TrialResult TryRegion(unsigned seed, std::ostream* show) {
   std::mt19937 random(seed);
   const bool only_usual = random() % 4 != 0;
@@ -271,6 +278,7 @@ const std::vector<TrialKind>& TrialKinds() {
       {"checkpoints", Run<TryCheckpoint>},
       {"tensors", Run<TryDamagedTensorFile>},
       {"expressions", Run<TryDamagedExprs>},
+      {"graphs", Run<TryDamagedGraph>},
       {"regions", Run<TryRegion>},
   };
   return kinds;

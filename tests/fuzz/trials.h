@@ -44,6 +44,9 @@ TrialResult TryConfig(const std::string& text);
 // The text of expressions: what is parsed is printed and parsed again, and must be the same.
 TrialResult TryExprs(const std::string& text);
 
+// The text of a step graph, likewise.
+TrialResult TryGraph(const std::string& text);
+
 // Bytes as a file of tensors, of whatever kind: what can be read is written and must be read again as it was.
 TrialResult TryTensorFile(const std::string& bytes);
 
