@@ -273,7 +273,7 @@ struct OperatorSchema {
   std::vector<std::pair<int, int>> enforced_in_place;  // must be
   bool elementwise = false;
   bool has_side_effects = false;
-  bool sums_repeated_outputs = false;
+  bool outputs_may_repeat = false;
   bool is_private = false;
   std::vector<int> shape_value_inputs;  // ShapesReadValues
   std::vector<int> shape_inputs;        // ReadsShapes, SumsLike
@@ -347,9 +347,9 @@ class Operator {
   // Element i of the output depends on element i of the inputs alone. Inputs of another shape than the output's are
   // repeated over it (broadcast=1), and then this holds of the other inputs.
   Operator& Elementwise();
-  Operator& HasSideEffects();       // must run even if nobody reads its outputs
-  Operator& SumsRepeatedOutputs();  // a blob that is listed more than once gets the sum; others must not be
-  Operator& Private();              // for the library's own nets; left out of the docs
+  Operator& HasSideEffects();    // must run even if nobody reads its outputs
+  Operator& OutputsMayRepeat();  // the kernel or a check says what a blob gets that is listed more than once
+  Operator& Private();           // for the library's own nets; left out of the docs
 
   // What every kernel needs that does not take blobs (Kernel::takes_blobs).
   Operator& Shapes(ShapeRule rule);

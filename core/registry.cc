@@ -303,8 +303,8 @@ Operator& Operator::HasSideEffects() {
   schema_.has_side_effects = true;
   return *this;
 }
-Operator& Operator::SumsRepeatedOutputs() {
-  schema_.sums_repeated_outputs = true;
+Operator& Operator::OutputsMayRepeat() {
+  schema_.outputs_may_repeat = true;
   return *this;
 }
 Operator& Operator::Private() {

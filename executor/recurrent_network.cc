@@ -183,6 +183,7 @@ const Registration recurrent_network =
                  "aliases of states and step outputs, in any order; last the record of the run, which "
                  "RecurrentNetworkGradient and RecurrentNetworkBlobFetcher read")
         .Args(RecurrentArguments())
+        .OutputsMayRepeat()
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, false, problems); })
         .Gradient(MakeRecurrentGradient)
         .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {

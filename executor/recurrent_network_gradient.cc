@@ -259,7 +259,7 @@ const Registration recurrent_network_gradient =
         .Inputs("inputs", "gradients of outputs_with_grads; the inputs and the outputs of the forward operator")
         .Outputs("gradients", "of input 0, of each param, of each initial state, shaped like these")
         .Args(RecurrentArguments())
-        .SumsRepeatedOutputs()
+        .OutputsMayRepeat()
         .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) { CheckRecurrent(op, true, problems); })
         .OnEveryDevice({.make = [](const OperatorCall& op) -> RunFn {
                           auto gradient = std::make_shared<RecurrentNetworkGradient>(op);

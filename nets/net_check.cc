@@ -46,7 +46,7 @@ void CheckInPlace(const OperatorDef& op, const OperatorSchema& schema, DeviceKin
           StrCat(op.type(), " cannot work in place: \"", op.output(o), "\" is an input and output ", o));
     }
     const auto [other, is_new] = outputs.emplace(op.output(o), o);
-    if (!is_new && !schema.sums_repeated_outputs)
+    if (!is_new && !schema.outputs_may_repeat)
       messages->push_back(StrCat("\"", op.output(o), "\" is output ", other->second, " and output ", o));
   }
   for (const auto& [i, o] : schema.enforced_in_place) {

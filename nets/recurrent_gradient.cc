@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/index_of.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/recurrent_spec.h"
@@ -104,7 +105,8 @@ void MakeRecurrentGradient(GradientBuilder& g) {
   std::vector<std::int64_t> with_gradient(spec.outputs_with_grads.begin(), spec.outputs_with_grads.end());
   if (with_gradient.empty()) {
     for (int i = 0; i + 1 < op.num_outputs(); ++i) {
-      if (g.HasGO(i)) with_gradient.push_back(i);
+      const bool is_listed_before = IndexOf(op.outputs(), op.outputs()[i]) < i;  // and has the one gradient there
+      if (g.HasGO(i) && !is_listed_before) with_gradient.push_back(i);
     }
   }
   for (const std::int64_t output : with_gradient) {
