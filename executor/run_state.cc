@@ -174,7 +174,7 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
   return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
 }
 
-// Runs what may find bad values; gives what it finds its place in the whole run. Not a part of RunInstruction, where it
+// Runs what may find bad values; gives what it finds its place in the whole run. Not a part of RunKernel, where it
 // would cost those that find none.
 template <typename RunFn>
 [[gnu::noinline]] void RunState::NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context,
@@ -240,47 +240,55 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
                                                   .part = part,
                                                   .parts = parts});
     if (bound.dynamic != nullptr) return RunDynamic(instruction, *bound.dynamic, steps, context);
-    // Other steps of the instruction may run at the same time.
-    constexpr size_t kFew = 16;
-    const size_t num_views = bound.operands.size();
-    std::array<TensorView, kFew> few;
-    std::vector<TensorView> many(num_views > kFew ? num_views : 0);
-    const std::span<TensorView> views(num_views > kFew ? many.data() : few.data(), num_views);
-    for (size_t v = 0; v < num_views; ++v) {
-      views[v] = bound.views[v];
-      views[v].data = bound.operands[v].At(t);
-    }
-    if (step < 0)
-      SetShapes(bound, /*of_rest=*/count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps, views);
-    const bool is_cut = instruction.by_elements && parts > 1;
-    const std::int64_t num_elements = is_cut ? views[0].size() : 0;
-    std::int64_t first_element = 0;
-    Shape elements;
-    if (is_cut) {
-      first_element = NarrowToPart(part, parts, views, &elements);
-      part = 0;
-      parts = 1;
-    }
-    context.ResetScratch();
-    OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
-    run.SetPart(part, parts);
-    run.SetAdds(bound.adds);
-    run.SetPacked(bound.packed);
-    if (fills_) FillOutputs(instruction, run);
-    if (!instruction.checks_values) return instruction.kernel(run);
-    const RunRange range{.num_steps = count,
-                         .backward = plan_->backward,
-                         .with_rows = bound.with_rows,
-                         .begin = first_element,
-                         .num_elements = num_elements};
-    run.SetRange(&range);
-    NoteFaults(instruction, steps, context, [&] { instruction.kernel(run); });
+    RunKernel(instruction, bound, steps, context, part, parts);
   } catch (...) {
     Error error = CurrentError();
     Place place = PlaceOf(instruction, error, t, count);
     place.step = step;
     throw error.At(std::move(place));
   }
+}
+
+void RunState::RunKernel(const Instruction& instruction, const BoundInstruction& bound, const StepRange& steps,
+                         RunContext& context, int part, int parts) {
+  const auto [t, count] = steps;
+  // Other steps of the instruction may run at the same time.
+  constexpr size_t kFew = 16;
+  const size_t num_views = bound.operands.size();
+  std::array<TensorView, kFew> few;
+  std::vector<TensorView> many(num_views > kFew ? num_views : 0);
+  const std::span<TensorView> views(num_views > kFew ? many.data() : few.data(), num_views);
+  for (size_t v = 0; v < num_views; ++v) {
+    views[v] = bound.views[v];
+    views[v].data = bound.operands[v].At(t);
+  }
+  if (instruction.steps_at_once != 1) {
+    const bool is_rest = count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps;
+    SetShapes(bound, /*of_rest=*/is_rest, views);
+  }
+  const bool is_cut = instruction.by_elements && parts > 1;
+  const std::int64_t num_elements = is_cut ? views[0].size() : 0;
+  std::int64_t first_element = 0;
+  Shape elements;
+  if (is_cut) {
+    first_element = NarrowToPart(part, parts, views, &elements);
+    part = 0;
+    parts = 1;
+  }
+  context.ResetScratch();
+  OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
+  run.SetPart(part, parts);
+  run.SetAdds(bound.adds);
+  run.SetPacked(bound.packed);
+  if (fills_) FillOutputs(instruction, run);
+  if (!instruction.checks_values) return instruction.kernel(run);
+  const RunRange range{.num_steps = count,
+                       .backward = plan_->backward,
+                       .with_rows = bound.with_rows,
+                       .begin = first_element,
+                       .num_elements = num_elements};
+  run.SetRange(&range);
+  NoteFaults(instruction, steps, context, [&] { instruction.kernel(run); });
 }
 
 void RunState::SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views) {

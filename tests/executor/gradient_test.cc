@@ -4,6 +4,7 @@
 
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/nets/backward.h"
 
 namespace stepnet {
 namespace {
@@ -201,6 +202,18 @@ TEST(RecurrentGradient, G4GradientsOfEqualAliasesAreSummed) {
     return net;
   };
   ExpectGradientsMatch(make, SumMulFeeds(4), {"h_all", "h_again"});
+}
+
+TEST(RecurrentGradient, AnOutputThatIsListedTwiceHasOneGradient) {
+  const auto x_grad = [](bool twice) {
+    RecurrentCase net = SumMulCase();
+    if (twice) net.Output("h_all", "h", 1);
+    Workspace workspace;
+    for (const auto& [name, tensor] : SumMulFeeds(4)) workspace.SetTensor(name, tensor);
+    RunNetOnce(AddGradients(net.Build(), {"h_all"}, {"x"}).net, workspace);
+    return workspace.GetTensor("x_grad").Clone();
+  };
+  ExpectSame(x_grad(true), x_grad(false), "x_grad");
 }
 
 TEST(RecurrentGradient, G5AnyAliasOffsetIsDifferentiable) {
