@@ -71,10 +71,14 @@ void AddOutputGradients(const NetDef& net, const std::map<std::string, int>& wri
   }
   // Without its list the operator's inputs cannot be told apart.
   if (listed == nullptr || listed->ints_size() == 0) return;
-  const std::set<std::int64_t> known(listed->ints().begin(), listed->ints().end());
-  for (int o = 0; o + 1 < net.op(forward).output_size(); ++o) {
-    const std::string gradient = net.op(forward).output(o) + "_grad";
-    if (known.contains(o) || writer(gradient) <= forward) continue;
+  const auto& outputs = net.op(forward).output();
+  std::set<std::string> known;
+  for (const std::int64_t o : listed->ints()) {
+    if (o >= 0 && o < outputs.size()) known.insert(outputs[static_cast<int>(o)]);
+  }
+  for (int o = 0; o + 1 < outputs.size(); ++o) {
+    const std::string gradient = outputs[o] + "_grad";
+    if (writer(gradient) <= forward || !known.insert(outputs[o]).second) continue;
     const int position = listed->ints_size();
     op->add_input(gradient);
     for (int i = op->input_size() - 1; i > position; --i) op->mutable_input()->SwapElements(i, i - 1);
