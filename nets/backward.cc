@@ -73,7 +73,12 @@ class ReversePass {
       }
       ValueIds& writes = writes_.emplace_back();
       for (const std::string& output : net_.op(k).output()) {
-        if (const auto old = current_.find(output); old != current_.end()) values_[old->second].overwritten_by = k;
+        const auto old = current_.find(output);
+        if (old != current_.end() && values_[old->second].producer == k) {  // listed before, and the same value
+          writes.push_back(old->second);
+          continue;
+        }
+        if (old != current_.end()) values_[old->second].overwritten_by = k;
         writes.push_back(NewValue(output, k));
       }
     }
