@@ -292,28 +292,6 @@ RegionKernel FillKernelForTarget(std::int64_t bytes) {
   return bytes == 4 ? Fill<std::uint32_t> : Fill<std::uint64_t>;
 }
 
-template <typename T>
-void SpreadValues(const void* from, void* out, std::int64_t rows, std::int64_t n) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  T* to = static_cast<T*>(out);
-  for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    const auto values = hn::Set(d, static_cast<const T*>(from)[row]);
-    std::int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) hn::StoreU(values, d, to + i);
-    if (i < n) StorePart(d, values, to + i, n - i);
-  }
-}
-
-void SpreadForTarget(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
-  if (bytes == 4) return SpreadValues<std::int32_t>(from, out, rows, n);
-  if (bytes == 8) return SpreadValues<std::int64_t>(from, out, rows, n);
-  if (bytes == 2) return SpreadValues<std::int16_t>(from, out, rows, n);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memset(static_cast<char*>(out) + row * n, static_cast<const char*>(from)[row], static_cast<size_t>(n));
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
 HWY_AFTER_NAMESPACE();
@@ -324,7 +302,6 @@ namespace stepnet {
 HWY_EXPORT(KernelForTarget);
 HWY_EXPORT(CopyKernelForTarget);
 HWY_EXPORT(FillKernelForTarget);
-HWY_EXPORT(SpreadForTarget);
 HWY_EXPORT(UniformsForTarget);
 
 RegionKernel KernelOf(ExprOp op, DType operand, DType result) {
@@ -396,46 +373,8 @@ void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsign
   }
 }
 
-namespace {
-
-// Calls fn with an unsigned integer of so many bytes.
-template <typename Fn>
-void ForBytes(std::int64_t bytes, const Fn& fn) {
-  if (bytes == 1) return fn(std::uint8_t{});
-  if (bytes == 2) return fn(std::uint16_t{});
-  if (bytes == 4) return fn(std::uint32_t{});
-  fn(std::uint64_t{});
-}
-
-}  // namespace
-
 RegionKernel CopyKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(CopyKernelForTarget)(DTypeBytes(dtype)); }
 RegionKernel FillKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(FillKernelForTarget)(DTypeBytes(dtype)); }
-
-void Splat(void* array, std::int64_t bytes, std::int64_t n) {
-  ForBytes(bytes, [&](auto zero) {
-    using T = decltype(zero);
-    std::fill_n(static_cast<T*>(array), n, *static_cast<T*>(array));
-  });
-}
-
-void Spread(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(SpreadForTarget)(from, out, bytes, rows, n);
-}
-
-void CopyStrided(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, std::int64_t bytes,
-                 std::int64_t n) {
-  if (from_stride == 1 && to_stride == 1) {
-    std::memmove(to, from, static_cast<size_t>(n * bytes));
-    return;
-  }
-  ForBytes(bytes, [&](auto zero) {
-    using T = decltype(zero);
-    const T* x = static_cast<const T*>(from);
-    T* y = static_cast<T*>(to);
-    for (std::int64_t i = 0; i < n; ++i) y[i * to_stride] = x[i * from_stride];
-  });
-}
 
 void AddStrided(const void* from, void* to, std::int64_t stride, DType dtype, std::int64_t n) {
   if (stride == 1 || n == 1) return KernelOf(ExprOp::kAdd, dtype, dtype)(to, to, from, nullptr, nullptr, n);

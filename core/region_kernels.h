@@ -91,13 +91,6 @@ void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsign
 // What a reduction starts from, and its partial results as one.
 void StartRow(ExprOp op, DType dtype, void* partial);
 void FinishRow(ExprOp op, DType dtype, const void* partial, void* out);
-// Fills [1, n) of an array with its first element.
-void Splat(void* array, std::int64_t bytes, std::int64_t n);
-// out: n copies of each of `rows` elements.
-void Spread(const void* from, void* out, std::int64_t bytes, std::int64_t rows, std::int64_t n);
-// to[i * to_stride] = from[i * from_stride], of so many bytes each.
-void CopyStrided(const void* from, std::int64_t from_stride, void* to, std::int64_t to_stride, std::int64_t bytes,
-                 std::int64_t n);
 // to[i * stride] = to[i * stride] + from[i].
 void AddStrided(const void* from, void* to, std::int64_t stride, DType dtype, std::int64_t n);
 // The first i where holds[i] is false, or n.

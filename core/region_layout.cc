@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstring>
 
+#include "stepnet/core/region_copies.h"
 #include "stepnet/core/target.h"
 namespace stepnet {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/region_copies.h"
 #include "stepnet/core/region_simple.h"
 
 namespace stepnet {
@@ -185,15 +186,13 @@ class Runner {
       for (int d = 0; d < 3; ++d) {
         if (of.strides[d] == 0) sizes[d] = 1;
       }
-      const std::uint64_t zero = 0;
       const bool is_of_no_column = code_.sizes[3] == 0 && of.strides[3] == 0;  // the sum of what rows have
       const std::int64_t count = is_of_no_column ? 1 : end - begin;
       for (std::int64_t row = 0; row < sizes[0] * sizes[1] * sizes[2]; ++row) {
         if (count <= 0) break;
         const std::int64_t at = row / (sizes[1] * sizes[2]) * of.strides[0] +
                                 row / sizes[2] % sizes[1] * of.strides[1] + row % sizes[2] * of.strides[2];
-        CopyStrided(&zero, 0, bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes,
-                    count);
+        Clear(bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes, count);
       }
     }
   }
@@ -267,13 +266,7 @@ class Runner {
     GoToColumn(at);
     for (const RegionMove& move : phase.loads) LoadElements(move, at);
     for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
-    for (const auto& [operand, slot] : phase.stores) {
-      const RegionCode::Operand& of = code_.operands[operand];
-      ForRows(operand, [&](std::int64_t i, char* row) {
-        CopyStrided(slots_[slot] + i * num_columns_ * of.bytes, 1, row + at * of.strides[3] * of.bytes, of.strides[3],
-                    of.bytes, num_columns_);
-      });
-    }
+    for (const RegionMove& move : phase.stores) StoreElements(move, at);
     for (const auto& [operand, slot] : phase.sums) {
       const RegionCode::Operand& of = code_.operands[operand];
       ForRows(operand, [&](std::int64_t i, char* row) {
@@ -284,11 +277,35 @@ class Runner {
   }
 
   void LoadElements(const RegionMove& move, std::int64_t at) {
+    ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { LoadBlock(memory, block, rows); });
+  }
+  void StoreElements(const RegionMove& move, std::int64_t at) {
+    ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { StoreBlock(block, memory, rows); });
+  }
+
+  // Calls fn(memory of the operand, of the slot, rows) for all rows of the block, from the column `at` on.
+  template <typename Fn>
+  void ForBlocks(const RegionMove& move, std::int64_t at, const Fn& fn) {
     const RegionCode::Operand& of = code_.operands[move.operand];
-    ForRows(move.operand, [&](std::int64_t i, const char* row) {
-      CopyStrided(row + at * of.strides[3] * of.bytes, of.strides[3], slots_[move.slot] + i * num_columns_ * of.bytes,
-                  1, of.bytes, num_columns_);
-    });
+    BlockRows rows{.rows = num_rows_,
+                   .columns = num_columns_,
+                   .bytes = of.bytes,
+                   .row_step = of.strides[2] * of.bytes,
+                   .stride = of.strides[3]};
+    const std::int64_t column = at * of.strides[3] * of.bytes;
+    if (code_.sizes[0] * code_.sizes[1] == 1) return fn(rows_[move.operand] + column, slots_[move.slot], rows);
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; i += rows.rows) {
+      rows.rows = std::min(num_rows_ - i, code_.sizes[2] - index[2]);
+      char* const block = slots_[move.slot] + i * num_columns_ * of.bytes;
+      fn(bases_[move.operand] + column + OffsetOf(of, index), block, rows);
+      index[2] += rows.rows - 1;
+      GoToNext(index);
+    }
+  }
+
+  static std::int64_t OffsetOf(const RegionCode::Operand& of, const std::int64_t (&index)[3]) {
+    return (index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2]) * of.bytes;
   }
 
   // Calls fn(i, where row i of the block begins in the operand).
@@ -302,8 +319,7 @@ class Runner {
     }
     std::int64_t index[] = {index_[0], index_[1], index_[2]};
     for (std::int64_t i = 0; i < num_rows_; ++i) {
-      fn(i,
-         bases_[operand] + (index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2]) * of.bytes);
+      fn(i, bases_[operand] + OffsetOf(of, index));
       GoToNext(index);
     }
   }
