@@ -95,8 +95,10 @@ void ForBytes(std::int64_t bytes, const Fn& fn) {
 }
 
 void CopyRows(const char* from, std::int64_t from_step, char* to, std::int64_t to_step, const BlockRows& rows) {
-  if (rows.rows == 1) {
-    std::memcpy(to, from, static_cast<size_t>(rows.columns * rows.bytes));
+  constexpr std::int64_t kFewRows = 2;  // for which it does not pay to find out how
+  if (rows.rows <= kFewRows) {
+    const auto bytes = static_cast<size_t>(rows.columns * rows.bytes);
+    for (std::int64_t i = 0; i < rows.rows; ++i) std::memcpy(to + i * to_step, from + i * from_step, bytes);
   } else if (rows.columns > 0) {
     HWY_DYNAMIC_DISPATCH(CopyRowsForTarget)(from, from_step, to, to_step, rows.bytes, rows.columns, rows.rows);
   }
