@@ -95,16 +95,11 @@ void ForBytes(std::int64_t bytes, const Fn& fn) {
 }
 
 void CopyRows(const char* from, std::int64_t from_step, char* to, std::int64_t to_step, const BlockRows& rows) {
-  constexpr std::int64_t kFewRows = 2;  // for which it does not pay to find out how
-  if (rows.rows <= kFewRows) {
-    const auto bytes = static_cast<size_t>(rows.columns * rows.bytes);
-    for (std::int64_t i = 0; i < rows.rows; ++i) std::memcpy(to + i * to_step, from + i * from_step, bytes);
-  } else if (rows.columns > 0) {
-    HWY_DYNAMIC_DISPATCH(CopyRowsForTarget)(from, from_step, to, to_step, rows.bytes, rows.columns, rows.rows);
-  }
+  if (rows.columns == 0) return;
+  HWY_DYNAMIC_DISPATCH(CopyRowsForTarget)(from, from_step, to, to_step, rows.bytes, rows.columns, rows.rows);
 }
 
-// Of columns that are `from_stride` and `to_stride` elements from each other.
+// A row whose columns are `from_stride` and `to_stride` elements from each other.
 void CopyStrided(const char* from, std::int64_t from_stride, char* to, std::int64_t to_stride, const BlockRows& rows) {
   ForBytes(rows.bytes, [&](auto zero) {
     using T = decltype(zero);
@@ -137,23 +132,19 @@ void Clear(void* to, std::int64_t stride, std::int64_t bytes, std::int64_t n) {
   });
 }
 
-void LoadBlock(const void* memory, void* block, const BlockRows& rows) {
-  const char* from = static_cast<const char*>(memory);
-  char* to = static_cast<char*>(block);
+void LoadRows(const char* memory, char* block, const BlockRows& rows) {
   const std::int64_t row_bytes = rows.columns * rows.bytes;
-  if (rows.stride == 1) return CopyRows(from, rows.row_step, to, row_bytes, rows);
-  for (std::int64_t i = 0; i < rows.rows; ++i, from += rows.row_step, to += row_bytes) {
-    CopyStrided(from, rows.stride, to, 1, rows);
+  if (rows.stride == 1) return CopyRows(memory, rows.row_step, block, row_bytes, rows);
+  for (std::int64_t i = 0; i < rows.rows; ++i, memory += rows.row_step, block += row_bytes) {
+    CopyStrided(memory, rows.stride, block, 1, rows);
   }
 }
 
-void StoreBlock(const void* block, void* memory, const BlockRows& rows) {
-  const char* from = static_cast<const char*>(block);
-  char* to = static_cast<char*>(memory);
+void StoreRows(const char* block, char* memory, const BlockRows& rows) {
   const std::int64_t row_bytes = rows.columns * rows.bytes;
-  if (rows.stride == 1) return CopyRows(from, row_bytes, to, rows.row_step, rows);
-  for (std::int64_t i = 0; i < rows.rows; ++i, from += row_bytes, to += rows.row_step) {
-    CopyStrided(from, 1, to, rows.stride, rows);
+  if (rows.stride == 1) return CopyRows(block, row_bytes, memory, rows.row_step, rows);
+  for (std::int64_t i = 0; i < rows.rows; ++i, block += row_bytes, memory += rows.row_step) {
+    CopyStrided(block, 1, memory, rows.stride, rows);
   }
 }
 

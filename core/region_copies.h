@@ -1,7 +1,9 @@
 // What programs of regions copy: values of rows and runs into arrays, and elements between memory and blocks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace stepnet {
 
@@ -20,8 +22,27 @@ struct BlockRows {
   std::int64_t row_step = 0;  // in memory, from row to row, in bytes
   std::int64_t stride = 1;    // in memory, from column to column, in elements
 };
-// REQUIRES: no byte is both read and written.
-void LoadBlock(const void* memory, void* block, const BlockRows& rows);
-void StoreBlock(const void* block, void* memory, const BlockRows& rows);
+
+// What LoadBlock and StoreBlock do, for any rows.
+void LoadRows(const char* memory, char* block, const BlockRows& rows);
+void StoreRows(const char* block, char* memory, const BlockRows& rows);
+
+// One row or two: to find out how to copy them would take as long as the copy.
+inline bool CopyFewRows(const char* from, std::int64_t from_step, char* to, std::int64_t to_step,
+                        const BlockRows& rows) {
+  if (rows.rows > 2 || rows.stride != 1) return false;
+  const auto bytes = static_cast<size_t>(rows.columns * rows.bytes);
+  std::memcpy(to, from, bytes);
+  if (rows.rows == 2) std::memcpy(to + to_step, from + from_step, bytes);
+  return true;
+}
+
+// REQUIRES: at least one row; no byte is both read and written.
+inline void LoadBlock(const char* memory, char* block, const BlockRows& rows) {
+  if (!CopyFewRows(memory, rows.row_step, block, rows.columns * rows.bytes, rows)) LoadRows(memory, block, rows);
+}
+inline void StoreBlock(const char* block, char* memory, const BlockRows& rows) {
+  if (!CopyFewRows(block, rows.columns * rows.bytes, memory, rows.row_step, rows)) StoreRows(block, memory, rows);
+}
 
 }  // namespace stepnet
