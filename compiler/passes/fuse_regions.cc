@@ -25,10 +25,10 @@ namespace {
 // Bounds how long a region takes to be made, and the parameters of a kernel on a GPU.
 constexpr size_t kMaxCalls = 48;
 constexpr size_t kMaxOperands = 32;  // of one operator
-// How many nodes are looked at for a region, and how often it is tried without some of them before it is given up:
+// How many nodes are looked at for a region, and how often it is tried without one of them before it is cut in half:
 // however large a step is.
 constexpr size_t kMaxNear = 4 * kMaxCalls;
-constexpr int kMaxTries = 9;
+constexpr int kMaxTries = 3;
 
 bool HasSums(const RegionPart& part) {
   return std::ranges::any_of(part.region.outputs,
@@ -145,29 +145,37 @@ class LoopFuser {
   // Nodes that become one region, `seed` first, each before those that must come behind it.
   std::vector<int> Group(int seed) const {
     std::set<int> left_out;
-    for (int tries = 0; tries < kMaxTries; ++tries) {
+    size_t max_calls = kMaxCalls;
+    for (int tries = 0;; ++tries) {
       CheckCancelled();
-      std::vector<int> group = Grow(seed, left_out);
+      const std::vector<int> group = Grow(seed, left_out, max_calls);
       if (group.size() == 1) return group;
       const std::optional<RegionObstacle> obstacle = FindObstacle(group);
       if (!obstacle) return group;
-      const int at = group[obstacle->call];
-      if (obstacle->repeats && elements_[at] <= elements_[seed]) {
-        const auto repeats = [&](int n) { return elements_[n] > elements_[at]; };
-        const size_t before = left_out.size();
-        std::ranges::copy_if(group, std::inserter(left_out, left_out.end()), repeats);
-        if (left_out.size() > before) continue;
+      if (tries < kMaxTries) {
+        LeaveOut(*obstacle, group, &left_out);
+      } else {
+        max_calls = group.size() / 2;
       }
-      left_out.insert(obstacle->call > 0 ? at : group.back());
     }
-    return {seed};
   }
 
-  std::vector<int> Grow(int seed, const std::set<int>& left_out) const {
+  // What stands in the way; where that is the first node, what would compute it too often, or the last one.
+  void LeaveOut(const RegionObstacle& obstacle, const std::vector<int>& group, std::set<int>* left_out) const {
+    const int at = group[obstacle.call];
+    const auto is_larger = [&](int n) { return elements_[n] > elements_[at]; };
+    if (obstacle.repeats && elements_[at] <= elements_[group[0]] && std::ranges::any_of(group, is_larger)) {
+      std::ranges::copy_if(group, std::inserter(*left_out, left_out->end()), is_larger);
+    } else {
+      left_out->insert(obstacle.call > 0 ? at : group.back());
+    }
+  }
+
+  std::vector<int> Grow(int seed, const std::set<int>& left_out, size_t max_calls) const {
     std::vector<int> group;
     std::set<int> near = {seed}, looked_at = {seed};
     std::map<int, int> put;  // how many of those that a node waits for are in the group
-    while (group.size() < kMaxCalls) {
+    while (group.size() < max_calls) {
       const auto next = std::ranges::find_if(near, [&](int n) { return missing_[n] == put[n]; });
       if (next == near.end()) break;
       const int n = *next;
