@@ -132,6 +132,32 @@ TEST(FuseRegions, WhatFewRowsShareIsComputedInEach) {
                  "  }\n"));
 }
 
+// No two of these can be one region beyond the halves of a.
+TEST(FuseRegions, WhereManyCannotBeOneSomeAre) {
+  constexpr int kTimes = 12;
+  std::string lines = "  a0: float [3, 16] at 0[192 * t]\n";
+  int op = 0;
+  const auto add = [&](const std::string& line) { lines += StrCat("  ", line, " @", op++); };
+  for (int i = 0; i < kTimes; ++i) {
+    const std::string a = StrCat("a", i, i == 0 ? "" : ".1");
+    const auto half = [&](const char* name, const char* starts, const char* ends) {
+      add(StrCat(name, i, ".1: float [3, 8] = region Slice(", a, ")"));
+      lines += StrCat(" {arg { name: \"starts\" ints: 0 ints: ", starts,
+                      " } arg { name: \"ends\" ints: -1 ints: ", ends, " }}\n");
+    };
+    half("p", "8", "-1");
+    half("q", "0", "8");
+    add(StrCat("c", i, ".1: float [3, 16], n", i, ".1: int32 [2] = region Concat(p", i, ".1, q", i, ".1)"));
+    lines += " {arg { name: \"axis\" i: 1 }}\n";
+    add(StrCat("a", i + 1, ".1: float [3, 16] = region Add(", a, ", c", i, ".1)"));
+    lines += " {}\n";
+  }
+  const std::string after = After(Step(lines + StrCat("  ^y: float [3, 16] at 1[192 * t] = a", kTimes, ".1\n")));
+  int regions = 0;
+  for (size_t at = after.find("region {"); at != std::string::npos; at = after.find("region {", at + 1)) ++regions;
+  EXPECT_GE(regions, kTimes) << after;
+}
+
 TEST(FuseRegions, OnlyLoopsAreLookedAt) {
   ExpectUnchanged(
       Loop("  for 16 steps at once:\n"
