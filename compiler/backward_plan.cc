@@ -59,10 +59,8 @@ class BackwardPlanMaker {
   };
 
   int NumStates() const { return static_cast<int>(forward_.states.size()); }
-  const std::string& ForwardInput(int i) const { return op_.inputs()[layout_.num_output_gradients + i]; }
-  const std::string& ForwardOutput(int i) const {
-    return op_.inputs()[layout_.num_output_gradients + layout_.num_inputs + i];
-  }
+  const std::string& ForwardInput(int i) const { return op_.inputs()[layout_.OfInput(i)]; }
+  const std::string& ForwardOutput(int i) const { return op_.inputs()[layout_.OfOutput(i)]; }
   int ForwardInputIndex(const std::string& name) const {
     for (int i = 0; i < layout_.num_inputs; ++i) {
       if (ForwardInput(i) == name) return i;

@@ -17,6 +17,10 @@ namespace stepnet {
 struct GradientInputs {
   int num_output_gradients = 0;
   int num_inputs = 0;  // how many the forward operator has; they follow the outputs' gradients
+
+  // The numbers, among the inputs, of the forward operator's inputs and outputs.
+  int OfInput(int input) const { return num_output_gradients + input; }
+  int OfOutput(int output) const { return num_output_gradients + num_inputs + output; }
 };
 
 // A tensor that receives gradients: an output of the operator.

@@ -139,14 +139,14 @@ class Placer {
       case Home::Kind::kOnce:
         return {.blob = room.blob,
                 .storage_class = StorageClass::kShared,
-                .base = AddRegion(room.bytes, 1),
+                .base = AddPiece(room.bytes, 1),
                 .bytes = room.bytes};
       case Home::Kind::kTemporary: break;
     }
     if (TakesTurns(home)) return RingSlot(room, rows_.RowOf(h));
     return {.blob = room.blob,
             .storage_class = StorageClass::kStacked,
-            .base = AddRegion(room.bytes, /*rows=*/0),
+            .base = AddPiece(room.bytes, /*rows=*/0),
             .row_bytes = room.bytes,
             .bytes = room.bytes};
   }
@@ -165,7 +165,7 @@ class Placer {
     const bool turns = ring_rows_ > 1;  // otherwise every step uses the one row
     const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(rows_.bytes()[row]) : rows_.bytes()[row];
     int& base = base_of_row_[row];
-    if (base < 0) base = AddRegion(row_bytes, ring_rows_);
+    if (base < 0) base = AddPiece(row_bytes, ring_rows_);
     return {.blob = room.blob,
             .storage_class = StorageClass::kRing,
             .base = base,
@@ -174,7 +174,7 @@ class Placer {
             .bytes = room.bytes};
   }
 
-  int AddRegion(std::int64_t row_bytes, std::int64_t rows) {
+  int AddPiece(std::int64_t row_bytes, std::int64_t rows) {
     plan_.arena.push_back({.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows});
     return plan_.num_bases++;
   }

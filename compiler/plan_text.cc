@@ -8,7 +8,7 @@ namespace {
 // What the plan has of memory beside what it is given.
 std::string ArenaText(const StepPlan& plan) {
   std::string text;
-  for (const ArenaSlot& arena : plan.arena) {
+  for (const ArenaPiece& arena : plan.arena) {
     const std::string size = arena.rows == 0   ? StrCat(arena.row_bytes, " bytes a step")
                              : arena.rows == 1 ? StrCat(arena.row_bytes, " bytes")
                                                : StrCat(arena.rows, " rows of ", arena.row_bytes, " bytes");

@@ -43,7 +43,7 @@ std::string StageTitle(const Stage& stage) {
 
 std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
   std::int64_t total = 0;
-  for (const ArenaSlot& slot : arena) {
+  for (const ArenaPiece& slot : arena) {
     std::int64_t bytes = slot.row_bytes;
     const bool overflow = __builtin_mul_overflow(bytes, slot.rows == 0 ? num_steps : slot.rows, &bytes) ||
                           bytes > std::numeric_limits<std::int64_t>::max() - 63 ||

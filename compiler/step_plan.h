@@ -74,7 +74,7 @@ struct PlannedMove {
 };
 
 // A piece of the arena, for one base.
-struct ArenaSlot {
+struct ArenaPiece {
   int base = -1;
   std::int64_t row_bytes = 0;
   std::int64_t rows = 1;  // 0: T rows
@@ -89,7 +89,7 @@ struct StepPlan {
   std::vector<Stage> stages;              // a stage may run for a step when those before it have run for that step
   std::vector<PlannedMove> before;        // moves before the first step, in their order
   std::vector<PlannedMove> after;         // moves after the last step
-  std::vector<ArenaSlot> arena;
+  std::vector<ArenaPiece> arena;
   int num_bases = 0;
   std::vector<bool> writes;  // by base: whether an instruction writes to it
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
@@ -115,7 +115,7 @@ struct StepPlan {
 
   // Its stages have schedules: it was made for an executor that follows them.
   bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
-  // Each region of the arena starts on a cache line.
+  // Each piece of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.
   std::int64_t ArenaBytes(std::int64_t num_steps) const;

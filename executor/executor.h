@@ -11,7 +11,7 @@ namespace stepnet {
 
 // Steps of more operators than this, all of a run together, are not recorded: graphs of so many nodes are not worth
 // their memory.
-inline constexpr std::int64_t kMaxRecordedOperators = 200'000;
+inline constexpr std::int64_t kMaxRecordedOperators = 200'000;  // which executor.cc says in words, too
 // Why the steps that the state has been prepared for cannot be recorded (core/recorded_run.h), or empty.
 std::string_view WhyNotRecorded(const RunState& state);
 

@@ -109,7 +109,7 @@ class RecurrentNetworkGradient {
   }
 
   static const Tensor& ForwardInput(const OpRun& run, const GradientInputs& layout, int i) {
-    return run.host().Input(layout.num_output_gradients + i).GetTensor();
+    return run.host().Input(layout.OfInput(i)).GetTensor();
   }
 
   // As the forward steps left it.
@@ -149,7 +149,7 @@ class RecurrentNetworkGradient {
   }
 
   const std::string& ForwardOutput(const GradientInputs& layout, int index) const {
-    return op_.inputs()[layout.num_output_gradients + layout.num_inputs + index];
+    return op_.inputs()[layout.OfOutput(index)];
   }
 
   static void ExpectGradient(const std::string& name, const std::string& output, const Tensor& given,

@@ -49,7 +49,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
       device_(device),
       bases_(plan_->num_bases),
       blobs_(*plan_),
-      regions_(plan_->arena.size()),
+      pieces_(plan_->arena.size()),
       instructions_(plan_->instructions.size()) {
   for (size_t i = 0; i < instructions_.size(); ++i) {
     const Instruction& instruction = plan_->instructions[i];
@@ -97,11 +97,11 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
         .At({.net = plan_->name});
   }
   std::int64_t offset = 0;
-  for (size_t k = 0; k < regions_.size(); ++k) {
-    const ArenaSlot& slot = plan_->arena[k];
-    regions_[k] = {.offset = offset, .bytes = slot.row_bytes * (slot.rows == 0 ? num_steps : slot.rows)};
+  for (size_t k = 0; k < pieces_.size(); ++k) {
+    const ArenaPiece& slot = plan_->arena[k];
+    pieces_[k] = {.offset = offset, .bytes = slot.row_bytes * (slot.rows == 0 ? num_steps : slot.rows)};
     bases_[slot.base] = ArenaTensor(slot.base);
-    offset += StepPlan::AlignedBytes(regions_[k].bytes);
+    offset += StepPlan::AlignedBytes(pieces_[k].bytes);
   }
   blobs_.Prepare(num_steps, workspace);
   for (size_t i = 0; i < instructions_.size(); ++i) {
@@ -166,8 +166,8 @@ void RunState::ReleaseBases() {
 }
 
 Tensor RunState::ArenaTensor(int base) const {
-  const ArenaRegion& region = regions_.at(base - (plan_->num_bases - static_cast<int>(regions_.size())));
-  return arena_.GetTensor().At(region.offset, DType::kUInt8, Shape({region.bytes}));
+  const PlacedPiece& piece = pieces_.at(base - (plan_->num_bases - static_cast<int>(pieces_.size())));
+  return arena_.GetTensor().At(piece.offset, DType::kUInt8, Shape({piece.bytes}));
 }
 
 RunEvent RunState::LoopEvent(RunEventKind kind) const {
@@ -176,9 +176,9 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
 
 // Runs what may find bad values; gives what it finds its place in the whole run. Not a part of RunKernel, where it
 // would cost those that find none.
-template <typename RunFn>
+template <typename Body>
 [[gnu::noinline]] void RunState::NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context,
-                                            const RunFn& run) {
+                                            const Body& run) {
   FaultRecord record;
   const ScopedValue<FaultRecord*> noted(context.faults, &record);
   const std::int64_t first = plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;

@@ -86,7 +86,7 @@ class RunState {
     std::uint64_t with_rows = 0;  // bit i: input i has the rows of all steps that a run is for
     std::unique_ptr<DynamicInstruction> dynamic;
   };
-  struct ArenaRegion {
+  struct PlacedPiece {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
@@ -103,8 +103,8 @@ class RunState {
     const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
     return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
   }
-  template <typename RunFn>
-  void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const RunFn& run);
+  template <typename Body>
+  void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const Body& run);
   Error Placed(const Instruction& instruction, Fault fault) const;
   Place PlaceOf(const Instruction& instruction, const Error& error, std::int64_t t, std::int64_t count) const;
   void BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound);
@@ -127,7 +127,7 @@ class RunState {
   std::map<int, Blob> copies_;
   Blob arena_{"arena"};
   DynamicBlobs blobs_;
-  std::vector<ArenaRegion> regions_;  // of the plan's arena, in its order: the last bases
+  std::vector<PlacedPiece> pieces_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
   std::pair<const void*, std::int64_t> numbers_;  // of steps: where they are on the device, and how many
   FaultRecord faults_;

@@ -127,7 +127,7 @@ class PlanRun {
       state_.SetBase(base, memory_.back());
     }
     state_.Prepare(steps, workspace_);
-    for (const ArenaSlot& slot : plan.arena) {
+    for (const ArenaPiece& slot : plan.arena) {
       const Tensor region = state_.ArenaTensor(slot.base);
       std::memset(region.raw(), 0, static_cast<size_t>(region.size_bytes()));
       memory_.push_back(region);
