@@ -10,7 +10,7 @@ namespace {
 
 // Whether the one output of an operator has a row for each of its first input, [1, …], and knows nothing else of steps.
 bool HasRowsOfFirst(const StepGraph& graph, const StepNode& node) {
-  if (node.by_blobs || node.outputs.size() != 1 || !node.call->schema().rows) return false;
+  if (!node.IsOneOperator() || node.by_blobs || node.outputs.size() != 1 || !node.call->schema().rows) return false;
   const auto is_row = [&](int value) {
     const Shape& shape = graph.values[value].info.shape;
     return shape.rank() > 0 && shape[0] == 1;

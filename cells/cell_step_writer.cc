@@ -82,12 +82,6 @@ void StepWriter::MarkShared(const OperatorDef& op) {
   for (const std::string& output : op.output()) known_[output] = {.is_shared = true, .rank = rank};
 }
 
-bool StepWriter::IsRepeated(const StepOperand& a, const StepOperand& b) const {
-  const Known of_a = KnownOf(a);
-  const Known of_b = KnownOf(b);
-  return of_a.is_shared && (!of_b.is_shared || of_a.rank < of_b.rank);
-}
-
 std::string StepWriter::NewName() {
   std::string name;
   do {
@@ -161,14 +155,9 @@ StepOperand StepWriter::Binary(char sign, const StepOperand& left, const StepOpe
   return Elementwise(sign, value, StepOperand::Blob(AsBlob(right)));
 }
 
-// Operands are repeated over each other by shape. Of what is the same for all rows it is known that it is the one that
-// is repeated: then the gradient of the other needs no sum.
+// Operands are repeated over each other by shape.
 StepOperand StepWriter::Elementwise(char sign, const StepOperand& left, const StepOperand& right) {
-  if (IsRepeated(left, right) && (sign == '+' || sign == '*')) return Elementwise(sign, right, left);
-  const bool is_repeated = IsRepeated(right, left);
-  const StepOperand result = Add(TypeOf(sign), {left.blob, right.blob});
-  if (is_repeated) AddInt("broadcast", 1, &ops_.back());
-  return result;
+  return Add(TypeOf(sign), {left.blob, right.blob});
 }
 
 StepOperand StepWriter::Negative(const StepOperand& value) {

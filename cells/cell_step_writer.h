@@ -76,8 +76,6 @@ class StepWriter {
   void DeclareWritten(const std::string& name, Known known);
   Known KnownOf(const StepOperand& value) const;
   void MarkShared(const OperatorDef& op);
-  // Whether a is to be repeated over b.
-  bool IsRepeated(const StepOperand& a, const StepOperand& b) const;
   std::string NewName();
   StepOperand Add(const char* type, std::vector<std::string> inputs);
   // The operator of `product`, with its bias if it has one.

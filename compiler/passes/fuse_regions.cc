@@ -29,6 +29,7 @@ constexpr size_t kMaxOperands = 32;  // of one operator
 // however large a step is.
 constexpr size_t kMaxNear = 4 * kMaxCalls;
 constexpr int kMaxTries = 3;
+constexpr int kManyCut = 2;
 
 bool HasSums(const RegionPart& part) {
   return std::ranges::any_of(part.region.outputs,
@@ -142,16 +143,22 @@ class LoopFuser {
     }
   }
 
-  // Nodes that become one region, `seed` first, each before those that must come behind it.
-  std::vector<int> Group(int seed) const {
+  // Nodes that become one region, `seed` first, each before those that must come behind it. Where one region after the
+  // other has been cut, the next ones are tried with twice as many nodes as came of the last one.
+  std::vector<int> Group(int seed) {
+    const size_t first_max = num_cut_ < kManyCut ? kMaxCalls : 2 * last_size_;
+    size_t max_calls = first_max;
     std::set<int> left_out;
-    size_t max_calls = kMaxCalls;
     for (int tries = 0;; ++tries) {
       CheckCancelled();
-      const std::vector<int> group = Grow(seed, left_out, max_calls);
-      if (group.size() == 1) return group;
-      const std::optional<RegionObstacle> obstacle = FindObstacle(group);
-      if (!obstacle) return group;
+      std::vector<int> group = Grow(seed, left_out, max_calls);
+      const std::optional<RegionObstacle> obstacle = group.size() > 1 ? FindObstacle(group) : std::nullopt;
+      if (!obstacle) {
+        const bool is_cut = max_calls < first_max || group.size() == first_max;
+        num_cut_ = is_cut ? num_cut_ + 1 : 0;
+        last_size_ = group.size();
+        return group;
+      }
       if (tries < kMaxTries) {
         LeaveOut(*obstacle, group, &left_out);
       } else {
@@ -225,6 +232,8 @@ class LoopFuser {
   std::set<int> ready_;                                   // those that wait for none, and may not join others
   std::set<std::pair<std::int64_t, int>> ready_to_join_;  // with their elements
   std::map<int, std::vector<int>> readers_;               // by value
+  int num_cut_ = 0;                                       // regions, one after the other, up to the last one
+  size_t last_size_ = 0;
 };
 
 bool CanRunRegions(DeviceKind device) {
