@@ -147,6 +147,23 @@ TEST(ExpandCell, ShowsTheLastValueOfAnyBlob) {
   }
 }
 
+// Whichever of the two is a parameter.
+TEST(ExpandCell, OperandsAreRepeatedOverEachOther) {
+  const CellNet net = ExpandCell(Cell(
+      "cell c(x[1]; ) {\n  param p[3]\n  y = x * p - p\n  z = p + SumReduceLike(y, y)\n  output y\n  output z\n}\n"));
+  const Tensors outputs =
+      RunCell(net, {{"x", Tensor::Of<double>({1, 2, 1}, {5, 7})}, {"p", Tensor::Of<double>({3}, {1, 2, 3})}});
+  const Tensor &y = outputs.at("y"), &z = outputs.at("z");
+  ASSERT_EQ(y.shape(), Shape({1, 2, 3}));
+  ASSERT_EQ(z.shape(), Shape({1, 2, 3}));
+  for (int b = 0; b < 2; ++b) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(y.data<double>()[3 * b + i], (5 + 2 * b - 1) * (i + 1));
+      EXPECT_EQ(z.data<double>()[3 * b + i], (5 + 2 * b) * (i + 1));
+    }
+  }
+}
+
 TEST(ExpandCell, TellsTheStepItsNumber) {
   const CellNet net =
       ExpandCell(Cell("cell c(x[1]; ) {\n  t = Cast(timestep, to=\"float\")\n  y = Add(x, t, broadcast=1)\n"

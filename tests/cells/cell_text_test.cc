@@ -80,15 +80,12 @@ TEST(ShortCell, ExpressionsBecomeOperators) {
             "  h.1 = FC(x, w, b, axis=-1)\n  h.2 = FC(h_prev, u, axis=-1)\n  h.3 = Add(h.1, h.2)\n  h = Tanh(h.3)\n"
             "  s = Copy(h)\n");
   // A bias goes into the product alone; what is added otherwise is repeated.
-  EXPECT_EQ(Step("h = s + b\ns = h @ u - b"),
-            "  h = Add(s_prev, b, broadcast=1)\n  s.1 = FC(h, u, axis=-1)\n  s = Sub(s.1, b, broadcast=1)\n");
-  EXPECT_EQ(Step("h = b * s\ns = (s - h) / b"),
-            "  h = Mul(s_prev, b, broadcast=1)\n  s.1 = Sub(s_prev, h)\n  s = Div(s.1, b, broadcast=1)\n");
+  EXPECT_EQ(Step("h = s + b\ns = h @ u - b"), "  h = Add(s_prev, b)\n  s.1 = FC(h, u, axis=-1)\n  s = Sub(s.1, b)\n");
+  EXPECT_EQ(Step("h = b * s\ns = (s - h) / b"), "  h = Mul(b, s_prev)\n  s.1 = Sub(s_prev, h)\n  s = Div(s.1, b)\n");
   // So are functions of parameters.
   EXPECT_EQ(Step("rate = Sigmoid(b)\nh = rate * h\ns = (1 - rate) * s + u * b"),
-            "  rate = Sigmoid(b)\n  h = Mul(h_prev, rate, broadcast=1)\n  s.1 = ConstantFill(rate, value=1.0)\n"
-            "  s.2 = Sub(s.1, rate)\n  s.3 = Mul(s_prev, s.2, broadcast=1)\n  s.4 = Mul(u, b, broadcast=1)\n"
-            "  s = Add(s.3, s.4, broadcast=1)\n");
+            "  rate = Sigmoid(b)\n  h = Mul(rate, h_prev)\n  s.1 = ConstantFill(rate, value=1.0)\n"
+            "  s.2 = Sub(s.1, rate)\n  s.3 = Mul(s.2, s_prev)\n  s.4 = Mul(u, b)\n  s = Add(s.3, s.4)\n");
   // Numbers are computed, or scale, or take the shape of the other operand.
   EXPECT_EQ(Step("h = (1 + 2 * 3) * h\ns = 1 - s / 4"),
             "  h = Scale(h_prev, scale=7.0)\n  s.1 = Scale(s_prev, scale=0.25)\n  s.2 = ConstantFill(s.1, value=1.0)\n"
