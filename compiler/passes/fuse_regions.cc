@@ -29,7 +29,7 @@ constexpr size_t kMaxOperands = 32;  // of one operator
 // however large a step is.
 constexpr size_t kMaxNear = 4 * kMaxCalls;
 constexpr int kMaxTries = 3;
-constexpr int kManyCut = 2;
+constexpr int kManyCut = 2;  // regions, after which the next ones begin small
 
 bool HasSums(const RegionPart& part) {
   return std::ranges::any_of(part.region.outputs,
