@@ -58,12 +58,12 @@ class MemoryUses {
 
 using Use = MemoryUses::Use;
 
-// Whether the node copies one blob of the step to another.
-bool IsWithinStep(const StepGraph& graph, const StepNode& node) {
+// Whether the node copies a blob of the step, to another one or to memory outside.
+bool CopiesBlob(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kMove) return false;
   const StepValue &from = graph.values[node.inputs[0]], &to = graph.values[node.outputs[0]];
-  const bool are_of_step = !from.outside && !to.outside && !from.dynamic && !to.dynamic;
-  return are_of_step && !to.added && from.home != to.home && from.info == to.info;
+  const bool is_of_step = !from.outside && !from.dynamic && !to.dynamic;
+  return is_of_step && !to.added && from.home != to.home && from.info == to.info;
 }
 
 class MoveDropper {
@@ -72,7 +72,7 @@ class MoveDropper {
 
   void Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (IsWithinStep(graph_, graph_.nodes[n])) Drop(static_cast<int>(n));
+      if (CopiesBlob(graph_, graph_.nodes[n])) Drop(static_cast<int>(n));
     }
     graph_.Erase(gone_);
   }
@@ -87,7 +87,7 @@ class MoveDropper {
   void Drop(int n) {
     const int from = graph_.nodes[n].inputs[0], to = graph_.nodes[n].outputs[0];
     const bool may_give = MayGive(n, from, to);
-    if (!may_give && !MayRead(n, from, to)) return;
+    if (!may_give && (graph_.values[to].outside || !MayRead(n, from, to))) return;
     uses_.Remove({.node = n, .value = from});
     uses_.Remove({.node = n, .value = to});
     may_give ? Give(from, to) : Read(from, to);
@@ -165,8 +165,8 @@ class MoveDropper {
 }  // namespace
 
 void DropMoves(StepGraph* graph) {
-  const auto is_within = [&](const StepNode& node) { return IsWithinStep(*graph, node); };
-  if (std::ranges::any_of(graph->nodes, is_within)) MoveDropper(graph).Run();
+  const auto copies = [&](const StepNode& node) { return CopiesBlob(*graph, node); };
+  if (std::ranges::any_of(graph->nodes, copies)) MoveDropper(graph).Run();
 }
 
 }  // namespace stepnet

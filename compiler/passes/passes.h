@@ -29,9 +29,9 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
-// Moves from one blob of the step to another go, as of sums of gradients in which nothing is to be summed: what gives a
-// value that only the move reads gives the copy instead, or what reads the copy reads the value. A move stays where
-// both are seen from outside, or one of them is overwritten while the other is read.
+// Moves of blobs of the step go, as of sums of gradients in which nothing is to be summed, or of outputs of steps: what
+// gives a value that only the move reads gives the copy instead, also to memory outside, or what reads the copy reads
+// the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read.
 void DropMoves(StepGraph* graph);
 
 // Operators that have a formula or only copy and fill become regions, one each, which passes may join
