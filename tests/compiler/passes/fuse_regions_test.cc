@@ -101,16 +101,20 @@ TEST(FuseRegions, WhatCannotBeOneProgramStaysApart) {
                  "  }\n"));
 }
 
+// Beside rows of 8 elements a vector that all of them share.
+std::string Rows(int rows, const std::string& lines) {
+  return Step(StrCat("  x: float [", rows, ", 8] at 0[", 32 * rows, " * t]\n  v: float [8] at 1\n", lines));
+}
+
 // a has 8 elements, y 512, of which each row would compute it again.
 TEST(FuseRegions, WhatManyRowsShareIsComputedOnce) {
-  const auto text = [](const std::string& regions) {
-    return Step(StrCat("  x: float [64, 8] at 0[2048 * t]\n  v: float [8] at 1\n", regions));
-  };
-  EXPECT_EQ(After(text("  g.1: float [64, 8] = region Gelu(x) @0 {}\n"
+  EXPECT_EQ(After(Rows(64,
+                       "  g.1: float [64, 8] = region Gelu(x) @0 {}\n"
                        "  a.1: float [8] = region Gelu(v) @1 {}\n"
                        "  b.1: float [8] = region Erf(a.1) @2 {}\n"
                        "  y.1: float [64, 8] kept = region Mul(g.1, b.1) @3 {}\n")),
-            text("  region {\n"
+            Rows(64,
+                 "  region {\n"
                  "    a.1: float [8] local = Gelu(v) @1 {}\n"
                  "    b.1: float [8] = Erf(a.1) @2 {}\n"
                  "  }\n"
@@ -121,12 +125,11 @@ TEST(FuseRegions, WhatManyRowsShareIsComputedOnce) {
 }
 
 TEST(FuseRegions, WhatFewRowsShareIsComputedInEach) {
-  const auto text = [](const std::string& regions) {
-    return Step(StrCat("  x: float [4, 8] at 0[128 * t]\n  v: float [8] at 1\n", regions));
-  };
-  EXPECT_EQ(After(text("  a.1: float [8] = region Erf(v) @0 {}\n"
+  EXPECT_EQ(After(Rows(4,
+                       "  a.1: float [8] = region Erf(v) @0 {}\n"
                        "  y.1: float [4, 8] kept = region Mul(x, a.1) @1 {}\n")),
-            text("  region {\n"
+            Rows(4,
+                 "  region {\n"
                  "    a.1: float [8] local = Erf(v) @0 {}\n"
                  "    y.1: float [4, 8] kept = Mul(x, a.1) @1 {}\n"
                  "  }\n"));
