@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "stepnet/compiler/import_step.h"
+#include "stepnet/compiler/make_step_plan.h"
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
@@ -43,7 +45,7 @@ class BackwardPlanMaker {
     AddParamGradients();
     BindWhatIsRead();
     AddInitialStateGradients();
-    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
+    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(ImportStep(request_), request_));
     return plan_;
   }
 

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "stepnet/compiler/recurrent_plan.h"
+#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {

@@ -32,6 +32,7 @@ std::string KeyOf(std::span<const OperatorToCompose> operators, const Compositio
   add_all(request.wanted);
   for (const auto& [read, written] : request.in_place) add_all({read, written});
   add(std::bit_cast<std::uint64_t>(request.max_repeated_operations));
+  add(std::bit_cast<std::uint64_t>(request.operations_of_function));
   return key;
 }
 

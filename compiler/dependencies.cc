@@ -29,7 +29,7 @@ class AccessCollector {
       for (const Operand& input : instruction.inputs) Add(instruction, input, /*writes=*/false);
       for (const Operand& output : instruction.outputs) Add(instruction, output, /*writes=*/true);
       // A dynamic operator remembers the shapes of its last run, so two steps of it are never under way at once.
-      if (instruction.dynamic) AddOwn(Whole(Own(i)));
+      if (instruction.by_blobs) AddOwn(Whole(Own(i)));
       const bool reaches_out =
           instruction.call != nullptr && instruction.call->schema().TakesBlobs(plan_.target->device);
       if (reaches_out || instruction.has_side_effects) {
@@ -45,18 +45,18 @@ class AccessCollector {
  private:
   // Pieces of memory: bases, dynamic lists, then one for each instruction and one for the world outside.
   int Own(int i) const { return plan_.num_bases + static_cast<int>(plan_.dynamic_lists.size()) + 1 + i; }
-  static bool MayFail(const Instruction& instruction) { return instruction.checks_values || instruction.dynamic; }
+  static bool MayFail(const Instruction& instruction) { return instruction.checks_values || instruction.by_blobs; }
   static MemoryAccess Whole(int memory) { return {.memory = memory, .writes = true, .bytes = 1}; }
   void AddOwn(MemoryAccess access) { accesses_.back().push_back(access); }
 
   void Add(const Instruction& instruction, const Operand& operand, bool writes) {
     if (operand.shape_alone) return;
     const Slot& slot = plan_.slots[operand.slot];
-    if (instruction.steps_at_once == kAllSteps && operand.contiguous_rows) {  // how many rows only a run knows
+    if (instruction.steps_at_once == kAllSteps && operand.has_rows) {  // how many rows only a run knows
       AddOwn({.memory = slot.base, .writes = writes, .begin = 0, .stride = 0, .bytes = kEver, .slot = operand.slot});
       return;
     }
-    const std::int64_t steps = operand.contiguous_rows && !of_steps_ ? instruction.steps_at_once : 1;
+    const std::int64_t steps = operand.has_rows && !of_steps_ ? instruction.steps_at_once : 1;
     const std::int64_t direction = plan_.backward ? -steps : steps;
     if (slot.storage_class == StorageClass::kDynamic) {
       AddOwn({.memory = plan_.num_bases + slot.base,

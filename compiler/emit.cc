@@ -76,7 +76,7 @@ class Emitter {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (node.outputs[o] == kNoValue) continue;
       instruction.outputs.push_back(OperandOf(node.outputs[o], o));
-      instruction.outputs.back().adds = graph_.values[node.outputs[o]].added;
+      instruction.outputs.back().added = graph_.values[node.outputs[o]].added;
     }
     instruction.num_outputs = static_cast<int>(node.outputs.size());
     instruction.steps_at_once = steps_at_once;
@@ -119,7 +119,7 @@ class Emitter {
         throw CurrentError().At({.net = graph_.name, .op_index = node.op_index, .op_text = call.Text()});
       }
     }
-    instruction->dynamic = node.by_blobs;
+    instruction->by_blobs = node.by_blobs;
     if (node.by_blobs) {
       instruction->call = node.call;
       return;
@@ -197,7 +197,7 @@ class Emitter {
   }
 
   static Cost OfOneStep(Cost cost, const Instruction& instruction) {
-    const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
+    const std::int64_t steps = TypicalStepsOf(instruction.steps_at_once);
     cost.flops /= static_cast<double>(steps);
     cost.bytes /= static_cast<double>(steps);
     return cost;
@@ -206,14 +206,14 @@ class Emitter {
   void EmitMove(Instruction* instruction) {
     const Operand& from = instruction->inputs[0];
     Operand& to = instruction->outputs[0];
-    const bool adds = std::exchange(to.adds, false);  // what the kernel does, whatever it is asked
+    const bool adds = std::exchange(to.added, false);  // what the kernel does, whatever it is asked
     instruction->text = StrCat(BlobOf(to), adds ? " += " : " = ", BlobOf(from));
     instruction->type = adds ? "add" : "copy";
     instruction->kernel = adds ? AddInput : CopyInput;
-    instruction->dynamic = IsDynamic(from) || IsDynamic(to);
+    instruction->by_blobs = IsDynamic(from) || IsDynamic(to);
     instruction->cost = {.bytes = 3.0 * static_cast<double>(to.info.size_bytes())};
-    instruction->by_elements = !instruction->dynamic;
-    if (instruction->dynamic) return;
+    instruction->by_elements = !instruction->by_blobs;
+    if (instruction->by_blobs) return;
     MarkRowsOfElements(plan_, instruction);
     instruction->max_parts = PartsOf(InfosOf(*instruction, instruction->outputs).front(), target_);
   }
@@ -249,7 +249,7 @@ class Emitter {
       }
     }
     plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
-      return !instruction.dynamic && !instruction.has_side_effects && !instruction.checks_values &&
+      return !instruction.by_blobs && !instruction.has_side_effects && !instruction.checks_values &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
     });
   }

@@ -1,10 +1,11 @@
 #include "stepnet/compiler/forward_plan.h"
 
 #include <algorithm>
-#include <optional>
+#include <iterator>
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
+#include "stepnet/compiler/make_step_plan.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/link_roles.h"
 #include "stepnet/nets/net_blobs.h"
@@ -32,9 +33,10 @@ class ForwardPlanMaker {
     StartStates();
     ProvideTimestep();
     BindCaptured();
-    KeepWhatIsReadLater();
-    if (!spec_.step_outputs.empty()) BindStepOutputs();
-    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(request_));
+    StepGraph step = ImportStep(request_);
+    KeepWhatIsReadLater(&step);
+    if (!spec_.step_outputs.empty()) AddStepOutputs(&step);
+    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(step), request_));
     return plan_;
   }
 
@@ -137,25 +139,23 @@ class ForwardPlanMaker {
     }
   }
 
-  void KeepWhatIsReadLater() {
-    if (plan_->keeps_all) {
-      request_.keep = [](const std::string&) { return true; };
-      return;
-    }
+  void KeepWhatIsReadLater(StepGraph* step) {
     std::set<std::string> kept;
     if (spec_.backward_step_net != nullptr) {
       const std::vector<std::string> reads = BlobsReadFirst(*spec_.backward_step_net);
       kept.insert(reads.begin(), reads.end());
-      for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(blob, &kept);
+      for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(*step, blob, &kept);
     }
-    request_.keep = [kept](const std::string& blob) { return kept.contains(blob); };
+    for (const StepValue& value : step->values) {
+      Home& home = step->homes[value.home];
+      if (home.kind != Home::Kind::kOutside) home.kept = plan_->keeps_all || kept.contains(value.blob);
+    }
   }
 
   // A blob of which the backward step reads the shape alone need not be kept, where that is known now. In its place the
   // backward step is shown the first state.
-  void NoteShape(const std::string& blob, std::set<std::string>* kept) {
-    if (spec_.states.empty()) return;
-    const StepGraph& step = Imported();
+  void NoteShape(const StepGraph& step, const std::string& blob, std::set<std::string>* kept) {
+    if (spec_.states.empty() || plan_->keeps_all) return;
     const auto last = step.last.find(blob);
     if (last == step.last.end()) return;  // an input, or missing: others report it
     const StepValue& value = step.values[last->second];
@@ -164,46 +164,57 @@ class ForwardPlanMaker {
     kept->erase(blob);
   }
 
-  // The step before anything is bound that depends on its shapes.
-  const StepGraph& Imported() {
-    if (!imported_) imported_ = ImportStep(request_);
-    return *imported_;
+  // Blobs that become outputs get a copy a step in a base of their own, behind what gives them. Those of memory outside
+  // are copied at the end, for the step may write there by another name.
+  void AddStepOutputs(StepGraph* step) {
+    std::vector<std::vector<StepNode>> behind(step->nodes.size() + 1);
+    for (const StepOutput& output : spec_.step_outputs) {
+      const int given = step->last.at(output.blob);  // the check of the operator knows that it is there
+      const StepValue& value = step->values[given];
+      const Home::Kind kind = step->homes[value.home].kind;
+      if (kind == Home::Kind::kDynamic) ThrowUnknownShape(output);
+      const bool is_final = kind == Home::Kind::kTemporary && value.producer >= 0;
+      behind[is_final ? value.producer : step->nodes.size()].push_back(
+          {.kind = StepNode::Kind::kMove, .inputs = {given}, .outputs = {AddOutside(output, value.info, step)}});
+    }
+    std::vector<StepNode> nodes;
+    for (size_t n = 0; n < behind.size(); ++n) {
+      if (n < step->nodes.size()) nodes.push_back(std::move(step->nodes[n]));
+      std::ranges::move(behind[n], std::back_inserter(nodes));
+    }
+    step->nodes = std::move(nodes);
+    step->FindProducers();
   }
 
-  // Blobs that become outputs get a copy a step in a base of their own. Their shapes follow from the rest of the step.
-  void BindStepOutputs() {
-    const StepGraph& step = Imported();
-    for (const StepOutput& output : spec_.step_outputs) {
-      const StepValue& value =
-          step.values[step.last.at(output.blob)];  // the check of the operator knows that it is there
-      if (step.homes[value.home].kind == Home::Kind::kDynamic) {
-        throw Error(ErrorCode::kShapeMismatch,
-                    StrCat("step_output_src names \"", output.blob,
-                           "\", whose shape is known only when a step has run; make it the new row of a state, which "
-                           "says what shape it has"));
-      }
-      const TensorInfo& info = value.info;
-      const std::int64_t bytes = info.size_bytes();
-      const int base = request_.num_bases++;
-      plan_->step_outputs.emplace_back(base, info);
-      request_.moves.push_back({.kind = StepMove::Kind::kCopyOut,
-                                .blob = output.blob,
-                                .outside = {.blob = output.destination,
-                                            .storage_class = StorageClass::kLinked,
-                                            .base = base,
-                                            .row_bytes = bytes,
-                                            .bytes = bytes,
-                                            .dtype = info.dtype},
-                                .info = info,
-                                .required = true});
-    }
+  // The value outside that a step gives of an output.
+  int AddOutside(const StepOutput& output, TensorInfo info, StepGraph* step) {
+    const std::int64_t bytes = info.size_bytes();
+    const int base = step->num_bases++;
+    plan_->step_outputs.emplace_back(base, info);
+    step->homes.push_back({.kind = Home::Kind::kOutside,
+                           .slot = {.blob = output.destination,
+                                    .storage_class = StorageClass::kLinked,
+                                    .base = base,
+                                    .row_bytes = bytes,
+                                    .bytes = bytes,
+                                    .dtype = info.dtype}});
+    return step->AddValue({.blob = output.destination,
+                           .outside = true,
+                           .info = std::move(info),
+                           .home = static_cast<int>(step->homes.size()) - 1});
+  }
+
+  [[noreturn]] static void ThrowUnknownShape(const StepOutput& output) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat("step_output_src names \"", output.blob,
+                       "\", whose shape is known only when a step has run; make it the new row of a state, which "
+                       "says what shape it has"));
   }
 
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const std::vector<TensorInfo>& inputs_;
   StepPlanRequest request_;
-  std::optional<StepGraph> imported_;
   std::vector<bool> all_rows_written_;  // by state: some operator writes every row behind the initial ones
   std::shared_ptr<ForwardPlan> plan_ = std::make_shared<ForwardPlan>();
 };

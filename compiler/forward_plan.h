@@ -1,12 +1,29 @@
-// MakeForwardPlan: makes the plan of a RecurrentNetwork operator for given inputs.
+// ForwardPlan: the plan of a RecurrentNetwork operator for given inputs.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "stepnet/compiler/recurrent_plan.h"
 #include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
+
+// The plan of one step with the meaning of its bases: states, inputs that links see row by row, the step's number,
+// captured inputs, outputs [T, …].
+struct ForwardPlan {
+  std::shared_ptr<const StepPlan> steps;
+  std::vector<StateLayout> states;                       // base i is state i
+  std::vector<std::pair<int, int>> inputs;               // (input, base): lent
+  int timestep_base = -1;                                // int32 [T]; -1: the step net does not read it
+  std::vector<std::pair<int, TensorInfo>> step_outputs;  // (base, one step's value), as in RecurrentSpec
+  bool keeps_all = false;                                // every blob of every step can be fetched
+  // Blobs that are not kept although the backward step net reads them, for it reads no more than their shapes.
+  std::map<std::string, TensorInfo> shapes;
+};
 
 // `inputs` describes the operator's inputs; the number of steps, dimension 0 of sequences, does not matter. Throws what
 // MakeStepPlan throws, and kShapeMismatch for initial states that do not fit the batch.

@@ -82,11 +82,8 @@ class MoveOrder {
       : before_(request.net->op_size() + 1), after_(request.net->op_size() + 1) {
     for (const StepMove& move : request.moves) {
       const BlobOfStep& blob = blobs.At(blobs.Find(move.blob));
-      const bool is_step_output = move.kind == StepMove::Kind::kCopyOut && move.required;
-      const bool may_change = blob.last_writer == BlobOfStep::kNoOperator || blob.bound != nullptr;
-      const int after = is_step_output && may_change ? request.net->op_size() - 1 : blob.last_writer;
-      if (!GoesIn(move) && after != BlobOfStep::kNoOperator) {
-        after_[after + 1].push_back(&move);
+      if (!GoesIn(move) && blob.last_writer != BlobOfStep::kNoOperator) {
+        after_[blob.last_writer + 1].push_back(&move);
       } else {
         before_[blob.first_user + 1].push_back(&move);
       }
@@ -140,7 +137,6 @@ class Importer {
     CheckLinks();
     FindWhatIsDynamic();
     NoteLast();
-    ForgetShapes();
     return std::move(graph_);
   }
 
@@ -153,8 +149,6 @@ class Importer {
       home = {.kind = Home::Kind::kOutside, .slot = slot, .lent = request_.lent.contains(slot.base)};
     } else if (blob->list >= 0) {
       home = {.kind = Home::Kind::kDynamic, .list = blob->list};
-    } else {
-      home.kept = request_.keep && request_.keep(std::string(blob->name));
     }
     graph_.homes.push_back(home);
     return blob->home = static_cast<int>(graph_.homes.size()) - 1;
@@ -241,7 +235,6 @@ class Importer {
       }
       inputs.push_back(blob.last);
     }
-    if (IsEqualSum(k, inputs)) return AddCopy(k, std::move(inputs));
     StepNode node = CallOf(k, std::move(inputs));
     const std::vector<TensorInfo> infos = InferOutputs(&node);
     bool dynamic = node.by_blobs;
@@ -264,24 +257,6 @@ class Importer {
     if (!def->has_device_option() && net_.has_device_option()) *def->mutable_device_option() = net_.device_option();
     const auto call = std::make_shared<OperatorCall>(*def, request_.options, readers_[k]);
     return {.call = call, .def = std::move(def), .op_index = k, .inputs = std::move(inputs)};
-  }
-
-  // Whether the operator, of these inputs, sums a gradient like an input that was not repeated. A gradient rule knows
-  // no shapes, and writes it for each input that may be.
-  bool IsEqualSum(int k, const std::vector<int>& inputs) const {
-    const OperatorDef& op = net_.op(k);
-    const std::optional<int> sum_like = GetOperator(op.type()).sum_like;
-    if (!sum_like || op.arg_size() > 0) return false;
-    const StepValue &term = graph_.values[inputs[0]], &like = graph_.values[inputs[*sum_like]];
-    if (term.dynamic || like.dynamic || !IsFloatOrDouble(term.info.dtype)) return false;
-    const BoundBlob* const link = blobs_.At(blobs_.OutputsOf(k)[0]).bound;
-    return term.info.shape == like.info.shape && (link == nullptr || link->info == term.info);
-  }
-
-  void AddCopy(int k, std::vector<int> inputs) {
-    const int to = AddValueOf(blobs_.OutputsOf(k)[0], {.info = graph_.values[inputs[0]].info, .producer = NextNode()});
-    equal_sums_.push_back({.node = NextNode(), .op_index = k, .inputs = inputs});
-    graph_.nodes.push_back({.kind = StepNode::Kind::kMove, .inputs = {inputs[0]}, .outputs = {to}});
   }
 
   // Empty, with node->by_blobs set, when shapes follow only from values.
@@ -350,13 +325,6 @@ class Importer {
     const auto is_dynamic = [this](int value) {
       return graph_.homes[graph_.values[value].home].kind == Home::Kind::kDynamic;
     };
-    for (EqualSum& sum : equal_sums_) {
-      StepNode& node = graph_.nodes[sum.node];
-      if (!is_dynamic(node.inputs[0]) && !is_dynamic(node.outputs[0])) continue;
-      const std::vector<int> outputs = node.outputs;
-      node = CallOf(sum.op_index, sum.inputs);  // the kernel of a move moves no blobs
-      node.outputs = outputs;
-    }
     for (StepNode& node : graph_.nodes) {
       node.by_blobs = node.by_blobs || std::ranges::any_of(node.inputs, is_dynamic) ||
                       std::ranges::any_of(node.outputs, is_dynamic);
@@ -369,33 +337,11 @@ class Importer {
     }
   }
 
-  // What the step finds, and of which it asked the shape alone, which is known now, it need not find.
-  void ForgetShapes() {
-    if (equal_sums_.empty()) return;
-    std::vector<bool> is_read(graph_.values.size(), false);
-    for (const StepNode& node : graph_.nodes) {
-      for (const int input : node.inputs) is_read[input] = true;
-    }
-    for (const EqualSum& sum : equal_sums_) {
-      const int like = sum.inputs[1];
-      if (graph_.values[like].producer < 0 && !is_read[like]) graph_.ForgetLast(like);
-    }
-    graph_.Erase(std::vector<bool>(graph_.nodes.size(), false));
-  }
-
-  // A SumReduceLike that became a copy.
-  struct EqualSum {
-    int node = 0;
-    int op_index = 0;
-    std::vector<int> inputs = {};
-  };
-
   const StepPlanRequest& request_;
   const NetDef& net_;
   const std::vector<std::vector<std::vector<std::string>>> readers_;
   BlobTable blobs_;
   std::vector<int> blob_of_;  // by value
-  std::vector<EqualSum> equal_sums_;
   StepGraph graph_;
 };
 

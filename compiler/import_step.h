@@ -9,15 +9,12 @@
 
 namespace stepnet {
 
-// Makes the graph of a request: operators become calls, bound moves nodes. A SumReduceLike whose inputs have one shape
-// becomes a copy: here sizes are known for the first time, and a gradient rule, which knows none, writes such a sum for
-// each input that may have been repeated.
+// Makes the graph of a request: operators become calls, bound moves nodes.
 //
 // A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
 // reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move
 // out of a blob stands behind the last operator that writes the blob; where none does, it stands where a move into the
-// blob would. Step outputs of blobs that live in rows outside, or that no operator writes, stand at the end, for the
-// step may write those rows by another name.
+// blob would.
 //
 // Throws what shape rules throw, with the operator as place; kInvalidNet for a blob that is read before anything writes
 // it, and for a required move of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob

@@ -22,13 +22,13 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
   if (!rule) return;
   instruction->can_batch_steps = true;
   const auto mark = [&](const std::vector<int>& with_rows, bool is_output, Operand* operand) {
-    operand->contiguous_rows = std::ranges::count(with_rows, operand->position) > 0;
+    operand->has_rows = std::ranges::count(with_rows, operand->position) > 0;
     if (operand->shape_alone) {  // it may be anywhere
-      instruction->can_batch_steps = instruction->can_batch_steps && operand->contiguous_rows;
+      instruction->can_batch_steps = instruction->can_batch_steps && operand->has_rows;
       return;
     }
-    const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (operand->adds || !is_output);
-    const bool fits = operand->contiguous_rows ? HasRows(plan, *operand) : is_for_all;
+    const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (operand->added || !is_output);
+    const bool fits = operand->has_rows ? HasRows(plan, *operand) : is_for_all;
     instruction->can_batch_steps = instruction->can_batch_steps && fits;
   };
   for (Operand& input : instruction->inputs) mark(rule->inputs, false, &input);
@@ -40,16 +40,16 @@ void MarkRowsOfRegion(const StepPlan& plan, std::span<const RegionCall> calls, s
   std::vector<bool> with_rows;
   bool fits = true;
   for (Operand& input : instruction->inputs) {
-    input.contiguous_rows = HasRows(plan, input);
-    with_rows.push_back(input.contiguous_rows);
-    fits = fits && (input.contiguous_rows || plan.slots[input.slot].row_bytes == 0);
+    input.has_rows = HasRows(plan, input);
+    with_rows.push_back(input.has_rows);
+    fits = fits && (input.has_rows || plan.slots[input.slot].row_bytes == 0);
   }
   const std::optional<std::vector<bool>> rows =
       fits ? OperandsWithRows(calls, operands, std::move(with_rows)) : std::nullopt;
   instruction->can_batch_steps = rows.has_value();
   for (Operand& output : instruction->outputs) {
-    output.contiguous_rows = rows && (*rows)[instruction->inputs.size() + static_cast<size_t>(output.position)];
-    if (!output.contiguous_rows || !HasRows(plan, output)) instruction->can_batch_steps = false;
+    output.has_rows = rows && (*rows)[instruction->inputs.size() + static_cast<size_t>(output.position)];
+    if (!output.has_rows || !HasRows(plan, output)) instruction->can_batch_steps = false;
   }
 }
 
@@ -58,12 +58,12 @@ void MarkRowsOfElements(const StepPlan& plan, Instruction* instruction) {
   instruction->can_batch_steps =
       std::ranges::all_of(instruction->inputs, has_rows) && std::ranges::all_of(instruction->outputs, has_rows);
   for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
-    for (Operand& operand : *operands) operand.contiguous_rows = instruction->can_batch_steps;
+    for (Operand& operand : *operands) operand.has_rows = instruction->can_batch_steps;
   }
 }
 
 bool HasSumsAndRows(const Instruction& instruction) {
-  const auto has_rows = [](const Operand& operand) { return operand.contiguous_rows; };
+  const auto has_rows = [](const Operand& operand) { return operand.has_rows; };
   return instruction.can_batch_steps && std::ranges::any_of(instruction.outputs, has_rows) &&
          !std::ranges::all_of(instruction.outputs, has_rows);
 }
@@ -71,7 +71,7 @@ bool HasSumsAndRows(const Instruction& instruction) {
 std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vector<Operand>& operands) {
   const bool are_outputs = &operands == &instruction.outputs;
   const size_t count = are_outputs ? static_cast<size_t>(instruction.num_outputs) : operands.size();
-  const std::int64_t steps = instruction.steps_at_once == kAllSteps ? kTypicalSteps : instruction.steps_at_once;
+  const std::int64_t steps = TypicalStepsOf(instruction.steps_at_once);
   std::vector<TensorInfo> infos(count, {.dtype = DType::kFloat, .shape = Shape({0})});
   for (const Operand& operand : operands) {
     TensorInfo& info = infos[operand.position];
@@ -83,7 +83,7 @@ std::vector<TensorInfo> InfosOf(const Instruction& instruction, const std::vecto
 
 Shape ShapeOfSteps(const Operand& operand, std::int64_t num_steps) {
   const Shape& row = operand.info.shape;
-  return operand.contiguous_rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
+  return operand.has_rows && num_steps != 1 ? row.With(0, row[0] * num_steps) : row;
 }
 
 }  // namespace stepnet

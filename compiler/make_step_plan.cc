@@ -1,14 +1,13 @@
-// MakeStepPlan: from a step net and what its blobs are bound to, by passes, to what runs when and where values live.
+#include "stepnet/compiler/make_step_plan.h"
+
 #include "stepnet/compiler/emit.h"
-#include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/executor_registry.h"
 
 namespace stepnet {
 
-StepPlan MakeStepPlan(const StepPlanRequest& request) {
-  StepGraph graph = ImportStep(request);
+StepPlan MakeStepPlan(StepGraph graph, const StepPlanRequest& request) {
   RunPasses(request.options, &graph);
   StepPlan plan = EmitPlan(graph, {.ring_rows = request.ring_rows});
   plan.max_steps = request.max_steps;

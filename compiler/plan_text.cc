@@ -31,7 +31,7 @@ std::string SlotText(const Slot& slot) {
 
 std::string SlotNumbers(const std::vector<Operand>& operands) {
   std::vector<std::string> numbers;
-  for (const Operand& operand : operands) numbers.push_back(StrCat(operand.adds ? "+" : "", operand.slot));
+  for (const Operand& operand : operands) numbers.push_back(StrCat(operand.added ? "+" : "", operand.slot));
   return numbers.empty() ? "nothing" : Join(numbers, ", ");
 }
 
@@ -40,7 +40,7 @@ std::string InstructionText(const Instruction& instruction) {
   std::string text = StrCat(PrintableLine(instruction.text), ": ", SlotNumbers(instruction.inputs), " to ",
                             SlotNumbers(instruction.outputs));
   if (instruction.packed) text += StrCat("; packed in ", instruction.packed->slot);
-  if (instruction.dynamic) text += "; by blobs";
+  if (instruction.by_blobs) text += "; by blobs";
   if (instruction.max_parts > 1) text += StrCat("; up to ", instruction.max_parts, " parts");
   if (instruction.checks_values) text += "; checks values";
   if (instruction.has_side_effects) text += "; has side effects";

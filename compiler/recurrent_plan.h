@@ -2,8 +2,6 @@
 // memory that links show.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,19 +17,6 @@ struct StateLayout {
   DType dtype = DType::kFloat;
   Shape row;                     // of one step: [B, …]
   std::int64_t num_initial = 1;  // L
-};
-
-// The plan of one step with the meaning of its bases: states, inputs that links see row by row, the step's number,
-// captured inputs, outputs [T, …].
-struct ForwardPlan {
-  std::shared_ptr<const StepPlan> steps;
-  std::vector<StateLayout> states;                       // base i is state i
-  std::vector<std::pair<int, int>> inputs;               // (input, base): lent
-  int timestep_base = -1;                                // int32 [T]; -1: the step net does not read it
-  std::vector<std::pair<int, TensorInfo>> step_outputs;  // (base, one step's value), as in RecurrentSpec
-  bool keeps_all = false;                                // every blob of every step can be fetched
-  // Blobs that are not kept although the backward step net reads them, for it reads no more than their shapes.
-  std::map<std::string, TensorInfo> shapes;
 };
 
 // A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.

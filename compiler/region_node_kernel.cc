@@ -71,7 +71,7 @@ RegionNodeKernelSpec SpecOf(const StepGraph& graph, const StepNode& node) {
                             .num_outputs = static_cast<int>(node.outputs.size()),
                             .num_locals = static_cast<int>(node.locals().size()),
                             .backward = graph.backward,
-                            .max_repeated_operations = graph.target->max_repeated_operations};
+                            .target = graph.target};
   for (const std::span<const int> values : {std::span(node.inputs), std::span(node.outputs), node.locals()}) {
     for (const int value : values) {
       spec.names.push_back(graph.values[value].blob);
@@ -137,7 +137,8 @@ RegionNodeKernel::ForShapes::ForShapes(const RegionNodeKernelSpec& spec, std::sp
     CompositionRequest request{.wanted = {},
                                .in_place = spec.in_place,
                                .names = spec.names,
-                               .max_repeated_operations = spec.max_repeated_operations};
+                               .max_repeated_operations = spec.target->max_repeated_operations,
+                               .operations_of_function = spec.target->operations_of_function};
     for (int output = 0; output < spec.num_outputs; ++output) request.wanted.push_back(spec.num_inputs + output);
     auto result = FindComposed(operators, request);
     if (auto* found = std::get_if<std::shared_ptr<const ComposedProgram>>(&result)) {

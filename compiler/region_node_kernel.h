@@ -26,7 +26,7 @@ struct RegionNodeKernelSpec {
   std::vector<TensorInfo> inputs = {};             // of one step
   std::vector<Tensor> values = {};                 // of operands, where elements are known (TensorInfo::value)
   bool backward = false;
-  double max_repeated_operations = 0;  // of CompositionRequest
+  const Target* target = &kCpuTarget;
 };
 
 // What there is to run for a node, or for what may become one. REQUIRES: a region of several operators.

@@ -4,12 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <thread>
 #include <tuple>
 #include <utility>
 
+#include "stepnet/compiler/simulation.h"
 #include "stepnet/compiler/stages.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
 namespace {
@@ -29,7 +30,7 @@ void Split(const StepPlan& plan, int threads, Schedule* schedule) {
   for (Task& task : schedule->tasks) {
     const int max_parts = plan.instructions[task.instructions.front()].max_parts;
     if (task.instructions.size() > 1 || max_parts < 2) continue;
-    const std::int64_t steps = schedule->steps_at_once == kAllSteps ? kTypicalSteps : schedule->steps_at_once;
+    const std::int64_t steps = TypicalStepsOf(schedule->steps_at_once);
     const double microseconds = task.microseconds * static_cast<double>(steps);
     task.parts = std::clamp(static_cast<int>(microseconds / plan.target->min_part_microseconds), 1,
                             std::min(max_parts, threads));
@@ -171,7 +172,7 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   const Dependencies dependencies = FindDependencies(plan, stage);
   if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
   // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
-  const int max_threads = std::min(static_cast<int>(std::thread::hardware_concurrency()), plan.target->max_threads);
+  const int max_threads = std::min(NumCores(), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   double fastest = best.step_microseconds;
   for (int count = 2; count <= max_threads;
@@ -227,7 +228,7 @@ void AddSchedules(int threads, StepPlan* plan) {
   for (Stage& stage : plan->stages) stage.schedule = std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads));
   plan->pipeline = nullptr;
   if (plan->chunk_steps == 0 || threads == 1) return;
-  const int max_threads = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
+  const int max_threads = threads > 0 ? threads : NumCores();
   const SchedulingCosts& costs = plan->target->assumed_scheduling;
   const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps, costs);
   auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, max_threads));

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,33 +70,5 @@ void AddSchedules(int threads, StepPlan* plan);
 
 // The schedules of the plan with the same tasks, where instruction i takes microseconds[i] a step of the run.
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan);
-
-struct Simulation {
-  double microseconds = 0;  // from the first task to the last
-  double busy = 0;          // of all threads, as a part of threads * microseconds
-};
-
-// A run of `steps` steps on `threads` threads that always take the ready task that is due first, at most
-// `steps_under_way` steps at once.
-Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
-                    const SchedulingCosts& costs);
-
-// All stages of a plan that has schedules, as a run of so many steps takes them, each on the threads of its schedule or
-// on `threads`, in microseconds.
-double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
-                    std::optional<int> threads = std::nullopt);
-
-// Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.
-double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way);
-
-struct ChainLink {
-  int instruction = 0;
-  // How many steps after the link before it. The first link comes after the last one, or has 0 where no step waits for
-  // another.
-  int delta = 0;
-};
-// The longest chain of instructions that comes back to where it began some steps later, which sets the pace of a run
-// with threads without number; where no step waits for another, the longest chain of a step.
-std::vector<ChainLink> LongestChain(const Schedule& schedule);
 
 }  // namespace stepnet

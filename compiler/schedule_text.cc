@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "stepnet/compiler/plan_text.h"
+#include "stepnet/compiler/simulation.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/printable.h"
 
@@ -64,7 +65,7 @@ std::string PlaceText(const StepPlan& plan, std::int64_t steps_at_once, const Op
   if (slot.ring_rows > 0) text += StrCat(" of ", slot.ring_rows);
   if (slot.storage_class != StorageClass::kDynamic) {
     text += StrCat(", ", operand.info.size_bytes(), " bytes");
-    if (steps_at_once != 1 && operand.contiguous_rows) text += " a step";
+    if (steps_at_once != 1 && operand.has_rows) text += " a step";
   }
   return text + ")";
 }

@@ -1,11 +1,11 @@
-// Simulate: a run of a schedule, on threads that take what is due first.
+#include "stepnet/compiler/simulation.h"
+
 #include <algorithm>
 #include <functional>
 #include <queue>
 #include <tuple>
 #include <utility>
 
-#include "stepnet/compiler/schedule.h"
 #include "stepnet/core/cancellation.h"
 
 namespace stepnet {

@@ -23,7 +23,7 @@ std::vector<std::vector<MemoryAccess>> AccessesWithoutSums(const StepPlan& plan)
   }
   const auto adds = [&](size_t i, const MemoryAccess& access) {
     return std::ranges::any_of(plan.instructions[i].outputs, [&](const Operand& output) {
-      return output.adds && !output.contiguous_rows && output.slot == access.slot;
+      return output.added && !output.has_rows && output.slot == access.slot;
     });
   };
   std::set<int> otherwise_used;  // memory
@@ -57,7 +57,7 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const Operand& operand : *operands) {
       const std::int64_t bytes = operand.info.size_bytes();
-      std::int64_t& max_bytes = operand.contiguous_rows ? own : shared;
+      std::int64_t& max_bytes = operand.has_rows ? own : shared;
       max_bytes = std::max(max_bytes, bytes);
     }
   }
@@ -72,7 +72,7 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
     for (const int i : stage.instructions) {
       for (const Operand& output : plan.instructions[i].outputs) {
         const Shape& shape = output.info.shape;
-        if (output.contiguous_rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
+        if (output.has_rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
       }
     }
   }
@@ -186,7 +186,7 @@ class StageFinder {
       return Kind::kLoop;
     if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =
-        std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.contiguous_rows; });
+        std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
     return has_rows ? Kind::kOverTime : Kind::kSum;
   }
 

@@ -22,11 +22,11 @@ namespace stepnet {
 
 struct Operand {
   int slot = 0;
-  TensorInfo info;               // of one step; meaningless in kDynamic slots
-  int position = 0;              // among the operator's inputs or outputs
-  bool adds = false;             // an output that is added to what the memory holds
-  bool shape_alone = false;      // an input of which no element is read: its memory may be too small
-  bool contiguous_rows = false;  // dimension 0 counts rows, and those of all steps lie one after the other
+  TensorInfo info;           // of one step; meaningless in kDynamic slots
+  int position = 0;          // among the operator's inputs or outputs
+  bool added = false;        // an output: to what the memory holds
+  bool shape_alone = false;  // an input of which no element is read: its memory may be too small
+  bool has_rows = false;     // dimension 0 counts rows, and those of all steps lie one after the other
 };
 
 // One operator or move of the step.
@@ -41,7 +41,7 @@ struct Instruction {
   std::optional<Operand> packed;   // another form of an input (Kernel::packing), used where runs are long enough
   bool can_batch_steps = false;    // may run for several steps, with all rows of the operands that have rows
   std::int64_t steps_at_once = 1;  // steps that one run is for, or kAllSteps; 1 without `can_batch_steps`
-  bool dynamic = false;            // goes through blobs
+  bool by_blobs = false;           // as StepNode says
   bool has_side_effects = false;
   bool checks_values = false;    // Kernel::checks_values
   bool names_operators = false;  // its kernel adds to errors and faults which operator of the step net they are of

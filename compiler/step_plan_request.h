@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -52,11 +51,6 @@ struct StepPlanRequest {
   std::set<int> lent = {};           // bases that the caller owns: steps may change only a copy
   std::vector<RowMove> before = {};  // the first step, in this order
   std::vector<RowMove> after = {};   // the last step
-  // Whether the values that this blob takes in all steps are read after the loop.
-  std::function<bool(const std::string&)> keep = {};
 };
-
-// Throws what ImportStep throws (compiler/import_step.h), and kInvalidNet for an operator that has no kernel.
-StepPlan MakeStepPlan(const StepPlanRequest& request);
 
 }  // namespace stepnet

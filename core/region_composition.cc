@@ -67,7 +67,7 @@ class Composer {
  public:
   Composer(std::span<const RegionPart> parts, const CompositionRequest& request) : parts_(parts), request_(request) {
     for (size_t p = 0; p < parts.size(); ++p) {
-      roots_of_.push_back(RootsOf(parts[p].region));
+      roots_of_.push_back(RootsOf(parts[p].region, request.operations_of_function));
       for (size_t o = 0; o < parts[p].outputs.size(); ++o) {
         givers_[parts[p].outputs[o]].push_back({static_cast<int>(p), static_cast<int>(o)});
       }

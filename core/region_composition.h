@@ -48,6 +48,7 @@ struct CompositionRequest {
   std::vector<std::string> names = {};             // of tensors, for people; may be empty
   // How many operations of a part, at most, are done for elements that it has computed already.
   double max_repeated_operations = std::numeric_limits<double>::infinity();
+  double operations_of_function = 1;  // of Target
 };
 
 struct ComposedRegion {

@@ -6,8 +6,7 @@ namespace stepnet {
 namespace {
 
 // How many simple operations take as long as `op`, about.
-double OperationsOf(ExprOp op) {
-  constexpr double kOfFunction = 8;  // found in an LSTM's step of 8,192 units: a fifth of a nanosecond an element
+double OperationsOf(ExprOp op, double of_function) {
   switch (op) {
     case ExprOp::kInput:
     case ExprOp::kConstant:
@@ -26,20 +25,20 @@ double OperationsOf(ExprOp op) {
     case ExprOp::kErf:
     case ExprOp::kSin:
     case ExprOp::kCos:
-    case ExprOp::kUniform: return kOfFunction;
+    case ExprOp::kUniform: return of_function;
     default: return 1;
   }
 }
 
 }  // namespace
 
-RegionRoots RootsOf(const Region& region) {
+RegionRoots RootsOf(const Region& region, double operations_of_function) {
   RegionRoots found{.roots = region.Roots()};
   for (const Expr& root : found.roots) {
     std::vector<int>& inputs = found.inputs.emplace_back();
     double& operations = found.operations.emplace_back(0);
     for (const ExprNode* node : ExprNodes({&root, 1})) {
-      operations += OperationsOf(node->op);
+      operations += OperationsOf(node->op, operations_of_function);
       if (node->op == ExprOp::kInput) inputs.push_back(node->number);
     }
     found.keeps_rows |= root->has_row_reduction();

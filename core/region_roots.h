@@ -15,7 +15,8 @@ struct RegionRoots {
   bool has_require = false;
 };
 
-RegionRoots RootsOf(const Region& region);
+// A function counts as many operations as Target says.
+RegionRoots RootsOf(const Region& region, double operations_of_function);
 
 // Whether it has no elements, and says nothing of rows.
 bool ComputesNothing(const Region& region);

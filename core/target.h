@@ -123,9 +123,16 @@ struct Target {
   // Stages that are at different chunks at the same time, each in a queue of its own; threads have schedules instead.
   std::int64_t max_queues = 1;
 
+  // How many simple operations take as long as one that is none (a function, a division), about. In an LSTM's step of
+  // 8,192 units, a fifth of a nanosecond an element.
+  double operations_of_function = 8;
   // Operations of an operator that a region of several does again, at most, for an operator less to run: about what a
   // call of a kernel takes. Chosen.
   double max_repeated_operations = 256;
+
+  // Operators of a run's steps, all together, of which a graph is recorded (core/recorded_run.h), at most: graphs of
+  // more are not worth their memory. Chosen.
+  std::int64_t max_recorded_operators = 200'000;
 
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.

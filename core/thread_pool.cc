@@ -33,6 +33,8 @@ int MaxHelpers() {
 
 }  // namespace
 
+int NumCores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
 ThreadPool& ThreadPool::Process() {
   static ThreadPool pool;
   return pool;

@@ -29,6 +29,9 @@ class SharedWork {
 // More threads than that are asked for by mistake.
 inline constexpr int kMaxThreads = 1024;
 
+// Of this machine, as far as the system tells: at least 1. It is read from a file, which takes microseconds.
+int NumCores();
+
 class ThreadPool {
  public:
   static ThreadPool& Process();

@@ -5,24 +5,29 @@
 namespace stepnet {
 namespace {
 
-constexpr std::string_view kTooMany = "its steps have more than 200,000 operators in all";
-
 std::int64_t NumOperators(const RunState& state) {
   return static_cast<std::int64_t>(state.plan().instructions.size()) * state.num_steps();
 }
 
+// Empty where so many operators are recorded.
+std::string WhyTooMany(std::int64_t num_operators, const Target& target) {
+  const std::int64_t max = target.max_recorded_operators;
+  return num_operators > max ? StrCat("its steps have more than ", max, " operators in all") : std::string();
+}
+
 // What whoever records more than the steps has to know of them.
 void NoteSteps(const RunState& state, RecordingNotes& notes) {
-  if (const std::string_view why = WhyNotRecorded(state); !why.empty()) notes.Refuse(why);
   notes.num_step_operators += NumOperators(state);
-  if (notes.num_step_operators > kMaxRecordedOperators) notes.Refuse(kTooMany);
+  for (const std::string& why : {WhyNotRecorded(state), WhyTooMany(notes.num_step_operators, *state.plan().target)}) {
+    if (!why.empty()) notes.Refuse(why);
+  }
 }
 
 }  // namespace
 
-std::string_view WhyNotRecorded(const RunState& state) {
-  if (std::ranges::any_of(state.plan().instructions, &Instruction::dynamic)) return "steps find shapes as they run";
-  return NumOperators(state) > kMaxRecordedOperators ? kTooMany : std::string_view();
+std::string WhyNotRecorded(const RunState& state) {
+  if (std::ranges::any_of(state.plan().instructions, &Instruction::by_blobs)) return "steps find shapes as they run";
+  return WhyTooMany(NumOperators(state), *state.plan().target);
 }
 
 void Executor::Run(RunState& state, RunContext& context) const {

@@ -2,18 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 
 #include "stepnet/core/executor_registry.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {
 
-// Steps of more operators than this, all of a run together, are not recorded: graphs of so many nodes are not worth
-// their memory.
-inline constexpr std::int64_t kMaxRecordedOperators = 200'000;  // which executor.cc says in words, too
 // Why the steps that the state has been prepared for cannot be recorded (core/recorded_run.h), or empty.
-std::string_view WhyNotRecorded(const RunState& state);
+std::string WhyNotRecorded(const RunState& state);
 
 class Executor {
  public:
@@ -31,6 +28,9 @@ class Executor {
 
 // What "serial" is; other devices than the CPU, whose queues keep the order of the work, may take it as it is.
 std::shared_ptr<const Executor> MakeSerialExecutor();
+
+// Runs all stages of the plan, one after the other, on the calling thread.
+void RunSerially(RunState& state, RunContext& context);
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
 // the calling thread. `begin` is a multiple of what the stage takes at once.

@@ -8,17 +8,12 @@
 namespace stepnet {
 namespace {
 
-// Each stage for all steps, one after the other.
-void RunInTurn(RunState& state, RunContext& context) {
-  for (const Stage& stage : state.plan().stages) RunSerially(state, stage, 0, state.num_steps(), context);
-}
-
 class SerialStepRunner : public StepRunner {
  public:
   void Run(RunState& state, RunContext& context) override {
     own_.ServeRunOf(context);
     own_.UseDevice(state.device());
-    RunInTurn(state, own_);
+    RunSerially(state, own_);
     own_.ResetScratch();
   }
 
@@ -62,7 +57,7 @@ class RecordingExecutor : public Executor {
  protected:
   // Observers want to see each instruction.
   void RunSteps(RunState& state, RunContext& context) const override {
-    if (!WhyNotRecorded(state).empty() || !context.observers.empty()) return RunInTurn(state, context);
+    if (!WhyNotRecorded(state).empty() || !context.observers.empty()) return RunSerially(state, context);
     auto recordings = std::static_pointer_cast<Recordings>(state.executor_data());
     if (recordings == nullptr) state.executor_data() = recordings = std::make_shared<Recordings>();
     if (context.recording != nullptr) {

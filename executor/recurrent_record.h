@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/recurrent_plan.h"
+#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/executor/run_state.h"
 #include "stepnet/nets/forward_operator.h"
 

@@ -59,12 +59,12 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
     bound.views.resize(count);
     bound.shapes.resize(instruction.steps_at_once == 1 ? 0 : 2 * count);
     for (const Operand& output : instruction.outputs) {
-      if (output.adds) bound.adds |= std::uint64_t{1} << output.position;
+      if (output.added) bound.adds |= std::uint64_t{1} << output.position;
     }
     for (const Operand& input : instruction.inputs) {
-      if (input.contiguous_rows && input.position < 64) bound.with_rows |= std::uint64_t{1} << input.position;
+      if (input.has_rows && input.position < 64) bound.with_rows |= std::uint64_t{1} << input.position;
     }
-    if (instruction.dynamic) bound.dynamic = std::make_unique<DynamicInstruction>(*plan_, static_cast<int>(i));
+    if (instruction.by_blobs) bound.dynamic = std::make_unique<DynamicInstruction>(*plan_, static_cast<int>(i));
   }
 }
 

@@ -8,10 +8,7 @@ namespace {
 
 class SerialExecutor : public Executor {
  protected:
-  void RunSteps(RunState& state, RunContext& context) const override {
-    const StepPlan& plan = state.plan();
-    for (const Stage& stage : plan.stages) RunSerially(state, stage, 0, state.num_steps(), context);
-  }
+  void RunSteps(RunState& state, RunContext& context) const override { RunSerially(state, context); }
 };
 
 const ExecutorRegistration serial("serial", DeviceKind::kCpu, MakeSerialExecutor);
@@ -19,6 +16,10 @@ const ExecutorRegistration serial("serial", DeviceKind::kCpu, MakeSerialExecutor
 }  // namespace
 
 std::shared_ptr<const Executor> MakeSerialExecutor() { return std::make_shared<SerialExecutor>(); }
+
+void RunSerially(RunState& state, RunContext& context) {
+  for (const Stage& stage : state.plan().stages) RunSerially(state, stage, 0, state.num_steps(), context);
+}
 
 void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <ranges>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 
 #include "stepnet/core/executor_registry.h"
@@ -168,8 +167,8 @@ int NetOperator::NumParts() const {
   const double worth = EstimateMicroseconds(LastCost(), target()) / target().microseconds_to_wake;
   if (worth < 2) return 1;  // how many cores there are is read from a file
   const int asked = call_.options().threads;
-  const int threads = asked > 0 ? asked : static_cast<int>(std::thread::hardware_concurrency());
-  const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, std::max(1, threads)));
+  const int threads = asked > 0 ? asked : NumCores();
+  const int max_parts = static_cast<int>(std::clamp<double>(worth, 1, threads));
   return std::min(max_parts, rule(ShapeQuery(call_, input_infos_), output_infos_));
 }
 

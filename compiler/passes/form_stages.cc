@@ -23,10 +23,10 @@ std::set<int> CutSumsOff(StepGraph* graph, StepPlan* draft) {
     StepNode rows = nodes.back();
     Instruction of_rows = instructions.back();
     for (const Operand& output : of_rows.outputs) {
-      (output.contiguous_rows ? nodes.back() : rows).outputs[output.position] = kNoValue;
+      (output.has_rows ? nodes.back() : rows).outputs[output.position] = kNoValue;
     }
-    std::erase_if(of_rows.outputs, [](const Operand& output) { return !output.contiguous_rows; });
-    std::erase_if(instructions.back().outputs, [](const Operand& output) { return output.contiguous_rows; });
+    std::erase_if(of_rows.outputs, [](const Operand& output) { return !output.has_rows; });
+    std::erase_if(instructions.back().outputs, [](const Operand& output) { return output.has_rows; });
     nodes.push_back(std::move(rows));
     instructions.push_back(std::move(of_rows));
   }

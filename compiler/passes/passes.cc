@@ -10,6 +10,7 @@ namespace stepnet {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {.name = "copy_equal_sums", .opt_level = 0, .run = CopyEqualSums},
     {.name = "drop_moves", .opt_level = 0, .run = DropMoves},
     {.name = "expand", .opt_level = 0, .run = Expand},
     {.name = "split_homes", .opt_level = 0, .run = SplitHomes},

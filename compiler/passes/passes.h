@@ -29,6 +29,10 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
+// Operators that sum a gradient like an input that may have been repeated (OperatorSchema::sum_like), and find the two
+// of one shape, become moves. A gradient rule, which knows no shapes, writes such a sum for each such input.
+void CopyEqualSums(StepGraph* graph);
+
 // Moves of blobs of the step go, as of sums of gradients in which nothing is to be summed, or of outputs of steps: what
 // gives a value that only the move reads gives the copy instead, also to memory outside, or what reads the copy reads
 // the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read.

@@ -30,7 +30,7 @@ TEST(PlanText, SaysWhereValuesLieAndWhatRuns) {
       {.text = "found = NonZero(kept)",
        .inputs = {{.slot = 2}},
        .outputs = {{.slot = 5}},
-       .dynamic = true,
+       .by_blobs = true,
        .checks_values = true},
       {.text = "Print(kept)", .inputs = {{.slot = 2}}, .has_side_effects = true},
       {.text = "h = Sum(x, turns)", .inputs = {{.slot = 0}, {.slot = 3}}, .outputs = {{.slot = 1}}, .max_parts = 3}};

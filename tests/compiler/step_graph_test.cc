@@ -50,27 +50,6 @@ TEST(StepGraph, OtherShapesAreKnownOnlyAtEachStep) {
   EXPECT_TRUE(graph.values[graph.last.at("y")].dynamic);
 }
 
-TEST(StepGraph, SumsOfGradientsInWhichNothingIsSummedAreCopies) {
-  const NetDef net = NetOf({"d = SumReduceLike(x, like)", "e = SumReduceLike(x, b)", "f = Mul(d, x)"});
-  EXPECT_EQ(GraphText(ImportStep(net, {{"x", Floats({1, 2})}, {"like", Floats({1, 2})}, {"b", Floats({2})}})),
-            "step cell {\n"
-            "  b: float [2]\n"
-            "  x: float [1, 2]\n"
-            "  d.1: float [1, 2] = x\n"
-            "  e.1: float [2] = SumReduceLike(x, b) @1 {}\n"
-            "  f.1: float [1, 2] = Mul(d.1, x) @2 {}\n"
-            "}\n");
-}
-
-TEST(StepGraph, SumsIntoBlobsOfUnknownShapeStayOperators) {
-  const NetDef net = NetOf({"d = SumReduceLike(x, x)", "y = Tanh(d)", "d, old = Reshape(x, wanted)"});
-  const TensorInfo wanted{.dtype = DType::kInt64, .shape = Shape({2})};
-  const StepGraph graph = ImportStep(net, {{"x", Floats({1, 6})}, {"wanted", wanted}});
-  ASSERT_TRUE(graph.nodes[0].IsOneOperator());
-  EXPECT_EQ(graph.nodes[0].call->type(), "SumReduceLike");
-  EXPECT_TRUE(graph.nodes[0].by_blobs);
-}
-
 TEST(StepGraph, NamesTheOperatorWhoseShapesDoNotFit) {
   const NetDef net = NetOf({"a = Tanh(x)", "b = Mul(a, y)"});
   ExpectError(

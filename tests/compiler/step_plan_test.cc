@@ -3,9 +3,10 @@
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
 #include "join_regions.h"
+#include "stepnet/compiler/import_step.h"
+#include "stepnet/compiler/make_step_plan.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/plan_text.h"
-#include "stepnet/compiler/step_plan_request.h"
 #include "stepnet/executor/run_state.h"
 
 namespace stepnet {
@@ -33,6 +34,8 @@ StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::ve
   return request;
 }
 
+StepPlan PlanOf(const StepPlanRequest& request) { return MakeStepPlan(ImportStep(request), request); }
+
 TEST(StepPlan, PlacesEveryBlobOnce) {
   NetDef net;
   net.set_name("cell");
@@ -40,8 +43,9 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
     *net.add_op() = ParseOp(op);
   StepPlanRequest request =
       Request(net, {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)});
-  request.keep = [](const std::string& blob) { return blob == "s"; };
-  const StepPlan plan = MakeStepPlan(request);
+  StepGraph graph = ImportStep(request);
+  graph.homes[graph.values[graph.last.at("s")].home].kept = true;
+  const StepPlan plan = MakeStepPlan(std::move(graph), request);
   EXPECT_EQ(PlanText(plan),
             "plan of net cell\n"
             "  base 2: 16 bytes a step\n"
@@ -70,7 +74,7 @@ TEST(StepPlan, EachValueHasRoom) {
     *net.add_op() = op;
   StepPlanRequest request = Request(net, {Linked("x", 0, 0, true)});
   request.options.disabled_passes = {"fuse_regions", "simplify"};  // nobody reads the values
-  const StepPlan plan = MakeStepPlan(request);
+  const StepPlan plan = PlanOf(request);
   EXPECT_EQ(PlanText(plan),
             "plan of net cell\n"
             "  base 2: 16 bytes\n"
@@ -98,7 +102,7 @@ TEST(StepPlan, MovesFollowTheLastWriter) {
                      .blob = "s",
                      .outside = outside,
                      .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
-  const StepPlan plan = MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}, {add}));
+  const StepPlan plan = PlanOf(Request(net, {Linked("x", 0, 0, true)}, {add}));
   std::vector<std::string> texts;
   for (const Instruction& instruction : plan.instructions) texts.push_back(instruction.text);
   EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));
@@ -113,7 +117,7 @@ TEST(StepPlan, RefusesABlobThatDoesNotFitItsMove) {
                      .outside = {.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20},
                      .info = {.dtype = DType::kFloat, .shape = Shape({5})}};
   ExpectError(
-      [&] { MakeStepPlan(Request(net, {Linked("x", 0, 0, true)}, {add})); },
+      [&] { PlanOf(Request(net, {Linked("x", 0, 0, true)}, {add})); },
       "shape mismatch: \"s\" is float [1, 4] in the step net; it belongs to \"total\", where a step has room for float "
       "[5]\n"
       "  in net \"cell\"");
@@ -174,7 +178,7 @@ TEST(StepPlan, ARunRefusesMemoryThatEndsBeforeItsSteps) {
   net.set_name("cell");
   *net.add_op() = ParseOp("next = Tanh(x)");
   const auto plan =
-      std::make_shared<StepPlan>(MakeStepPlan(Request(net, {Linked("x", 0, 0, true), Linked("next", 1, 1, false)})));
+      std::make_shared<StepPlan>(PlanOf(Request(net, {Linked("x", 0, 0, true), Linked("next", 1, 1, false)})));
   const auto prepare = [&](std::int64_t x_rows, std::int64_t y_rows) {
     RunState state(plan);
     Workspace workspace;

@@ -59,7 +59,7 @@ class Kernels {
 // Adds those of the step net of a plan, in which each operator is an instruction.
 void AddStep(const StepPlan& plan, const NetDef& step, Kernels* kernels) {
   for (const Instruction& instruction : plan.instructions) {
-    if (instruction.op_index < 0 || instruction.dynamic) continue;
+    if (instruction.op_index < 0 || instruction.by_blobs) continue;
     const OperatorDef& op = step.op(instruction.op_index);
     if (op.type() != instruction.type || static_cast<int>(instruction.inputs.size()) != op.input_size()) continue;
     std::vector<TensorInfo> inputs(instruction.inputs.size()), outputs(op.output_size());

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "stepnet/compiler/schedule.h"
+#include "stepnet/compiler/simulation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

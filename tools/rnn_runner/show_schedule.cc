@@ -15,6 +15,7 @@
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/schedule_text.h"
+#include "stepnet/compiler/simulation.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/completion.h"
