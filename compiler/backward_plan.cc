@@ -32,6 +32,7 @@ class BackwardPlanMaker {
     request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
     request_.max_steps = spec_.num_workspaces;
+    request_.max_queues = spec_.max_streams;
     request_.num_bases = 2 * NumStates();
     for (int i = 0; i < NumStates(); ++i) request_.lent.insert(NumStates() + i);
     for (const std::string& blob : BlobsReadFirst(*request_.net)) reads_first_.insert(blob);

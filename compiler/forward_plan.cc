@@ -26,6 +26,7 @@ class ForwardPlanMaker {
     request_.options = StepPlanOptions(spec_);
     request_.ring_rows = RingRows(spec_);
     request_.max_steps = spec_.num_workspaces;
+    request_.max_queues = spec_.max_streams;
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
     request_.num_bases = static_cast<int>(spec_.states.size());
     all_rows_written_.assign(spec_.states.size(), false);

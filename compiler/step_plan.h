@@ -107,6 +107,8 @@ struct StepPlan {
   // steps. Null where stages run one after the other.
   std::shared_ptr<const Schedule> pipeline;
   std::int64_t max_steps = 0;  // how many may be under way at once; 0: as many as suit the threads
+  // How many queues of a device stages may run in at once; 0: as many as suit it (Target::max_queues).
+  std::int64_t max_queues = 0;
 
   // Moves have numbers behind those of the instructions, in traces, statistics and schedules: so much is added to their
   // place in `before` and `after`.

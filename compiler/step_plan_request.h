@@ -42,7 +42,8 @@ struct StepPlanRequest {
   int num_bases = 0;  // bases that the bound blobs use; the arenas' follow
   // How many rows a ring has, a power of two: so many steps may be under way at once where nothing else orders them.
   std::int64_t ring_rows = 1;
-  std::int64_t max_steps = 0;  // as in StepPlan
+  std::int64_t max_steps = 0;   // as in StepPlan
+  std::int64_t max_queues = 0;  // likewise
   std::vector<BoundBlob> bound = {};
   // Dynamic blobs that exist before the first operator, with the index of their list.
   std::map<std::string, int> bound_dynamic = {};

@@ -204,6 +204,7 @@ RecurrentSpec ParseRecurrentSpec(const OperatorCall& op, std::vector<Error>* fau
   spec.options = OptionsOf(op);
   spec.prints_schedules = op.Int("rnn_executor_debug") != 0 && !spec.options.quiet;
   spec.num_workspaces = static_cast<int>(op.Int("num_workspaces"));
+  spec.max_streams = static_cast<int>(std::max<std::int64_t>(0, op.Int("rnn_executor.max_cuda_streams")));
   return spec;
 }
 
@@ -263,7 +264,7 @@ std::vector<ArgumentSpec> RecurrentArguments() {
        .doc = "0, where it is given: on one thread, whatever the executor of the run"},
       number("rnn_executor.num_threads", 0,
              "threads, where the run does not say; at most 0: as many as are worth having", {.max = kMaxThreads}),
-      number("rnn_executor.max_cuda_streams", 0, "streams of the CUDA executor; at most 0: automatic",
+      number("rnn_executor.max_cuda_streams", 0, "streams of a GPU that stages run in; at most 0: as many as suit it",
              {.max = kMaxThreads}),
       number("rnn_executor_debug", 0, "1: prints schedules to standard error when they are made", {}),
       number("num_workspaces", 0, "steps of a loop that may be under way at once; 0: as many as suit the threads",

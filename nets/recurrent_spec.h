@@ -60,6 +60,7 @@ struct RecurrentSpec {
   RunOptions options;  // of the run, with what the arguments say of executor and threads
   bool prints_schedules = false;
   int num_workspaces = 0;
+  int max_streams = 0;  // of a GPU; 0: as many as suit it
 
   // An empty net when there is none: gradients that are links alone need nothing computed.
   const NetDef& BackwardStep() const;

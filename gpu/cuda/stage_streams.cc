@@ -39,7 +39,9 @@ class StageStreams::Joins {
       : chunk_(plan.chunk_steps), num_chunks_(chunk_ == 0 ? 1 : (num_steps + chunk_ - 1) / chunk_), queues_{&queue} {
     const auto count = static_cast<size_t>(std::ranges::count_if(plan.stages, TakesChunks));
     if (num_chunks_ < 2 || count < 2) return;
-    num_streams_ = std::min(count, static_cast<size_t>(plan.target->max_queues));
+    const std::int64_t suitable = plan.target->max_queues;
+    const std::int64_t max = plan.max_queues > 0 ? std::min(plan.max_queues, suitable) : suitable;
+    num_streams_ = std::min(count, static_cast<size_t>(max));
     dependencies_ = FindChunkDependencies(plan);
     done_.resize(plan.stages.size());
     std::vector<bool> has_loop(num_streams_, false);

@@ -250,6 +250,21 @@ TEST(ParallelRules, S14ThreadsThatHaveNothingToDoSleep) {
   EXPECT_TRUE(slept) << "the process is never idle while its steps wait for one operator";
 }
 
+// A device with queues asks the plan how many stages may use.
+TEST(ParallelRules, PlansKnowHowManyStreamsTheNetAllows) {
+  NetDef def = Layers(2, /*training=*/true);
+  for (OperatorDef& op : *def.mutable_op()) {
+    if (op.type().starts_with("RecurrentNetwork")) AddInt(&op, "rnn_executor.max_cuda_streams", 3);
+  }
+  std::vector<std::int64_t> max_queues;
+  RunOptions options{.executor = "serial"};
+  options.on_plan = [&](const StepPlan& plan) { max_queues.push_back(plan.max_queues); };
+  Workspace workspace;
+  FeedLayers(2, 6, 1, workspace);
+  RunNetOnce(def, workspace, options);
+  EXPECT_EQ(max_queues, (std::vector<std::int64_t>{3, 3}));
+}
+
 TEST(ParallelRules, M3OperatorsAndNetsOwnNoThreads) {
   const std::filesystem::path tasks = "/proc/self/task";
   if (!std::filesystem::exists(tasks)) GTEST_SKIP() << "there is no " << tasks;

@@ -1,4 +1,5 @@
 #include "pass_case.h"
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -186,6 +187,16 @@ TEST(FuseRegions, WhatAddsStaysAlone) {
   ExpectUnchanged(
       Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
            "  ^s: float [1, 4] added at 2 = a.1\n"));
+}
+
+TEST(FuseRegions, StopsWhenItIsAskedTo) {
+  StepGraph graph =
+      ParseGraph(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
+                      "  h.1: float [1, 4] at 1[16 * (t + 1)] = region test.Add(a.1, h_prev) @1 {}\n"));
+  Cancellation cancellation;
+  cancellation.Cancel();
+  const CancellationScope scope(&cancellation);
+  ExpectError([&] { FuseRegions(&graph); }, "cancelled…");
 }
 
 }  // namespace
