@@ -2,6 +2,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/floating.h"
+#include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
