@@ -53,11 +53,19 @@ cublasLtMatmulAlgo_t ProductChoices::Get(int device, const std::string& gpu, con
   return algorithm;
 }
 
+void ProductChoices::Note(int device, const std::string& text, const std::string& choice) {
+  const std::lock_guard lock(mutex_);
+  noted_.emplace(std::pair(device, text), choice);
+}
+
 std::vector<std::string> ProductChoices::Texts(int device) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> texts;
   for (const auto& [key, algorithm] : chosen_) {
     if (key.first == device) texts.push_back(StrCat(key.second, ": ", TextOf(algorithm)));
+  }
+  for (const auto& [key, choice] : noted_) {
+    if (key.first == device) texts.push_back(StrCat(key.second, ": ", choice));
   }
   return texts;
 }

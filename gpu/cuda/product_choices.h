@@ -1,5 +1,5 @@
-// ProductChoices: which algorithm of cuBLASLt computes a product, chosen once for all products alike, in this process
-// and, kept on disk, in the next ones.
+// ProductChoices: what computes a product: which algorithm of cuBLASLt, chosen once for all products alike, in this
+// process and, kept on disk, in the next ones.
 #pragma once
 
 #include <cublasLt.h>
@@ -25,6 +25,9 @@ class ProductChoices {
   // 114 processors". Algorithms are of a version of the library, which is part of the key. Throws what `choose` throws.
   cublasLtMatmulAlgo_t Get(int device, const std::string& gpu, const std::string& text, const Choose& choose);
 
+  // What computes a product that cuBLASLt does not; for Texts.
+  void Note(int device, const std::string& text, const std::string& choice);
+
   // "product of float, float32, [64, 512] x [512, 2048]: algorithm 71, tile 20, …" for those of a device, by text.
   std::vector<std::string> Texts(int device) const;
 
@@ -32,6 +35,7 @@ class ProductChoices {
   const KeptFiles kept_;
   mutable std::mutex mutex_;
   std::map<std::pair<int, std::string>, cublasLtMatmulAlgo_t> chosen_;  // by device and text
+  std::map<std::pair<int, std::string>, std::string> noted_;            // likewise
 };
 
 // Those of this process.

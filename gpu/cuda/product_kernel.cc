@@ -7,6 +7,7 @@
 
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
+#include "stepnet/gpu/cuda/few_rows_product.h"
 #include "stepnet/gpu/cuda/product_choices.h"
 
 namespace stepnet {
@@ -94,6 +95,7 @@ class ProductKernel::Plan {
     a_.emplace(dtype, right_.shape[-2], right_.shape[-1], at_once, StrideOf(right_));
     b_.emplace(dtype, left_.shape[-2], left_.shape[-1], at_once, StrideOf(left_));
     c_.emplace(dtype, m_, n_, at_once, m_ * n_);
+    if (dtype_ == DType::kFloat && math_ == Math::kFloat32 && count_ == 1 && !left_.transposed) PlanFewRows();
   }
 
   bool takes_bias() const { return dtype_ == DType::kFloat; }
@@ -101,6 +103,7 @@ class ProductKernel::Plan {
 
   void Run(const ProductPointers& pointers, void* scratch, cudaStream_t stream) {
     UseCudaDevice(device_);
+    if (few_rows_ && IsAligned(pointers)) return RunFewRows(pointers, stream);
     const Calls& calls = CallsFor(pointers);
     if (strided_) return RunOne(calls, pointers, scratch, stream);
     const std::int64_t bytes = DTypeBytes(dtype_);
@@ -122,6 +125,22 @@ class ProductKernel::Plan {
     Desc desc;
     cublasLtMatmulAlgo_t algorithm;
   };
+
+  void PlanFewRows() {
+    UseCudaDevice(device_);
+    few_rows_ = FewRowsProduct::Make({.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed},
+                                     FewRowsProduct::DeviceOf(device_));
+    if (!few_rows_) return;
+    CheckCuda(few_rows_->Prepare(), "a product of few rows");
+    SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), few_rows_->Text());
+  }
+
+  void RunFewRows(const ProductPointers& pointers, cudaStream_t stream) const {
+    const auto* const bias = static_cast<const float*>(pointers.bias);
+    CheckCuda(few_rows_->Launch(static_cast<const float*>(pointers.left), static_cast<const float*>(pointers.right),
+                                bias, static_cast<float*>(pointers.out), pointers.adds, stream),
+              "a product of few rows");
+  }
 
   // All matrices of the batch, or one for all.
   bool IsStrided(const ProductFactor& factor) const {
@@ -243,6 +262,7 @@ class ProductKernel::Plan {
   std::int64_t count_ = 1;
   bool strided_ = false;
   std::optional<Layout> a_, b_, c_;
+  std::optional<FewRowsProduct> few_rows_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<const Calls>> calls_;
 };

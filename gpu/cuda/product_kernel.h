@@ -1,4 +1,4 @@
-// ProductKernel: a product of core/expansion.h by cuBLASLt.
+// ProductKernel: a product of core/expansion.h, by a kernel of our own where it has few rows, else by cuBLASLt.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,8 +19,8 @@ struct ProductPointers {
   bool adds = false;  // to what `out` holds
 };
 
-// The algorithm is chosen when it first runs on pointers of such alignment, and stays (gpu/cuda/product_choices.h). Any
-// number of threads may use it.
+// cuBLASLt's algorithm is chosen when it first runs on pointers of such alignment, and stays
+// (gpu/cuda/product_choices.h). Any number of threads may use it.
 class ProductKernel {
  public:
   // REQUIRES: the product has a right factor and no problem (ProductProblem); `dtype` is float or double, which is

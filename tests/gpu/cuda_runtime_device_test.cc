@@ -156,7 +156,7 @@ TEST_F(CudaRuntimeTest, Tf32IsNearFloat32AndChosenApart) {
   EXPECT_LT(tf32_error, 1e-1);
   int found = 0;
   for (const std::string& choice : RuntimeOf(kGpu).Choices()) {
-    found += Contains(choice, "product of float, float32: [64, 256] x [128, 256]^T + bias: algorithm ");
+    found += Contains(choice, "product of float, float32: [64, 256] x [128, 256]^T: tiles of 8 x 32, ");
     found += Contains(choice, "product of float, tf32: [64, 256] x [128, 256]^T + bias: algorithm ");
   }
   EXPECT_EQ(found, 2) << Join(RuntimeOf(kGpu).Choices(), "\n");

@@ -1,0 +1,65 @@
+// FewRowsProduct: products of few rows in float, as the steps of a loop are made of, by a kernel of our own. cuBLASLt,
+// which is made for large ones, takes up to three times as long for them (docs/performance.md).
+//
+// A block of eight warps computes a tile of the result. Each warp takes other elements of the depth, the dimension that
+// is summed over, in chunks that it copies to shared memory while it computes the ones before; its lanes have a column
+// or two each, for all rows of the tile. In the end the sums of the warps are added in their order and, where several
+// blocks share a tile, those of the blocks, which are a cluster and read each other's. So equal sizes give equal bits.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace stepnet {
+
+// out [rows, columns] = left [rows, depth] times right, which lies as [depth, columns] or, transposed, as
+// [columns, depth].
+struct ProductSizes {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t depth = 0;
+  bool right_transposed = false;
+};
+
+// What the choice depends on.
+struct ProductDevice {
+  int num_processors = 0;
+  std::int64_t max_shared_bytes = 0;  // of a block
+  bool has_clusters = false;
+};
+
+class FewRowsProduct {
+ public:
+  // How the result is cut, so that it is likely to be fastest; nothing where cuBLASLt is, or where rows do not begin on
+  // 16 bytes.
+  static std::optional<FewRowsProduct> Make(const ProductSizes& sizes, const ProductDevice& device);
+  // The thread's current GPU.
+  static ProductDevice DeviceOf(int device);
+
+  // To be called once on each GPU before Launch.
+  cudaError_t Prepare() const;
+  // out = left * right + bias (null: none), or is added to. All begin on 16 bytes.
+  cudaError_t Launch(const float* left, const float* right, const float* bias, float* out, bool adds,
+                     cudaStream_t stream) const;
+
+  // "tiles of 8 x 32, 4 blocks each".
+  std::string Text() const;
+
+ private:
+  struct Tile {
+    int rows = 0;
+    int columns_of_lane = 0;
+    int blocks = 1;  // that share a tile
+  };
+  FewRowsProduct(const ProductSizes& sizes, const Tile& tile) : sizes_(sizes), tile_(tile) {}
+  template <typename Fn>
+  cudaError_t WithKernel(const Fn& fn) const;
+
+  ProductSizes sizes_;
+  Tile tile_;
+};
+
+}  // namespace stepnet
