@@ -25,7 +25,7 @@ TEST(PlanText, SaysWhereValuesLieAndWhatRuns) {
   plan.instructions = {
       {.text = "kept = FC(x, w)",
        .inputs = {{.slot = 0}},
-       .outputs = {{.slot = 2, .adds = true}},
+       .outputs = {{.slot = 2, .added = true}},
        .packed = Operand{.slot = 4}},
       {.text = "found = NonZero(kept)",
        .inputs = {{.slot = 2}},

@@ -29,7 +29,7 @@ std::vector<std::string> WhoAddsTo(const StepPlan& plan, const std::string& blob
   for (const Instruction& instruction : plan.instructions) {
     for (const Operand& output : instruction.outputs) {
       if (plan.slots[output.slot].blob != blob) continue;
-      if (output.adds) adders.push_back(instruction.type);
+      if (output.added) adders.push_back(instruction.type);
       if (instruction.type == "add") adders.emplace_back("+=");
     }
   }

@@ -1,3 +1,4 @@
+#include "../../core/error_of.h"
 #include "pass_case.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
@@ -196,7 +197,7 @@ TEST(FuseRegions, StopsWhenItIsAskedTo) {
   Cancellation cancellation;
   cancellation.Cancel();
   const CancellationScope scope(&cancellation);
-  ExpectError([&] { FuseRegions(&graph); }, "cancelled…");
+  EXPECT_EQ(ErrorOf([&] { FuseRegions(&graph); }), "cancelled: the run was cancelled");
 }
 
 }  // namespace
