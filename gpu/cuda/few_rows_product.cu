@@ -268,15 +268,16 @@ double EstimateMicroseconds(const ProductSizes& sizes, const Kernel& kernel, int
   const std::int64_t tiles = Parts(sizes.rows, kernel.rows) * Parts(sizes.columns, kLanes * kernel.columns_of_lane);
   const auto waves = static_cast<double>(Parts(tiles * blocks, device.num_processors));
   const auto chunks = static_cast<double>(Parts(Parts(sizes.depth, kChunk), blocks * kWarps));
-  return waves * chunks * (0.3 + 0.03 * kernel.rows * kernel.columns_of_lane) + 0.3 * waves + (blocks > 1 ? 0.8 : 0.0);
+  const double of_cluster = blocks > 1 ? 0.4 + 0.1 * blocks : 0.0;
+  return waves * chunks * (0.3 + 0.03 * kernel.rows * kernel.columns_of_lane) + 0.3 * waves + of_cluster;
 }
 
-// Where cuBLASLt is faster by these timings. What lies by rows it reads better; with the other layout very few rows are
-// nothing but reading.
+// Where cuBLASLt is faster by these timings, or in the steps of cells (scripts/bench_gpu). What lies by rows it reads
+// better; with the other layout very few rows are nothing but reading.
 bool IsForCublas(const ProductSizes& sizes) {
   constexpr std::int64_t kMaxRows = 64;
   const std::int64_t min_rows = sizes.right_transposed ? 5 : 2;
-  const double max_products = sizes.right_transposed ? 1 << 26 : 1 << 24;
+  const double max_products = sizes.right_transposed ? 1 << 25 : 1 << 23;
   const double products =
       static_cast<double>(sizes.rows) * static_cast<double>(sizes.columns) * static_cast<double>(sizes.depth);
   return sizes.rows < min_rows || sizes.rows > kMaxRows || products > max_products;

@@ -43,12 +43,13 @@ TEST(FewRowsProduct, LeavesToCublasWhatThatIsFasterWith) {
   const auto is_made = [](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool right_transposed) {
     return FewRowsProduct::Make({rows, columns, depth, right_transposed}, kWithClusters).has_value();
   };
-  EXPECT_TRUE(is_made(64, 2048, 512, true));
+  EXPECT_TRUE(is_made(64, 1024, 256, true));
   EXPECT_TRUE(is_made(50, 128, 512, false));
   EXPECT_FALSE(is_made(1, 2048, 512, true));
   EXPECT_FALSE(is_made(1, 512, 2048, false));
   EXPECT_FALSE(is_made(128, 512, 128, true)) << "many rows";
-  EXPECT_FALSE(is_made(64, 512, 2048, false)) << "large";
+  EXPECT_FALSE(is_made(64, 2048, 512, true)) << "large";
+  EXPECT_FALSE(is_made(64, 256, 1024, false)) << "large";
   EXPECT_FALSE(is_made(8, 30, 16, true)) << "columns that begin on no vector";
   EXPECT_FALSE(is_made(8, 32, 18, true)) << "rows that begin on no vector";
   EXPECT_FALSE(FewRowsProduct::Make({8, 32, 0, true}, kWithClusters).has_value());
@@ -60,7 +61,7 @@ TEST(FewRowsProduct, IsCutSoThatAllProcessorsWork) {
   const auto text = [](const ProductSizes& sizes, const ProductDevice& device) {
     return FewRowsProduct::Make(sizes, device)->Text();
   };
-  EXPECT_EQ(text({64, 2048, 512, true}, kWithClusters), "tiles of 16 x 32, 1 block each");
+  EXPECT_EQ(text({64, 1024, 256, true}, kWithClusters), "tiles of 16 x 32, 1 block each");
   EXPECT_EQ(text({8, 256, 1024, false}, kWithClusters), "tiles of 8 x 32, 8 blocks each");
   ProductDevice without = kWithClusters;
   without.has_clusters = false;
