@@ -285,16 +285,24 @@ void CudaQueue::Wait() {
   clock_.Resolve();
 }
 
-void LaunchEarly(const void* kernel, std::int64_t blocks, int threads, void** parameters, const CudaQueue& queue,
+void LaunchEarly(const void* kernel, const LaunchShape& shape, void** parameters, const CudaQueue& queue,
                  const char* what) {
-  cudaLaunchAttribute early{.id = cudaLaunchAttributeProgrammaticStreamSerialization, .val = {}};
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{.gridDim = dim3(static_cast<unsigned>(blocks)),
-                            .blockDim = dim3(static_cast<unsigned>(threads)),
-                            .dynamicSmemBytes = 0,
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (queue.runtime().launches_early()) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  cudaLaunchConfig_t config{.gridDim = shape.blocks,
+                            .blockDim = dim3(static_cast<unsigned>(shape.threads)),
+                            .dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes),
                             .stream = queue.stream(),
-                            .attrs = &early,
-                            .numAttrs = queue.runtime().launches_early() ? 1u : 0u};
+                            .attrs = attributes,
+                            .numAttrs = count};
   CheckCuda(cudaLaunchKernelExC(&config, kernel, parameters), what);
 }
 

@@ -139,7 +139,13 @@ class CudaQueue : public Queue {
 
 // Launches a kernel that begins with WaitForKernelsBefore (gpu/device_code.cuh): where the GPU can, from sm_90 on, it
 // comes to the processors while the kernel before it ends. `what` names it in errors.
-void LaunchEarly(const void* kernel, std::int64_t blocks, int threads, void** parameters, const CudaQueue& queue,
+struct LaunchShape {
+  dim3 blocks;
+  int threads = 0;  // of a block
+  std::int64_t shared_bytes = 0;
+  int cluster = 1;  // blocks, along the first dimension
+};
+void LaunchEarly(const void* kernel, const LaunchShape& shape, void** parameters, const CudaQueue& queue,
                  const char* what);
 
 // The runtime of the GPU `index`, made when it is first asked for. Throws kInvalidArgument with the reason where there

@@ -8,6 +8,11 @@
 namespace stepnet {
 namespace {
 
+template <typename Fn>
+void ForFloats(DType dtype, const Fn& fn) {
+  dtype == DType::kDouble ? fn(double{}) : fn(float{});
+}
+
 // out[r, c] = value of x[r, c] and b[c], for matrices that lie by rows.
 RegionOperand Matrix(DType dtype, std::int64_t rows, std::int64_t columns) {
   return {.dtype = dtype, .size = rows * columns, .strides = {0, 0, columns, 1}};
@@ -22,15 +27,6 @@ Region BiasRegion(DType dtype, std::int64_t rows, std::int64_t columns) {
           .inputs = {matrix, RepeatedRow(dtype, columns)},
           .outputs = {{.value = Expr::Input(0, "x", dtype) + Expr::Input(1, "b", dtype), .memory = matrix}},
           .in_place = {{.input = 0, .output = 0}}};
-}
-
-Region SumRegion(DType dtype, std::int64_t rows, std::int64_t columns, bool adds) {
-  return {.sizes = {1, 1, rows, columns},
-          .inputs = {Matrix(dtype, rows, columns)},
-          .outputs = {{.value = Expr::Input(0, "x", dtype),
-                       .memory = RepeatedRow(dtype, columns),
-                       .kind = RegionOutputKind::kSums,
-                       .adds = adds}}};
 }
 
 }  // namespace
@@ -92,11 +88,7 @@ void DeviceProgram::AddProducts(const OperatorCall& op, const ShapeQuery& query,
     PlannedProduct planned{.output = static_cast<int>(o), .product = *product};
     const DType dtype = query.In(product->left.input).dtype;
     const RegionSourceOptions named{.name = op.type()};
-    if (!product->right) {
-      const std::int64_t rows = product->left.rows(), columns = product->left.columns();
-      planned.sum = std::make_unique<GpuRegion>(SumRegion(dtype, rows, columns, false), named, runtime_);
-      planned.added_sum = std::make_unique<GpuRegion>(SumRegion(dtype, rows, columns, true), named, runtime_);
-    } else {
+    if (product->right) {
       planned.kernel = std::make_unique<ProductKernel>(*product, dtype, op.options().math, runtime_);
       if (product->bias >= 0 && (!planned.kernel->takes_bias() || product->left.columns() == 0)) {
         const std::int64_t columns = product->right->columns();
@@ -125,11 +117,10 @@ void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
   const cudaStream_t stream = static_cast<CudaQueue&>(run.queue()).stream();
   for (const PlannedSum& sum : sums_) {
     const TensorView &x = run.In(sum.input), &out = run.Out(sum.output);
-    const auto launch = [&](auto zero) {
+    ForFloats(out.dtype, [&](auto zero) {
       using T = decltype(zero);
       CheckCuda(LaunchSumDims(sum.dims, x.As<T>(), out.As<T>(), sum.factor, stream), "a sum over dimensions");
-    };
-    out.dtype == DType::kDouble ? launch(double{}) : launch(float{});
+    });
   }
   const auto operand = [&](int tensor) {
     return (tensor < run.num_inputs() ? run.In(tensor) : run.Out(tensor - run.num_inputs())).data;
@@ -166,10 +157,16 @@ void DeviceProgram::RunProduct(const PlannedProduct& planned, const OpRun& run) 
   void* const out = run.Out(planned.output).data;
   const bool adds = run.Adds(planned.output);
   const void* const left = run.In(product.left.input).data;
-  if (planned.kernel == nullptr) {
-    return (adds ? planned.added_sum : planned.sum)->Run(run, std::span(&left, 1), std::span(&out, 1));
-  }
   auto& queue = static_cast<CudaQueue&>(run.queue());
+  if (planned.kernel == nullptr) {
+    ForFloats(run.Out(planned.output).dtype, [&](auto zero) {
+      using T = decltype(zero);
+      CheckCuda(LaunchSumRows(static_cast<const T*>(left), product.left.rows(), product.left.columns(),
+                              static_cast<T*>(out), adds, queue.stream()),
+                "a sum of rows");
+    });
+    return;
+  }
   const void* const bias = product.bias < 0 ? nullptr : run.In(product.bias).data;
   if (product.left.columns() > 0) {
     const ProductPointers pointers{.left = left,
@@ -177,7 +174,7 @@ void DeviceProgram::RunProduct(const PlannedProduct& planned, const OpRun& run) 
                                    .bias = planned.bias == nullptr ? bias : nullptr,
                                    .out = out,
                                    .adds = adds};
-    planned.kernel->Run(pointers, run.ScratchOf<char>(ProductKernel::kScratchBytes), queue.stream());
+    planned.kernel->Run(pointers, run.ScratchOf<char>(ProductKernel::kScratchBytes), queue);
   } else if (!adds) {
     queue.Fill(out, 0, run.Out(planned.output).size_bytes());
   }

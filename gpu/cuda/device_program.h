@@ -36,8 +36,7 @@ class DeviceProgram {
     int output = 0;
     Product product;
     std::unique_ptr<ProductKernel> kernel;  // null: the sum over the rows of `left`
-    // Work behind the product, or in its place: its bias, or the sum, written and added.
-    std::unique_ptr<GpuRegion> bias, sum, added_sum;
+    std::unique_ptr<GpuRegion> bias;        // behind a product that takes none
   };
   struct PlannedSum {
     int input = 0;

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda/cuda_call.h"
 #include "stepnet/gpu/cuda/few_rows_product.h"
+#include "stepnet/gpu/device_code.cuh"
 
 namespace stepnet {
 namespace {
@@ -245,10 +247,11 @@ class Block {
 template <int kRows, int kColumnsOfLane, bool kTransposed>
 __global__ void __launch_bounds__(kThreads) Multiply(Factors of) {
   extern __shared__ float4 shared[];
+  device::WaitForKernelsBefore();
   Block<kRows, kColumnsOfLane, kTransposed>(of, reinterpret_cast<float*>(shared)).Run();
 }
 
-struct Kernel {
+struct TileKernel {
   void (*multiply)(Factors);
   int rows;
   int columns_of_lane;
@@ -256,15 +259,23 @@ struct Kernel {
   std::int64_t bytes;
 };
 template <int kRows, int kColumnsOfLane, bool kTransposed>
-constexpr Kernel kKernelOf = {Multiply<kRows, kColumnsOfLane, kTransposed>, kRows, kColumnsOfLane, kTransposed,
-                              Layout<kRows, kColumnsOfLane, kTransposed>::kBytes};
-constexpr Kernel kKernels[] = {kKernelOf<8, 1, true>, kKernelOf<16, 1, true>, kKernelOf<8, 1, false>,
-                               kKernelOf<8, 2, false>};
+constexpr TileKernel kTileKernelOf = {Multiply<kRows, kColumnsOfLane, kTransposed>, kRows, kColumnsOfLane, kTransposed,
+                                      Layout<kRows, kColumnsOfLane, kTransposed>::kBytes};
+constexpr TileKernel kKernels[] = {kTileKernelOf<8, 1, true>, kTileKernelOf<16, 1, true>, kTileKernelOf<8, 1, false>,
+                                   kTileKernelOf<8, 2, false>};
+
+const TileKernel& KernelFor(int rows, int columns_of_lane, bool right_transposed) {
+  return *std::ranges::find_if(kKernels, [&](const TileKernel& kernel) {
+    return kernel.rows == rows && kernel.columns_of_lane == columns_of_lane &&
+           kernel.right_transposed == right_transposed;
+  });
+}
 
 std::int64_t Parts(std::int64_t size, std::int64_t of_part) { return (size + of_part - 1) / of_part; }
 
 // Microseconds on an H200, about; found by timing products of 1 to 128 rows, depths and columns of 64 to 8,192.
-double EstimateMicroseconds(const ProductSizes& sizes, const Kernel& kernel, int blocks, const ProductDevice& device) {
+double EstimateMicroseconds(const ProductSizes& sizes, const TileKernel& kernel, int blocks,
+                            const ProductDevice& device) {
   const std::int64_t tiles = Parts(sizes.rows, kernel.rows) * Parts(sizes.columns, kLanes * kernel.columns_of_lane);
   const auto waves = static_cast<double>(Parts(tiles * blocks, device.num_processors));
   const auto chunks = static_cast<double>(Parts(Parts(sizes.depth, kChunk), blocks * kWarps));
@@ -289,7 +300,7 @@ std::optional<FewRowsProduct> FewRowsProduct::Make(const ProductSizes& sizes, co
   if (IsForCublas(sizes) || sizes.depth == 0 || sizes.columns % kVector != 0 || sizes.depth % kVector != 0) return {};
   std::optional<FewRowsProduct> best;
   double least = 0;
-  for (const Kernel& kernel : kKernels) {
+  for (const TileKernel& kernel : kKernels) {
     if (kernel.right_transposed != sizes.right_transposed || kernel.bytes > device.max_shared_bytes) continue;
     const std::int64_t tiles = Parts(sizes.rows, kernel.rows) * Parts(sizes.columns, kLanes * kernel.columns_of_lane);
     for (int blocks = 1; blocks <= (device.has_clusters ? kMaxBlocksOfTile : 1); blocks *= 2) {
@@ -317,49 +328,31 @@ ProductDevice FewRowsProduct::DeviceOf(int device) {
   return found;
 }
 
-template <typename Fn>
-cudaError_t FewRowsProduct::WithKernel(const Fn& fn) const {
-  for (const Kernel& kernel : kKernels) {
-    if (kernel.rows == tile_.rows && kernel.columns_of_lane == tile_.columns_of_lane &&
-        kernel.right_transposed == sizes_.right_transposed) {
-      return fn(kernel);
-    }
-  }
-  return cudaErrorInvalidValue;
+void FewRowsProduct::Prepare() const {
+  const TileKernel& kernel = KernelFor(tile_.rows, tile_.columns_of_lane, sizes_.right_transposed);
+  CheckCuda(cudaFuncSetAttribute(kernel.multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(kernel.bytes)),
+            "the memory of a product of few rows");
 }
 
-cudaError_t FewRowsProduct::Prepare() const {
-  return WithKernel([](const Kernel& kernel) {
-    return cudaFuncSetAttribute(kernel.multiply, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(kernel.bytes));
-  });
-}
-
-cudaError_t FewRowsProduct::Launch(const float* left, const float* right, const float* bias, float* out, bool adds,
-                                   cudaStream_t stream) const {
-  const Factors factors{.left = left,
-                        .right = right,
-                        .bias = bias,
-                        .out = out,
-                        .rows = static_cast<int>(sizes_.rows),
-                        .columns = static_cast<int>(sizes_.columns),
-                        .depth = static_cast<int>(sizes_.depth),
-                        .adds = adds};
-  return WithKernel([&](const Kernel& kernel) {
-    const auto blocks = static_cast<unsigned>(tile_.blocks);
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks, static_cast<unsigned>(Parts(sizes_.columns, kLanes * kernel.columns_of_lane)),
-                          static_cast<unsigned>(Parts(sizes_.rows, kernel.rows)));
-    config.blockDim = kThreads;
-    config.dynamicSmemBytes = static_cast<size_t>(kernel.bytes);
-    config.stream = stream;
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {blocks, 1, 1};
-    config.attrs = &cluster;
-    config.numAttrs = blocks > 1 ? 1 : 0;
-    return cudaLaunchKernelEx(&config, kernel.multiply, factors);
-  });
+void FewRowsProduct::Launch(const float* left, const float* right, const float* bias, float* out, bool adds,
+                            const CudaQueue& queue) const {
+  Factors factors{.left = left,
+                  .right = right,
+                  .bias = bias,
+                  .out = out,
+                  .rows = static_cast<int>(sizes_.rows),
+                  .columns = static_cast<int>(sizes_.columns),
+                  .depth = static_cast<int>(sizes_.depth),
+                  .adds = adds};
+  void* parameters[] = {&factors};
+  const TileKernel& kernel = KernelFor(tile_.rows, tile_.columns_of_lane, sizes_.right_transposed);
+  const dim3 blocks(static_cast<unsigned>(tile_.blocks),
+                    static_cast<unsigned>(Parts(sizes_.columns, kLanes * kernel.columns_of_lane)),
+                    static_cast<unsigned>(Parts(sizes_.rows, kernel.rows)));
+  LaunchEarly(reinterpret_cast<const void*>(kernel.multiply),
+              {.blocks = blocks, .threads = kThreads, .shared_bytes = kernel.bytes, .cluster = tile_.blocks},
+              parameters, queue, "a product of few rows");
 }
 
 std::string FewRowsProduct::Text() const {

@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "stepnet/gpu/cuda/cuda_runtime.h"
+
 namespace stepnet {
 
 // out [rows, columns] = left [rows, depth] times right, which lies as [depth, columns] or, transposed, as
@@ -39,11 +41,11 @@ class FewRowsProduct {
   // The thread's current GPU.
   static ProductDevice DeviceOf(int device);
 
-  // To be called once on each GPU before Launch.
-  cudaError_t Prepare() const;
+  // To be called on each GPU before Launch.
+  void Prepare() const;
   // out = left * right + bias (null: none), or is added to. All begin on 16 bytes.
-  cudaError_t Launch(const float* left, const float* right, const float* bias, float* out, bool adds,
-                     cudaStream_t stream) const;
+  void Launch(const float* left, const float* right, const float* bias, float* out, bool adds,
+              const CudaQueue& queue) const;
 
   // "tiles of 8 x 32, 4 blocks each".
   std::string Text() const;
@@ -55,9 +57,6 @@ class FewRowsProduct {
     int blocks = 1;  // that share a tile
   };
   FewRowsProduct(const ProductSizes& sizes, const Tile& tile) : sizes_(sizes), tile_(tile) {}
-  template <typename Fn>
-  cudaError_t WithKernel(const Fn& fn) const;
-
   ProductSizes sizes_;
   Tile tile_;
 };

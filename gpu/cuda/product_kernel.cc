@@ -101,11 +101,11 @@ class ProductKernel::Plan {
   bool takes_bias() const { return dtype_ == DType::kFloat; }
   bool is_empty() const { return m_ * n_ * count_ == 0; }
 
-  void Run(const ProductPointers& pointers, void* scratch, cudaStream_t stream) {
+  void Run(const ProductPointers& pointers, void* scratch, const CudaQueue& queue) {
     UseCudaDevice(device_);
-    if (few_rows_ && IsAligned(pointers)) return RunFewRows(pointers, stream);
+    if (few_rows_ && IsAligned(pointers)) return RunFewRows(pointers, queue);
     const Calls& calls = CallsFor(pointers);
-    if (strided_) return RunOne(calls, pointers, scratch, stream);
+    if (strided_) return RunOne(calls, pointers, scratch, queue.stream());
     const std::int64_t bytes = DTypeBytes(dtype_);
     for (std::int64_t k = 0; k < count_; ++k) {
       ProductPointers of = pointers;
@@ -114,7 +114,7 @@ class ProductKernel::Plan {
       of.right = static_cast<const std::byte*>(pointers.right) +
                  MatrixOf(right_.shape, batch_, k) * right_.shape[-1] * right_.shape[-2] * bytes;
       of.out = static_cast<std::byte*>(pointers.out) + k * m_ * n_ * bytes;
-      RunOne(calls, of, scratch, stream);
+      RunOne(calls, of, scratch, queue.stream());
     }
   }
 
@@ -131,15 +131,14 @@ class ProductKernel::Plan {
     few_rows_ = FewRowsProduct::Make({.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed},
                                      FewRowsProduct::DeviceOf(device_));
     if (!few_rows_) return;
-    CheckCuda(few_rows_->Prepare(), "a product of few rows");
+    few_rows_->Prepare();
     SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), few_rows_->Text());
   }
 
-  void RunFewRows(const ProductPointers& pointers, cudaStream_t stream) const {
-    const auto* const bias = static_cast<const float*>(pointers.bias);
-    CheckCuda(few_rows_->Launch(static_cast<const float*>(pointers.left), static_cast<const float*>(pointers.right),
-                                bias, static_cast<float*>(pointers.out), pointers.adds, stream),
-              "a product of few rows");
+  void RunFewRows(const ProductPointers& pointers, const CudaQueue& queue) const {
+    few_rows_->Launch(static_cast<const float*>(pointers.left), static_cast<const float*>(pointers.right),
+                      static_cast<const float*>(pointers.bias), static_cast<float*>(pointers.out), pointers.adds,
+                      queue);
   }
 
   // All matrices of the batch, or one for all.
@@ -273,8 +272,8 @@ ProductKernel::~ProductKernel() = default;
 
 bool ProductKernel::takes_bias() const { return plan_->takes_bias(); }
 
-void ProductKernel::Run(const ProductPointers& pointers, void* scratch, cudaStream_t stream) const {
-  if (!plan_->is_empty()) plan_->Run(pointers, scratch, stream);
+void ProductKernel::Run(const ProductPointers& pointers, void* scratch, const CudaQueue& queue) const {
+  if (!plan_->is_empty()) plan_->Run(pointers, scratch, queue);
 }
 
 }  // namespace stepnet

@@ -32,7 +32,7 @@ class ProductKernel {
   bool takes_bias() const;
   static constexpr std::int64_t kScratchBytes = 32 << 20;
   // `scratch` is of so many bytes.
-  void Run(const ProductPointers& pointers, void* scratch, cudaStream_t stream) const;
+  void Run(const ProductPointers& pointers, void* scratch, const CudaQueue& queue) const;
 
  private:
   class Plan;

@@ -63,8 +63,9 @@ void GpuRegion::Run(const OpRun& run, std::span<const void* const> inputs, std::
     const RegionLaunch& launch = source_.launches[k];
     std::vector<std::uint64_t> words = source_.Bind(launch, pointers);
     void* parameters[] = {words.data()};
-    LaunchEarly(reinterpret_cast<const void*>(kernels_[k]), launch.blocks, launch.threads, parameters, queue,
-                launch.kernel.c_str());
+    LaunchEarly(reinterpret_cast<const void*>(kernels_[k]),
+                {.blocks = dim3(static_cast<unsigned>(launch.blocks)), .threads = static_cast<int>(launch.threads)},
+                parameters, queue, launch.kernel.c_str());
   }
   if (fault) fault->Report();
 }

@@ -75,7 +75,44 @@ cudaError_t Launch(const SumDims& dims, const T* x, T* out, double factor, cudaS
   return (is_line ? LaunchAs<T, true> : LaunchAs<T, false>)(dims, x, out, factor, stream);
 }
 
+// A block for 32 columns: thread (r, c) adds rows r, r + 32, … of column c, and then the 32 sums of a column are added.
+constexpr int kSide = 32;
+
+template <typename T>
+__global__ void SumRows(const T* x, std::int64_t rows, std::int64_t columns, T* out, bool adds) {
+  __shared__ T partial[kSide][kSide];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kSide + threadIdx.x;
+  T sum = 0;
+  if (column < columns) {
+#pragma unroll 8
+    for (std::int64_t row = threadIdx.y; row < rows; row += kSide) sum += x[row * columns + column];
+  }
+  partial[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= columns) return;
+  for (int r = 1; r < kSide; ++r) sum += partial[r][threadIdx.x];
+  out[column] = adds ? out[column] + sum : sum;
+}
+
+template <typename T>
+cudaError_t LaunchSumRowsOf(const T* x, std::int64_t rows, std::int64_t columns, T* out, bool adds,
+                            cudaStream_t stream) {
+  if (columns == 0) return cudaSuccess;
+  const auto blocks = static_cast<unsigned>((columns + kSide - 1) / kSide);
+  SumRows<<<blocks, dim3(kSide, kSide), 0, stream>>>(x, rows, columns, out, adds);
+  return cudaGetLastError();
+}
+
 }  // namespace
+
+cudaError_t LaunchSumRows(const float* x, std::int64_t rows, std::int64_t columns, float* out, bool adds,
+                          cudaStream_t stream) {
+  return LaunchSumRowsOf(x, rows, columns, out, adds, stream);
+}
+cudaError_t LaunchSumRows(const double* x, std::int64_t rows, std::int64_t columns, double* out, bool adds,
+                          cudaStream_t stream) {
+  return LaunchSumRowsOf(x, rows, columns, out, adds, stream);
+}
 
 cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, cudaStream_t stream) {
   return Launch(dims, x, out, factor, stream);

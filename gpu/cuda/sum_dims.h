@@ -27,4 +27,10 @@ struct SumDims {
 cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, cudaStream_t stream);
 cudaError_t LaunchSumDims(const SumDims& dims, const double* x, double* out, double factor, cudaStream_t stream);
 
+// out[c] = the sum over the rows r of x[r, c], or that is added to it; in an order that depends on the sizes alone.
+cudaError_t LaunchSumRows(const float* x, std::int64_t rows, std::int64_t columns, float* out, bool adds,
+                          cudaStream_t stream);
+cudaError_t LaunchSumRows(const double* x, std::int64_t rows, std::int64_t columns, double* out, bool adds,
+                          cudaStream_t stream);
+
 }  // namespace stepnet

@@ -65,7 +65,8 @@ void ForEach(const OpRun& run, std::int64_t count, Body body) {
   void* parameters[] = {&body, &count, &stop};
   const auto& queue = static_cast<const CudaQueue&>(run.queue());
   UseCudaDevice(queue.runtime().index());
-  LaunchEarly(reinterpret_cast<const void*>(ForEachKernel<Body>), blocks, kForEachThreads, parameters, queue,
+  LaunchEarly(reinterpret_cast<const void*>(ForEachKernel<Body>),
+              {.blocks = dim3(static_cast<unsigned>(blocks)), .threads = kForEachThreads}, parameters, queue,
               "a kernel of the library");
 }
 inline void FillBytes(const OpRun& run, void* to, int byte, std::int64_t bytes) {

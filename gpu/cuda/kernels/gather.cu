@@ -1,4 +1,11 @@
 // Gather and SparseToDense on a GPU. Rows that meet are added in the order of their indices, as on the CPU.
+#ifndef STEPNET_KERNELS_ON_HOST
+#include <cub/device/device_radix_sort.cuh>
+#endif
+
+#include <algorithm>
+#include <bit>
+
 #include "stepnet/gpu/cuda/kernels/elements.cuh"
 
 namespace stepnet {
@@ -57,56 +64,103 @@ RunFn MakeGather(const OperatorCall& op) {
   };
 }
 
-// The element behind i that names the same row, or -1; and whether none before it does.
-struct FindNext {
+// The rows that indices name, and where: before they are sorted. What names none is behind all others.
+struct WriteRows {
   RowIndices indices;
-  std::int64_t count;
-  std::int64_t* next;
-  bool* is_first;
+  std::uint32_t* rows;
+  std::uint32_t* places;
 
   __device__ void operator()(std::int64_t i) const {
     indices.Check(i);
-    const long long row = indices.indices[i];
-    std::int64_t after = i + 1, before = i - 1;
-    while (after < count && indices.indices[after] != row) ++after;
-    while (before >= 0 && indices.indices[before] != row) --before;
-    next[i] = after < count ? after : -1;
-    is_first[i] = before < 0;
+    const std::int64_t row = indices.At(i);
+    rows[i] = static_cast<std::uint32_t>(row == RowIndices::kNoRow ? indices.rows : row);
+    places[i] = static_cast<std::uint32_t>(i);
   }
 };
 
+// The first place of each row adds up what lies at all of them.
 template <typename T>
 struct AddRowsElement {
-  RowIndices indices;
-  const std::int64_t* next;
-  const bool* is_first;
+  const std::uint32_t* rows;  // sorted
+  const std::uint32_t* places;
+  std::int64_t count;
+  std::int64_t num_rows;
   const T* values;
   T* y;
   std::int64_t row_size;
 
   __device__ void operator()(std::int64_t i) const {
-    const std::int64_t first = i / row_size, column = i % row_size, row = indices.At(first);
-    if (row == RowIndices::kNoRow || !is_first[first]) return;
+    const std::int64_t first = i / row_size, column = i % row_size, row = rows[first];
+    if (row == num_rows || (first > 0 && rows[first - 1] == row)) return;
+    const std::int64_t end = EndOf(first);
     T sum = 0;
-    for (std::int64_t k = first; k >= 0; k = next[k]) sum += values[k * row_size + column];
+    // Many loads are under way at once: some rows are those of most indices.
+#pragma unroll 16
+    for (std::int64_t k = first; k < end; ++k) sum += values[places[k] * row_size + column];
     y[row * row_size + column] = sum;
   }
+
+ private:
+  __device__ std::int64_t EndOf(std::int64_t first) const {
+    std::int64_t begin = first + 1, end = count;
+    while (begin < end) {
+      const std::int64_t middle = (begin + end) / 2;
+      if (rows[middle] == rows[first]) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
+  }
 };
+
+// Indices by the row that they name; those of one row keep their order.
+struct SortedRows {
+  std::uint32_t* rows;
+  std::uint32_t* places;
+};
+SortedRows SortRows(const OpRun& run, const RowIndices& indices, std::int64_t count) {
+  SortedRows from{run.ScratchOf<std::uint32_t>(count), run.ScratchOf<std::uint32_t>(count)};
+  SortedRows to{run.ScratchOf<std::uint32_t>(count), run.ScratchOf<std::uint32_t>(count)};
+  ForEach(run, count, WriteRows{indices, from.rows, from.places});
+#ifdef STEPNET_KERNELS_ON_HOST
+  std::copy_n(from.places, count, to.places);
+  std::stable_sort(to.places, to.places + count, [&](auto a, auto b) { return from.rows[a] < from.rows[b]; });
+  std::transform(to.places, to.places + count, to.rows, [&](auto place) { return from.rows[place]; });
+#else
+  const int bits = std::bit_width(static_cast<std::uint64_t>(indices.rows));
+  size_t bytes = 0;
+  const auto sort = [&](void* memory) {
+    CheckCuda(cub::DeviceRadixSort::SortPairs(memory, bytes, from.rows, to.rows, from.places, to.places,
+                                              static_cast<std::uint32_t>(count), 0, bits, StreamOf(run)),
+              "the sort of the indices of SparseToDense");
+  };
+  sort(nullptr);
+  sort(run.ScratchOf<char>(static_cast<std::int64_t>(bytes)));
+#endif
+  return to;
+}
 
 RunFn MakeSparseToDense(const OperatorCall& op) {
   return [op](const OpRun& run) {
     const TensorView &indices = run.In(0), &out = run.Out(0);
-    const std::int64_t row_size = out.shape->SizeFrom(1), count = indices.size();
-    const KernelFault fault(run, RowRequirement(op, out.dim(0)), count);
-    const RowIndices rows{Ints(indices), out.dim(0), SlotOf(fault)};
-    auto* next = run.ScratchOf<std::int64_t>(count);
-    auto* is_first = run.ScratchOf<bool>(count);
+    const std::int64_t row_size = out.shape->SizeFrom(1), count = indices.size(), num_rows = out.dim(0);
+    if (std::max(count, num_rows) >= std::int64_t{1} << 32) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("SparseToDense of ", count, " indices and ", num_rows, " rows; a GPU takes 4294967295"));
+    }
+    const KernelFault fault(run, RowRequirement(op, num_rows), count);
     ClearOutput(run, 0);
-    ForEach(run, count, FindNext{rows, count, next, is_first});
-    ForFloats(out.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      ForEach(run, count * row_size, AddRowsElement<T>{rows, next, is_first, run.In(1).As<T>(), out.As<T>(), row_size});
-    });
+    if (count > 0) {
+      const SortedRows sorted = SortRows(run, {Ints(indices), num_rows, SlotOf(fault)}, count);
+      ForFloats(out.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        ForEach(
+            run, count * row_size,
+            AddRowsElement<T>{sorted.rows, sorted.places, count, num_rows, run.In(1).As<T>(), out.As<T>(), row_size});
+      });
+    }
     fault.Report();
   };
 }

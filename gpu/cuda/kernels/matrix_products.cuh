@@ -45,7 +45,7 @@ class MatrixProducts {
     const CudaRuntime& runtime = static_cast<CudaQueue&>(run.queue()).runtime();
     const ProductPointers pointers{.left = left, .right = right, .out = out, .adds = adds};
     KernelOf(product, kDTypeOf<T>, runtime)
-        .Run(pointers, run.ScratchOf<char>(ProductKernel::kScratchBytes), StreamOf(run));
+        .Run(pointers, run.ScratchOf<char>(ProductKernel::kScratchBytes), static_cast<const CudaQueue&>(run.queue()));
 #endif
   }
 
