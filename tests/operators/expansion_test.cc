@@ -181,6 +181,16 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   ExpectParts(slice({}, {}), {{4, 3}});
   for (const int axis : {0, 1, 2}) ExpectParts(WithInts("y = Tile(x)", {{"tiles", 3}, {"axis", axis}}), {{2, 3, 4}});
   ExpectParts(ParseOp("y = Transpose(x)"), {{2, 3, 4}});
+  const auto with = [](const std::string& op, const char* name, const std::vector<std::int64_t>& values) {
+    OperatorDef def = ParseOp(op);
+    AddInts(&def, name, values);
+    return def;
+  };
+  ExpectParts(with("y = Squeeze(x)", "dims", {0, 2}), {{1, 3, 1, 2}});
+  ExpectParts(with("y = ExpandDims(x)", "dims", {0, 2}), {{3, 0}});
+  ExpectParts(ParseOp("y = Flatten(x)"), {{2, 3, 2}});
+  ExpectParts(ParseOp("y = FlattenToVec(x)"), {{2, 3}});
+  ExpectParts(ParseOp("y = ResizeLike(x, like)"), {{2, 3}, {6}});
   OperatorDef fill = ParseOp("y = ConstantFill(x)");
   AddInt(&fill, "value", 0);
   fill.mutable_arg(0)->clear_i();
