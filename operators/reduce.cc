@@ -30,7 +30,7 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
   SumGroups(run, groups, run.In(0).As<T>(), out);
   if (!average) return;
   const T factor = T{1} / static_cast<T>(groups.summed_size);
-  BroadcastArithmetic(Arithmetic::kMultiply, out, &factor, out, {.after = n});
+  BroadcastProduct(out, &factor, out, {.after = n});
 }
 
 // dx = factor * dy, repeated, for the group g and those after it. Moves both on over what was read and written.

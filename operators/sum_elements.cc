@@ -112,7 +112,7 @@ const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the sq
                                                 const T* x = run.In(0).As<T>();
                                                 T* squares = run.ScratchOf<T>(n);
                                                 T* y = run.Out(0).As<T>();
-                                                BroadcastArithmetic(Arithmetic::kMultiply, x, x, squares, {.run = n});
+                                                BroadcastProduct(x, x, squares, {.run = n});
                                                 BroadcastSum(squares, y, {.after = n});
                                                 *y *= FactorOf<T>(average, n);
                                               });
@@ -131,7 +131,7 @@ const Registration sum_sqr_elements_gradient =
               using T = decltype(zero);
               const std::int64_t n = run.Out(0).size();
               const T factor = 2 * *run.In(1).As<T>() * FactorOf<T>(average, n);
-              BroadcastArithmetic(Arithmetic::kMultiply, run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
+              BroadcastProduct(run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
             });
           };
         });
