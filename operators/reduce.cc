@@ -1,5 +1,6 @@
 // ReduceSum, ReduceMean: sums and averages over any dimensions. They are no formulas, which sum over the last
-// dimensions alone.
+// dimensions alone; nor are their gradients, which repeat along any number of them, and fill what a region would
+// compute in blocks and copy from there.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
@@ -31,6 +32,28 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
   if (!average) return;
   const T factor = T{1} / static_cast<T>(groups.summed_size);
   BroadcastProduct(out, &factor, out, {.after = n});
+}
+
+// What dy, which is repeated over the groups that were summed, is multiplied with.
+template <typename T>
+T FactorOf(const DimGroups& groups, bool average) {
+  return average ? T{1} / static_cast<T>(groups.summed_size) : T{1};
+}
+
+// Says nothing where there are more groups than a region has dimensions, or no elements.
+void ExpandGradient(Expansion& e, bool average) {
+  const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(1).shape);
+  if (groups.count > kRegionDims || e.In(1).shape.size() == 0) return;
+  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
+  std::int64_t stride = 1;
+  for (int g = groups.count - 1, d = kRegionDims - 1; g >= 0; --g, --d) {
+    sizes[d] = groups.sizes[g];
+    if (groups.summed[g]) continue;
+    strides[d] = stride;
+    stride *= groups.sizes[g];
+  }
+  const bool is_float = e.In(0).dtype == DType::kFloat;
+  e.Permute(sizes, strides, 0, is_float ? FactorOf<float>(groups, average) : FactorOf<double>(groups, average));
 }
 
 // dx = factor * dy, repeated, for the group g and those after it. Moves both on over what was read and written.
@@ -110,6 +133,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
         }
         return SameAsInput(1)(query);
       })
+      .Expands([average](Expansion& e) { ExpandGradient(e, average); })
       .Cpu([average](const OperatorCall& op) -> RunFn {
         return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
@@ -118,7 +142,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
             const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
             const T* dy = run.In(0).As<T>();
             T* dx = run.Out(0).As<T>();
-            Expand(groups, 0, average ? T{1} / static_cast<T>(groups.summed_size) : T{1}, &dy, &dx);
+            Expand(groups, 0, FactorOf<T>(groups, average), &dy, &dx);
           });
         };
       });

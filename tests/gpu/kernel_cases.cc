@@ -216,6 +216,11 @@ void AddCopies(CaseList& list) {
     reduce({1}, {3, 1, 5, 6});
     reduce({0, 2}, {1, 4, 1, 6});
     reduce({}, {1, 1, 1, 1});
+    list.Op("ReduceSumGradient")
+        .In(Numbers(dtype, {2, 1, 3, 1, 2}, 6))
+        .In(Numbers(dtype, {2, 3, 3, 2, 2}, 7))
+        .In(Numbers(dtype, {2, 1, 3, 1, 2}, 8))
+        .Ints("axes", {1, 3});
   }
   for (const DType dtype : {DType::kFloat, DType::kInt8, DType::kUInt16}) {
     const Tensor x = Numbers(dtype, {3, 4, 6}, 8), other = Numbers(dtype, {3, 1, 6}, 9);

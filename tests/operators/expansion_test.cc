@@ -191,6 +191,15 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   ExpectParts(ParseOp("y = Flatten(x)"), {{2, 3, 2}});
   ExpectParts(ParseOp("y = FlattenToVec(x)"), {{2, 3}});
   ExpectParts(ParseOp("y = ResizeLike(x, like)"), {{2, 3}, {6}});
+  for (const char* type : {"ReduceSumGradient", "ReduceMeanGradient"}) {
+    const auto reduced = [&](const std::vector<std::int64_t>& axes, const Shape& y, const Shape& x) {
+      ExpectParts(with(StrCat("dx = ", type, "(dy, x, y)"), "axes", axes), {y, x, y});
+    };
+    reduced({1}, {2, 1, 4}, {2, 3, 4});
+    reduced({0, 2}, {1, 3, 1, 2}, {2, 3, 4, 2});
+    reduced({-1}, {2, 3, 1}, {2, 3, 7});
+    reduced({}, {1, 1}, {2, 3});
+  }
   OperatorDef fill = ParseOp("y = ConstantFill(x)");
   AddInt(&fill, "value", 0);
   fill.mutable_arg(0)->clear_i();
