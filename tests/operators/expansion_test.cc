@@ -207,5 +207,19 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   ExpectParts(fill, {{2, 3}});
 }
 
+TEST(Expansion, GradientsOfReductionsStayCallsWhereARegionCannotSayThem) {
+  OperatorDef def = ParseOp("dx = ReduceSumGradient(dy, x, y)");
+  AddInts(&def, "axes", {1, 3});
+  const OperatorCall call(def);
+  const auto num_parts = [&](const Shape& y, const Shape& x) {
+    std::vector<TensorInfo> infos;
+    for (const Shape& shape : {y, x, y}) infos.push_back({.dtype = DType::kFloat, .shape = shape});
+    return FindParts(ShapeQuery(call, infos))->parts.size();
+  };
+  EXPECT_EQ(num_parts({2, 1, 3, 1}, {2, 3, 3, 2}), 1);
+  EXPECT_EQ(num_parts({2, 1, 3, 1, 2}, {2, 3, 3, 2, 2}), 0);  // of five dimensions that do not join
+  EXPECT_EQ(num_parts({0, 1, 3, 1}, {0, 3, 3, 2}), 0);
+}
+
 }  // namespace
 }  // namespace stepnet
