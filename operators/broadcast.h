@@ -44,4 +44,10 @@ void BroadcastProduct(const double* a, const double* b, double* out, const Broad
 void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops);
 void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);
 
+// What the sum of so many elements is multiplied with, where it is to be their average; there is none of no element.
+template <typename T>
+T AverageFactor(bool average, std::int64_t elements) {
+  return average && elements > 0 ? T{1} / static_cast<T>(elements) : T{1};
+}
+
 }  // namespace stepnet

@@ -30,14 +30,8 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
   }
   SumGroups(run, groups, run.In(0).As<T>(), out);
   if (!average) return;
-  const T factor = T{1} / static_cast<T>(groups.summed_size);
+  const T factor = AverageFactor<T>(average, groups.summed_size);
   BroadcastProduct(out, &factor, out, {.after = n});
-}
-
-// What dy, which is repeated over the groups that were summed, is multiplied with.
-template <typename T>
-T FactorOf(const DimGroups& groups, bool average) {
-  return average ? T{1} / static_cast<T>(groups.summed_size) : T{1};
 }
 
 // Says nothing where there are more groups than a region has dimensions, or no elements.
@@ -53,7 +47,8 @@ void ExpandGradient(Expansion& e, bool average) {
     stride *= groups.sizes[g];
   }
   const bool is_float = e.In(0).dtype == DType::kFloat;
-  e.Permute(sizes, strides, 0, is_float ? FactorOf<float>(groups, average) : FactorOf<double>(groups, average));
+  const std::int64_t n = groups.summed_size;
+  e.Permute(sizes, strides, 0, is_float ? AverageFactor<float>(average, n) : AverageFactor<double>(average, n));
 }
 
 // dx = factor * dy, repeated, for the group g and those after it. Moves both on over what was read and written.
@@ -100,8 +95,7 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
       .Expands([average](Expansion& e) {
         const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(0).shape);
-        const bool has_elements = e.In(0).shape.size() > 0;
-        e.Sum(0, SumOf(0, groups, average && has_elements ? 1 / static_cast<double>(groups.summed_size) : 1));
+        e.Sum(0, SumOf(0, groups, AverageFactor<double>(average, groups.summed_size)));
       })
       .Cpu([average](const OperatorCall& op) -> RunFn {
         return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
@@ -142,7 +136,7 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
             const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
             const T* dy = run.In(0).As<T>();
             T* dx = run.Out(0).As<T>();
-            Expand(groups, 0, FactorOf<T>(groups, average), &dy, &dx);
+            Expand(groups, 0, AverageFactor<T>(average, groups.summed_size), &dy, &dx);
           });
         };
       });
