@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/region_copies.h"
 #include "stepnet/operators/dim_groups.h"
+#include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -51,28 +53,32 @@ void ExpandGradient(Expansion& e, bool average) {
   e.Permute(sizes, strides, 0, is_float ? AverageFactor<float>(average, n) : AverageFactor<double>(average, n));
 }
 
-// dx = factor * dy, repeated, for the group g and those after it. Moves both on over what was read and written.
-template <typename T>
-void Expand(const DimGroups& groups, int g, T factor, const T** dy, T** dx) {
-  if (g + 1 < groups.count) {
-    const T* begin = *dy;
+// Writes dy, repeated over the groups that were summed, for the group g and those after it. Moves both on over what was
+// read and written.
+void Repeat(const DimGroups& groups, int g, DType dtype, const std::byte** dy, std::byte** dx) {
+  if (g + 2 < groups.count) {
+    const std::byte* begin = *dy;
     for (std::int64_t i = 0; i < groups.sizes[g]; ++i) {
       if (groups.summed[g]) *dy = begin;
-      Expand(groups, g + 1, factor, dy, dx);
+      Repeat(groups, g + 1, dtype, dy, dx);
     }
     return;
   }
-  const std::int64_t n = groups.count == 0 ? 1 : groups.sizes[g];
-  const bool repeats = groups.summed[g];
-  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-    if (repeats) {
-      std::fill(*dx + begin, *dx + end, factor * **dy);
-    } else {
-      for (std::int64_t i = begin; i < end; ++i) (*dx)[i] = factor * (*dy)[i];
-    }
-  });
-  *dy += repeats ? 1 : n;
-  *dx += n;
+  // Runs that are repeated, or elements each of which is. Where one group is left, the other is of size 1.
+  const std::int64_t bytes = DTypeBytes(dtype);
+  const std::int64_t size = g < groups.count ? groups.sizes[g] : 1;
+  const std::int64_t next = g + 1 < groups.count ? groups.sizes[g + 1] : 1;
+  const bool is_summed = g < groups.count && groups.summed[g];
+  const std::int64_t run = is_summed ? next : size, times = is_summed ? size : next;
+  if (times == 1 || (is_summed && run > 1)) {
+    CopyRuns(dtype, *dy, 0, *dx, run, run, times);
+  } else {
+    InBlocks(run, times, [&](std::int64_t begin, std::int64_t end) {
+      Spread(*dy + begin * bytes, *dx + begin * times * bytes, bytes, end - begin, times);
+    });
+  }
+  *dy += run * bytes;
+  *dx += run * times * bytes;
 }
 
 Operator Reduction(const std::string& type, const std::string& doc, bool average) {
@@ -130,14 +136,21 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
       .Expands([average](Expansion& e) { ExpandGradient(e, average); })
       .Cpu([average](const OperatorCall& op) -> RunFn {
         return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
-          ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-            using T = decltype(zero);
-            if (run.Out(0).size() == 0) return;
-            const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
-            const T* dy = run.In(0).As<T>();
-            T* dx = run.Out(0).As<T>();
-            Expand(groups, 0, AverageFactor<T>(average, groups.summed_size), &dy, &dx);
-          });
+          if (run.Out(0).size() == 0) return;
+          const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
+          const std::byte* dy = At(run.In(0), 0);
+          std::byte* dx = At(run.Out(0), 0);
+          if (average) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.In(0).size();
+              const T factor = AverageFactor<T>(average, groups.summed_size);
+              T* const scaled = run.ScratchOf<T>(n);
+              BroadcastProduct(run.In(0).As<T>(), &factor, scaled, {.after = n});
+              dy = reinterpret_cast<const std::byte*>(scaled);
+            });
+          }
+          Repeat(groups, 0, run.Out(0).dtype, &dy, &dx);
         };
       });
   return op;
