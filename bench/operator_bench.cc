@@ -107,8 +107,22 @@ void RegisterPointwise(std::int64_t n) {
   add("SumElementsGradient", {x, {.shape = {1}}});
   add("SumSqrElementsGradient", {x, {.shape = {1}}});
   add("Dropout", {x}, "arg { name: \"ratio\" f: 0.5 }", 2);
+  add("DivGradient", {x, x, x}, "", 2);
+  const std::string shape = StrCat("arg { name: \"shape\" ints: ", n, " }");
+  for (const char* type : {"UniformFill", "XavierFill", "RangeFill"}) add(type, {}, shape);
   add("Adam", {x, x, {.shape = {n}, .scale = 0}, x, {.shape = {1}}, {.shape = {1}, .dtype = DType::kInt64}}, "", 3);
   add("MomentumSGDUpdate", {x, x, {.shape = {1}}, x}, "arg { name: \"momentum\" f: 0.9 }", 3);
+}
+
+void RegisterTraining() {
+  const Operand iteration{.shape = {1}, .dtype = DType::kInt64};
+  Register("Iter", "Iter", 1, {iteration});
+  for (const char* policy : {"fixed", "step", "exp", "inv", "poly", "cosine"}) {
+    Register(StrCat("LearningRate/", policy), "LearningRate", 1, {iteration},
+             StrCat("arg { name: \"policy\" s: \"", policy, "\" } arg { name: \"base_lr\" f: 0.1 } ",
+                    "arg { name: \"gamma\" f: 0.9 } arg { name: \"power\" f: 0.5 } ",
+                    "arg { name: \"stepsize\" i: 3 } arg { name: \"max_iter\" i: 1000 }"));
+  }
 }
 
 // Rows [R, C].
@@ -122,6 +136,19 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   Register(name("LayerNorm"), "LayerNorm", 3, {x});
   Register(name("SquaredL2Distance"), "SquaredL2Distance", 1, {x, x});
   Register(name("CrossEntropy"), "CrossEntropy", 1, {x, {.shape = x.shape, .scale = 0}});
+  for (const auto& [what, of_b] :
+       {std::pair("Columns", Operand{.shape = {columns}}), {"Rows", {.shape = {rows, 1}}}, {"One", {.shape = {1}}}}) {
+    Register(name(StrCat("DivGradientBy", what).c_str()), "DivGradient", 2, {of_b, x, x});
+  }
+  const Operand of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
+  for (const char* type : {"ReduceSumGradient", "ReduceMeanGradient"}) {
+    Register(name(type), type, 1, {of_rows, x, of_rows}, "arg { name: \"axes\" ints: 1 }");
+    Register(name(StrCat(type, "OfColumns").c_str()), type, 1, {of_columns, x, of_columns},
+             "arg { name: \"axes\" ints: 0 }");
+    const Operand middle{.shape = {4, 1, columns}}, whole{.shape = {4, rows / 4, columns}};
+    Register(name(StrCat(type, "OfMiddle").c_str()), type, 1, {middle, whole, middle},
+             "arg { name: \"axes\" ints: 1 }");
+  }
   const Operand condition{.shape = {rows}, .dtype = DType::kBool};
   const std::string on_rows = "arg { name: \"broadcast_on_rows\" i: 1 }";
   Register(name("WhereOnRows"), "Where", 1, {condition, x, x}, on_rows);
@@ -130,6 +157,7 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   if (columns < 30) return;
   const Operand lengths{.shape = {rows}, .dtype = DType::kInt32};  // from 10 to 29
   Register(name("SequenceMask"), "SequenceMask", 1, {x, lengths}, "arg { name: \"mode\" s: \"sequence\" }");
+  Register(name("LabelCrossEntropyGradient"), "LabelCrossEntropyGradient", 1, {x, lengths, {.shape = {rows}}});
   Register(name("StepMask"), "StepMask", 1, {{.shape = {columns, rows, 1}}, lengths});
 }
 
@@ -150,6 +178,7 @@ void RegisterUnits(std::int64_t n, std::int64_t d) {
 
 const bool registered = [] {
   for (const std::int64_t n : {64, 4096, 1 << 20}) RegisterPointwise(n);
+  RegisterTraining();
   for (const auto& [rows, columns] : {std::pair(32, 10), {32, 256}, {64, 4096}}) RegisterRows(rows, columns);
   for (const auto& [n, d] : {std::pair(1, 64), {32, 256}}) RegisterUnits(n, d);
   return true;

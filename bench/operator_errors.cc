@@ -109,6 +109,17 @@ Numbers LayerNormGradient(const Numbers& dy, const Numbers& y, const Numbers& st
   return dx;
 }
 
+// Of a quotient by b, element i of which element i / every % b.size() was the divisor.
+std::vector<Numbers> DivGradient(const Numbers& b, const Numbers& c, const Numbers& dc, std::size_t every) {
+  Numbers da, db(b.size());
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    const std::size_t divisor = i / every % b.size();
+    da.push_back(dc[i] / b[divisor]);
+    db[divisor] -= dc[i] * c[i] / b[divisor];
+  }
+  return {da, db};
+}
+
 // One number a row.
 template <typename Term>
 Numbers RowSums(std::size_t size, std::int64_t columns, const Term& term) {
@@ -172,7 +183,16 @@ std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
                   return LayerNorm(in[0], columns);
                 }};
   };
+  const auto div_gradient = [=](const std::string& by, const std::vector<std::int64_t>& shape, std::int64_t every) {
+    return Case{"DivGradient", sizes + by, {{shape, 0.5, 2}, matrix(-1, 1), matrix(-1, 1)}, {"da", "db"}, [=](In in) {
+                  return DivGradient(in[0], in[1], in[2], static_cast<std::size_t>(every));
+                }};
+  };
   return {
+      div_gradient(" by elements", {rows, columns}, 1),
+      div_gradient(" by columns", {columns}, 1),
+      div_gradient(" by rows", {rows, 1}, columns),
+      div_gradient(" by one", {1}, rows * columns),
       {"Softmax", sizes, {matrix(-4, 4)}, {"y"}, [=](In in) -> Out { return {Softmax(in[0], columns, false)}; }},
       {"SoftmaxGradient",
        sizes,

@@ -142,6 +142,13 @@ class Derivation {
     return number >= options_.accesses.size() || options_.accesses[number].moves[dimension];
   }
 
+  // Whether a node is an input that several rows share.
+  bool IsRepeated(const ExprNode& node) const {
+    bool is_repeated = false;
+    for (int d = 0; d < kRegionDims - 1; ++d) is_repeated |= !Moves(ReadOf(node), d);
+    return ReadOf(node).op == ExprOp::kInput && is_repeated;
+  }
+
   // Whether a node varies along the row, of which the operands are known.
   template <typename OperandVaries>
   bool NodeVaries(const ExprNode& node, OperandVaries operand_varies) const {
@@ -269,8 +276,7 @@ class Derivation {
     const Flow flow = step.is_active ? Arrived(step) : Flow();
     gradient.reach = flow.value.defined() ? InputGradient::Reach::kFlows : InputGradient::Reach::kStopped;
     if (flow.value.defined()) gradient.value = flow.Selected();
-    bool is_repeated = false;
-    for (int d = 0; d < kRegionDims - 1; ++d) is_repeated |= !Moves(ReadOf(*input), d);
+    const bool is_repeated = IsRepeated(*input);
     if (!step.varies) {
       gradient.kind = RegionOutputKind::kRows;
       gradient.adds_rows = is_repeated;
@@ -320,8 +326,9 @@ class Derivation {
     Give(step, 1, flow.With(flow.value * a));
   }
 
-  // y = a / b: da = dy / b, db = -(dy * y) / b (DivGradient). Where b is the same for all of a row, the row is summed
-  // before it is divided. 1 / b and 1 / sqrt(x) by their values alone (ReciprocalGradient, RsqrtGradient).
+  // y = a / b: da = dy / b, db = -(dy * y) / b. Where b is the same for all of a row, the row is summed before it is
+  // divided; where it is repeated over rows, db is a sum anyway and shares the quotient of da. 1 / b and 1 / sqrt(x) by
+  // their values alone (ReciprocalGradient, RsqrtGradient).
   void PassThroughQuotient(const Step& step, const Flow& flow) {
     const Expr& y = step.value;
     Step& b = Operand(step, 1);
@@ -335,6 +342,8 @@ class Derivation {
     }
     if (step.varies && !b.varies) {
       b.to_divide = Sum(b.to_divide, flow.With(flow.value * y));
+    } else if (Operand(step, 0).is_active && IsRepeated(*b.node)) {
+      Give(step, 1, flow.With(-(flow.value / b.value * y)));
     } else {
       Give(step, 1, flow.With(-(flow.value * y) / b.value));
     }

@@ -62,7 +62,7 @@ void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& f
                     .outputs = {num_inputs() + to.operand}});
 }
 
-void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first) {
+void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first, double factor) {
   const DType dtype = In(0).dtype;
   has_expr_types_ &= IsOperandType(dtype);
   if (!has_expr_types_) return;
@@ -74,10 +74,11 @@ void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, st
   }
   const RegionOperand from{.dtype = dtype, .size = In(0).shape.size(), .offset = first, .strides = strides};
   const RegionOperand to{.dtype = dtype, .size = size, .strides = in_order};
-  parts_.push_back(
-      {.region = {.sizes = sizes, .inputs = {from}, .outputs = {{.value = Expr::Input(0, "x", dtype), .memory = to}}},
-       .inputs = {0},
-       .outputs = {num_inputs()}});
+  const Expr x = Expr::Input(0, "x", dtype);
+  const Expr value = factor == 1 ? x : x * factor;
+  parts_.push_back({.region = {.sizes = sizes, .inputs = {from}, .outputs = {{.value = value, .memory = to}}},
+                    .inputs = {0},
+                    .outputs = {num_inputs()}});
 }
 
 void Expansion::Constants(int output, DType dtype, const std::vector<std::int64_t>& values) {

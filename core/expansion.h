@@ -81,8 +81,8 @@ class Expansion {
   // Columns of an output are columns of an input.
   void Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& from, const ColumnsOf& to);
   // Output 0 is elements of input 0 in another order: the one at an index [sizes[0], …, sizes[3]], the last one
-  // fastest, is that at `first` and the sum of index[d] * strides[d].
-  void Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first = 0);
+  // fastest, is that at `first` and the sum of index[d] * strides[d], times `factor`.
+  void Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first = 0, double factor = 1);
   // All elements of an output, one after the other; or so many equal ones.
   void Constants(int output, DType dtype, const std::vector<std::int64_t>& values);
   void Fill(int output, DType dtype, std::int64_t count, double value);
@@ -91,7 +91,8 @@ class Expansion {
   const std::vector<std::optional<stepnet::Product>>& products() const { return products_; }
   // By output, likewise. Plans do not ask for them: the operator stays a call.
   const std::vector<std::optional<DimSum>>& sums() const { return sums_; }
-  // The work of an operator that only copies and fills; tensors are the inputs, then the outputs. Empty: it does more.
+  // The work of an operator that only copies, scales and fills; tensors are the inputs, then the outputs. Empty: it
+  // does more.
   std::span<const RegionPart> parts() const;
 
  private:

@@ -39,7 +39,7 @@ FormulaLayout::FormulaLayout(const Formula& formula, const Shape& otherwise)
         read.access == Access::kElement || read.access == Access::kBlock || read.access == Access::kColumn;
     if (!has_shape || read.input == Formula::kNotGiven) continue;
     if (RepeatsAsCaffe2(read)) {
-      BroadcastShape(query_, *rule_, 0, read.input);
+      BroadcastShape(query_, *rule_, /*a=*/read.input == 0 ? 1 : 0, read.input);
       continue;
     }
     is_known = true;

@@ -44,8 +44,9 @@ class FormulaLayout {
 
   const Shape& ShapeOf(const Read& read) const { return query_.In(read.input).shape; }
   const std::string& NameOf(const Read& read) const { return query_.op().inputs()[read.input]; }
+  // That is repeated over the others, which are of one shape.
   bool RepeatsAsCaffe2(const Read& read) const {
-    return rule_ && rule_->enabled && read.input > 0 && read.access == Access::kElement;
+    return rule_ && rule_->enabled && read.name == "b" && read.access == Access::kElement;
   }
   Shape ShapeOfElements(const Read& read) const;
   void Repeat(const Read& read, const Shape& shape);

@@ -19,11 +19,12 @@ namespace stepnet {
 // An operator with inputs of some dtypes, and shapes that fit what its formula reads.
 class FormulaSample {
  public:
-  // `elements`: the shape of what is read element by element.
-  FormulaSample(const OperatorCall& op, std::span<const DType> dtypes, Shape elements)
+  // `elements`: the shape of what is read element by element; of input `repeated`, one of its rows.
+  FormulaSample(const OperatorCall& op, std::span<const DType> dtypes, Shape elements, int repeated = -1)
       : op_(op), elements_(std::move(elements)) {
     for (const DType dtype : dtypes) inputs_.push_back({.dtype = dtype, .shape = elements_});
     GiveShapesThatFit();
+    if (repeated >= 0 && inputs_[repeated].shape == elements_) inputs_[repeated].shape = elements_.With(0, 1);
   }
 
   // By the shape rule, which says what dtypes outputs have, or without.
@@ -149,11 +150,11 @@ class DTypeCounter {
   int tries_ = 0;
 };
 
-std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule) {
+std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule, int repeated = -1) {
   DTypeCounter counter(call.num_inputs());
   do {
     try {
-      return FormulaSample(call, counter.dtypes(), SampleShape()).MakeRegion(by_rule);
+      return FormulaSample(call, counter.dtypes(), SampleShape(), repeated).MakeRegion(by_rule);
     } catch (const Error&) {
     } catch (const ValueUnknown&) {
     }
@@ -242,6 +243,16 @@ std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
   } catch (const Error&) {  // an argument is required, or may not be so
   }
   return {};
+}
+
+std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::string_view repeated) {
+  const int input = IndexOf(schema.inputs, repeated, &Formal::name);
+  if (!schema.formula || input < 0) return {};
+  try {
+    return FindSample(OperatorCall(WholeOperator(schema)), /*by_rule=*/true, input);
+  } catch (const Error&) {  // an argument is required
+    return {};
+  }
 }
 
 bool IsElementwise(const OperatorSchema& schema) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "stepnet/core/formula.h"
 
@@ -20,6 +21,10 @@ inline constexpr std::int64_t kSampleColumns = 1013;
 // where `arguments` does not say what they are.
 std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
                                            const std::map<std::string, ArgumentValue>& arguments = {});
+
+// That of the default arguments where input `repeated` has one row, which is repeated over those of the others. Nothing
+// where the operator has no such input, or does not take one of this shape.
+std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::string_view repeated);
 
 // Whether elements of the outputs depend on those of the inputs alone that are in their place, when nothing is
 // repeated.

@@ -169,6 +169,23 @@ std::vector<ArgumentValue> RequiredValues(const ArgumentSpec& spec) {
   return values;
 }
 
+bool IsRepeated(const OperatorSchema& schema, const std::string& input) {
+  const std::optional<FormulaRegion> sample = SampleRepeated(schema, input);
+  return sample && sample->region.NumElements() == kSampleRows * kSampleColumns;
+}
+
+// Whether the gradient of an input is a sum where the input is repeated, and there alone.
+bool IsSummed(const OperatorSchema& gradient, const std::string& input) {
+  const auto has_elements = [&](const std::optional<FormulaRegion>& sample, bool otherwise) {
+    for (size_t o = 0; sample && o < sample->outputs.size(); ++o) {
+      if (gradient.outputs[sample->outputs[o]].name != StrCat("d", input)) continue;
+      return sample->region.outputs[o].kind == RegionOutputKind::kElements;
+    }
+    return otherwise;
+  };
+  return has_elements(SampleFormula(gradient), false) && !has_elements(SampleRepeated(gradient, input), true);
+}
+
 class FormulaPrinter {
  public:
   explicit FormulaPrinter(const OperatorSchema& schema) : schema_(schema) {}
@@ -249,5 +266,14 @@ class FormulaPrinter {
 }  // namespace
 
 std::string FormulaText(const OperatorSchema& schema) { return FormulaPrinter(schema).Print(); }
+
+std::string RepeatedGradientsText(const OperatorSchema& schema, const OperatorSchema& gradient) {
+  std::vector<std::string> texts;
+  for (const Formal& input : schema.inputs) {
+    if (input.variadic || !IsSummed(gradient, input.name) || !IsRepeated(schema, input.name)) continue;
+    texts.push_back(StrCat("d", input.name, " is summed over what ", input.name, " is repeated over"));
+  }
+  return Join(texts, "; ");
+}
 
 }  // namespace stepnet

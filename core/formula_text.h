@@ -14,4 +14,8 @@ namespace stepnet {
 // product; what is summed over rows is sum_over_rows(…); require(condition, message) is what the formula checks.
 std::string FormulaText(const OperatorSchema& schema);
 
+// What the formula of a gradient operator does not say of an operator that repeats its inputs: "db is summed over what
+// b is repeated over", or "".
+std::string RepeatedGradientsText(const OperatorSchema& schema, const OperatorSchema& gradient);
+
 }  // namespace stepnet

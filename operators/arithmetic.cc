@@ -17,22 +17,7 @@ namespace {
 
 const std::vector<DType> kNumbers = {DType::kFloat, DType::kDouble, DType::kInt32, DType::kInt64};
 
-Expr Result(Formula& f, Arithmetic what) {
-  const Expr a = f.In("a");
-  const Expr b = f.In("b");
-  switch (what) {
-    case Arithmetic::kAdd: return a + b;
-    case Arithmetic::kSubtract: return a - b;
-    case Arithmetic::kMultiply: return a * b;
-    default: break;
-  }
-  const bool is_float = a.dtype() == DType::kFloat || a.dtype() == DType::kDouble;
-  if (!is_float)
-    f.Check(NotEqual(b, 0), StrCat(f.op().type(), " of the integer {} by 0 for element {element} of the output"), a);
-  return a / b;
-}
-
-Operator ArithmeticOperator(const std::string& type, const std::string& doc, Arithmetic what) {
+Operator ArithmeticOperator(const std::string& type, const std::string& doc) {
   Operator op(type);
   op.Doc(doc)
       .Input("a", "any shape; float, double, int32 or int64")
@@ -49,65 +34,54 @@ Operator ArithmeticOperator(const std::string& type, const std::string& doc, Ari
         if (op.inputs()[1] == op.outputs()[0]) {
           problems->push_back({.message = StrCat(op.type(), " with broadcast can overwrite its first input alone")});
         }
-      })
-      .Formula([what](Formula& f) { f.Out({Result(f, what)}); }, {.checks_values = what == Arithmetic::kDivide});
+      });
   return op;
 }
 
-// out = dc / b.
-template <typename T>
-void DivideByRepeated(const BroadcastRule& rule, const T* dc, const Shape& of_c, const T* b, const Shape& of_b,
-                      T* out) {
-  if (IsRunOf(of_b, of_c, rule.axis)) {
-    BroadcastArithmetic(Arithmetic::kDivide, dc, b, out,
-                        FindBroadcastLoops({.enabled = true, .axis = rule.axis}, of_c, of_b));
-    return;
+void Quotient(Formula& f) {
+  const Expr a = f.In("a"), b = f.In("b");
+  if (!IsFloatOrDouble(a.dtype())) {
+    f.Check(NotEqual(b, 0), "Div of the integer {} by 0 for element {element} of the output", a);
   }
-  if (of_c.size() == 0) return;
-  // A row meets a row of b, or one element. b has several dimensions, or it would be a run of the sizes of c.
-  const std::int64_t columns = of_c[-1], columns_of_b = of_b[-1];
-  const BroadcastLoops row = columns_of_b == 1 ? BroadcastLoops{.after = columns} : BroadcastLoops{.run = columns};
-  for (std::int64_t r = 0; r < of_c.size() / columns; ++r) {
-    std::int64_t left = r, from = 0, stride = columns_of_b;
-    for (int i = 2; i <= of_b.rank(); ++i) {
-      if (of_b[-i] != 1) from += left % of_c[-i] * stride;
-      left /= of_c[-i];
-      stride *= of_b[-i];
-    }
-    BroadcastArithmetic(Arithmetic::kDivide, dc + r * columns, b + from, out + r * columns, row);
-  }
+  f.Out({a / b});
 }
 
 // A name for a gradient in the shape of c that is then reduced to that of an input, as in nets that Caffe2 wrote.
 std::string Unreduced(const GradientBuilder& g, int i) { return g.I(i) + "_grad_autogen_pre_red"; }
 
-const Registration add =
-    ArithmeticOperator("Add", "c = a + b, element by element.", Arithmetic::kAdd).Gradient([](GradientBuilder& g) {
-      PassGradient(g, 0);
-      PassGradient(g, 1);
-    });
+const Registration add = ArithmeticOperator("Add", "c = a + b, element by element.")
+                             .Formula([](Formula& f) { f.Out({f.In("a") + f.In("b")}); })
+                             .Gradient([](GradientBuilder& g) {
+                               PassGradient(g, 0);
+                               PassGradient(g, 1);
+                             });
 
 const Registration sub =
-    ArithmeticOperator("Sub", "c = a - b, element by element.", Arithmetic::kSubtract).Gradient([](GradientBuilder& g) {
-      PassGradient(g, 0);
-      const std::string negative = MayBeRepeated(g, 1) ? Unreduced(g, 1) : g.GI(1);
-      g.Add({.type = "Negative", .inputs = {g.GO(0)}, .outputs = {negative}, .copies_arguments = false});
-      ReduceGradient(g, 1, negative);
-    });
+    ArithmeticOperator("Sub", "c = a - b, element by element.")
+        .Formula([](Formula& f) { f.Out({f.In("a") - f.In("b")}); })
+        .Gradient([](GradientBuilder& g) {
+          PassGradient(g, 0);
+          const std::string negative = MayBeRepeated(g, 1) ? Unreduced(g, 1) : g.GI(1);
+          g.Add({.type = "Negative", .inputs = {g.GO(0)}, .outputs = {negative}, .copies_arguments = false});
+          ReduceGradient(g, 1, negative);
+        });
 
 const Registration mul =
-    ArithmeticOperator("Mul", "c = a * b, element by element.", Arithmetic::kMultiply).Gradient([](GradientBuilder& g) {
-      ExpectInputsKept(g);
-      for (const int i : {0, 1}) {
-        const std::string product = MayBeRepeated(g, i) ? Unreduced(g, i) : g.GI(i);
-        // Only b is repeated as broadcast=1 says.
-        g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(1 - i)}, .outputs = {product}, .copies_arguments = i == 0});
-        ReduceGradient(g, i, product);
-      }
-    });
+    ArithmeticOperator("Mul", "c = a * b, element by element.")
+        .Formula([](Formula& f) { f.Out({f.In("a") * f.In("b")}); })
+        .Gradient([](GradientBuilder& g) {
+          ExpectInputsKept(g);
+          for (const int i : {0, 1}) {
+            const std::string product = MayBeRepeated(g, i) ? Unreduced(g, i) : g.GI(i);
+            // Only b is repeated as broadcast=1 says.
+            g.Add({.type = "Mul", .inputs = {g.GO(0), g.I(1 - i)}, .outputs = {product}, .copies_arguments = i == 0});
+            ReduceGradient(g, i, product);
+          }
+        });
 
 const Registration div =
-    ArithmeticOperator("Div", "c = a / b, element by element; integers round towards 0.", Arithmetic::kDivide)
+    ArithmeticOperator("Div", "c = a / b, element by element; integers round towards 0.")
+        .Formula(Quotient, {.checks_values = true})
         .Gradient([](GradientBuilder& g) {
           ExpectInputsKept(g);
           const std::string da = MayBeRepeated(g, 0) ? Unreduced(g, 0) : g.GI(0);
@@ -115,7 +89,6 @@ const Registration div =
           ReduceGradient(g, 0, da);
         });
 
-// No DerivativeOf: b may have met elements along any dimensions, and formulas sum over rows or columns alone.
 const Registration div_gradient =
     Operator("DivGradient")
         .Doc("Gradient of Div: da = dc / b, db = -(dc * c) / b, summed over what one element of b met.")
@@ -135,22 +108,7 @@ const Registration div_gradient =
           return std::vector<TensorInfo>{{.dtype = dtype, .shape = query.In(1).shape},
                                          {.dtype = dtype, .shape = query.In(0).shape}};
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [rule = ReadBroadcastRule(op)](const OpRun& run) {
-            ForFloatType(run.Out(0).dtype, "DivGradient", [&](auto zero) {
-              using T = decltype(zero);
-              const Shape &of_b = *run.In(0).shape, &of_c = *run.In(1).shape;
-              const T* b = run.In(0).As<T>();
-              const T* dc = run.In(2).As<T>();
-              T* db = run.Out(1).As<T>();
-              T* product = run.ScratchOf<T>(of_c.size());
-              BroadcastArithmetic(Arithmetic::kMultiply, dc, run.In(1).As<T>(), product, {.run = of_c.size()});
-              SumRepeated(run, rule, product, of_c, db, of_b);
-              for (std::int64_t i = 0; i < of_b.size(); ++i) db[i] = -db[i] / b[i];
-              DivideByRepeated(rule, dc, of_c, b, of_b, run.Out(0).As<T>());
-            });
-          };
-        });
+        .Formula(DerivativeOf("Div"));
 
 // Sums what is only stored, in float; each sum is rounded once.
 void SumStored(const OpRun& run, const BroadcastRule& rule) {

@@ -11,7 +11,6 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/vector_loops-inl.h"
 
@@ -19,14 +18,13 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
-template <class Fn, typename T>
-HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastLoops& loops) {
-  const Fn fn;
+template <typename T>
+HWY_INLINE void ProductOfLoops(const T* a, const T* b, T* out, const BroadcastLoops& loops) {
   if (loops.empty()) return;
   if (loops.after == 1) {
     for (std::int64_t i = 0; i < loops.before; ++i, a += loops.run, out += loops.run) {
       ForVectors<T>(loops.run, [&](auto d, std::int64_t j) HWY_ATTR {
-        hn::StoreU(fn(d, hn::LoadU(d, a + j), hn::LoadU(d, b + j)), d, out + j);
+        hn::StoreU(hn::Mul(hn::LoadU(d, a + j), hn::LoadU(d, b + j)), d, out + j);
       });
     }
     return;
@@ -35,19 +33,9 @@ HWY_INLINE void Loops(const T* a, const T* b, T* out, const BroadcastLoops& loop
     for (std::int64_t j = 0; j < loops.run; ++j, a += loops.after, out += loops.after) {
       const T repeated = b[j];
       ForVectors<T>(loops.after, [&](auto d, std::int64_t k) HWY_ATTR {
-        hn::StoreU(fn(d, hn::LoadU(d, a + k), hn::Set(d, repeated)), d, out + k);
+        hn::StoreU(hn::Mul(hn::LoadU(d, a + k), hn::Set(d, repeated)), d, out + k);
       });
     }
-  }
-}
-
-template <typename T>
-HWY_INLINE void ArithmeticOf(Arithmetic op, const T* a, const T* b, T* out, const BroadcastLoops& loops) {
-  switch (op) {
-    case Arithmetic::kAdd: return Loops<AddVectors>(a, b, out, loops);
-    case Arithmetic::kSubtract: return Loops<SubtractVectors>(a, b, out, loops);
-    case Arithmetic::kMultiply: return Loops<MultiplyVectors>(a, b, out, loops);
-    case Arithmetic::kDivide: return Loops<DivideVectors>(a, b, out, loops);
   }
 }
 
@@ -86,11 +74,11 @@ HWY_INLINE void SumOfLoops(const T* a, T* out, const BroadcastLoops& loops) {
   }
 }
 
-void ArithmeticFloat(Arithmetic op, const float* a, const float* b, float* out, const BroadcastLoops& loops) {
-  ArithmeticOf(op, a, b, out, loops);
+void ProductFloat(const float* a, const float* b, float* out, const BroadcastLoops& loops) {
+  ProductOfLoops(a, b, out, loops);
 }
-void ArithmeticDouble(Arithmetic op, const double* a, const double* b, double* out, const BroadcastLoops& loops) {
-  ArithmeticOf(op, a, b, out, loops);
+void ProductDouble(const double* a, const double* b, double* out, const BroadcastLoops& loops) {
+  ProductOfLoops(a, b, out, loops);
 }
 void SumFloat(const float* a, float* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
 void SumDouble(const double* a, double* out, const BroadcastLoops& loops) { SumOfLoops(a, out, loops); }
@@ -102,16 +90,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
-HWY_EXPORT(ArithmeticFloat);
-HWY_EXPORT(ArithmeticDouble);
+HWY_EXPORT(ProductFloat);
+HWY_EXPORT(ProductDouble);
 HWY_EXPORT(SumFloat);
 HWY_EXPORT(SumDouble);
 
-void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastLoops& loops) {
-  HWY_DYNAMIC_DISPATCH(ArithmeticFloat)(op, a, b, out, loops);
+void BroadcastProduct(const float* a, const float* b, float* out, const BroadcastLoops& loops) {
+  HWY_DYNAMIC_DISPATCH(ProductFloat)(a, b, out, loops);
 }
-void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastLoops& loops) {
-  HWY_DYNAMIC_DISPATCH(ArithmeticDouble)(op, a, b, out, loops);
+void BroadcastProduct(const double* a, const double* b, double* out, const BroadcastLoops& loops) {
+  HWY_DYNAMIC_DISPATCH(ProductDouble)(a, b, out, loops);
 }
 void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops) {
   HWY_DYNAMIC_DISPATCH(SumFloat)(a, out, loops);

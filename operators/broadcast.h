@@ -35,15 +35,19 @@ void ReduceGradient(GradientBuilder& g, int i, const std::string& of);
 // The same of the gradient of output 0, which belongs to others too.
 void PassGradient(GradientBuilder& g, int i);
 
-enum class Arithmetic { kAdd, kSubtract, kMultiply, kDivide };
-
-// out[i, j, k] = a[i, j, k] op b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
+// out[i, j, k] = a[i, j, k] * b[j], on the machine's widest vectors. `out` may be a or, when b has as many elements as
 // a, b; otherwise it overlaps neither.
-void BroadcastArithmetic(Arithmetic op, const float* a, const float* b, float* out, const BroadcastLoops& loops);
-void BroadcastArithmetic(Arithmetic op, const double* a, const double* b, double* out, const BroadcastLoops& loops);
+void BroadcastProduct(const float* a, const float* b, float* out, const BroadcastLoops& loops);
+void BroadcastProduct(const double* a, const double* b, double* out, const BroadcastLoops& loops);
 
 // out[j] = sum over i, k of a[i, j, k]. `out` does not overlap a, unless they are the same and a has `run` elements.
 void BroadcastSum(const float* a, float* out, const BroadcastLoops& loops);
 void BroadcastSum(const double* a, double* out, const BroadcastLoops& loops);
+
+// What the sum of so many elements is multiplied with, where it is to be their average; there is none of no element.
+template <typename T>
+T AverageFactor(bool average, std::int64_t elements) {
+  return average && elements > 0 ? T{1} / static_cast<T>(elements) : T{1};
+}
 
 }  // namespace stepnet

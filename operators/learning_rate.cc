@@ -1,5 +1,6 @@
 // Iter counts the steps of training; LearningRate computes the learning rate of a step from the count.
-// They are no formulas: one number a step, by policies that choose among many ways.
+// They are no formulas, which take longer to start than to compute one number; and one policy goes through its restarts
+// in a loop.
 #include "stepnet/operators/learning_rate.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
-// Fills with random numbers, which are no formulas because they run once, to make parameters. Element i is a function
-// of seed, operator, run, step and i alone (core/random.h).
+// Fills with random numbers, which are no formulas: they run once, to make parameters, and formulas do not know a shape
+// that the elements of an input say. Element i is a function of seed, operator, run, step and i alone (core/random.h).
 #include <cmath>
 #include <numbers>
 

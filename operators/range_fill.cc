@@ -1,5 +1,5 @@
-// Fills that count, which are no formulas because they run once: RangeFill over a whole tensor, LengthsRangeFill anew
-// for each of a row of lengths.
+// Fills that count, which are no formulas, because those do not know a shape that the elements of an input say:
+// RangeFill over a whole tensor, LengthsRangeFill anew for each of a row of lengths.
 #include <limits>
 
 #include "stepnet/core/cancellation.h"

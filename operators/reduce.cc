@@ -1,9 +1,12 @@
 // ReduceSum, ReduceMean: sums and averages over any dimensions. They are no formulas, which sum over the last
-// dimensions alone.
+// dimensions alone; nor are their gradients, which repeat along any number of them, and fill what a region would
+// compute in blocks and copy from there.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/region_copies.h"
 #include "stepnet/operators/dim_groups.h"
+#include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 
@@ -29,32 +32,53 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
   }
   SumGroups(run, groups, run.In(0).As<T>(), out);
   if (!average) return;
-  const T factor = T{1} / static_cast<T>(groups.summed_size);
-  BroadcastArithmetic(Arithmetic::kMultiply, out, &factor, out, {.after = n});
+  const T factor = AverageFactor<T>(average, groups.summed_size);
+  BroadcastProduct(out, &factor, out, {.after = n});
 }
 
-// dx = factor * dy, repeated, for the group g and those after it. Moves both on over what was read and written.
-template <typename T>
-void Expand(const DimGroups& groups, int g, T factor, const T** dy, T** dx) {
-  if (g + 1 < groups.count) {
-    const T* begin = *dy;
+// Says nothing where there are more groups than a region has dimensions, or no elements.
+void ExpandGradient(Expansion& e, bool average) {
+  const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(1).shape);
+  if (groups.count > kRegionDims || e.In(1).shape.size() == 0) return;
+  RegionIndex sizes = {1, 1, 1, 1}, strides = {};
+  std::int64_t stride = 1;
+  for (int g = groups.count - 1, d = kRegionDims - 1; g >= 0; --g, --d) {
+    sizes[d] = groups.sizes[g];
+    if (groups.summed[g]) continue;
+    strides[d] = stride;
+    stride *= groups.sizes[g];
+  }
+  const bool is_float = e.In(0).dtype == DType::kFloat;
+  const std::int64_t n = groups.summed_size;
+  e.Permute(sizes, strides, 0, is_float ? AverageFactor<float>(average, n) : AverageFactor<double>(average, n));
+}
+
+// Writes dy, repeated over the groups that were summed, for the group g and those after it. Moves both on over what was
+// read and written.
+void Repeat(const DimGroups& groups, int g, DType dtype, const std::byte** dy, std::byte** dx) {
+  if (g + 2 < groups.count) {
+    const std::byte* begin = *dy;
     for (std::int64_t i = 0; i < groups.sizes[g]; ++i) {
       if (groups.summed[g]) *dy = begin;
-      Expand(groups, g + 1, factor, dy, dx);
+      Repeat(groups, g + 1, dtype, dy, dx);
     }
     return;
   }
-  const std::int64_t n = groups.count == 0 ? 1 : groups.sizes[g];
-  const bool repeats = groups.summed[g];
-  InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) {
-    if (repeats) {
-      std::fill(*dx + begin, *dx + end, factor * **dy);
-    } else {
-      for (std::int64_t i = begin; i < end; ++i) (*dx)[i] = factor * (*dy)[i];
-    }
-  });
-  *dy += repeats ? 1 : n;
-  *dx += n;
+  // Runs that are repeated, or elements each of which is. Where one group is left, the other is of size 1.
+  const std::int64_t bytes = DTypeBytes(dtype);
+  const std::int64_t size = g < groups.count ? groups.sizes[g] : 1;
+  const std::int64_t next = g + 1 < groups.count ? groups.sizes[g + 1] : 1;
+  const bool is_summed = g < groups.count && groups.summed[g];
+  const std::int64_t run = is_summed ? next : size, times = is_summed ? size : next;
+  if (times == 1 || (is_summed && run > 1)) {
+    CopyRuns(dtype, *dy, 0, *dx, run, run, times);
+  } else {
+    InBlocks(run, times, [&](std::int64_t begin, std::int64_t end) {
+      Spread(*dy + begin * bytes, *dx + begin * times * bytes, bytes, end - begin, times);
+    });
+  }
+  *dy += run * bytes;
+  *dx += run * times * bytes;
 }
 
 Operator Reduction(const std::string& type, const std::string& doc, bool average) {
@@ -77,8 +101,7 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
       .Gradient(type + "Gradient", {"dy", "x", "y"}, {"dx"})
       .Expands([average](Expansion& e) {
         const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(0).shape);
-        const bool has_elements = e.In(0).shape.size() > 0;
-        e.Sum(0, SumOf(0, groups, average && has_elements ? 1 / static_cast<double>(groups.summed_size) : 1));
+        e.Sum(0, SumOf(0, groups, AverageFactor<double>(average, groups.summed_size)));
       })
       .Cpu([average](const OperatorCall& op) -> RunFn {
         return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
@@ -110,16 +133,24 @@ Operator ReductionGradient(const std::string& type, const std::string& doc, bool
         }
         return SameAsInput(1)(query);
       })
+      .Expands([average](Expansion& e) { ExpandGradient(e, average); })
       .Cpu([average](const OperatorCall& op) -> RunFn {
         return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
-          ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
-            using T = decltype(zero);
-            if (run.Out(0).size() == 0) return;
-            const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
-            const T* dy = run.In(0).As<T>();
-            T* dx = run.Out(0).As<T>();
-            Expand(groups, 0, average ? T{1} / static_cast<T>(groups.summed_size) : T{1}, &dy, &dx);
-          });
+          if (run.Out(0).size() == 0) return;
+          const DimGroups groups = GroupsOf(axes, *run.In(1).shape);
+          const std::byte* dy = At(run.In(0), 0);
+          std::byte* dx = At(run.Out(0), 0);
+          if (average) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.In(0).size();
+              const T factor = AverageFactor<T>(average, groups.summed_size);
+              T* const scaled = run.ScratchOf<T>(n);
+              BroadcastProduct(run.In(0).As<T>(), &factor, scaled, {.after = n});
+              dy = reinterpret_cast<const std::byte*>(scaled);
+            });
+          }
+          Repeat(groups, 0, run.Out(0).dtype, &dy, &dx);
         };
       });
   return op;

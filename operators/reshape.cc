@@ -2,6 +2,7 @@
 // ResizeLike. They take any type, and so are no formulas, which have no strings.
 #include <algorithm>
 
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/operators/dtypes.h"
@@ -104,6 +105,12 @@ const Registration reshape =
         })
         .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn { return RunReshape; }});
 
+// What operators do that give y another shape and nothing else, so that it becomes part of the regions around it.
+void ExpandCopy(Expansion& e) {
+  const std::int64_t size = e.In(0).shape.size();
+  e.Copy(1, size, {.operand = 0, .row_length = size}, {.operand = 0, .row_length = size});
+}
+
 // The argument dims, ascending and without repetition.
 std::vector<std::int64_t> DimsArgument(const OperatorCall& op) {
   std::vector<std::int64_t> dims = op.Ints("dims");
@@ -151,6 +158,7 @@ const Registration squeeze = Operator("Squeeze")
                                  .Check(CheckDimsGiven)
                                  .Shapes(SqueezeShapes)
                                  .InPlace({{0, 0}})
+                                 .Expands(ExpandCopy)
                                  .Gradient("ExpandDims", {"dy"}, {"dx"})
                                  .OnEveryDevice(CopyKernel());
 
@@ -163,6 +171,7 @@ const Registration expand_dims =
         .Check(CheckDimsGiven)
         .Shapes(ExpandDimsShapes)
         .InPlace({{0, 0}})
+        .Expands(ExpandCopy)
         .Gradient("Squeeze", {"dy"}, {"dx"})
         .OnEveryDevice(CopyKernel());
 
@@ -187,6 +196,7 @@ const Registration flatten =
           const int split = static_cast<int>(axis);
           return {{.dtype = x.dtype, .shape = Shape({x.shape.SizeTo(split), x.shape.SizeFrom(split)})}};
         })
+        .Expands(ExpandCopy)
         .Gradient(AddResizeLikeGradient)
         .OnEveryDevice(CopyKernel());
 
@@ -198,6 +208,7 @@ const Registration flatten_to_vec =
         .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
           return {{.dtype = query.In(0).dtype, .shape = Shape({query.In(0).shape.size()})}};
         })
+        .Expands(ExpandCopy)
         .Gradient(AddResizeLikeGradient)
         .OnEveryDevice(CopyKernel());
 
@@ -218,6 +229,7 @@ const Registration resize_like =
           }
           return {{.dtype = x.dtype, .shape = like.shape}};
         })
+        .Expands(ExpandCopy)
         .Gradient(AddResizeLikeGradient)
         .OnEveryDevice(CopyKernel());
 

@@ -18,13 +18,7 @@ namespace {
 
 constexpr char kAverageDoc[] = "1: divides by the number of elements (0 where there are none)";
 
-// What sums are multiplied by.
-template <typename T>
-T FactorOf(bool average, std::int64_t elements) {
-  return average && elements > 0 ? T{1} / static_cast<T>(elements) : T{1};
-}
-
-// The same in formulas of x, whose elements all are one row.
+// AverageFactor in formulas of x, whose elements all are one row.
 Expr Factor(Formula& f) {
   const DType dtype = f.TypeOf("x");
   const std::int64_t elements = f.RowsFrom("x", 0);
@@ -73,7 +67,7 @@ const Registration sum_elements =
         .Expands([](Expansion& e) {
           const std::int64_t n = e.In(0).shape.size();
           const bool average = e.op().Bool("average");
-          e.Sum(0, {.sizes = {n}, .summed = {true}, .factor = FactorOf<double>(average, n)});
+          e.Sum(0, {.sizes = {n}, .summed = {true}, .factor = AverageFactor<double>(average, n)});
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
@@ -82,7 +76,7 @@ const Registration sum_elements =
               const std::int64_t n = run.In(0).size();
               T* y = run.Out(0).As<T>();
               BroadcastSum(run.In(0).As<T>(), y, {.after = n});
-              *y *= FactorOf<T>(average, n);
+              *y *= AverageFactor<T>(average, n);
             });
           };
         });
@@ -95,7 +89,7 @@ const Registration sum_elements_gradient =
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);
               const std::int64_t n = run.Out(0).size();
-              const T gradient = *run.In(1).As<T>() * FactorOf<T>(average, n);
+              const T gradient = *run.In(1).As<T>() * AverageFactor<T>(average, n);
               T* dx = run.Out(0).As<T>();
               InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, gradient); });
             });
@@ -112,9 +106,9 @@ const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the sq
                                                 const T* x = run.In(0).As<T>();
                                                 T* squares = run.ScratchOf<T>(n);
                                                 T* y = run.Out(0).As<T>();
-                                                BroadcastArithmetic(Arithmetic::kMultiply, x, x, squares, {.run = n});
+                                                BroadcastProduct(x, x, squares, {.run = n});
                                                 BroadcastSum(squares, y, {.after = n});
-                                                *y *= FactorOf<T>(average, n);
+                                                *y *= AverageFactor<T>(average, n);
                                               });
                                             };
                                           });
@@ -130,8 +124,8 @@ const Registration sum_sqr_elements_gradient =
             ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
               using T = decltype(zero);
               const std::int64_t n = run.Out(0).size();
-              const T factor = 2 * *run.In(1).As<T>() * FactorOf<T>(average, n);
-              BroadcastArithmetic(Arithmetic::kMultiply, run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
+              const T factor = 2 * *run.In(1).As<T>() * AverageFactor<T>(average, n);
+              BroadcastProduct(run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
             });
           };
         });

@@ -293,6 +293,17 @@ TEST(Derivative, DividesSumsOfRows) {
   EXPECT_TRUE(gradient.value.Is(-RowSum(dy * (x / y)) / y));
 }
 
+// Of a divisor that rows share: both gradients are of one quotient.
+TEST(Derivative, SharesQuotientsThatAreSummed) {
+  const std::vector<DerivativeOutput> outputs = {{.value = x / y, .gradient = dy}};
+  const auto gradient = [&](const std::vector<Expr>& inputs, const ExprAccess& access) {
+    return Differentiate(outputs, inputs, {.accesses = {kElementAccess, access}}).back().value;
+  };
+  EXPECT_TRUE(gradient({x, y}, kColumnAccess).Is(-(dy / y * (x / y))));
+  EXPECT_TRUE(gradient({y}, kColumnAccess).Is(-(dy * (x / y)) / y));
+  EXPECT_TRUE(gradient({x, y}, kElementAccess).Is(-(dy * (x / y)) / y));
+}
+
 std::int64_t NumNodes(const std::vector<Expr>& roots) { return std::ssize(ExprNodes(roots)); }
 
 // x doubled n times has 2^n paths.

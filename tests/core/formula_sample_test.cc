@@ -7,6 +7,7 @@
 
 #include "stepnet/core/formula_text.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/operators/elementwise.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
@@ -132,6 +133,35 @@ TEST(FormulaText, NamesArgumentsSizesAndSums) {
       text("MomentumSGDUpdate"),
       "t0 = mul_add(arg_momentum, momentum, lr * mul_add(weight_decay, param, grad)); step = t0; new_momentum = t0; "
       "new_param = param - t0");
+}
+
+// A product, and a gradient of it.
+Operator Product(const char* type, const char* gradient) {
+  Operator op(type);
+  op.Private().Input("x", "any shape").Input("w", "any shape").Output("y", "the shape of both, repeated");
+  op.Gradient(gradient, {"x", "w", "dy"}, {"dx", "dw"}).Formula([](Formula& f) { f.Out({f.In("x") * f.In("w")}); });
+  return op;
+}
+Operator ProductGradient(const char* type, const char* of) {
+  Operator op(type);
+  op.Private().Input("x", "as there").Input("w", "as there").Input("dy", "the shape of y");
+  op.Output("dx", "the shape of x").Output("dw", "the shape of w").Formula(DerivativeOf(of));
+  return op;
+}
+const Registration products[] = {Product("test.Repeats", "test.RepeatsGradient"),
+                                 ProductGradient("test.RepeatsGradient", "test.Repeats"),
+                                 Product("test.OfOneShape", "test.OfOneShapeGradient").Shapes(SameFloats()),
+                                 ProductGradient("test.OfOneShapeGradient", "test.OfOneShape")};
+
+TEST(FormulaText, SaysWhichGradientsAreSummed) {
+  const auto text = [](const std::string& type) {
+    return RepeatedGradientsText(GetOperator(type), GetOperator(type + "Gradient"));
+  };
+  EXPECT_EQ(text("test.Repeats"),
+            "dx is summed over what x is repeated over; dw is summed over what w is repeated over");
+  EXPECT_EQ(text("test.OfOneShape"), "");
+  EXPECT_EQ(text("Pow"), "");                // x alone says the shape
+  EXPECT_EQ(text("ElementwiseLinear"), "");  // the formula says it
 }
 
 TEST(FormulaText, IsThatOfEveryFormula) {

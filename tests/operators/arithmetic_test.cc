@@ -38,8 +38,8 @@ const std::vector<Case> kCases = {
     {.a = {1}, .b = {1}},
 };
 
-OpTest TestOf(const std::string& type, const Case& c) {
-  OpTest test(type);
+OpTest TestOf(const std::string& type, const Case& c, int num_outputs = 1) {
+  OpTest test(type, num_outputs);
   if (c.broadcast != 0) test.Arg("broadcast", 1);
   if (c.axis != -1) test.Arg("axis", c.axis);
   return test;
@@ -240,6 +240,47 @@ TEST(SumReduceLike, RefusesBadInput) {
       "  in net \"test\"");
   ExpectError([] { OpTest("SumReduceLike").Input("a", Tensor::Of<std::int32_t>({1}, {1})).Input("b", {1}, {1}).Run(); },
               "…type mismatch: SumReduceLike works on float, double, float16 and bfloat16; a is int32 [1]\n");
+}
+
+TEST(DivGradient, FollowsItsFormula) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(StrCat(c.a, " by ", c.b));
+    OpTest test = TestOf("DivGradient", c, 2);
+    test.RandomIn("b", c.b, 1, 0.5, 2).Random("c", c.a, 2).Random("dc", c.a, 3);
+    test.Follows([&](const auto& in) {
+      std::vector<double> da(in[2].size());
+      ForPairs(c, [&](size_t x, size_t y) { da[x] = in[2][x] / in[0][y]; });
+      return da;
+    });
+    const auto db_of = [&](const auto& in) {
+      std::vector<double> db(in[0].size());
+      ForPairs(c, [&](size_t x, size_t y) { db[y] -= in[2][x] * in[1][x] / in[0][y]; });
+      return db;
+    };
+    test.Follows(db_of, 1);
+  }
+}
+
+TEST(DivGradient, SumsOfNoElementsAreZero) {
+  const auto test = [](const Shape& b, const Shape& c) {
+    return OpTest("DivGradient", 2)
+        .Input("b", b, std::vector<double>(static_cast<size_t>(b.size()), 3))
+        .Input("c", c, {})
+        .Input("dc", c, {});
+  };
+  test({2}, {0, 2}).Gives({2}, {0, 0}, 1);
+  test({2, 1}, {2, 0}).Gives({2, 1}, {0, 0}, 1);
+  test({}, {0, 2}).Gives({}, {0}, 1);
+  test({0}, {2, 0}).Gives({0}, {}, 1);
+}
+
+TEST(DivGradient, OverwritesADivisorOfEachElement) {
+  OpTest("DivGradient", 2)
+      .Input("b", {2}, {2, 4})
+      .Input("c", {2}, {3, 5})
+      .Input("dc", {2}, {1, 2})
+      .InPlace(0, 0)
+      .Gives({2}, {0.5, 0.5});
 }
 
 TEST(DivGradient, RefusesBadInput) {

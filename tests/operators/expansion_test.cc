@@ -181,11 +181,44 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   ExpectParts(slice({}, {}), {{4, 3}});
   for (const int axis : {0, 1, 2}) ExpectParts(WithInts("y = Tile(x)", {{"tiles", 3}, {"axis", axis}}), {{2, 3, 4}});
   ExpectParts(ParseOp("y = Transpose(x)"), {{2, 3, 4}});
+  const auto with = [](const std::string& op, const char* name, const std::vector<std::int64_t>& values) {
+    OperatorDef def = ParseOp(op);
+    AddInts(&def, name, values);
+    return def;
+  };
+  ExpectParts(with("y = Squeeze(x)", "dims", {0, 2}), {{1, 3, 1, 2}});
+  ExpectParts(with("y = ExpandDims(x)", "dims", {0, 2}), {{3, 0}});
+  ExpectParts(ParseOp("y = Flatten(x)"), {{2, 3, 2}});
+  ExpectParts(ParseOp("y = FlattenToVec(x)"), {{2, 3}});
+  ExpectParts(ParseOp("y = ResizeLike(x, like)"), {{2, 3}, {6}});
+  for (const char* type : {"ReduceSumGradient", "ReduceMeanGradient"}) {
+    const auto reduced = [&](const std::vector<std::int64_t>& axes, const Shape& y, const Shape& x) {
+      ExpectParts(with(StrCat("dx = ", type, "(dy, x, y)"), "axes", axes), {y, x, y});
+    };
+    reduced({1}, {2, 1, 4}, {2, 3, 4});
+    reduced({0, 2}, {1, 3, 1, 2}, {2, 3, 4, 2});
+    reduced({-1}, {2, 3, 1}, {2, 3, 7});
+    reduced({}, {1, 1}, {2, 3});
+  }
   OperatorDef fill = ParseOp("y = ConstantFill(x)");
   AddInt(&fill, "value", 0);
   fill.mutable_arg(0)->clear_i();
   fill.mutable_arg(0)->set_f(0.1f);
   ExpectParts(fill, {{2, 3}});
+}
+
+TEST(Expansion, GradientsOfReductionsStayCallsWhereARegionCannotSayThem) {
+  OperatorDef def = ParseOp("dx = ReduceSumGradient(dy, x, y)");
+  AddInts(&def, "axes", {1, 3});
+  const OperatorCall call(def);
+  const auto num_parts = [&](const Shape& y, const Shape& x) {
+    std::vector<TensorInfo> infos;
+    for (const Shape& shape : {y, x, y}) infos.push_back({.dtype = DType::kFloat, .shape = shape});
+    return FindParts(ShapeQuery(call, infos))->parts.size();
+  };
+  EXPECT_EQ(num_parts({2, 1, 3, 1}, {2, 3, 3, 2}), 1);
+  EXPECT_EQ(num_parts({2, 1, 3, 1, 2}, {2, 3, 3, 2, 2}), 0);  // of five dimensions that do not join
+  EXPECT_EQ(num_parts({0, 1, 3, 1}, {0, 3, 3, 2}), 0);
 }
 
 }  // namespace

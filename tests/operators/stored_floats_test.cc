@@ -55,6 +55,8 @@ const std::vector<Case> kCases = {
     {"TanhGradient", {Shape({3, 40}), Shape({3, 40})}},
     {"SoftmaxGradient", {Shape({3, 40}), Shape({3, 40})}},
     {"ElementwiseLinearGradient", {Shape({300, 5}), Shape({300, 5}), Shape({5})}, 3},
+    {"DivGradient", {Shape({3, 5}), Shape({3, 5}), Shape({3, 5})}, 2},
+    {"DivGradient", {Shape({5}), Shape({300, 5}), Shape({300, 5})}, 2},
     {"SumReduceLike", {Shape({300, 5}), Shape({5})}},
     {"SumReduceLike", {Shape({4, 5, 6}), Shape({5, 1})}},
 };

@@ -128,8 +128,10 @@ std::string GradientFormulaText(const OperatorSchema& schema) {
         return output.name.starts_with('d') && IndexOf(schema.inputs, output.name.substr(1), &Formal::name) >= 0;
       };
       if (std::ranges::none_of(gradient.outputs, is_gradient)) continue;
-      const std::string text = FormulaText(gradient);
-      if (!text.empty()) texts.push_back(types.size() == 1 ? text : StrCat(type, ": ", text));
+      std::string text = FormulaText(gradient);
+      if (text.empty()) continue;
+      if (const std::string sums = RepeatedGradientsText(schema, gradient); !sums.empty()) text += "; " + sums;
+      texts.push_back(types.size() == 1 ? text : StrCat(type, ": ", text));
     }
     return Join(texts, "; ");
   } catch (const Error&) {

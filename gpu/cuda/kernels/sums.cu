@@ -1,6 +1,5 @@
-// Sums on a GPU that are more than sums over dimensions: of squares, for ClipByGlobalNorm and DivGradient.
+// Sums on a GPU that are more than sums over dimensions: of squares.
 #include "stepnet/gpu/cuda/kernels/elements.cuh"
-#include "stepnet/operators/dim_groups.h"
 
 namespace stepnet {
 namespace {
@@ -74,65 +73,8 @@ RunFn MakeClip(const OperatorCall& op) {
   };
 }
 
-// ---- DivGradient
-
-// What elements of c, of which an element of b met many, are summed.
-template <typename T>
-struct ProductOfGradient {
-  Places kept, summed;
-  const T* c;
-  const T* dc;
-
-  __device__ double operator()(std::int64_t k, std::int64_t j) const {
-    const std::int64_t i = kept(k) + summed(j);
-    return dc[i] * c[i];
-  }
-};
-template <typename T>
-struct DividedSum {
-  const double* sums;
-  const T* b;
-  T* db;
-  __device__ void operator()(std::int64_t i) const { db[i] = -static_cast<T>(sums[i]) / b[i]; }
-};
-template <typename T>
-struct DivideByPlace {
-  Places places;  // of b
-  const T* dc;
-  const T* b;
-  T* da;
-  __device__ void operator()(std::int64_t i) const { da[i] = dc[i] / b[places(i)]; }
-};
-
-RunFn MakeDivGradient(const OperatorCall& op) {
-  return [rule = ReadBroadcastRule(op)](const OpRun& run) {
-    const Shape &of_b = *run.In(0).shape, &of_c = *run.In(1).shape;
-    const DimGroups groups = of_c.size() == of_b.size()
-                                 ? DimGroups{.sizes = {of_c.size()}, .summed = {false}, .count = 1}
-                                 : GroupsOfRepeated(rule, of_c, of_b);
-    Places kept, summed, places;
-    for (int g = 0; g < groups.count; ++g) {
-      std::int64_t of_element = 1, of_sum = 1;
-      for (int k = g + 1; k < groups.count; ++k) {
-        of_element *= groups.sizes[k];
-        if (!groups.summed[k]) of_sum *= groups.sizes[k];
-      }
-      (groups.summed[g] ? summed : kept).Add(groups.sizes[g], of_element);
-      places.Add(groups.sizes[g], groups.summed[g] ? 0 : of_sum);
-    }
-    ForFloats(run.Out(0).dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const T *b = run.In(0).As<T>(), *c = run.In(1).As<T>(), *dc = run.In(2).As<T>();
-      const double* sums = SumsOf(run, of_b.size(), summed.size(), ProductOfGradient<T>{kept, summed, c, dc});
-      ForEach(run, of_b.size(), DividedSum<T>{sums, b, run.Out(1).As<T>()});
-      ForEach(run, of_c.size(), DivideByPlace<T>{places, dc, b, run.Out(0).As<T>()});
-    });
-  };
-}
-
 const GpuKernel squares("SumSqrElements", {.make = MakeSumOfSquares});
 const GpuKernel clip("ClipByGlobalNorm", {.make = MakeClip});
-const GpuKernel div_gradient("DivGradient", {.make = MakeDivGradient});
 
 }  // namespace
 }  // namespace stepnet

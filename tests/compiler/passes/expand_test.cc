@@ -65,6 +65,9 @@ TEST(Expand, WhatOnlyCopiesOrFillsIsARegion) {
   // No double holds it.
   expect("  y.1: int64 [2, 4]", "ConstantFill(x) @0 {arg { name: \"value\" i: 9007199254740993 }}\n", false);
   expect("  y.1: float [4, 2]", "Transpose(x) @0 {}\n", true);
+  expect("  y.1: float [8]", "FlattenToVec(x) @0 {}\n", true);
+  expect("  y.1: float [2, 1, 4]", "ExpandDims(x) @0 {arg { name: \"dims\" ints: 1 }}\n", true);
+  expect("  y.1: uint8 [1, 2, 4]", "ExpandDims(s) @0 {arg { name: \"dims\" ints: 0 }}\n", false);
   expect("  y.1: uint8 [2, 8], i.1: int32 [2]", "Concat(s, s) @0 {}\n", false);  // expressions have no uint8
 }
 

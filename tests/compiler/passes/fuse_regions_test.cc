@@ -23,6 +23,20 @@ TEST(FuseRegions, WhatReadsARegionIsPartOfIt) {
                  "  }\n"));
 }
 
+TEST(FuseRegions, WhatGivesAnotherShapeIsPartOfIt) {
+  const std::string dims = "{arg { name: \"dims\" ints: 0 }}\n";
+  EXPECT_EQ(After(Loop("  a.1: float [4] = region Squeeze(x) @0 " + dims +
+                       "  b.1: float [4] = region Gelu(a.1) @1 {}\n"
+                       "  h.1: float [1, 4] at 1[16 * (t + 1)] = region ExpandDims(b.1) @2 " +
+                       dims)),
+            Loop("  region {\n"
+                 "    a.1: float [4] local = Squeeze(x) @0 " +
+                 dims +
+                 "    b.1: float [4] local = Gelu(a.1) @1 {}\n"
+                 "    h.1: float [1, 4] at 1[16 * (t + 1)] = ExpandDims(b.1) @2 " +
+                 dims + "  }\n"));
+}
+
 TEST(FuseRegions, WhatItWaitsForIsPartOfItToo) {
   EXPECT_EQ(After(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
                        "  b.1: float [1, 4] = region Erf(h_prev) @1 {}\n"
