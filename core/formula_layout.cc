@@ -32,7 +32,9 @@ FormulaLayout::FormulaLayout(const Formula& formula, const Shape& otherwise)
     shape_ = *formula.over_;
     return;
   }
-  if (query_.op().schema().FindArgument("broadcast") != nullptr) rule_ = ReadBroadcastRule(query_.op());
+  const OperatorSchema& schema = query_.op().schema();
+  if (schema.FindArgument("broadcast") != nullptr) rule_ = ReadBroadcastRule(query_.op());
+  has_b_ = std::ranges::find(schema.inputs, "b", &Formal::name) != schema.inputs.end();
   bool is_known = false;
   for (const Read& read : formula.reads_) {
     const bool has_shape =

@@ -44,9 +44,11 @@ class FormulaLayout {
 
   const Shape& ShapeOf(const Read& read) const { return query_.In(read.input).shape; }
   const std::string& NameOf(const Read& read) const { return query_.op().inputs()[read.input]; }
-  // That is repeated over the others, which are of one shape.
+  // That is repeated over the others, which are of one shape: the input named "b" or, where none is, those behind the
+  // first one.
   bool RepeatsAsCaffe2(const Read& read) const {
-    return rule_ && rule_->enabled && read.name == "b" && read.access == Access::kElement;
+    const bool is_b = has_b_ ? read.name == "b" : read.input > 0;
+    return rule_ && rule_->enabled && is_b && read.access == Access::kElement;
   }
   Shape ShapeOfElements(const Read& read) const;
   void Repeat(const Read& read, const Shape& shape);
@@ -59,6 +61,7 @@ class FormulaLayout {
   const int rows_from_;
   const bool has_own_shape_;
   std::optional<BroadcastRule> rule_;
+  bool has_b_ = false;
   Shape shape_;
 };
 
