@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "../operators/op_test.h"
+#include "stepnet/core/broadcast_rule.h"
 #include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
@@ -22,6 +23,14 @@ const Registration add = TestOperator("test.FormulaAdd")
                              .Output("c", "the shape of both")
                              .InPlace({{0, 0}})
                              .Formula([](Formula& f) { f.Out({f.In("a") + f.In("b")}); });
+
+// With Caffe2's arguments, and names of its own.
+const Registration scale_by = TestOperator("test.FormulaScaleBy")
+                                  .Input("data", "any shape")
+                                  .Input("scale", "a run of its dimensions")
+                                  .Output("y", "the shape of data")
+                                  .Args(BroadcastArguments())
+                                  .Formula([](Formula& f) { f.Out({f.In("data") * f.In("scale")}); });
 
 // A cell as in the design: gates side by side, rows that have ended keep their state.
 const Registration cell = TestOperator("test.FormulaCell")
@@ -133,6 +142,15 @@ TEST(Formula, RepeatsInputsAsNumPy) {
   OpTest("test.FormulaAdd").Input("a", {2, 1, 3}, a).Input("b", {4, 1}, b).Gives({2, 4, 3}, sum);
   OpTest("test.FormulaAdd").Input("a", {2}, {1, 2}).Input("b", {}, {5}).Gives({2}, {6, 7});
   OpTest("test.FormulaAdd").Input("a", {0, 3}, {}).Input("b", {3}, {1, 2, 3}).Gives({0, 3}, {});
+}
+
+TEST(Formula, RepeatsWhatIsBehindTheFirstInputAsCaffe2DoesIt) {
+  OpTest("test.FormulaScaleBy")
+      .Arg("broadcast", 1)
+      .Arg("axis", 0)
+      .Input("data", {2, 3}, {1, 2, 3, 4, 5, 6})
+      .Input("scale", {2}, {10, 100})
+      .Gives({2, 3}, {10, 20, 30, 400, 500, 600});
 }
 
 TEST(Formula, TakesGatesRowsAndScalars) {
