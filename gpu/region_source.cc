@@ -9,34 +9,21 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/region_sums.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/gpu/kernel_text.h"
+#include "stepnet/gpu/region_printer.h"
 
 namespace stepnet {
 namespace {
 
 constexpr int kThreadsOfElements = 256;
-constexpr int kWarp = 32;
 constexpr int kThreadsOfRows = 128;  // a warp a row
 // Rows that are this long and this few leave most of a GPU idle when a warp takes each; then a block does.
 constexpr std::int64_t kLongRow = 256, kFewRows = 2048;
 constexpr int kThreadsOfLongRow = 256;
-constexpr int kTile = 1024;         // elements of a long row that a block computes before they are added
-constexpr int kMaxTiles = 4;        // that fit into shared memory
-constexpr int kThreadsOfSums = 64;  // few, because sums are few and take long
+constexpr int kTile = 1024;   // elements of a long row that a block computes before they are added
+constexpr int kMaxTiles = 4;  // that fit into shared memory
 
 // Additions wait for each other, loads need not.
 constexpr const char* kUnroll = "#pragma unroll 4";
-
-using Nodes = std::vector<const ExprNode*>;
-
-// A part of a region's work, which is a kernel.
-struct KernelWork {
-  std::string kind;
-  std::vector<int> outputs = {};
-  bool checks = false;    // requirements
-  Nodes to_scratch = {};  // reductions, one after the other
-  int threads_of_row = kWarp;
-};
 
 // What partial results of a reduction start from, and how an element comes to them.
 std::string FirstPart(const ExprNode& node) {
@@ -46,43 +33,7 @@ std::string WithPart(const ExprNode& node, const std::string& part, const std::s
   return StrCat(part, " = ", node.op == ExprOp::kRowSum ? "Add(" : "Max(", part, ", ", value, ");");
 }
 
-class RegionPrinter {
- public:
-  RegionPrinter(const Region& region, const RegionSourceOptions& options)
-      : region_(region), options_(options), nodes_(region) {}
-
-  RegionSource Print();
-
- private:
-  std::vector<int> OutputsOf(bool are_sums) const;
-  std::vector<std::vector<int>> SumGroups() const;
-  // What an element of the work is computed from, but for what is the same for all of a row and is written for it.
-  Nodes WantedOf(const KernelWork& work, bool of_elements) const;
-  bool HasRows(const KernelWork& work) const;
-  std::vector<RegionIndex> StridesOf(const KernelWork& work) const;
-  unsigned UsedIndices(const KernelWork& work) const;
-  bool IsNarrow(const std::vector<SpaceDim>& space, const KernelWork& work, std::int64_t count) const;
-  std::string ScratchOf(KernelText& text, const ExprNode* reduction, const std::string& row) const;
-
-  void PrintMain(const KernelWork& work);
-  void PrintElements(const KernelWork& work);
-  void PrintRows(KernelWork work);
-  void PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const;
-  bool TakesBlocks(const Nodes& reductions) const;
-  void PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
-  void PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
-  void PrintByBlock(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
-  void PrintColumns(KernelText& text, const KernelWork& work) const;
-  void PrintSums(const KernelWork& work);
-  void PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;
-  void Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool threads_exchange = false);
-
-  const Region& region_;
-  const RegionSourceOptions& options_;
-  const RegionNodes nodes_;
-  Nodes scratch_;  // reductions that sums read
-  RegionSource source_;
-};
+}  // namespace
 
 std::vector<int> RegionPrinter::OutputsOf(bool are_sums) const {
   std::vector<int> outputs;
@@ -330,62 +281,6 @@ void RegionPrinter::PrintRows(KernelWork work) {
   Add(text, threads, threads_of_block, /*threads_exchange=*/true);
 }
 
-void RegionPrinter::PrintSumLoops(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const {
-  for (size_t k = 0; k < summed.size(); ++k) {
-    if (k + 1 == summed.size()) text.Line(kUnroll);
-    const std::string i = StrCat("i", summed[k].dim);
-    text.Open(StrCat("for (Index ", i, " = 0; ", i, " < ", text.Size(summed[k]), "; ++", i, ") {"));
-  }
-  const Nodes wanted = WantedOf(work, true);
-  const Nodes reductions = nodes_.ReductionsOf(wanted);
-  if (!reductions.empty()) {
-    std::string row = "0";
-    for (const SpaceDim& dim : text.space()) {
-      if (dim.dim == 3) continue;
-      row = row == "0" ? text.IndexName(dim) : StrCat("(", row, ") * ", text.Size(dim), " + ", text.IndexName(dim));
-    }
-    text.Line(StrCat("const Index row = ", row, ";"));
-    for (const ExprNode* node : reductions) text.DeclareAs(node, ScratchOf(text, node, "row"));
-  }
-  text.Declare(wanted);
-  for (const int o : work.outputs) {
-    text.Line(StrCat("sum", o, " = Add(sum", o, ", ", text.NameOf(region_.outputs[o].value.node()), ");"));
-  }
-  for (size_t k = 0; k < summed.size(); ++k) text.Close();
-}
-
-void RegionPrinter::PrintSums(const KernelWork& work) {
-  KernelText text(region_, options_, nodes_, work.kind);
-  const bool has_rows = !nodes_.ReductionsOf(WantedOf(work, true)).empty();
-  const unsigned apart = UsedIndices(work) | (has_rows ? 1u << 3 : 0u);
-  const bool sums_rows = SumsRows(region_, region_.outputs[work.outputs[0]]);  // or all that elements have
-  const std::vector<SpaceDim> space =
-      JoinDims(region_.sizes, 0, sums_rows ? kRegionDims - 1 : kRegionDims, StridesOf(work), apart);
-  std::vector<SpaceDim> kept, summed;
-  for (const SpaceDim& dim : space) {
-    (region_.outputs[work.outputs[0]].memory.strides[dim.dim] != 0 ? kept : summed).push_back(dim);
-  }
-  const std::int64_t sums = NumIndices(kept);
-  text.SetSpace(space, IsNarrow(space, work, std::max(sums, region_.NumRows())));
-  text.Line(StrCat("const Index sum = static_cast<Index>(blockIdx.x) * ", kThreadsOfSums,
-                   " + static_cast<Index>(threadIdx.x);"));
-  text.Line(StrCat("if (sum >= ", text.Count("sums", sums), ") return;"));
-  const int mark = text.Mark();
-  for (const int o : work.outputs) {
-    const RegionOutput& output = region_.outputs[o];
-    const char* const type = DeviceTypeName(output.value.dtype());  // a float where it is stored in 16 bits
-    text.Line(StrCat(type, " sum", o, " = ",
-                     output.adds ? StrCat("Cast<", type, ">(", text.OutputElement(o), ")") : "0", ";"));
-  }
-  PrintSumLoops(text, work, summed);
-  for (const int o : work.outputs) {
-    const char* const stored = DeviceTypeName(region_.outputs[o].memory.dtype);
-    text.Line(StrCat(text.OutputElement(o), " = Cast<", stored, ">(sum", o, ");"));
-  }
-  if (sums > 0) text.InsertIndices(mark, kept, "sum");
-  Add(text, sums, kThreadsOfSums);
-}
-
 void RegionPrinter::PrintMain(const KernelWork& work) {
   if (work.outputs.empty() && !work.checks && work.to_scratch.empty()) return;
   HasRows(work) ? PrintRows(work) : PrintElements(work);
@@ -417,6 +312,8 @@ RegionSource RegionPrinter::Print() {
   if (!main_is_first) PrintMain(main);
   return std::move(source_);
 }
+
+namespace {
 
 void CheckValues(const Region& region, const RegionSourceOptions& options) {
   for (const int i : options.values) {

@@ -95,7 +95,9 @@ struct AddRowsElement {
     const std::int64_t end = EndOf(first);
     T sum = 0;
     // Many loads are under way at once: some rows are those of most indices.
+#ifndef STEPNET_KERNELS_ON_HOST
 #pragma unroll 16
+#endif
     for (std::int64_t k = first; k < end; ++k) sum += values[places[k] * row_size + column];
     y[row * row_size + column] = sum;
   }

@@ -1,0 +1,66 @@
+// RegionPrinter: prints the kernels of a region (gpu/region_source.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stepnet/gpu/kernel_text.h"
+#include "stepnet/gpu/region_source.h"
+
+namespace stepnet {
+
+inline constexpr int kWarp = 32;
+
+using Nodes = std::vector<const ExprNode*>;
+
+// A part of a region's work, which is a kernel.
+struct KernelWork {
+  std::string kind;
+  std::vector<int> outputs = {};
+  bool checks = false;    // requirements
+  Nodes to_scratch = {};  // reductions, one after the other
+  int threads_of_row = kWarp;
+};
+
+class RegionPrinter {
+ public:
+  RegionPrinter(const Region& region, const RegionSourceOptions& options)
+      : region_(region), options_(options), nodes_(region) {}
+
+  RegionSource Print();
+
+ private:
+  std::vector<int> OutputsOf(bool are_sums) const;
+  std::vector<std::vector<int>> SumGroups() const;
+  // What an element of the work is computed from, but for what is the same for all of a row and is written for it.
+  Nodes WantedOf(const KernelWork& work, bool of_elements) const;
+  bool HasRows(const KernelWork& work) const;
+  std::vector<RegionIndex> StridesOf(const KernelWork& work) const;
+  unsigned UsedIndices(const KernelWork& work) const;
+  bool IsNarrow(const std::vector<SpaceDim>& space, const KernelWork& work, std::int64_t count) const;
+  std::string ScratchOf(KernelText& text, const ExprNode* reduction, const std::string& row) const;
+
+  void PrintMain(const KernelWork& work);
+  void PrintElements(const KernelWork& work);
+  void PrintRows(KernelWork work);
+  void PrintOfRows(KernelText& text, const KernelWork& work, const Nodes& of_rows) const;
+  bool TakesBlocks(const Nodes& reductions) const;
+  void PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
+  void PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
+  void PrintByBlock(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
+  void PrintColumns(KernelText& text, const KernelWork& work) const;
+  void PrintSums(const KernelWork& work);
+  void PrintByThread(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;
+  void PrintByTiles(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;
+  void PrintTerms(KernelText& text, const KernelWork& work) const;
+  void Add(KernelText& text, std::int64_t threads_needed, int threads_of_block, bool threads_exchange = false);
+
+  const Region& region_;
+  const RegionSourceOptions& options_;
+  const RegionNodes nodes_;
+  Nodes scratch_;  // reductions that sums read
+  RegionSource source_;
+};
+
+}  // namespace stepnet
