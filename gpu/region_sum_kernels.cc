@@ -109,7 +109,8 @@ void RegionPrinter::PrintSums(const KernelWork& work) {
     const char* const type = DeviceTypeName(output.value.dtype());  // a float where it is stored in 16 bits
     text.Line(StrCat(
         type, " sum", o, " = ",
-        output.adds ? StrCat("has_sum ? Cast<", type, ">(", text.OutputElement(o), ") : Cast<", type, ">(0)") : "0", ";"));
+        output.adds ? StrCat("has_sum ? Cast<", type, ">(", text.OutputElement(o), ") : Cast<", type, ">(0)") : "0",
+        ";"));
   }
   by_tiles ? PrintByTiles(text, work, summed) : PrintByThread(text, work, summed);
   if (by_tiles) text.Line("if (part != 0 || !has_sum) return;");

@@ -156,8 +156,9 @@ TEST_F(RegionSourceOnHost, ComputesSoftmaxOfShortAndLongRows) {
 TEST_F(RegionSourceOnHost, SumsOverRowsWhatWholeRowsSay) {
   std::vector<Region> regions;
   const Expr dy = Expr::Input(1, "dy", DType::kFloat);
-  for (const std::int64_t rows : {0, 1, 7, 40}) {
+  for (const std::int64_t rows : {0, 1, 7, 40, 63, 64, 65, 130}) {
     for (const std::int64_t columns : {0, 1, 5, 70, 1100}) {
+      if (rows * columns > 50'000) continue;
       for (const bool is_in_place : {false, true}) {
         const Dense dense{.rows = rows, .columns = columns};
         const Expr centred = x - RowSum(x) / 7;
@@ -168,6 +169,30 @@ TEST_F(RegionSourceOnHost, SumsOverRowsWhatWholeRowsSay) {
                           {.value = dy, .memory = dense.Columns(), .kind = RegionOutputKind::kSums, .adds = true},
                           {.value = RowMax(dy), .memory = dense.Rows(), .kind = RegionOutputKind::kRows}};
         if (is_in_place) region.in_place = {{.input = 1, .output = 0}};
+        regions.push_back(region);
+      }
+    }
+  }
+  ExpectLikeDefinition(regions);
+}
+
+// Sums of many terms, which a block adds in tiles: over two dimensions that are apart, of whole numbers, of doubles
+// that are added to, of two outputs at once, and of so many that tiles do not fit.
+TEST_F(RegionSourceOnHost, SumsManyTerms) {
+  std::vector<Region> regions;
+  for (const std::int64_t rows : {64, 127, 128, 200}) {
+    for (const std::int64_t kept : {1, 31, 33, 64}) {
+      for (const DType dtype : {DType::kFloat, DType::kDouble, DType::kInt64}) {
+        const std::int64_t size = 3 * kept * rows * 2;
+        const RegionOperand all{.dtype = dtype, .size = size, .strides = {kept * rows * 2, rows * 2, 2, 1}};
+        const RegionOperand sums{.dtype = dtype, .size = kept * 2, .strides = {0, 2, 0, 1}};
+        const Expr y = Expr::Input(0, "y", dtype);
+        Region region{.sizes = {3, kept, rows, 2}, .inputs = {all}};
+        const int num_outputs = rows == 200 ? 7 : 2;
+        for (int o = 0; o < num_outputs; ++o) {
+          region.outputs.push_back(
+              {.value = o == 0 ? y : y * y, .memory = sums, .kind = RegionOutputKind::kSums, .adds = o % 2 == 0});
+        }
         regions.push_back(region);
       }
     }
