@@ -82,10 +82,10 @@ class Recorder {
   // Calls `work`, which is done as ever. `refusal` becomes why it could not be kept, where nothing else speaks against
   // it yet: the thread has taken memory of the device or given some back, copied between it and the host, or waited
   // for it. What it puts in would be something else the next time.
-  virtual void Watch(const std::function<void()>& work, std::string_view* refusal) = 0;
+  virtual void Watch(const std::function<void()>& work, std::string* refusal) = 0;
   // Calls `work`; what it puts into DeviceRuntime::queue() is kept, in place of what was kept before, and not done.
   // `refusal` as for Watch. Where there is one, or something is thrown, nothing is kept.
-  virtual void Record(const std::function<void()>& work, std::string_view* refusal) = 0;
+  virtual void Record(const std::function<void()>& work, std::string* refusal) = 0;
   // Puts in what is kept. The memory that it uses is the caller's care. REQUIRES: there is something.
   virtual void Play() = 0;
 };

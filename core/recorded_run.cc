@@ -92,7 +92,7 @@ bool RecordedRun::Record(RunContext& context, const std::function<void()>& work)
   run_ = context.run;
   checks_values_ = NumChecks(context) > num_checks;
   num_refused_ = 0;
-  refusal_ = {};
+  refusal_.clear();
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "stepnet/core/run_context.h"
@@ -38,7 +39,7 @@ class RecordedRun {
   // It could not be recorded so often that it is not tried any more.
   bool has_given_up() const;
   // Why it was not recorded when that was last tried, or empty.
-  std::string_view refusal() const { return refusal_; }
+  const std::string& refusal() const { return refusal_; }
 
  private:
   enum class Stage {
@@ -57,7 +58,7 @@ class RecordedRun {
   const std::unique_ptr<Recorder> recorder_;
   Stage stage_ = Stage::kUnknown;
   int num_refused_ = 0;
-  std::string_view refusal_;
+  std::string refusal_;
   RecordingNotes notes_;
   const std::uint64_t* run_ = nullptr;  // where the run that was watched found its number
   bool checks_values_ = false;          // and notes faults in the record of the context

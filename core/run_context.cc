@@ -97,7 +97,7 @@ void RecordingNotes::SetNumbers(const std::uint64_t* then, const std::uint64_t* 
 
 const void* RunContext::RunNumberOnDevice() {
   // What sets the number is not recorded: it is set before what was recorded is played.
-  const std::string_view refusal = recording == nullptr ? std::string_view() : recording->refusal;
+  const std::string refusal = recording == nullptr ? std::string() : recording->refusal;
   if (run_cell == nullptr || run_cell->device() != device_scratch.device()) {
     run_cell = std::make_shared<RunCell>(device_scratch.device());
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -73,7 +74,7 @@ struct RecordingNotes {
     std::uint64_t* copy = nullptr;            // or on the host
   };
   std::vector<Reader> readers = {};
-  std::string_view refusal = {};        // why what runs cannot be played, or empty
+  std::string refusal = {};             // why what runs cannot be played, or empty
   std::int64_t num_step_operators = 0;  // that step nets run, over all steps
 
   void Note(Reader reader);

@@ -14,12 +14,12 @@ using Graph = std::unique_ptr<CUgraph_st, GraphDelete>;
 
 }  // namespace
 
-void CudaRecorder::Watch(const std::function<void()>& work, std::string_view* refusal) {
+void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal) {
   const CudaRuntime::WatchedScope watched(refusal);
   work();
 }
 
-void CudaRecorder::Record(const std::function<void()>& work, std::string_view* refusal) {
+void CudaRecorder::Record(const std::function<void()>& work, std::string* refusal) {
   graph_.reset();
   UseCudaDevice(runtime_.index());
   CudaQueue queue(runtime_);  // into which no other thread puts work

@@ -10,8 +10,8 @@ namespace stepnet {
 class CudaRecorder : public Recorder {
  public:
   explicit CudaRecorder(CudaRuntime& runtime) : runtime_(runtime) {}
-  void Watch(const std::function<void()>& work, std::string_view* refusal) override;
-  void Record(const std::function<void()>& work, std::string_view* refusal) override;
+  void Watch(const std::function<void()>& work, std::string* refusal) override;
+  void Record(const std::function<void()>& work, std::string* refusal) override;
   void Play() override;
 
  private:

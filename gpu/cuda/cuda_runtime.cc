@@ -61,7 +61,7 @@ namespace {
 
 // What the thread watches, or records, of any device.
 struct Watched {
-  std::string_view* refusal = nullptr;  // null: nothing
+  std::string* refusal = nullptr;  // null: nothing
   CudaQueue* recorded = nullptr;
 };
 thread_local Watched watched;
@@ -97,7 +97,7 @@ Queue& CudaRuntime::queue() {
   return is_recorded ? *watched.recorded : *queue_;
 }
 
-CudaRuntime::WatchedScope::WatchedScope(std::string_view* refusal, CudaQueue* recorded)
+CudaRuntime::WatchedScope::WatchedScope(std::string* refusal, CudaQueue* recorded)
     : recorded_(recorded), refusal_before_(watched.refusal), recorded_before_(watched.recorded) {
   if (recorded_ != nullptr) recorded_->is_recorded_ = true;
   watched = {.refusal = refusal, .recorded = recorded};

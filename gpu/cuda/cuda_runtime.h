@@ -40,14 +40,14 @@ class CudaRuntime : public DeviceRuntime {
   // queue, its stream is being recorded: it is queue() of the thread, and whatever meets the host throws.
   class WatchedScope {
    public:
-    explicit WatchedScope(std::string_view* refusal, CudaQueue* recorded = nullptr);
+    explicit WatchedScope(std::string* refusal, CudaQueue* recorded = nullptr);
     WatchedScope(const WatchedScope&) = delete;
     WatchedScope& operator=(const WatchedScope&) = delete;
     ~WatchedScope();
 
    private:
     CudaQueue* const recorded_;
-    std::string_view* const refusal_before_;
+    std::string* const refusal_before_;
     CudaQueue* const recorded_before_;
   };
 

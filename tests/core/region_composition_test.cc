@@ -288,10 +288,12 @@ TEST(RegionComposition, RowsOfAnEmptyBatchAreRows) {
 TEST(RegionComposition, WhatWouldBeComputedTooOftenIsRefused) {
   Chain columns{.tensors = {Floats({6, 10}), Floats({10})}, .steps = {}};
   const int y = columns.Add("test.AddColumn", {0, columns.Add("test.Tanh", {1})});
-  constexpr double kRepeated = 8 * (60 - 10);  // a function counts as eight operations
-  EXPECT_TRUE(
-      std::holds_alternative<ComposedRegion>(columns.Compose({.wanted = {y}, .max_repeated_operations = kRepeated})));
-  const auto refused = columns.Compose({.wanted = {y}, .max_repeated_operations = kRepeated - 1});
+  constexpr double kRepeated = 8 * (60 - 10);
+  const auto composed = [&](double max) {
+    return columns.Compose({.wanted = {y}, .max_repeated_operations = max, .operations_of_function = 8});
+  };
+  EXPECT_TRUE(std::holds_alternative<ComposedRegion>(composed(kRepeated)));
+  const auto refused = composed(kRepeated - 1);
   const auto& obstacle = std::get<CompositionObstacle>(refused);
   EXPECT_EQ(obstacle.kind, Kind::kRepeats);
   EXPECT_EQ(obstacle.part, 0);

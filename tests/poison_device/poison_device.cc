@@ -80,8 +80,8 @@ using Works = std::vector<std::function<void()>>;
 
 // What a thread watches, or records.
 struct Watched {
-  std::string_view* refusal = nullptr;  // null: nothing
-  Works* kept = nullptr;                // null: what is put in is done
+  std::string* refusal = nullptr;  // null: nothing
+  Works* kept = nullptr;           // null: what is put in is done
 
   void Refuse(std::string_view why) const {
     if (refusal != nullptr && refusal->empty()) *refusal = why;
@@ -311,11 +311,11 @@ void PoisonRuntime::SomeGoOn() {
 class PoisonRecorder : public Recorder {
  public:
   explicit PoisonRecorder(PoisonRuntime& runtime) : runtime_(runtime) {}
-  void Watch(const std::function<void()>& work, std::string_view* refusal) override {
+  void Watch(const std::function<void()>& work, std::string* refusal) override {
     const ScopedValue<Watched> scope(watched, {.refusal = refusal});
     work();
   }
-  void Record(const std::function<void()>& work, std::string_view* refusal) override {
+  void Record(const std::function<void()>& work, std::string* refusal) override {
     works_.reset();
     auto kept = std::make_shared<Works>();
     {
