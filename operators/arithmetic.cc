@@ -110,6 +110,15 @@ const Registration div_gradient =
         })
         .Formula(DerivativeOf("Div"));
 
+// Whether the rows of all steps can be summed at once: b has none.
+std::optional<RowOperands> SummedRows(const ShapeQuery& query) {
+  const Shape &a = query.In(0).shape, &b = query.In(1).shape;
+  if (a.rank() == 0 || ReadBroadcastRule(query.op(), /*always=*/true).axis != -1) return {};
+  const int first = b.rank() - a.rank();  // which stands for a's first dimension
+  if (first >= 0 && b[first] != 1) return {};
+  return RowOperands{.inputs = {0}, .outputs = {}};
+}
+
 // Sums what is only stored, in float; each sum is rounded once.
 void SumStored(const OpRun& run, const BroadcastRule& rule) {
   const TensorView &a = run.In(0), &c = run.Out(0);
@@ -132,6 +141,7 @@ const Registration sum_reduce_like =
         .Input("b", "a shape that repeats over that of a, or a run of its sizes; its elements are not read")
         .Output("c", "the shape of b, the type of a")
         .SumsLike(1)
+        .Rows(SummedRows)
         .Args(BroadcastArguments())
         .Check(CheckBy([](const OperatorCall& op) { ReadBroadcastRule(op, /*always=*/true); }))
         .Shapes([](const ShapeQuery& query) {
@@ -149,15 +159,21 @@ const Registration sum_reduce_like =
           const auto sums = static_cast<double>(outputs[0].shape.size());
           return {.flops = elements, .bytes = (elements + sums) * static_cast<double>(DTypeBytes(outputs[0].dtype))};
         })
-        .Cpu([](const OperatorCall& op) -> RunFn {
-          return [rule = ReadBroadcastRule(op, /*always=*/true)](const OpRun& run) {
-            if (IsStoredFloat(run.In(0).dtype)) return SumStored(run, rule);
-            ForFloatType(run.Out(0).dtype, "SumReduceLike", [&](auto zero) {
-              using T = decltype(zero);
-              SumRepeated(run, rule, run.In(0).As<T>(), *run.In(0).shape, run.Out(0).As<T>(), *run.In(1).shape);
-            });
-          };
-        });
+        .Cpu({.make = [](const OperatorCall& op) -> RunFn {
+                return [rule = ReadBroadcastRule(op, /*always=*/true)](const OpRun& run) {
+                  if (IsStoredFloat(run.In(0).dtype)) return SumStored(run, rule);
+                  ForFloatType(run.Out(0).dtype, "SumReduceLike", [&](auto zero) {
+                    using T = decltype(zero);
+                    const std::int64_t n = run.Out(0).size();
+                    T* const out = run.Out(0).As<T>();
+                    T* const sums = run.Adds(0) ? run.ScratchOf<T>(n) : out;
+                    SumRepeated(run, rule, run.In(0).As<T>(), *run.In(0).shape, sums, *run.In(1).shape);
+                    if (sums == out) return;
+                    for (std::int64_t i = 0; i < n; ++i) out[i] += sums[i];
+                  });
+                };
+              },
+              .can_add = {0}});
 
 }  // namespace
 }  // namespace stepnet

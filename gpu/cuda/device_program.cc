@@ -77,6 +77,8 @@ void DeviceProgram::AddSums(const Expansion& expansion) {
       groups.strides[place] = stride;
       stride *= size;
     }
+    const SumGroups& kept = planned.dims.kept;
+    planned.is_of_rows = num_summed == 1 && num_kept == 1 && kept.strides[kMaxSumGroups - 1] == 1 && sum->factor == 1;
     sums_.push_back(planned);
   }
 }
@@ -119,7 +121,11 @@ void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
     const TensorView &x = run.In(sum.input), &out = run.Out(sum.output);
     ForFloats(out.dtype, [&](auto zero) {
       using T = decltype(zero);
-      CheckCuda(LaunchSumDims(sum.dims, x.As<T>(), out.As<T>(), sum.factor, stream), "a sum over dimensions");
+      const bool adds = run.Adds(sum.output);
+      CheckCuda(sum.is_of_rows
+                    ? LaunchSumRows(x.As<T>(), sum.dims.summed.size(), sum.dims.kept.size(), out.As<T>(), adds, stream)
+                    : LaunchSumDims(sum.dims, x.As<T>(), out.As<T>(), sum.factor, adds, stream),
+                "a sum over dimensions");
     });
   }
   const auto operand = [&](int tensor) {

@@ -43,6 +43,7 @@ class DeviceProgram {
     int output = 0;
     SumDims dims;
     double factor = 1;
+    bool is_of_rows = false;  // of a matrix, and of nothing else
   };
   void AddSums(const Expansion& expansion);
   void AddProducts(const OperatorCall& op, const ShapeQuery& query, const Expansion& expansion);

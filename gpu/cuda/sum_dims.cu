@@ -24,19 +24,21 @@ __device__ std::int64_t OffsetOfSummed(const SumGroups& groups, std::int64_t ind
 
 // A thread for each sum: where each has few elements.
 template <typename T, bool kIsLine>
-__global__ void SumByThreads(SumDims dims, const T* x, T* out, T factor, std::int64_t num_sums, std::int64_t length) {
+__global__ void SumByThreads(SumDims dims, const T* x, T* out, T factor, bool adds, std::int64_t num_sums,
+                             std::int64_t length) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; k < num_sums; k += stride) {
     const T* from = x + OffsetOf(dims.kept, k);
     T sum = 0;
     for (std::int64_t i = 0; i < length; ++i) sum += from[OffsetOfSummed<kIsLine>(dims.summed, i)];
-    out[k] = factor * sum;
+    out[k] = adds ? out[k] + factor * sum : factor * sum;
   }
 }
 
 // A block for each sum: thread i adds elements i, i + 256, …, and then they are added in pairs.
 template <typename T, bool kIsLine>
-__global__ void SumByBlocks(SumDims dims, const T* x, T* out, T factor, std::int64_t num_sums, std::int64_t length) {
+__global__ void SumByBlocks(SumDims dims, const T* x, T* out, T factor, bool adds, std::int64_t num_sums,
+                            std::int64_t length) {
   __shared__ T partial[kThreads];
   for (std::int64_t k = blockIdx.x; k < num_sums; k += gridDim.x) {
     const T* from = x + OffsetOf(dims.kept, k);
@@ -48,31 +50,33 @@ __global__ void SumByBlocks(SumDims dims, const T* x, T* out, T factor, std::int
       if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
       __syncthreads();
     }
-    if (threadIdx.x == 0) out[k] = factor * partial[0];
+    if (threadIdx.x == 0) out[k] = adds ? out[k] + factor * partial[0] : factor * partial[0];
     __syncthreads();
   }
 }
 
 template <typename T, bool kIsLine>
-cudaError_t LaunchAs(const SumDims& dims, const T* x, T* out, double factor, cudaStream_t stream) {
+cudaError_t LaunchAs(const SumDims& dims, const T* x, T* out, double factor, bool adds, cudaStream_t stream) {
   const std::int64_t num_sums = dims.kept.size(), length = dims.summed.size();
   if (num_sums == 0) return cudaSuccess;
   constexpr std::int64_t kFew = 64, kMaxBlocks = 65535;
   if (length <= kFew) {
     const auto blocks = static_cast<unsigned>(std::min((num_sums + kThreads - 1) / kThreads, kMaxBlocks));
-    SumByThreads<T, kIsLine><<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
+    SumByThreads<T, kIsLine>
+        <<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), adds, num_sums, length);
   } else {
     const auto blocks = static_cast<unsigned>(std::min(num_sums, kMaxBlocks));
-    SumByBlocks<T, kIsLine><<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), num_sums, length);
+    SumByBlocks<T, kIsLine>
+        <<<blocks, kThreads, 0, stream>>>(dims, x, out, static_cast<T>(factor), adds, num_sums, length);
   }
   return cudaGetLastError();
 }
 
 template <typename T>
-cudaError_t Launch(const SumDims& dims, const T* x, T* out, double factor, cudaStream_t stream) {
+cudaError_t Launch(const SumDims& dims, const T* x, T* out, double factor, bool adds, cudaStream_t stream) {
   bool is_line = true;
   for (int d = 0; d + 1 < kMaxSumGroups; ++d) is_line = is_line && dims.summed.sizes[d] == 1;
-  return (is_line ? LaunchAs<T, true> : LaunchAs<T, false>)(dims, x, out, factor, stream);
+  return (is_line ? LaunchAs<T, true> : LaunchAs<T, false>)(dims, x, out, factor, adds, stream);
 }
 
 // A block for 32 columns: thread (r, c) adds rows r, r + 32, … of column c, and then the 32 sums of a column are added.
@@ -114,11 +118,13 @@ cudaError_t LaunchSumRows(const double* x, std::int64_t rows, std::int64_t colum
   return LaunchSumRowsOf(x, rows, columns, out, adds, stream);
 }
 
-cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, cudaStream_t stream) {
-  return Launch(dims, x, out, factor, stream);
+cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, bool adds,
+                          cudaStream_t stream) {
+  return Launch(dims, x, out, factor, adds, stream);
 }
-cudaError_t LaunchSumDims(const SumDims& dims, const double* x, double* out, double factor, cudaStream_t stream) {
-  return Launch(dims, x, out, factor, stream);
+cudaError_t LaunchSumDims(const SumDims& dims, const double* x, double* out, double factor, bool adds,
+                          cudaStream_t stream) {
+  return Launch(dims, x, out, factor, adds, stream);
 }
 
 }  // namespace stepnet

@@ -18,14 +18,16 @@ struct SumGroups {
   std::int64_t size() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
 };
 
-// out[k] = factor · the sum over `summed` of the elements of x at index k of `kept`; in an order that depends on the
-// sizes alone.
+// out[k] = or += factor · the sum over `summed` of the elements of x at index k of `kept`; in an order that depends on
+// the sizes alone.
 struct SumDims {
   SumGroups kept;
   SumGroups summed;
 };
-cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, cudaStream_t stream);
-cudaError_t LaunchSumDims(const SumDims& dims, const double* x, double* out, double factor, cudaStream_t stream);
+cudaError_t LaunchSumDims(const SumDims& dims, const float* x, float* out, double factor, bool adds,
+                          cudaStream_t stream);
+cudaError_t LaunchSumDims(const SumDims& dims, const double* x, double* out, double factor, bool adds,
+                          cudaStream_t stream);
 
 // out[c] = the sum over the rows r of x[r, c], or that is added to it; in an order that depends on the sizes alone.
 cudaError_t LaunchSumRows(const float* x, std::int64_t rows, std::int64_t columns, float* out, bool adds,
