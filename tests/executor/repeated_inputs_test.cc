@@ -66,6 +66,31 @@ TEST(RepeatedInputs, AreSummedInPlansAndOthersAreNot) {
   }
 }
 
+// What targets that take copies of many steps at once do with it.
+TEST(RepeatedInputs, OfAllStepsAreSummedAtOnce) {
+  constexpr Target kAtOnce = {.takes_all_over_time = true};
+  Workspace by_steps, at_once;
+  for (const bool is_at_once : {false, true}) {
+    Workspace& workspace = is_at_once ? at_once : by_steps;
+    Feed(workspace);
+    StepPlan plan;
+    RunOptions options{.target = is_at_once ? &kAtOnce : &kCpuTarget};
+    options.on_plan = [&](const StepPlan& made) {
+      if (made.backward) plan = made;
+    };
+    Net::Create(Centred(), workspace, options)->Run();
+    const auto sum = std::ranges::find(plan.instructions, "b_grad = SumReduceLike(q_grad, b)", &Instruction::text);
+    ASSERT_NE(sum, plan.instructions.end());
+    EXPECT_EQ(sum->steps_at_once, is_at_once ? kAllSteps : 1);
+    EXPECT_EQ(sum->outputs[0].added, !is_at_once);
+    EXPECT_FALSE(std::ranges::any_of(
+        plan.instructions, [](const Instruction& instruction) { return instruction.text == "b_grad += b_grad"; }));
+  }
+  const std::vector<double> expected = Values(by_steps.GetTensor("b_grad")),
+                            found = Values(at_once.GetTensor("b_grad"));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12);
+}
+
 TEST(RepeatedInputs, AreNotKeptForTheirShapes) {
   Workspace workspace;
   Feed(workspace);
