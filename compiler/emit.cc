@@ -110,7 +110,9 @@ class Emitter {
     instruction->type = call.type();
     instruction->has_side_effects = HasSideEffects(call);
     const Kernel& kernel = KernelOf(call, node.op_index);
-    instruction->checks_values = kernel.checks_values;
+    instruction->checks_values =
+        node.by_blobs ? kernel.checks_values
+                      : MayFindBadValues(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)), kernel);
     for (Operand& input : instruction->inputs) input.shape_alone = !node.by_blobs && ReadsShape(call, input.position);
     if (!is_draft_) {
       try {
@@ -151,7 +153,9 @@ class Emitter {
       types.push_back(call.call->type());
       instruction->has_side_effects = instruction->has_side_effects || HasSideEffects(*call.call);
       const Kernel& kernel = KernelOf(*call.call, call.op_index);
-      instruction->checks_values = instruction->checks_values || kernel.checks_values;
+      std::vector<TensorInfo> infos;
+      for (const int input : call.inputs) infos.push_back(operands[input]);
+      instruction->checks_values |= MayFindBadValues(ShapeQuery(*call.call, infos), kernel);
     }
     const auto first_output = spec.names.begin() + static_cast<std::ptrdiff_t>(node.inputs.size());
     const auto first_local = first_output + static_cast<std::ptrdiff_t>(node.outputs.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "stepnet/core/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
@@ -35,14 +36,23 @@ class NodeOrder {
 
   // Operators without a formula may throw, or do what lasts; regions only where they check values.
   bool MayFailOrLast(const StepNode& node) const {
-    const auto is_so = [this](const OperatorCall& call) {
+    const auto is_so = [&](const OperatorCall& call, const auto& value_of, size_t num_inputs) {
       const Kernel* kernel = call.schema().FindKernel(graph_.target->device);
-      return HasSideEffects(call) || kernel == nullptr || kernel->checks_values;
+      if (HasSideEffects(call) || kernel == nullptr) return true;
+      std::vector<TensorInfo> inputs;
+      for (size_t i = 0; i < num_inputs; ++i) inputs.push_back(graph_.values[value_of(i)].info);
+      return MayFindBadValues(ShapeQuery(call, inputs), *kernel);
     };
     if (node.kind == StepNode::Kind::kCall || node.by_blobs) return true;
     if (!node.RunsOperators()) return false;
-    if (node.IsOneOperator()) return is_so(*node.call);
-    return std::ranges::any_of(node.calls(), [&](const RegionCall& call) { return is_so(*call.call); });
+    if (node.IsOneOperator()) {
+      return is_so(
+          *node.call, [&](size_t i) { return node.inputs[i]; }, node.inputs.size());
+    }
+    return std::ranges::any_of(node.calls(), [&](const RegionCall& call) {
+      return is_so(
+          *call.call, [&](size_t i) { return node.ValueOf(call.inputs[i]); }, call.inputs.size());
+    });
   }
 
   void Follow(int other) {

@@ -152,6 +152,12 @@ std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
   return made;
 }
 
+bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
+  if (!kernel.checks_values || !query.op().schema().formula || !AreExprTypes(query, {})) return kernel.checks_values;
+  const std::vector<Expr> roots = FindFormula(query)->formula().region.Roots();
+  return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
+}
+
 bool IsElementwise(const ShapeQuery& query) {
   const OperatorSchema& schema = query.op().schema();
   if (schema.elementwise || !schema.formula) return schema.elementwise;

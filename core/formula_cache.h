@@ -27,6 +27,10 @@ struct OperatorParts {
 };
 std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query);
 
+// Whether a run of the operator on such inputs may find bad values (Kernel::checks_values): Div of whole numbers may,
+// as its formula says, and Div of others may not.
+bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel);
+
 // Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
 bool IsElementwise(const ShapeQuery& query);
 

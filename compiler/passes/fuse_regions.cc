@@ -79,16 +79,17 @@ class LoopFuser {
   // up nothing over rows.
   std::int64_t ElementsToJoin(const StepNode& node) const {
     if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator() || node.by_blobs) return kCannotJoin;
-    if (HasSideEffects(*node.call) || node.call->schema().FindKernel(graph_.target->device)->checks_values)
-      return kCannotJoin;
+    if (HasSideEffects(*node.call)) return kCannotJoin;
     if (node.inputs.size() + node.outputs.size() > kMaxOperands) return kCannotJoin;
     for (const int output : node.outputs) {
       if (output == kNoValue || graph_.values[output].added) return kCannotJoin;
     }
     std::vector<TensorInfo> inputs;
     for (const int input : node.inputs) inputs.push_back(graph_.values[input].info);
+    const ShapeQuery query(*node.call, inputs);
     try {
-      const auto parts = FindParts(ShapeQuery(*node.call, inputs));
+      if (MayFindBadValues(query, *node.call->schema().FindKernel(graph_.target->device))) return kCannotJoin;
+      const auto parts = FindParts(query);
       std::int64_t elements = kCannotJoin;
       for (const RegionPart& part : parts->parts) {
         if (HasSums(part)) return kCannotJoin;

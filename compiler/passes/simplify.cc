@@ -2,6 +2,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {
@@ -13,7 +14,10 @@ bool ShowsOnlyInOutputs(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator()) return false;
   const OperatorSchema& schema = node.call->schema();
   const Kernel* kernel = schema.FindKernel(graph.target->device);
-  return !schema.has_side_effects && kernel != nullptr && !kernel->checks_values;
+  if (schema.has_side_effects || kernel == nullptr) return false;
+  std::vector<TensorInfo> inputs;
+  for (const int input : node.inputs) inputs.push_back(graph.values[input].info);
+  return !MayFindBadValues(ShapeQuery(*node.call, inputs), *kernel);
 }
 
 }  // namespace

@@ -204,6 +204,24 @@ TEST(FuseRegions, WhatAddsStaysAlone) {
            "  ^s: float [1, 4] added at 2 = a.1\n"));
 }
 
+// The same operator, of floats and of whole numbers, which may be divided by zero.
+TEST(FuseRegions, WhatChecksNothingForTheseDtypesIsPartOfIt) {
+  const auto text = [](const std::string& dtype, const std::string& lines) {
+    return Step(StrCat("  n: ", dtype, " [1, 4] at 0[16 * t]\n", lines));
+  };
+  EXPECT_EQ(After(text("float",
+                       "  a.1: float [1, 4] = region Div(n, n) @0 {}\n"
+                       "  b.1: float [1, 4] kept = region Mul(a.1, n) @1 {}\n")),
+            text("float",
+                 "  region {\n"
+                 "    a.1: float [1, 4] local = Div(n, n) @0 {}\n"
+                 "    b.1: float [1, 4] kept = Mul(a.1, n) @1 {}\n"
+                 "  }\n"));
+  ExpectUnchanged(text("int32",
+                       "  a.1: int32 [1, 4] = region Div(n, n) @0 {}\n"
+                       "  b.1: int32 [1, 4] kept = region Mul(a.1, n) @1 {}\n"));
+}
+
 TEST(FuseRegions, StopsWhenItIsAskedTo) {
   StepGraph graph =
       ParseGraph(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
