@@ -109,7 +109,7 @@ Numbers LayerNormGradient(const Numbers& dy, const Numbers& y, const Numbers& st
   return dx;
 }
 
-// Of a quotient by b, element i of which element i / every % b.size() was the divisor.
+// The gradients of a quotient by b: element i / every % b.size() of b divided element i.
 std::vector<Numbers> DivGradient(const Numbers& b, const Numbers& c, const Numbers& dc, std::size_t every) {
   Numbers da, db(b.size());
   for (std::size_t i = 0; i < c.size(); ++i) {

@@ -20,7 +20,7 @@ double SimulatedMicroseconds(const StepPlan& plan, const Schedule& schedule, int
   constexpr std::int64_t kSteps = 16;
   const std::int64_t steps = schedule.steps_at_once == 1 ? kSteps : kTypicalSteps;
   const SchedulingCosts& costs = plan.target->assumed_scheduling;
-  return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads), costs).microseconds /
+  return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads, *plan.target), costs).microseconds /
          static_cast<double>(steps);
 }
 
@@ -50,8 +50,8 @@ int Task::NumPredecessors(std::int64_t step) const {
   return static_cast<int>(std::ranges::count_if(predecessor_deltas, [&](int delta) { return delta <= step; }));
 }
 
-std::int64_t StepsUnderWay(const Schedule& schedule, int threads) {
-  const std::int64_t steps = std::max(4, 2 * threads);
+std::int64_t StepsUnderWay(const Schedule& schedule, int threads, const Target& target) {
+  const std::int64_t steps = std::max(target.min_steps_under_way, target.steps_of_thread * threads);
   return schedule.IsPipeline() ? steps + static_cast<std::int64_t>(schedule.tasks.size()) : steps;  // one more a stage
 }
 
@@ -249,7 +249,7 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
   const auto run = [&](const Schedule& schedule) {
     const int count = threads.value_or(schedule.threads);
     if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
-    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count);
+    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count, *plan.target);
     return Simulate(schedule, count, steps, under_way, costs).microseconds;
   };
   double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;

@@ -54,8 +54,8 @@ struct Schedule {
   }
 };
 
-// How many steps a run on `threads` threads has under way at once, at most.
-std::int64_t StepsUnderWay(const Schedule& schedule, int threads);
+// How many steps a run on `threads` threads of the target has under way at once, at most.
+std::int64_t StepsUnderWay(const Schedule& schedule, int threads, const Target& target);
 
 // An instruction that waits for nothing but another of its step joins the task of that one. With 0 `threads` the
 // schedule has as many as are worth having, by simulation, and at most one a core.

@@ -102,7 +102,7 @@ std::string ChainText(const std::vector<ChainLink>& chain) {
 
 // Steps overlap where one that begins before the last one has ended makes the run shorter.
 bool StepsOverlap(const Schedule& schedule, const Target& target) {
-  const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
+  const double overlapping = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads, target));
   return overlapping * target.min_gain_of_overlap < CriticalMicroseconds(schedule, 1);
 }
 
@@ -134,7 +134,7 @@ std::string StageText(const StepPlan& plan, const Stage& stage) {
   std::string text;
   if (plan.stages.size() > 1) text = StageTitle(stage) + ":\n";
   for (int i = stage.begin; i < stage.end; ++i) text += InstructionText(plan, schedule, i, task_of[i]);
-  const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads));
+  const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads, *plan.target));
   text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
                  " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
                  " threads busy\n");

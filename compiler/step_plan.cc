@@ -43,9 +43,9 @@ std::string StageTitle(const Stage& stage) {
 
 std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
   std::int64_t total = 0;
-  for (const ArenaPiece& slot : arena) {
-    std::int64_t bytes = slot.row_bytes;
-    const bool overflow = __builtin_mul_overflow(bytes, slot.rows == 0 ? num_steps : slot.rows, &bytes) ||
+  for (const ArenaPiece& piece : arena) {
+    std::int64_t bytes = piece.row_bytes;
+    const bool overflow = __builtin_mul_overflow(bytes, piece.rows == 0 ? num_steps : piece.rows, &bytes) ||
                           bytes > std::numeric_limits<std::int64_t>::max() - 63 ||
                           __builtin_add_overflow(total, AlignedBytes(bytes), &total);
     if (overflow) {

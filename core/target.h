@@ -83,6 +83,9 @@ struct Target {
   double min_gain_of_whole = 1.02;
   // How many times as fast, by estimate, a run must be for its steps to be said to overlap. Chosen.
   double min_gain_of_overlap = 1.05;
+  // Steps that may be under way at once: so many a thread, and so many at least. Chosen.
+  int steps_of_thread = 2;
+  int min_steps_under_way = 4;
   // Threads beyond which no schedule is tried: simulating many takes long. Chosen.
   int max_threads = 64;
 

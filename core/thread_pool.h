@@ -29,7 +29,7 @@ class SharedWork {
 // More threads than that are asked for by mistake.
 inline constexpr int kMaxThreads = 1024;
 
-// Of this machine, as far as the system tells: at least 1. It is read from a file, which takes microseconds.
+// How many the machine has, as far as the system tells: at least 1. It is read from a file, which takes microseconds.
 int NumCores();
 
 class ThreadPool {

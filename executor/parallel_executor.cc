@@ -401,8 +401,9 @@ class ParallelExecutor : public Executor {
 
   static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {
     context.PrepareLanes(schedule.threads);
-    const std::int64_t max_steps = state.plan().max_steps;
-    const std::int64_t under_way = max_steps > 0 ? max_steps : StepsUnderWay(schedule, schedule.threads);
+    const StepPlan& plan = state.plan();
+    const std::int64_t max_steps = plan.max_steps;
+    const std::int64_t under_way = max_steps > 0 ? max_steps : StepsUnderWay(schedule, schedule.threads, *plan.target);
     const auto run = std::make_shared<ParallelRun>(schedule, num_steps, state, context, under_way);
     ThreadPool::Process().Run(run, schedule.threads - 1);
     run->Check();

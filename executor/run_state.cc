@@ -33,7 +33,7 @@ bool Overlap(const TensorView& a, const TensorView& b) {
 
 // Rows of rings and arenas come again in later steps: what an instruction is about to write has no value before.
 void FillOutputs(const Instruction& instruction, const OpRun& run) {
-  if (instruction.type == "add" || run.parts() > 1) return;
+  if (instruction.op_index < 0 || run.parts() > 1) return;  // a move may add
   for (int o = 0; o < run.num_outputs(); ++o) {
     if (!run.Wants(o) || run.Adds(o) || run.Out(o).dtype == DType::kString) continue;
     bool is_read = false;
@@ -98,9 +98,9 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   }
   std::int64_t offset = 0;
   for (size_t k = 0; k < pieces_.size(); ++k) {
-    const ArenaPiece& slot = plan_->arena[k];
-    pieces_[k] = {.offset = offset, .bytes = slot.row_bytes * (slot.rows == 0 ? num_steps : slot.rows)};
-    bases_[slot.base] = ArenaTensor(slot.base);
+    const ArenaPiece& piece = plan_->arena[k];
+    pieces_[k] = {.offset = offset, .bytes = piece.row_bytes * (piece.rows == 0 ? num_steps : piece.rows)};
+    bases_[piece.base] = ArenaTensor(piece.base);
     offset += StepPlan::AlignedBytes(pieces_[k].bytes);
   }
   blobs_.Prepare(num_steps, workspace);

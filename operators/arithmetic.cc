@@ -132,6 +132,7 @@ void SumStored(const OpRun& run, const BroadcastRule& rule) {
   cast(DType::kFloat, sums, c.dtype, c.data, c.size());
 }
 
+// No formula: those sum over the last dimensions, or over all that come before, and this over any that b lacks.
 const Registration sum_reduce_like =
     Operator("SumReduceLike")
         .Doc(

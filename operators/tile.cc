@@ -1,5 +1,5 @@
-// Tile: x repeated along one dimension. The gradient is no formula: those sum over the last dimensions, or over all
-// that come before.
+// Tile: x repeated along one dimension. It copies runs, as its expansion says; the gradient is no formula: those sum
+// over the last dimensions, or over all that come before.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"

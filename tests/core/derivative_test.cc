@@ -293,7 +293,7 @@ TEST(Derivative, DividesSumsOfRows) {
   EXPECT_TRUE(gradient.value.Is(-RowSum(dy * (x / y)) / y));
 }
 
-// Of a divisor that rows share: both gradients are of one quotient.
+// Where rows share the divisor, both gradients are of one quotient.
 TEST(Derivative, SharesQuotientsThatAreSummed) {
   const std::vector<DerivativeOutput> outputs = {{.value = x / y, .gradient = dy}};
   const auto gradient = [&](const std::vector<Expr>& inputs, const ExprAccess& access) {

@@ -127,8 +127,8 @@ class PlanRun {
       state_.SetBase(base, memory_.back());
     }
     state_.Prepare(steps, workspace_);
-    for (const ArenaPiece& slot : plan.arena) {
-      const Tensor region = state_.ArenaTensor(slot.base);
+    for (const ArenaPiece& piece : plan.arena) {
+      const Tensor region = state_.ArenaTensor(piece.base);
       std::memset(region.raw(), 0, static_cast<size_t>(region.size_bytes()));
       memory_.push_back(region);
     }

@@ -63,7 +63,8 @@ TEST(ParallelRules, S6AStepIsOverWhenEveryOperatorOfItIs) {
       feed(workspace);
       RunNetOnce(def, workspace, {.executor = "parallel", .threads = threads});
       ExpectSameBlobs(expected, workspace, StrCat(threads, " threads, step ", slow));
-      EXPECT_LT(furthest, slow + StepsUnderWay(Schedule{}, threads)) << "while step " << slow << " was not over";
+      EXPECT_LT(furthest, slow + StepsUnderWay(Schedule{}, threads, kCpuTarget))
+          << "while step " << slow << " was not over";
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 
@@ -24,20 +25,29 @@ namespace {
 
 std::string TwoDigits(int number) { return StrCat(number < 10 ? "0" : "", number); }
 
-// Writes what became of a step net, as the file DIR/03.cell-backward.02-fold_sums.txt: the third plan, its second pass.
+// The place of a pass in their list, whichever of them run; behind it those of the plan and its schedule.
+int NumberOf(const std::string& what) {
+  const auto count = static_cast<int>(Passes().size());
+  if (what == "import") return 0;
+  const auto pass = std::ranges::find(Passes(), what, &Pass::name);
+  const auto place = static_cast<int>(pass - Passes().begin());
+  return what == "schedule" ? count + 2 : place + 1;
+}
+
+// Writes what became of a step net, as the file DIR/03.cell-backward.07-fold_sums.txt: the third plan, its seventh
+// pass.
 void Dump(const std::string& folder, const std::string& what, const std::string& net, bool backward,
           const std::string& text) {
   static std::atomic<int> num_plans = 0;
-  thread_local int plan = 0, number = 0;  // a plan is made by one thread
-  number = what == "import" ? 0 : number + 1;
-  if (number == 0) plan = ++num_plans;
+  thread_local int plan = 0;  // a plan is made by one thread
+  if (what == "import") plan = ++num_plans;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     throw Error(ErrorCode::kInputOutput, StrCat("the folder cannot be made: ", error.message())).At({.file = folder});
   constexpr size_t kMaxName = 60;
   const std::string name = (net.empty() ? "net" : FileNameOf(net.substr(0, kMaxName))) + (backward ? "-backward" : "");
-  WriteFile(StrCat(folder, "/", TwoDigits(plan), ".", name, ".", TwoDigits(number), "-", what, ".txt"), text);
+  WriteFile(StrCat(folder, "/", TwoDigits(plan), ".", name, ".", TwoDigits(NumberOf(what)), "-", what, ".txt"), text);
 }
 
 }  // namespace
