@@ -9,6 +9,7 @@
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/line_reader.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/device.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/io/wire_scan.h"
 #include "stepnet/proto/net.pb.h"
@@ -38,10 +39,12 @@ class GraphParser {
   GraphParser(const std::string& text, const RunOptions& options) : text_(text), options_(options) {}
 
   StepGraph Run() {
+    graph_.target = options_.target;
     LineReader header = NextLine();
     graph_.backward = header.Skip("backward ");
     header.Expect("step ");
     graph_.name = header.Word();
+    if (header.Skip(" on ")) SetDevice(header.Word());
     header.Expect(" {");
     ExpectEnd(header);
     for (;;) {
@@ -69,6 +72,11 @@ class GraphParser {
   }
 
  private:
+  // Passes ask the target what is worth doing.
+  void SetDevice(const std::string& name) {
+    graph_.target = options_.target = GetDeviceSpec(ParseDevice(name).kind).target;
+  }
+
   LineReader NextLine() {
     ++number_;
     if (text_.empty()) LineReader("", number_).Throw("the graph does not end");
@@ -447,7 +455,7 @@ class GraphParser {
 
   std::string_view text_;
   int number_ = 0;
-  const RunOptions& options_;
+  RunOptions options_;
   std::map<Name, int> values_;
   StepGraph graph_;
   std::vector<RowMove>* row_moves_ = nullptr;  // that lines of row moves belong to

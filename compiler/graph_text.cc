@@ -41,7 +41,9 @@ class GraphPrinter {
   explicit GraphPrinter(const StepGraph& graph) : graph_(graph), first_of_home_(graph.homes.size(), kNoValue) {}
 
   std::string Run() {
-    std::string text = StrCat(graph_.backward ? "backward " : "", "step ", Word(graph_.name), " {\n");
+    const DeviceKind device = graph_.target->device;
+    const std::string place = device == DeviceKind::kCpu ? "" : StrCat(" on ", DeviceKindName(device));
+    std::string text = StrCat(graph_.backward ? "backward " : "", "step ", Word(graph_.name), place, " {\n");
     text += RowMovesText("before the first step", graph_.before);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       if (graph_.values[v].producer < 0) text += StrCat("  ", ResultText(static_cast<int>(v)), "\n");

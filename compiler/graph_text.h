@@ -16,10 +16,11 @@
 
 namespace stepnet {
 
-// ParseGraph(GraphText(g)) has the text of g.
+// ParseGraph(GraphText(g)) has the text of g. What is not in it: elements of values that are known (TensorInfo::value).
 std::string GraphText(const StepGraph& graph);
 
-// Operators get `options`. Throws kSyntaxError with the line for what is no such text, and what OperatorCall throws.
+// Operators get `options`, with the target of the device that the text names. Throws kSyntaxError with the line for
+// what is no such text, and what OperatorCall and ParseDevice throw.
 StepGraph ParseGraph(const std::string& text, const RunOptions& options = {});
 
 }  // namespace stepnet

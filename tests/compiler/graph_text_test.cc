@@ -120,6 +120,14 @@ TEST(GraphText, WhatIsNoGraphIsRefusedWithItsLine) {
   expect("step s {\n  y.1: float [1] = packed x for @0\n}\n", "…\"x\" has no such value so far before \" for @0\"");
 }
 
+TEST(GraphText, NamesTheDevice) {
+  const std::string text = "backward step s on private {\n  x: float [4] at 0[16 * t]\n}\n";
+  const StepGraph graph = ParseGraph(text);
+  EXPECT_EQ(graph.target->device, DeviceKind::kPrivate);
+  EXPECT_EQ(GraphText(graph), text);
+  ExpectError([] { ParseGraph("step s on tpu {\n}\n"); }, "…\"tpu\" is no device…");
+}
+
 TEST(GraphText, NumbersOfAnySizeAreReadOrRefused) {
   for (const char* offset : {"- 9223372036854775808", "- -9223372036854775808", "+ 9223372036854775807",
                              "- 9223372036854775807", "+ -9223372036854775808", "+ 1000000000000000000"}) {
