@@ -89,18 +89,36 @@ std::string PropertiesText(const OperatorSchema& schema) {
   return Join(items, ", ");
 }
 
-// The types of the operators that compute the gradient, found by asking for it. Throws where that depends on arguments,
-// of which the operator has none here.
-std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
+// An operator of the type with all of its inputs, or those that it must have.
+OperatorDef SampleOf(const OperatorSchema& schema, bool with_optional) {
   OperatorDef op;
   op.set_type(schema.type);
-  for (const Formal& formal : schema.inputs) op.add_input(formal.name);
-  std::vector<GradientBlobs> gradients;
-  for (const Formal& formal : schema.outputs) {
-    op.add_output(formal.name);
-    gradients.push_back({.dense = "d" + formal.name});
+  for (const Formal& formal : schema.inputs) {
+    if (with_optional || !formal.optional) op.add_input(formal.name);
   }
+  for (const Formal& formal : schema.outputs) op.add_output(formal.name);
+  return op;
+}
+
+// The types of the operators that compute the gradient, found by asking for it: of all outputs, or else of the first
+// one. Throws where that depends on arguments, of which the operator has none here.
+std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
+  OperatorDef op = SampleOf(schema, /*with_optional=*/true);
+  std::vector<GradientBlobs> gradients;
+  for (const Formal& formal : schema.outputs) gradients.push_back({.dense = "d" + formal.name});
   std::vector<std::string> types;
+  const auto is_known = [&] {
+    try {
+      MakeGradient(op, gradients);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (!is_known()) {
+    for (size_t o = 1; o < gradients.size(); ++o) gradients[o].dense.clear();
+    if (!is_known()) op = SampleOf(schema, /*with_optional=*/false);
+  }
   for (const OperatorDef& made : MakeGradient(op, gradients).ops) types.push_back(made.type());
   return types;
 }
