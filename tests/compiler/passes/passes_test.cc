@@ -1,0 +1,31 @@
+// The list of passes.
+#include "stepnet/compiler/passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "../../core/source_path.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+TEST(Passes, AreInTheTableOfTheDocs) {
+  std::ifstream file(SourcePath("docs/step_graph.md"));
+  ASSERT_TRUE(file.is_open());
+  std::stringstream text;
+  text << file.rdbuf();
+  size_t at = 0;
+  for (const Pass& pass : Passes()) {
+    const std::string row = StrCat("| `", pass.name, "` | ", pass.opt_level, " | ");
+    const size_t found = text.str().find(row);
+    ASSERT_NE(found, std::string::npos) << row;
+    EXPECT_GT(found, at) << pass.name << " runs behind what the table has below it";
+    at = found;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
