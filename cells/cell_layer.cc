@@ -166,6 +166,23 @@ void CellLayer::WriteStateUpdate(int i) {
   if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
 }
 
+// Whether the last value of an output can be that of a state: its initial value says what an item is, by dimensions of
+// which none is the batch. Others are rows of all steps, of which none is that where a sequence has ended.
+bool CellLayer::CanBeState(int k) const {
+  const std::vector<std::int64_t> item = output_items_[k].ToVector();
+  if (!item.empty() && std::ranges::find(item, batch_) == item.end()) return true;
+  if (mask_.empty()) return false;
+  const std::string& blob = cell().output(k).blob();
+  throw Error(
+      ErrorCode::kShapeMismatch,
+      context_.cell->Fault(
+          CellPart::kOutput, k,
+          item.empty() ? StrCat("the output \"", blob, "\" is one number an item, and with a mask or lengths ",
+                                "`last` needs a dimension: ExpandDims(", blob, ", dims=[2])")
+                       : StrCat("an item of the output \"", blob, "\" has the size of the batch, and with a mask ",
+                                "or lengths there is no `last` of such")));
+}
+
 void CellLayer::WriteOutputs() {
   for (int k = 0; k < cell().output_size(); ++k) {
     if (IndexOfName(cell().state(), cell().output(k).blob()) >= 0) continue;
@@ -176,7 +193,7 @@ void CellLayer::WriteOutputs() {
       AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
       blob = expanded;
     }
-    const bool is_shown = cell().output(k).last() && IsFloatOrDouble(info.dtype);
+    const bool is_shown = cell().output(k).last() && IsFloatOrDouble(info.dtype) && CanBeState(k);
     std::string held;
     if (!mask_.empty()) {
       const std::string otherwise = names_.Unused(blob + (is_shown ? "_prev" : "_zeros"));

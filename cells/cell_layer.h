@@ -84,6 +84,7 @@ class CellLayer {
   void WriteStep();
   OperatorDef Resolved(const OperatorDef& def);
   void WriteStateUpdate(int state);
+  bool CanBeState(int k) const;
   void WriteOutputs();
   std::map<std::string, TensorInfo> StepInputs() const;
   void InferShapes();

@@ -229,7 +229,32 @@ class BackwardPlanMaker {
       resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail());
     }
     resolved.is_source = true;
+    ShowAsWritten(link.internal, &resolved);
     links_[link.internal].push_back(std::move(resolved));
+  }
+
+  // A forward step may write a row with more or fewer dimensions of 1 than the row has: its gradient operators see it
+  // as the operator did that wrote it.
+  void ShowAsWritten(const std::string& blob, ResolvedLink* link) const {
+    const auto written = forward_.steps->finals.find(blob);
+    if (written == forward_.steps->finals.end()) return;
+    const TensorInfo& info = written->second.info;
+    if (info.dtype == link->view.info.dtype && EqualButForOnes(info.shape, link->view.info.shape))
+      link->view.info = info;
+  }
+
+  // The blob of the forward step whose rows these are; "" where there is none.
+  std::string WriterOf(const Link& link, int state) const {
+    const RecurrentSpec& spec = forward_operator_.spec;
+    const std::vector<LinkRole> roles = FindLinkRoles(spec);
+    for (size_t i = 0; i < roles.size(); ++i) {
+      const Link& other = spec.links[i];
+      if (roles[i].is_destination && other.external == spec.states[state].name && other.offset == link.offset &&
+          other.window == link.window) {
+        return other.internal;
+      }
+    }
+    return "";
   }
 
   ResolvedLink BackwardLink(const Link& link, const BackwardLinkRole& role) {
@@ -244,6 +269,7 @@ class BackwardPlanMaker {
     const StateLayout& layout = forward_.states[state];
     CheckLinkInState(link, layout.num_initial);
     ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
+    ShowAsWritten(WriterOf(link, state), &resolved);
     // What the step only writes is a part of the row's gradient: another name of a new row gives one, too.
     const bool is_part = written_.contains(link.internal) && !reads_first_.contains(link.internal);
     resolved.is_source = link.offset >= num_kept_[state] && !is_part;
