@@ -256,5 +256,15 @@ TEST(RecurrentGradient, D5ASequenceThatTheBackwardStepReadsWholeMayChangeItsLeng
   }
 }
 
+// The step writes rows [B, H] of a state whose rows are [1, B, H]: axis 1 is H.
+TEST(RecurrentGradient, SeesRowsWithTheDimensionsThatTheStepGaveThem) {
+  RecurrentCase net;
+  OperatorDef squeeze = ParseOp("s = Squeeze(pre)");
+  AddInts(&squeeze, "dims", {0});
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("pre = Add(x_t, h_prev)").Step(squeeze);
+  net.Step("h_next = LogSoftmax(s)").Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(net.Build(), {"h_all"}, {{"x", Random({3, 5, 4}, 1)}, {"h0", Random({1, 5, 4}, 2)}});
+}
+
 }  // namespace
 }  // namespace stepnet
