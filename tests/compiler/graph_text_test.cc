@@ -125,7 +125,7 @@ TEST(GraphText, NamesTheDevice) {
   const StepGraph graph = ParseGraph(text);
   EXPECT_EQ(graph.target->device, DeviceKind::kPrivate);
   EXPECT_EQ(GraphText(graph), text);
-  ExpectError([] { ParseGraph("step s on tpu {\n}\n"); }, "…\"tpu\" is no device…");
+  ExpectError([] { ParseGraph("step s on tpu {\n}\n"); }, "…\"tpu\" is no device");
 }
 
 TEST(GraphText, NumbersOfAnySizeAreReadOrRefused) {

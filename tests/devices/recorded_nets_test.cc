@@ -461,7 +461,7 @@ TEST(RecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps) {
   const PoisonCounts before = CountsOfPoisonDevice();
   for (int run = 0; run < 4; ++run) twins.Run(StrCat("run ", run));
   EXPECT_EQ(twins.there().Recordable().why_no_more,
-            "operator 1, RecurrentNetwork: its steps have more than 200,000 operators in all");
+            "operator 1, RecurrentNetwork: its steps have more than 200000 operators in all");
   EXPECT_GE(CountsOfPoisonDevice().kernels - before.kernels, std::int64_t{4} * 3 * 67'000);
   EXPECT_EQ(CountsOfPoisonDevice().played, before.played);
 }

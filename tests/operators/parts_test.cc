@@ -182,12 +182,16 @@ TEST(Parts, AnyNumberGivesTheBitsOfOneWhereAKernelStandsBesideAFormula) {
 
 TEST(Sums, WhatIsAddedIsWhatWouldHaveBeenWritten) {
   std::set<std::string> types;
-  for (const KernelCase& kernel : CasesOfSplitTypes()) {
+  std::vector<KernelCase> cases = CasesOfSplitTypes();
+  for (const Shape& like : {Shape({7}), Shape({5, 1}), Shape({3, 5, 7}), Shape({1})}) {
+    cases.emplace_back(Def("SumReduceLike", 2, 1), std::vector{Random({3, 5, 7}, 1), Random(like, 2)});
+  }
+  for (const KernelCase& kernel : cases) {
     if (CpuKernel(kernel.type()).can_add.empty()) continue;
     types.insert(kernel.type());
     const double start = 100;
     const std::vector<Tensor> written = kernel.Run();
-    const std::vector<Tensor> added = kernel.RunAdding(start, 2);
+    const std::vector<Tensor> added = kernel.RunAdding(start, std::min(kernel.MaxParts(), 2));
     for (size_t o = 0; o < written.size(); ++o) {
       const std::vector<double> a = ToDoubles(written[o]), b = ToDoubles(added[o]);
       for (size_t i = 0; i < a.size(); ++i) {
