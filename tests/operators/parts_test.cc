@@ -27,7 +27,10 @@ class KernelCase {
   }
 
   const std::string& type() const { return init_.type(); }
-  int MaxParts() const { return CpuKernel(init_.type()).max_parts(query(), output_infos_); }
+  int MaxParts() const {
+    const PartsRule& rule = CpuKernel(init_.type()).max_parts;
+    return rule ? rule(query(), output_infos_) : 1;
+  }
 
   std::vector<Tensor> Run(int parts = 1) const {
     const std::vector<Tensor> outputs = Outputs(0);
