@@ -23,7 +23,11 @@ void MarkRows(const StepPlan& plan, const OperatorCall& op, Instruction* instruc
   instruction->can_batch_steps = true;
   const auto mark = [&](const std::vector<int>& with_rows, bool is_output, Operand* operand) {
     operand->has_rows = std::ranges::count(with_rows, operand->position) > 0;
-    if (operand->shape_alone) return;  // it may be anywhere
+    if (operand->shape_alone) {  // it may be anywhere; what is summed like it has the same shape for any rows
+      const bool is_like = !is_output && op.schema().sum_like == operand->position;
+      instruction->can_batch_steps = instruction->can_batch_steps && (operand->has_rows || is_like);
+      return;
+    }
     const bool is_for_all = plan.slots[operand->slot].row_bytes == 0 && (operand->added || !is_output);
     const bool fits = operand->has_rows ? HasRows(plan, *operand) : is_for_all;
     instruction->can_batch_steps = instruction->can_batch_steps && fits;

@@ -460,7 +460,8 @@ RunRegionFn MakeLateRegion(const DeviceRegion& made) {
   };
 }
 
-constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate};
+// Plans are cut as for a GPU.
+constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate, .takes_all_over_time = true};
 const DeviceRegistration poison(DeviceKind::kPrivate,
                                 {.target = &kPoisonTarget,
                                  .executor = "recorded",
