@@ -460,8 +460,7 @@ RunRegionFn MakeLateRegion(const DeviceRegion& made) {
   };
 }
 
-// Plans are cut as for a GPU.
-constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate, .takes_all_over_time = true};
+constexpr Target kPoisonTarget = {.device = DeviceKind::kPrivate};
 const DeviceRegistration poison(DeviceKind::kPrivate,
                                 {.target = &kPoisonTarget,
                                  .executor = "recorded",
