@@ -69,7 +69,7 @@ void ExpectExecutorsAgree(const RandomStep& step, const NetDef& net, int opt_lev
   Workspace serial;
   Feed(step.Feeds(1), serial);
   RunOptions options{
-      .executor = "serial", .opt_level = opt_level, .target = TargetFor(what), .disabled_passes = PassToLeaveOut(what)};
+      .executor = "serial", .target = TargetFor(what), .opt_level = opt_level, .disabled_passes = PassToLeaveOut(what)};
   options.on_pass = [](const std::string&, const StepGraph& graph) { ExpectRoundTrip(graph); };
   options.on_plan = [&](const StepPlan& plan) { counts->Add(plan); };
   const auto reference = Net::Create(net, serial, options);
