@@ -115,6 +115,7 @@ bool DeviceProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
 
 void DeviceProgram::Run(const OperatorCall& op, const OpRun& run) const {
   if (formula_) return RunFormula(op, run);
+  UseCudaDevice(runtime_.index());
   for (const PlannedProduct& product : products_) RunProduct(product, run);
   const cudaStream_t stream = static_cast<CudaQueue&>(run.queue()).stream();
   for (const PlannedSum& sum : sums_) {
