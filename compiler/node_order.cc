@@ -36,22 +36,19 @@ class NodeOrder {
 
   // Operators without a formula may throw, or do what lasts; regions only where they check values.
   bool MayFailOrLast(const StepNode& node) const {
-    const auto is_so = [&](const OperatorCall& call, const auto& value_of, size_t num_inputs) {
+    const auto is_so = [&](const OperatorCall& call, const std::vector<int>& values) {
       const Kernel* kernel = call.schema().FindKernel(graph_.target->device);
       if (HasSideEffects(call) || kernel == nullptr) return true;
-      std::vector<TensorInfo> inputs;
-      for (size_t i = 0; i < num_inputs; ++i) inputs.push_back(graph_.values[value_of(i)].info);
+      const std::vector<TensorInfo> inputs = graph_.InfosOf(values);
       return MayFindBadValues(ShapeQuery(call, inputs), *kernel);
     };
     if (node.kind == StepNode::Kind::kCall || node.by_blobs) return true;
     if (!node.RunsOperators()) return false;
-    if (node.IsOneOperator()) {
-      return is_so(
-          *node.call, [&](size_t i) { return node.inputs[i]; }, node.inputs.size());
-    }
+    if (node.IsOneOperator()) return is_so(*node.call, node.inputs);
     return std::ranges::any_of(node.calls(), [&](const RegionCall& call) {
-      return is_so(
-          *call.call, [&](size_t i) { return node.ValueOf(call.inputs[i]); }, call.inputs.size());
+      std::vector<int> values;
+      for (const int operand : call.inputs) values.push_back(node.ValueOf(operand));
+      return is_so(*call.call, values);
     });
   }
 

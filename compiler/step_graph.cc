@@ -42,6 +42,12 @@ std::string StepGraph::NameOf(int value) const {
   return v.version == 0 ? mark + v.blob : StrCat(mark, v.blob, ".", v.version);
 }
 
+std::vector<TensorInfo> StepGraph::InfosOf(std::span<const int> of) const {
+  std::vector<TensorInfo> infos;
+  for (const int value : of) infos.push_back(values[value].info);
+  return infos;
+}
+
 int StepGraph::AddValue(StepValue value) {
   const int first = value.outside || value.producer < 0 ? 0 : 1;
   int& next = (value.outside ? next_version_outside_ : next_version_)[value.blob];

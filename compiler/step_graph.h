@@ -126,6 +126,7 @@ struct StepGraph {
   std::map<std::string, int> last = {};  // blob → the value that a step leaves in it
 
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
+  std::vector<TensorInfo> InfosOf(std::span<const int> of) const;
   // Adds a value, with the first version that its name has free where it has none yet.
   int AddValue(StepValue value);
   // Before a value is taken away: if it is what its blob ends as, the blob has no last value any more.

@@ -6,8 +6,7 @@ namespace {
 
 // Where an operator says what it is made of for inputs of such shapes, that is what its node is.
 void ExpandNode(const StepGraph& graph, StepNode* node) {
-  std::vector<TensorInfo> inputs;
-  for (const int input : node->inputs) inputs.push_back(graph.values[input].info);
+  const std::vector<TensorInfo> inputs = graph.InfosOf(node->inputs);
   const ShapeQuery query(*node->call, inputs);
   const Expansion expansion(query);
   if (!expansion.products().empty()) {

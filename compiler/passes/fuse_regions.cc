@@ -84,8 +84,7 @@ class LoopFuser {
     for (const int output : node.outputs) {
       if (output == kNoValue || graph_.values[output].added) return kCannotJoin;
     }
-    std::vector<TensorInfo> inputs;
-    for (const int input : node.inputs) inputs.push_back(graph_.values[input].info);
+    const std::vector<TensorInfo> inputs = graph_.InfosOf(node.inputs);
     const ShapeQuery query(*node.call, inputs);
     try {
       if (MayFindBadValues(query, *node.call->schema().FindKernel(graph_.target->device))) return kCannotJoin;

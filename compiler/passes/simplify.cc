@@ -15,8 +15,7 @@ bool ShowsOnlyInOutputs(const StepGraph& graph, const StepNode& node) {
   const OperatorSchema& schema = node.call->schema();
   const Kernel* kernel = schema.FindKernel(graph.target->device);
   if (schema.has_side_effects || kernel == nullptr) return false;
-  std::vector<TensorInfo> inputs;
-  for (const int input : node.inputs) inputs.push_back(graph.values[input].info);
+  const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
   return !MayFindBadValues(ShapeQuery(*node.call, inputs), *kernel);
 }
 

@@ -77,8 +77,7 @@ bool AddsTermOutside(const StepGraph& graph, const StepNode& node) {
 
 std::shared_ptr<const FormulaProgram> FormulaOf(const StepGraph& graph, const StepNode& node) {
   if (node.by_blobs || !node.call->schema().formula) return nullptr;
-  std::vector<TensorInfo> infos;
-  for (const int input : node.inputs) infos.push_back(graph.values[input].info);
+  const std::vector<TensorInfo> infos = graph.InfosOf(node.inputs);
   const ShapeQuery query(*node.call, infos);
   return AreExprTypes(query, {}) ? FindFormula(query) : nullptr;
 }

@@ -1,5 +1,5 @@
 // FewRowsProduct: products of few rows in float, as the steps of a loop are made of, by a kernel of our own. cuBLASLt,
-// which is made for large ones, takes up to three times as long for them (docs/performance.md).
+// which is made for large ones, takes longer for them.
 //
 // A block of eight warps computes a tile of the result. Each warp takes other elements of the depth, the dimension that
 // is summed over, in chunks that it copies to shared memory while it computes the ones before; its lanes have a column
