@@ -3,101 +3,129 @@
 #include <algorithm>
 #include <map>
 
+#include "stepnet/core/access_order.h"
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
 namespace {
 
-class NodeOrder {
- public:
-  NodeOrder(const StepGraph& graph, int begin, int end)
-      : graph_(graph), begin_(begin), followers_(static_cast<size_t>(end - begin)) {}
+// Operators without a formula may throw, or do what lasts; regions only where they check values.
+bool MayFailOrLast(const StepGraph& graph, const StepNode& node) {
+  const auto is_so = [&](const OperatorCall& call, const std::vector<int>& values) {
+    const Kernel* kernel = call.schema().FindKernel(graph.target->device);
+    if (HasSideEffects(call) || kernel == nullptr) return true;
+    const std::vector<TensorInfo> inputs = graph.InfosOf(values);
+    return MayFindBadValues(ShapeQuery(call, inputs), *kernel);
+  };
+  if (node.kind == StepNode::Kind::kCall || node.by_blobs) return true;
+  if (!node.RunsOperators()) return false;
+  if (node.IsOneOperator()) return is_so(*node.call, node.inputs);
+  return std::ranges::any_of(node.calls(), [&](const RegionCall& call) {
+    std::vector<int> values;
+    for (const int operand : call.inputs) values.push_back(node.ValueOf(operand));
+    return is_so(*call.call, values);
+  });
+}
 
-  void Add(int node) {
-    const StepNode& added = graph_.nodes[node];
-    current_ = node - begin_;
-    for (const int input : added.inputs) Read(input);
-    if (added.packed != kNoValue) Read(added.packed);
-    for (const int output : added.given()) Write(output);
-    if (!MayFailOrLast(added)) return;
-    Follow(last_of_world_);
-    last_of_world_ = current_;
+// Who follows whom, of nodes that it is told of in their order.
+class ByteOrder {
+ public:
+  ByteOrder(const StepGraph& graph, size_t num_nodes)
+      : graph_(graph), followers_(num_nodes), by_home_(graph.homes.size()), homes_at_(graph.num_bases) {}
+
+  void Add(int number, const StepNode& node) {
+    const auto follow = [this](int earlier, int later) { followers_[earlier].push_back(later); };
+    const auto read = [&](int value) {
+      WithOverlaps(graph_.values[value].home, [&](AccessOrder<int>& home) { home.Read(number, follow); });
+    };
+    const auto write = [&](int value) {
+      WithOverlaps(graph_.values[value].home, [&](AccessOrder<int>& home) { home.Write(number, follow); });
+    };
+    std::ranges::for_each(node.inputs, read);
+    if (node.packed != kNoValue) read(node.packed);
+    std::ranges::for_each(node.given(), write);
   }
 
   std::vector<std::vector<int>> Take() { return std::move(followers_); }
 
  private:
-  // Who has used memory, so far.
-  struct Users {
-    int writer = -1;           // the last one
-    std::vector<int> readers;  // since then
-  };
-
-  // Operators without a formula may throw, or do what lasts; regions only where they check values.
-  bool MayFailOrLast(const StepNode& node) const {
-    const auto is_so = [&](const OperatorCall& call, const std::vector<int>& values) {
-      const Kernel* kernel = call.schema().FindKernel(graph_.target->device);
-      if (HasSideEffects(call) || kernel == nullptr) return true;
-      const std::vector<TensorInfo> inputs = graph_.InfosOf(values);
-      return MayFindBadValues(ShapeQuery(call, inputs), *kernel);
-    };
-    if (node.kind == StepNode::Kind::kCall || node.by_blobs) return true;
-    if (!node.RunsOperators()) return false;
-    if (node.IsOneOperator()) return is_so(*node.call, node.inputs);
-    return std::ranges::any_of(node.calls(), [&](const RegionCall& call) {
-      std::vector<int> values;
-      for (const int operand : call.inputs) values.push_back(node.ValueOf(operand));
-      return is_so(*call.call, values);
-    });
-  }
-
-  void Follow(int other) {
-    if (other >= 0 && other != current_) followers_[other].push_back(current_);
-  }
-
-  // Calls `use` for all memory that has bytes in common with that of the value, which is the first.
+  // Calls `use` for all memory that has bytes in common with that of the home, of what has been used.
   template <typename Use>
-  void WithOverlaps(int value, const Use& use) {
-    const int home = graph_.values[value].home;
-    use(users_[home]);
+  void WithOverlaps(int home, const Use& use) {
+    use(by_home_[home]);
     const Home& memory = graph_.homes[home];
     if (memory.kind != Home::Kind::kOutside) return;
     std::vector<int>& others = homes_at_[memory.slot.base];
     for (const int other : others) {
-      if (other != home && ShareBytes(graph_.homes[other], memory)) use(users_[other]);
+      if (other != home && ShareBytes(graph_.homes[other], memory)) use(by_home_[other]);
     }
     if (std::ranges::count(others, home) == 0) others.push_back(home);
   }
 
-  void Read(int value) {
-    WithOverlaps(value, [this](const Users& users) { Follow(users.writer); });
-    users_[graph_.values[value].home].readers.push_back(current_);
-  }
-
-  void Write(int value) {
-    WithOverlaps(value, [this](const Users& users) {
-      Follow(users.writer);
-      for (const int reader : users.readers) Follow(reader);
-    });
-    users_[graph_.values[value].home] = {.writer = current_, .readers = {}};
-  }
-
   const StepGraph& graph_;
-  const int begin_;
-  int current_ = 0;
-  int last_of_world_ = -1;
   std::vector<std::vector<int>> followers_;
-  std::map<int, Users> users_;                // by home
-  std::map<int, std::vector<int>> homes_at_;  // outside, by base
+  std::vector<AccessOrder<int>> by_home_;
+  std::vector<std::vector<int>> homes_at_;  // outside, by base
 };
 
 }  // namespace
 
-std::vector<std::vector<int>> FollowersOf(const StepGraph& graph, int begin, int end) {
-  NodeOrder order(graph, begin, end);
-  for (int n = begin; n < end; ++n) order.Add(n);
+std::vector<std::vector<int>> FollowersByBytes(const StepGraph& graph, int begin, int end) {
+  ByteOrder order(graph, static_cast<size_t>(end - begin));
+  for (int n = begin; n < end; ++n) order.Add(n - begin, graph.nodes[n]);
   return order.Take();
+}
+
+std::vector<std::vector<int>> FollowersOf(const StepGraph& graph, int begin, int end) {
+  std::vector<std::vector<int>> followers = FollowersByBytes(graph, begin, end);
+  int last = -1;
+  for (int n = begin; n < end; ++n) {
+    if (!MayFailOrLast(graph, graph.nodes[n])) continue;
+    if (last >= 0) followers[last].push_back(n - begin);
+    last = n - begin;
+  }
+  return followers;
+}
+
+NodePrecedence::NodePrecedence(int num_nodes) : in_turn_(true), num_chains_(1), chain_of_(num_nodes, 0) {}
+
+NodePrecedence::NodePrecedence(const std::vector<std::vector<int>>& followers)
+    : chain_of_(followers.size(), kNone), last_before_(followers.size()) {
+  std::vector<int> ends;                                   // by chain, its last node so far
+  std::vector<std::vector<int>> before(followers.size());  // by node, those that it follows
+  for (size_t n = 0; n < followers.size(); ++n) {
+    for (const int follower : followers[n]) before[follower].push_back(static_cast<int>(n));
+  }
+  for (size_t n = 0; n < followers.size(); ++n) {
+    std::vector<int>& last = last_before_[n];
+    for (const int earlier : before[n]) {
+      const std::vector<int>& theirs = last_before_[earlier];
+      last.resize(std::max(last.size(), theirs.size()), kNone);
+      for (size_t c = 0; c < theirs.size(); ++c) last[c] = std::max(last[c], theirs[c]);
+      const int chain = chain_of_[earlier];
+      if (chain == kNone) continue;
+      last.resize(std::max(last.size(), static_cast<size_t>(chain) + 1), kNone);
+      last[chain] = std::max(last[chain], earlier);
+    }
+    const auto is_end = [&](int earlier) { return chain_of_[earlier] != kNone && ends[chain_of_[earlier]] == earlier; };
+    const auto longest = std::ranges::find_if(before[n], is_end);
+    if (longest != before[n].end()) {
+      chain_of_[n] = chain_of_[*longest];
+    } else if (num_chains_ < kMaxChains) {
+      chain_of_[n] = num_chains_++;
+      ends.push_back(kNone);
+    } else {
+      continue;
+    }
+    ends[chain_of_[n]] = static_cast<int>(n);
+  }
+}
+
+int NodePrecedence::LastBefore(int node, int chain) const {
+  if (in_turn_) return node - 1;
+  const std::vector<int>& last = last_before_[node];
+  return chain < static_cast<int>(last.size()) ? last[chain] : kNone;
 }
 
 }  // namespace stepnet

@@ -1,9 +1,10 @@
 #include "stepnet/compiler/place.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <queue>
+
+#include "stepnet/compiler/node_order.h"
 
 namespace stepnet {
 namespace {
@@ -12,9 +13,8 @@ namespace {
 struct Room {
   std::string blob;  // of the first value
   std::int64_t bytes = 0;
-  int first = std::numeric_limits<int>::max();  // of the nodes that use it
-  int last = -1;
-  int stage = 0;  // of what takes turns: in which it is used
+  std::vector<int> users = {};  // nodes, in their order, each once
+  int stage = 0;                // of what takes turns: in which it is used
 };
 
 std::vector<Room> RoomsOf(const StepGraph& graph) {
@@ -29,8 +29,7 @@ std::vector<Room> RoomsOf(const StepGraph& graph) {
     while (!graph.stages.empty() && graph.stages[stage].end <= static_cast<int>(n)) ++stage;
     const auto use = [&](int value) {
       Room& room = rooms[graph.values[value].home];
-      room.first = std::min(room.first, static_cast<int>(n));
-      room.last = static_cast<int>(n);
+      if (room.users.empty() || room.users.back() != static_cast<int>(n)) room.users.push_back(static_cast<int>(n));
       room.stage = stage;
     };
     std::ranges::for_each(graph.nodes[n].inputs, use);
@@ -39,65 +38,93 @@ std::vector<Room> RoomsOf(const StepGraph& graph) {
   return rooms;
 }
 
-// Temporaries that are never there at the same time share a row: which one it is of each home, and how large rows are
-// (linear scan; Poletto and Sarkar, Linear scan register allocation, 1999). With `by_blob` only values of one blob do:
-// what shares memory waits for each other.
+// Which temporaries of one stage share a row: those that are never there at the same time, for whoever uses the one
+// comes before whoever uses the other in any case (linear scan; Poletto and Sarkar, Linear scan register allocation,
+// 1999). So sharing makes no instruction of a step wait.
 class RowSharing {
  public:
-  RowSharing(const std::vector<Room>& rooms, std::vector<int> homes, bool by_blob)
-      : rooms_(rooms), by_blob_(by_blob), row_of_(rooms.size(), -1) {
-    std::ranges::stable_sort(homes, {}, [&](int h) { return rooms[h].first; });
+  // Nodes are numbered from `begin`. Gives (*row_of)[home], a new element of `bytes` for each row.
+  RowSharing(const std::vector<Room>& rooms, const NodePrecedence& precedence, int begin, std::vector<int>* row_of,
+             std::vector<std::int64_t>* bytes)
+      : rooms_(rooms),
+        precedence_(precedence),
+        begin_(begin),
+        row_of_(*row_of),
+        bytes_(*bytes),
+        free_(precedence.num_chains()) {}
+
+  // `homes`, those of the stage.
+  void Run(std::vector<int> homes) {
+    std::ranges::stable_sort(homes, {}, [&](int h) { return rooms_[h].users.front(); });
     for (const int h : homes) {
-      while (!used_.empty() && used_.top().first < rooms[h].first) {
+      while (!used_.empty() && used_.top().first < rooms_[h].users.front()) {
         Free(used_.top().second);
         used_.pop();
       }
-      row_of_[h] = TakeRow(rooms[h]);
-      used_.emplace(rooms[h].last, h);
+      row_of_[h] = TakeRow(rooms_[h]);
+      used_.emplace(rooms_[h].users.back(), h);
     }
   }
-
-  int RowOf(int home) const { return row_of_[home]; }
-  const std::vector<std::int64_t>& bytes() const { return bytes_; }  // by row
 
  private:
-  // Stages run beside each other.
-  struct Key {
-    int stage = 0;
-    std::string blob;
-    std::int64_t bytes = 0;
-    auto operator<=>(const Key&) const = default;
-    bool MayShareWith(const Key& other) const { return stage == other.stage && blob == other.blob; }
-  };
+  // Rows that nobody uses any more, by their bytes, with the home that was there last.
+  using FreeRows = std::multimap<std::int64_t, int>;
 
-  Key KeyOf(const Room& room, std::int64_t bytes) const {
-    return {.stage = room.stage, .blob = by_blob_ ? room.blob : "", .bytes = bytes};
+  void Free(int home) {
+    const int chain = precedence_.ChainOf(rooms_[home].users.back() - begin_);
+    if (chain != NodePrecedence::kNone) free_[chain].emplace(bytes_[row_of_[home]], home);
   }
 
-  void Free(int home) { free_.emplace(KeyOf(rooms_[home], bytes_[row_of_[home]]), row_of_[home]); }
+  bool MayFollow(const Room& room, int home) const {
+    return std::ranges::all_of(
+        rooms_[home].users, [&](int user) { return precedence_.IsBefore(user - begin_, room.users.front() - begin_); });
+  }
 
-  // The smallest one that has room, otherwise the largest.
+  // The smallest one that has room, otherwise the largest, of some that are looked at.
   int TakeRow(const Room& room) {
-    const Key key = KeyOf(room, room.bytes);
-    auto found = free_.lower_bound(key);
-    if (found == free_.end() || !key.MayShareWith(found->first)) {
-      if (found == free_.begin() || !key.MayShareWith(std::prev(found)->first)) {
-        bytes_.push_back(room.bytes);
-        return static_cast<int>(bytes_.size()) - 1;
+    FreeRows* from = nullptr;
+    FreeRows::iterator best;
+    const auto fits = [&](std::int64_t bytes) { return bytes >= room.bytes; };
+    const auto consider = [&](FreeRows& rows, FreeRows::iterator row) {
+      if (!MayFollow(room, row->second)) return false;
+      const bool is_better = from == nullptr || (fits(row->first) ? !fits(best->first) || row->first < best->first
+                                                                  : row->first > best->first);
+      if (is_better) {
+        from = &rows;
+        best = row;
       }
-      --found;
+      return true;
+    };
+    for (int chain = 0; chain < precedence_.num_chains(); ++chain) {
+      if (precedence_.LastBefore(room.users.front() - begin_, chain) == NodePrecedence::kNone) continue;
+      FreeRows& rows = free_[chain];
+      int looks = kMaxLooks;
+      const auto middle = rows.lower_bound(room.bytes);
+      for (auto row = middle; row != rows.end() && looks-- > 0;) {
+        if (consider(rows, row++)) break;
+      }
+      for (auto row = middle; row != rows.begin() && looks-- > 0;) {
+        if (consider(rows, --row)) break;
+      }
     }
-    const int row = found->second;
-    free_.erase(found);
+    if (from == nullptr) {
+      bytes_.push_back(room.bytes);
+      return static_cast<int>(bytes_.size()) - 1;
+    }
+    const int row = row_of_[best->second];
+    from->erase(best);
     bytes_[row] = std::max(bytes_[row], room.bytes);
     return row;
   }
 
+  static constexpr int kMaxLooks = 8;  // at rows of a chain
+
   const std::vector<Room>& rooms_;
-  const bool by_blob_;
-  std::vector<int> row_of_;  // by home
-  std::vector<std::int64_t> bytes_;
-  std::multimap<Key, int> free_;
+  const NodePrecedence& precedence_;
+  const int begin_;
+  std::vector<int>& row_of_;
+  std::vector<std::int64_t>& bytes_;
+  std::vector<FreeRows> free_;  // by the chain of the last user
   std::priority_queue<std::pair<int, int>, std::vector<std::pair<int, int>>, std::greater<>> used_;  // until, home
 };
 
@@ -109,8 +136,10 @@ class Placer {
         all_kept_(all_kept),
         plan_(*plan),
         rooms_(RoomsOf(graph)),
-        rows_(rooms_, TakingTurns(), /*by_blob=*/ring_rows > 1),
-        base_of_row_(rows_.bytes().size(), -1) {}
+        row_of_(graph.homes.size(), -1) {
+    ShareRows();
+    base_of_row_.assign(bytes_of_row_.size(), -1);
+  }
 
   void Run() {
     plan_.num_bases = graph_.num_bases;
@@ -121,12 +150,25 @@ class Placer {
  private:
   bool TakesTurns(const Home& home) const { return home.kind == Home::Kind::kTemporary && !home.kept && !all_kept_; }
 
-  std::vector<int> TakingTurns() const {
-    std::vector<int> homes;
+  void ShareRows() {
+    std::map<int, std::vector<int>> homes;  // by stage, as stages run beside each other
     for (size_t h = 0; h < graph_.homes.size(); ++h) {
-      if (TakesTurns(graph_.homes[h])) homes.push_back(static_cast<int>(h));
+      if (!TakesTurns(graph_.homes[h])) continue;
+      if (rooms_[h].users.empty()) {
+        row_of_[h] = static_cast<int>(bytes_of_row_.size());
+        bytes_of_row_.push_back(rooms_[h].bytes);
+      } else {
+        homes[rooms_[h].stage].push_back(static_cast<int>(h));
+      }
     }
-    return homes;
+    for (auto& [number, of_stage] : homes) {
+      const Stage all{.begin = 0, .end = static_cast<int>(graph_.nodes.size())};
+      const Stage& stage = graph_.stages.empty() ? all : graph_.stages[number];
+      const NodePrecedence precedence = ring_rows_ > 1
+                                            ? NodePrecedence(FollowersByBytes(graph_, stage.begin, stage.end))
+                                            : NodePrecedence(stage.end - stage.begin);
+      RowSharing(rooms_, precedence, stage.begin, &row_of_, &bytes_of_row_).Run(std::move(of_stage));
+    }
   }
 
   Slot SlotOf(int h) {
@@ -143,7 +185,7 @@ class Placer {
                 .bytes = room.bytes};
       case Home::Kind::kTemporary: break;
     }
-    if (TakesTurns(home)) return RingSlot(room, rows_.RowOf(h));
+    if (TakesTurns(home)) return RingSlot(room, row_of_[h]);
     return {.blob = room.blob,
             .storage_class = StorageClass::kStacked,
             .base = AddPiece(room.bytes, /*rows=*/0),
@@ -163,7 +205,7 @@ class Placer {
 
   Slot RingSlot(const Room& room, int row) {
     const bool turns = ring_rows_ > 1;  // otherwise every step uses the one row
-    const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(rows_.bytes()[row]) : rows_.bytes()[row];
+    const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(bytes_of_row_[row]) : bytes_of_row_[row];
     int& base = base_of_row_[row];
     if (base < 0) base = AddPiece(row_bytes, ring_rows_);
     return {.blob = room.blob,
@@ -184,7 +226,8 @@ class Placer {
   const bool all_kept_;
   StepPlan& plan_;
   const std::vector<Room> rooms_;
-  const RowSharing rows_;
+  std::vector<int> row_of_;  // by home
+  std::vector<std::int64_t> bytes_of_row_;
   std::vector<int> base_of_row_;
 };
 
