@@ -54,7 +54,7 @@ class GraphParser {
         break;
       }
       line.Expect("  ");
-      if (ParseRowMove(line)) {
+      if (ParseRowMove(line) || ParseLast(line)) {
         // it is one
       } else if (line.Skip("region {")) {
         ExpectEnd(line);
@@ -91,7 +91,7 @@ class GraphParser {
   }
 
   void ParseStage(LineReader& line) {
-    GraphStage stage{.begin = NextNode(), .end = NextNode()};
+    Stage stage{.begin = NextNode(), .end = NextNode()};
     if (line.Skip("once for all steps")) {
       stage.steps_at_once = kAllSteps;
     } else if (line.Skip("for ")) {
@@ -136,6 +136,21 @@ class GraphParser {
     }
     move.only_without_steps = line.Skip(", in runs of no steps");
     row_moves_->push_back(std::move(move));
+    return true;
+  }
+
+  // Which blobs end as what, where that is not the last value that the text gives them.
+  bool ParseLast(LineReader& line) {
+    if (!line.Skip("at the end: ")) return false;
+    do {
+      if (LineReader ahead = line; ahead.Skip("no ")) {
+        line = ahead;
+        graph_.last.erase(line.Word());
+      } else {
+        const int value = ParseUse(line);
+        graph_.last[graph_.values[value].blob] = value;
+      }
+    } while (line.Skip(", "));
     return true;
   }
 
@@ -248,7 +263,22 @@ class GraphParser {
     TensorInfo info{.dtype = ParseDType(line), .shape = {}};
     info.shape = ParseShape(line);
     if (info.shape.size() > kMaxRowBytes / 8) line.Throw(StrCat(info.Description(), " is out of range"));
+    if (line.Skip(" {")) info.value = ParseKnown(line, info);
     return info;
+  }
+
+  static Tensor ParseKnown(LineReader& line, const TensorInfo& info) {
+    std::vector<std::int64_t> elements;
+    while (!line.Skip("}")) {
+      if (!elements.empty()) line.Expect(", ");
+      elements.push_back(line.Integer());
+    }
+    if (std::ssize(elements) != info.shape.size()) line.Throw(StrCat(info.Description(), " has other elements"));
+    if (info.dtype == DType::kInt64) return Tensor::Of(info.shape, elements);
+    if (info.dtype != DType::kInt32) line.Throw(StrCat("elements of ", info.Description(), " are not known"));
+    const std::vector<std::int32_t> narrow(elements.begin(), elements.end());
+    if (!std::ranges::equal(elements, narrow)) line.Throw("elements are out of range");
+    return Tensor::Of(info.shape, narrow);
   }
 
   static Shape ParseShape(LineReader& line) {

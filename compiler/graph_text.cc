@@ -36,6 +36,17 @@ std::string Word(const std::string& name, bool is_type = false) {
   return text + "\"";
 }
 
+// "{2, 3}": elements that are known before any run (TensorInfo::value), which are whole numbers.
+std::string KnownText(const TensorInfo& info) {
+  if (!info.value.defined()) return "";
+  std::vector<std::string> elements;
+  for (std::int64_t i = 0; i < info.value.size(); ++i) {
+    elements.push_back(info.dtype == DType::kInt64 ? StrCat(info.value.data<std::int64_t>()[i])
+                                                   : StrCat(info.value.data<std::int32_t>()[i]));
+  }
+  return StrCat(" {", Join(elements, ", "), "}");
+}
+
 class GraphPrinter {
  public:
   explicit GraphPrinter(const StepGraph& graph) : graph_(graph), first_of_home_(graph.homes.size(), kNoValue) {}
@@ -49,12 +60,12 @@ class GraphPrinter {
       if (graph_.values[v].producer < 0) text += StrCat("  ", ResultText(static_cast<int>(v)), "\n");
     }
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      for (const GraphStage& stage : graph_.stages) {
-        if (stage.begin == static_cast<int>(n)) text += StrCat("  ", StageText(stage), ":\n");
+      for (const Stage& stage : graph_.stages) {
+        if (stage.begin == static_cast<int>(n)) text += StrCat("  ", StageTitle(stage), ":\n");
       }
       text += NodeText(graph_.nodes[n]);
     }
-    return text + RowMovesText("after the last step", graph_.after) + "}\n";
+    return text + LastText() + RowMovesText("after the last step", graph_.after) + "}\n";
   }
 
  private:
@@ -71,6 +82,20 @@ class GraphPrinter {
       text += move.only_without_steps ? ", in runs of no steps\n" : "\n";
     }
     return text;
+  }
+
+  // Of blobs that do not end as the last value that the text gives them.
+  std::string LastText() const {
+    std::vector<std::string> items;
+    for (const auto& [blob, mentioned] : last_mentioned_) {
+      const auto last = graph_.last.find(blob);
+      if (last == graph_.last.end()) {
+        items.push_back(StrCat("no ", Word(blob)));
+      } else if (last->second != mentioned) {
+        items.push_back(NameOf(last->second));
+      }
+    }
+    return items.empty() ? "" : StrCat("  at the end: ", Join(items, ", "), "\n");
   }
 
   static std::string RowsText(const BaseRows& rows) {
@@ -105,10 +130,6 @@ class GraphPrinter {
     return Join(names, ", ");
   }
 
-  static std::string StageText(const GraphStage& stage) {
-    return StageTitle({.steps_at_once = stage.steps_at_once, .min_steps = stage.min_steps, .schedule = nullptr});
-  }
-
   std::string NameOf(int value) const {
     const StepValue& v = graph_.values[value];
     const std::string name = (v.outside ? "^" : "") + Word(v.blob);
@@ -117,7 +138,9 @@ class GraphPrinter {
 
   std::string ResultText(int value) {
     const StepValue& v = graph_.values[value];
-    return StrCat(NameOf(value), ": ", v.dynamic ? "unknown" : v.info.Description(), HomeText(value));
+    if (!v.outside) last_mentioned_[v.blob] = value;
+    const std::string info = v.dynamic ? "unknown" : v.info.Description() + KnownText(v.info);
+    return StrCat(NameOf(value), ": ", info, HomeText(value));
   }
 
   std::string HomeText(int value) {
@@ -190,7 +213,8 @@ class GraphPrinter {
   }
 
   const StepGraph& graph_;
-  std::vector<int> first_of_home_;  // value that the text says it of
+  std::vector<int> first_of_home_;             // value that the text says it of
+  std::map<std::string, int> last_mentioned_;  // by blob, so far
 };
 
 }  // namespace

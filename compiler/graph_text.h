@@ -16,7 +16,7 @@
 
 namespace stepnet {
 
-// ParseGraph(GraphText(g)) has the text of g. What is not in it: elements of values that are known (TensorInfo::value).
+// All that the graph says: ParseGraph(GraphText(g)) has the text of g.
 std::string GraphText(const StepGraph& graph);
 
 // Operators get `options`, with the target of the device that the text names. Throws kSyntaxError with the line for

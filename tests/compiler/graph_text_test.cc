@@ -30,6 +30,46 @@ TEST(GraphText, EveryHomeIsReadBack) {
       "}\n");
 }
 
+TEST(GraphText, WhatIsKnownOfElementsIsReadBack) {
+  const std::string text =
+      "step s {\n"
+      "  shape: int64 [2] {3, -1} at 0\n"
+      "  narrow: int32 [1, 1] {7} at 1\n"
+      "  none: int32 [0] {} at 2\n"
+      "  free: int64 [2] at 3\n"
+      "}\n";
+  ExpectRoundTrip(text);
+  const StepGraph graph = ParseGraph(text);
+  EXPECT_EQ(graph.values[0].info.value.data<std::int64_t>()[1], -1);
+  EXPECT_EQ(graph.values[1].info.value.data<std::int32_t>()[0], 7);
+  EXPECT_TRUE(graph.values[2].info.value.defined());
+  EXPECT_FALSE(graph.values[3].info.value.defined());
+  const auto expect = [](const std::string& info, const std::string& what) {
+    ExpectError([&] { ParseGraph(StrCat("step s {\n  x: ", info, " at 0\n}\n")); },
+                StrCat("syntax error: line 2 of a step graph: ", what));
+  };
+  expect("int64 [2] {3}", "int64 [2] has other elements before \" at 0\"");
+  expect("float [1] {3}", "elements of float [1] are not known before \" at 0\"");
+  expect("int32 [1] {3000000000}", "elements are out of range before \" at 0\"");
+  expect("int64 [1] {", "a number is missing before \" at 0\"");
+}
+
+TEST(GraphText, WhatBlobsEndAsIsReadBack) {
+  const std::string text =
+      "step s {\n"
+      "  a: float [1] at 0\n"
+      "  a.1: float [1] at 0 = Tanh(a) @0 {}\n"
+      "  b.1: float [1] = Tanh(a.1) @1 {}\n"
+      "  c.1: float [1] = Tanh(a.1) @2 {}\n"
+      "  at the end: a, no b\n"
+      "}\n";
+  ExpectRoundTrip(text);
+  StepGraph graph = ParseGraph(text);
+  EXPECT_EQ(graph.last, (std::map<std::string, int>{{"a", 0}, {"c", 3}}));
+  graph.ForgetLast(3);
+  EXPECT_NE(GraphText(graph).find("  at the end: a, no b, no c\n"), std::string::npos);
+}
+
 TEST(GraphText, WhatIsDoneAroundTheLoopIsReadBack) {
   ExpectRoundTrip(
       "step s {\n"

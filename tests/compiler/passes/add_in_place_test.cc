@@ -20,7 +20,8 @@ TEST(AddInPlace, TheLaterTermIsAddedToTheOther) {
                    "  x: float [2, 2] at 2\n"
                    "  t.1: float [2, 2] = Tanh(x) @0 {}\n"
                    "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
-                   "  ^y: float [2, 2] at 3 = s.1\n"));
+                   "  ^y: float [2, 2] at 3 = s.1\n"
+                   "  at the end: no t\n"));
   }
 }
 
@@ -79,7 +80,8 @@ TEST(AddInPlace, RowsOfASequenceAreCopiedWhereTheSumIs) {
         StrCat(given, product, "  s.1: float [2, 2] = ", sum, " @1 {}\n", "  ^y: float [2, 2] at 3[16 * t] = s.1\n"));
     EXPECT_EQ(AfterOnAnotherTarget(before), Step(given + "  x_t.1: float [2, 2] = x_t\n"
                                                          "  s.1: float [2, 2] added in x_t.1 = MatMul(w, v) @0 {}\n"
-                                                         "  ^y: float [2, 2] at 3[16 * t] = s.1\n"));
+                                                         "  ^y: float [2, 2] at 3[16 * t] = s.1\n"
+                                                         "  at the end: x_t\n"));
     EXPECT_EQ(After(AddInPlace, before), before) << "elsewhere the sum reads them";
   }
   for (const std::string& lines : std::vector<std::string>{

@@ -13,7 +13,8 @@ TEST(CopyInputs, CopiesWhatAnOperatorMightOverwrite) {
                                    "  y.1: float [2, 2] at 0[8 * (t + 1)] = Tanh(x) @3 {}\n")),
             Step("  x: float [2, 2] at 0[8 * t]\n"
                  "  \"x for op 3\".1: float [2, 2] = x\n"
-                 "  y.1: float [2, 2] at 0[8 * (t + 1)] = Tanh(\"x for op 3\".1) @3 {}\n"));
+                 "  y.1: float [2, 2] at 0[8 * (t + 1)] = Tanh(\"x for op 3\".1) @3 {}\n"
+                 "  at the end: no \"x for op 3\"\n"));
 }
 
 TEST(CopyInputs, LeavesOtherRowsAndWhatWorksInPlace) {
@@ -29,7 +30,8 @@ TEST(CopyInputs, CopiesForOperatorsThatDoNotWorkInPlace) {
                                    "  y.1: float [1, 2] at 0[8 * t] = FC(x, w, b) @0 {}\n")),
             Step("  x: float [1, 2] at 0[8 * t]\n" + weights +
                  "  \"x for op 0\".1: float [1, 2] = x\n"
-                 "  y.1: float [1, 2] at 0[8 * t] = FC(\"x for op 0\".1, w, b) @0 {}\n"));
+                 "  y.1: float [1, 2] at 0[8 * t] = FC(\"x for op 0\".1, w, b) @0 {}\n"
+                 "  at the end: no \"x for op 0\"\n"));
 }
 
 }  // namespace
