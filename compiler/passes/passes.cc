@@ -16,6 +16,7 @@ constexpr Pass kPasses[] = {
     {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "drop_zeros", .opt_level = 1, .run = DropZeros},
+    {.name = "write_only_terms", .opt_level = 1, .run = WriteOnlyTerms},
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
     {.name = "simplify", .opt_level = 1, .run = Simplify},
     {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},

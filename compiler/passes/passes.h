@@ -62,9 +62,12 @@ void SplitHomes(StepGraph* graph);
 // step.
 void AddTerms(StepGraph* graph);
 
-// A term that is 0, as a formula says, is not added to memory outside. Where a row of it is zeros until a step of a
-// backward run adds a term, and that is the only one, the operator that gives the term writes it there.
+// A term that is 0, as a formula says, is not added to memory outside.
 void DropZeros(StepGraph* graph);
+
+// Where a row of memory outside is zeros until a step of a backward run adds a term, and that is the only one, the
+// operator that gives the term writes it there.
+void WriteOnlyTerms(StepGraph* graph);
 
 // Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
 // reads: this saves a copy of each term of a sum over the steps.
@@ -91,7 +94,7 @@ void CopyInputs(StepGraph* graph);
 // What the caller has lent (Home::lent) and nodes write to is copied before the first step: steps change the copy.
 void CopyLent(StepGraph* graph);
 
-// Finds the stages of a step (compiler/stages.h). An operator that gives sums over the steps and rows becomes two
+// Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
 // another is kept.
 void FormStages(StepGraph* graph);
