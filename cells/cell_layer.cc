@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/core/cancellation.h"
@@ -43,7 +42,6 @@ CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
   WriteStep();
   InferShapes();
   WriteOutputs();
-  if (cell().options().project_inputs()) FindProjections();
 }
 
 float CellLayer::DropoutOf(int state) const {
@@ -210,46 +208,6 @@ void CellLayer::WriteOutputs() {
   }
 }
 
-// Products of an input with parameters, which need no loop: operators whose rows are those of the input alone.
-void CellLayer::FindProjections() {
-  std::set<std::string> parameters, shown, read;
-  std::map<std::string, int> writers;
-  for (const CellParameter& parameter : cell().parameter()) parameters.insert(parameter.name());
-  for (const CellOutput& output : cell().output()) shown.insert(output.blob());
-  for (const OperatorDef& op : cell().op()) {
-    for (const std::string& output : op.output()) ++writers[output];
-    read.insert(op.input().begin(), op.input().end());
-  }
-  const auto is_parameter = [&](const std::string& name) { return parameters.contains(name); };
-  for (int k = 0; k < cell().op_size(); ++k) {
-    const OperatorDef& op = cell().op(k);
-    if (!rows_of_first_.contains(k) || IndexOfName(cell().input(), op.input(0)) < 0) continue;
-    if (!std::all_of(op.input().begin() + 1, op.input().end(), is_parameter)) continue;
-    const std::string& output = op.output(0);
-    if (shown.contains(output) || IndexOfName(cell().state(), output) >= 0) continue;
-    if (writers[output] == 1 && read.contains(output)) projections_.insert(k);
-  }
-}
-
-void CellLayer::WriteProjections(NetDef* net) {
-  NetDef rest = step_;
-  rest.clear_op();
-  for (int k = 0; k < step_.op_size(); ++k) {
-    OperatorDef op = step_.op(k);
-    if (!projections_.contains(k - first_op_)) {
-      *rest.add_op() = op;
-      continue;
-    }
-    const int input = IndexOfName(cell().input(), cell().op(k - first_op_).input(0));
-    const std::string internal = op.output(0);
-    op.set_input(0, context_.sequences[input]);
-    op.set_output(0, context_.names->Unused(context_.prefix + cell().op(k - first_op_).output(0) + "_all"));
-    links_.push_back({.internal = internal, .external = op.output(0), .offset = 0, .window = 1});
-    *net->add_op() = std::move(op);
-  }
-  step_ = std::move(rest);
-}
-
 void CellLayer::WriteParameters(CellNet* result) const {
   for (int i = 0; i < cell().parameter_size(); ++i) {
     const CellParameter& parameter = cell().parameter(i);
@@ -287,7 +245,6 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
 
 void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
   WriteParameters(result);
-  WriteProjections(&result->net);
   const std::vector<std::string> read = BlobsReadFirst(step_);  // sorted
   const auto is_read = [&](const std::string& blob) { return std::ranges::binary_search(read, blob); };
   for (int i = 0; i < cell().input_size(); ++i) {

@@ -91,10 +91,6 @@ class CellLayer {
   void InferShapesOfBatch();
   void ThrowOfAnyBatch(ErrorCode code);
   [[noreturn]] void ThrowAtOperator(const Error& error) const;
-  void FindRows(const StepGraph& graph);
-  void FindProjections();
-
-  void WriteProjections(NetDef* net);
   void WriteParameters(CellNet* result) const;
   std::string WriteInitial(int state, CellNet* result) const;
   void WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
@@ -112,9 +108,7 @@ class CellLayer {
   std::vector<ShownState> shown_;  // for outputs of the last step
   std::string mask_;               // in the step net
   NetDef step_;
-  int first_op_ = 0;             // of step_ that comes from the cell
-  std::set<int> rows_of_first_;  // operators of the cell whose one output has the rows of their first input alone
-  std::set<int> projections_;    // operators of the cell that run before the loop
+  int first_op_ = 0;  // of step_ that comes from the cell
   std::vector<Link> links_;
 };
 

@@ -6,25 +6,6 @@
 #include "stepnet/compiler/import_step.h"
 
 namespace stepnet {
-namespace {
-
-// Whether the one output of an operator has a row for each of its first input, [1, …], and knows nothing else of steps.
-bool HasRowsOfFirst(const StepGraph& graph, const StepNode& node) {
-  if (!node.IsOneOperator() || node.by_blobs || node.outputs.size() != 1 || !node.call->schema().rows) return false;
-  const auto is_row = [&](int value) {
-    const Shape& shape = graph.values[value].info.shape;
-    return shape.rank() > 0 && shape[0] == 1;
-  };
-  if (!is_row(node.inputs[0]) || !is_row(node.outputs[0])) return false;
-  std::vector<TensorInfo> inputs;
-  for (const int input : node.inputs) inputs.push_back(graph.values[input].info);
-  const std::optional<RowOperands> rows = node.call->schema().rows(ShapeQuery(*node.call, inputs));
-  const std::vector<int> first = {0};
-  return rows && rows->inputs == first && rows->outputs == first;
-}
-
-}  // namespace
-
 std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes) {
   std::int64_t value = 0;
   try {
@@ -144,13 +125,6 @@ void CellLayer::ThrowOfAnyBatch(ErrorCode code) {
   }
 }
 
-void CellLayer::FindRows(const StepGraph& graph) {
-  rows_of_first_.clear();
-  for (const StepNode& node : graph.nodes) {
-    if (HasRowsOfFirst(graph, node)) rows_of_first_.insert(node.op_index - first_op_);
-  }
-}
-
 void CellLayer::InferShapesOfBatch() {
   const CellSource& source = *context_.cell;
   const std::map<std::string, TensorInfo> inputs = StepInputs();
@@ -160,7 +134,6 @@ void CellLayer::InferShapesOfBatch() {
   } catch (const Error& error) {
     ThrowAtOperator(error);
   }
-  FindRows(graph);
   const auto value = [&](const std::string& blob) -> const StepValue& { return graph.values[graph.last.at(blob)]; };
   for (int i = 0; i < cell().state_size(); ++i) {
     const StepValue& written = value(next_[i]);

@@ -7,6 +7,7 @@
 #include "../examples/cell_case.h"
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "stepnet/compiler/plan_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/nets/net.h"
@@ -22,16 +23,6 @@ std::vector<std::string> Types(const NetDef& net) {
   return types;
 }
 
-// What the operators of the first recurrent network's step are.
-std::vector<std::string> StepTypes(const NetDef& net) {
-  for (const OperatorDef& op : net.op()) {
-    for (const Argument& argument : op.arg()) {
-      if (argument.name() == "step_net") return Types(argument.n());
-    }
-  }
-  return {};
-}
-
 Tensor RandomSteps(std::int64_t steps, std::int64_t batch, std::int64_t size) {
   Tensor x(DType::kDouble, Shape({steps, batch, size}));
   for (std::int64_t i = 0; i < x.size(); ++i) x.data<double>()[i] = std::cos(static_cast<double>(i)) + 2;
@@ -40,21 +31,20 @@ Tensor RandomSteps(std::int64_t steps, std::int64_t batch, std::int64_t size) {
 
 using Names = std::vector<std::string>;
 
+// The cell says nothing of that: the plan does.
 TEST(ExpandCell, ProductsOfInputsRunBeforeTheLoop) {
-  CellSource cell = ReadExampleCell("lstm");
-  EXPECT_EQ(Types(ExpandCell(cell).net), (Names{"FC", "RecurrentNetwork"}));
-  EXPECT_EQ(std::ranges::count(StepTypes(ExpandCell(cell).net), "FC"), 1);
-  cell.def.mutable_options()->set_project_inputs(false);
-  EXPECT_EQ(Types(ExpandCell(cell).net), (Names{"RecurrentNetwork"}));
-  EXPECT_EQ(std::ranges::count(StepTypes(ExpandCell(cell).net), "FC"), 2);
-}
-
-// A product that is an output, and one of something that the step computes, stay in the loop.
-TEST(ExpandCell, OtherProductsStayInTheLoop) {
-  const CellNet net =
-      ExpandCell(Cell("cell c(x[2]; ) {\n  param w[2, 2]\n  y = x @ w\n  z = Tanh(x) @ w\n  output y\n"
-                      "  output z\n}\n"));
-  EXPECT_EQ(Types(net.net), (Names{"RecurrentNetwork"}));
+  const CellNet cell = ExpandCell(ReadExampleCell("lstm"), {.sizes = {{"D", 64}, {"H", 64}}});
+  EXPECT_EQ(Types(cell.net), (Names{"RecurrentNetwork"}));
+  RunOptions options{.threads = 1};
+  std::string plan;
+  options.on_plan = [&](const StepPlan& made) { plan = PlanText(made); };
+  Workspace workspace;
+  Net::Create(cell.init_net, workspace)->Run();
+  Tensor x(DType::kFloat, Shape({4, 2, 64}));
+  std::fill_n(x.data<float>(), x.size(), 1.0F);
+  workspace.CreateBlob("x").SetTensor(x);
+  Net::Create(cell.net, workspace, options)->Run();
+  EXPECT_NE(plan.find("steps at once:\n  0: i.1 = FC(x_t, w, b)"), std::string::npos) << plan;
 }
 
 TEST(ExpandCell, NamesLayersAndDirections) {

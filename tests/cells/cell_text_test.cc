@@ -261,7 +261,6 @@ class RandomCell {
     if (Maybe()) options->set_direction(Maybe() ? CellOptions::REVERSE : CellOptions::FORWARD);
     if (Maybe()) options->set_dropout(Float());
     if (Maybe()) options->set_lengths(NewName());
-    if (Maybe()) options->set_project_inputs(false);
     options->set_batch_major(Maybe());
   }
 

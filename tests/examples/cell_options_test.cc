@@ -66,8 +66,7 @@ const std::vector<Variant>& Variants() {
          SetInitial("given", cell);
          cell->mutable_options()->set_direction(CellOptions::REVERSE);
          cell->mutable_options()->set_mask("mask");
-       }},
-      {"inputs projected in the loop", [](CellDef* cell) { cell->mutable_options()->set_project_inputs(false); }}};
+       }}};
   return kVariants;
 }
 

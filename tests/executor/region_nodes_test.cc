@@ -157,16 +157,16 @@ CellNetAndFeeds ExampleCell(const std::string& name) {
 // What stands between the products of a step, Splits and constants among it, is one program, and nothing else is left.
 TEST(RegionNodesOfCells, AreAllThatStandsBetweenProducts) {
   const std::map<std::string, std::vector<std::string>> types_of = {
-      {"coupled_lstm", {"FC", "Region"}},
-      {"gru", {"Split", "FC", "Region", "FC", "Region"}},
-      {"gru_reset_after", {"Split", "FC", "Region"}},
-      {"indrnn", {"Region"}},
-      {"lstm", {"FC", "Region"}},
-      {"lstmp", {"FC", "Region", "FC"}},
-      {"mi_lstm", {"FC", "Region"}},
-      {"min_gru", {"Region"}},
-      {"peephole_lstm", {"FC", "Region"}},
-      {"slstm", {"FC", "Region"}},
+      {"coupled_lstm", {"FC", "FC", "Region"}},
+      {"gru", {"FC", "Split", "FC", "Region", "FC", "Region"}},
+      {"gru_reset_after", {"FC", "Split", "FC", "Region"}},
+      {"indrnn", {"FC", "Region"}},
+      {"lstm", {"FC", "FC", "Region"}},
+      {"lstmp", {"FC", "FC", "Region", "FC"}},
+      {"mi_lstm", {"FC", "FC", "Region"}},
+      {"min_gru", {"FC", "Region"}},
+      {"peephole_lstm", {"FC", "FC", "Region"}},
+      {"slstm", {"FC", "FC", "Region"}},
   };
   const ExtraPass form([](StepGraph* graph) { JoinRegions(graph); });
   for (const auto& [name, types] : types_of) {
