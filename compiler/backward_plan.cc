@@ -27,16 +27,11 @@ class BackwardPlanMaker {
   }
 
   std::shared_ptr<const BackwardPlan> Make() {
-    request_.net = &spec_.BackwardStep();
-    request_.backward = true;
-    request_.options = StepPlanOptions(spec_);
-    request_.ring_rows = RingRows(spec_);
-    request_.max_steps = spec_.num_workspaces;
-    request_.max_queues = spec_.max_streams;
-    request_.num_bases = 2 * NumStates();
-    for (int i = 0; i < NumStates(); ++i) request_.lent.insert(NumStates() + i);
-    for (const std::string& blob : BlobsReadFirst(*request_.net)) reads_first_.insert(blob);
-    for (const OperatorDef& op : request_.net->op()) written_.insert(op.output().begin(), op.output().end());
+    const NetDef& net = spec_.BackwardStep();
+    graph_.backward = true;
+    graph_.num_bases = 2 * NumStates();
+    for (const std::string& blob : BlobsReadFirst(net)) reads_first_.insert(blob);
+    for (const OperatorDef& op : net.op()) written_.insert(op.output().begin(), op.output().end());
     MakeTargets();
     SeedStateGradients();
     CountKeptRows();
@@ -46,7 +41,9 @@ class BackwardPlanMaker {
     AddParamGradients();
     BindWhatIsRead();
     AddInitialStateGradients();
-    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(ImportStep(request_), request_));
+    const PlanSettings settings = PlanSettingsOf(spec_);
+    ImportStep(net, settings.options, bindings_, &graph_);
+    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
     return plan_;
   }
 
@@ -83,7 +80,7 @@ class BackwardPlanMaker {
         return op_.outputs()[target.output] == op_.outputs()[output];
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
-      plan_->targets.push_back({.output = output, .input = inputs[k], .base = request_.num_bases++});
+      plan_->targets.push_back({.output = output, .input = inputs[k], .base = graph_.num_bases++});
     }
   }
 
@@ -93,21 +90,20 @@ class BackwardPlanMaker {
     for (int k = 0; k < layout_.num_output_gradients; ++k) {
       const OutputRole role = FindOutputRole(spec_, ForwardOutput(spec_.outputs_with_grads[k]));
       if (role.step_output >= 0) continue;
-      const int base = request_.num_bases++;
+      const int base = graph_.num_bases++;
       plan_->output_gradients.emplace_back(k, base);
-      request_.lent.insert(base);
       BaseRows others = StateGradient(role.state), rows = others;
       others.end = rows.begin = role.offset;
       if (!seeded[role.state] && role.offset != 0) {
-        request_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
+        graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
       }
-      request_.before.push_back({.kind = seeded[role.state] ? RowMove::Kind::kAdd : RowMove::Kind::kCopy,
-                                 .to = rows,
-                                 .from = {.name = op_.inputs()[k], .base = base}});
+      graph_.before.push_back({.kind = seeded[role.state] ? RowMove::Kind::kAdd : RowMove::Kind::kCopy,
+                               .to = rows,
+                               .from = {.name = op_.inputs()[k], .base = base}});
       seeded[role.state] = true;
     }
     for (int i = 0; i < NumStates(); ++i) {
-      if (!seeded[i]) request_.before.push_back({.kind = RowMove::Kind::kZero, .to = StateGradient(i)});
+      if (!seeded[i]) graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = StateGradient(i)});
     }
   }
 
@@ -124,7 +120,7 @@ class BackwardPlanMaker {
       if (RequestOf(target.output) == GradientRequest::kAdd) continue;
       BaseRows rows = RowsOf(target);
       rows.begins_at_steps = written_by_rows_.contains(&target);
-      request_.before.push_back({.kind = RowMove::Kind::kZero, .to = rows});
+      graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = rows});
     }
   }
 
@@ -137,7 +133,7 @@ class BackwardPlanMaker {
       RowMove add{.kind = RowMove::Kind::kAdd, .to = RowsOf(*target), .from = StateGradient(i)};
       add.from.end = num_kept;
       if (num_kept < num_initial) add.to.end = num_kept;
-      if (num_kept > 0) request_.after.push_back(add);
+      if (num_kept > 0) graph_.after.push_back(add);
       if (num_kept == num_initial) continue;
       // In runs of fewer steps than there are such rows. Of one row the target may lack the dimension.
       add.from.end = num_initial;
@@ -151,7 +147,7 @@ class BackwardPlanMaker {
           rows->begins_at_steps = true;
         }
       }
-      request_.after.push_back(add);
+      graph_.after.push_back(add);
     }
   }
 
@@ -194,8 +190,8 @@ class BackwardPlanMaker {
     return nullptr;  // nobody asked for it
   }
 
-  ResolvedLink Resolve(const Link& link, int base, DType dtype, const Shape& row) const {
-    return {.view = BindLink(link, base, dtype, row),
+  static ResolvedLink Resolve(const Link& link, int base, DType dtype, const Shape& row, bool lent) {
+    return {.view = BindLink(link, base, dtype, row, lent),
             .external = link.external,
             .offset = link.offset,
             .window = link.window};
@@ -222,11 +218,11 @@ class BackwardPlanMaker {
     ResolvedLink resolved;
     if (const int state = spec_.StateIndex(link.external); state >= 0) {
       const StateLayout& layout = forward_.states[state];
-      resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row);
+      resolved = Resolve(link, NumStates() + state, layout.dtype, layout.row, /*lent=*/true);
     } else {
       const int input = ForwardInputIndex(link.external);
-      const int base = BaseOfInput(input, &plan_->inputs, &request_);
-      resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail());
+      const int base = BaseOfInput(input, &plan_->inputs, &graph_);
+      resolved = Resolve(link, base, inputs_[input].dtype, inputs_[input].shape.Tail(), /*lent=*/true);
     }
     resolved.is_source = true;
     ShowAsWritten(link.internal, &resolved);
@@ -268,7 +264,7 @@ class BackwardPlanMaker {
   ResolvedLink StateLink(const Link& link, int state) {
     const StateLayout& layout = forward_.states[state];
     CheckLinkInState(link, layout.num_initial);
-    ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row);
+    ResolvedLink resolved = Resolve(link, state, layout.dtype, layout.row, /*lent=*/false);
     ShowAsWritten(WriterOf(link, state), &resolved);
     // What the step only writes is a part of the row's gradient: another name of a new row gives one, too.
     const bool is_part = written_.contains(link.internal) && !reads_first_.contains(link.internal);
@@ -279,19 +275,18 @@ class BackwardPlanMaker {
   // The gradient of a step output, from outside: row t is what step t reads.
   ResolvedLink StepOutputLink(const Link& link, int step_output) {
     const TensorInfo& info = forward_.step_outputs[step_output].second;
-    ResolvedLink resolved = Resolve(link, request_.num_bases++, info.dtype, info.shape);
-    resolved.view.info = info;
-    resolved.is_source = true;
-    const int base = resolved.view.slot.base;
     const bool is_given = std::ranges::any_of(spec_.outputs_with_grads, [&](int output) {
       return spec_.StepOutputIndex(ForwardOutput(output)) == step_output;
     });
+    const int base = graph_.num_bases++;
+    ResolvedLink resolved = Resolve(link, base, info.dtype, info.shape, /*lent=*/is_given);
+    resolved.view.info = info;
+    resolved.is_source = true;
     if (is_given) {
       plan_->step_output_gradients.emplace_back(step_output, base);
-      request_.lent.insert(base);
     } else {
       plan_->zero_gradients.emplace_back(step_output, base);
-      request_.before.push_back({.kind = RowMove::Kind::kZero, .to = {.name = link.external, .base = base}});
+      graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = {.name = link.external, .base = base}});
     }
     return resolved;
   }
@@ -304,7 +299,7 @@ class BackwardPlanMaker {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", ForwardInput(target->input), "\" is linked as a sequence and is ", info.Description()));
     }
-    ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail());
+    ResolvedLink resolved = Resolve(link, target->base, info.dtype, info.shape.Tail(), /*lent=*/false);
     resolved.target = target;
     target->links.push_back(link);
     return resolved;
@@ -329,21 +324,21 @@ class BackwardPlanMaker {
       if (writes_all) {
         written_by_rows_.insert(only.target);
         only.view.readable = false;
-        request_.bound.push_back(only.view);
+        bindings_.blobs.push_back(only.view);
         continue;
       }
       bool placed = false;
       for (const ResolvedLink& link : links) {
         if (!link.is_source) continue;
         if (num_sources == 1) {
-          request_.bound.push_back(link.view);
+          bindings_.blobs.push_back(link.view);
         } else {
-          AddStepMove(placed ? StepMove::Kind::kAddIn : StepMove::Kind::kCopyIn, blob, link);
+          AddMove(placed ? BoundMove::Kind::kAddIn : BoundMove::Kind::kCopyIn, blob, link);
         }
         placed = true;
       }
       for (const ResolvedLink& link : links) {
-        if (!link.is_source) AddStepMove(StepMove::Kind::kAddOut, blob, link);
+        if (!link.is_source) AddMove(BoundMove::Kind::kAddOut, blob, link);
       }
     }
   }
@@ -355,10 +350,10 @@ class BackwardPlanMaker {
                        "\" with offset ", link.offset, ", which is the gradient of an initial row"));
   }
 
-  void AddStepMove(StepMove::Kind kind, const std::string& blob, const ResolvedLink& link) {
-    Slot outside = link.view.slot;
-    outside.blob = link.external;
-    request_.moves.push_back({.kind = kind, .blob = blob, .outside = outside, .info = link.view.info});
+  void AddMove(BoundMove::Kind kind, const std::string& blob, const ResolvedLink& link) {
+    Home outside = link.view.home;
+    outside.slot.blob = link.external;
+    bindings_.moves.push_back({.kind = kind, .blob = blob, .outside = outside, .info = link.view.info});
   }
 
   bool IsParamGradient(const std::string& blob) const {
@@ -377,20 +372,20 @@ class BackwardPlanMaker {
       GradientTarget* target = TargetOf(output);
       if (target == nullptr || has_link_.contains(output)) continue;
       const TensorInfo& info = inputs_[spec_.params[k]];
-      request_.moves.push_back(
-          {.kind = StepMove::Kind::kAddOut,
-           .blob = NameOfParamGradient(op_, spec_, k),
-           .outside = BindWhole(op_.outputs()[output], target->base, info).slot,
-           .info = info,
-           .required = true,
-           .starts_at_zero = RequestOf(output) == GradientRequest::kWrite && IsSoleOutput(*target)});
+      Home sum = BindWhole(op_.outputs()[output], target->base, info, /*lent=*/false).home;
+      sum.starts_at_zero = RequestOf(output) == GradientRequest::kWrite && IsSoleOutput(*target);
+      bindings_.moves.push_back({.kind = BoundMove::Kind::kAddOut,
+                                 .blob = NameOfParamGradient(op_, spec_, k),
+                                 .outside = sum,
+                                 .info = info,
+                                 .required = true});
     }
   }
 
   void BindWhatIsRead() {
     for (const auto& [blob, source] : FindBackwardSources(op_, spec_, &forward_operator_)) {
       switch (source) {
-        case BackwardSource::kTimestep: plan_->timestep_base = BindTimestep(blob, &request_); break;
+        case BackwardSource::kTimestep: plan_->timestep_base = BindTimestep(blob, &bindings_, &graph_); break;
         case BackwardSource::kForwardStep: BindForwardBlob(blob); break;
         case BackwardSource::kForwardInput: BindInput(blob); break;
         case BackwardSource::kLink:
@@ -401,32 +396,32 @@ class BackwardPlanMaker {
 
   void BindInput(const std::string& blob) {
     const int input = ForwardInputIndex(blob);
-    const int base = BaseOfInput(input, &plan_->inputs, &request_);
-    request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
+    const int base = BaseOfInput(input, &plan_->inputs, &graph_);
+    bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input], /*lent=*/true));
   }
 
   // Which the forward run has kept, or of which nothing but the shape is read: any memory will do, as that of the first
   // state.
   void BindForwardBlob(const std::string& blob) {
     if (const auto shape = forward_.shapes.find(blob); shape != forward_.shapes.end()) {
-      request_.bound.push_back(BindWhole(blob, NumStates(), shape->second));
+      bindings_.blobs.push_back(BindWhole(blob, NumStates(), shape->second, /*lent=*/true));
       return;
     }
     const StepPlan::Final& final = forward_.steps->finals.at(blob);
     const Slot& slot = forward_.steps->slots[final.slot];
     if (slot.storage_class == StorageClass::kDynamic) {
-      plan_->dynamic.emplace_back(slot.base, request_.num_dynamic_lists);
-      request_.bound_dynamic[blob] = request_.num_dynamic_lists++;
+      const int list = graph_.num_lists++;
+      plan_->dynamic.emplace_back(slot.base, list);
+      bindings_.blobs.push_back({.home = {.kind = Home::Kind::kDynamic, .slot = {.blob = blob}, .list = list}});
       return;
     }
-    const int base = request_.num_bases++;
+    const int base = graph_.num_bases++;
     plan_->stacked.emplace_back(slot.base, base);
-    request_.lent.insert(base);
-    Slot outside = slot;
-    outside.blob = blob;  // a home may have the name of another value
-    outside.storage_class = StorageClass::kLinked;
-    outside.base = base;
-    request_.bound.push_back({.slot = outside, .info = final.info});
+    Home home{.kind = Home::Kind::kOutside, .slot = slot, .lent = true};
+    home.slot.blob = blob;  // a home may have the name of another value
+    home.slot.storage_class = StorageClass::kLinked;
+    home.slot.base = base;
+    bindings_.blobs.push_back({.home = home, .info = final.info});
   }
 
   const OperatorCall& op_;
@@ -435,7 +430,8 @@ class BackwardPlanMaker {
   const ForwardOperator& forward_operator_;
   const ForwardPlan& forward_;
   const std::vector<TensorInfo>& inputs_;
-  StepPlanRequest request_;
+  StepBindings bindings_;
+  StepGraph graph_;
   std::set<std::string> reads_first_;
   std::set<std::string> written_;
   std::map<std::string, std::vector<ResolvedLink>> links_;

@@ -44,12 +44,8 @@ class Emitter {
   }
 
   StepPlan Run() {
-    for (const GraphStage& stage : graph_.stages) {
-      plan_.stages.push_back({.begin = stage.begin,
-                              .end = stage.end,
-                              .steps_at_once = stage.steps_at_once,
-                              .min_steps = stage.min_steps,
-                              .schedule = nullptr});
+    plan_.stages = graph_.stages;
+    for (const Stage& stage : plan_.stages) {
       if (stage.steps_at_once > 1) plan_.chunk_steps = stage.steps_at_once;
     }
     if (plan_.stages.empty()) plan_.stages = {{.begin = 0, .end = static_cast<int>(graph_.nodes.size())}};
@@ -215,7 +211,8 @@ class Emitter {
     instruction->type = adds ? "add" : "copy";
     instruction->kernel = adds ? AddInput : CopyInput;
     instruction->by_blobs = IsDynamic(from) || IsDynamic(to);
-    instruction->cost = {.bytes = 3.0 * static_cast<double>(to.info.size_bytes())};
+    const double times = adds ? 3 : 2;  // read, also where it is added to, and written
+    instruction->cost = {.bytes = times * static_cast<double>(to.info.size_bytes())};
     instruction->by_elements = !instruction->by_blobs;
     if (instruction->by_blobs) return;
     MarkRowsOfElements(plan_, instruction);
@@ -227,7 +224,7 @@ class Emitter {
     instruction->text = StrCat(BlobOf(to), " = Pack(", BlobOf(from), ")");
     instruction->type = "pack";
     if (!is_draft_) instruction->kernel = KernelOf(*node.call, node.op_index).packing->pack(*node.call);
-    instruction->cost = {.bytes = 2.0 * static_cast<double>(to.info.size_bytes()) / kTypicalSteps};
+    instruction->cost = {.bytes = static_cast<double>(from.info.size_bytes() + to.info.size_bytes()) / kTypicalSteps};
     instruction->max_parts = PartsOf(from.info, target_);
   }
 

@@ -1,4 +1,4 @@
-#include "stepnet/compiler/stages.h"
+#include "stepnet/compiler/find_stages.h"
 
 #include <algorithm>
 #include <functional>
@@ -260,7 +260,7 @@ class StageFinder {
 // Whether stages run `earlier` of some step before `later` of the `delta`-th step after it, for all steps.
 class StageOrder {
  public:
-  explicit StageOrder(std::span<const GraphStage> stages) : stages_(stages) {
+  explicit StageOrder(std::span<const Stage> stages) : stages_(stages) {
     for (size_t s = 0; s < stages.size(); ++s) {
       stage_of_.resize(stages[s].end, static_cast<int>(s));
       chunk_ = std::max(chunk_, stages[s].steps_at_once);
@@ -277,18 +277,18 @@ class StageOrder {
  private:
   // Stages that take chunks begin again with the next one; what runs once for all steps stands between them.
   bool IsInLaterChunk(int first, int last, int delta) const {
-    const auto is_once = [](const GraphStage& stage) { return stage.steps_at_once == kAllSteps; };
+    const auto is_once = [](const Stage& stage) { return stage.steps_at_once == kAllSteps; };
     return chunk_ > 1 && delta >= chunk_ && std::none_of(&stages_[first], &stages_[last] + 1, is_once);
   }
 
-  std::span<const GraphStage> stages_;
+  std::span<const Stage> stages_;
   std::vector<int> stage_of_;  // by instruction
   std::int64_t chunk_ = 0;     // 0: each stage takes all steps
 };
 
 }  // namespace
 
-std::string BrokenOrder(const StepPlan& plan, std::span<const GraphStage> stages) {
+std::string BrokenOrder(const StepPlan& plan, std::span<const Stage> stages) {
   const StageOrder order(stages);
   for (const Dependency& edge : FindConflicts(AccessesWithoutSums(plan))) {
     if (order.Keeps(edge.from, edge.to, edge.delta)) continue;

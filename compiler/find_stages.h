@@ -35,6 +35,6 @@ std::vector<StageDraft> FindStages(const StepPlan& plan);
 
 // Which order of two instructions, of all of `plan` in their order, these stages do not keep that a loop over all of
 // them would; empty: none. `plan` is as for FindStages.
-std::string BrokenOrder(const StepPlan& plan, std::span<const GraphStage> stages);
+std::string BrokenOrder(const StepPlan& plan, std::span<const Stage> stages);
 
 }  // namespace stepnet

@@ -87,7 +87,7 @@ void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph) {
   }
   std::vector<int> left_before = {0};
   for (const bool is_gone : gone) left_before.push_back(left_before.back() + (is_gone ? 0 : 1));
-  for (GraphStage& stage : graph->stages) {
+  for (Stage& stage : graph->stages) {
     stage.begin = left_before[stage.begin];
     stage.end = left_before[stage.end];
   }

@@ -22,22 +22,18 @@ class ForwardPlanMaker {
   }
 
   std::shared_ptr<const ForwardPlan> Make() {
-    request_.net = spec_.step_net.get();
-    request_.options = StepPlanOptions(spec_);
-    request_.ring_rows = RingRows(spec_);
-    request_.max_steps = spec_.num_workspaces;
-    request_.max_queues = spec_.max_streams;
     for (const RecurrentState& state : spec_.states) plan_->states.push_back(LayoutOf(state, op_, inputs_));
-    request_.num_bases = static_cast<int>(spec_.states.size());
+    graph_.num_bases = static_cast<int>(spec_.states.size());
     all_rows_written_.assign(spec_.states.size(), false);
     BindLinks();
     StartStates();
     ProvideTimestep();
     BindCaptured();
-    StepGraph step = ImportStep(request_);
-    KeepWhatIsReadLater(&step);
-    if (!spec_.step_outputs.empty()) AddStepOutputs(&step);
-    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(step), request_));
+    const PlanSettings settings = PlanSettingsOf(spec_);
+    ImportStep(*spec_.step_net, settings.options, bindings_, &graph_);
+    KeepWhatIsReadLater();
+    if (!spec_.step_outputs.empty()) AddStepOutputs();
+    plan_->steps = std::make_shared<StepPlan>(MakeStepPlan(std::move(graph_), settings));
     return plan_;
   }
 
@@ -64,7 +60,7 @@ class ForwardPlanMaker {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("\"", name, "\" is linked as a sequence and is ", info.Description()));
     }
-    return {.base = BaseOfInput(input, &plan_->inputs, &request_), .dtype = info.dtype, .row = info.shape.Tail()};
+    return {.base = BaseOfInput(input, &plan_->inputs, &graph_), .dtype = info.dtype, .row = info.shape.Tail()};
   }
 
   void BindLinks() {
@@ -91,10 +87,10 @@ class ForwardPlanMaker {
       const BaseRows state{.name = spec_.states[i].name, .base = static_cast<int>(i)};
       BaseRows first = state, others = state;
       first.end = others.begin = layout.num_initial;
-      request_.before.push_back({.to = first,
-                                 .from = {.name = op_.inputs()[layout.initial],
-                                          .base = BaseOfInput(layout.initial, &plan_->inputs, &request_)}});
-      if (!all_rows_written_[i]) request_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
+      graph_.before.push_back({.to = first,
+                               .from = {.name = op_.inputs()[layout.initial],
+                                        .base = BaseOfInput(layout.initial, &plan_->inputs, &graph_)}});
+      if (!all_rows_written_[i]) graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = others});
     }
   }
 
@@ -106,103 +102,104 @@ class ForwardPlanMaker {
       const bool gives_row = role.is_destination && link.offset + link.window > external.state->num_initial;
       if (gives_row) all_rows_written_[external.base] = true;
     }
-    BoundBlob bound = BindLink(link, external.base, external.dtype, external.row);
+    const bool is_lent = external.state == nullptr;
+    BoundBlob bound = BindLink(link, external.base, external.dtype, external.row, is_lent);
     if (is_alone) {
       bound.readable = role.is_source;
-      request_.bound.push_back(std::move(bound));
+      bindings_.blobs.push_back(std::move(bound));
       return;
     }
-    Slot outside = bound.slot;
-    outside.blob = link.external;
-    const StepMove move{.kind = role.is_source ? StepMove::Kind::kCopyIn : StepMove::Kind::kCopyOut,
-                        .blob = blob,
-                        .outside = outside,
-                        .info = bound.info};
+    Home outside = bound.home;
+    outside.slot.blob = link.external;
+    const BoundMove move{.kind = role.is_source ? BoundMove::Kind::kCopyIn : BoundMove::Kind::kCopyOut,
+                         .blob = blob,
+                         .outside = outside,
+                         .info = bound.info};
     // Sources first: a blob that no operator writes is copied on at once.
-    request_.moves.insert(role.is_source ? request_.moves.begin() : request_.moves.end(), move);
+    bindings_.moves.insert(role.is_source ? bindings_.moves.begin() : bindings_.moves.end(), move);
   }
 
   void ProvideTimestep() {
     const std::vector<std::string> reads = BlobsReadFirst(*spec_.step_net);
     const bool is_read = std::ranges::find(reads, spec_.timestep) != reads.end();
-    if (is_read) plan_->timestep_base = BindTimestep(spec_.timestep, &request_);
+    if (is_read) plan_->timestep_base = BindTimestep(spec_.timestep, &bindings_, &graph_);
   }
 
   void BindCaptured() {
     std::set<std::string> known;
-    for (const BoundBlob& bound : request_.bound) known.insert(bound.slot.blob);
-    for (const StepMove& move : request_.moves) known.insert(move.blob);
+    for (const BoundBlob& bound : bindings_.blobs) known.insert(bound.home.slot.blob);
+    for (const BoundMove& move : bindings_.moves) known.insert(move.blob);
     for (const std::string& blob : BlobsReadFirst(*spec_.step_net)) {
       const int input = IndexOf(op_.inputs(), blob);
       if (known.contains(blob) || input < 0) continue;  // the import reports what is read before it is written
-      const int base = BaseOfInput(input, &plan_->inputs, &request_);
-      request_.bound.push_back(BindWhole(blob, base, inputs_[input]));
+      const int base = BaseOfInput(input, &plan_->inputs, &graph_);
+      bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input], /*lent=*/true));
     }
   }
 
-  void KeepWhatIsReadLater(StepGraph* step) {
+  void KeepWhatIsReadLater() {
     std::set<std::string> kept;
     if (spec_.backward_step_net != nullptr) {
       const std::vector<std::string> reads = BlobsReadFirst(*spec_.backward_step_net);
       kept.insert(reads.begin(), reads.end());
-      for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(*step, blob, &kept);
+      for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(blob, &kept);
     }
-    for (const StepValue& value : step->values) {
-      Home& home = step->homes[value.home];
+    for (const StepValue& value : graph_.values) {
+      Home& home = graph_.homes[value.home];
       if (home.kind != Home::Kind::kOutside) home.kept = plan_->keeps_all || kept.contains(value.blob);
     }
   }
 
   // A blob of which the backward step reads the shape alone need not be kept, where that is known now. In its place the
   // backward step is shown the first state.
-  void NoteShape(const StepGraph& step, const std::string& blob, std::set<std::string>* kept) {
+  void NoteShape(const std::string& blob, std::set<std::string>* kept) {
     if (spec_.states.empty() || plan_->keeps_all) return;
-    const auto last = step.last.find(blob);
-    if (last == step.last.end()) return;  // an input, or missing: others report it
-    const StepValue& value = step.values[last->second];
-    if (step.homes[value.home].kind == Home::Kind::kDynamic) return;
+    const auto last = graph_.last.find(blob);
+    if (last == graph_.last.end()) return;  // an input, or missing: others report it
+    const StepValue& value = graph_.values[last->second];
+    if (graph_.homes[value.home].kind == Home::Kind::kDynamic) return;
     plan_->shapes[blob] = value.info;
     kept->erase(blob);
   }
 
   // Blobs that become outputs get a copy a step in a base of their own, behind what gives them. Those of memory outside
   // are copied at the end, for the step may write there by another name.
-  void AddStepOutputs(StepGraph* step) {
-    std::vector<std::vector<StepNode>> behind(step->nodes.size() + 1);
+  void AddStepOutputs() {
+    std::vector<std::vector<StepNode>> behind(graph_.nodes.size() + 1);
     for (const StepOutput& output : spec_.step_outputs) {
-      const int given = step->last.at(output.blob);  // the check of the operator knows that it is there
-      const StepValue& value = step->values[given];
-      const Home::Kind kind = step->homes[value.home].kind;
+      const int given = graph_.last.at(output.blob);  // the check of the operator knows that it is there
+      const StepValue& value = graph_.values[given];
+      const Home::Kind kind = graph_.homes[value.home].kind;
       if (kind == Home::Kind::kDynamic) ThrowUnknownShape(output);
       const bool is_final = kind == Home::Kind::kTemporary && value.producer >= 0;
-      behind[is_final ? value.producer : step->nodes.size()].push_back(
-          {.kind = StepNode::Kind::kMove, .inputs = {given}, .outputs = {AddOutside(output, value.info, step)}});
+      behind[is_final ? value.producer : graph_.nodes.size()].push_back(
+          {.kind = StepNode::Kind::kMove, .inputs = {given}, .outputs = {AddOutside(output, value.info)}});
     }
     std::vector<StepNode> nodes;
     for (size_t n = 0; n < behind.size(); ++n) {
-      if (n < step->nodes.size()) nodes.push_back(std::move(step->nodes[n]));
+      if (n < graph_.nodes.size()) nodes.push_back(std::move(graph_.nodes[n]));
       std::ranges::move(behind[n], std::back_inserter(nodes));
     }
-    step->nodes = std::move(nodes);
-    step->FindProducers();
+    graph_.nodes = std::move(nodes);
+    graph_.FindProducers();
   }
 
   // The value outside that a step gives of an output.
-  int AddOutside(const StepOutput& output, TensorInfo info, StepGraph* step) {
+  int AddOutside(const StepOutput& output, TensorInfo info) {
     const std::int64_t bytes = info.size_bytes();
-    const int base = step->num_bases++;
+    const int base = graph_.num_bases++;
     plan_->step_outputs.emplace_back(base, info);
-    step->homes.push_back({.kind = Home::Kind::kOutside,
-                           .slot = {.blob = output.destination,
-                                    .storage_class = StorageClass::kLinked,
-                                    .base = base,
-                                    .row_bytes = bytes,
-                                    .bytes = bytes,
-                                    .dtype = info.dtype}});
-    return step->AddValue({.blob = output.destination,
-                           .outside = true,
-                           .info = std::move(info),
-                           .home = static_cast<int>(step->homes.size()) - 1});
+    graph_.homes.push_back({.kind = Home::Kind::kOutside,
+                            .slot = {.blob = output.destination,
+                                     .storage_class = StorageClass::kLinked,
+                                     .base = base,
+                                     .row_bytes = bytes,
+                                     .bytes = bytes,
+                                     .dtype = info.dtype}});
+    return graph_.AddValue({.blob = output.destination,
+                            .outside = true,
+                            .info = std::move(info),
+                            .home = static_cast<int>(graph_.homes.size()) - 1});
   }
 
   [[noreturn]] static void ThrowUnknownShape(const StepOutput& output) {
@@ -215,7 +212,8 @@ class ForwardPlanMaker {
   const OperatorCall& op_;
   const RecurrentSpec& spec_;
   const std::vector<TensorInfo>& inputs_;
-  StepPlanRequest request_;
+  StepBindings bindings_;
+  StepGraph graph_;
   std::vector<bool> all_rows_written_;  // by state: some operator writes every row behind the initial ones
   std::shared_ptr<ForwardPlan> plan_ = std::make_shared<ForwardPlan>();
 };

@@ -13,17 +13,18 @@
 namespace stepnet {
 namespace {
 
-bool GoesIn(const StepMove& move) {
-  return move.kind == StepMove::Kind::kCopyIn || move.kind == StepMove::Kind::kAddIn;
+bool GoesIn(const BoundMove& move) {
+  return move.kind == BoundMove::Kind::kCopyIn || move.kind == BoundMove::Kind::kAddIn;
 }
 
-bool Adds(const StepMove& move) { return move.kind == StepMove::Kind::kAddIn || move.kind == StepMove::Kind::kAddOut; }
+bool Adds(const BoundMove& move) {
+  return move.kind == BoundMove::Kind::kAddIn || move.kind == BoundMove::Kind::kAddOut;
+}
 
 // What the import knows of a blob.
 struct BlobOfStep {
   std::string_view name;
   const BoundBlob* bound = nullptr;
-  int list = -1;  // of blobs outside
   int home = -1;
   int last = kNoValue;  // the value that it holds now
   int first_user = kNoOperator;
@@ -32,14 +33,18 @@ struct BlobOfStep {
   static constexpr int kNoOperator = -1;  // the begin of the step
 };
 
-// The blobs of a step, by numbers: a name is looked up once for each place where the net or the request writes it.
+// The memory outside that the blob has; null where it has none.
+const BoundBlob* LinkOf(const BlobOfStep& blob) {
+  return blob.bound != nullptr && blob.bound->home.kind == Home::Kind::kOutside ? blob.bound : nullptr;
+}
+
+// The blobs of a step, by numbers: a name is looked up once for each place where the net or a binding writes it.
 class BlobTable {
  public:
-  explicit BlobTable(const StepPlanRequest& request) {
-    for (const BoundBlob& bound : request.bound) At(NumberOf(bound.slot.blob)).bound = &bound;
-    for (const auto& [blob, list] : request.bound_dynamic) At(NumberOf(blob)).list = list;
-    for (const StepMove& move : request.moves) NumberOf(move.blob);
-    for (const OperatorDef& op : request.net->op()) {
+  BlobTable(const NetDef& net, const StepBindings& bindings) {
+    for (const BoundBlob& bound : bindings.blobs) At(NumberOf(bound.home.slot.blob)).bound = &bound;
+    for (const BoundMove& move : bindings.moves) NumberOf(move.blob);
+    for (const OperatorDef& op : net.op()) {
       std::vector<int>& inputs = inputs_.emplace_back();
       std::vector<int>& outputs = outputs_.emplace_back();
       const auto k = static_cast<int>(inputs_.size()) - 1;
@@ -78,9 +83,9 @@ class BlobTable {
 // Says between which operators moves come.
 class MoveOrder {
  public:
-  MoveOrder(const StepPlanRequest& request, const BlobTable& blobs)
-      : before_(request.net->op_size() + 1), after_(request.net->op_size() + 1) {
-    for (const StepMove& move : request.moves) {
+  MoveOrder(const std::vector<BoundMove>& moves, const BlobTable& blobs, int num_operators)
+      : before_(num_operators + 1), after_(num_operators + 1) {
+    for (const BoundMove& move : moves) {
       const BlobOfStep& blob = blobs.At(blobs.Find(move.blob));
       if (!GoesIn(move) && blob.last_writer != BlobOfStep::kNoOperator) {
         after_[blob.last_writer + 1].push_back(&move);
@@ -90,25 +95,25 @@ class MoveOrder {
     }
   }
 
-  const std::vector<const StepMove*>& Before(int op_index) const { return before_[op_index + 1]; }
-  const std::vector<const StepMove*>& After(int op_index) const { return after_[op_index + 1]; }
+  const std::vector<const BoundMove*>& Before(int op_index) const { return before_[op_index + 1]; }
+  const std::vector<const BoundMove*>& After(int op_index) const { return after_[op_index + 1]; }
 
  private:
-  std::vector<std::vector<const StepMove*>> before_;  // by operator, behind the begin of the step
-  std::vector<std::vector<const StepMove*>> after_;
+  std::vector<std::vector<const BoundMove*>> before_;  // by operator, behind the begin of the step
+  std::vector<std::vector<const BoundMove*>> after_;
 };
 
 class Importer {
  public:
-  explicit Importer(const StepPlanRequest& request)
-      : request_(request), net_(*request.net), readers_(ReadersOfOutputs(net_)), blobs_(request) {
+  Importer(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph)
+      : net_(net),
+        options_(options),
+        bindings_(bindings),
+        readers_(ReadersOfOutputs(net)),
+        blobs_(net, bindings),
+        graph_(*graph) {
     graph_.name = net_.name();
-    graph_.backward = request.backward;
-    graph_.target = request.options.target;
-    graph_.num_bases = request.num_bases;
-    graph_.num_lists = request.num_dynamic_lists;
-    graph_.before = request.before;
-    graph_.after = request.after;
+    graph_.target = options.target;
   }
 
   // A blob that has a value before the step.
@@ -116,12 +121,12 @@ class Importer {
     AddValueOf(blobs_.NumberOf(blob), {.info = info, .dynamic = dynamic});
   }
 
-  StepGraph Run() {
-    for (const BoundBlob& bound : request_.bound) {
-      if (bound.readable) AddInput(bound.slot.blob, bound.info, /*dynamic=*/false);
+  void Run() {
+    for (const BoundBlob& bound : bindings_.blobs) {
+      const bool is_dynamic = bound.home.kind == Home::Kind::kDynamic;
+      if (bound.readable) AddInput(bound.home.slot.blob, bound.info, is_dynamic);
     }
-    for (const auto& [blob, list] : request_.bound_dynamic) AddInput(blob, {}, /*dynamic=*/true);
-    const MoveOrder order(request_, blobs_);
+    const MoveOrder order(bindings_.moves, blobs_, net_.op_size());
     AddMoves(order.Before(BlobOfStep::kNoOperator));
     for (int k = 0; k < net_.op_size(); ++k) {
       CheckCancelled();
@@ -137,20 +142,12 @@ class Importer {
     CheckLinks();
     FindWhatIsDynamic();
     NoteLast();
-    return std::move(graph_);
   }
 
  private:
   int HomeOf(BlobOfStep* blob) {
     if (blob->home >= 0) return blob->home;
-    Home home;
-    if (blob->bound != nullptr) {
-      const Slot& slot = blob->bound->slot;
-      home = {.kind = Home::Kind::kOutside, .slot = slot, .lent = request_.lent.contains(slot.base)};
-    } else if (blob->list >= 0) {
-      home = {.kind = Home::Kind::kDynamic, .list = blob->list};
-    }
-    graph_.homes.push_back(home);
+    graph_.homes.push_back(blob->bound != nullptr ? blob->bound->home : Home());
     return blob->home = static_cast<int>(graph_.homes.size()) - 1;
   }
 
@@ -163,12 +160,9 @@ class Importer {
     return of.last = graph_.AddValue(std::move(value));
   }
 
-  int AddValueOutside(const StepMove& move, int producer) {
-    graph_.homes.push_back({.kind = Home::Kind::kOutside,
-                            .slot = move.outside,
-                            .starts_at_zero = move.starts_at_zero,
-                            .lent = request_.lent.contains(move.outside.base)});
-    return graph_.AddValue({.blob = move.outside.blob,
+  int AddValueOutside(const BoundMove& move, int producer) {
+    graph_.homes.push_back(move.outside);
+    return graph_.AddValue({.blob = move.outside.slot.blob,
                             .outside = true,
                             .info = move.info,
                             .home = static_cast<int>(graph_.homes.size()) - 1,
@@ -178,11 +172,11 @@ class Importer {
 
   int NextNode() const { return static_cast<int>(graph_.nodes.size()); }
 
-  void AddMoves(const std::vector<const StepMove*>& moves) {
-    for (const StepMove* move : moves) AddMove(*move);
+  void AddMoves(const std::vector<const BoundMove*>& moves) {
+    for (const BoundMove* move : moves) AddMove(*move);
   }
 
-  void AddMove(const StepMove& move) {
+  void AddMove(const BoundMove& move) {
     const int blob = blobs_.Find(move.blob), known = blobs_.At(blob).last;
     if (known != kNoValue) CheckSizes(move, graph_.values[known]);
     if (Adds(move) && !IsFloatOrDouble(move.info.dtype)) {
@@ -211,18 +205,18 @@ class Importer {
       if (blob.last != kNoValue) known.emplace(blob.name);
     }
     const std::vector<std::string> blobs(known.begin(), known.end());
-    throw Error(ErrorCode::kInvalidNet, StrCat("nothing in the ", request_.backward ? "backward step net" : "step net",
+    throw Error(ErrorCode::kInvalidNet, StrCat("nothing in the ", graph_.backward ? "backward step net" : "step net",
                                                " writes \"", missing, "\"", DidYouMean(missing, blobs)))
         .At({.net = graph_.name});
   }
 
   // What is known only at each step is compared then.
-  void CheckSizes(const StepMove& move, const StepValue& value) const {
+  void CheckSizes(const BoundMove& move, const StepValue& value) const {
     const bool fits = value.info.dtype == move.info.dtype && value.info.shape.size() == move.info.shape.size();
     if (value.dynamic || fits) return;
     throw Error(ErrorCode::kShapeMismatch,
                 StrCat("\"", move.blob, "\" is ", value.info.Description(), " in the step net; it belongs to \"",
-                       move.outside.blob, "\", where a step has room for ", move.info.Description()))
+                       move.outside.slot.blob, "\", where a step has room for ", move.info.Description()))
         .At({.net = graph_.name});
   }
 
@@ -240,7 +234,7 @@ class Importer {
     bool dynamic = node.by_blobs;
     for (size_t o = 0; o < blobs_.OutputsOf(k).size(); ++o) {
       const int output = blobs_.OutputsOf(k)[o];
-      const BoundBlob* const link = blobs_.At(output).bound;
+      const BoundBlob* const link = LinkOf(blobs_.At(output));
       // The memory of a link says what is in it. A tensor of strings cannot live in an arena of bytes.
       const bool takes_link = dynamic && link != nullptr;
       const bool is_unknown = (dynamic && !takes_link) || infos[o].dtype == DType::kString;
@@ -255,7 +249,7 @@ class Importer {
   StepNode CallOf(int k, std::vector<int> inputs) const {
     auto def = std::make_shared<OperatorDef>(net_.op(k));
     if (!def->has_device_option() && net_.has_device_option()) *def->mutable_device_option() = net_.device_option();
-    const auto call = std::make_shared<OperatorCall>(*def, request_.options, readers_[k]);
+    const auto call = std::make_shared<OperatorCall>(*def, options_, readers_[k]);
     return {.call = call, .def = std::move(def), .op_index = k, .inputs = std::move(inputs)};
   }
 
@@ -302,7 +296,7 @@ class Importer {
       if (value.outside || value.dynamic || value.producer < 0) continue;
       const BlobOfStep& blob = blobs_.At(blob_of_[v]);
       const StepNode& node = graph_.nodes[value.producer];
-      if (blob.bound == nullptr || node.kind != StepNode::Kind::kCall) continue;
+      if (LinkOf(blob) == nullptr || node.kind != StepNode::Kind::kCall) continue;
       const TensorInfo& info = blob.bound->info;
       const bool is_last = blob.last == static_cast<int>(v);
       const bool fits = value.info.dtype == info.dtype && value.info.shape.size() == info.shape.size() &&
@@ -337,24 +331,29 @@ class Importer {
     }
   }
 
-  const StepPlanRequest& request_;
   const NetDef& net_;
+  const RunOptions& options_;
+  const StepBindings& bindings_;
   const std::vector<std::vector<std::vector<std::string>>> readers_;
   BlobTable blobs_;
   std::vector<int> blob_of_;  // by value
-  StepGraph graph_;
+  StepGraph& graph_;
 };
 
 }  // namespace
 
-StepGraph ImportStep(const StepPlanRequest& request) { return Importer(request).Run(); }
+void ImportStep(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph) {
+  Importer(net, options, bindings, graph).Run();
+}
 
 StepGraph ImportStep(const NetDef& net, const std::map<std::string, TensorInfo>& inputs) {
-  StepPlanRequest request;
-  request.net = &net;
-  Importer importer(request);
+  const RunOptions options;
+  const StepBindings bindings;
+  StepGraph graph;
+  Importer importer(net, options, bindings, &graph);
   for (const auto& [blob, info] : inputs) importer.AddInput(blob, info, /*dynamic=*/false);
-  return importer.Run();
+  importer.Run();
+  return graph;
 }
 
 }  // namespace stepnet

@@ -4,12 +4,12 @@
 #include <map>
 #include <string>
 
-#include "stepnet/compiler/step_graph.h"
-#include "stepnet/compiler/step_plan_request.h"
+#include "stepnet/compiler/step_bindings.h"
 
 namespace stepnet {
 
-// Makes the graph of a request: operators become calls, bound moves nodes.
+// Adds to `graph`, which holds no values yet, but may count bases and lists and move rows, what the step net does:
+// operators become calls, bound moves nodes. Operators get `options`.
 //
 // A move into a blob stands right before the first operator that uses the blob, and no earlier, for the memory that it
 // reads may be a sum to which the step adds before; where no operator uses the blob, it stands at the beginning. A move
@@ -20,7 +20,7 @@ namespace stepnet {
 // it, and for a required move of a blob that nothing writes; kShapeMismatch when an operator gives a linked blob
 // another shape than the link has, or when a move's sizes differ; kTypeMismatch for sums of other numbers than
 // float and double.
-StepGraph ImportStep(const StepPlanRequest& request);
+void ImportStep(const NetDef& net, const RunOptions& options, const StepBindings& bindings, StepGraph* graph);
 
 // Makes the graph of a step net alone. The blobs of `inputs` have a value before the first operator, of that
 // description.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/region_node_kernel.h"
-#include "stepnet/compiler/stages.h"
 
 namespace stepnet {
 namespace {

@@ -7,13 +7,13 @@
 
 namespace stepnet {
 
-StepPlan MakeStepPlan(StepGraph graph, const StepPlanRequest& request) {
-  RunPasses(request.options, &graph);
-  StepPlan plan = EmitPlan(graph, {.ring_rows = request.ring_rows});
-  plan.max_steps = request.max_steps;
-  plan.max_queues = request.max_queues;
-  if (ExecutorPropertiesOf(request.options).follows_schedules) AddSchedules(request.options.threads, &plan);
-  if (request.options.on_plan) request.options.on_plan(plan);
+StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings) {
+  RunPasses(settings.options, &graph);
+  StepPlan plan = EmitPlan(graph, {.ring_rows = settings.ring_rows});
+  plan.max_steps = settings.max_steps;
+  plan.max_queues = settings.max_queues;
+  if (ExecutorPropertiesOf(settings.options).follows_schedules) AddSchedules(settings.options.threads, &plan);
+  if (settings.options.on_plan) settings.options.on_plan(plan);
   return plan;
 }
 

@@ -1,14 +1,23 @@
 // MakeStepPlan: from the graph of a step, by passes, to what runs when and where values live.
 #pragma once
 
+#include <cstdint>
+
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
-#include "stepnet/compiler/step_plan_request.h"
 
 namespace stepnet {
 
-// `graph` is what ImportStep made of the request (compiler/import_step.h), and what was added since. Throws kInvalidNet
-// for an operator that has no kernel.
-StepPlan MakeStepPlan(StepGraph graph, const StepPlanRequest& request);
+struct PlanSettings {
+  RunOptions options = {};
+  // How many rows a ring has, a power of two: so many steps may be under way at once where nothing else orders them.
+  std::int64_t ring_rows = 1;
+  std::int64_t max_steps = 0;   // as in StepPlan
+  std::int64_t max_queues = 0;  // likewise
+};
+
+// `graph` is what ImportStep made (compiler/import_step.h), and what was added since. Throws kInvalidNet for an
+// operator that has no kernel.
+StepPlan MakeStepPlan(StepGraph graph, const PlanSettings& settings);
 
 }  // namespace stepnet

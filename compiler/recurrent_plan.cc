@@ -11,40 +11,44 @@
 
 namespace stepnet {
 
-BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row) {
+BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bool lent) {
   const std::int64_t row_bytes = row.size() * DTypeBytes(dtype);
-  return {.slot = {.blob = link.internal,
-                   .storage_class = StorageClass::kLinked,
-                   .base = base,
-                   .offset = link.offset,
-                   .row_bytes = row_bytes,
-                   .bytes = row_bytes * link.window,
-                   .dtype = dtype},
+  return {.home = {.kind = Home::Kind::kOutside,
+                   .slot = {.blob = link.internal,
+                            .storage_class = StorageClass::kLinked,
+                            .base = base,
+                            .offset = link.offset,
+                            .row_bytes = row_bytes,
+                            .bytes = row_bytes * link.window,
+                            .dtype = dtype},
+                   .lent = lent},
           .info = {.dtype = dtype, .shape = row.Inserted(0, link.window)}};
 }
 
-BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info) {
-  return {.slot = {.blob = blob,
-                   .storage_class = StorageClass::kShared,
-                   .base = base,
-                   .bytes = info.size_bytes(),
-                   .dtype = info.dtype},
+BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info, bool lent) {
+  return {.home = {.kind = Home::Kind::kOutside,
+                   .slot = {.blob = blob,
+                            .storage_class = StorageClass::kShared,
+                            .base = base,
+                            .bytes = info.size_bytes(),
+                            .dtype = info.dtype},
+                   .lent = lent},
           .info = info};
 }
 
-int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepPlanRequest* request) {
+int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepGraph* graph) {
   for (const auto& [known, base] : *bases) {
     if (known == input) return base;
   }
-  bases->emplace_back(input, request->num_bases);
-  request->lent.insert(request->num_bases);
-  return request->num_bases++;
+  bases->emplace_back(input, graph->num_bases);
+  return graph->num_bases++;
 }
 
-int BindTimestep(const std::string& blob, StepPlanRequest* request) {
-  const int base = request->num_bases++;
-  request->bound.push_back(BindLink({.internal = blob, .external = blob}, base, DType::kInt32, Shape()));
-  request->before.push_back({.kind = RowMove::Kind::kNumbers, .to = {.name = blob, .base = base}});
+int BindTimestep(const std::string& blob, StepBindings* bindings, StepGraph* graph) {
+  const int base = graph->num_bases++;
+  const Link link{.internal = blob, .external = blob};
+  bindings->blobs.push_back(BindLink(link, base, DType::kInt32, Shape(), /*lent=*/false));
+  graph->before.push_back({.kind = RowMove::Kind::kNumbers, .to = {.name = blob, .base = base}});
   return base;
 }
 
@@ -85,20 +89,18 @@ std::vector<TensorInfo> PlanKey(std::vector<TensorInfo> inputs, const std::vecto
   return inputs;
 }
 
-RunOptions StepPlanOptions(const RecurrentSpec& spec) {
-  RunOptions options = spec.options;
-  if (!spec.prints_schedules) return options;
-  options.on_plan = [given = options.on_plan](const StepPlan& plan) {
+PlanSettings PlanSettingsOf(const RecurrentSpec& spec) {
+  PlanSettings settings{.options = spec.options, .max_steps = spec.num_workspaces, .max_queues = spec.max_streams};
+  if (ExecutorPropertiesOf(spec.options).follows_schedules) {
+    settings.ring_rows = std::bit_ceil(
+        static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : spec.options.target->ring_rows));
+  }
+  if (!spec.prints_schedules) return settings;
+  settings.options.on_plan = [given = spec.options.on_plan](const StepPlan& plan) {
     if (given) given(plan);
     if (plan.IsScheduled()) std::cerr << Printable(ScheduleText(plan));
   };
-  return options;
-}
-
-std::int64_t RingRows(const RecurrentSpec& spec) {
-  if (!ExecutorPropertiesOf(spec.options).follows_schedules) return 1;
-  return std::bit_ceil(
-      static_cast<std::uint64_t>(spec.num_workspaces > 0 ? spec.num_workspaces : spec.options.target->ring_rows));
+  return settings;
 }
 
 }  // namespace stepnet

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "stepnet/compiler/step_plan_request.h"
+#include "stepnet/compiler/make_step_plan.h"
+#include "stepnet/compiler/step_bindings.h"
 #include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {
@@ -19,25 +20,22 @@ struct StateLayout {
   std::int64_t num_initial = 1;  // L
 };
 
-// A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it.
-BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row);
+// A view of a link for memory whose rows have dtype and shape `row`: what the step net sees of it. `lent`: Home::lent.
+BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bool lent);
 
 // A tensor that all steps see whole: a captured input.
-BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info);
+BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info, bool lent);
 
-// The base of an input of the forward operator, given out, as one that is lent, the first time it is asked for: `bases`
+// The base of an input of the forward operator, whose memory is lent, given out the first time it is asked for: `bases`
 // holds (input, base).
-int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepPlanRequest* request);
+int BaseOfInput(int input, std::vector<std::pair<int, int>>* bases, StepGraph* graph);
 
 // Binds the number of the step, which a move before the first step gives, to a base of its own.
-int BindTimestep(const std::string& blob, StepPlanRequest* request);
+int BindTimestep(const std::string& blob, StepBindings* bindings, StepGraph* graph);
 
-// The options that plans are made with: the operator's, and where its arguments ask for it, schedules are printed to
-// standard error.
-RunOptions StepPlanOptions(const RecurrentSpec& spec);
-
-// How many rows a ring has: as many as steps may be under way at once.
-std::int64_t RingRows(const RecurrentSpec& spec);
+// What plans are made with: the operator's options, and where its arguments ask for it, schedules are printed to
+// standard error. A ring has as many rows as steps may be under way at once.
+PlanSettings PlanSettingsOf(const RecurrentSpec& spec);
 
 // Throws kShapeMismatch when some step in [0, num_steps) would see rows beyond `num_rows`.
 void CheckLinkInBounds(const Link& link, std::int64_t num_rows, std::int64_t num_steps);

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/simulation.h"
-#include "stepnet/compiler/stages.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/thread_pool.h"
 
@@ -210,7 +210,6 @@ Schedule MakePipeline(const StepPlan& plan, int threads) {
 namespace {
 
 void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Schedule>* schedule) {
-  if (*schedule == nullptr) return;
   Schedule changed = **schedule;
   changed.step_microseconds = 0;
   for (Task& task : changed.tasks) {
@@ -225,7 +224,10 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
 }  // namespace
 
 void AddSchedules(int threads, StepPlan* plan) {
-  for (Stage& stage : plan->stages) stage.schedule = std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads));
+  plan->schedules.clear();
+  for (const Stage& stage : plan->stages) {
+    plan->schedules.push_back(std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads)));
+  }
   plan->pipeline = nullptr;
   if (plan->chunk_steps == 0 || threads == 1) return;
   const int max_threads = threads > 0 ? threads : NumCores();
@@ -240,8 +242,8 @@ void AddSchedules(int threads, StepPlan* plan) {
 }
 
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan) {
-  for (Stage& stage : plan->stages) SetCosts(microseconds, &stage.schedule);
-  SetCosts(microseconds, &plan->pipeline);
+  for (std::shared_ptr<const Schedule>& schedule : plan->schedules) SetCosts(microseconds, &schedule);
+  if (plan->pipeline != nullptr) SetCosts(microseconds, &plan->pipeline);
 }
 
 double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
@@ -253,8 +255,8 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
     return Simulate(schedule, count, steps, under_way, costs).microseconds;
   };
   double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
-  for (const Stage& stage : plan.stages) {
-    if (plan.pipeline == nullptr || stage.steps_at_once == kAllSteps) sum += run(*stage.schedule);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    if (plan.pipeline == nullptr || plan.stages[s].steps_at_once == kAllSteps) sum += run(*plan.schedules[s]);
   }
   return sum;
 }

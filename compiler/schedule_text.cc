@@ -125,8 +125,7 @@ std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int 
   return text;
 }
 
-std::string StageText(const StepPlan& plan, const Stage& stage) {
-  const Schedule& schedule = *stage.schedule;
+std::string StageText(const StepPlan& plan, const Stage& stage, const Schedule& schedule) {
   std::vector<int> task_of(plan.instructions.size());
   for (size_t t = 0; t < schedule.tasks.size(); ++t) {
     for (const int i : schedule.tasks[t].instructions) task_of[i] = static_cast<int>(t);
@@ -169,13 +168,15 @@ std::string ThreadsText(const StepPlan& plan) {
   int threads = plan.pipeline != nullptr ? plan.pipeline->threads : 1;
   bool steps_overlap = false;
   std::int64_t parts = 0, at_once = 0;
-  for (const Stage& stage : plan.stages) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    const Schedule& schedule = *plan.schedules[s];
     if (stage.steps_at_once != 1) at_once += stage.end - stage.begin;
     const bool overlaps = plan.pipeline != nullptr && stage.steps_at_once != kAllSteps;
-    if (overlaps || stage.schedule->threads < 2) continue;
-    threads = std::max(threads, stage.schedule->threads);
-    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(*stage.schedule, *plan.target));
-    parts += std::ranges::count_if(stage.schedule->tasks, [](const Task& task) { return task.parts > 1; });
+    if (overlaps || schedule.threads < 2) continue;
+    threads = std::max(threads, schedule.threads);
+    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(schedule, *plan.target));
+    parts += std::ranges::count_if(schedule.tasks, [](const Task& task) { return task.parts > 1; });
   }
   const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
   std::string text = threads < 2 ? "one thread" : StrCat(threads, " threads");
@@ -190,7 +191,7 @@ std::string ThreadsText(const StepPlan& plan) {
 std::string ScheduleText(const StepPlan& plan) {
   std::string text =
       StrCat("schedule of ", plan.backward ? "backward " : "", "net ", plan.name, ", ", ThreadsText(plan), "\n");
-  for (const Stage& stage : plan.stages) text += StageText(plan, stage);
+  for (size_t s = 0; s < plan.stages.size(); ++s) text += StageText(plan, plan.stages[s], *plan.schedules[s]);
   if (plan.pipeline != nullptr) text += PipelineText(plan);
   return Wrapped(text + MovesBeforeText(plan) + MovesAfterText(plan));
 }
@@ -198,12 +199,13 @@ std::string ScheduleText(const StepPlan& plan) {
 std::string ScheduleDot(const StepPlan& plan) {
   std::string text = StrCat("digraph ", DotText(plan.name), " {\n  node [shape=box];\n");
   int number = 0;  // of tasks
-  for (const Stage& stage : plan.stages) {
-    const Schedule& schedule = *stage.schedule;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Schedule& schedule = *plan.schedules[s];
     std::set<int> in_chain;
     for (const ChainLink& link : LongestChain(schedule)) in_chain.insert(link.instruction);
     for (const Task& task : schedule.tasks) {
-      const std::string label = StrCat("task ", number, plan.stages.size() > 1 ? ", " + StageTitle(stage) : "");
+      const std::string label =
+          StrCat("task ", number, plan.stages.size() > 1 ? ", " + StageTitle(plan.stages[s]) : "");
       text += StrCat("  subgraph cluster_", number++, " {\n    label=", DotText(label), ";\n");
       for (const int i : task.instructions) {
         text += StrCat("    i", i, " [label=", DotText(plan.instructions[i].text),

@@ -41,13 +41,4 @@ std::string AddressText(const Slot& slot);
 // Whether the two slots show one step some of the same bytes.
 bool ShareBytes(const Slot& a, const Slot& b);
 
-// Stands for the number of steps of an instruction that runs once for all steps, however many those are.
-inline constexpr std::int64_t kAllSteps = 0;
-
-// Plans know no number of steps; estimates that need one are made for runs of this many.
-inline constexpr std::int64_t kTypicalSteps = 128;
-inline std::int64_t TypicalStepsOf(std::int64_t steps_at_once) {
-  return steps_at_once == kAllSteps ? kTypicalSteps : steps_at_once;
-}
-
 }  // namespace stepnet

@@ -18,6 +18,7 @@
 
 #include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
+#include "stepnet/compiler/stage.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
@@ -103,14 +104,6 @@ struct StepNode {
   int ValueOf(int operand) const;
 };
 
-// Nodes [begin, end), which run in turn for one step after the other, for several steps at once, or once for all.
-struct GraphStage {
-  int begin = 0;
-  int end = 0;
-  std::int64_t steps_at_once = 1;
-  std::int64_t min_steps = 0;  // it is left out of runs of fewer
-};
-
 struct StepGraph {
   std::string name;  // of the step net
   bool backward = false;
@@ -120,7 +113,7 @@ struct StepGraph {
   std::vector<Home> homes = {};
   std::vector<StepValue> values = {};
   std::vector<StepNode> nodes = {};      // in the order in which they run
-  std::vector<GraphStage> stages = {};   // of all nodes, in their order; none: each step runs all nodes
+  std::vector<Stage> stages = {};        // of all nodes, in their order; none: each step runs all nodes
   std::vector<RowMove> before = {};      // the first step, in this order
   std::vector<RowMove> after = {};       // the last step
   std::map<std::string, int> last = {};  // blob → the value that a step leaves in it

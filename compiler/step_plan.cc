@@ -31,16 +31,6 @@ std::string AddressText(const Slot& slot) {
   return StrCat(slot.base, "[", slot.row_bytes, " * ", row, "]");
 }
 
-std::string StageTitle(const Stage& stage) {
-  std::string title = "in each step";
-  if (stage.steps_at_once == kAllSteps) {
-    title = "once for all steps";
-  } else if (stage.steps_at_once > 1) {
-    title = StrCat("for ", stage.steps_at_once, " steps at once");
-  }
-  return stage.min_steps > 0 ? StrCat(title, ", in runs of ", stage.min_steps, " steps or more") : title;
-}
-
 std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
   std::int64_t total = 0;
   for (const ArenaPiece& piece : arena) {

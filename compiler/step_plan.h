@@ -1,6 +1,6 @@
 // StepPlan: what one timestep does and where its values live.
 //
-// Instructions that need not wait for their turn in a loop run for many steps at once: compiler/stages.h.
+// Instructions that need not wait for their turn in a loop run for many steps at once: compiler/find_stages.h.
 //
 // A plan is immutable and knows no threads, no tensors and no number of steps: it is made once for given shapes,
 // printed, tested, and shared by every run. A run gives it memory (RunState); an executor carries it out.
@@ -15,6 +15,7 @@
 
 #include "stepnet/compiler/row_move.h"
 #include "stepnet/compiler/slot.h"
+#include "stepnet/compiler/stage.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/target.h"
 
@@ -53,19 +54,6 @@ struct Instruction {
 
 struct Schedule;
 
-// Instructions [begin, end) of a plan, which run in turn for one step after the other, for several steps at once, or
-// once for all.
-struct Stage {
-  int begin = 0;
-  int end = 0;
-  std::int64_t steps_at_once = 1;
-  std::int64_t min_steps = 0;                // runs of fewer steps leave the stage out
-  std::shared_ptr<const Schedule> schedule;  // null where the executor follows none
-};
-
-// "in each step", "for 16 steps at once", "once for all steps, in runs of 4 steps or more".
-std::string StageTitle(const Stage& stage);
-
 // A move of whole rows, for those who run and watch it.
 struct PlannedMove {
   RowMove move;
@@ -87,8 +75,9 @@ struct StepPlan {
   std::vector<Slot> slots;
   std::vector<Instruction> instructions;  // by stages; those of a loop in program order
   std::vector<Stage> stages;              // a stage may run for a step when those before it have run for that step
-  std::vector<PlannedMove> before;        // moves before the first step, in their order
-  std::vector<PlannedMove> after;         // moves after the last step
+  std::vector<std::shared_ptr<const Schedule>> schedules;  // of each stage; empty where the executor follows none
+  std::vector<PlannedMove> before;                         // moves before the first step, in their order
+  std::vector<PlannedMove> after;                          // moves after the last step
   std::vector<ArenaPiece> arena;
   int num_bases = 0;
   std::vector<bool> writes;  // by base: whether an instruction writes to it
@@ -115,8 +104,8 @@ struct StepPlan {
   size_t FirstNumberBefore() const { return instructions.size(); }
   size_t FirstNumberAfter() const { return instructions.size() + before.size(); }
 
-  // Its stages have schedules: it was made for an executor that follows them.
-  bool IsScheduled() const { return !stages.empty() && stages.front().schedule != nullptr; }
+  // It was made for an executor that follows schedules.
+  bool IsScheduled() const { return !schedules.empty(); }
   // Each piece of the arena starts on a cache line.
   static std::int64_t AlignedBytes(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   // Memory of the arena for `num_steps` steps. Throws kOutOfMemory when it exceeds int64.

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "stepnet/compiler/emit.h"
-#include "stepnet/compiler/stages.h"
+#include "stepnet/compiler/find_stages.h"
 
 namespace stepnet {
 namespace {
@@ -197,7 +197,7 @@ class Verifier {
   void CheckStages() const {
     CheckLengths();
     CheckPacks();
-    const auto is_loop = [](const GraphStage& stage) { return stage.steps_at_once == 1; };
+    const auto is_loop = [](const Stage& stage) { return stage.steps_at_once == 1; };
     if (graph_.stages.size() <= 1 && std::ranges::all_of(graph_.stages, is_loop)) return;
     CheckKept();
     if (thorough_) CheckOrder();
@@ -215,7 +215,7 @@ class Verifier {
       if (value.producer >= 0 && loop.homes[value.home].starts_at_zero) value.added = true;
     }
     const StepPlan plan = EmitPlan(loop, {.is_draft = true});
-    for (const GraphStage& stage : graph_.stages) {
+    for (const Stage& stage : graph_.stages) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
         const bool can_be = plan.instructions[n].can_batch_steps || graph_.nodes[n].kind == StepNode::Kind::kPack;
         if (!can_be) ThrowOf(n, "it cannot run for several steps at once");
@@ -228,7 +228,7 @@ class Verifier {
   // Weights are packed once, or not at all where a run leaves that out.
   void CheckPacks() const {
     std::vector<bool> is_once(graph_.nodes.size(), false);
-    for (const GraphStage& stage : graph_.stages) {
+    for (const Stage& stage : graph_.stages) {
       for (int n = stage.begin; n < stage.end; ++n) {
         is_once[n] = stage.steps_at_once == kAllSteps;
         const bool is_pack = graph_.nodes[n].kind == StepNode::Kind::kPack;
@@ -245,7 +245,7 @@ class Verifier {
   void CheckLengths() const {
     int end = 0;
     std::int64_t chunk = 1;
-    for (const GraphStage& stage : graph_.stages) {
+    for (const Stage& stage : graph_.stages) {
       if (stage.begin != end || stage.end < stage.begin) Throw("stages are not in the order of the nodes");
       end = stage.end;
       if (stage.steps_at_once < 0) Throw(StrCat("a stage is for ", stage.steps_at_once, " steps at once"));
@@ -262,7 +262,7 @@ class Verifier {
   void CheckKept() const {
     std::vector<int> stage_of(graph_.homes.size(), -1);
     for (size_t s = 0; s < graph_.stages.size(); ++s) {
-      const GraphStage& stage = graph_.stages[s];
+      const Stage& stage = graph_.stages[s];
       for (int n = stage.begin; n < stage.end; ++n) {
         const auto check = [&](int value) {
           const int h = graph_.values[value].home;

@@ -30,7 +30,7 @@ struct RunOptions {
   std::int16_t device_index = 0;       // which of the devices of this kind
   int threads = 0;                     // 0: as many as the machine has cores
   // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
-  // which changes results within rounding (compiler/stages.h).
+  // which changes results within rounding (compiler/find_stages.h).
   int opt_level = kMaxOptLevel;
   Math math = Math::kFloat32;  // other than float32: on a GPU alone
   std::uint64_t seed = 0;

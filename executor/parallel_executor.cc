@@ -377,9 +377,9 @@ class ParallelExecutor : public Executor {
     const StepPlan& plan = state.plan();
     const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->min_steps;
     bool is_pipeline_run = false;
-    for (const Stage& stage : plan.stages) {
-      if (!overlaps || stage.steps_at_once == kAllSteps) {
-        RunStage(state, stage, context);
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      if (!overlaps || plan.stages[s].steps_at_once == kAllSteps) {
+        RunStage(state, plan.stages[s], *plan.schedules[s], context);
       } else if (!is_pipeline_run) {
         const std::int64_t chunk = plan.chunk_steps;
         RunTasks(state, *plan.pipeline, (state.num_steps() + chunk - 1) / chunk, context);
@@ -389,9 +389,8 @@ class ParallelExecutor : public Executor {
   }
 
  private:
-  static void RunStage(RunState& state, const Stage& stage, RunContext& context) {
+  static void RunStage(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context) {
     if (state.NumRunsOf(stage) == 0) return;
-    const Schedule& schedule = *stage.schedule;
     if (schedule.threads < 2 || state.num_steps() < schedule.min_steps) {
       RunSerially(state, stage, 0, state.num_steps(), context);
     } else {

@@ -2,9 +2,9 @@
 #include <set>
 
 #include "stepnet/compiler/emit.h"
+#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/passes/passes.h"
-#include "stepnet/compiler/stages.h"
 
 namespace stepnet {
 namespace {

@@ -244,11 +244,11 @@ bool CanRunRegions(DeviceKind device) {
 
 void FuseRegions(StepGraph* graph) {
   if (!CanRunRegions(graph->target->device)) return;
-  std::vector<GraphStage> stages = graph->stages;
+  std::vector<Stage> stages = graph->stages;
   if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
   const Uses uses(*graph);
   std::vector<NodeRange> ranges;
-  for (const GraphStage& stage : stages) {
+  for (const Stage& stage : stages) {
     if (stage.steps_at_once == 1)
       std::ranges::move(LoopFuser(graph, uses, stage.begin, stage.end).Run(), std::back_inserter(ranges));
   }

@@ -57,7 +57,7 @@ void PackWeights(StepGraph* graph) {
   if (packs.empty()) return;
   const auto count = static_cast<int>(packs.size());
   if (graph->stages.empty()) graph->stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
-  for (GraphStage& stage : graph->stages) {
+  for (Stage& stage : graph->stages) {
     stage.begin += count;
     stage.end += count;
   }

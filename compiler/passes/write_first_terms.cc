@@ -10,7 +10,7 @@ namespace {
 class FirstWriters {
  public:
   explicit FirstWriters(const StepGraph& graph) : graph_(graph) {
-    for (const GraphStage& stage : graph.stages) {
+    for (const Stage& stage : graph.stages) {
       for (int n = stage.begin; n < stage.end; ++n) {
         for (const int output : graph.nodes[n].given()) {
           const Home& home = graph.homes[graph.values[output].home];

@@ -13,7 +13,7 @@ namespace stepnet {
 inline int JoinRegions(StepGraph* graph, std::mt19937* random = nullptr) {
   const auto is_region = [&](int n) { return graph->nodes[n].kind == StepNode::Kind::kRegion; };
   const auto may_join = [&](int n) {  // nodes n - 1 and n
-    for (const GraphStage& stage : graph->stages) {
+    for (const Stage& stage : graph->stages) {
       if (stage.begin == n) return false;
     }
     return is_region(n - 1) && is_region(n);

@@ -34,9 +34,9 @@ TEST(PlanText, SaysWhereValuesLieAndWhatRuns) {
        .checks_values = true},
       {.text = "Print(kept)", .inputs = {{.slot = 2}}, .has_side_effects = true},
       {.text = "h = Sum(x, turns)", .inputs = {{.slot = 0}, {.slot = 3}}, .outputs = {{.slot = 1}}, .max_parts = 3}};
-  plan.stages = {{.begin = 0, .end = 1, .steps_at_once = kAllSteps, .min_steps = 4, .schedule = nullptr},
-                 {.begin = 1, .end = 3, .steps_at_once = 8, .schedule = nullptr},
-                 {.begin = 3, .end = 4, .schedule = nullptr}};
+  plan.stages = {{.begin = 0, .end = 1, .steps_at_once = kAllSteps, .min_steps = 4},
+                 {.begin = 1, .end = 3, .steps_at_once = 8},
+                 {.begin = 3, .end = 4}};
   EXPECT_EQ(PlanText(plan),
             "plan of backward net cell\\x1b\n"
             "  base 2: 24 bytes a step\n"

@@ -1,6 +1,4 @@
 // Which instructions leave the loop, in which order stages come, and that values stay what one loop gives.
-#include "stepnet/compiler/stages.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -10,6 +8,7 @@
 #include "../executor/layers.h"
 #include "../executor/recurrent_case.h"
 #include "../operators/op_test.h"
+#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"

@@ -14,38 +14,37 @@ namespace {
 
 BoundBlob Linked(const std::string& blob, int base, std::int64_t offset, bool readable) {
   const Shape row({1, 4});
-  return {.slot = {.blob = blob,
-                   .storage_class = StorageClass::kLinked,
-                   .base = base,
-                   .offset = offset,
-                   .row_bytes = 16,
-                   .bytes = 16},
+  return {.home = {.kind = Home::Kind::kOutside,
+                   .slot = {.blob = blob,
+                            .storage_class = StorageClass::kLinked,
+                            .base = base,
+                            .offset = offset,
+                            .row_bytes = 16,
+                            .bytes = 16}},
           .info = {.dtype = DType::kFloat, .shape = row},
           .readable = readable};
 }
 
-StepPlanRequest Request(const NetDef& net, std::vector<BoundBlob> bound, std::vector<StepMove> moves = {}) {
-  StepPlanRequest request;
-  request.net = &net;
-  request.num_bases = 2;
-  request.bound = std::move(bound);
-  request.moves = std::move(moves);
-  request.options.disabled_passes = {"fuse_regions"};
-  return request;
+StepGraph GraphOf(const NetDef& net, const StepBindings& bindings) {
+  StepGraph graph;
+  graph.num_bases = 2;
+  ImportStep(net, RunOptions(), bindings, &graph);
+  return graph;
 }
 
-StepPlan PlanOf(const StepPlanRequest& request) { return MakeStepPlan(ImportStep(request), request); }
+StepPlan PlanOf(StepGraph graph, std::set<std::string> disabled_passes = {"fuse_regions"}) {
+  return MakeStepPlan(std::move(graph), {.options = {.disabled_passes = std::move(disabled_passes)}});
+}
 
 TEST(StepPlan, PlacesEveryBlobOnce) {
   NetDef net;
   net.set_name("cell");
   for (const char* op : {"s = Sum(x, prev)", "s = Tanh(s)", "t = Mul(s, s)", "next = Copy(t)"})
     *net.add_op() = ParseOp(op);
-  StepPlanRequest request =
-      Request(net, {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)});
-  StepGraph graph = ImportStep(request);
+  StepGraph graph =
+      GraphOf(net, {.blobs = {Linked("x", 0, 0, true), Linked("prev", 1, 0, true), Linked("next", 1, 1, false)}});
   graph.homes[graph.values[graph.last.at("s")].home].kept = true;
-  const StepPlan plan = MakeStepPlan(std::move(graph), request);
+  const StepPlan plan = PlanOf(std::move(graph));
   EXPECT_EQ(PlanText(plan),
             "plan of net cell\n"
             "  base 2: 16 bytes a step\n"
@@ -72,9 +71,8 @@ TEST(StepPlan, EachValueHasRoom) {
   for (const OperatorDef& op :
        {ParseOp("s = Sum(x, x)"), ParseOp("wide = Copy(s)"), shrink, ParseOp("t = Copy(s)"), grow})
     *net.add_op() = op;
-  StepPlanRequest request = Request(net, {Linked("x", 0, 0, true)});
-  request.options.disabled_passes = {"fuse_regions", "simplify"};  // nobody reads the values
-  const StepPlan plan = PlanOf(request);
+  // Nobody reads the values.
+  const StepPlan plan = PlanOf(GraphOf(net, {.blobs = {Linked("x", 0, 0, true)}}), {"fuse_regions", "simplify"});
   EXPECT_EQ(PlanText(plan),
             "plan of net cell\n"
             "  base 2: 16 bytes\n"
@@ -98,11 +96,11 @@ TEST(StepPlan, MovesFollowTheLastWriter) {
   net.set_name("cell");
   for (const char* op : {"s = Sum(x, x)", "s = Tanh(s)", "z = Copy(s)"}) *net.add_op() = ParseOp(op);
   const Slot outside{.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 16};
-  const StepMove add{.kind = StepMove::Kind::kAddOut,
-                     .blob = "s",
-                     .outside = outside,
-                     .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
-  const StepPlan plan = PlanOf(Request(net, {Linked("x", 0, 0, true)}, {add}));
+  const BoundMove add{.kind = BoundMove::Kind::kAddOut,
+                      .blob = "s",
+                      .outside = {.kind = Home::Kind::kOutside, .slot = outside},
+                      .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
+  const StepPlan plan = PlanOf(GraphOf(net, {.blobs = {Linked("x", 0, 0, true)}, .moves = {add}}));
   std::vector<std::string> texts;
   for (const Instruction& instruction : plan.instructions) texts.push_back(instruction.text);
   EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));
@@ -112,12 +110,13 @@ TEST(StepPlan, RefusesABlobThatDoesNotFitItsMove) {
   NetDef net;
   net.set_name("cell");
   *net.add_op() = ParseOp("s = Sum(x, x)");
-  const StepMove add{.kind = StepMove::Kind::kAddOut,
-                     .blob = "s",
-                     .outside = {.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20},
-                     .info = {.dtype = DType::kFloat, .shape = Shape({5})}};
+  const Slot outside{.blob = "total", .storage_class = StorageClass::kShared, .base = 1, .bytes = 20};
+  const BoundMove add{.kind = BoundMove::Kind::kAddOut,
+                      .blob = "s",
+                      .outside = {.kind = Home::Kind::kOutside, .slot = outside},
+                      .info = {.dtype = DType::kFloat, .shape = Shape({5})}};
   ExpectError(
-      [&] { PlanOf(Request(net, {Linked("x", 0, 0, true)}, {add})); },
+      [&] { PlanOf(GraphOf(net, {.blobs = {Linked("x", 0, 0, true)}, .moves = {add}})); },
       "shape mismatch: \"s\" is float [1, 4] in the step net; it belongs to \"total\", where a step has room for float "
       "[5]\n"
       "  in net \"cell\"");
@@ -177,8 +176,8 @@ TEST(StepPlan, ARunRefusesMemoryThatEndsBeforeItsSteps) {
   NetDef net;
   net.set_name("cell");
   *net.add_op() = ParseOp("next = Tanh(x)");
-  const auto plan =
-      std::make_shared<StepPlan>(PlanOf(Request(net, {Linked("x", 0, 0, true), Linked("next", 1, 1, false)})));
+  const auto plan = std::make_shared<StepPlan>(
+      PlanOf(GraphOf(net, {.blobs = {Linked("x", 0, 0, true), Linked("next", 1, 1, false)}})));
   const auto prepare = [&](std::int64_t x_rows, std::int64_t y_rows) {
     RunState state(plan);
     Workspace workspace;

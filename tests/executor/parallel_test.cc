@@ -74,7 +74,7 @@ TEST_P(ParallelThreads, LargeElementwiseOperatorsAreCutByRangesOfElements) {
   int max_parts = 0;
   const auto run = [&](RunOptions options) {
     options.on_plan = [&](const StepPlan& plan) {
-      for (const Task& task : plan.stages[0].schedule->tasks) max_parts = std::max(max_parts, task.parts);
+      for (const Task& task : plan.schedules[0]->tasks) max_parts = std::max(max_parts, task.parts);
     };
     if (options.executor == "serial") options.on_plan = {};
     Workspace workspace;
@@ -92,7 +92,7 @@ TEST_P(ParallelThreads, LargeElementwiseOperatorsAreCutByRangesOfElements) {
 // How many threads a plan that is made for the net uses.
 int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
   int threads = 0;
-  options.on_plan = [&](const StepPlan& plan) { threads = plan.IsScheduled() ? plan.stages[0].schedule->threads : 1; };
+  options.on_plan = [&](const StepPlan& plan) { threads = plan.IsScheduled() ? plan.schedules[0]->threads : 1; };
   Workspace workspace;
   workspace.SetTensor("x", Random({7, 2, 3}, 1));
   workspace.SetTensor("h0", Random({2, 3}, 2));
@@ -165,7 +165,7 @@ TEST(Parallel, RunsThatEndBeforeAThreadHasComeAreSerial) {
   const Shape row({3, 4'000});
   Schedule schedule;
   RunOptions options;
-  options.on_plan = [&](const StepPlan& plan) { schedule = *plan.stages[0].schedule; };
+  options.on_plan = [&](const StepPlan& plan) { schedule = *plan.schedules[0]; };
   Workspace workspace;
   workspace.SetTensor("x", Random(row.Inserted(0, 3), 1));
   workspace.SetTensor("h0", Random(row, 2));
@@ -233,9 +233,9 @@ std::string ErrorOfSpoiltRun(const std::function<void(Schedule*)>& spoil) {
   workspace.SetTensor("x", Random({4, 2, 3}, 1));
   workspace.SetTensor("h0", Random({2, 3}, 2));
   Net::Create(net.Build(), workspace, options)->Run();
-  Schedule spoilt = *plan.stages[0].schedule;
+  Schedule spoilt = *plan.schedules[0];
   spoil(&spoilt);
-  plan.stages[0].schedule = std::make_shared<Schedule>(spoilt);
+  plan.schedules[0] = std::make_shared<Schedule>(spoilt);
   plan.before.clear();
   RunState state(std::make_shared<StepPlan>(plan));
   for (int base = 0; base < plan.num_bases; ++base) state.SetBase(base, Tensor(DType::kDouble, {64, 2, 3}));

@@ -239,7 +239,7 @@ TEST(ParallelRandomPlans, InstructionsInPartsGiveTheSameValues) {
         num_parts += task.parts - 1;
       }
       StepPlan cut_up = plan;
-      cut_up.stages[0].schedule = std::make_shared<Schedule>(schedule);
+      cut_up.schedules[0] = std::make_shared<Schedule>(schedule);
       PlanRun parallel(cut_up, kSteps);
       parallel.RunOn({.executor = "parallel"});
       ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
@@ -365,7 +365,8 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
     for (const int threads : {2, 5}) {
       StepPlan cut_up = plan;
       cut_up.pipeline = nullptr;
-      for (Stage& stage : cut_up.stages) {
+      cut_up.schedules.clear();
+      for (const Stage& stage : plan.stages) {
         Schedule schedule = MakeSchedule(plan, stage, threads);
         schedule.min_steps = 1;
         for (Task& task : schedule.tasks) {
@@ -373,7 +374,7 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
           task.parts = std::min(plan.instructions[task.instructions[0]].max_parts, threads);
           num_parts[stage.steps_at_once] += task.parts - 1;
         }
-        stage.schedule = std::make_shared<Schedule>(schedule);
+        cut_up.schedules.push_back(std::make_shared<Schedule>(schedule));
       }
       PlanRun parallel(cut_up, kStepsOfSeveralChunks);
       parallel.RunOn({.executor = "parallel"});

@@ -169,7 +169,7 @@ TEST(ParallelRules, S10DependenciesThroughManyStatesAreFoundAndAreTheSameEveryTi
   for (int run = 0; run < 10; ++run) RunNetOnce(def, workspace, options);
   ASSERT_EQ(plans.size(), 10u);
   for (const StepPlan& plan : plans) {
-    EXPECT_EQ(plan.stages[0].schedule->dependencies.edges, plans[0].stages[0].schedule->dependencies.edges);
+    EXPECT_EQ(plan.schedules[0]->dependencies.edges, plans[0].schedules[0]->dependencies.edges);
   }
   const std::vector<double> in = Values(x), out = Values(workspace.GetTensor("h_all"));
   for (size_t i = 0; i < out.size(); ++i) {
