@@ -7,6 +7,7 @@
 #include <queue>
 #include <set>
 
+#include "stepnet/compiler/components.h"
 #include "stepnet/compiler/conflicts.h"
 #include "stepnet/compiler/dependencies.h"
 
@@ -123,59 +124,26 @@ class StageFinder {
   }
 
  private:
-  // Strongly connected components (Kosaraju, in Aho, Hopcroft and Ullman, Data Structures and Algorithms, 1983, section
-  // 6.7): what is reached backward, in the reverse of the order in which a walk forward ends.
   void FindComponents() {
     std::vector<Dependency> edges = FindConflicts(AccessesWithoutSums(plan_));  // with those that others imply
     AddReadsOfShapes(plan_, &edges);
-    std::vector<std::vector<int>> forward(num_instructions_), backward(num_instructions_);
+    std::vector<std::vector<int>> forward(num_instructions_);
     std::vector<bool> waits_for_itself(num_instructions_, false);
     for (const Dependency& edge : edges) {
       forward[edge.from].push_back(edge.to);
-      backward[edge.to].push_back(edge.from);
       if (edge.from == edge.to) waits_for_itself[edge.from] = true;
     }
-    std::vector<int> ended;
-    std::vector<bool> seen(num_instructions_, false);
-    for (int i = 0; i < num_instructions_; ++i) {
-      Walk(forward, i, &seen, [&](int at) { ended.push_back(at); });
-    }
     std::vector<int> component_of(num_instructions_);
-    seen.assign(num_instructions_, false);
-    for (size_t k = ended.size(); k-- > 0;) {
-      if (seen[ended[k]]) continue;
-      Component component;
-      Walk(backward, ended[k], &seen, [&](int at) { component.instructions.push_back(at); });
-      std::ranges::sort(component.instructions);
+    for (std::vector<int>& instructions : StronglyConnectedComponents(forward)) {
+      for (const int i : instructions) component_of[i] = static_cast<int>(components_.size());
+      Component& component = components_.emplace_back(Component{.instructions = std::move(instructions)});
       component.kind = KindOf(component, waits_for_itself);
-      for (const int i : component.instructions) component_of[i] = static_cast<int>(components_.size());
-      components_.push_back(std::move(component));
     }
     for (const Dependency& edge : edges) {
       const int from = component_of[edge.from], to = component_of[edge.to];
       if (from == to) continue;
       components_[from].after.insert(to);
       components_[to].before.insert(from);
-    }
-  }
-
-  // Depth first from `start`, without what has been seen; `end` is told of each when all behind it has ended.
-  static void Walk(const std::vector<std::vector<int>>& edges, int start, std::vector<bool>* seen,
-                   const std::function<void(int)>& end) {
-    if ((*seen)[start]) return;
-    (*seen)[start] = true;
-    std::vector<std::pair<int, size_t>> stack = {{start, 0}};
-    while (!stack.empty()) {
-      auto& [at, next] = stack.back();
-      if (next == edges[at].size()) {
-        end(at);
-        stack.pop_back();
-        continue;
-      }
-      const int to = edges[at][next++];
-      if ((*seen)[to]) continue;
-      (*seen)[to] = true;
-      stack.emplace_back(to, 0);
     }
   }
 

@@ -1,8 +1,11 @@
 #include "stepnet/compiler/node_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <utility>
 
+#include "stepnet/compiler/components.h"
 #include "stepnet/core/access_order.h"
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
@@ -86,6 +89,55 @@ std::vector<std::vector<int>> FollowersOf(const StepGraph& graph, int begin, int
     last = n - begin;
   }
   return followers;
+}
+
+std::vector<int> CyclesOf(const StepGraph& graph, int begin, int end, const std::vector<std::vector<int>>& followers) {
+  // What a step writes to rows outside others read in steps to come: all of one base by way of one more node.
+  struct Base {
+    std::vector<std::pair<int, std::int64_t>> writers = {}, readers = {};  // node, byte
+  };
+  constexpr std::int64_t kEver = std::numeric_limits<std::int64_t>::max();
+  std::map<int, Base> bases;
+  for (int n = begin; n < end; ++n) {
+    const auto note = [&](int value, bool writes) {
+      const Home& home = graph.homes[graph.values[value].home];
+      if (home.kind != Home::Kind::kOutside) return;
+      Base& base = bases[home.slot.base];
+      std::int64_t byte = graph.backward ? -home.slot.BeginInBase() : home.slot.BeginInBase();
+      if (home.slot.row_bytes == 0) byte = writes ? kEver : -kEver;  // all steps see the same bytes
+      (writes ? base.writers : base.readers).emplace_back(n - begin, byte);
+    };
+    for (const int input : graph.nodes[n].inputs) note(input, /*writes=*/false);
+    for (const int output : graph.nodes[n].given()) {
+      note(output, /*writes=*/true);
+      if (graph.values[output].added) note(output, /*writes=*/false);
+    }
+  }
+  std::vector<std::vector<int>> edges = followers;
+  constexpr auto kByte = &std::pair<int, std::int64_t>::second;
+  for (const auto& [number, base] : bases) {
+    if (base.writers.empty() || base.readers.empty()) continue;
+    const std::int64_t first = std::ranges::min(base.readers, {}, kByte).second;
+    const std::int64_t last = std::ranges::max(base.writers, {}, kByte).second;
+    const auto between = static_cast<int>(edges.size());
+    edges.emplace_back();
+    for (const auto& [node, byte] : base.writers) {
+      if (byte > first) edges[node].push_back(between);
+    }
+    for (const auto& [node, byte] : base.readers) {
+      if (byte < last) edges[between].push_back(node);
+    }
+  }
+  std::vector<int> cycles(followers.size(), kNoCycle);
+  int cycle = 0;
+  for (const std::vector<int>& component : StronglyConnectedComponents(edges)) {
+    if (component.size() == 1) continue;
+    for (const int n : component) {
+      if (n < std::ssize(cycles)) cycles[n] = cycle;
+    }
+    ++cycle;
+  }
+  return cycles;
 }
 
 NodePrecedence::NodePrecedence(int num_nodes) : in_turn_(true), num_chains_(1), chain_of_(num_nodes, 0) {}

@@ -15,6 +15,12 @@ std::vector<std::vector<int>> FollowersOf(const StepGraph& graph, int begin, int
 // As FollowersOf, of those alone that share bytes.
 std::vector<std::vector<int>> FollowersByBytes(const StepGraph& graph, int begin, int end);
 
+// Which nodes of a loop, those of [begin, end), numbered from `begin`, wait for each other around it: one number for
+// those on a cycle of steps, by what `followers` (FollowersByBytes) says of one step and rows outside of the next;
+// kNoCycle for others.
+std::vector<int> CyclesOf(const StepGraph& graph, int begin, int end, const std::vector<std::vector<int>>& followers);
+inline constexpr int kNoCycle = -1;
+
 // Which of some nodes come before others whatever else is going on, by what follows each of them: chains of nodes, of
 // which one follows the other, and for each node how far along each chain all has come before it (vector clocks;
 // Mattern, Virtual time and global states of distributed systems, 1989). There are 64 chains at most: of nodes beyond

@@ -38,9 +38,9 @@ std::vector<Room> RoomsOf(const StepGraph& graph) {
   return rooms;
 }
 
-// Which temporaries of one stage share a row: those that are never there at the same time, for whoever uses the one
-// comes before whoever uses the other in any case (linear scan; Poletto and Sarkar, Linear scan register allocation,
-// 1999). So sharing makes no instruction of a step wait.
+// Which of some temporaries of one stage share a row: those that are never there at the same time, for whoever uses the
+// one comes before whoever uses the other in any case (linear scan; Poletto and Sarkar, Linear scan register
+// allocation, 1999). So sharing makes no instruction of a step wait.
 class RowSharing {
  public:
   // Nodes are numbered from `begin`. Gives (*row_of)[home], a new element of `bytes` for each row.
@@ -53,7 +53,6 @@ class RowSharing {
         bytes_(*bytes),
         free_(precedence.num_chains()) {}
 
-  // `homes`, those of the stage.
   void Run(std::vector<int> homes) {
     std::ranges::stable_sort(homes, {}, [&](int h) { return rooms_[h].users.front(); });
     for (const int h : homes) {
@@ -150,24 +149,48 @@ class Placer {
  private:
   bool TakesTurns(const Home& home) const { return home.kind == Home::Kind::kTemporary && !home.kept && !all_kept_; }
 
+  // Of the home alone.
+  void AddRow(int home) {
+    row_of_[home] = static_cast<int>(bytes_of_row_.size());
+    bytes_of_row_.push_back(rooms_[home].bytes);
+  }
+
+  // Stages run beside each other.
   void ShareRows() {
-    std::map<int, std::vector<int>> homes;  // by stage, as stages run beside each other
+    const Stage all{.begin = 0, .end = static_cast<int>(graph_.nodes.size())};
+    std::vector<std::vector<int>> homes(std::max<size_t>(graph_.stages.size(), 1));  // by stage
     for (size_t h = 0; h < graph_.homes.size(); ++h) {
       if (!TakesTurns(graph_.homes[h])) continue;
-      if (rooms_[h].users.empty()) {
-        row_of_[h] = static_cast<int>(bytes_of_row_.size());
-        bytes_of_row_.push_back(rooms_[h].bytes);
-      } else {
-        homes[rooms_[h].stage].push_back(static_cast<int>(h));
-      }
+      const auto home = static_cast<int>(h);
+      rooms_[h].users.empty() ? AddRow(home) : homes[rooms_[h].stage].push_back(home);
     }
-    for (auto& [number, of_stage] : homes) {
-      const Stage all{.begin = 0, .end = static_cast<int>(graph_.nodes.size())};
-      const Stage& stage = graph_.stages.empty() ? all : graph_.stages[number];
-      const NodePrecedence precedence = ring_rows_ > 1
-                                            ? NodePrecedence(FollowersByBytes(graph_, stage.begin, stage.end))
-                                            : NodePrecedence(stage.end - stage.begin);
-      RowSharing(rooms_, precedence, stage.begin, &row_of_, &bytes_of_row_).Run(std::move(of_stage));
+    for (size_t s = 0; s < homes.size(); ++s) {
+      if (!homes[s].empty()) ShareRows(graph_.stages.empty() ? all : graph_.stages[s], homes[s]);
+    }
+  }
+
+  // Where several steps are under way, those of a cycle of instructions alone share: a step of it begins when the one
+  // before has ended in any case. Others, as those of two layers, would come to wait for each other.
+  void ShareRows(const Stage& stage, const std::vector<int>& homes) {
+    if (ring_rows_ == 1) {
+      const NodePrecedence in_turn(stage.end - stage.begin);
+      RowSharing(rooms_, in_turn, stage.begin, &row_of_, &bytes_of_row_).Run(homes);
+      return;
+    }
+    const std::vector<std::vector<int>> followers = FollowersByBytes(graph_, stage.begin, stage.end);
+    const std::vector<int> cycles = CyclesOf(graph_, stage.begin, stage.end, followers);
+    std::map<int, std::vector<int>> by_cycle;
+    for (const int h : homes) {
+      const auto cycle_of = [&](int user) { return cycles[user - stage.begin]; };
+      const std::vector<int>& users = rooms_[h].users;
+      const int cycle = cycle_of(users.front());
+      const bool is_in_cycle =
+          cycle != kNoCycle && std::ranges::all_of(users, [&](int user) { return cycle_of(user) == cycle; });
+      is_in_cycle ? by_cycle[cycle].push_back(h) : AddRow(h);
+    }
+    const NodePrecedence precedence(followers);
+    for (const auto& [cycle, of_cycle] : by_cycle) {
+      RowSharing(rooms_, precedence, stage.begin, &row_of_, &bytes_of_row_).Run(of_cycle);
     }
   }
 

@@ -44,53 +44,95 @@ TEST(Place, StepsThatFollowEachOtherShareRowsInTurn) {
   EXPECT_EQ(plan.slots[2].bytes, 8);
 }
 
-// As above, but for a.2, which nothing orders behind the others.
-TEST(Place, StepsAtTheSameTimeShareRowsOfWhatComesBeforeInAnyCase) {
+// Steps of the chain can overlap, and could not if a.1 and c.1 shared a row.
+TEST(Place, StepsAtTheSameTimeShareNothingThatOrdersThem) {
   const StepPlan plan = Placed(kChain, /*ring_rows=*/4, /*all_kept=*/false);
-  EXPECT_EQ(BasesOf(plan), (std::vector<int>{0, 2, 3, 2, 3, 4, 1}));
+  EXPECT_EQ(BasesOf(plan), (std::vector<int>{0, 2, 3, 4, 5, 6, 1}));
   EXPECT_EQ(plan.arena[0].rows, 4);
   EXPECT_EQ(plan.slots[1].row_bytes, 64);  // a cache line each
 }
 
-// Sum i reads what Tanh i and sum i - 1 gave: two chains, of which the second may take what is left by both.
-TEST(Place, SharingOrdersNothing) {
-  std::string text = "step s {\n  x: float [1, 2] at 0[8 * t]\n  s0.1: float [1, 2] = Tanh(x) @0 {}\n";
-  constexpr int kTerms = 100;
-  for (int i = 1; i <= kTerms; ++i) {
-    text += StrCat("  a", i, ".1: float [1, 2] = Tanh(x) @", 2 * i, " {}\n  s", i, ".1: float [1, 2] = Add(s", i - 1,
-                   ".1, a", i, ".1) @", 2 * i + 1, " {}\n");
-  }
-  const StepGraph graph = ParseGraph(StrCat(text, "  ^y: float [1, 2] at 1[8 * t] = s", kTerms, ".1\n}\n"));
-  StepPlan plan = EmitPlan(graph, {.ring_rows = 1});
-  EXPECT_EQ(plan.arena.size(), 3);
-  plan = EmitPlan(graph, {.ring_rows = 4});
-  // Each term is there at any time, and the sums have three in turn: of the last term, its own, the one that is read.
-  EXPECT_EQ(plan.arena.size(), kTerms + 2);
-  const Dependencies dependencies = FindDependencies(plan, plan.stages[0]);
-  const Dependencies alone = FindDependencies(AccessesOf(EmitPlan(graph, {.is_draft = true})));
-  for (const Dependency& edge : dependencies.edges) {
-    EXPECT_TRUE(edge.delta > 0 || alone.Orders(edge.from, edge.to, 0)) << edge.from << " before " << edge.to;
+// A step of a state: what `lines` make of h.
+std::string StateStep(const std::string& lines, const std::string& last) {
+  return StrCat("step s {\n  h: float [1, 2] at 0[8 * t]\n", lines, "  h.1: float [1, 2] at 0[8 * (t + 1)] = Copy(",
+                last, ") @0 {}\n}\n");
+}
+
+StepPlan PlanOf(const std::string& text, std::int64_t ring_rows) {
+  return EmitPlan(ParseGraph(text), {.ring_rows = ring_rows});
+}
+
+// That all that a plan of overlapping steps orders is ordered without sharing, too.
+void ExpectSharingOrdersNothing(const std::string& text) {
+  const StepPlan plan = PlanOf(text, 4);
+  const Dependencies alone = FindDependencies(AccessesOf(EmitPlan(ParseGraph(text), {.is_draft = true})));
+  for (const Dependency& edge : FindDependencies(plan, plan.stages[0]).edges) {
+    bool is_ordered = edge.from_slot == edge.to_slot;  // a home's own ring
+    // Otherwise by as many steps or fewer: each step of a cycle waits for the one before.
+    for (int delta = 0; delta <= edge.delta; ++delta) is_ordered |= alone.Orders(edge.from, edge.to, delta);
+    EXPECT_TRUE(is_ordered) << edge.from << " before " << edge.to << " of " << edge.delta << " steps later";
   }
 }
 
 TEST(Place, ManyInARowTakeTwoRows) {
-  std::string text = "step s {\n  a0: float [1, 2] at 0[8 * t]\n";
+  std::string lines = "  a0.1: float [1, 2] = Tanh(h) @0 {}\n";
   for (int i = 1; i <= 300; ++i) {
-    text += StrCat("  a", i, ".1: float [1, 2] = Tanh(a", i - 1, i == 1 ? "" : ".1", ") @", i, " {}\n");
+    lines += StrCat("  a", i, ".1: float [1, 2] = Tanh(a", i - 1, ".1) @", i, " {}\n");
   }
-  const StepPlan plan = Placed((text + "}\n").c_str(), /*ring_rows=*/4, /*all_kept=*/false);
-  EXPECT_EQ(plan.arena.size(), 2);
+  EXPECT_EQ(PlanOf(StateStep(lines, "a300.1"), 4).arena.size(), 2);
+}
+
+// Sum i reads what Tanh i and sum i - 1 gave. Sums take turns; all Tanh may run at once.
+TEST(Place, WhatMayRunAtOnceSharesNothing) {
+  std::string lines = "  s0.1: float [1, 2] = Tanh(h) @0 {}\n";
+  constexpr int kTerms = 20;
+  for (int i = 1; i <= kTerms; ++i) {
+    lines += StrCat("  a", i, ".1: float [1, 2] = Tanh(h) @", 2 * i, " {}\n  s", i, ".1: float [1, 2] = Add(s", i - 1,
+                    ".1, a", i, ".1) @", 2 * i + 1, " {}\n");
+  }
+  const std::string text = StateStep(lines, StrCat("s", kTerms, ".1"));
+  EXPECT_EQ(PlanOf(text, 1).arena.size(), 3);
+  EXPECT_EQ(PlanOf(text, 4).arena.size(), kTerms + 2);
+  ExpectSharingOrdersNothing(text);
+}
+
+// The second state reads what the first one gives, and may be some steps behind.
+TEST(Place, OneStateSharesNothingWithAnother) {
+  const std::string text = StateStep(
+      "  a.1: float [1, 2] = Tanh(h) @0 {}\n"
+      "  k: float [1, 2] at 1[8 * t]\n"
+      "  b.1: float [1, 2] = Tanh(a.1) @1 {}\n"
+      "  c.1: float [1, 2] = Add(k, b.1) @2 {}\n"
+      "  d.1: float [1, 2] = Tanh(c.1) @3 {}\n"
+      "  e.1: float [1, 2] = Tanh(d.1) @4 {}\n"
+      "  k.1: float [1, 2] at 1[8 * (t + 1)] = Copy(e.1) @5 {}\n",
+      "b.1");
+  // b is used in both; e takes the place of c.
+  EXPECT_EQ(PlanOf(text, 4).arena.size(), 4);
+  ExpectSharingOrdersNothing(text);
+}
+
+TEST(Place, BackwardStepsShareAsForwardOnes) {
+  std::string text = StateStep(
+      "  a.1: float [1, 2] = Tanh(h) @0 {}\n"
+      "  b.1: float [1, 2] = Tanh(a.1) @1 {}\n"
+      "  c.1: float [1, 2] = Tanh(b.1) @2 {}\n",
+      "c.1");
+  EXPECT_EQ(PlanOf(text, 4).arena.size(), 2);
+  EXPECT_EQ(PlanOf("backward " + text, 4).arena.size(), 3) << "each step reads what later ones write";
 }
 
 // More side by side than there are chains (NodePrecedence): nothing is said of the rest, which share nothing.
 TEST(Place, AnyNumberSideBySide) {
-  std::string text = "step s {\n  x: float [1, 2] at 0[8 * t]\n";
+  std::string lines;
+  std::vector<std::string> terms;
   for (int i = 0; i < 100; ++i) {
-    text += StrCat("  a", i, ".1: float [1, 2] = Tanh(x) @", 3 * i, " {}\n  b", i, ".1: float [1, 2] = Tanh(a", i,
-                   ".1) @", 3 * i + 1, " {}\n  c", i, ".1: float [1, 2] = Tanh(b", i, ".1) @", 3 * i + 2, " {}\n");
+    lines += StrCat("  a", i, ".1: float [1, 2] = Tanh(h) @", 4 * i, " {}\n  b", i, ".1: float [1, 2] = Tanh(a", i,
+                    ".1) @", 4 * i + 1, " {}\n  c", i, ".1: float [1, 2] = Tanh(b", i, ".1) @", 4 * i + 2, " {}\n");
+    terms.push_back(StrCat("c", i, ".1"));
   }
-  const StepPlan plan = Placed((text + "}\n").c_str(), /*ring_rows=*/4, /*all_kept=*/false);
-  EXPECT_EQ(plan.arena.size(), 64 * 2 + 36 * 3);
+  lines += StrCat("  sum.1: float [1, 2] = Sum(", Join(terms, ", "), ") @400 {}\n");
+  EXPECT_EQ(PlanOf(StateStep(lines, "sum.1"), 4).arena.size(), 64 * 2 + 36 * 3);
 }
 
 TEST(Place, StagesShareNothing) {
