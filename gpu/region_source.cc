@@ -19,8 +19,9 @@ constexpr int kThreadsOfRows = 128;  // a warp a row
 // Rows that are this long and this few leave most of a GPU idle when a warp takes each; then a block does.
 constexpr std::int64_t kLongRow = 256, kFewRows = 2048;
 constexpr int kThreadsOfLongRow = 256;
-constexpr int kTile = 1024;   // elements of a long row that a block computes before they are added
-constexpr int kMaxTiles = 4;  // that fit into shared memory
+// Bytes of a long row that a block computes before they are added, and how many such fit into shared memory.
+constexpr int kTileBytes = 8 << 10;
+constexpr int kMaxTiles = 4;
 
 // Additions wait for each other, loads need not.
 constexpr const char* kUnroll = "#pragma unroll 4";
@@ -192,10 +193,13 @@ void RegionPrinter::PrintByBlock(KernelText& text, const Nodes& reductions, cons
     text.Line(StrCat(type, " ", part(node), " = ", FirstPart(*node), ";"));
   }
   const std::string columns = text.Count("columns", region_.sizes[3]);
-  text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", kTile, ") {"));
+  std::int64_t bytes = 0;  // of an element
+  for (const ExprNode* node : reductions) bytes = std::max(bytes, DTypeBytes(node->dtype));
+  const std::int64_t tile_size = kTileBytes / bytes;
+  text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", tile_size, ") {"));
   text.Line("__syncthreads();");
   text.Line("#pragma unroll");
-  text.Open(StrCat("for (int k = lane; k < ", kTile, "; k += ", kThreadsOfLongRow, ") {"));
+  text.Open(StrCat("for (int k = lane; k < ", tile_size, "; k += ", kThreadsOfLongRow, ") {"));
   text.Line("const Index i3 = first + k;");
   text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
   text.Declare(operands);
@@ -204,9 +208,11 @@ void RegionPrinter::PrintByBlock(KernelText& text, const Nodes& reductions, cons
   }
   text.Close();
   text.Line("__syncthreads();");
-  text.Open(StrCat("for (int k = lane; lane < ", kExprPartials, " && k < ", kTile, " && first + k < ", columns,
-                   "; k += ", kExprPartials, ") {"));
-  for (const ExprNode* node : reductions) text.Line(WithPart(*node, part(node), StrCat(tile(node), "[k]")));
+  text.Line(StrCat("if (lane >= ", kExprPartials, ") continue;"));
+  text.Line("#pragma unroll");  // additions wait for each other, loads need not
+  text.Open(StrCat("for (int k = 0; k < ", tile_size, "; k += ", kExprPartials, ") {"));
+  text.Line(StrCat("if (first + k + lane >= ", columns, ") continue;"));
+  for (const ExprNode* node : reductions) text.Line(WithPart(*node, part(node), StrCat(tile(node), "[k + lane]")));
   text.Close();
   text.Close();
   for (const ExprNode* node : reductions) {
@@ -260,7 +266,8 @@ void RegionPrinter::PrintRows(KernelWork work) {
   const int threads_of_block = std::max(kThreadsOfRows, work.threads_of_row);
   text.SetSpace(space, IsNarrow(space, work, threads));
   if (work.threads_of_row > kWarp) {
-    text.Line(StrCat("__shared__ unsigned long long tiles[", reductions.size(), "][", kTile, "];"));
+    text.Line(StrCat("__shared__ unsigned long long tiles[", reductions.size(), "][",
+                     kTileBytes / sizeof(unsigned long long), "];"));
   }
   text.Line(StrCat("const int lane = static_cast<int>(threadIdx.x) % ", work.threads_of_row, ";"));
   text.Line(StrCat("const Index row = static_cast<Index>(blockIdx.x) * ", threads_of_block / work.threads_of_row,
