@@ -119,6 +119,16 @@ TEST(ExprEvaluate, FloatsFollowTheirDefinitionOnEveryTarget) {
 
 template <typename T>
 void ExpectIntegersWrap() {
+// A NaN that signals is a NaN as any other, though the C library makes a difference.
+TEST(ExprEvaluate, PowersDoNotAskWhichNaNItIs) {
+  using Limits = std::numeric_limits<float>;
+  for (const float nan : {Limits::quiet_NaN(), Limits::signaling_NaN()}) {
+    EXPECT_EQ(Primitive<float>(ExprOp::kPow, {nan, 0}).As<float>(), 1);
+    EXPECT_EQ(Primitive<float>(ExprOp::kPow, {1, nan}).As<float>(), 1);
+    EXPECT_TRUE(std::isnan(Primitive<float>(ExprOp::kPow, {nan, 2}).As<float>()));
+  }
+}
+
   using Wide = __int128;
   constexpr T kLowest = std::numeric_limits<T>::min();
   std::mt19937 random(6);
