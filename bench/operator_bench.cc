@@ -87,11 +87,11 @@ void RegisterPointwise(std::int64_t n) {
   const auto add = [&](const std::string& type, const std::vector<Operand>& operands, const std::string& arguments = "",
                        int outputs = 1) { Register(StrCat(type, "/", n), type, outputs, operands, arguments); };
   for (const char* type : {"Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu", "Exp", "Softplus", "Softsign", "Swish",
-                           "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log"}) {
+                           "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log", "Gelu"}) {
     add(type, {x});
   }
-  for (const char* type :
-       {"TanhGradient", "SigmoidGradient", "ReluGradient", "Add", "Sub", "Mul", "Div", "Max", "EQ", "LT"}) {
+  for (const char* type : {"TanhGradient", "SigmoidGradient", "ReluGradient", "GeluGradient", "Add", "Sub", "Mul",
+                           "Div", "Max", "EQ", "LT"}) {
     add(type, {x, x});
   }
   add("Clip", {x}, "arg { name: \"min\" f: -0.5 } arg { name: \"max\" f: 0.5 }");

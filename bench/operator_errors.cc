@@ -156,7 +156,18 @@ std::vector<Case> PointwiseCases() {
                 }};
   };
   return {
+  constexpr std::int64_t kCount = 1 << 16;
+  const auto gelu = [=](double low, double high) {
+    return Case{
+        "Gelu", StrCat(kCount, " in [", low, ", ", high, ")"), {{{kCount}, low, high}}, {"y"}, [](const auto& in) {
+          return std::vector<Numbers>{
+              EachOf(in[0].size(), [&](std::size_t i) { return in[0][i] * std::erfc(-in[0][i] * kSqrtHalf) / 2; })};
+        }};
+  };
       slope("GeluGradient", 4,
+      gelu(-4, 4),
+      gelu(-6, -4),
+      gelu(-12, -6),
             [](Exact x) {
               return (1 + std::erf(x * kSqrtHalf)) / 2 +
                      x * std::exp(-x * x / 2) * kSqrtHalf * std::numbers::inv_sqrtpi_v<Exact>;

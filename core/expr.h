@@ -62,6 +62,7 @@ enum class ExprOp : std::uint8_t {
   kTanh,     // VectorTanh
   kSigmoid,  // VectorSigmoid: 1 / (1 + e^-a)
   kErf,
+  kErfc,  // VectorErfc: 1 - erf(a), exact where that is small; of infinity 0, of -infinity 2
   kSin,
   kCos,
   kFloor,
@@ -216,6 +217,7 @@ Expr Tanh(const Expr& a);
 Expr Sigmoid(const Expr& a);
 inline Expr Erf(const Expr& a) { return MakeExpr(ExprOp::kErf, {&a, 1}); }
 inline Expr Sin(const Expr& a) { return MakeExpr(ExprOp::kSin, {&a, 1}); }
+inline Expr Erfc(const Expr& a) { return MakeExpr(ExprOp::kErfc, {&a, 1}); }
 inline Expr Cos(const Expr& a) { return MakeExpr(ExprOp::kCos, {&a, 1}); }
 inline Expr Floor(const Expr& a) { return MakeExpr(ExprOp::kFloor, {&a, 1}); }
 inline Expr Ceil(const Expr& a) { return MakeExpr(ExprOp::kCeil, {&a, 1}); }
