@@ -140,6 +140,9 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
        {std::pair("Columns", Operand{.shape = {columns}}), {"Rows", {.shape = {rows, 1}}}, {"One", {.shape = {1}}}}) {
     Register(name(StrCat("DivGradientBy", what).c_str()), "DivGradient", 2, {of_b, x, x});
   }
+  Register(name("ReduceSum"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 1 }");
+  Register(name("ReduceSumOfColumns"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 0 }");
+  Register(name("ReduceSumOfAll"), "ReduceSum", 1, {x});
   const Operand of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
   for (const char* type : {"ReduceSumGradient", "ReduceMeanGradient"}) {
     Register(name(type), type, 1, {of_rows, x, of_rows}, "arg { name: \"axes\" ints: 1 }");

@@ -162,6 +162,7 @@ double Formula::Number(std::string_view argument) const {
 std::int64_t Formula::Int(std::string_view argument) const { return query_.op().Int(argument); }
 bool Formula::Bool(std::string_view argument) const { return query_.op().Bool(argument); }
 const std::string& Formula::String(std::string_view argument) const { return query_.op().String(argument); }
+const std::vector<std::int64_t>& Formula::Ints(std::string_view argument) const { return query_.op().Ints(argument); }
 
 void Formula::Out(std::vector<FormulaOutput> outputs) {
   if (outputs_) FailInFormula(query_, "says twice what the outputs are");
