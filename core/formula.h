@@ -108,9 +108,10 @@ class Formula {
   void Out(std::vector<FormulaOutput> outputs);
   // Makes the run fail where `condition` does not hold; the values take the place of each "{}" in the message, the
   // number of the element in the step that of "{element}". Only in formulas that say so
-  // (FormulaOptions::checks_values).
+  // (FormulaOptions::checks_values). It shows four values at most.
   template <std::convertible_to<Expr>... Values>
-  void Check(const Expr& condition, std::string_view message, const Values&... values) {
+  requires(sizeof...(Values) <= kMaxExprValues) void Check(const Expr& condition, std::string_view message,
+                                                           const Values&... values) {
     requirements_.push_back(Require(condition, message, values...));
   }
 
@@ -169,7 +170,6 @@ class Formula {
 // and for what the derivative reads and the operator is not given; it names operator and input.
 FormulaRule DerivativeOf(std::string forward);
 
-// What a region of a formula may read beside the inputs of the operator, an int64 each: what RandomStream is made of.
 // A formula that says what an operator computes only where `applies` holds, of it and the shape of its input 0;
 // elsewhere its kernel alone says it, which it must have.
 struct FormulaWhere {
@@ -184,6 +184,7 @@ struct FormulaWhere {
   }
 };
 
+// What a region of a formula may read beside the inputs of the operator, an int64 each: what RandomStream is made of.
 enum RunValue : int { kStepOfRun = -6, kNumberOfRun, kOperatorOfRun, kSeedOfRun };
 inline constexpr int kNumRunValues = kSeedOfRun - kStepOfRun + 1;
 inline bool IsRunValue(int input) { return input <= kSeedOfRun; }
