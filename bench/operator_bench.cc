@@ -87,11 +87,11 @@ void RegisterPointwise(std::int64_t n) {
   const auto add = [&](const std::string& type, const std::vector<Operand>& operands, const std::string& arguments = "",
                        int outputs = 1) { Register(StrCat(type, "/", n), type, outputs, operands, arguments); };
   for (const char* type : {"Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu", "Exp", "Softplus", "Softsign", "Swish",
-                           "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log"}) {
+                           "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log", "Gelu"}) {
     add(type, {x});
   }
-  for (const char* type :
-       {"TanhGradient", "SigmoidGradient", "ReluGradient", "Add", "Sub", "Mul", "Div", "Max", "EQ", "LT"}) {
+  for (const char* type : {"TanhGradient", "SigmoidGradient", "ReluGradient", "GeluGradient", "Add", "Sub", "Mul",
+                           "Div", "Max", "EQ", "LT"}) {
     add(type, {x, x});
   }
   add("Clip", {x}, "arg { name: \"min\" f: -0.5 } arg { name: \"max\" f: 0.5 }");
@@ -140,6 +140,9 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
        {std::pair("Columns", Operand{.shape = {columns}}), {"Rows", {.shape = {rows, 1}}}, {"One", {.shape = {1}}}}) {
     Register(name(StrCat("DivGradientBy", what).c_str()), "DivGradient", 2, {of_b, x, x});
   }
+  Register(name("ReduceSum"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 1 }");
+  Register(name("ReduceSumOfColumns"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 0 }");
+  Register(name("ReduceSumOfAll"), "ReduceSum", 1, {x});
   const Operand of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
   for (const char* type : {"ReduceSumGradient", "ReduceMeanGradient"}) {
     Register(name(type), type, 1, {of_rows, x, of_rows}, "arg { name: \"axes\" ints: 1 }");

@@ -40,6 +40,7 @@ struct Case {
   // What the outputs are, of what the inputs are; an output that is left empty is not compared.
   std::function<std::vector<Numbers>(const std::vector<Numbers>& inputs)> exact;
   std::string without_flag = {};  // an argument that is set to 0
+  bool is_of_rows = false;        // axes = [-1]
 };
 
 Exact Sigmoid(Exact x) { return 1 / (1 + std::exp(-x)); }
@@ -155,7 +156,18 @@ std::vector<Case> PointwiseCases() {
                   return {EachOf(in[0].size(), [&](std::size_t i) { return in[1][i] * exact(in[0][i]); })};
                 }};
   };
+  constexpr std::int64_t kCount = 1 << 16;
+  const auto gelu = [=](double low, double high) {
+    return Case{
+        "Gelu", StrCat(kCount, " in [", low, ", ", high, ")"), {{{kCount}, low, high}}, {"y"}, [](const auto& in) {
+          return std::vector<Numbers>{
+              EachOf(in[0].size(), [&](std::size_t i) { return in[0][i] * std::erfc(-in[0][i] * kSqrtHalf) / 2; })};
+        }};
+  };
   return {
+      gelu(-4, 4),
+      gelu(-6, -4),
+      gelu(-12, -6),
       slope("GeluGradient", 4,
             [](Exact x) {
               return (1 + std::erf(x * kSqrtHalf)) / 2 +
@@ -227,6 +239,20 @@ std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
          }
          return out;
        }},
+      {.type = "ReduceSum",
+       .sizes = sizes,
+       .inputs = {matrix(-1, 1)},
+       .outputs = {"y"},
+       .exact = [=](In in) -> Out { return {RowSums(in[0].size(), columns, [&](std::size_t i) { return in[0][i]; })}; },
+       .is_of_rows = true},
+      {.type = "ReduceMean",
+       .sizes = sizes,
+       .inputs = {matrix(0, 1)},
+       .outputs = {"y"},
+       .exact = [=](In in) -> Out {
+         return {RowSums(in[0].size(), columns, [&](std::size_t i) { return in[0][i] / columns; })};
+       },
+       .is_of_rows = true},
       {"SquaredL2Distance",
        sizes,
        {matrix(-1, 1), matrix(-1, 1)},
@@ -295,6 +321,11 @@ void Measure(const Case& one) {
     Argument& flag = *def.add_arg();
     flag.set_name(one.without_flag);
     flag.set_i(0);
+  }
+  if (one.is_of_rows) {
+    Argument& axes = *def.add_arg();
+    axes.set_name("axes");
+    axes.add_ints(-1);
   }
   const OperatorCall call(def);
   for (const TensorInfo& info : call.schema().shapes(ShapeQuery(call, infos))) {

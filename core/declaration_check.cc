@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "stepnet/core/formula.h"
+
 namespace stepnet {
 namespace {
 
@@ -81,6 +83,9 @@ std::string NumberProblem(const OperatorSchema& schema) {
 // A kernel of its own may run other dtypes than expressions have, of which the formula says nothing.
 std::string BesideFormulaProblem(const OperatorSchema& schema) {
   if (!schema.formula || schema.kernels.contains(DeviceKind::kCpu)) return "";
+  if (schema.formula.target<FormulaWhere>() != nullptr) {
+    return StrCat(schema.type, " declares a FormulaWhere, and no kernel for where that does not apply: add .Cpu");
+  }
   const char* said = schema.elementwise ? "Elementwise" : schema.rows ? "Rows" : nullptr;
   if (said == nullptr) return "";
   return StrCat(schema.type, " declares .", said, " beside .Formula, from which that follows: leave out .", said);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stepnet/core/strings.h"
+
 namespace stepnet {
 namespace {
 
@@ -129,6 +131,16 @@ std::string GradientDefaultProblem(const OperatorSchema& forward, const Gradient
   return "";
 }
 
+std::string GradientOpProblem(const OperatorSchema& forward, const GradientOp& made) {
+  try {
+    if (FindOperator(made.type) != nullptr) return GradientDefaultProblem(forward, made);
+  } catch (const Error& error) {  // whatever uses it fails
+    return error.message();
+  }
+  return StrCat("no operator type \"", made.type, "\", which the gradient of ", forward.type, " names",
+                DidYouMean(made.type, OperatorTypes()));
+}
+
 std::string DeclaredGradientProblem(const OperatorSchema& schema) {
   if (!schema.declared_gradient) return "";
   const GradientOp& declared = *schema.declared_gradient;
@@ -142,7 +154,7 @@ std::string DeclaredGradientProblem(const OperatorSchema& schema) {
     return StrCat("the gradient of ", schema.type, " gives \"", name, "\", which is not \"d\" and an input");
   }
   const std::string problem = GradientBindingProblem(schema, declared);
-  return problem.empty() ? GradientDefaultProblem(schema, declared) : problem;
+  return problem.empty() ? GradientOpProblem(schema, declared) : problem;
 }
 
 }  // namespace stepnet

@@ -24,8 +24,12 @@ std::string GradientBindingProblem(const OperatorSchema& forward, const Gradient
 // leaves it out would be differentiated with another value than it was run with.
 std::string GradientDefaultProblem(const OperatorSchema& forward, const GradientOp& made);
 
+// What is wrong with an operator that the gradient of `forward` is made of, or "": its type is not registered, or
+// wrongly, or its defaults are others.
+std::string GradientOpProblem(const OperatorSchema& forward, const GradientOp& made);
+
 // What is wrong with the gradient that `schema` declares by names, or "": a name that it does not have, or any of the
-// above. What the gradient operator says is not known before it is registered.
+// above. To be asked when all types are registered.
 std::string DeclaredGradientProblem(const OperatorSchema& schema);
 
 }  // namespace stepnet

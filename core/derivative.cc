@@ -430,9 +430,9 @@ class Derivation {
     x.by_row = Sum(x.by_row, flow);
   }
 
-  // dy times the derivative of a function of one number. Sources: for erf, NIST Digital Library of Mathematical
-  // Functions, 7.2.1; others are elementary (ibid., 4.4, 4.10, 4.20, 4.34). Products are in the order that Caffe2's
-  // gradient operators have (operators/tanh.cc, sigmoid.cc, exponential.cc, powers.cc, trigonometry.cc).
+  // dy times the derivative of a function of one number. Sources: for erf and erfc, NIST Digital Library of
+  // Mathematical Functions, 7.2.1; others are elementary (ibid., 4.4, 4.10, 4.20, 4.34). Products are in the order that
+  // Caffe2's gradient operators have (operators/tanh.cc, sigmoid.cc, exponential.cc, powers.cc, trigonometry.cc).
   Expr ThroughFunction(const Step& step, const Expr& dy) {
     const Expr& x = Operand(step, 0).value;
     const Expr& y = step.value;
@@ -447,6 +447,7 @@ class Derivation {
       case ExprOp::kTanh: return dy * (rules_.rounds_once ? MulAdd(-y, y, 1) : 1 - y * y);
       case ExprOp::kSigmoid: return rules_.rounds_once ? dy * MulAdd(-y, y, y) : dy * y * (1 - y);
       case ExprOp::kErf: return dy * (2 * std::numbers::inv_sqrtpi * Exp(-(x * x)));
+      case ExprOp::kErfc: return dy * (-2 * std::numbers::inv_sqrtpi * Exp(-(x * x)));
       case ExprOp::kSin: return dy * Cos(x);
       case ExprOp::kCos: return -dy * Sin(x);
       case ExprOp::kCast: return Cast(Operand(step, 0).node->dtype, dy);

@@ -62,6 +62,7 @@ enum class ExprOp : std::uint8_t {
   kTanh,     // VectorTanh
   kSigmoid,  // VectorSigmoid: 1 / (1 + e^-a)
   kErf,
+  kErfc,  // VectorErfc: 1 - erf(a), exact where that is small; of infinity 0, of -infinity 2
   kSin,
   kCos,
   kFloor,
@@ -93,6 +94,7 @@ enum class ExprOp : std::uint8_t {
 };
 inline constexpr int kNumExprOps = static_cast<int>(ExprOp::kRowMax) + 1;
 inline constexpr int kMaxExprOperands = 5;
+inline constexpr int kMaxExprValues = kMaxExprOperands - 1;  // that a Require shows
 // A reduction over a row has as many as keep the widest vectors from waiting for each other.
 inline constexpr int kExprPartials = 64;
 
@@ -185,8 +187,8 @@ struct ExprParts {
   int number = 0;               // of kIndex
   std::string_view text = {};   // of kRequire
 };
-// Builders throw kTypeMismatch, naming the expression, for operands whose dtypes do not fit, kInvalidArgument for a
-// wrong number of operands or a dimension outside [0, 4), and kInternal for an undefined operand.
+// Builders throw kTypeMismatch, naming the expression, for operands whose dtypes do not fit, and kInternal for a wrong
+// number of operands, an undefined one or a dimension outside [0, 4).
 Expr MakeExpr(ExprOp op, std::span<const Expr> operands, const ExprParts& parts = {});
 
 Expr operator+(const Expr& a, const Expr& b);
@@ -215,6 +217,7 @@ inline Expr Log1p(const Expr& a) { return MakeExpr(ExprOp::kLog1p, {&a, 1}); }
 Expr Tanh(const Expr& a);
 Expr Sigmoid(const Expr& a);
 inline Expr Erf(const Expr& a) { return MakeExpr(ExprOp::kErf, {&a, 1}); }
+inline Expr Erfc(const Expr& a) { return MakeExpr(ExprOp::kErfc, {&a, 1}); }
 inline Expr Sin(const Expr& a) { return MakeExpr(ExprOp::kSin, {&a, 1}); }
 inline Expr Cos(const Expr& a) { return MakeExpr(ExprOp::kCos, {&a, 1}); }
 inline Expr Floor(const Expr& a) { return MakeExpr(ExprOp::kFloor, {&a, 1}); }
@@ -228,7 +231,8 @@ Expr Cast(DType dtype, const Expr& a);
 Expr Index(int dimension);
 // `message` shows the values, one after the other, in place of each "{}".
 template <std::convertible_to<Expr>... Values>
-Expr Require(const Expr& condition, std::string_view message, const Values&... values) {
+requires(sizeof...(Values) <= kMaxExprValues) Expr
+    Require(const Expr& condition, std::string_view message, const Values&... values) {
   const Expr operands[] = {condition, Expr(values)...};
   return MakeExpr(ExprOp::kRequire, operands, {.text = message});
 }

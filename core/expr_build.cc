@@ -373,14 +373,18 @@ std::optional<Expr> NegativeLiteral(const Building& x) {
 void CheckParts(const Building& building, std::span<const Expr> operands) {
   const auto [min, max, unused] = RuleOf(building.op);
   const int count = static_cast<int>(operands.size());
-  if (min < 0) throw Error(ErrorCode::kInvalidArgument, "inputs and constants have builders of their own");
-  if (count < min || count > max) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(ExprOpName(building.op), " has ", count, " operands, must have ",
-                                                    min, min == max ? "" : StrCat(" to ", max)));
-  }
+  if (min < 0) throw Error(ErrorCode::kInternal, "inputs and constants have builders of their own");
+  std::vector<std::string> texts;
   for (const Expr& operand : operands) {
-    if (operand.defined()) continue;
-    throw Error(ErrorCode::kInternal, StrCat(ExprOpName(building.op), " has an undefined operand"));
+    if (!operand.defined()) {
+      throw Error(ErrorCode::kInternal, StrCat(ExprOpName(building.op), " has an undefined operand"));
+    }
+    if (count < min || count > max) texts.push_back(ExprSummary(operand));
+  }
+  if (count < min || count > max) {
+    throw Error(ErrorCode::kInternal, StrCat(ExprOpName(building.op), "(", Join(texts, ", "), ") has ", count,
+                                             count == 1 ? " operand" : " operands", ", must have ", min,
+                                             min == max ? "" : StrCat(" to ", max)));
   }
   const ExprParts& parts = building.parts;
   if (building.op == ExprOp::kCast) CheckOperandType(parts.dtype, "what is cast to");
@@ -388,7 +392,7 @@ void CheckParts(const Building& building, std::span<const Expr> operands) {
     throw Error(ErrorCode::kTypeMismatch, StrCat("uniform gives float or double, not ", parts.dtype));
   }
   if (building.op == ExprOp::kIndex && (parts.number < 0 || parts.number > 3)) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat("index of dimension ", parts.number, "; a region has 0 to 3"));
+    throw Error(ErrorCode::kInternal, StrCat("index of dimension ", parts.number, "; a region has 0 to 3"));
   }
 }
 

@@ -29,6 +29,7 @@ T FloatUnary(ExprOp op, T x) {
     case ExprOp::kLog: return ThroughVector<T>(VectorLog, x);
     case ExprOp::kTanh: return ThroughVector<T>(VectorTanh, x);
     case ExprOp::kSigmoid: return ThroughVector<T>(VectorSigmoid, x);
+    case ExprOp::kErfc: return ThroughVector<T>(VectorErfc, x);
     default: return FindExprFunction(op)->Of<T>()(x);
   }
 }

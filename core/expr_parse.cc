@@ -172,7 +172,8 @@ class Parser {
     try {
       return build();
     } catch (const Error& error) {
-      throw Error(error.code(), PlaceOf(at) + error.message());
+      const bool is_of_text = error.code() == ErrorCode::kInternal;  // what a program must not say
+      throw Error(is_of_text ? ErrorCode::kInvalidArgument : error.code(), PlaceOf(at) + error.message());
     }
   }
 

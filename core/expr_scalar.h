@@ -126,9 +126,10 @@ inline T Sign(T a) {
   return a > 0 ? T{1} : a < 0 ? T{-1} : a == 0 ? T{0} : a;
 }
 
+// The C library gives NaN in both cases where the other operand is a NaN that signals, as 16 bits may hold one.
 template <typename T>
 inline T Pow(T a, T b) {
-  return std::pow(a, b);
+  return b == 0 || a == 1 ? T{1} : std::pow(a, b);
 }
 
 template <typename T>

@@ -40,6 +40,7 @@ constexpr ExprSyntax kOwnSyntaxes[] = {
     {ExprOp::kLog, "log", 0},
     {ExprOp::kTanh, "tanh", 0},
     {ExprOp::kSigmoid, "sigmoid", 0},
+    {ExprOp::kErfc, "erfc", 0},
     {ExprOp::kWhere, "where", 0},
     {ExprOp::kRequire, "require", 0},
     {ExprOp::kUniform, "uniform", 0},

@@ -105,6 +105,7 @@ void Formula::Over(const Shape& shape) {
   if (shape.rank() > kRegionDims) {
     FailInFormula(query_, StrCat("computes over ", shape, ", of more than ", kRegionDims, " dimensions"));
   }
+  if (over_) FailInFormula(query_, "says twice what it computes over");
   over_ = shape;
 }
 
@@ -161,6 +162,7 @@ double Formula::Number(std::string_view argument) const {
 }
 std::int64_t Formula::Int(std::string_view argument) const { return query_.op().Int(argument); }
 bool Formula::Bool(std::string_view argument) const { return query_.op().Bool(argument); }
+const std::vector<std::int64_t>& Formula::Ints(std::string_view argument) const { return query_.op().Ints(argument); }
 const std::string& Formula::String(std::string_view argument) const { return query_.op().String(argument); }
 
 void Formula::Out(std::vector<FormulaOutput> outputs) {

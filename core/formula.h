@@ -97,6 +97,7 @@ class Formula {
   std::int64_t Int(std::string_view argument) const;
   bool Bool(std::string_view argument) const;
   const std::string& String(std::string_view argument) const;
+  const std::vector<std::int64_t>& Ints(std::string_view argument) const;
   // What the formula says is not shared by operators that are alike where it asks for the operator itself.
   const OperatorCall& op() const {
     asks_for_operator_ = true;
@@ -107,9 +108,10 @@ class Formula {
   void Out(std::vector<FormulaOutput> outputs);
   // Makes the run fail where `condition` does not hold; the values take the place of each "{}" in the message, the
   // number of the element in the step that of "{element}". Only in formulas that say so
-  // (FormulaOptions::checks_values).
+  // (FormulaOptions::checks_values). It shows four values at most.
   template <std::convertible_to<Expr>... Values>
-  void Check(const Expr& condition, std::string_view message, const Values&... values) {
+  requires(sizeof...(Values) <= kMaxExprValues) void Check(const Expr& condition, std::string_view message,
+                                                           const Values&... values) {
     requirements_.push_back(Require(condition, message, values...));
   }
 
@@ -168,6 +170,20 @@ class Formula {
 // and for what the derivative reads and the operator is not given; it names operator and input.
 FormulaRule DerivativeOf(std::string forward);
 
+// A formula that says what an operator computes only where `applies` holds, of it and the shape of its input 0;
+// elsewhere its kernel alone says it, which it must have.
+struct FormulaWhere {
+  bool (*applies)(const OperatorCall&, const Shape&);
+  FormulaRule rule;
+
+  void operator()(Formula& formula) const { rule(formula); }
+  // Whether that of the operator says what it computes of such an input 0.
+  static bool Holds(const OperatorCall& op, const Shape& first) {
+    const auto* const where = op.schema().formula.target<FormulaWhere>();
+    return where == nullptr || where->applies(op, first);
+  }
+};
+
 // What a region of a formula may read beside the inputs of the operator, an int64 each: what RandomStream is made of.
 enum RunValue : int { kStepOfRun = -6, kNumberOfRun, kOperatorOfRun, kSeedOfRun };
 inline constexpr int kNumRunValues = kSeedOfRun - kStepOfRun + 1;
@@ -193,9 +209,10 @@ struct FormulaRegion {
   std::optional<RowOperands> rows;  // as Operator::Rows says, where it is not by elements
 };
 
-// Whether regions read and write all of these dtypes. An operator with a formula and a kernel of its own is used with
-// others, too: then its formula says nothing, and must not be asked.
-bool AreExprTypes(const ShapeQuery& query, std::span<const TensorInfo> outputs);
+// Whether the formula says what the operator computes: regions read and write all of these dtypes, and it is no
+// FormulaWhere that does not apply. An operator with a kernel of its own is used with others, too: then its formula
+// must not be asked. REQUIRES: the shape rule takes the inputs.
+bool FormulaApplies(const ShapeQuery& query, std::span<const TensorInfo> outputs);
 
 // `outputs`: what the shape rule gives, empty where the formula says it. `wanted`: bit i for output i; others are left
 // out. REQUIRES a schema with a formula. Errors name the operator and its inputs.

@@ -113,7 +113,7 @@ OperatorParts MakeParts(const ShapeQuery& query) {
     made.parts.assign(expansion.parts().begin(), expansion.parts().end());
     return made;
   }
-  if (!AreExprTypes(query, made.outputs)) return made;
+  if (!FormulaApplies(query, made.outputs)) return made;
   const std::shared_ptr<const FormulaProgram> program = FindFormula(query, made.outputs);
   const FormulaRegion& formula = program->formula();
   RegionPart& part =
@@ -153,7 +153,7 @@ std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
 }
 
 bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
-  if (!kernel.checks_values || !query.op().schema().formula || !AreExprTypes(query, {})) return kernel.checks_values;
+  if (!kernel.checks_values || !query.op().schema().formula || !FormulaApplies(query, {})) return kernel.checks_values;
   const std::vector<Expr> roots = FindFormula(query)->formula().region.Roots();
   return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
 }
@@ -161,7 +161,7 @@ bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
 bool IsElementwise(const ShapeQuery& query) {
   const OperatorSchema& schema = query.op().schema();
   if (schema.elementwise || !schema.formula) return schema.elementwise;
-  return AreExprTypes(query, schema.shapes(query)) && FindFormula(query)->formula().is_elementwise;
+  return FormulaApplies(query, schema.shapes(query)) && FindFormula(query)->formula().is_elementwise;
 }
 
 }  // namespace stepnet

@@ -44,14 +44,15 @@ RunFn MakeByFormula(const OperatorCall& op) {
   return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) { kernel->Run(run); };
 }
 
-bool HasExprTypes(const OpRun& run) {
+// As FormulaApplies of a query.
+bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
   for (int i = 0; i < run.num_inputs(); ++i) {
     if (!IsOperandType(run.In(i).dtype)) return false;
   }
   for (int o = 0; o < run.num_outputs(); ++o) {
     if (!IsOperandType(run.Out(o).dtype)) return false;
   }
-  return true;
+  return run.num_inputs() == 0 || FormulaWhere::Holds(op, *run.In(0).shape);
 }
 
 int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
@@ -60,7 +61,7 @@ int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
 
 // An operation is counted once an element, whatever it is.
 Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-  if (!AreExprTypes(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
+  if (!FormulaApplies(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
   const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
   const auto elements = static_cast<double>(made->formula().region.NumElements());
   return {.flops = elements * made->num_operations(), .bytes = BytesMoved(query, outputs)};
@@ -71,7 +72,7 @@ bool IsSame(const std::optional<RowOperands>& a, const std::optional<RowOperands
   return std::ranges::is_permutation(a->inputs, b->inputs) && std::ranges::is_permutation(a->outputs, b->outputs);
 }
 
-// What a declaration says beside its formula, because its kernel runs other dtypes as well.
+// What a declaration says beside its formula, because its kernel runs what the formula does not.
 struct Declared {
   ShapeRule shapes;
   RowsRule rows;
@@ -113,13 +114,13 @@ bool RunsFormula(const OperatorSchema& schema) {
 
 Kernel FormulaKernelOr(KernelFactory otherwise) {
   return {.make = [otherwise = std::move(otherwise)](const OperatorCall& op) -> RunFn {
-            return [by_formula = MakeByFormula(op), other = otherwise(op)](const OpRun& run) {
-              (HasExprTypes(run) ? by_formula : other)(run);
+            return [op, by_formula = MakeByFormula(op), other = otherwise(op)](const OpRun& run) {
+              (FormulaApplies(op, run) ? by_formula : other)(run);
             };
           },
           .max_parts =
               [](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
-                return AreExprTypes(query, outputs) ? MaxParts(query, outputs) : 1;
+                return FormulaApplies(query, outputs) ? MaxParts(query, outputs) : 1;
               }};
 }
 
@@ -128,7 +129,7 @@ void CompleteFromFormula(OperatorSchema* schema) {
   const Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
   schema->shapes = [declared, has_kernel](const ShapeQuery& query) {
     const std::vector<TensorInfo> outputs = declared.shapes ? declared.shapes(query) : std::vector<TensorInfo>();
-    if (declared.shapes && has_kernel && !AreExprTypes(query, outputs)) return outputs;
+    if (declared.shapes && has_kernel && !FormulaApplies(query, outputs)) return outputs;
     const std::shared_ptr<const FormulaProgram> made = FindFormula(query, outputs);
     declared.CheckAgainst(made->formula(), query);
     return declared.shapes ? outputs : made->formula().infos;
@@ -136,7 +137,7 @@ void CompleteFromFormula(OperatorSchema* schema) {
   if (!schema->cost) schema->cost = CostOf;
   if (!schema->rows) {
     schema->rows = [shapes = schema->shapes, has_kernel](const ShapeQuery& query) -> std::optional<RowOperands> {
-      if (has_kernel && !AreExprTypes(query, shapes(query))) return {};
+      if (has_kernel && !FormulaApplies(query, shapes(query))) return {};
       return FindFormula(query)->formula().rows;
     };
   }

@@ -8,8 +8,8 @@ namespace stepnet {
 // Outputs that a run is for, bit i for output i, as MakeFormulaRegion takes them.
 std::uint64_t WantedOf(const OpRun& run);
 
-// The kernel of an operator of any dtype that has a formula: it runs what that says, and what `otherwise` makes where
-// regions do not have the dtypes.
+// The kernel of an operator whose formula does not say all: it runs that where it applies, and what `otherwise` makes
+// elsewhere, as for dtypes that regions do not have.
 Kernel FormulaKernelOr(KernelFactory otherwise);
 
 // Whether the formula is all that the CPU runs: a declared kernel knows its own dtypes.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/region_run.h"
 
 namespace stepnet {
 namespace {
@@ -46,6 +47,7 @@ bool IsSame(const Shape& a, const Shape& b) {
 FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula)
     : wanted_(wanted),
       formula_(std::move(formula)),
+      first_output_(formula_.outputs.empty() ? 0 : formula_.outputs[0]),
       may_be_flat_(MayBeFlat(query, formula_)),
       reads_run_values_(std::ranges::any_of(formula_.inputs, IsRunValue)) {
   for (int i = 0; i < query.num_inputs(); ++i) {
@@ -65,7 +67,17 @@ void FormulaProgram::Prepare() const {
       if (is_flat_) program_.emplace(std::move(flat));
     }
     if (!is_flat_) program_.emplace(formula_.region);
+    if (is_flat_ && program_->direct() != nullptr) UseDirect(*program_->direct());
   });
+}
+
+void FormulaProgram::UseDirect(const RegionDirect& direct) const {
+  if (reads_run_values_) return;
+  direct_ = direct;
+  for (RegionDirect::Source& source : direct_.sources) {
+    if (source.constant == nullptr) source.input = formula_.inputs[source.input];
+  }
+  direct_.output = formula_.outputs[direct.output];
 }
 
 int FormulaProgram::max_parts() const {
@@ -75,7 +87,7 @@ int FormulaProgram::max_parts() const {
 
 bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
   if (wanted_ != wanted) return false;
-  const std::int64_t size = is_flat_ ? run.Out(formula_.outputs[0]).size() : 0;
+  const std::int64_t size = is_flat_ ? run.Out(first_output_).size() : 0;
   for (int i = 0; i < run.num_inputs(); ++i) {
     const TensorView& in = run.In(i);
     if (in.dtype != inputs_[i].dtype) return false;
@@ -85,6 +97,14 @@ bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
 }
 
 void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
+  if (direct_.kernel != nullptr && run.parts() == 1) {
+    const std::int64_t size = run.Out(direct_.output).size();
+    if (size <= direct_.width) {
+      return RunDirect(
+          direct_, [&](int input) { return run.In(input).data; }, [&](int output) { return run.Out(output).data; }, 0,
+          size);
+    }
+  }
   constexpr size_t kFew = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
   const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
   if (num_operands <= kFew) {
@@ -109,7 +129,7 @@ void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** poin
   for (size_t i = 0; i < num_outputs; ++i) to[i] = run.Out(outputs[i]).data;
   const std::span<const void* const> from(pointers, num_inputs);
   const std::span<void* const> results(to, num_outputs);
-  if (is_flat_) return program_->RunFlat(from, results, run.Out(outputs[0]).size(), run.part(), run.parts());
+  if (is_flat_) return program_->RunFlat(from, results, run.Out(first_output_).size(), run.part(), run.parts());
   const std::optional<RegionFault> fault = program_->Run(from, results, run.part(), run.parts());
   if (!fault) return;
   run.FaultOf(fault->element, formula_.region.NumElements(), [&](std::int64_t element) {

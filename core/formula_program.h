@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepnet/core/formula.h"
+#include "stepnet/core/region_code.h"
 #include "stepnet/core/region_program.h"
 
 namespace stepnet {
@@ -31,17 +32,20 @@ class FormulaProgram {
   void Run(const OperatorCall& op, const OpRun& run) const;
 
  private:
+  void UseDirect(const RegionDirect& direct) const;
   void RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const;
 
   std::vector<TensorInfo> inputs_;
   const std::uint64_t wanted_;
   const FormulaRegion formula_;
+  const int first_output_;
   const bool may_be_flat_;
   const bool reads_run_values_;
   int num_operations_ = 0;
   mutable std::once_flag once_;
   mutable std::optional<RegionProgram> program_;
   mutable bool is_flat_ = false;  // the program is one for any number of elements
+  mutable RegionDirect direct_;   // that one instruction, with the operator's inputs and output; no kernel: it has more
 };
 
 }  // namespace stepnet

@@ -328,11 +328,12 @@ class FormulaCompiler {
   bool has_position_ = false;     // an element depends on where it is
 };
 
-bool AreExprTypes(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+bool FormulaApplies(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
   for (int i = 0; i < query.num_inputs(); ++i) {
     if (!IsOperandType(query.In(i).dtype)) return false;
   }
-  return std::ranges::all_of(outputs, IsOperandType, &TensorInfo::dtype);
+  return std::ranges::all_of(outputs, IsOperandType, &TensorInfo::dtype) &&
+         (query.num_inputs() == 0 || FormulaWhere::Holds(query.op(), query.In(0).shape));
 }
 
 FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorInfo> outputs, std::uint64_t wanted) {

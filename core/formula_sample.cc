@@ -27,6 +27,7 @@ class FormulaSample {
     if (repeated >= 0 && inputs_[repeated].shape == elements_) inputs_[repeated].shape = elements_.With(0, 1);
   }
 
+  bool Applies() const { return FormulaApplies(ShapeQuery(op_, inputs_), {}); }
   // By the shape rule, which says what dtypes outputs have, or without.
   FormulaRegion MakeRegion(bool by_rule) const {
     const ShapeQuery query(op_, inputs_);
@@ -154,7 +155,8 @@ std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule, 
   DTypeCounter counter(call.num_inputs());
   do {
     try {
-      return FormulaSample(call, counter.dtypes(), SampleShape(), repeated).MakeRegion(by_rule);
+      const FormulaSample sample(call, counter.dtypes(), SampleShape(), repeated);
+      if (sample.Applies()) return sample.MakeRegion(by_rule);
     } catch (const Error&) {
     } catch (const ValueUnknown&) {
     }
@@ -200,6 +202,7 @@ class FaultFinder {
          {sample, sample.Inserted(0, 2), sample.Inserted(0, 2).Inserted(0, 2), sample.Without(0)}) {
       const FormulaSample tried(call_, dtypes, shape);
       try {
+        if (!tried.Applies()) return true;
         const std::optional<Error> fault = MessageFault(call_.type(), tried.MakeRegion(/*by_rule=*/false).region);
         if (fault) Note(*fault);
         return !fault;

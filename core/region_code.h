@@ -115,6 +115,7 @@ struct RegionDirect {
   int output = 0;
   std::int64_t offset = 0;
   std::int64_t element = 0;
+  std::int64_t width = 0;  // elements of a block at most
 };
 
 inline constexpr int kSimpleSlots = 32;  // of a simple program, and bytes of its buffers

@@ -42,7 +42,7 @@ struct NegateVectors {
 
 template <class Fn>
 constexpr bool kIsShort = !std::is_same_v<Fn, ExpFn> && !std::is_same_v<Fn, LogFn> && !std::is_same_v<Fn, TanhFn> &&
-                          !std::is_same_v<Fn, SigmoidFn>;
+                          !std::is_same_v<Fn, SigmoidFn> && !std::is_same_v<Fn, ErfcFn>;
 
 // Kernels of vectors, whose last part goes through the same instructions.
 template <class Fn, typename T, int kOperands>
@@ -171,6 +171,7 @@ RegionKernel FloatKernel(ExprOp op) {
     case ExprOp::kLog: return Vectors<LogFn, T, 1>;
     case ExprOp::kTanh: return Vectors<TanhFn, T, 1>;
     case ExprOp::kSigmoid: return Vectors<SigmoidFn, T, 1>;
+    case ExprOp::kErfc: return Vectors<ErfcFn, T, 1>;
     default: return FunctionKernel<T>(op);
   }
 }

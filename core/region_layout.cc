@@ -179,7 +179,11 @@ class Layout {
     const auto is_memory = [&](int slot) { return slot < num_memory(); };
     if (!is_memory(instruction.out)) return;
     const RegionMemory& to = code_.memory[instruction.out];
-    RegionDirect direct{.kernel = instruction.kernel, .output = to.number, .offset = to.offset, .element = to.element};
+    RegionDirect direct{.kernel = instruction.kernel,
+                        .output = to.number,
+                        .offset = to.offset,
+                        .element = to.element,
+                        .width = code_.width};
     for (int k = 0; k < 4; ++k) {
       const int slot = instruction.operands[k];
       RegionDirect::Source& source = direct.sources[k];

@@ -168,6 +168,10 @@ int RegionProgram::MaxFlatParts(std::int64_t elements) {
 
 bool RegionProgram::is_flat() const { return !codes_->kinds && codes_->all.is_flat; }
 
+const RegionDirect* RegionProgram::direct() const {
+  return is_flat() && codes_->all.direct.kernel != nullptr ? &codes_->all.direct : nullptr;
+}
+
 void RegionProgram::RunFlat(RegionInputs inputs, RegionOutputs outputs, std::int64_t elements, int part,
                             int parts) const {
   RunFlatRegion(codes_->all, inputs, outputs, elements, part, parts);

@@ -21,6 +21,8 @@
 
 namespace stepnet {
 
+struct RegionDirect;
+
 class RegionProgram {
  public:
   // Throws as CheckRegion.
@@ -42,6 +44,8 @@ class RegionProgram {
   bool is_flat() const;
   // max_parts of a flat program for so many elements.
   static int MaxFlatParts(std::int64_t elements);
+  // The instruction of a flat program that has no other; null: it is another program.
+  const RegionDirect* direct() const;
   // Run, of so many elements. REQUIRES is_flat().
   void RunFlat(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t elements, int part = 0,
                int parts = 1) const;

@@ -23,6 +23,7 @@ double OperationsOf(ExprOp op, double of_function) {
     case ExprOp::kTanh:
     case ExprOp::kSigmoid:
     case ExprOp::kErf:
+    case ExprOp::kErfc:
     case ExprOp::kSin:
     case ExprOp::kCos:
     case ExprOp::kUniform: return of_function;

@@ -42,21 +42,6 @@ void Compute(const RegionInstruction& instruction, char* const* slots, std::int6
                      slots[operands[3]], n);
 }
 
-// The elements [begin, end) of a program of one instruction, no more than a block: with as few instructions of the
-// machine as possible, because they are a good part of what small regions take.
-void RunDirect(const RegionDirect& direct, const void* const* inputs, void* const* outputs, std::int64_t begin,
-               std::int64_t end) {
-  const char* from[4];
-  for (int k = 0; k < 4; ++k) {
-    const RegionDirect::Source& source = direct.sources[k];
-    const void* first = source.constant != nullptr ? source.constant : inputs[source.input];
-    from[k] = static_cast<const char*>(first) + source.offset + begin * source.element;
-  }
-  CountWork(end - begin);
-  direct.kernel(static_cast<char*>(outputs[direct.output]) + direct.offset + begin * direct.element, from[0], from[1],
-                from[2], from[3], end - begin);
-}
-
 }  // namespace
 
 [[gnu::noinline]] void SimpleRun::SetUp(const void* const* inputs, std::int64_t columns) {
@@ -473,8 +458,9 @@ void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs ou
                    int parts) {
   const auto [begin, end] = ShareOfElements(elements, part, parts);
   if (begin >= end) return;
-  if (code.direct.kernel != nullptr && end - begin <= code.width) {
-    return RunDirect(code.direct, inputs.data(), outputs.data(), begin, end);
+  if (code.direct.kernel != nullptr && end - begin <= code.direct.width) {
+    return RunDirect(
+        code.direct, [&](int input) { return inputs[input]; }, [&](int output) { return outputs[output]; }, begin, end);
   }
   if (code.is_simple) {
     SimpleRun run(code);

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/region_code.h"
 
 namespace stepnet {
@@ -19,6 +20,23 @@ inline std::pair<std::int64_t, std::int64_t> ShareOf(std::int64_t n, int part, i
 
 using RegionInputs = std::span<const void* const>;
 using RegionOutputs = std::span<void* const>;
+
+// The elements [begin, end) of a program of one instruction, no more than a block: with as few instructions of the
+// machine as possible, because they are a good part of what small regions take. `input` and `output` return where an
+// operand begins.
+template <typename Input, typename Output>
+void RunDirect(const RegionDirect& direct, const Input& input, const Output& output, std::int64_t begin,
+               std::int64_t end) {
+  const char* from[4];
+  for (int k = 0; k < 4; ++k) {
+    const RegionDirect::Source& source = direct.sources[k];
+    const void* const first = source.constant != nullptr ? source.constant : input(source.input);
+    from[k] = static_cast<const char*>(first) + source.offset + begin * source.element;
+  }
+  CountWork(end - begin);
+  direct.kernel(static_cast<char*>(output(direct.output)) + direct.offset + begin * direct.element, from[0], from[1],
+                from[2], from[3], end - begin);
+}
 
 // Part `part` of `parts`.
 std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, int part,

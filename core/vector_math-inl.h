@@ -1,4 +1,4 @@
-// Exp, log, tanh and sigmoid of one vector: for kernels that are written with Highway and compiled once a target.
+// Exp, log, tanh, sigmoid and erfc of one vector: for kernels that are written with Highway and compiled once a target.
 //
 // To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE. Everything is
 // correct for every lane by itself, so that kernels may compute lanes whose results they drop.
@@ -7,8 +7,12 @@
 // tanh: |tanh x| = -t / (2 + t) with t = expm1(-2|x|) = 2^n p + (2^n - 1), which is exact where it matters: small x.
 // sigmoid: with e = exp(-|x|), 1 / (1 + e) for x >= 0 and e / (1 + e) below, so that nothing overflows.
 // log: x = 2^k (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), s = f / (2 + f); log(1 + f) = f - s (f - s^2 R(s^2)).
-// The polynomials interpolate at the Chebyshev points of their ranges; the errors in
-// tests/core/vector_math_test.cc are those measured over the whole range.
+// erfc, for x >= 0: exp(-x^2) P(t) / (1 + 9/8 x) with t = (x - K) / (x + K); below, 2 - erfc(-x). x is cut in two, of
+// which the first has so few bits that its square is exact: otherwise the rounding of x^2 would be one of the result.
+// After Shepherd, Laframboise, "Chebyshev Approximation of (1 + 2x) exp(x^2) erfc x", Math. Comp. 36, 1981; with 9/8 in
+// place of 2, P hardly changes near 0, where the rounding of t counts most. The polynomials interpolate at the
+// Chebyshev points of their ranges; the errors in tests/core/vector_math_test.cc are those measured over the whole
+// range.
 #include <hwy/highway.h>
 
 #include <cmath>
@@ -47,6 +51,12 @@ struct MathConstants<float> {
   static constexpr float kLogScaleExponent = 24;
   static constexpr float kExpm1[] = {0.5f, 0x1.5554dcp-3f, 0x1.55551ap-5f, 0x1.120ba2p-7f, 0x1.6d113cp-10f};
   static constexpr float kLog[] = {0x1.555556p-1f, 0x1.9999ecp-2f, 0x1.245c28p-2f, 0x1.ddd4dap-3f};
+  static constexpr float kErfcMax = 10.125f;      // beyond, erfc is 0
+  static constexpr Bits kHighHalf = 0xfffff000u;  // of a number: so many bits that its square is exact
+  static constexpr float kErfcCenter = 2.5f;
+  static constexpr float kErfc[] = {0x1.9b7e78p-1f,  -0x1.da07fp-3f,  0x1.bdd61p-5f,    0x1.163acap-5f,
+                                    -0x1.4b6a2p-5f,  0x1.11782cp-6f,  -0x1.3ec6cap-11f, -0x1.146efcp-9f,
+                                    0x1.37fa5ap-12f, 0x1.3b6052p-12f, 0x1.f4f6b8p-16f};
 };
 
 template <>
@@ -77,6 +87,16 @@ struct MathConstants<double> {
   static constexpr double kLog[] = {0x1.5555555555555p-1, 0x1.9999999999a39p-2, 0x1.2492492476a1ap-2,
                                     0x1.c71c7201a55d7p-3, 0x1.745cf8e4bba1bp-3, 0x1.3b1c3c1c81c92p-3,
                                     0x1.0fbde0f4ad143p-3, 0x1.0c0aff044ab65p-3};
+  static constexpr double kErfcMax = 27.25;
+  static constexpr Bits kHighHalf = 0xfffffffff8000000u;
+  static constexpr double kErfcCenter = 4;
+  static constexpr double kErfc[] = {
+      0x1.81ca5c6ac35d4p-1,   -0x1.88f7ef80ff62ep-3,  0x1.ab6160c8dc4a9p-4,   -0x1.12e8a665fa5e8p-5,
+      -0x1.2c4186336791fp-7,  0x1.9b7c27f72f4abp-6,   -0x1.82f2f29807a40p-6,  0x1.f4f0daa9464f8p-7,
+      -0x1.e0b2882614f79p-8,  0x1.452c043611699p-9,   -0x1.c8efa4c796621p-12, -0x1.452b08bbea4e4p-14,
+      0x1.39f8af6b11311p-14,  -0x1.e887dbfa0581bp-17, -0x1.513eab7b1bf5cp-18, 0x1.97abcd0d1da01p-19,
+      0x1.7ea8fdb3b5a57p-25,  -0x1.cb3db44aa6d2ep-22, 0x1.949d8c83667dcp-25,  0x1.f58aa2637b659p-25,
+      -0x1.8e3c7d1a5cee4p-28, -0x1.e4186101dea73p-28, -0x1.cbfff0118e509p-31};
 };
 
 template <class D, typename T, int N>
@@ -86,34 +106,48 @@ HWY_INLINE hn::Vec<D> Polynomial(D d, hn::Vec<D> x, const T (&coefficients)[N]) 
   return sum;
 }
 
-// x = n ln 2 + r: returns expm1(r), and n + kRound (whose low bits are n) by `rounded`. REQUIRES: n is small enough to
-// be an exponent.
+// x = n ln 2 + r: returns r, and n + kRound (whose low bits are n) by `rounded`. REQUIRES: n is small enough to be an
+// exponent.
 template <class D>
-HWY_INLINE hn::Vec<D> ReducedExpm1(D d, hn::Vec<D> x, hn::Vec<D>* rounded) {
+HWY_INLINE hn::Vec<D> ReducedBy2n(D d, hn::Vec<D> x, hn::Vec<D>* rounded) {
   using T = hn::TFromD<D>;
   using C = MathConstants<T>;
   const auto round = hn::Set(d, C::kRound);
   *rounded = hn::MulAdd(x, hn::Set(d, static_cast<T>(1.4426950408889634)), round);
   const auto n = hn::Sub(*rounded, round);
-  auto r = hn::NegMulAdd(n, hn::Set(d, C::kLn2High), x);
-  r = hn::NegMulAdd(n, hn::Set(d, C::kLn2Low), r);
-  return hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, C::kExpm1), r);
+  const auto r = hn::NegMulAdd(n, hn::Set(d, C::kLn2High), x);
+  return hn::NegMulAdd(n, hn::Set(d, C::kLn2Low), r);
+}
+// expm1(r) of such an r.
+template <class D>
+HWY_INLINE hn::Vec<D> Expm1OfReduced(D d, hn::Vec<D> r) {
+  return hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, MathConstants<hn::TFromD<D>>::kExpm1), r);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> ReducedExpm1(D d, hn::Vec<D> x, hn::Vec<D>* rounded) {
+  const auto r = ReducedBy2n(d, x, rounded);
+  return Expm1OfReduced(d, r);
 }
 
-// exp(x) for kExpMin <= x <= kExpMax.
+// y * 2^n.
 template <class D>
-HWY_INLINE hn::Vec<D> ExpInRange(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> Times2n(D d, hn::Vec<D> y, hn::Vec<D> rounded) {
   using C = MathConstants<hn::TFromD<D>>;
   const hn::RebindToUnsigned<D> du;
-  hn::Vec<D> rounded;
-  const auto p = ReducedExpm1(d, x, &rounded);
-  const auto y = hn::Add(p, hn::Set(d, hn::TFromD<D>{1}));
   // 2^n as a product of two: n may exceed the exponents of normal numbers by some.
   const auto biased = hn::Sub(hn::BitCast(du, rounded), hn::Set(du, C::kRoundBits - 2 * C::kBias));
   const auto half = hn::ShiftRight<1>(biased);
   const auto scale1 = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(half));
   const auto scale2 = hn::BitCast(d, hn::ShiftLeft<C::kMantissaBits>(hn::Sub(biased, half)));
   return hn::Mul(hn::Mul(y, scale1), scale2);
+}
+
+// exp(x) for kExpMin <= x <= kExpMax.
+template <class D>
+HWY_INLINE hn::Vec<D> ExpInRange(D d, hn::Vec<D> x) {
+  hn::Vec<D> rounded;
+  const auto p = ReducedExpm1(d, x, &rounded);
+  return Times2n(d, hn::Add(p, hn::Set(d, hn::TFromD<D>{1})), rounded);
 }
 
 struct ExpFn {
@@ -151,6 +185,26 @@ struct TanhFn {
     const auto t = hn::MulAdd(scale, p, hn::Sub(scale, hn::Set(d, T{1})));
     const auto y = hn::Div(hn::Neg(t), hn::Add(t, hn::Set(d, T{2})));
     return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(y, x), x);
+  }
+};
+
+struct ErfcFn {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> x) const {
+    using T = hn::TFromD<D>;
+    using C = MathConstants<T>;
+    const hn::RebindToUnsigned<D> du;
+    const auto one = hn::Set(d, T{1}), center = hn::Set(d, C::kErfcCenter);
+    const auto magnitude = hn::Min(hn::Abs(x), hn::Set(d, C::kErfcMax));
+    const auto high = hn::BitCast(d, hn::And(hn::BitCast(du, magnitude), hn::Set(du, C::kHighHalf)));
+    const auto rest = hn::Mul(hn::Sub(high, magnitude), hn::Add(high, magnitude));
+    hn::Vec<D> rounded;
+    const auto r = hn::Add(ReducedBy2n(d, hn::Neg(hn::Mul(high, high)), &rounded), rest);
+    const auto p = Polynomial(d, hn::Div(hn::Sub(magnitude, center), hn::Add(magnitude, center)), C::kErfc);
+    const auto scaled = hn::Div(p, hn::MulAdd(magnitude, hn::Set(d, T{1.125}), one));
+    const auto y = Times2n(d, hn::MulAdd(scaled, Expm1OfReduced(d, r), scaled), rounded);
+    const auto of_negative = hn::Sub(hn::Set(d, T{2}), y);
+    return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), of_negative, y), x);
   }
 };
 

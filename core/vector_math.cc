@@ -29,6 +29,8 @@ void TanhFloat(const float* in, float* out, std::int64_t n) { MapVectors<TanhFn>
 void TanhDouble(const double* in, double* out, std::int64_t n) { MapVectors<TanhFn>(in, out, n); }
 void SigmoidFloat(const float* in, float* out, std::int64_t n) { MapVectors<SigmoidFn>(in, out, n); }
 void SigmoidDouble(const double* in, double* out, std::int64_t n) { MapVectors<SigmoidFn>(in, out, n); }
+void ErfcFloat(const float* in, float* out, std::int64_t n) { MapVectors<ErfcFn>(in, out, n); }
+void ErfcDouble(const double* in, double* out, std::int64_t n) { MapVectors<ErfcFn>(in, out, n); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet
@@ -45,6 +47,8 @@ HWY_EXPORT(TanhFloat);
 HWY_EXPORT(TanhDouble);
 HWY_EXPORT(SigmoidFloat);
 HWY_EXPORT(SigmoidDouble);
+HWY_EXPORT(ErfcFloat);
+HWY_EXPORT(ErfcDouble);
 
 void VectorExp(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ExpFloat)(in, out, n); }
 void VectorExp(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ExpDouble)(in, out, n); }
@@ -54,6 +58,8 @@ void VectorTanh(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPA
 void VectorTanh(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(TanhDouble)(in, out, n); }
 void VectorSigmoid(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(SigmoidFloat)(in, out, n); }
 void VectorSigmoid(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(SigmoidDouble)(in, out, n); }
+void VectorErfc(const float* in, float* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ErfcFloat)(in, out, n); }
+void VectorErfc(const double* in, double* out, std::int64_t n) { HWY_DYNAMIC_DISPATCH(ErfcDouble)(in, out, n); }
 
 }  // namespace stepnet
 #endif  // HWY_ONCE

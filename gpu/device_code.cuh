@@ -149,6 +149,7 @@ STEPNET_DEVICE_FUNCTION(Round, rintf, rint)
 __device__ inline float Pow(float a, float b) { return powf(a, b); }
 __device__ inline double Pow(double a, double b) { return pow(a, b); }
 #ifndef STEPNET_OWN_FUNCTIONS
+STEPNET_DEVICE_FUNCTION(Erfc, erfcf, erfc)
 STEPNET_DEVICE_FUNCTION(Exp, expf, exp)
 STEPNET_DEVICE_FUNCTION(Log, logf, log)
 STEPNET_DEVICE_FUNCTION(Tanh, tanhf, tanh)

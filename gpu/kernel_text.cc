@@ -33,6 +33,7 @@ const char* DeviceFunction(ExprOp op) {
     case ExprOp::kTanh: return "Tanh";
     case ExprOp::kSigmoid: return "Sigmoid";
     case ExprOp::kErf: return "Erf";
+    case ExprOp::kErfc: return "Erfc";
     case ExprOp::kSin: return "Sin";
     case ExprOp::kCos: return "Cos";
     case ExprOp::kFloor: return "Floor";

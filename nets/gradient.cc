@@ -43,11 +43,7 @@ OperatorGradient MakeGradient(const OperatorDef& op, const std::vector<GradientB
   schema.gradient(builder);
   OperatorGradient result{.ops = {}, .input_gradients = builder.input_gradients()};
   for (const GradientOp& made : builder.ops()) {
-    if (FindOperator(made.type) == nullptr) {
-      ThrowProblem(StrCat("no operator type \"", made.type, "\", which the gradient of ", op.type(), " names",
-                          DidYouMean(made.type, OperatorTypes())));
-    }
-    ThrowProblem(GradientDefaultProblem(schema, made));
+    ThrowProblem(GradientOpProblem(schema, made));
     OperatorDef& def = result.ops.emplace_back();
     def.set_type(made.type);
     def.mutable_input()->Assign(made.inputs.begin(), made.inputs.end());

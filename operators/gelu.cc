@@ -10,13 +10,13 @@ namespace {
 constexpr double kRootOfHalf = std::numbers::sqrt2 / 2;
 
 const Registration gelu =
-    Activation("Gelu", "y = x * (1 + erf(x / sqrt(2))) / 2, element by element.").Formula([](Formula& f) {
+    Activation("Gelu", "y = x * erfc(-x / sqrt(2)) / 2, element by element.").Formula([](Formula& f) {
       const Expr x = f.In("x");
-      f.Out({x * (0.5 * (1 + Erf(kRootOfHalf * x)))});
+      f.Out({x * (0.5 * Erfc(-kRootOfHalf * x))});
     });
 
 const Registration gelu_gradient =
-    ActivationDerivative("Gelu", "dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).");
+    ActivationDerivative("Gelu", "dx = dy * (erfc(-x / sqrt(2)) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).");
 
 }  // namespace
 }  // namespace stepnet

@@ -1,10 +1,13 @@
-// ReduceSum, ReduceMean: sums and averages over any dimensions. They are no formulas, which sum over the last
-// dimensions alone; nor are their gradients, which repeat along any number of them, and fill what a region would
-// compute in blocks and copy from there.
+// ReduceSum, ReduceMean: sums and averages over any dimensions. Over the last ones they are formulas, of rows, so that
+// they are part of the region of what is around them, as in an RMS norm; the kernel gives the same bits. Their
+// gradients are no formulas: they repeat along any number of dimensions, and fill what a region would compute in blocks
+// and copy from there.
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/formula.h"
 #include "stepnet/core/region_copies.h"
+#include "stepnet/core/region_kernels.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
@@ -20,7 +23,46 @@ SummedDims ReducedDims(const std::vector<std::int64_t>& axes, const Shape& x) {
   return reduced;
 }
 
+// The first dimension that is reduced; the rank of x where none is.
+int FirstReduced(const std::vector<std::int64_t>& axes, const Shape& x) {
+  const SummedDims reduced = ReducedDims(axes, x);
+  return static_cast<int>(std::find(reduced.begin(), reduced.begin() + x.rank(), true) - reduced.begin());
+}
+
+// Whether the last dimensions are reduced, and no others: rows.
+bool AreRowsReduced(const OperatorCall& op, const Shape& x) {
+  const SummedDims reduced = ReducedDims(op.Ints("axes"), x);
+  return std::is_sorted(reduced.begin(), reduced.begin() + x.rank()) && (x.rank() == 0 || reduced[x.rank() - 1]);
+}
+
+FormulaRule SumOfRow(bool average) {
+  return [average](Formula& f) {
+    const std::int64_t n = f.RowsFrom("x", FirstReduced(f.Ints("axes"), f.ShapeOf("x")));
+    const Expr sum = RowSum(f.In("x"));
+    f.Out({OfRows(average && n > 0 ? sum * (Expr::Constant(f.TypeOf("x"), 1) / n) : sum)});
+  };
+}
+
 DimGroups GroupsOf(const std::vector<std::int64_t>& axes, const Shape& x) { return GroupDims(x, ReducedDims(axes, x)); }
+
+// RowSum of each row of n elements, of which there are some.
+template <typename T>
+void SumRows(const T* x, T* out, std::int64_t rows, std::int64_t n) {
+  constexpr DType kDType = kDTypeOf<T>;
+  if (n <= kWorkOfBlock) {
+    const RowsKernel sum = RowsKernelOf(ExprOp::kRowSum, kDType);
+    return InBlocks(rows, n, [&](std::int64_t begin, std::int64_t end) {
+      sum(out + begin, x + begin * n, nullptr, end - begin, n);
+    });
+  }
+  const RowKernel add = RowKernelOf(ExprOp::kRowSum, kDType);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    T partial[kRowPartials];
+    StartRow(ExprOp::kRowSum, kDType, partial);
+    InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { add(partial, x + begin, end - begin); });
+    FinishRow(ExprOp::kRowSum, kDType, partial, out + row);
+  }
+}
 
 template <typename T>
 void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
@@ -30,7 +72,11 @@ void Reduce(const OpRun& run, const DimGroups& groups, bool average) {
     std::fill_n(out, n, T{0});
     return;
   }
-  SumGroups(run, groups, run.In(0).As<T>(), out);
+  if (groups.count <= 2 && (groups.count == 0 || groups.summed[groups.count - 1])) {
+    SumRows(run.In(0).As<T>(), out, n, groups.summed_size);
+  } else {
+    SumGroups(run, groups, run.In(0).As<T>(), out);
+  }
   if (!average) return;
   const T factor = AverageFactor<T>(average, groups.summed_size);
   BroadcastProduct(out, &factor, out, {.after = n});
@@ -103,6 +149,7 @@ Operator Reduction(const std::string& type, const std::string& doc, bool average
         const DimGroups groups = GroupsOf(e.op().Ints("axes"), e.In(0).shape);
         e.Sum(0, SumOf(0, groups, AverageFactor<double>(average, groups.summed_size)));
       })
+      .Formula(FormulaWhere{AreRowsReduced, SumOfRow(average)})
       .Cpu([average](const OperatorCall& op) -> RunFn {
         return [average, type = op.type(), axes = op.Ints("axes")](const OpRun& run) {
           ForFloatType(run.Out(0).dtype, type,

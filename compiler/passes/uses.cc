@@ -79,7 +79,7 @@ std::shared_ptr<const FormulaProgram> FormulaOf(const StepGraph& graph, const St
   if (node.by_blobs || !node.call->schema().formula) return nullptr;
   const std::vector<TensorInfo> infos = graph.InfosOf(node.inputs);
   const ShapeQuery query(*node.call, infos);
-  return AreExprTypes(query, {}) ? FindFormula(query) : nullptr;
+  return FormulaApplies(query, {}) ? FindFormula(query) : nullptr;
 }
 
 bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {

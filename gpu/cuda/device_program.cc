@@ -37,9 +37,9 @@ DeviceProgram::DeviceProgram(const OperatorCall& op, std::span<const TensorInfo>
   const ShapeQuery query(op, inputs);
   const OperatorSchema& schema = op.schema();
   if (!schema.shape_value_inputs.empty()) outputs_.assign(outputs.begin(), outputs.end());
-  if (schema.formula) {
+  if (DeviceRunsFormula(schema)) {
     const std::vector<TensorInfo> of_formula = schema.shapes(query);
-    says_nothing_ = !AreExprTypes(query, of_formula);
+    says_nothing_ = !FormulaApplies(query, of_formula);
     if (says_nothing_) return;
     formula_ = MakeFormulaRegion(query, of_formula, wanted);
     RegionSourceOptions options{.name = op.type()};

@@ -17,6 +17,10 @@
 
 namespace stepnet {
 
+// Whether it is the formula that programs of the type run: sums that the operator is made of as well are added by more
+// threads than a row of a formula has.
+inline bool DeviceRunsFormula(const OperatorSchema& schema) { return schema.formula && !schema.expansion; }
+
 // Immutable; any number of threads may run it at once.
 class DeviceProgram {
  public:

@@ -73,11 +73,11 @@ Kernel MakeOperatorKernel(const OperatorSchema& schema) {
     return [made = std::make_shared<OperatorKernel>(op)](const OpRun& run) { made->Run(run); };
   }};
   kernel.checks_values = schema.formula_options.checks_values;
-  kernel.stops_after_faults = schema.formula != nullptr;
+  kernel.stops_after_faults = DeviceRunsFormula(schema);
   // Products and sums that it is made of can be added to memory.
   kernel.can_add_products = true;
   const Kernel* const cpu = schema.FindKernel(DeviceKind::kCpu);
-  if (!schema.formula && cpu != nullptr) kernel.can_add = cpu->can_add;
+  if (!DeviceRunsFormula(schema) && cpu != nullptr) kernel.can_add = cpu->can_add;
   return kernel;
 }
 

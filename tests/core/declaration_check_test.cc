@@ -27,6 +27,7 @@ RunFn Nothing(const OperatorCall&) {
 const Registration wrong[] = {
     OfX("test.RowsBesideFormula").Rows(Rows({{0}, {0}})).Formula(ByRowSum),
     OfX("test.ElementwiseBesideFormula").Elementwise().Formula(ByRowSum),
+    OfX("test.WhereAlone").Formula(FormulaWhere{[](const OperatorCall&, const Shape&) { return false; }, Twice}),
     OfX("test.DoubledInputs").Input("x", "again").Formula(Twice),
     OfX("test.DoubledOutputs").Output("y", "again").Formula(Twice),
     OfX("test.DoubledArguments").Arg("a", 1, "a").Arg("a", 2.0f, "a").Formula(Twice),
@@ -44,6 +45,8 @@ TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
       {"test.ElementwiseBesideFormula",
        "test.ElementwiseBesideFormula declares .Elementwise beside .Formula, from which that follows: leave out "
        ".Elementwise"},
+      {"test.WhereAlone",
+       "test.WhereAlone declares a FormulaWhere, and no kernel for where that does not apply: add .Cpu"},
       {"test.DoubledInputs", "test.DoubledInputs declares two inputs named \"x\": give each a name of its own"},
       {"test.DoubledOutputs", "test.DoubledOutputs declares two outputs named \"y\": give each a name of its own"},
       {"test.DoubledArguments",

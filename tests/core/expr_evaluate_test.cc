@@ -52,6 +52,7 @@ double Definition(ExprOp op, double a, double b, double c) {
     case ExprOp::kTanh: return std::tanh(a);
     case ExprOp::kSigmoid: return a < 0 ? std::exp(a) / (1 + std::exp(a)) : 1 / (1 + std::exp(-a));
     case ExprOp::kErf: return std::erf(a);
+    case ExprOp::kErfc: return std::erfc(a);
     case ExprOp::kSin: return std::sin(a);
     case ExprOp::kCos: return std::cos(a);
     case ExprOp::kFloor: return std::floor(a);
@@ -81,10 +82,11 @@ template <typename T>
 void ExpectFloatsFollowTheirDefinition() {
   for (int k = static_cast<int>(ExprOp::kAdd); k <= static_cast<int>(ExprOp::kRound); ++k) {
     const auto op = static_cast<ExprOp>(k);
-    const bool is_own = op == ExprOp::kExp || op == ExprOp::kLog || op == ExprOp::kTanh || op == ExprOp::kSigmoid;
+    const bool is_own = op == ExprOp::kExp || op == ExprOp::kLog || op == ExprOp::kTanh || op == ExprOp::kSigmoid ||
+                        op == ExprOp::kErfc;
     const ExprFunction* function = FindExprFunction(op);
     const bool is_library = function != nullptr && !function->is_exact;
-    const double limit = is_own ? 4 : is_library || op == ExprOp::kPow ? 2 : 0;
+    const double limit = op == ExprOp::kErfc ? 5 : is_own ? 4 : is_library || op == ExprOp::kPow ? 2 : 0;
     std::mt19937 random(5);
     for (int i = 0; i < 3000; ++i) {
       std::vector<ExprScalar> operands;
@@ -115,6 +117,16 @@ TEST(ExprEvaluate, FloatsFollowTheirDefinitionOnEveryTarget) {
     ExpectFloatsFollowTheirDefinition<float>();
     ExpectFloatsFollowTheirDefinition<double>();
   });
+}
+
+// A NaN that signals is a NaN as any other, though the C library makes a difference.
+TEST(ExprEvaluate, PowersDoNotAskWhichNaNItIs) {
+  using Limits = std::numeric_limits<float>;
+  for (const float nan : {Limits::quiet_NaN(), Limits::signaling_NaN()}) {
+    EXPECT_EQ(Primitive<float>(ExprOp::kPow, {nan, 0}).As<float>(), 1);
+    EXPECT_EQ(Primitive<float>(ExprOp::kPow, {1, nan}).As<float>(), 1);
+    EXPECT_TRUE(std::isnan(Primitive<float>(ExprOp::kPow, {nan, 2}).As<float>()));
+  }
 }
 
 template <typename T>

@@ -96,9 +96,9 @@ TEST(Expr, RefusesDTypesThatDoNotFit) {
       "type mismatch: input s is string; expressions are of float, double, int32, int64 and bool, and store float16 "
       "and bfloat16");
   EXPECT_EQ(ErrorOf([] { Expr::Input(-1, "s", DType::kBool); }), "invalid argument: input s has the number -1");
-  EXPECT_EQ(ErrorOf([] { Index(4); }), "invalid argument: index of dimension 4; a region has 0 to 3");
+  EXPECT_EQ(ErrorOf([] { Index(4); }), "internal error: index of dimension 4; a region has 0 to 3");
   EXPECT_EQ(ErrorOf([] { Tanh(Expr()); }), "internal error: tanh has an undefined operand");
-  EXPECT_EQ(ErrorOf([] { MakeExpr(ExprOp::kAdd, {&x, 1}); }), "invalid argument: + has 1 operands, must have 2");
+  EXPECT_EQ(ErrorOf([] { MakeExpr(ExprOp::kAdd, {&x, 1}); }), "internal error: +(x) has 1 operand, must have 2");
   EXPECT_EQ(ErrorOf([] { Cast(DType::kInt8, x); }).substr(0, 40), "type mismatch: what is cast to is int8; ");
   EXPECT_EQ(ErrorOf([] { Uniform(DType::kFloat16, 1, 2, 3, 4, Index(3)); }),
             "type mismatch: uniform gives float or double, not float16");

@@ -86,7 +86,7 @@ TEST(ExprText, RefusesBadTextsAndSaysWhere) {
   EXPECT_EQ(ErrorOfText(in + "x = n"), "syntax error: 3:1: there is a x already");
   EXPECT_EQ(ErrorOfText(in + "out (x"), "syntax error: 3:7: expected \")\"");
   EXPECT_EQ(ErrorOfText(in + "out $7"), "syntax error: 3:5: there is no input line 7");
-  EXPECT_EQ(ErrorOfText(in + "out tanh(x, x)"), "invalid argument: 3:5: tanh has 2 operands, must have 1");
+  EXPECT_EQ(ErrorOfText(in + "out tanh(x, x)"), "invalid argument: 3:5: tanh(x, x) has 2 operands, must have 1");
   EXPECT_EQ(ErrorOfText(in + "out tanh()"), "syntax error: 3:10: expected an expression");
   EXPECT_EQ(ErrorOfText(in + "out uniform(int32, 1, 2, 3, 4, 5)"),
             "type mismatch: 3:5: uniform gives float or double, not int32");

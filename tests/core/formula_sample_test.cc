@@ -44,7 +44,25 @@ const Registration broken[] = {
               f.Out({f.In("x")});
             },
             {.checks_values = true}),
+    OfX("test.FifthIndex").Formula([](Formula& f) { f.Out({f.In("x") + Cast(f.TypeOf("x"), Index(4))}); }),
+    OfX("test.SumOfOne").Formula([](Formula& f) {
+      const Expr x = f.In("x");
+      f.Out({MakeExpr(ExprOp::kAdd, {&x, 1})});
+    }),
+    OfX("test.OverTwice").Formula([](Formula& f) {
+      f.Over(f.ShapeOf("x"));
+      f.Over({1});
+      f.Out({f.In("x")});
+    }),
     OfX("test.DerivesGather").Formula(DerivativeOf("Gather"))};
+
+// More values than a check shows are an error of the compiler.
+template <typename... Values>
+concept IsCheck = requires(Formula& f, const Expr& x, const Values&... values) {
+  f.Check(x, "", values...);
+  Require(x, "", values...);
+};
+static_assert(IsCheck<Expr, int, int, Expr> && !IsCheck<Expr, int, int, Expr, int>);
 
 // What is wrong with a net of one operator, y of x.
 std::vector<std::string> ProblemsOf(const std::string& type) {
@@ -76,6 +94,9 @@ TEST(FormulaFault, IsFoundByTheCheckOfANet) {
        "(FormulaOptions::checks_values)"},
       {"test.ShowsMore",
        "the formula of test.ShowsMore checks with the message \"x is {} and {}\", which has 2 places {} for 1 value"},
+      {"test.FifthIndex", "test.FifthIndex: index of dimension 4; a region has 0 to 3"},
+      {"test.SumOfOne", "test.SumOfOne: +(x) has 1 operand, must have 2"},
+      {"test.OverTwice", "the formula of test.OverTwice says twice what it computes over"},
       {"test.DerivesGather",
        "test.DerivesGather is declared as the derivative of Gather, which has no formula: declare one there, or say "
        "here what the gradient is"}};

@@ -28,7 +28,7 @@ class Kernels {
     const OperatorSchema& schema = op.schema();
     const ShapeQuery query(op, inputs);
     if (schema.formula) {
-      if (!AreExprTypes(query, outputs)) return;
+      if (!FormulaApplies(query, outputs)) return;
       const FormulaRegion formula = MakeFormulaRegion(query, outputs);
       AddRegion(formula.region, SourceOptionsOf(formula, "kernel"));
     } else if (schema.expansion) {

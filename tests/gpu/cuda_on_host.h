@@ -41,6 +41,7 @@ STEPNET_HOST_FUNCTION(Exp, exp)
 STEPNET_HOST_FUNCTION(Log, log)
 STEPNET_HOST_FUNCTION(Tanh, tanh)
 STEPNET_HOST_FUNCTION(Sigmoid, sigmoid)
+STEPNET_HOST_FUNCTION(Erfc, erfc)
 }  // namespace stepnet::device
 
 template <typename To, typename From>

@@ -13,4 +13,6 @@ struct HostFunctions {
   void (*tanh_double)(const double*, double*, std::int64_t);
   void (*sigmoid_float)(const float*, float*, std::int64_t);
   void (*sigmoid_double)(const double*, double*, std::int64_t);
+  void (*erfc_float)(const float*, float*, std::int64_t);
+  void (*erfc_double)(const double*, double*, std::int64_t);
 };

@@ -47,6 +47,7 @@ namespace stepnet::device {
 STEPNET_HOST_FUNCTION(Exp, VectorExp)
 STEPNET_HOST_FUNCTION(Tanh, VectorTanh)
 STEPNET_HOST_FUNCTION(Sigmoid, VectorSigmoid)
+STEPNET_HOST_FUNCTION(Erfc, VectorErfc)
 inline float Log(float a) {
   float y;
   VectorLog(&a, &y, 1);

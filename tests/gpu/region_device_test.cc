@@ -135,6 +135,7 @@ bool IsExact(ExprOp op) {
     case ExprOp::kTanh:
     case ExprOp::kSigmoid:
     case ExprOp::kErf:
+    case ExprOp::kErfc:
     case ExprOp::kSin:
     case ExprOp::kCos:
     case ExprOp::kPow: return false;
@@ -239,7 +240,7 @@ void ExpectCloseFunctions(RegionRunner& runner, double limit) {
   const RegionOperand operand{.dtype = kDTypeOf<T>, .size = count, .strides = {0, 0, 0, 1}};
   const Expr input = Expr::Input(0, "x", kDTypeOf<T>);
   for (const ExprOp op : {ExprOp::kExp, ExprOp::kExpm1, ExprOp::kLog, ExprOp::kLog1p, ExprOp::kTanh, ExprOp::kSigmoid,
-                          ExprOp::kErf, ExprOp::kSin, ExprOp::kCos, ExprOp::kPow}) {
+                          ExprOp::kErf, ExprOp::kErfc, ExprOp::kSin, ExprOp::kCos, ExprOp::kPow}) {
     const Expr operands[] = {input, Expr::Constant(kDTypeOf<T>, 1.7)};
     const Expr value = MakeExpr(op, std::span(operands).first(op == ExprOp::kPow ? 2 : 1));
     Region region{.sizes = {1, 1, 1, count}, .inputs = {operand}, .outputs = {{.value = value, .memory = operand}}};

@@ -196,8 +196,8 @@ void HostRegionRunner::Compile(std::span<const PrintedRegion> printed) {
   if (library_ != nullptr) dlclose(library_);
   library_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library_ == nullptr) throw Error(ErrorCode::kFailed, dlerror());
-  const HostFunctions functions = {VectorExp,  VectorExp,  VectorLog,     VectorLog,
-                                   VectorTanh, VectorTanh, VectorSigmoid, VectorSigmoid};
+  const HostFunctions functions = {VectorExp,  VectorExp,     VectorLog,     VectorLog,  VectorTanh,
+                                   VectorTanh, VectorSigmoid, VectorSigmoid, VectorErfc, VectorErfc};
   reinterpret_cast<void (*)(const HostFunctions*)>(Symbol("SetHostFunctions"))(&functions);
 }
 

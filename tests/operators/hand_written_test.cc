@@ -105,6 +105,25 @@ TEST(WrittenByHand, GradientsOfTotalsAreTheirFormulas) {
   }
 }
 
+TEST(WrittenByHand, SumsOfRowsAreTheirFormulas) {
+  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+    for (const char* type : {"ReduceSum", "ReduceMean"}) {
+      for (const Shape& x : {Shape({7, 43}), Shape({3, 5, 200}), Shape({2, 1}), Shape({300}), Shape({})}) {
+        for (const int first : {0, 1}) {
+          if (first >= std::max(x.rank(), 1)) continue;
+          OperatorDef def = Def(type, 1, 1);
+          std::vector<std::int64_t> axes;
+          for (int i = first; i < x.rank(); ++i) axes.push_back(i);
+          AddInts(&def, "axes", axes);
+          ExpectSameBits(def, {As(dtype, Random(x, 1), 1, 0)});
+        }
+      }
+    }
+    OperatorDef whole = Def("ReduceSum", 1, 1);
+    ExpectSameBits(whole, {As(dtype, Random({1, (1 << 20) + 77}, 1), 1, 0)});
+  }
+}
+
 void AddText(OperatorDef* def, const std::string& name, const std::string& value) {
   Argument* argument = def->add_arg();
   argument->set_name(name);

@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "../executor/recurrent_case.h"
 #include "op_test.h"
+#include "stepnet/core/formula_cache.h"
 
 namespace stepnet {
 namespace {
@@ -61,6 +63,51 @@ TEST(Reduce, FollowsItsFormula) {
         test.GradientMatches();
       }
     }
+  }
+}
+
+// The order of RowSum, so that a region that computes the sum gives the same bits.
+template <typename T>
+T SumOfRow(const T* x, std::int64_t n) {
+  T sums[64] = {};
+  for (std::int64_t i = 0; i < n; ++i) sums[i % 64] += x[i];
+  for (int width = 32; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) sums[i] += sums[i + width];
+  }
+  return sums[0];
+}
+
+template <typename T>
+void ExpectSumsOfRows() {
+  constexpr DType kDType = kDTypeOf<T>;
+  for (const std::int64_t columns : {1, 3, 64, 200, 5000}) {
+    const OpTest sum = OpTest("ReduceSum").Ints("axes", {2, 1}).Random("x", {3, columns, 2}, 1);
+    const OpTest mean = OpTest("ReduceMean").Ints("axes", {-1}).Random("x", {3, 2 * columns}, 1);
+    const Tensor sums = sum.Run(kDType)[0], means = mean.Run(kDType)[0],
+                 x = OpTest("Copy").Random("x", {6 * columns}, 1).Run(kDType)[0];
+    for (int row = 0; row < 3; ++row) {
+      const T want = SumOfRow(x.data<T>() + row * 2 * columns, 2 * columns);
+      EXPECT_EQ(sums.data<T>()[row], want);
+      EXPECT_EQ(means.data<T>()[row], want * (T{1} / static_cast<T>(2 * columns)));
+    }
+  }
+}
+
+TEST(Reduce, OverTheLastDimensionsSumsRows) {
+  ExpectSumsOfRows<float>();
+  ExpectSumsOfRows<double>();
+}
+
+TEST(Reduce, IsAFormulaOverTheLastDimensionsAlone) {
+  for (const Case& c : kCases) {
+    OperatorDef def = ParseOp("y = ReduceSum(x)");
+    AddInts(&def, "axes", c.axes);
+    const OperatorCall op(def);
+    const TensorInfo x{.dtype = DType::kFloat, .shape = c.x};
+    const bool is_of_rows = c.axes.empty() || c.axes.back() == -1 || c.axes == std::vector<std::int64_t>{1, 2} ||
+                            (c.axes.back() == c.x.rank() - 1 && c.axes.size() == 1);
+    EXPECT_EQ(FindParts(ShapeQuery(op, {&x, 1}))->parts.size(), is_of_rows ? 1u : 0u)
+        << c.x << " over " << Join(c.axes, ", ");
   }
 }
 

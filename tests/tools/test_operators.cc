@@ -37,6 +37,14 @@ const Registration wrong_gradient = Operator("test.WrongGradient")
                                           return FindOperator("test.Half")->FindKernel(DeviceKind::kCpu)->make(op);
                                         });
 
+const Registration broken_gradient =
+    Operator("test.BrokenGradient")
+        .Doc("Its gradient is an operator that there is not.")
+        .Input("x", "any shape")
+        .Output("y", "the shape of x")
+        .Shapes(SameAsInput(0))
+        .Gradient([](GradientBuilder& g) { g.Add({.type = "test.Hafl", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}}); });
+
 const Registration throws = Operator("test.Throws")
                                 .Doc("Fails whenever it runs, with an exception that is no Error.")
                                 .Input("x", "any shape")

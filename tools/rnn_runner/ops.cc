@@ -3,12 +3,13 @@
 #include <iostream>
 #include <optional>
 
+#include "stepnet/core/declared_gradient.h"
 #include "stepnet/core/formula_sample.h"
 #include "stepnet/core/formula_text.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/nets/gradient.h"
+#include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
@@ -100,16 +101,23 @@ OperatorDef SampleOf(const OperatorSchema& schema, bool with_optional) {
   return op;
 }
 
-// The types of the operators that compute the gradient, found by asking for it: of all outputs, or else of the first
-// one. Throws where that depends on arguments, of which the operator has none here.
-std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
+// What the rule writes for an operator. Throws what the rule does.
+std::vector<GradientOp> GradientOpsOf(const OperatorDef& op, const std::vector<GradientBlobs>& gradients) {
+  const OperatorCall call(op);
+  GradientBuilder builder(call, gradients);
+  call.schema().gradient(builder);
+  return builder.ops();
+}
+
+// The operators that compute the gradient, found by asking for it: of all outputs, or else of the first one. Throws
+// where that depends on arguments, of which the operator has none here.
+std::vector<GradientOp> GradientOps(const OperatorSchema& schema) {
   OperatorDef op = SampleOf(schema, /*with_optional=*/true);
   std::vector<GradientBlobs> gradients;
   for (const Formal& formal : schema.outputs) gradients.push_back({.dense = "d" + formal.name});
-  std::vector<std::string> types;
   const auto is_known = [&] {
     try {
-      MakeGradient(op, gradients);
+      GradientOpsOf(op, gradients);
       return true;
     } catch (const Error&) {
       return false;
@@ -119,8 +127,28 @@ std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
     for (size_t o = 1; o < gradients.size(); ++o) gradients[o].dense.clear();
     if (!is_known()) op = SampleOf(schema, /*with_optional=*/false);
   }
-  for (const OperatorDef& made : MakeGradient(op, gradients).ops) types.push_back(made.type());
+  return GradientOpsOf(op, gradients);
+}
+
+std::vector<std::string> GradientTypes(const OperatorSchema& schema) {
+  std::vector<std::string> types;
+  for (const GradientOp& op : GradientOps(schema)) types.push_back(op.type);
   return types;
+}
+
+// What is wrong with the gradient of the type, or "".
+std::string GradientProblem(const OperatorSchema& schema) {
+  if (schema.gradient_kind != GradientKind::kRule) return "";
+  std::string problem = DeclaredGradientProblem(schema);
+  if (!problem.empty()) return problem;
+  try {
+    for (const GradientOp& op : GradientOps(schema)) {
+      problem = GradientOpProblem(schema, op);
+      if (!problem.empty()) break;
+    }
+  } catch (const Error&) {  // it depends on the arguments
+  }
+  return problem;
 }
 
 std::string GradientText(const OperatorSchema& schema) {
@@ -284,6 +312,9 @@ int Ops(const std::vector<std::string>& operands) {
   }
   std::cout << (markdown ? OperatorAsMarkdown(*schema) : OperatorAsText(*schema));
   if (const std::optional<Error> fault = FormulaFault(*schema)) throw *fault;
+  if (const std::string problem = GradientProblem(*schema); !problem.empty()) {
+    throw Error(ErrorCode::kInvalidNet, problem);
+  }
   return kOk;
 }
 

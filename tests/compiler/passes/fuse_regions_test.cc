@@ -37,6 +37,23 @@ TEST(FuseRegions, WhatGivesAnotherShapeIsPartOfIt) {
                  dims + "  }\n"));
 }
 
+// Averages over the last dimension are those of rows.
+TEST(FuseRegions, AnRmsNormIsOneRegion) {
+  const std::string axes = "{arg { name: \"axes\" ints: -1 }}\n";
+  EXPECT_EQ(After(Loop("  q.1: float [1, 4] = region Sqr(x) @0 {}\n"
+                       "  m.1: float [1, 1] = region ReduceMean(q.1) @1 " +
+                       axes +
+                       "  r.1: float [1, 1] = region Rsqrt(m.1) @2 {}\n"
+                       "  h.1: float [1, 4] at 1[16 * (t + 1)] = region Mul(x, r.1) @3 {}\n")),
+            Loop("  region {\n"
+                 "    q.1: float [1, 4] local = Sqr(x) @0 {}\n"
+                 "    m.1: float [1, 1] local = ReduceMean(q.1) @1 " +
+                 axes +
+                 "    r.1: float [1, 1] local = Rsqrt(m.1) @2 {}\n"
+                 "    h.1: float [1, 4] at 1[16 * (t + 1)] = Mul(x, r.1) @3 {}\n"
+                 "  }\n"));
+}
+
 TEST(FuseRegions, WhatItWaitsForIsPartOfItToo) {
   EXPECT_EQ(After(Loop("  a.1: float [1, 4] = region Gelu(x) @0 {}\n"
                        "  b.1: float [1, 4] = region Erf(h_prev) @1 {}\n"
