@@ -6,6 +6,7 @@
 
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
@@ -209,6 +210,10 @@ class RecurrentNetworkGradient {
       if (i < 0) continue;
       const Tensor& value = record.step_outputs[i]->GetTensor();
       const Tensor& given = run.host().Input(k).GetTensor();
+      if (!IsFloatOrDouble(value.dtype())) {
+        throw Error(ErrorCode::kTypeMismatch, StrCat("a gradient of \"", output, "\" is given, which is ",
+                                                     value.dtype(), "; gradients are for float and double"));
+      }
       ExpectGradient(op_.inputs()[k], output, given, {.dtype = value.dtype(), .shape = value.shape()});
       for (const auto& [step_output, base] : plan.step_output_gradients) {
         if (step_output == i) backward.steps->LendBase(base, given);
