@@ -17,7 +17,7 @@ namespace {
 
 // A step, in a run of several.
 double SimulatedMicroseconds(const StepPlan& plan, const Schedule& schedule, int threads) {
-  constexpr std::int64_t kSteps = 16;
+  constexpr std::int64_t kSteps = 16;  // so many that how a run begins hardly counts
   const std::int64_t steps = schedule.steps_at_once == 1 ? kSteps : kTypicalSteps;
   const SchedulingCosts& costs = plan.target->assumed_scheduling;
   return Simulate(schedule, threads, steps, StepsUnderWay(schedule, threads, *plan.target), costs).microseconds /

@@ -21,7 +21,8 @@
 
 namespace stepnet {
 
-inline constexpr std::int64_t kRegionBlock = 256;  // elements of a block of a program with many values, and of a part
+// Elements of a block of a program with many values, and of a part: whole vectors and cache lines on any machine.
+inline constexpr std::int64_t kRegionBlock = 256;
 
 enum class RegionLevel : std::uint8_t { kRun, kRow, kElement };  // what a value differs between
 

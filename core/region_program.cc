@@ -15,7 +15,7 @@
 namespace stepnet {
 namespace {
 
-constexpr std::int64_t kFewRows = 256;
+constexpr std::int64_t kFewRows = 256;  // whose conditions are on the stack
 
 // A condition of rows that compares one number of the row, or of all, with another: as lengths with the step.
 struct RowComparison {

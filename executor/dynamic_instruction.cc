@@ -4,6 +4,14 @@
 
 namespace stepnet {
 
+std::int64_t BytesOf(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().CapacityBytes() : 0; }
+
+std::int64_t BytesOf(const BlobList& blobs) {
+  std::int64_t bytes = 0;
+  for (const std::unique_ptr<Blob>& blob : blobs) bytes += BytesOf(*blob);
+  return bytes;
+}
+
 DynamicBlobs::DynamicBlobs(const StepPlan& plan)
     : has_one_a_step_(plan.dynamic_lists), own_(has_one_a_step_.size()), lists_(has_one_a_step_.size(), nullptr) {}
 
@@ -16,6 +24,12 @@ void DynamicBlobs::Prepare(std::int64_t num_steps, Workspace& workspace) {
     const std::int64_t wanted = has_one_a_step_[list] ? num_steps : 1;
     while (static_cast<std::int64_t>(own.size()) < wanted) own.push_back(std::make_unique<Blob>("dynamic"));
   }
+}
+
+std::int64_t DynamicBlobs::MemoryBytes() const {
+  std::int64_t bytes = 0;
+  for (const BlobList& list : own_) bytes += BytesOf(list);
+  return bytes;
 }
 
 Blob* DynamicBlobs::Of(const Slot& slot, std::int64_t t) const {

@@ -15,6 +15,10 @@ namespace stepnet {
 // Blobs of one dynamic slot: one, or one for each step.
 using BlobList = std::vector<std::unique_ptr<Blob>>;
 
+// Memory that the tensors in blobs hold.
+std::int64_t BytesOf(const Blob& blob);
+std::int64_t BytesOf(const BlobList& blobs);
+
 // The blobs of a plan's dynamic slots in one run.
 class DynamicBlobs {
  public:
@@ -26,6 +30,7 @@ class DynamicBlobs {
   void Prepare(std::int64_t num_steps, Workspace& workspace);
 
   const BlobList& List(int list) const { return *lists_[list]; }
+  std::int64_t MemoryBytes() const;  // of its own
   Blob* Of(const Slot& slot, std::int64_t t) const;
   Workspace& workspace() const { return *workspace_; }
 

@@ -8,6 +8,7 @@
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/recurrent_gradient.h"
@@ -50,11 +51,12 @@ class RecurrentNetwork {
     CheckAliases(*plan, num_steps);
     ReleaseOutputs(run);
     for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
-    const std::shared_ptr<RecurrentRecord> record = AcquireRecord(plan);
+    const std::shared_ptr<RecurrentRecord> record =
+        records_.Take(plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); });
     record->inputs = inputs;
     record->num_steps = num_steps;
     run.context().KeepRunNumber(&record->run);
-    Bind(*record, run);
+    records_.TakeMemory([&] { Bind(*record, run); });
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
     Publish(record, run);
@@ -92,13 +94,7 @@ class RecurrentNetwork {
     }
   }
 
-  // A record that nobody else holds, or a new one.
-  std::shared_ptr<RecurrentRecord> AcquireRecord(const std::shared_ptr<const ForwardPlan>& plan) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(records_, [&](const auto& record) { return record.use_count() == 1 && record->plan != plan; });
-    for (const auto& record : records_) {
-      if (record.use_count() == 1) return record;
-    }
+  std::shared_ptr<RecurrentRecord> MakeRecord(const std::shared_ptr<const ForwardPlan>& plan) const {
     auto record = std::make_shared<RecurrentRecord>();
     record->plan = plan;
     record->forward = forward_;
@@ -107,11 +103,15 @@ class RecurrentNetwork {
       record->step_outputs.push_back(std::make_unique<Blob>(output.destination));
     }
     record->steps = std::make_unique<RunState>(plan->steps, op_.options().device());
-    // Records that others hold on to are forgotten here, and freed when they let go.
-    constexpr size_t kMaxRecords = 4;
-    if (records_.size() >= kMaxRecords) records_.erase(records_.begin());
-    records_.push_back(record);
     return record;
+  }
+
+  static double BytesOfRun(const ForwardPlan& plan, std::int64_t num_steps) {
+    double bytes = BytesOfStates(plan, num_steps) + static_cast<double>(plan.steps->ArenaBytes(num_steps));
+    for (const auto& [base, info] : plan.step_outputs) {
+      bytes += static_cast<double>(info.size_bytes()) * static_cast<double>(num_steps);
+    }
+    return bytes;
   }
 
   void Bind(RecurrentRecord& record, const OpRun& run) const {
@@ -167,8 +167,7 @@ class RecurrentNetwork {
   const std::vector<bool> seen_by_rows_;
   const std::shared_ptr<const Executor> executor_;
   PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<RecurrentRecord>> records_;
+  KeptRuns<RecurrentRecord> records_;
 };
 
 const Registration recurrent_network =

@@ -6,7 +6,9 @@
 
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/plan_cache.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/gradient_check.h"
@@ -17,13 +19,17 @@
 namespace stepnet {
 namespace {
 
-// Memory of a backward run, kept for the next one.
+// Memory of a backward run.
 struct BackwardRun {
   std::shared_ptr<const BackwardPlan> plan;
   std::vector<std::unique_ptr<Blob>> state_gradients;
   std::vector<std::unique_ptr<Blob>> zero_gradients;
   Blob timesteps{"timesteps"};
   std::unique_ptr<RunState> steps;
+
+  std::int64_t MemoryBytes() const {
+    return BytesOf(state_gradients) + BytesOf(zero_gradients) + BytesOf(timesteps) + steps->MemoryBytes();
+  }
 };
 
 // The forward operator's plan, and what the backward step net sees of the inputs.
@@ -46,8 +52,10 @@ class RecurrentNetworkGradient {
           return MakeBackwardPlan(op_, spec_, layout, {record->forward, record->plan, record->inputs});
         });
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
-    std::unique_ptr<BackwardRun> backward = Acquire(plan);
-    Bind(run, layout, *record, *backward);
+    const double bytes = BytesOfStates(*record->plan, record->num_steps) +
+                         static_cast<double>(plan->steps->ArenaBytes(record->num_steps));
+    const std::shared_ptr<BackwardRun> backward = runs_.Take(plan, bytes, [&] { return MakeRun(plan); });
+    runs_.TakeMemory([&] { Bind(run, layout, *record, *backward); });
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
     context.run = &record->run;  // the masks of the forward run, where operators are computed again
@@ -59,7 +67,6 @@ class RecurrentNetworkGradient {
     for (size_t i = 0; i < spec_.states.size(); ++i) {
       StateGradientBlob(run, spec_.states[i]).SetTensor(backward->state_gradients[i]->GetTensor());
     }
-    GiveBack(std::move(backward));
   }
 
  private:
@@ -125,14 +132,8 @@ class RecurrentNetworkGradient {
     return run.host().workspace().CreateBlob(spec_.Renamed(state.name + "_grad"));
   }
 
-  std::unique_ptr<BackwardRun> Acquire(const std::shared_ptr<const BackwardPlan>& plan) {
-    const std::lock_guard lock(mutex_);
-    while (!runs_.empty()) {
-      std::unique_ptr<BackwardRun> run = std::move(runs_.back());
-      runs_.pop_back();
-      if (run->plan == plan) return run;
-    }
-    auto run = std::make_unique<BackwardRun>();
+  std::shared_ptr<BackwardRun> MakeRun(const std::shared_ptr<const BackwardPlan>& plan) const {
+    auto run = std::make_shared<BackwardRun>();
     run->plan = plan;
     for (const RecurrentState& state : spec_.states) {
       run->state_gradients.push_back(std::make_unique<Blob>(state.name + "_grad"));
@@ -142,10 +143,6 @@ class RecurrentNetworkGradient {
     }
     run->steps = std::make_unique<RunState>(plan->steps, op_.options().device());
     return run;
-  }
-  void GiveBack(std::unique_ptr<BackwardRun> run) {
-    const std::lock_guard lock(mutex_);
-    runs_.push_back(std::move(run));
   }
 
   const std::string& ForwardOutput(const GradientInputs& layout, int index) const {
@@ -163,6 +160,7 @@ class RecurrentNetworkGradient {
             BackwardRun& backward) const {
     const BackwardPlan& plan = *backward.plan;
     RunState& steps = *backward.steps;
+    steps.ReleaseBases();  // of a run that an exception ended
     BindStates(record, backward);
     BindOutputGradients(run, layout, record, backward);
     for (const auto& [input, base] : plan.inputs) steps.LendBase(base, SeenInput(run, layout, record, input));
@@ -212,6 +210,10 @@ class RecurrentNetworkGradient {
       if (i < 0) continue;
       const Tensor& value = record.step_outputs[i]->GetTensor();
       const Tensor& given = run.host().Input(k).GetTensor();
+      if (!IsFloatOrDouble(value.dtype())) {
+        throw Error(ErrorCode::kTypeMismatch, StrCat("a gradient of \"", output, "\" is given, which is ",
+                                                     value.dtype(), "; gradients are for float and double"));
+      }
       ExpectGradient(op_.inputs()[k], output, given, {.dtype = value.dtype(), .shape = value.shape()});
       for (const auto& [step_output, base] : plan.step_output_gradients) {
         if (step_output == i) backward.steps->LendBase(base, given);
@@ -248,7 +250,7 @@ class RecurrentNetworkGradient {
   PlanCache<BackwardPlanKey, BackwardPlan> plans_;
   std::mutex mutex_;
   std::shared_ptr<const ForwardOperator> agreed_;  // the last one
-  std::vector<std::unique_ptr<BackwardRun>> runs_;
+  KeptRuns<BackwardRun> runs_;
 };
 
 const Registration recurrent_network_gradient =

@@ -2,6 +2,15 @@
 
 namespace stepnet {
 
+double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps) {
+  double bytes = 0;
+  for (const StateLayout& state : plan.states) {
+    const double row = static_cast<double>(state.row.size()) * static_cast<double>(DTypeBytes(state.dtype));
+    bytes += row * static_cast<double>(num_steps + state.num_initial);
+  }
+  return bytes;
+}
+
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
                    std::int64_t num_steps) {
   for (const Link& link : links) {

@@ -22,7 +22,14 @@ struct RecurrentRecord {
   std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
   Blob timesteps{"timesteps"};                      // 0 … T-1, int32 [T]
   std::unique_ptr<RunState> steps;
+
+  std::int64_t MemoryBytes() const {
+    return BytesOf(states) + BytesOf(step_outputs) + BytesOf(timesteps) + steps->MemoryBytes();
+  }
 };
+
+// Of the states of a run, and of their gradients.
+double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps);
 
 // Checks that input `i` of a recurrent operator, named `name`, fits the links that see it and gives num_steps steps.
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,

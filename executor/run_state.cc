@@ -145,6 +145,12 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
       .At({.net = plan_->name});
 }
 
+std::int64_t RunState::MemoryBytes() const {
+  std::int64_t bytes = BytesOf(arena_) + blobs_.MemoryBytes();
+  for (const auto& [base, copy] : copies_) bytes += BytesOf(copy);
+  return bytes;
+}
+
 std::vector<const void*> RunState::Addresses() const {
   std::vector<const void*> addresses = {reinterpret_cast<const void*>(num_steps_)};
   for (const BoundInstruction& bound : instructions_) {

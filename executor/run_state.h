@@ -54,6 +54,9 @@ class RunState {
   // The error of a fault whose place is within the run, with where it is in the step net.
   Error Placed(Fault fault) const;
 
+  // What is its own of the memory that it uses: arena, copies and blobs of steps, but not the bases that were set.
+  std::int64_t MemoryBytes() const;
+
   // All addresses that the steps use, after Prepare: runs of equal ones do the same to the same memory.
   std::vector<const void*> Addresses() const;
   // What an executor keeps with this memory.

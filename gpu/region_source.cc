@@ -9,15 +9,15 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/region_sums.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/region_printer.h"
 
 namespace stepnet {
 namespace {
 
+// Sizes of blocks are how kernels are written: what a block shares is declared by them.
 constexpr int kThreadsOfElements = 256;
 constexpr int kThreadsOfRows = 128;  // a warp a row
-// Rows that are this long and this few leave most of a GPU idle when a warp takes each; then a block does.
-constexpr std::int64_t kLongRow = 256, kFewRows = 2048;
 constexpr int kThreadsOfLongRow = 256;
 // Bytes of a long row that a block computes before they are added, and how many such fit into shared memory.
 constexpr int kTileBytes = 8 << 10;
@@ -145,8 +145,8 @@ std::string RegionPrinter::ScratchOf(KernelText& text, const ExprNode* reduction
 
 // Whether a block takes a row.
 bool RegionPrinter::TakesBlocks(const Nodes& reductions) const {
-  return !reductions.empty() && std::ssize(reductions) <= kMaxTiles && region_.sizes[3] >= kLongRow &&
-         region_.NumRows() < kFewRows;
+  return !reductions.empty() && std::ssize(reductions) <= kMaxTiles && region_.sizes[3] >= kCudaRegions.block_row &&
+         region_.NumRows() < kCudaRegions.max_block_rows;
 }
 
 // Prints one phase; those before it are done.

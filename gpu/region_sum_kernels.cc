@@ -3,6 +3,7 @@
 
 #include "stepnet/core/region_sums.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/region_printer.h"
 
 namespace stepnet {
@@ -10,9 +11,8 @@ namespace {
 
 constexpr int kThreadsOfSums = 64;  // few, because sums are few and take long
 
-// Where a sum has this many terms, a block takes a warp of sums: all of its threads compute terms, and one thread a sum
-// adds them, in their order. A thread alone would wait for memory at every few of them.
-constexpr std::int64_t kManyTerms = 64;
+// Where sums have many terms, a block takes a warp of sums: all of its threads compute terms, and one thread a sum adds
+// them, in their order.
 constexpr int kThreadsOfTiles = 256;
 constexpr int kTermsOfTile = 64;
 constexpr std::int64_t kMaxTileBytes = 48 << 10;  // that every GPU gives a kernel
@@ -89,7 +89,7 @@ void RegionPrinter::PrintSums(const KernelWork& work) {
   }
   std::int64_t tile_bytes = 0;
   for (const int o : work.outputs) tile_bytes += kTermsOfTile * kWarp * DTypeBytes(region_.outputs[o].value.dtype());
-  const bool by_tiles = NumIndices(summed) >= kManyTerms && tile_bytes <= kMaxTileBytes;
+  const bool by_tiles = NumIndices(summed) >= kCudaRegions.min_block_terms && tile_bytes <= kMaxTileBytes;
   const std::int64_t sums = NumIndices(kept);
   text.SetSpace(space, IsNarrow(space, work, std::max({sums, region_.NumRows(), NumIndices(summed)})));
   if (by_tiles) {

@@ -147,9 +147,17 @@ class RecurrentChecker {
     }
     for (const StepOutput& output : spec_.step_outputs) {
       if (blobs.contains(output.blob)) continue;
-      Report(StrCat("step_output_src names \"", output.blob, "\", which the step net does not have",
-                    DidYouMean(output.blob, {blobs.begin(), blobs.end()})));
+      Report(StrCat("step_output_src names \"", output.blob, "\", ", WhyNoBlobOfStep(output.blob, blobs)));
     }
+  }
+
+  std::string WhyNoBlobOfStep(const std::string& blob, const std::set<std::string>& blobs) const {
+    const auto link = std::ranges::find(spec_.links, blob, &Link::external);
+    if (link != spec_.links.end()) return StrCat("of which the step net sees rows as \"", link->internal, "\"");
+    if (IsInput(blob) || blob == spec_.timestep) {
+      return "which no operator of the step net reads; let a Copy in it read it, and name what that gives";
+    }
+    return StrCat("which the step net does not have", DidYouMean(blob, {blobs.begin(), blobs.end()}));
   }
 
   // The blobs of the net that a run gives. One that would hold two things is reported.
@@ -181,6 +189,11 @@ class RecurrentChecker {
       if (made.contains(output)) continue;
       Report(StrCat("output ", i, " \"", output, "\" is neither an alias nor a state nor a step output",
                     DidYouMean(output, {made.begin(), made.end()})));
+    }
+    for (const StepOutput& output : spec_.step_outputs) {
+      if (std::ranges::find(op_.outputs(), output.destination) != op_.outputs().end()) continue;
+      Report(StrCat("step_output_dst names \"", output.destination, "\", which is no output of the operator",
+                    DidYouMean(output.destination, op_.outputs())));
     }
     const std::string& record = op_.outputs().back();
     if (made.contains(record)) {

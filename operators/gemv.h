@@ -5,7 +5,8 @@
 
 namespace stepnet {
 
-// Matrices of at most so many columns are its own: what it reads in one go is then on and on in memory.
+// Matrices of at most so many columns are its own: what it reads in one go is then on and on in memory. Others round
+// otherwise, so it is no figure of a Target.
 inline constexpr int kGemvColumns = 128;
 
 // y [N] = x [K] B [K, N], plus y when `accumulates`; B is row-major without gaps. Unless accumulated to, y is not read.

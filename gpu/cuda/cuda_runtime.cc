@@ -251,7 +251,7 @@ void CudaQueue::CopyFromHost(const void* from_host, void* to, std::int64_t bytes
   UseCudaDevice(runtime_.index());
   MeetHost("it copies from the host");
   const std::lock_guard lock(mutex_);
-  constexpr std::int64_t kPiece = 8 << 20;
+  constexpr std::int64_t kPiece = 8 << 20;  // with kMaxStaging a bound on memory that the system cannot move
   for (std::int64_t begin = 0; begin < bytes; begin += kPiece) {
     const std::int64_t piece = std::min(bytes - begin, kPiece);
     const Staging staging = TakeStaging(piece);

@@ -1,12 +1,18 @@
-// kCudaTarget: the figures by which plans for a GPU are made. What is left out is what plans for threads alone ask.
+// The figures of a GPU that were found by measuring one: kCudaTarget, by which plans are made, and kCudaRegions, by
+// which regions become kernels.
 //
-// Sizes of blocks of threads are with their kernels: the order of sums, and so the bits, hang on them.
+// What is not here stands with its kernel: sizes of blocks of threads, by which the kernel is written, and whatever
+// says in which order terms are added, as tiles of products (few_rows_product.cu), because bits hang on it.
 #pragma once
+
+#include <cstdint>
 
 #include "stepnet/core/target.h"
 
 namespace stepnet {
 
+// What is left out is what plans for threads alone ask.
+//
 // From an H200 (docs/performance.md), for estimates: products of float, memory, and the launch of a kernel. Chunks:
 // with fewer rows stages overlap more, and products are slower; between 256 and 2048 rows four layers of LSTMUnit take
 // the same time, with one chunk for all steps a quarter more. More queues gain nothing: each kernel has many blocks.
@@ -21,5 +27,17 @@ inline constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                        .takes_all_over_time = true,
                                        .max_queues = 8,
                                        .max_repeated_operations = 1 << 20};
+
+// Which kernel a region becomes (gpu/region_source.h); the bits are the same. Chosen.
+struct CudaRegionSizes {
+  // Rows that are at least this long, and fewer than that, have a block of threads each; others have a warp, which
+  // would leave most of the GPU idle.
+  std::int64_t block_row = 256;
+  std::int64_t max_block_rows = 2048;
+  // Sums of at least so many terms are made by blocks, which compute terms ahead; others by a thread each, which waits
+  // for memory at every few terms.
+  std::int64_t min_block_terms = 64;
+};
+inline constexpr CudaRegionSizes kCudaRegions = {};
 
 }  // namespace stepnet

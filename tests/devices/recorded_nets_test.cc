@@ -1,5 +1,7 @@
 // Nets whose whole runs a device records and plays: whatever happens to their blobs between runs, the values are those
 // of the CPU, and what a run leaves on the host is what a run that is launched leaves.
+#include "recorded_nets.h"
+
 #include <random>
 
 #include "small_training.h"
@@ -7,73 +9,13 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
-#include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/executor/layers.h"
-#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
 
-class RecordedNets : public OnEveryDevice {
- protected:
-  // How many recordings the poison device has played; those of others are not counted.
-  std::int64_t NumPlayed() const { return CountsOfPoisonDevice().played; }
-  bool IsCounted() const { return GetParam() == kPoisonDevice; }
-};
+class RecordedNets : public RecordedNetsOnEveryDevice {};
 INSTANTIATE_ON_EVERY_DEVICE(RecordedNets);
-
-// A net on a device, and on the CPU, in workspaces of their own.
-class Twins {
- public:
-  explicit Twins(RunOptions options) : options_(std::move(options)) {}
-
-  void Add(const NetDef& def) {
-    nets_.push_back({Net::Create(def, there_, options_), Net::Create(def, on_cpu_, Reference())});
-  }
-  void Feed(const std::string& blob, const Tensor& tensor) {
-    there_.SetTensor(blob, tensor.Clone());
-    on_cpu_.SetTensor(blob, tensor.Clone());
-  }
-  // Runs net k on both, which end in the same way and leave the same blobs.
-  void Run(const std::string& what, size_t k = 0) {
-    const std::string expected = ErrorOf([&] { nets_[k].on_cpu->Run(); });
-    const std::string found = ErrorOf([&] {
-      nets_[k].there->Run();
-      nets_[k].there->Wait();
-    });
-    EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with "))) << what;
-    ExpectNearBlobs(there_, on_cpu_, ToleranceOf(options_.device()), what);
-  }
-  // The same of a run that ends with a fault, of which `kept` alone is what it was before.
-  void RunWithFault(const std::string& kept) {
-    const std::string expected = ErrorOf([&] { nets_[0].on_cpu->Run(); });
-    const std::string found = ErrorOf([&] { nets_[0].there->Run(); });
-    EXPECT_NE(expected, "no error");
-    EXPECT_EQ(found.substr(0, found.find(" with ")), expected.substr(0, expected.find(" with ")));
-    ExpectNearTensor(there_.GetTensor(kept), on_cpu_.GetTensor(kept), ToleranceOf(options_.device()), kept);
-  }
-  Net& there(size_t k = 0) { return *nets_[k].there; }
-  Workspace& workspace() { return there_; }
-  Workspace& on_cpu() { return on_cpu_; }
-
- private:
-  struct Twin {
-    std::unique_ptr<Net> there, on_cpu;
-  };
-  const RunOptions options_;
-  Workspace there_, on_cpu_;
-  std::vector<Twin> nets_;
-};
-
-NetDef NetOf(const std::vector<std::string>& ops) {
-  NetDef net;
-  for (const std::string& op : ops) *net.add_op() = ParseOp(op);
-  return net;
-}
-
-Tensor Values(std::initializer_list<float> values) {
-  return Tensor::Of<float>({static_cast<std::int64_t>(values.size())}, values);
-}
 
 TEST_P(RecordedNets, TrainBitForBitAsTheyDoLaunched) {
   SmallTraining played(Options()), launched(Options(kMaxOptLevel, "serial"));
@@ -378,94 +320,6 @@ TEST_P(RecordedNets, GiveTheValuesOfTheCpuWhateverComesBetween) {
   }
 }
 
-// An operator on the CPU ends what is recorded; what comes behind it is launched.
-TEST_P(RecordedNets, AreRecordedUpToWhatNeedsTheHost) {
-  if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
-  NetDef def = NetOf({"y = Tanh(x)", "sum = Add(sum, y)", "p = Relu(y)", "q = Tanh(p)", "x = Copy(q)"});
-  def.mutable_op(2)->mutable_device_option()->set_device_type(0);
-  Twins twins(Options());
-  twins.Feed("x", Values({1, 2}));
-  twins.Feed("sum", Values({0, 0}));
-  twins.Add(def);
-  const std::int64_t before = NumPlayed();
-  for (int run = 0; run < 7; ++run) twins.Run(StrCat("run ", run));
-  if (IsCounted()) {
-    EXPECT_GE(NumPlayed() - before, 3);
-  }
-  EXPECT_EQ(twins.there().Recordable().why_no_more, "operator 2, Relu, runs on the host");
-  EXPECT_NE(twins.there().Recordable().count, 0);
-}
-
-TEST_P(RecordedNets, SayWhatCannotBeRecorded) {
-  if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
-  const auto why = [&](const NetDef& def, const std::string& executor = "") {
-    Workspace workspace;
-    for (const char* blob : {"x", "table"}) workspace.SetTensor(blob, Values({1, 2}));
-    workspace.SetTensor("rows", Tensor::Of<std::int32_t>({1}, {0}));
-    workspace.SetTensor("shape", Tensor::Of<std::int64_t>({1}, {2}));
-    return Net::Create(def, workspace, Options(kMaxOptLevel, executor))->Recordable().why_no_more;
-  };
-  EXPECT_EQ(why(NetOf({"y = Tanh(x)"})), "");
-  EXPECT_EQ(why(NetOf({"y = Tanh(x)"}), "serial"), "the executor \"serial\" does not record");
-  // It runs on the host where the device has no kernel for it.
-  const std::string of_print = why(NetOf({"y = Tanh(x)", "= Print(y)"}));
-  EXPECT_TRUE(of_print == "operator 1, Print, does more than to compute" ||
-              of_print == "operator 1, Print, runs on the host")
-      << of_print;
-  EXPECT_EQ(why(NetOf({"y = Gather(table, rows)", "z = Tanh(table)", "table = Copy(z)"})),
-            "operator 2, Copy, runs only when the host has looked for bad values");
-  NetDef dag = NetOf({"y = Tanh(x)"});
-  dag.set_type("dag");
-  EXPECT_EQ(why(dag), "a net of this type runs operators side by side");
-}
-
-// The host waits for the values of an input where shapes follow from them, and only there; and never plays such a run.
-TEST_P(RecordedNets, AskForValuesWhereShapesFollowFromThem) {
-  NetDef like, of_values;
-  AddOp(&like, "ConstantFill", {"x"}, {"y"}).Float("value", 3);
-  AddOp(&of_values, "Tanh", {"x"}, {"z"});
-  AddOp(&of_values, "ConstantFill", {"sizes"}, {"w"}).Int("input_as_shape", 1);
-  Twins twins(Options());
-  twins.Feed("x", Values({1, 2}));
-  twins.Feed("sizes", Tensor::Of<std::int64_t>({2}, {1, 2}));
-  twins.Add(like);
-  twins.Add(of_values);
-  const PoisonCounts before = CountsOfPoisonDevice();
-  for (int run = 0; run < 5; ++run) twins.there().Run();
-  if (IsCounted()) {
-    EXPECT_EQ(CountsOfPoisonDevice().host_waits, before.host_waits);
-    EXPECT_EQ(CountsOfPoisonDevice().played, before.played + 3);
-  }
-  twins.Run("like x");
-  for (int run = 0; run < 12; ++run) {
-    if (run > 5) twins.Feed("sizes", Tensor::Of<std::int64_t>({2}, {1 + run % 2, 2}));
-    twins.Run(StrCat("of the shape that is given, run ", run), 1);
-  }
-  if (!GetParam().IsHost()) {
-    EXPECT_EQ(twins.there(1).Recordable().why_no_more, "operator 1, ConstantFill: shapes follow from values");
-  }
-}
-
-// Graphs of so many nodes are not worth their memory.
-TEST(RecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps) {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
-  net.Step("a = Tanh(x_t)").Step("b = Add(a, h_prev)").Step("h_next = Tanh(b)").Output("h_all", "h", 1);
-  NetDef def = net.Build();
-  AddOp(&def, "Tanh", {"x"}, {"y"});
-  def.mutable_op()->SwapElements(0, 1);
-  Twins twins(OnDevice({.opt_level = 0}, kPoisonDevice));
-  twins.Feed("x", Random({67'000, 1, 1}, 1, DType::kFloat));
-  twins.Feed("h0", Random({1, 1}, 2, DType::kFloat));
-  twins.Add(def);
-  const PoisonCounts before = CountsOfPoisonDevice();
-  for (int run = 0; run < 4; ++run) twins.Run(StrCat("run ", run));
-  EXPECT_EQ(twins.there().Recordable().why_no_more,
-            "operator 1, RecurrentNetwork: its steps have more than 200000 operators in all");
-  EXPECT_GE(CountsOfPoisonDevice().kernels - before.kernels, std::int64_t{4} * 3 * 67'000);
-  EXPECT_EQ(CountsOfPoisonDevice().played, before.played);
-}
-
 TEST_P(RecordedNets, AreCancelledBetweenRuns) {
   Twins twins(Options());
   twins.Feed("x", Values({1, 2}));
@@ -477,57 +331,6 @@ TEST_P(RecordedNets, AreCancelledBetweenRuns) {
     EXPECT_TRUE(ErrorOf([&] { twins.there().Run(&cancellation); }).starts_with("cancelled")) << run;
     twins.there().SetRunCounter(static_cast<std::uint64_t>(run));
     twins.Run(StrCat("run ", run, " behind one that was cancelled"));
-  }
-}
-
-// Calls of test.Meets that are not to be as they should.
-int calls_that_work = -1;
-
-// y = x, in place or not. On the poison device one of its calls meets the host.
-const Registration meets = Operator("test.Meets")
-                               .Doc("y = x.")
-                               .Input("x", "any shape")
-                               .Output("y", "the shape of x")
-                               .Shapes(SameAsInput(0))
-                               .InPlace({{0, 0}})
-                               .StopsGradient()
-                               .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn {
-                                 return [](const OpRun& run) {
-                                   if (run.context().queue != nullptr && calls_that_work-- == 0) run.queue().Wait();
-                                   const TensorView &x = run.In(0), &y = run.Out(0);
-                                   if (run.context().queue == nullptr) return CopyElements(x, y);
-                                   if (x.data != y.data) run.queue().Copy(x.data, y.data, y.size_bytes());
-                                 };
-                               }});
-
-// Whichever call meets the host, in whichever run: operators in place are done once.
-TEST_P(RecordedNets, WhoseRecordingIsRefusedHalfwayRunOperatorsOnce) {
-  NetDef def = NetOf({"start = Copy(h_last)", "sum = Add(sum, x)", "sum = ExpandDims(sum)", "y = test.Meets(sum)",
-                      "sum = Squeeze(sum)", "y = test.Meets(y)", "z = Add(y, y)"});
-  for (const int op : {2, 4}) AddInts(def.mutable_op(op), "dims", {0});
-  RecurrentCase steps;
-  steps.Sequence("s", "s_t").State("h", "start", "h_prev", "h_next");
-  steps.Step("h_next = Add(s_t, h_prev)").Output("h_last", "h", -1);
-  NetDef with_steps = def;
-  with_steps.mutable_op()->Clear();
-  for (int op = 0; op < def.op_size(); ++op) {
-    *with_steps.add_op() = def.op(op);
-    if (op == 4) with_steps.mutable_op()->MergeFrom(steps.Build().op());
-  }
-  for (int call = 0; call < 12; ++call) {
-    Twins twins(Options());
-    twins.Feed("x", Values({1, 2}));
-    twins.Feed("sum", Values({0, 0}));
-    twins.Feed("s", Random({3, 1, 2}, 3, DType::kFloat));
-    twins.Feed("h_last", Random({1, 1, 2}, 4, DType::kFloat));
-    twins.Add(with_steps);
-    if (!GetParam().IsHost()) {
-      EXPECT_EQ(twins.there().Recordable().why_no_more, "");
-    }
-    calls_that_work = call;
-    for (int run = 0; run < 8; ++run) twins.Run(StrCat("run ", run, ", call ", call));
-    calls_that_work = -1;
-    if (HasFailure()) return;
   }
 }
 

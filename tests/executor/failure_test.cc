@@ -3,6 +3,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "../core/error_of.h"
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
@@ -184,6 +185,28 @@ TEST_F(Failures, StepOutputsThatTheStepNetDoesNotHaveAreFoundWhenTheNetIsMade) {
   AddStrings(&net.forward(), "step_output_dst", {"shown"});
   ExpectError([&] { net.net(); },
               "…step_output_src names \"h_nxt\", which the step net does not have; did you mean \"h_next\"?");
+}
+
+TEST_F(Failures, StepOutputsOfWhatIsNoBlobOfTheStepSayWhatItIs) {
+  const auto problem = [](const std::string& source, const std::string& destination) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Sum(x_t, h_prev)").Captured("w");
+    net.forward().add_output("shown");
+    AddStrings(&net.forward(), "step_output_src", {source});
+    AddStrings(&net.forward(), "step_output_dst", {destination});
+    return ErrorOf([&] { net.net(); });
+  };
+  const auto expect = [&](const std::string& source, const std::string& destination, const std::string& text) {
+    EXPECT_NE(problem(source, destination).find(text), std::string::npos) << problem(source, destination);
+  };
+  expect(
+      "w", "shown",
+      "step_output_src names \"w\", which no operator of the step net reads; let a Copy in it read it, and name what "
+      "that gives");
+  expect("timestep", "shown", "step_output_src names \"timestep\", which no operator of the step net reads;");
+  expect("x", "shown", "step_output_src names \"x\", of which the step net sees rows as \"x_t\"");
+  expect("h_next", "shwn",
+         "step_output_dst names \"shwn\", which is no output of the operator; did you mean \"shown\"?");
 }
 
 TEST_F(Failures, M11StepNetsAreCheckedLikeOtherNets) {

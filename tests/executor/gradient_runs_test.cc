@@ -2,6 +2,8 @@
 // what it leaves alone. Names of tests cite the rules of docs/caffe2_compatibility.md.
 #include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
 
 namespace stepnet {
 namespace {
@@ -56,6 +58,23 @@ TEST(RecurrentGradient, G12CountsItsInputs) {
   ExpectError([&] { RunNetOnce(def, net.workspace()); },
               "…invalid net: RecurrentNetworkGradient has 5 inputs; with 1 outputs_with_grads, the 2 inputs and the 3 "
               "outputs of the forward operator they should be 6");
+}
+
+TEST(RecurrentGradient, RefusesGradientsOfStepOutputsThatAreNoFloats) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Step("h_next = Add(x_t, h_prev)");
+  net.Step("p = GT(x_t, h_prev)").Output("h_all", "h", 1);
+  net.forward().add_output("p_all");
+  AddStrings(&net.forward(), "step_output_src", {"p"});
+  AddStrings(&net.forward(), "step_output_dst", {"p_all"});
+  NetDef def = net.Build();
+  AddBackwardStepNets(&def);
+  const NetDef with_gradients = AddGradients(def, {"h_all", "p_all"}, {"x"}).net;
+  Workspace workspace;
+  workspace.SetTensor("x", Random({2, 1, 3}, 1, DType::kFloat));
+  workspace.SetTensor("h0", Random({1, 3}, 2, DType::kFloat));
+  ExpectError([&] { RunNetOnce(with_gradients, workspace); },
+              "…a gradient of \"p_all\" is given, which is bool; gradients are for float and double");
 }
 
 TEST(RecurrentGradient, GradientsFromBeforeTheForwardRunDoNotCount) {

@@ -125,7 +125,36 @@ TEST(Memory, BuildingAPlanCostsTheSameForAnyT) {
   allocations(10);  // what is made once in a process
   EXPECT_EQ(allocations(10), allocations(10000));
 }
+
+TEST(Memory, BatchesOfTwoSizesThatTakeTurnsAllocateNoMoreThanOne) {
+  for (const bool with_gradient : {false, true}) {
+    RecurrentCase net = LstmCase(with_gradient);
+    const auto allocations = [&](std::int64_t batch) {
+      FeedLstm(net, 5, batch, 8);
+      const std::int64_t before = num_allocations;
+      net.Run();
+      return num_allocations - before;
+    };
+    for (const std::int64_t batch : {6, 2, 6, 6, 2, 2}) allocations(batch);
+    const std::int64_t in_turns = allocations(6), again = allocations(6);
+    EXPECT_EQ(in_turns, again) << "with gradient: " << with_gradient;
+  }
+}
 #endif
+
+TEST(Memory, ShapesThatTakeTurnsNeedAtMostTwiceTheMemoryOfTheLargest) {
+  RecurrentCase net = LstmCase(true);
+  const auto memory_after = [&](std::int64_t batch) {
+    FeedLstm(net, 100, batch, 32);
+    net.Run();
+    return TensorMemory().current;
+  };
+  const std::int64_t before = TensorMemory().current;
+  const std::int64_t largest = memory_after(8) - before;
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const std::int64_t batch : {8, 7, 6, 5, 4, 3}) EXPECT_LE(memory_after(batch) - before, 2 * largest);
+  }
+}
 
 std::int64_t PeakOfARun(bool with_gradient, std::int64_t steps) {
   RecurrentCase net = LstmCase(with_gradient);

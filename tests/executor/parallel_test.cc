@@ -11,6 +11,7 @@
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 
 namespace stepnet {
@@ -101,7 +102,7 @@ int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
 }
 
 TEST(Parallel, UsesAsManyThreadsAsTheCostsOfTheTargetLetThem) {
-  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
+  if (NumCores() < 2) GTEST_SKIP() << "one core";
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step("a = Tanh(x_t)").Step("b = Sigmoid(x_t)");
   net.Step("h_next = Sum(a, b)").Output("h_all", "h", 1);
@@ -158,7 +159,7 @@ class Waits : public Observer {
 };
 
 TEST(Parallel, RunsThatEndBeforeAThreadHasComeAreSerial) {
-  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core: every run is serial";
+  if (NumCores() < 2) GTEST_SKIP() << "one core: every run is serial";
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next");
   net.Step("a = Tanh(x_t)").Step("b = Mul(a, x_t)").Step("h_next = Sum(b, h_prev)").Output("h_all", "h", 1);

@@ -179,6 +179,11 @@ RunOptions RunOptionsOn(const Device& device) {
     throw UsageError(StrCat("no executor \"", options.executor, "\" for ", device, ", must be ",
                             Join(executors, " or "), DidYouMean(options.executor, executors)));
   }
+  // On a GPU operators that run on the host still do.
+  if (device.IsHost() && FLAGS_threads > 1 && !ExecutorPropertiesOf(options).uses_threads) {
+    throw UsageError(
+        StrCat("--threads is ", FLAGS_threads, ", and --executor=", options.executor, " runs on one thread"));
+  }
   ApplyPassFlags(&options);
   return options;
 }

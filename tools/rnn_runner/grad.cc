@@ -22,17 +22,47 @@ DECLARE_string(loss);
 namespace stepnet::runner {
 namespace {
 
-// Throws kInvalidArgument for a name in --of that is no blob of the net.
+// Throws kInvalidArgument for a name in --of that is no blob of the net, or one that it computes.
 void CheckBlobs(const NetDef& net, const std::vector<std::string>& names) {
   std::set<std::string> blobs;
   for (const OperatorDef& op : net.op()) {
     blobs.insert(op.input().begin(), op.input().end());
     blobs.insert(op.output().begin(), op.output().end());
   }
+  const std::vector<std::string> read = ReadFirst(net);
   for (const std::string& name : names) {
-    if (blobs.contains(name)) continue;
-    throw Error(ErrorCode::kInvalidArgument, StrCat("--of names \"", name, "\", which is no blob of the net",
-                                                    DidYouMean(name, {blobs.begin(), blobs.end()})));
+    if (!blobs.contains(name)) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat("--of names \"", name, "\", which is no blob of the net",
+                                                      DidYouMean(name, {blobs.begin(), blobs.end()})));
+    }
+    if (std::ranges::find(read, name) != read.end()) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--of names \"", name,
+                       "\", which the net computes; gradients are by what it is given: ", Join(read, ", ")));
+  }
+}
+
+// Throws kInvalidArgument for a loss that is the record of a run, which no gradient goes through.
+void CheckLosses(const NetDef& net, const std::vector<std::string>& losses) {
+  for (const OperatorDef& op : net.op()) {
+    if (op.type() != "RecurrentNetwork" || op.output().empty()) continue;
+    const std::string& record = *op.output().rbegin();
+    if (std::ranges::find(losses, record) == losses.end()) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("--loss names \"", record, "\", the record of a run of RecurrentNetwork, which is no tensor",
+                       " and has no gradient; its outputs before it have"));
+  }
+}
+
+// Throws kInvalidArgument for a name in --of by which there is no gradient.
+void CheckMade(const NetWithGradients& made, const std::vector<std::string>& names,
+               const std::vector<std::string>& losses) {
+  for (const std::string& name : names) {
+    const auto found = made.gradients.find(name);
+    if (found != made.gradients.end() && !(found->second.dense.empty() && found->second.values.empty())) continue;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        StrCat("--of names \"", name, "\", of which the loss is no differentiable function: ", Join(losses, " + ")));
   }
 }
 
@@ -67,10 +97,12 @@ int Grad(const std::vector<std::string>& operands) {
   NetWithGradients made;
   try {
     CheckBlobs(net, inputs);
+    if (!FLAGS_loss.empty()) CheckLosses(net, losses);
     // As it is written: arguments that AddBackwardStepNets writes anew are not looked at later.
     ThrowIfProblems(CheckNet(Completed(net), {.blob_exists = [](const std::string&) { return true; }}));
     AddBackwardStepNets(&net, inputs);
     made = AddGradients(net, losses, inputs);
+    if (!FLAGS_of.empty()) CheckMade(made, inputs, losses);
   } catch (...) {
     throw CurrentError().At({.file = path});
   }

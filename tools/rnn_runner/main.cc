@@ -13,6 +13,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/memory_reserve.h"
+#include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/standard_output.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -41,7 +42,9 @@ int RunCommand(const Command& command, const std::vector<std::string>& arguments
   const Cancellation limit(TimeLimitFromFlags());
   const CancellationScope cancelled(&limit);
   ApplyCommonFlags();
-  return command.run(operands);
+  const int status = command.run(operands);
+  RemarkOnEmptyDump();
+  return status;
 }
 
 bool IsHelp(const std::string& name) { return name == "help" || name == "--help" || name == "-help" || name == "-h"; }

@@ -1,10 +1,16 @@
 #include "stepnet/tools/rnn_runner/pass_dump.h"
 
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <iostream>
+#include <regex>
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
@@ -23,6 +29,8 @@ DEFINE_string(dump_passes, "",
 namespace stepnet::runner {
 namespace {
 
+std::atomic<int> num_plans = 0;  // whose dumps have begun
+
 std::string TwoDigits(int number) { return StrCat(number < 10 ? "0" : "", number); }
 
 // The place of a pass in their list, whichever of them run; behind it those of the plan and its schedule.
@@ -38,16 +46,47 @@ int NumberOf(const std::string& what) {
 // pass.
 void Dump(const std::string& folder, const std::string& what, const std::string& net, bool backward,
           const std::string& text) {
-  static std::atomic<int> num_plans = 0;
   thread_local int plan = 0;  // a plan is made by one thread
   if (what == "import") plan = ++num_plans;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    throw Error(ErrorCode::kInputOutput, StrCat("the folder cannot be made: ", error.message())).At({.file = folder});
   constexpr size_t kMaxName = 60;
   const std::string name = (net.empty() ? "net" : FileNameOf(net.substr(0, kMaxName))) + (backward ? "-backward" : "");
   WriteFile(StrCat(folder, "/", TwoDigits(plan), ".", name, ".", TwoDigits(NumberOf(what)), "-", what, ".txt"), text);
+}
+
+// Whether Dump may have given a file its name.
+bool IsNameOfDump(const std::string& file) {
+  static const std::regex name(R"(\d\d+\..+\.\d\d-([a-z_]+)\.txt)");
+  std::smatch parts;
+  if (!std::regex_match(file, parts, name)) return false;
+  const std::string what = parts[1];
+  if (what == "import" || what == "plan" || what == "schedule") return true;
+  return std::ranges::find(Passes(), what, &Pass::name) != Passes().end();
+}
+
+// Makes the folder, takes out of it what an earlier dump has left, which would be taken for a part of this one, and
+// finds out whether files can be written there. Throws kInputOutput.
+void PrepareFolder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  try {
+    fs::create_directories(folder);
+    std::vector<fs::path> earlier;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const bool is_file = entry.symlink_status().type() == fs::file_type::regular;
+      if (is_file && IsNameOfDump(entry.path().filename().string())) earlier.push_back(entry.path());
+    }
+    for (const fs::path& path : earlier) fs::remove(path);
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ErrorCode::kInputOutput, StrCat("--dump_passes cannot use the folder: ", error.code().message()))
+        .At({.file = folder});
+  }
+  std::string probe = StrCat(folder, "/.dump_passes-XXXXXX");
+  const int file = mkstemp(probe.data());
+  if (file < 0) {
+    throw Error(ErrorCode::kInputOutput, StrCat("--dump_passes cannot write there: ", std::strerror(errno)))
+        .At({.file = folder});
+  }
+  close(file);
+  fs::remove(probe);
 }
 
 }  // namespace
@@ -64,6 +103,9 @@ void ApplyPassFlags(RunOptions* options) {
     throw UsageError("--disable_pass: " + error.message());
   }
   if (FLAGS_dump_passes.empty()) return;
+  static bool is_prepared = false;  // the runs of one command are one dump
+  if (!is_prepared) PrepareFolder(FLAGS_dump_passes);
+  is_prepared = true;
   options->on_pass = [folder = FLAGS_dump_passes](const std::string& pass, const StepGraph& graph) {
     Dump(folder, pass, graph.name, graph.backward, GraphText(graph));
   };
@@ -71,6 +113,12 @@ void ApplyPassFlags(RunOptions* options) {
     Dump(folder, "plan", plan.name, plan.backward, PlanText(plan));
     if (plan.IsScheduled()) Dump(folder, "schedule", plan.name, plan.backward, ScheduleText(plan));
   };
+}
+
+void RemarkOnEmptyDump() {
+  if (FLAGS_dump_passes.empty() || num_plans > 0) return;
+  std::cerr << Printable(
+      StrCat("warning: --dump_passes=", FLAGS_dump_passes, " has no files: no step net was compiled\n"));
 }
 
 }  // namespace stepnet::runner

@@ -11,8 +11,11 @@ namespace stepnet::runner {
 
 std::vector<FlagUse> PassFlags();
 
-// Sets what the flags say. Throws UsageError for passes that do not exist or cannot be left out; the folder is made
-// when the first plan is.
+// Sets what the flags say. The first call empties the folder of the files of an earlier dump. Throws UsageError for
+// passes that do not exist or cannot be left out, kInputOutput where no file can be written into the folder.
 void ApplyPassFlags(RunOptions* options);
+
+// Warns, when a command has ended, where --dump_passes was given and there was nothing to dump.
+void RemarkOnEmptyDump();
 
 }  // namespace stepnet::runner

@@ -21,13 +21,16 @@ std::vector<FlagUse> SessionFlags() {
   return flags;
 }
 
-Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read) {
+namespace {
+
+Session Open(const RunOptions& options, const std::vector<std::string>& also_read, bool fills_on_host) {
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
   Model parameters;
   if (!cell && !FLAGS_init_net.empty()) parameters = ReadParameters(FLAGS_init_net);
   const std::vector<std::string> given_by_file = NamesGivenBy(parameters);
-  const Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
+  Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
+  if (fills_on_host) PlaceOnHost(&model.init_net);
   Session session{
       .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
   CheckRead(FLAGS_net, {&session.def}, fed, also_read);
@@ -53,6 +56,28 @@ Session OpenSession(const RunOptions& options, const std::vector<std::string>& a
     if (std::ranges::find(given, name) == given.end()) session.made_up.push_back(name);
   }
   return session;
+}
+
+}  // namespace
+
+Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read) {
+  return Open(options, also_read, /*fills_on_host=*/false);
+}
+
+Session OpenSessionOnHost(const RunOptions& options) { return Open(options, {}, /*fills_on_host=*/true); }
+
+void PlaceOnHost(NetDef* net) {
+  const auto clear = [](DeviceOption* option) {
+    option->clear_device_type();
+    option->clear_cuda_gpu_id();
+  };
+  if (net->has_device_option()) clear(net->mutable_device_option());
+  for (OperatorDef& op : *net->mutable_op()) {
+    if (op.has_device_option()) clear(op.mutable_device_option());
+    for (Argument& argument : *op.mutable_arg()) {
+      if (argument.has_n()) PlaceOnHost(argument.mutable_n());
+    }
+  }
 }
 
 std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options) {

@@ -27,6 +27,11 @@ struct Session {
 //
 // Somebody else takes care of the inputs in `also_read`.
 Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read = {});
+// As OpenSession, where no device needs to be there: what fills parameters runs on the CPU, whatever it says itself.
+Session OpenSessionOnHost(const RunOptions& options);
+
+// Takes what a net says of devices away; seeds stay.
+void PlaceOnHost(NetDef* net);
 
 // Checks that no input is missing and creates the net. What it throws names the file.
 std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options);

@@ -9,7 +9,7 @@
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/session.h"
+#include "stepnet/tools/rnn_runner/net_plans.h"
 
 namespace stepnet::runner {
 namespace {
@@ -51,8 +51,7 @@ int ShowGraphs(const std::string& path, const std::string& pass) {
     }
     if (what == pass || (pass == "last" && what != "plan")) texts[mine] = text;
   };
-  RunOptions options = RunOptionsFromFlags();
-  options.quiet = true;
+  RunOptions options = RunOptionsOn(DeviceNamedByFlags());
   CheckRuns(pass, options);
   options.on_pass = [&note, dump = options.on_pass](const std::string& name, const StepGraph& graph) {
     if (dump) dump(name, graph);
@@ -62,9 +61,7 @@ int ShowGraphs(const std::string& path, const std::string& pass) {
     if (dump) dump(plan);
     note("plan", PlanText(plan));
   };
-  Session session = OpenSession(options);
-  texts.clear();  // those of the net that fills parameters
-  RunNet(*CreateNet(session.def, *session.workspace, options));
+  MakePlans(options);
   if (texts.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
   for (const std::string& text : texts) {
     if (text.empty()) throw UsageError(StrCat("--graph=", pass, ": the pass has not run"));

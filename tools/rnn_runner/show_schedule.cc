@@ -12,19 +12,11 @@
 #include <string_view>
 #include <thread>
 
-#include "stepnet/compiler/backward_plan.h"
-#include "stepnet/compiler/forward_plan.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/core/thread_pool.h"
-#include "stepnet/executor/recurrent_record.h"
-#include "stepnet/nets/completion.h"
-#include "stepnet/nets/net_check.h"
-#include "stepnet/nets/net_operator.h"
-#include "stepnet/nets/placement.h"
-#include "stepnet/nets/requested_gradients.h"
-#include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/net_plans.h"
 #include "stepnet/tools/rnn_runner/recorder.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/session.h"
@@ -120,9 +112,11 @@ struct Measured {
 std::vector<Measured> Measure(Session& session, int threads, const std::vector<StepPlan>& plans) {
   constexpr std::chrono::seconds kEnough{2};
   constexpr size_t kMinRuns = 5, kMaxRuns = 100;
-  RunOptions options = RunOptionsFromFlags();
+  RunOptions options = RunOptionsOn({});
   options.quiet = true;
   options.threads = threads;
+  options.on_pass = nullptr;  // the plans have been shown
+  options.on_plan = nullptr;
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   RunNet(*net);
   std::vector<std::vector<Costs>> costs;                 // by run, then plan
@@ -170,37 +164,6 @@ void PrintSimulation(const StepPlan& plan, const Measured& alone, const Measured
   std::cout << Printable(table.Text());
 }
 
-// Makes the plans of the net's recurrent operators for a device, which need not be there: by what a run on the host has
-// left.
-void MakePlansOn(const Device& device, const Session& session, const RunOptions& host) {
-  struct Forward {
-    std::shared_ptr<const ForwardOperator> op;
-    std::shared_ptr<const ForwardPlan> plan;
-    std::shared_ptr<const RecurrentRecord> record;
-  };
-  std::map<std::string, Forward> forward_of;  // by the blob of the record
-  const RunOptions options = OnDevice(host, device);
-  const PlacedNet placed = Place(Completed(session.def), options);
-  const std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(*placed.net);
-  for (int i = 0; i < placed.net->op_size(); ++i) {
-    const OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]), readers[i]);
-    if (op.type() == "RecurrentNetwork") {
-      const Blob& blob = session.workspace->GetBlob(op.outputs().back());
-      Forward forward{.record = blob.GetObject<RecurrentRecord>()};
-      if (forward.record == nullptr) continue;  // another operator has written there
-      forward.op = std::make_shared<const ForwardOperator>(op);
-      forward.plan = MakeForwardPlan(*forward.op, forward.record->inputs);
-      forward_of[blob.name()] = forward;
-    } else if (op.type() == "RecurrentNetworkGradient" && forward_of.contains(op.inputs().back())) {
-      const Forward& forward = forward_of.at(op.inputs().back());
-      const RecurrentSpec spec = WithRequestedGradients(op, ParseRecurrentSpec(op));
-      const GradientInputs layout{.num_output_gradients = static_cast<int>(spec.outputs_with_grads.size()),
-                                  .num_inputs = forward.op->op.num_inputs()};
-      MakeBackwardPlan(op, spec, layout, {forward.op, forward.plan, forward.record->inputs});
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<FlagUse> ScheduleFlags() {
@@ -221,21 +184,13 @@ int ShowSchedules(const std::string& path) {
   }
   std::mutex mutex;
   std::vector<StepPlan> plans;
-  RunOptions options = RunOptionsOn({});
-  options.quiet = true;
-  options.executor = "parallel";
+  RunOptions options = RunOptionsOn(device);
   options.on_plan = [&, dump = options.on_plan](const StepPlan& plan) {
     if (dump) dump(plan);
     const std::lock_guard lock(mutex);
     plans.push_back(plan);
   };
-  Session session = OpenSession(options);
-  plans.clear();  // those of the net that fills parameters
-  RunNet(*CreateNet(session.def, *session.workspace, options));
-  if (!device.IsHost()) {
-    plans.clear();
-    MakePlansOn(device, session, options);
-  }
+  Session session = MakePlans(options);
   if (plans.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = path});
   std::vector<Measured> alone, shared;
   if (FLAGS_simulate > 0) {

@@ -119,7 +119,7 @@ struct ImageGradientElement {
 // Calls fn(sizes of some images, the first of them) for all images: as many at once as keep the patches small.
 template <typename Fn>
 void ForImages(const ConvSizes& all, const Fn& fn) {
-  constexpr std::int64_t kPatchElements = 1 << 26;
+  constexpr std::int64_t kPatchElements = 1 << 26;  // it decides how sums over images round: no figure of a Target
   const std::int64_t of_image = std::max<std::int64_t>(all.pixels_out() * all.patch() * all.groups, 1);
   const std::int64_t at_once = std::max<std::int64_t>(kPatchElements / of_image, 1);
   for (std::int64_t first = 0; first < all.images; first += at_once) {
