@@ -51,7 +51,8 @@ void AddReadsOfShapes(const StepPlan& plan, std::vector<Dependency>* edges) {
   }
 }
 
-// What all steps share is large beside what each has of its own, which many steps at once take out of the caches.
+// What all steps share is large beside what each has of its own, which many steps at once take out of the caches; or
+// that is so little that calls count.
 bool GainsOverTime(const Instruction& instruction, const Target& target) {
   if (target.takes_all_over_time) return true;
   std::int64_t shared = 0, own = 0;
@@ -62,7 +63,7 @@ bool GainsOverTime(const Instruction& instruction, const Target& target) {
       max_bytes = std::max(max_bytes, bytes);
     }
   }
-  return shared >= target.min_shared_ratio * own;
+  return shared >= target.min_shared_ratio * own || (shared > own && own <= target.small_step_bytes);
 }
 
 std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {

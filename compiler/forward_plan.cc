@@ -144,9 +144,9 @@ class ForwardPlanMaker {
       kept.insert(reads.begin(), reads.end());
       for (const std::string& blob : BlobsReadForShape(*spec_.backward_step_net)) NoteShape(blob, &kept);
     }
-    for (const StepValue& value : graph_.values) {
-      Home& home = graph_.homes[value.home];
-      if (home.kind != Home::Kind::kOutside) home.kept = plan_->keeps_all || kept.contains(value.blob);
+    for (const auto& [blob, value] : graph_.last) {
+      Home& home = graph_.homes[graph_.values[value].home];
+      if (home.kind != Home::Kind::kOutside) home.kept = plan_->keeps_all || kept.contains(blob);
     }
   }
 

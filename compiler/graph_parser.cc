@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "stepnet/compiler/form_region.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/line_reader.h"
+#include "stepnet/compiler/region_nodes.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/index_of.h"
@@ -319,7 +319,7 @@ class GraphParser {
     return AddHome(home);
   }
 
-  // Values of one name in one place have one home.
+  // Values of one blob in one place have one home.
   int ParseOutside(LineReader& line, const StepValue& value) {
     Slot slot{.blob = value.blob, .storage_class = StorageClass::kShared, .base = line.Index()};
     graph_.num_bases = std::max(graph_.num_bases, slot.base + 1);
@@ -350,9 +350,10 @@ class GraphParser {
     const bool lent = line.Skip(" lent");
     for (const StepValue& other : graph_.values) {
       const Home& home = graph_.homes[other.home];
-      const bool is_same = other.blob == value.blob && other.outside == value.outside &&
-                           home.kind == Home::Kind::kOutside && home.slot.base == slot.base &&
-                           home.slot.offset == slot.offset && home.slot.bytes == slot.bytes;
+      const bool is_same = other.blob == value.blob && !other.outside && !value.outside &&
+                           home.kind == Home::Kind::kOutside && home.starts_at_zero == starts_at_zero &&
+                           home.lent == lent && AddressText(home.slot) == AddressText(slot) &&
+                           home.slot.bytes == slot.bytes;
       if (is_same) return other.home;
     }
     return AddHome({.kind = Home::Kind::kOutside, .slot = slot, .starts_at_zero = starts_at_zero, .lent = lent});

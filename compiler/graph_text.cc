@@ -84,7 +84,7 @@ class GraphPrinter {
     return text;
   }
 
-  // Of blobs that do not end as the last value that the text gives them.
+  // Names what blobs end as, where that is not the last value that the text gives them.
   std::string LastText() const {
     std::vector<std::string> items;
     for (const auto& [blob, mentioned] : last_mentioned_) {
@@ -147,11 +147,12 @@ class GraphPrinter {
     const StepValue& v = graph_.values[value];
     const Home& home = graph_.homes[v.home];
     const std::string added = v.added ? " added" : "";
-    if (home.kind == Home::Kind::kOutside) {
+    int& first = first_of_home_[v.home];
+    if (home.kind == Home::Kind::kOutside && (!v.outside || first == kNoValue)) {
+      first = value;
       return StrCat(added, " at ", PlaceText(home.slot, v), home.starts_at_zero ? " from zero" : "",
                     home.lent ? " lent" : "");
     }
-    int& first = first_of_home_[v.home];
     if (first != kNoValue) return StrCat(added, " in ", NameOf(first));
     first = value;
     const std::string kept = home.kept ? " kept" : "";

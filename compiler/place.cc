@@ -149,7 +149,7 @@ class Placer {
  private:
   bool TakesTurns(const Home& home) const { return home.kind == Home::Kind::kTemporary && !home.kept && !all_kept_; }
 
-  // Of the home alone.
+  // One for the home alone.
   void AddRow(int home) {
     row_of_[home] = static_cast<int>(bytes_of_row_.size());
     bytes_of_row_.push_back(rooms_[home].bytes);

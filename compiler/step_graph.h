@@ -2,8 +2,7 @@
 //
 // Every write makes a new value, so that no name changes its meaning. A value has a home, the piece of memory in which
 // it lives: the step's own or outside. Every byte that goes from one home to another is a node or, around the loop, a
-// RowMove. Passes
-// (compiler/passes/passes.h) change graphs; graph_text.h prints and reads them.
+// RowMove. Passes (compiler/passes/passes.h) change graphs; graph_text.h prints and reads them.
 #pragma once
 
 #include <map>

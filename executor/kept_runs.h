@@ -61,7 +61,7 @@ class KeptRuns {
 
   static bool IsIdle(const Kept& kept) { return kept.run.use_count() == 1; }
 
-  // Of those that are idle, but for the first one where that is taken: lets go of what they were lent, and drops what
+  // Lets those that are idle, but for the first one where that is taken, let go of what they were lent, and drops what
   // is old or, the last used first, beyond the bound beside a run of `bytes`.
   void DropOthers(bool is_first_taken, double bytes) {
     const auto first = is_first_taken ? std::next(runs_.begin()) : runs_.begin();

@@ -28,7 +28,7 @@ struct RecurrentRecord {
   }
 };
 
-// Of the states of a run, and of their gradients.
+// What the states of a run take, and so do their gradients.
 double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps);
 
 // Checks that input `i` of a recurrent operator, named `name`, fits the links that see it and gives num_steps steps.

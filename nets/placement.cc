@@ -134,9 +134,9 @@ class Placer {
 }  // namespace
 
 static std::int16_t GpuNumber(std::int64_t number) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int16_t>::max();
-  if (number >= 0 && number <= kMost) return static_cast<std::int16_t>(number);
-  throw Error(ErrorCode::kInvalidArgument, StrCat("cuda_gpu_id is ", number, ", must be from 0 to ", kMost));
+  constexpr std::int64_t kMax = std::numeric_limits<std::int16_t>::max();
+  if (number >= 0 && number <= kMax) return static_cast<std::int16_t>(number);
+  throw Error(ErrorCode::kInvalidArgument, StrCat("cuda_gpu_id is ", number, ", must be from 0 to ", kMax));
 }
 
 std::optional<Device> DeviceAskedFor(const OperatorDef& op, const NetDef& net) {

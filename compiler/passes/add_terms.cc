@@ -43,7 +43,8 @@ class TermAdder {
     for (const int home : homes) num_values += static_cast<size_t>(uses_.NumValues(home));
     if (num_values != node.inputs.size() + 1) return false;  // also where a term comes twice
     const Home& outside = graph_.homes[graph_.values[memory].home];
-    return !uses_.IsMovedIn(outside) && !uses_.IsTouched(outside, first + 1, sum) && AddsItsInputs(graph_, node);
+    const int move = graph_.values[memory].producer;
+    return !uses_.IsMovedIn(outside) && !uses_.IsTouched(outside, first + 1, move) && AddsItsInputs(graph_, node);
   }
 
   // Whether an operator of the step has made as much of it as the total is.

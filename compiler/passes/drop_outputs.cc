@@ -9,8 +9,7 @@ namespace {
 // Whether the kernel asks OpRun::Wants about each output. Those that run with blobs have blobs for all.
 bool AsksWhatIsWanted(const StepGraph& graph, const StepNode& node) {
   if (node.by_blobs || !node.call->schema().rows) return false;
-  std::vector<TensorInfo> inputs;
-  for (const int input : node.inputs) inputs.push_back(graph.values[input].info);
+  const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
   const std::optional<RowOperands> rule = node.call->schema().rows(ShapeQuery(*node.call, inputs));
   return rule && !rule->outputs.empty() && rule->outputs.size() < node.outputs.size();
 }

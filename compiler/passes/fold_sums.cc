@@ -6,14 +6,16 @@
 namespace stepnet {
 namespace {
 
-// Whether the operator that gives what this move adds can add it, and nothing else reads that.
-bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, const StepNode& move) {
+// Whether the operator that gives what move `n` adds can add it, nothing else reads that, and nothing sees the sum
+// between the two.
+bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, int n) {
+  const StepNode& move = graph.nodes[n];
   if (!AddsTermOutside(graph, move)) return false;
   const int term = move.inputs[0];
   const StepValue& value = graph.values[term];
   if (!uses.HasOneReader(term)) return false;
   const Home& outside = graph.homes[graph.values[move.outputs[0]].home];
-  return CanAdd(graph, term) && !uses.IsTouched(outside, value.producer, value.producer + 1);
+  return CanAdd(graph, term) && !uses.IsTouched(outside, value.producer, n);
 }
 
 }  // namespace
@@ -23,7 +25,7 @@ void FoldSums(StepGraph* graph) {
   std::vector<bool> gone(graph->nodes.size(), false);
   for (size_t n = 0; n < graph->nodes.size(); ++n) {
     const StepNode& move = graph->nodes[n];
-    if (!OnlyOperatorAdds(*graph, uses, move)) continue;
+    if (!OnlyOperatorAdds(*graph, uses, static_cast<int>(n))) continue;
     const int term = move.inputs[0];
     std::ranges::replace(graph->nodes[graph->values[term].producer].outputs, term, move.outputs[0]);
     graph->last.erase(graph->values[term].blob);

@@ -10,11 +10,11 @@
 #include <set>
 #include <vector>
 
-#include "stepnet/compiler/form_region.h"
 #include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/compiler/region_nodes.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formula_cache.h"
 #include "stepnet/nets/side_effects.h"

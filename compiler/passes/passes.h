@@ -35,12 +35,13 @@ void CopyEqualSums(StepGraph* graph);
 
 // Moves of blobs of the step go, as of sums of gradients in which nothing is to be summed, or of outputs of steps: what
 // gives a value that only the move reads gives the copy instead, also to memory outside, or what reads the copy reads
-// the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read.
+// the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read. Rounds
+// otherwise where what gives a term comes to add it to a sum.
 void DropMoves(StepGraph* graph);
 
 // Operators that have a formula or only copy and fill become regions, one each, which passes may join
-// (compiler/form_region.h), and those that say which products they are made of (FC, MatMul; core/expansion.h) products.
-// Others stay calls.
+// (compiler/region_nodes.h), and those that say which products they are made of (FC, MatMul; core/expansion.h)
+// products. Others stay calls.
 void Expand(StepGraph* graph);
 
 // Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
@@ -53,7 +54,8 @@ class ExtraPass {
   ~ExtraPass();
 };
 
-// Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing.
+// Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing,
+// and what a step leaves in it alone lives where it is seen later.
 void SplitHomes(StepGraph* graph);
 
 // Where an operator adds up its inputs, as its formula says, only for that to be added to memory outside, each of them
@@ -70,7 +72,7 @@ void DropZeros(StepGraph* graph);
 void WriteOnlyTerms(StepGraph* graph);
 
 // Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
-// reads: this saves a copy of each term of a sum over the steps.
+// reads: this saves a copy of each term of a sum over the steps. Rounds otherwise: a product may begin with the sum.
 void FoldSums(StepGraph* graph);
 
 // Takes away what nobody reads, in the step or outside, and what was made for that alone: moves, and operators of which
@@ -83,8 +85,8 @@ void Simplify(StepGraph* graph);
 void DropOutputs(StepGraph* graph);
 
 // Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
-// the sum is to be. Behind what takes away unread values: nothing reads the first one any more. Where the other is of a
-// sequence from outside, on targets that take copies of many steps at once, it is copied there.
+// the sum is to be, which rounds otherwise. Behind what takes away unread values: nothing reads the first one any more.
+// Where the other is of a sequence from outside, on targets that take copies of many steps at once, it is copied there.
 void AddInPlace(StepGraph* graph);
 
 // Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows
@@ -96,11 +98,11 @@ void CopyLent(StepGraph* graph);
 
 // Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
-// another is kept.
+// another is kept. Rounds otherwise: a product of many rows adds up in another order.
 void FormStages(StepGraph* graph);
 
 // Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
-// first step where nothing writes to them.
+// first step where nothing writes to them. Rounds otherwise: kernels of another form add up in another order.
 void PackWeights(StepGraph* graph);
 
 // Where the first operator that adds to memory which would be zeros (Home::starts_at_zero) runs once for all steps, it

@@ -1,37 +1,79 @@
 #include <algorithm>
+#include <map>
 
 #include "stepnet/compiler/passes/passes.h"
 
 namespace stepnet {
 namespace {
 
-// Whether the value is made of what was in its place before.
-bool IsMadeInPlace(const StepGraph& graph, const StepValue& value) {
-  const std::vector<int>& inputs = graph.nodes[value.producer].inputs;
-  return value.added || std::ranges::any_of(inputs, [&](int v) { return graph.values[v].home == value.home; });
-}
+// Values that follow in one home, each made of what was there before it.
+struct Turn {
+  std::vector<int> values;
+  bool stays = false;  // the first one is made of what was there, or names say where it is
+};
+
+class HomeSplitter {
+ public:
+  explicit HomeSplitter(StepGraph* graph) : graph_(*graph), turns_(graph->homes.size()) {}
+
+  void Run() {
+    FindTurns();
+    for (size_t h = 0; h < turns_.size(); ++h) {
+      if (turns_[h].size() > 1) Split(static_cast<int>(h));
+    }
+  }
+
+ private:
+  void FindTurns() {
+    std::map<int, std::pair<int, size_t>> turn_of;  // by value: home, turn
+    for (const StepNode& node : graph_.nodes) {
+      for (const int input : node.inputs) {
+        const auto read = turn_of.find(input);
+        if (node.by_blobs && read != turn_of.end()) turns_[read->second.first][read->second.second].stays = true;
+      }
+      for (const int v : node.given()) {
+        const StepValue& value = graph_.values[v];
+        std::vector<Turn>& turns = turns_[value.home];
+        const bool is_made_in_place =
+            value.added || std::ranges::any_of(node.inputs, [&](int i) { return graph_.values[i].home == value.home; });
+        if (turns.empty() || !is_made_in_place) turns.push_back({.stays = is_made_in_place || node.by_blobs});
+        turns.back().values.push_back(v);
+        turn_of[v] = {value.home, turns.size() - 1};
+      }
+    }
+  }
+
+  // Of what goes with the step the first ones keep the home. Of what is seen after it, as rows outside and what is
+  // kept, the last ones do, and those before them go with the step.
+  void Split(int h) {
+    std::vector<Turn>& turns = turns_[h];
+    const Home::Kind kind = graph_.homes[h].kind;
+    const bool is_seen = kind == Home::Kind::kOutside || graph_.homes[h].kept;
+    if (kind == Home::Kind::kOutside ? IsSeenOtherwise(h) : kind != Home::Kind::kTemporary) return;
+    const auto begin = turns.begin() + (is_seen ? 0 : 1), end = turns.end() - (is_seen ? 1 : 0);
+    for (const Turn& turn : std::ranges::subrange(begin, end)) {
+      if (is_seen && turn.stays) continue;
+      for (const int value : turn.values) graph_.values[value].home = static_cast<int>(graph_.homes.size());
+      graph_.homes.push_back({.kind = Home::Kind::kTemporary});
+    }
+  }
+
+  // Whether other values show some of its bytes in a step, or what is there is a sum.
+  bool IsSeenOtherwise(int h) const {
+    const Home& home = graph_.homes[h];
+    if (home.starts_at_zero) return true;
+    for (size_t other = 0; other < graph_.homes.size(); ++other) {
+      if (static_cast<int>(other) != h && ShareBytes(graph_.homes[other], home)) return true;
+    }
+    return false;
+  }
+
+  StepGraph& graph_;
+  std::vector<std::vector<Turn>> turns_;  // by home
+};
 
 }  // namespace
 
-void SplitHomes(StepGraph* graph) {
-  std::vector<bool> is_taken(graph->homes.size(), false);
-  std::vector<int> home_now(graph->homes.size());  // of the values that follow in a home
-  for (size_t h = 0; h < home_now.size(); ++h) home_now[h] = static_cast<int>(h);
-  std::vector<std::pair<int, int>> moved;  // value, its new home; reads are looked up with the old ones until then
-  for (const StepNode& node : graph->nodes) {
-    for (const int v : node.given()) {
-      const StepValue& value = graph->values[v];
-      const auto h = static_cast<size_t>(value.home);
-      const bool goes_with_step = graph->homes[h].kind == Home::Kind::kTemporary && !graph->homes[h].kept;
-      if (goes_with_step && is_taken[h] && !IsMadeInPlace(*graph, value)) {
-        home_now[h] = static_cast<int>(graph->homes.size());
-        graph->homes.push_back({.kind = Home::Kind::kTemporary});
-      }
-      is_taken[h] = true;
-      if (home_now[h] != value.home) moved.emplace_back(v, home_now[h]);
-    }
-  }
-  for (const auto& [value, home] : moved) graph->values[value].home = home;
-}
+void SplitHomes(StepGraph* graph) { HomeSplitter(graph).Run(); }
 
 }  // namespace stepnet

@@ -26,10 +26,12 @@ Uses::Uses(const StepGraph& graph)
     const bool is_move = node.kind == StepNode::Kind::kMove;
     for (const int input : node.inputs) {
       ++num_readers_[input];
-      note(input, is_move ? &moves_from_ : &calls_at_);
+      note(input, &touched_at_);
+      if (is_move) note(input, &moves_from_);
     }
-    if (is_move) continue;
-    for (const int output : node.given()) note(output, &calls_at_);
+    for (const int output : node.given()) {
+      if (!is_move || !graph.values[output].added) note(output, &touched_at_);
+    }
   }
 }
 
@@ -43,8 +45,8 @@ bool Uses::IsTemporary(int value) const {
 }
 
 bool Uses::IsTouched(const Home& memory, int begin, int end) const {
-  const auto found = calls_at_.find(memory.slot.base);
-  if (found == calls_at_.end()) return false;
+  const auto found = touched_at_.find(memory.slot.base);
+  if (found == touched_at_.end()) return false;
   const auto first = std::ranges::lower_bound(found->second, begin, {}, &Use::node);
   const auto last = std::ranges::lower_bound(found->second, end, {}, &Use::node);
   return std::any_of(first, last,

@@ -23,7 +23,8 @@ class Uses {
   bool HasOneReader(int value) const;
   // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
   bool IsTemporary(int value) const;
-  // Whether a call among nodes [begin, end) reads or writes some of these bytes outside.
+  // Whether one of the nodes [begin, end) reads or writes some of these bytes outside; moves that add there, which may
+  // come in any order, do not count.
   bool IsTouched(const Home& memory, int begin, int end) const;
   // Whether a move reads some of these bytes outside.
   bool IsMovedIn(const Home& memory) const;
@@ -38,7 +39,7 @@ class Uses {
   std::vector<int> num_readers_;                // by value
   std::vector<int> num_values_;                 // by home
   std::vector<bool> is_added_to_;               // likewise
-  std::map<int, std::vector<Use>> calls_at_;    // of memory outside, by base, in the order of the nodes
+  std::map<int, std::vector<Use>> touched_at_;  // of memory outside, by base, in the order of the nodes
   std::map<int, std::vector<Use>> moves_from_;  // likewise
 };
 

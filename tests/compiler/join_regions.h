@@ -4,7 +4,7 @@
 #include <array>
 #include <random>
 
-#include "stepnet/compiler/form_region.h"
+#include "stepnet/compiler/region_nodes.h"
 
 namespace stepnet {
 

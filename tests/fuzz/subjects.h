@@ -1,6 +1,5 @@
-// What is damaged, and the damaged: nets with what they read, cells, expressions, training configs,
-// files of tensors. Everything
-// follows from a seed.
+// What is damaged, and the damaged: nets with what they read, cells, expressions, training configs, files of tensors.
+// Everything follows from a seed.
 #pragma once
 
 #include <random>

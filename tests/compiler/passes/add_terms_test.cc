@@ -30,9 +30,9 @@ TEST(AddTerms, AddsEachTermOfASumWhereTheSumIsAdded) {
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                  "  ^sum.1: float [1, 2] added at 1 from zero = a.1\n"
                  "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n"
-                 "  ^sum.2: float [1, 2] added at 1 from zero = b.1\n"
+                 "  ^sum.2: float [1, 2] added in ^sum.1 = b.1\n"
                  "  c.1: float [1, 2] = Relu(x) @2 {}\n"
-                 "  ^sum.3: float [1, 2] added at 1 from zero = c.1\n"));
+                 "  ^sum.3: float [1, 2] added in ^sum.1 = c.1\n"));
 }
 
 TEST(AddTerms, AddsTermsOfASumInPlace) {
@@ -42,7 +42,7 @@ TEST(AddTerms, AddsTermsOfASumInPlace) {
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                  "  ^sum.1: float [1, 2] added at 1 = a.1\n"
                  "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n"
-                 "  ^sum.2: float [1, 2] added at 1 = b.1\n"));
+                 "  ^sum.2: float [1, 2] added in ^sum.1 = b.1\n"));
 }
 
 TEST(AddTerms, KnowsASumByItsFormula) {
@@ -52,7 +52,19 @@ TEST(AddTerms, KnowsASumByItsFormula) {
                  "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
                  "  ^sum.1: float [1, 2] added at 1 = a.1\n"
                  "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n"
-                 "  ^sum.2: float [1, 2] added at 1 = b.1\n"));
+                 "  ^sum.2: float [1, 2] added in ^sum.1 = b.1\n"));
+}
+
+// The memory is overwritten, or read, before the sum is added there.
+TEST(AddTerms, LeavesSumsForMemoryThatIsUsedBetween) {
+  const std::string given = "  m: float [1, 2] at 1\n  z: float [1, 2] at 2\n";
+  const std::string sum = "  s.1: float [1, 2] = Sum(a.1, b.1) @2 {}\n";
+  for (const std::string& between :
+       {"  ^old: float [1, 2] at 1 = z\n" + sum, sum + "  y.1: float [1, 2] = Tanh(m) @3 {}\n",
+        sum + "  ^seen: float [1, 2] at 3 = m\n"}) {
+    const std::string before = Step(given + std::string(kTerms) + between + "  ^sum: float [1, 2] added at 1 = s.1\n");
+    EXPECT_EQ(After(AddTerms, before), before);
+  }
 }
 
 // Graphs that stay what they are: what may not be read otherwise, each for a reason of its own.

@@ -26,6 +26,21 @@ TEST(FoldSums, KeepsTermsThatSomethingElseReads) {
   EXPECT_EQ(After(FoldSums, before), before);
 }
 
+// Between the operator and the move somebody reads the sum without the term: an operator, a move, and in the operator.
+TEST(FoldSums, KeepsTermsOfSumsThatAreReadBetween) {
+  const std::string given = "  m: float [2, 2] at 2[16 * t]\n";
+  for (const char* between : {"  q.1: float [2, 2] = Tanh(m) @1 {}\n", "  ^seen: float [2, 2] at 3[16 * t] = m\n"}) {
+    const std::string before =
+        Step(given + std::string(kProduct) + between + "  ^m: float [2, 2] added at 2[16 * t] = p.1\n");
+    EXPECT_EQ(After(FoldSums, before), before);
+  }
+  const std::string before = Step(
+      "  m: float [2, 2] at 2[16 * t]\n"
+      "  p.1: float [2, 2] = MatMul(m, m) @0 {}\n"
+      "  ^m: float [2, 2] added at 2[16 * t] = p.1\n");
+  EXPECT_EQ(After(FoldSums, before), before);
+}
+
 TEST(FoldSums, KeepsTermsThatGoOutTwice) {
   const std::string before = Step(std::string(kProduct) +
                                   "  ^products: float [2, 2] added at 2 = p.1\n"

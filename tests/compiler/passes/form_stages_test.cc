@@ -1,5 +1,6 @@
 // What stages are, and in which order they come, is tested with tests/compiler/stages_test.cc.
 #include "pass_case.h"
+#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
@@ -18,6 +19,22 @@ TEST(FormStages, TakesAProjectionOutOfTheLoopAndKeepsWhatItGives) {
   EXPECT_EQ(After(FormStages, Step(kInputs + ("  p.1: float [1, 1, 8]" + projection) + loop)),
             Step(kInputs + ("  for 64 steps at once:\n  p.1: float [1, 1, 8] kept" + projection) + "  in each step:\n" +
                  loop));
+}
+
+// 64 KB of weights, four times what 8 rows have, and beside more than that not worth the caches.
+TEST(FormStages, LeavesAProjectionOfManyRowsInTheLoop) {
+  const auto step = [](int rows, const std::string& title, const std::string& kept) {
+    const std::string shape = StrCat(": float [1, ", rows, ", 128]");
+    const int bytes = rows * 512;
+    return Step(StrCat("  x", shape, " at 0[", bytes,
+                       " * t]\n  w: float [128, 128] at 1\n  b: float [128] at 2\n  h_prev", shape, " at 3[", bytes,
+                       " * t]\n", title, "  p.1", shape, kept, " = FC(x, w, b) @0 {arg { name: \"axis\" i: 2 }}\n",
+                       kept.empty() ? "" : "  in each step:\n", "  s.1", shape, " = Sum(p.1, h_prev) @1 {}\n  h.1",
+                       shape, " at 3[", bytes, " * (t + 1)] = Tanh(s.1) @2 {}\n"));
+  };
+  EXPECT_EQ(After(FormStages, step(32, "", "")), step(32, "  for 4 steps at once:\n", " kept"));
+  const std::string in_the_loop = After(FormStages, step(33, "", ""));
+  EXPECT_EQ(in_the_loop.find("at once"), std::string::npos) << in_the_loop;
 }
 
 TEST(FormStages, CutsAnOperatorWhoseSumsCanWait) {

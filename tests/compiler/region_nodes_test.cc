@@ -1,5 +1,5 @@
 // Regions of several operators, as texts.
-#include "stepnet/compiler/form_region.h"
+#include "stepnet/compiler/region_nodes.h"
 
 #include <array>
 

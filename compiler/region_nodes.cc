@@ -1,4 +1,4 @@
-#include "stepnet/compiler/form_region.h"
+#include "stepnet/compiler/region_nodes.h"
 
 #include <algorithm>
 #include <map>
