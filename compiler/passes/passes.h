@@ -35,8 +35,8 @@ void CopyEqualSums(StepGraph* graph);
 
 // Moves of blobs of the step go, as of sums of gradients in which nothing is to be summed, or of outputs of steps: what
 // gives a value that only the move reads gives the copy instead, also to memory outside, or what reads the copy reads
-// the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read. Rounds
-// otherwise where what gives a term comes to add it to a sum.
+// the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read.
+// Rounds otherwise where what gives a term comes to add it to a sum.
 void DropMoves(StepGraph* graph);
 
 // Operators that have a formula or only copy and fill become regions, one each, which passes may join
