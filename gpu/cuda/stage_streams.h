@@ -1,8 +1,8 @@
 // StageStreams: the steps of a run, put into streams of a GPU.
 //
-// Where they are recorded, stages that take chunks of the steps (compiler/find_stages.h) have a stream each, joined where
-// one reads what another wrote: while a layer is at a chunk, the one behind it is at the chunk before. In the graph the
-// joins are edges, and nobody waits for them on the host.
+// Where they are recorded, stages that take chunks of the steps (compiler/find_stages.h) have a stream each, joined
+// where one reads what another wrote: while a layer is at a chunk, the one behind it is at the chunk before. In the
+// graph the joins are edges, and nobody waits for them on the host.
 #pragma once
 
 #include <memory>
