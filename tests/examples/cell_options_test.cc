@@ -61,8 +61,7 @@ const std::vector<Variant>& Variants() {
        }},
       {"initial 0.5", [](CellDef* cell) { SetInitial("0.5", cell); }},
       {"initial learned", [](CellDef* cell) { SetInitial("learned", cell); }},
-      {"initial given, reverse, mask",
-       [](CellDef* cell) {
+      {"initial given, reverse, mask", [](CellDef* cell) {
          SetInitial("given", cell);
          cell->mutable_options()->set_direction(CellOptions::REVERSE);
          cell->mutable_options()->set_mask("mask");
