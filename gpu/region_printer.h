@@ -48,7 +48,7 @@ class RegionPrinter {
   bool TakesBlocks(const Nodes& reductions) const;
   void PrintReductions(KernelText& text, const KernelWork& work, const Nodes& reductions) const;
   void PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
-  void PrintByBlock(KernelText& text, const Nodes& reductions, const Nodes& operands) const;
+  void PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions, const Nodes& operands) const;
   void PrintColumns(KernelText& text, const KernelWork& work) const;
   void PrintSums(const KernelWork& work);
   void PrintByThread(KernelText& text, const KernelWork& work, const std::vector<SpaceDim>& summed) const;

@@ -17,8 +17,8 @@ namespace {
 
 // Sizes of blocks are how kernels are written: what a block shares is declared by them.
 constexpr int kThreadsOfElements = 256;
-constexpr int kThreadsOfRows = 128;  // a warp a row
-constexpr int kThreadsOfLongRow = 256;
+constexpr int kThreadsOfRows = 128;                              // a warp a row
+constexpr int kThreadsOfLongRow = 256, kThreadsOfFewRows = 512;  // a block a row
 // Bytes of a long row that a block computes before they are added, and how many such fit into shared memory.
 constexpr int kTileBytes = 8 << 10;
 constexpr int kMaxTiles = 4;
@@ -154,7 +154,8 @@ void RegionPrinter::PrintReductions(KernelText& text, const KernelWork& work, co
   Nodes operands;
   for (const ExprNode* node : reductions) operands.push_back(node->operands[0]);
   text.Declare(operands, /*of_rows_only=*/true);
-  work.threads_of_row == kWarp ? PrintByWarp(text, reductions, operands) : PrintByBlock(text, reductions, operands);
+  work.threads_of_row == kWarp ? PrintByWarp(text, reductions, operands)
+                               : PrintByBlock(text, work, reductions, operands);
 }
 
 void RegionPrinter::PrintByWarp(KernelText& text, const Nodes& reductions, const Nodes& operands) const {
@@ -183,7 +184,8 @@ void RegionPrinter::PrintByWarp(KernelText& text, const Nodes& reductions, const
 }
 
 // All threads compute elements, and 64 add them, each its own in their order.
-void RegionPrinter::PrintByBlock(KernelText& text, const Nodes& reductions, const Nodes& operands) const {
+void RegionPrinter::PrintByBlock(KernelText& text, const KernelWork& work, const Nodes& reductions,
+                                 const Nodes& operands) const {
   const auto part = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_part"); };
   const auto tile = [&](const ExprNode* node) { return StrCat(text.NameOf(node), "_tile"); };
   for (int k = 0; k < std::ssize(reductions); ++k) {
@@ -199,7 +201,7 @@ void RegionPrinter::PrintByBlock(KernelText& text, const Nodes& reductions, cons
   text.Open(StrCat("for (Index first = 0; first < ", columns, "; first += ", tile_size, ") {"));
   text.Line("__syncthreads();");
   text.Line("#pragma unroll");
-  text.Open(StrCat("for (int k = lane; k < ", tile_size, "; k += ", kThreadsOfLongRow, ") {"));
+  text.Open(StrCat("for (int k = lane; k < ", tile_size, "; k += ", work.threads_of_row, ") {"));
   text.Line("const Index i3 = first + k;");
   text.Line(StrCat("if (i3 >= ", columns, ") continue;"));
   text.Declare(operands);
@@ -256,7 +258,9 @@ void RegionPrinter::PrintRows(KernelWork work) {
   std::ranges::copy(WantedOf(work, true), std::back_inserter(wanted));
   Nodes reductions = nodes_.Below(wanted);
   std::erase_if(reductions, [](const ExprNode* node) { return !IsRowReduction(*node); });
-  if (TakesBlocks(reductions)) work.threads_of_row = kThreadsOfLongRow;
+  if (TakesBlocks(reductions)) {
+    work.threads_of_row = region_.NumRows() <= kCudaRegions.few_block_rows ? kThreadsOfFewRows : kThreadsOfLongRow;
+  }
 
   KernelText text(region_, options_, nodes_, work.kind);
   const std::vector<SpaceDim> rows = JoinDims(region_.sizes, 0, 3, StridesOf(work), UsedIndices(work));

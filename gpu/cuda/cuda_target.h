@@ -34,6 +34,8 @@ struct CudaRegionSizes {
   // would leave most of the GPU idle.
   std::int64_t block_row = 256;
   std::int64_t max_block_rows = 2048;
+  // Blocks of so few rows have a multiprocessor each, and twice as many threads: what a row takes is what a step takes.
+  std::int64_t few_block_rows = 128;
   // Sums of at least so many terms are made by blocks, which compute terms ahead; others by a thread each, which waits
   // for memory at every few terms.
   std::int64_t min_block_terms = 64;

@@ -69,7 +69,7 @@ inline unsigned long long atomicExch(unsigned long long* at, unsigned long long 
 
 // The threads of a block that exchange values are fibers; each runs until it waits for others.
 constexpr int kLanes = 32;
-constexpr int kMaxThreads = 256;
+constexpr int kMaxThreads = 512;
 constexpr size_t kStackBytes = 1 << 16;
 struct Barrier {
   int waiting = 0;
