@@ -37,7 +37,7 @@ class BackwardPlanMaker {
     CountKeptRows();
     CollectLinks();
     BindLinks();
-    ZeroTargets();
+    BeginTargets();
     AddParamGradients();
     BindWhatIsRead();
     AddInitialStateGradients();
@@ -80,7 +80,9 @@ class BackwardPlanMaker {
         return op_.outputs()[target.output] == op_.outputs()[output];
       });
       if (RequestOf(output) == GradientRequest::kNone || is_known) continue;
-      plan_->targets.push_back({.output = output, .input = inputs[k], .base = graph_.num_bases++});
+      GradientTarget target{.output = output, .input = inputs[k], .base = graph_.num_bases++};
+      if (RequestOf(output) == GradientRequest::kAdd) target.base_before = graph_.num_bases++;
+      plan_->targets.push_back(std::move(target));
     }
   }
 
@@ -115,10 +117,14 @@ class BackwardPlanMaker {
 
   // Gradients are summed from zero, or from what the caller has. Steps that write every row of their own do not reach
   // those that the sequence has beyond.
-  void ZeroTargets() {
+  void BeginTargets() {
     for (const GradientTarget& target : plan_->targets) {
-      if (RequestOf(target.output) == GradientRequest::kAdd) continue;
       BaseRows rows = RowsOf(target);
+      if (target.base_before >= 0) {
+        const BaseRows before{.name = rows.name, .base = target.base_before};
+        graph_.before.push_back({.kind = RowMove::Kind::kCopy, .to = rows, .from = before});
+        continue;
+      }
       rows.begins_at_steps = written_by_rows_.contains(&target);
       graph_.before.push_back({.kind = RowMove::Kind::kZero, .to = rows});
     }

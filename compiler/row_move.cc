@@ -34,9 +34,9 @@ std::string RowMoveText(const RowMove& move) {
   switch (move.kind) {
     case RowMove::Kind::kCopy: return StrCat(to, " = ", RowsText(move.from));
     case RowMove::Kind::kAdd: return StrCat(to, " += ", RowsText(move.from));
-    case RowMove::Kind::kZero: return to + " = 0";
-    case RowMove::Kind::kNumbers: return to + " = 0, 1, 2, …";
-    case RowMove::Kind::kLend: return to + " = a copy";
+    case RowMove::Kind::kZero: return to + " = zero";
+    case RowMove::Kind::kNumbers: return to + " = numbers";
+    case RowMove::Kind::kLend: return to + " = lend";
   }
   return to;
 }

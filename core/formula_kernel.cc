@@ -121,7 +121,8 @@ Kernel FormulaKernelOr(KernelFactory otherwise) {
           .max_parts =
               [](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
                 return FormulaApplies(query, outputs) ? MaxParts(query, outputs) : 1;
-              }};
+              },
+          .can_leave_out = true};
 }
 
 void CompleteFromFormula(OperatorSchema* schema) {
@@ -142,8 +143,10 @@ void CompleteFromFormula(OperatorSchema* schema) {
     };
   }
   if (has_kernel) return;
-  schema->kernels[DeviceKind::kCpu] = {
-      .make = MakeByFormula, .max_parts = MaxParts, .checks_values = schema->formula_options.checks_values};
+  schema->kernels[DeviceKind::kCpu] = {.make = MakeByFormula,
+                                       .max_parts = MaxParts,
+                                       .can_leave_out = true,
+                                       .checks_values = schema->formula_options.checks_values};
 }
 
 }  // namespace stepnet

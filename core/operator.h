@@ -171,6 +171,8 @@ struct Kernel {
   bool CanAdd(int output, bool is_product) const {
     return output < 64 && ((is_product && can_add_products) || std::ranges::count(can_add, output) > 0);
   }
+  // It asks OpRun::Wants about each output, and can do without those that nobody wants.
+  bool can_leave_out = false;
   // It can use OpRun::packed in place of an input, and does where it is not null.
   std::optional<Packing> packing = {};
   // It may find values of its inputs that are not allowed, and then calls OpRun::Fault and writes what does no harm.
@@ -362,8 +364,8 @@ class Operator {
   // one shape. Of the other one the shape alone is read.
   Operator& SumsLike(int input);
   Operator& CostIs(CostRule rule);
-  // Rows of several steps may be given to one run. Where outputs are of both kinds, the kernel asks OpRun::Wants about
-  // each; sums are left to Kernel::can_add.
+  // Rows of several steps may be given to one run; sums over the rows are left to Kernel::can_add, and to
+  // Kernel::can_leave_out where other outputs have rows.
   Operator& Rows(RowsRule rule);
   // What it computes (core/formula.h). The kernel for the CPU, shapes, cost, rows and whether it is elementwise follow
   // from it where they are not declared.

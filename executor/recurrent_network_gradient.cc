@@ -171,7 +171,7 @@ class RecurrentNetworkGradient {
       steps.SetBase(plan.timestep_base, backward.timesteps.MakeTensor(DType::kInt32, shape, steps.device()));
     }
     // An output may have the name of an input: its memory is that of another tensor while the input is bound.
-    for (const GradientTarget& target : plan.targets) steps.SetBase(target.base, MakeTarget(run, record, target));
+    for (const GradientTarget& target : plan.targets) BindTarget(run, record, target, steps);
     steps.Prepare(record.num_steps, run.host().workspace());
   }
 
@@ -227,20 +227,23 @@ class RecurrentNetworkGradient {
     }
   }
 
-  // Where the sum is to go on from what the blob holds, that; what others hold keeps its values.
-  Tensor MakeTarget(const OpRun& run, const RecurrentRecord& record, const GradientTarget& target) const {
+  void BindTarget(const OpRun& run, const RecurrentRecord& record, const GradientTarget& target,
+                  RunState& steps) const {
     const TensorInfo& info = record.inputs[target.input];
     for (const Link& link : target.links) CheckLinkInBounds(link, info.shape[0], record.num_steps);
     Blob& output = run.host().Output(target.output);
-    const bool adds = !spec_.requests.empty() && spec_.requests[target.output] == GradientRequest::kAdd;
-    if (!adds) return output.MakeTensor(info.dtype, info.shape, op_.options().device());
+    const Device device = op_.options().device();
+    if (target.base_before < 0) return steps.SetBase(target.base, output.MakeTensor(info.dtype, info.shape, device));
     if (!output.HasTensor() || output.GetTensor().dtype() != info.dtype || output.GetTensor().shape() != info.shape) {
       throw Error(ErrorCode::kShapeMismatch,
                   StrCat("gradient_requests says add for \"", output.name(), "\", which holds ", output.Description(),
                          " and must hold ", info.Description()));
     }
-    if (!output.GetTensor().OwnsStorageAlone()) output.SetTensor(output.GetTensor().Clone());
-    return output.GetTensor();
+    // The sum goes on where it is, unless others hold that memory, too: they keep its values.
+    const bool is_ours = output.GetTensor().OwnsStorageAlone();
+    const Tensor before = output.GetTensor();
+    steps.SetBase(target.base, is_ours ? before : Tensor(info.dtype, info.shape, device));
+    steps.LendBase(target.base_before, before);
   }
 
   const OperatorCall op_;

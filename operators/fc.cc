@@ -349,7 +349,8 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
           .Expands(FcGradientExpansion(transposed))
           .Cpu({.make = [transposed](const OperatorCall& op) { return FcGradientKernel(op, transposed); },
                 .max_parts = FcGradientParts(transposed),
-                .can_add = {0, 1, 2}}));
+                .can_add = {0, 1, 2},
+                .can_leave_out = true}));
 }
 
 const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b. Without b, y = x w^T.");

@@ -6,8 +6,8 @@
 namespace stepnet {
 namespace {
 
-// Whether the kernel asks OpRun::Wants about each output. Those that run with blobs have blobs for all.
-bool AsksWhatIsWanted(const StepGraph& graph, const StepNode& node) {
+// Elsewhere nothing would be gained, and a node that gives all joins more regions.
+bool HasSumsAndRows(const StepGraph& graph, const StepNode& node) {
   if (node.by_blobs || !node.call->schema().rows) return false;
   const std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
   const std::optional<RowOperands> rule = node.call->schema().rows(ShapeQuery(*node.call, inputs));
@@ -22,7 +22,7 @@ void DropOutputs(StepGraph* graph) {
   for (StepNode& node : graph->nodes) {
     if (!node.IsOneOperator()) continue;
     if (std::ranges::all_of(node.outputs, is_needed) || std::ranges::none_of(node.outputs, is_needed)) continue;
-    if (!AsksWhatIsWanted(*graph, node)) continue;
+    if (!CanLeaveOut(*graph, node) || !HasSumsAndRows(*graph, node)) continue;
     for (int& output : node.outputs) {
       if (is_needed(output)) continue;
       graph->ForgetLast(output);

@@ -5,6 +5,7 @@
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
 
 namespace stepnet {
 namespace {
@@ -18,7 +19,7 @@ std::set<int> CutSumsOff(StepGraph* graph, StepPlan* draft) {
   for (size_t n = 0; n < graph->nodes.size(); ++n) {
     nodes.push_back(std::move(graph->nodes[n]));
     instructions.push_back(std::move(draft->instructions[n]));
-    if (!HasSumsAndRows(instructions.back())) continue;
+    if (!HasSumsAndRows(instructions.back()) || !CanLeaveOut(*graph, nodes.back())) continue;
     halves.insert(static_cast<int>(nodes.size()) - 1);
     StepNode rows = nodes.back();
     Instruction of_rows = instructions.back();

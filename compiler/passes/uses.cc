@@ -100,6 +100,11 @@ bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
   return is_input(sum, 0);
 }
 
+bool CanLeaveOut(const StepGraph& graph, const StepNode& node) {
+  const Kernel* const kernel = node.call->schema().FindKernel(graph.target->device);
+  return !node.by_blobs && kernel != nullptr && kernel->can_leave_out;
+}
+
 bool CanAdd(const StepGraph& graph, int value) {
   const StepNode& node = graph.nodes[graph.values[value].producer];
   if (!node.IsOneOperator() || node.by_blobs) return false;

@@ -57,6 +57,9 @@ std::shared_ptr<const FormulaProgram> FormulaOf(const StepGraph& graph, const St
 // and in their order: each of them once, where none is repeated.
 bool AddsItsInputs(const StepGraph& graph, const StepNode& node);
 
+// Whether the kernel of the node, which is one operator, does without outputs that are kNoValue.
+bool CanLeaveOut(const StepGraph& graph, const StepNode& node);
+
 // Whether the operator that gives the value can add it to what memory holds.
 bool CanAdd(const StepGraph& graph, int value);
 

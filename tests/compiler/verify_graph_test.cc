@@ -138,7 +138,7 @@ TEST(VerifyGraph, FindsStagesThatDoNotKeepTheOrderOfALoop) {
 }
 
 TEST(VerifyGraph, FindsRowsThatEndBeforeTheyBegin) {
-  ExpectProblem("  before the first step:\n  ^h at 0[5:2] = zero\n", "h[5:2] = 0: rows end before they begin");
+  ExpectProblem("  before the first step:\n  ^h at 0[5:2] = zero\n", "h[5:2] = zero: rows end before they begin");
   ExpectProblem("  before the first step:\n  ^h at 0[1:2] = ^h at 4[2:9]\n",
                 "h[1:2] = h[2:9]: these are not as many rows");
 }

@@ -419,6 +419,7 @@ Kernel LateKernel(const Kernel& cpu) {
             };
           },
           .can_add = cpu.can_add,
+          .can_leave_out = cpu.can_leave_out,
           .checks_values = cpu.checks_values,
           .stops_after_faults = true};
 }

@@ -30,6 +30,28 @@ TEST(DropOutputs, KeepsWhatGoesOut) {
   EXPECT_EQ(After(DropOutputs, Gradient(kDw, kDb, sum)), Gradient(kDw, "_", sum));
 }
 
+// Gives rows and their sum, as FCGradient does, by a kernel that always writes both.
+const Registration rows_and_sum = Operator("test.RowsAndSum")
+                                      .Input("x", "[M, K]")
+                                      .Output("y", "[M, K]")
+                                      .Output("sum", "[K]")
+                                      .Shapes([](const ShapeQuery& query) {
+                                        const TensorInfo& x = query.In(0);
+                                        return std::vector<TensorInfo>{x, {x.dtype, x.shape.Tail()}};
+                                      })
+                                      .Rows([](const ShapeQuery&) {
+                                        return RowOperands{{0}, {0}};
+                                      })
+                                      .Cpu([](const OperatorCall&) { return [](const OpRun&) {}; });
+
+TEST(DropOutputs, KeepsWhatKernelsCannotLeaveOut) {
+  const std::string before = Step(
+      "  x: float [4, 3] at 0\n"
+      "  y.1: float [4, 3], sum.1: float [3] = test.RowsAndSum(x) @0 {}\n"
+      "  ^result: float [4, 3] at 1 = y.1\n");
+  EXPECT_EQ(After(DropOutputs, before), before);
+}
+
 TEST(DropOutputs, KeepsWhatIsReadAfterTheLoop) {
   const std::string kept = std::string(kDw) + " kept";
   EXPECT_EQ(After(DropOutputs, Gradient(kept, kDb, "")), Gradient(kept, "_", ""));
