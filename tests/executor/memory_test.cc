@@ -31,6 +31,9 @@ void* Counted(std::size_t size, std::size_t alignment) {
   return data;
 }
 
+// Out of line: GCC takes `free` of what `new` gave for a mistake.
+[[gnu::noinline]] void Release(void* data) { std::free(data); }
+
 }  // namespace
 
 void* operator new(std::size_t size) { return Counted(size, alignof(std::max_align_t)); }
@@ -41,14 +44,14 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
 void* operator new[](std::size_t size, std::align_val_t alignment) {
   return Counted(size, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete[](void* data) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t) noexcept { std::free(data); }
-void operator delete[](void* data, std::size_t) noexcept { std::free(data); }
-void operator delete(void* data, std::align_val_t) noexcept { std::free(data); }
-void operator delete[](void* data, std::align_val_t) noexcept { std::free(data); }
-void operator delete(void* data, std::size_t, std::align_val_t) noexcept { std::free(data); }
-void operator delete[](void* data, std::size_t, std::align_val_t) noexcept { std::free(data); }
+void operator delete(void* data) noexcept { Release(data); }
+void operator delete[](void* data) noexcept { Release(data); }
+void operator delete(void* data, std::size_t) noexcept { Release(data); }
+void operator delete[](void* data, std::size_t) noexcept { Release(data); }
+void operator delete(void* data, std::align_val_t) noexcept { Release(data); }
+void operator delete[](void* data, std::align_val_t) noexcept { Release(data); }
+void operator delete(void* data, std::size_t, std::align_val_t) noexcept { Release(data); }
+void operator delete[](void* data, std::size_t, std::align_val_t) noexcept { Release(data); }
 #endif
 
 namespace stepnet {
