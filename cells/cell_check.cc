@@ -5,6 +5,7 @@
 
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_reader.h"
+#include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/operator.h"
@@ -187,26 +188,11 @@ class CellChecker {
   // Operator k with 1 in place of expressions of sizes, which are checked.
   OperatorDef Resolvable(int k) {
     OperatorDef op = cell_.op(k);
-    const auto check = [&](const Argument& argument, const std::string& size) {
+    const auto checked = [&](const Argument& argument, const std::string& size) {
       CheckSizeText(CellPart::kOperator, k, StrCat("the argument \"", argument.name(), "\" of ", op.type()), size);
+      return 1;
     };
-    const OperatorSchema* schema = FindOperator(op.type());
-    if (schema == nullptr) return op;
-    for (Argument& argument : *op.mutable_arg()) {
-      const ArgumentSpec* spec = schema->FindArgument(argument.name());
-      if (spec == nullptr) continue;
-      if (argument.has_s() && spec->type == ArgumentType::kInt) {
-        check(argument, argument.s());
-        argument.clear_s();
-        argument.set_i(1);
-      } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
-        for (const std::string& size : argument.strings()) {
-          check(argument, size);
-          argument.add_ints(1);
-        }
-        argument.clear_strings();
-      }
-    }
+    ReplaceSizes([&](const std::string& name) { return sizes_.contains(name); }, checked, &op);
     return op;
   }
 

@@ -47,6 +47,7 @@ struct CellNet {
   NetDef init_net;  // fills parameters, and the constants that states start from
   NetDef net;
   std::vector<CellNetInput> inputs;
+  std::vector<CellNetInput> starts;     // initial states that init_net fills, a row for all of the batch
   std::vector<std::string> parameters;  // what training changes
   std::vector<CarriedState> states;     // with CellUse::carry
   std::vector<std::string> outputs;     // as the cell lists them, then those of the layers below

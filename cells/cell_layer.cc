@@ -4,6 +4,7 @@
 #include <map>
 
 #include "stepnet/cells/cell_reader.h"
+#include "stepnet/cells/size_arguments.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/floating.h"
 #include "stepnet/core/operator.h"
@@ -114,17 +115,9 @@ OperatorDef CellLayer::Resolved(const OperatorDef& def) {
   for (std::string& input : *op.mutable_input()) rename(&input);
   for (std::string& output : *op.mutable_output()) rename(&output);
   const OperatorSchema& schema = GetOperator(op.type());
-  for (Argument& argument : *op.mutable_arg()) {
-    const ArgumentSpec* spec = schema.FindArgument(argument.name());
-    if (spec == nullptr) continue;
-    if (argument.has_s() && spec->type == ArgumentType::kInt) {
-      argument.set_i(EvaluateSize(argument.s(), context_.sizes));
-      argument.clear_s();
-    } else if (argument.strings_size() > 0 && spec->type == ArgumentType::kInts) {
-      for (const std::string& text : argument.strings()) argument.add_ints(EvaluateSize(text, context_.sizes));
-      argument.clear_strings();
-    }
-  }
+  const CellSizes& sizes = context_.sizes;
+  ReplaceSizes([&](const std::string& name) { return sizes.contains(name); },
+               [&](const Argument&, const std::string& text) { return EvaluateSize(text, sizes); }, &op);
   const bool drops =
       schema.FindArgument("is_test") != nullptr && schema.outputs.size() == 2 && schema.outputs[1].name == "mask";
   if (drops) {
@@ -228,17 +221,19 @@ void CellLayer::WriteParameters(CellNet* result) const {
 std::string CellLayer::WriteInitial(int i, CellNet* result) const {
   const CellState& state = cell().state(i);
   const std::string name = context_.names->Unused(context_.prefix + state.name() + "_init");
+  CellNetInput input{
+      .blob = name, .dtype = DType::kFloat, .dims = {state.window(), CellNetInput::kBatch}, .is_state = true};
+  const Shape item = StateShape(i);
+  input.dims.insert(input.dims.end(), item.dims().begin(), item.dims().end());
   if (context_.use->carry || state.initial() == "given") {
     result->net.add_external_input(name);
-    std::vector<std::int64_t> dims = {state.window(), CellNetInput::kBatch};
-    const Shape shape = StateShape(i);
-    dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
-    result->inputs.push_back({.blob = name, .dtype = DType::kFloat, .dims = dims, .is_state = true});
+    result->inputs.push_back(std::move(input));
     return name;
   }
+  result->starts.push_back(std::move(input));
   if (state.initial() == "learned") result->parameters.push_back(name);
   // One row, for every item of the batch.
-  const Shape shape = StateShape(i).Inserted(0, 1).Inserted(0, state.window());
+  const Shape shape = item.Inserted(0, 1).Inserted(0, state.window());
   AddFill(name, shape, StartOf(state), &result->init_net);
   return name;
 }

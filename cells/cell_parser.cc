@@ -6,6 +6,7 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/cell_step_writer.h"
+#include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/io/proto_io.h"
@@ -314,6 +315,10 @@ class CellParser : private CellReader {
     Take();
     if (Next().Is('(')) return Call(token, depth);
     if (Next().Is('[')) Fail("a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
+    if (IsSize(token.text)) {
+      FailAt(token, StrCat(token.text, " is a size; a tensor of it is ConstantFill(x, value=", token.text,
+                           ", dtype=1), of floats in the shape of x"));
+    }
     return At(token, [&] { return StepOperand::Blob(step_.Read(token.text)); });
   }
 
@@ -360,8 +365,26 @@ class CellParser : private CellReader {
   static bool IsFloat(const ArgumentSpec* spec) {
     return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
   }
+  bool IsSize(const std::string& name) const {
+    return std::ranges::any_of(source_.def.size(), [&](const CellSize& size) { return size.name() == name; });
+  }
+  // A string in quotes, where the argument takes some.
+  std::string StringValue(const ArgumentSpec* spec) {
+    const CellToken& token = Take();
+    if (spec == nullptr || !IsSizeExpression(*spec, token.text, [&](const auto& name) { return IsSize(name); })) {
+      return token.text;
+    }
+    FailAt(token, StrCat("the argument ", spec->name, " takes numbers and expressions of sizes, without quotes"));
+  }
+  void CheckSizeOfAny(const CellToken& token, const std::string& text) {
+    for (const std::string& name : At(token, [&] { return NamesInSize(text); })) {
+      if (!IsSize(name)) FailAt(token, StrCat("there is no size ", name, " so far; a string stands in quotes"));
+    }
+  }
+
   void Value(const ArgumentSpec* spec, Argument* argument) {
-    if (Next().kind == CellToken::kString) return argument->set_s(Take().text);
+    const CellToken& token = Next();
+    if (token.kind == CellToken::kString) return argument->set_s(StringValue(spec));
     if (Next().IsName("true") || Next().IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
     const std::string text = ValueText();
     const std::optional<float> number = FloatOf(text);
@@ -371,6 +394,7 @@ class CellParser : private CellReader {
     } else if (integer) {
       argument->set_i(*integer);
     } else {
+      if (spec != nullptr && spec->type == ArgumentType::kAny) CheckSizeOfAny(token, text);
       argument->set_s(text);
     }
   }
@@ -380,7 +404,7 @@ class CellParser : private CellReader {
     bool all_strings = true;
     while (!Next().Is(']')) {
       if (Next().kind == CellToken::kString) {
-        texts.push_back(Take().text);
+        texts.push_back(StringValue(spec));
       } else {
         texts.push_back(ValueText());
         all_strings = false;

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <set>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/operator.h"
@@ -49,7 +51,13 @@ int NumValues(const Argument& argument) {
          (argument.ints_size() > 0) + (argument.strings_size() > 0);
 }
 
-std::string ArgumentText(const Argument& argument) {
+// Expressions of sizes stand without quotes.
+std::string ArgumentText(const Argument& argument, const ArgumentSpec* spec, const IsSize& is_size) {
+  const auto string_text = [&](const std::string& text) {
+    if (spec == nullptr || !IsSizeExpression(*spec, text, is_size)) return StringText(text);
+    NamesInSize(text);  // throws for what is no size
+    return text;
+  };
   if (argument.has_n() || argument.nets_size() > 0) Refuse(StrCat("the argument ", argument.name(), ", a net"));
   if (argument.has_t() || argument.tensors_size() > 0 || argument.qtensors_size() > 0) {
     Refuse(StrCat("the argument ", argument.name(), ", a tensor"));
@@ -57,11 +65,11 @@ std::string ArgumentText(const Argument& argument) {
   if (NumValues(argument) > 1) Refuse(StrCat("the argument ", argument.name(), ", which has values of several types"));
   if (argument.has_f()) return FloatText(argument.f());
   if (argument.has_i()) return StrCat(argument.i());
-  if (argument.has_s()) return StringText(argument.s());
+  if (argument.has_s()) return string_text(argument.s());
   std::vector<std::string> items;
   for (const float item : argument.floats()) items.push_back(FloatText(item));
   for (const std::int64_t item : argument.ints()) items.push_back(StrCat(item));
-  for (const std::string& item : argument.strings()) items.push_back(StringText(item));
+  for (const std::string& item : argument.strings()) items.push_back(string_text(item));
   return StrCat("[", Join(items, ", "), "]");
 }
 
@@ -76,11 +84,15 @@ void CheckFields(const OperatorDef& op) {
   }
 }
 
-std::string CallText(const OperatorDef& op) {
+std::string CallText(const OperatorDef& op, const IsSize& is_size) {
   CheckFields(op);
+  const OperatorSchema* const schema = FindOperator(op.type());
   std::vector<std::string> items;
   for (const std::string& input : op.input()) items.push_back(Name(input));
-  for (const Argument& argument : op.arg()) items.push_back(StrCat(Name(argument.name()), "=", ArgumentText(argument)));
+  for (const Argument& argument : op.arg()) {
+    const ArgumentSpec* const spec = schema == nullptr ? nullptr : schema->FindArgument(argument.name());
+    items.push_back(StrCat(Name(argument.name()), "=", ArgumentText(argument, spec, is_size)));
+  }
   return StrCat(Name(op.type()), "(", Join(items, ", "), ")");
 }
 
@@ -140,6 +152,9 @@ void PrintOptions(const CellOptions& options, std::string* text) {
 
 std::string PrintShortCell(const CellDef& cell) {
   std::string text;
+  const IsSize is_size = [&](const std::string& name) {
+    return std::ranges::any_of(cell.size(), [&](const CellSize& size) { return size.name() == name; });
+  };
   if (cell.has_doc()) {
     std::istringstream lines(cell.doc());
     lines.exceptions(std::ios::badbit);
@@ -154,14 +169,14 @@ std::string PrintShortCell(const CellDef& cell) {
     if (parameter.initializer().output_size() > 0)
       Refuse(StrCat("the output of the initializer of ", parameter.name()));
     text += StrCat("  param ", Declared(parameter),
-                   parameter.has_initializer() ? " = " + CallText(parameter.initializer()) : "", "\n");
+                   parameter.has_initializer() ? " = " + CallText(parameter.initializer(), is_size) : "", "\n");
   }
   for (const CellState& state : cell.state()) text += StateText(state);
   for (const OperatorDef& op : cell.op()) {
     if (op.output_size() == 0) Refuse(StrCat(op.type(), " without outputs"));
     std::vector<std::string> outputs;
     for (const std::string& output : op.output()) outputs.push_back(Name(output));
-    text += StrCat("  ", Join(outputs, ", "), " = ", CallText(op), "\n");
+    text += StrCat("  ", Join(outputs, ", "), " = ", CallText(op, is_size), "\n");
   }
   for (const CellOutput& output : cell.output()) {
     text += StrCat("  output ", Name(output.blob()), output.last() ? " last" : "",

@@ -181,8 +181,10 @@ std::string StepWriter::AsBlob(const StepOperand& value) {
   switch (value.kind) {
     case StepOperand::kBlob: return value.blob;
     case StepOperand::kNumber:
-      throw Error(ErrorCode::kInvalidArgument,
-                  "a number has no shape here; give the shape, as in ConstantFill(x, value=1.0)");
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          "a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), or ConstantFill(x, value=1, "
+          "dtype=2) of int32");
     case StepOperand::kProduct: break;
   }
   return AddProduct(value, {value.blob, value.weights}).blob;

@@ -85,12 +85,6 @@ void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph) {
     graph->nodes[begin] = RegionOf(*graph, nodes);
     std::fill(gone.begin() + begin + 1, gone.begin() + end, true);
   }
-  std::vector<int> left_before = {0};
-  for (const bool is_gone : gone) left_before.push_back(left_before.back() + (is_gone ? 0 : 1));
-  for (Stage& stage : graph->stages) {
-    stage.begin = left_before[stage.begin];
-    stage.end = left_before[stage.end];
-  }
   graph->Erase(gone);
 }
 

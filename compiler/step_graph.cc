@@ -73,6 +73,13 @@ void StepGraph::FindProducers() {
 void StepGraph::Erase(const std::vector<bool>& gone) {
   std::vector<bool> kept = gone;
   kept.flip();
+  std::vector<int> kept_before = {0};
+  for (const bool is_kept : kept) kept_before.push_back(kept_before.back() + (is_kept ? 1 : 0));
+  for (Stage& stage : stages) {
+    stage.begin = kept_before[stage.begin];
+    stage.end = kept_before[stage.end];
+  }
+  std::erase_if(stages, [](const Stage& stage) { return stage.begin == stage.end; });
   Keep(kept, &nodes);
   DropValues();
   std::vector<bool> kept_homes(homes.size(), false);

@@ -125,7 +125,8 @@ struct StepGraph {
   void ForgetLast(int value);
   // After nodes were moved, added or taken away: producers are what nodes say.
   void FindProducers();
-  // Takes away the nodes for which `gone` holds, then values and homes that nothing mentions any more.
+  // Takes away the nodes for which `gone` holds, then stages without nodes, and values and homes that nothing mentions
+  // any more.
   void Erase(const std::vector<bool>& gone);
 
  private:

@@ -6,6 +6,7 @@
 
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/proto/net.pb.h"
@@ -28,6 +29,7 @@ class RecurrentChecker {
     CheckNames();
     CheckLinks();
     if (spec_.step_net == nullptr) return;
+    CheckTimestep();
     CheckStepNet(*spec_.step_net, /*backward=*/false);
     if (spec_.backward_step_net != nullptr) CheckStepNet(*spec_.backward_step_net, /*backward=*/true);
     CheckAliases();
@@ -78,6 +80,20 @@ class RecurrentChecker {
     if (gradient_) return;
     for (const RecurrentState& state : spec_.states) {
       if (IsInput(state.name)) Report(StrCat("recurrent_states names \"", state.name, "\", which is an input"));
+    }
+  }
+
+  // What the step net reads under this name is the number of the step, whatever else would have it.
+  void CheckTimestep() {
+    const std::string& name = spec_.timestep;
+    const std::string fix = StrCat("; the argument timestep can name it otherwise, as \"", name, "_number\"");
+    for (const Link& link : spec_.links) {
+      if (link.internal != name) continue;
+      Report(StrCat("\"", name, "\" is the number of the step, and linked to \"", link.external, "\"", fix));
+    }
+    const std::vector<std::string> read = BlobsReadFirst(*spec_.step_net);
+    if (IsInput(name) && std::ranges::count(read, name) > 0) {
+      Report(StrCat("\"", name, "\" is the number of the step, and an input that the step net reads", fix));
     }
   }
 

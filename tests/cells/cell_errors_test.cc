@@ -108,7 +108,9 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("h = Tanh(x", "4:9: '(' is not closed; ')' is missing");
   ExpectSyntaxFault("h = Tanh(x))", "4:12: the end of the statement is expected, not ')'");
   ExpectSyntaxFault("h = x +", "5:1: a value is expected, not '}'");
-  ExpectSyntaxFault("h = 1", "4:1: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0)");
+  ExpectSyntaxFault("h = 1",
+                    "4:1: a number has no shape here; give the shape, as in ConstantFill(x, value=1.0), or "
+                    "ConstantFill(x, value=1, dtype=2) of int32");
   ExpectSyntaxFault("h = 2 @ x", "4:7: @ needs tensors, not numbers");
   ExpectSyntaxFault("h = x\nh = x", "5:1: \"h\" is written twice; give the second value a name of its own");
   ExpectSyntaxFault("h, h = Split(x)", "4:1: \"h\" is written twice; give the second value a name of its own");
@@ -118,6 +120,14 @@ TEST(CellErrors, OfExpressions) {
   ExpectSyntaxFault("a, y = x", "4:1: one value cannot be given to 2 names");
   ExpectSyntaxFault("h = Print(x)", "4:5: Print has no output, so it is no value");
   ExpectSyntaxFault("h = Add(x, x, axis=1, axis=2)", "4:23: the argument axis is given twice");
+  ExpectSyntaxFault(
+      "h = x * H",
+      "4:9: H is a size; a tensor of it is ConstantFill(x, value=H, dtype=1), of floats in the shape of x");
+  ExpectSyntaxFault("h = Softmax(x, axis=\"last\")",
+                    "4:21: the argument axis takes numbers and expressions of sizes, without quotes");
+  ExpectSyntaxFault("h = ConstantFill(x, value=\"H\")",
+                    "4:27: the argument value takes numbers and expressions of sizes, without quotes");
+  ExpectSyntaxFault("h = ConstantFill(x, value=Q)", "4:27: there is no size Q so far; a string stands in quotes");
   ExpectSyntaxFault("h = Scale(x, scale=1e300)", "4:20: 1e300 is beyond what a float can hold");
 }
 

@@ -102,6 +102,13 @@ TEST(ExpandCell, NamesDoNotCollide) {
   }
 }
 
+TEST(ExpandCell, SizesAreNumbersOfArguments) {
+  const CellNet net = ExpandCell(
+      Cell("cell c(x[1]; ) {\n  size K = 3\n  y = x + ConstantFill(x, value=2*K - 1, dtype=11) + Scale(x, scale=K)\n"
+           "  output y\n}\n"));
+  EXPECT_EQ(RunCell(net, {{"x", Tensor::Of<double>({1, 1, 1}, {10})}}).at("y").data<double>()[0], 10 + 5 + 30);
+}
+
 // Integers are shown too, 0 where the mask is false; they have no gradient.
 TEST(ExpandCell, ShowsIntegers) {
   for (const std::string option : {"", "  option mask = m\n"}) {

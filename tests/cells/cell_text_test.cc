@@ -100,13 +100,20 @@ TEST(ShortCell, ExpressionsBecomeOperators) {
 TEST(ShortCell, CallsTakeExpressionsAndArguments) {
   EXPECT_EQ(Step("h, s = Split(Concat(h + s, h, axis=-1), axis=2, split=[H, 3])"),
             "  h.1 = Add(h_prev, s_prev)\n  h.2, h.3 = Concat(h.1, h_prev, axis=-1)\n"
-            "  h, s = Split(h.2, axis=2, split=[\"H\", \"3\"])\n");
+            "  h, s = Split(h.2, axis=2, split=[H, 3])\n");
   EXPECT_EQ(Step("h = Dropout(h, ratio=1, is_test=true)\ns = Clip(s, min=-1, max=2.5)"),
             "  h = Dropout(h_prev, ratio=1.0, is_test=1)\n  s = Clip(s_prev, min=-1.0, max=2.5)\n");
   EXPECT_EQ(Step("h = Slice(h, starts=[0, 0, 1], ends=[-1, -1, H - 1],\n      )\ns = h"),
-            "  h = Slice(h_prev, starts=[0, 0, 1], ends=[\"-1\", \"-1\", \"H - 1\"])\n  s = Copy(h)\n");
+            "  h = Slice(h_prev, starts=[0, 0, 1], ends=[-1, -1, H - 1])\n  s = Copy(h)\n");
   EXPECT_EQ(Step("mask = SequenceMask(e, mode=\"upper\")\nh = s; s = h"),
             "  mask = SequenceMask(e, mode=\"upper\")\n  h = Copy(s_prev)\n  s = Copy(h)\n");
+}
+
+TEST(ShortCell, NumbersOfArgumentsAreExpressionsOfSizes) {
+  // Also where an argument takes anything; what is in quotes is a string.
+  EXPECT_EQ(Step("h = ConstantFill(h, value=2*H - 1, dtype=1)\ns = Cast(Scale(s, scale=H), to=\"float\")"),
+            "  h = ConstantFill(h_prev, value=2*H - 1, dtype=1)\n  s.1 = Scale(s_prev, scale=H)\n"
+            "  s = Cast(s.1, to=\"float\")\n");
 }
 
 TEST(ShortCell, AnExpressionGoesOnBehindAnOperator) {

@@ -230,6 +230,23 @@ TEST_F(Failures, TheTimestepCannotBeWritten) {
   ExpectError([&] { net.net(); }, "…operator Copy of the step net writes \"timestep\", the number of the step");
 }
 
+TEST_F(Failures, TheTimestepIsNothingElse) {
+  const auto net_with = [](const std::string& input, const std::string& internal) {
+    RecurrentCase net;
+    net.Sequence(input, internal).State("h", "h0", "h_prev", "h_next").Step("h_next = Copy(timestep)");
+    net.Output("h_all", "h", 1);
+    return net;
+  };
+  RecurrentCase linked = net_with("x", "timestep");
+  ExpectError(
+      [&] { linked.net(); },
+      "…\"timestep\" is the number of the step, and linked to \"x\"; the argument timestep can name it otherwise, as "
+      "\"timestep_number\"…");
+  RecurrentCase captured = net_with("timestep", "x_t");
+  ExpectError([&] { captured.net(); },
+              "…\"timestep\" is the number of the step, and an input that the step net reads…");
+}
+
 std::int64_t failing_rows = -1;
 
 // y = x, for any number of steps at once; w is read and does not matter. As if a step took a tenth of a millisecond.

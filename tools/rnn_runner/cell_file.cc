@@ -73,14 +73,45 @@ std::int64_t SizeOf(const char* flag, std::int64_t value, std::int64_t size, con
       StrCat("--", flag, " is ", value, ", and the input ", NameText(input.blob), " that was given says ", size));
 }
 
-// Throws where a state starts with more or fewer rows than steps see: outputs would be of other steps than they say.
-void CheckInitialRows(const CellNetInput& input, const Tensor& given) {
-  if (!input.is_state || NumInitialRows(given.shape()) == input.dims[0]) return;
-  std::vector<std::string> dims;
-  for (const std::int64_t dim : input.dims) dims.push_back(dim == CellNetInput::kBatch ? "B" : StrCat(dim));
-  throw Error(ErrorCode::kShapeMismatch,
-              StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(), "; steps see ",
-                     Count(input.dims[0], "row"), " of the state, so it must be [", Join(dims, ", "), "]"));
+// "[T, B, 5], of 3 steps and a batch of 2".
+std::string ExpectedText(const CellNetInput& input, std::int64_t steps, std::int64_t batch) {
+  std::vector<std::string> dims, means;
+  for (const std::int64_t dim : input.dims) {
+    dims.push_back(dim == CellNetInput::kSteps ? "T" : dim == CellNetInput::kBatch ? "B" : StrCat(dim));
+    if (dim == CellNetInput::kSteps) means.push_back(StrCat(Count(steps, "step")));
+    if (dim == CellNetInput::kBatch) means.push_back(StrCat("a batch of ", batch));
+  }
+  return StrCat("[", Join(dims, ", "), "]", means.empty() ? "" : StrCat(", of ", Join(means, " and ")));
+}
+
+// Throws where a state starts with more or fewer rows than steps see, as outputs would be of other steps than they say,
+// or with rows of another size. A batch of one is for all; a single row may lack its dimension, and one for all both.
+void CheckStart(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
+  const Shape& shape = given.shape();
+  if (NumInitialRows(shape) != input.dims[0]) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(),
+                                                  "; steps see ", Count(input.dims[0], "row"),
+                                                  " of the state, so it must be ", ExpectedText(input, steps, batch)));
+  }
+  const auto num_item_dims = std::ssize(input.dims) - 2;
+  const std::int64_t num_leading = shape.rank() - num_item_dims;
+  bool fits = num_leading >= 0 && num_leading <= 2;
+  for (std::int64_t d = 0; fits && d < num_item_dims; ++d) fits = shape[num_leading + d] == input.dims[2 + d];
+  if (fits && num_leading > 0) fits = shape[num_leading - 1] == 1 || shape[num_leading - 1] == batch;
+  if (fits) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(),
+                                                "; it must be ", ExpectedText(input, steps, batch)));
+}
+
+// Throws where the input has another shape than the cell declares: what can be repeated would be.
+void CheckGiven(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
+  if (input.is_state) return CheckStart(input, given, steps, batch);
+  std::vector<std::int64_t> dims = input.dims;
+  std::ranges::replace(dims, CellNetInput::kSteps, steps);
+  std::ranges::replace(dims, CellNetInput::kBatch, batch);
+  if (given.shape() == Shape(dims)) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", given.Description(),
+                                                "; it must be ", ExpectedText(input, steps, batch)));
 }
 
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
@@ -201,6 +232,15 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
               StrCat("these are not the parameters of the cell:\n  ", Join(faults, "\n  ")));
 }
 
+void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& given, const Workspace& workspace) {
+  const bool is_start = std::ranges::count(cell.starts, name, &CellNetInput::blob) > 0;  // FeedCellInputs looks at it
+  if (is_start || std::ranges::count(cell.parameters, name) == 0) return;
+  const Shape& shape = workspace.GetTensor(name).shape();
+  if (given.shape() == shape) return;
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("the parameter ", Quoted(name), " is ", given.Description(), "; it must be ", shape));
+}
+
 std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace) {
   std::vector<std::string> made_up;
   std::int64_t steps = FLAGS_steps, batch = FLAGS_batch;
@@ -220,7 +260,7 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
     ++number;
     const Blob* blob = workspace.FindBlob(input.blob);
     if (blob != nullptr && blob->HasTensor()) {
-      CheckInitialRows(input, blob->GetTensor());
+      CheckGiven(input, blob->GetTensor(), steps, batch);
       continue;
     }
     std::vector<std::int64_t> dims = input.dims;
@@ -234,6 +274,11 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
     std::cerr << PrintableLine(StrCat(input.blob, " is random, ", tensor.Description())) << "\n";
     workspace.SetTensor(input.blob, std::move(tensor));
     made_up.push_back(input.blob);
+  }
+  for (const CellNetInput& start : cell.starts) {
+    if (const Blob* blob = workspace.FindBlob(start.blob); blob != nullptr && blob->HasTensor()) {
+      CheckStart(start, blob->GetTensor(), steps, batch);
+    }
   }
   return made_up;
 }

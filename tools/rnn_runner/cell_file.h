@@ -48,9 +48,12 @@ std::vector<std::string> FilledByCell(const CellNet& cell);
 std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::string& path, Workspace& workspace,
                                             const RunOptions& options);
 
+// Throws kShapeMismatch where what is given for a parameter has another shape than what `workspace` holds.
+void CheckParameter(const CellNet& cell, const std::string& name, const Tensor& given, const Workspace& workspace);
+
 // Fills those inputs that `workspace` does not hold, and says so on standard error: random numbers, lengths from 0 to
 // the number of steps, random masks. Returns their names. Throws UsageError where --steps or --batch is given, and an
-// input that the workspace holds says otherwise.
+// input that the workspace holds says otherwise, and kShapeMismatch where one has not the shape that the cell declares.
 std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspace);
 
 }  // namespace stepnet::runner

@@ -62,6 +62,24 @@ DType ParseDType(const std::string& item, const std::string& name) {
   throw UsageError(StrCat("--shape has \"", item, "\": no dtype \"", name, "\"", DidYouMean(name, names)));
 }
 
+// Whether the dtype has the number: rounded, where it is floating.
+bool Holds(DType dtype, double value) {
+  const auto is_in = [&](double low, double high) {
+    return std::floor(value) == value && low <= value && value <= high;
+  };
+  constexpr double kExact = 9007199254740992;  // 2^53, up to where doubles, as which values are read, have all integers
+  switch (dtype) {
+    case DType::kBool: return is_in(0, 1);
+    case DType::kUInt8: return is_in(0, 255);
+    case DType::kInt8: return is_in(-128, 127);
+    case DType::kUInt16: return is_in(0, 65535);
+    case DType::kInt16: return is_in(-32768, 32767);
+    case DType::kInt32: return is_in(-2147483648.0, 2147483647);
+    case DType::kInt64: return is_in(-kExact, kExact);
+    default: return true;
+  }
+}
+
 // BLOB=SIZES[:DTYPE][=VALUE]
 Filled ParseFilled(const std::string& item) {
   const size_t equals = item.find('=');
@@ -75,6 +93,9 @@ Filled ParseFilled(const std::string& item) {
   if (const size_t colon = rest.find(':'); colon != std::string::npos) {
     filled.dtype = ParseDType(item, rest.substr(colon + 1));
     rest.resize(colon);
+  }
+  if (filled.value && !Holds(filled.dtype, *filled.value)) {
+    ThrowBadShape(item, StrCat(filled.dtype, " has no ", *filled.value));
   }
   std::vector<std::int64_t> sizes;
   for (const std::string& size : SplitList(rest, 'x')) sizes.push_back(ParseNumber<std::int64_t>(item, size));
@@ -141,12 +162,27 @@ struct BlobsTaken {
   std::set<std::string> written;  // by any of them
 };
 
+// Outputs of a gradient operator that it adds to, or leaves as they are (gradient_requests).
+std::vector<std::string> OutputsThatStay(const OperatorDef& op) {
+  std::vector<std::string> stay;
+  for (const Argument& argument : op.arg()) {
+    if (op.type() != "RecurrentNetworkGradient" || argument.name() != "gradient_requests") continue;
+    for (int k = 0; k < std::min(argument.strings_size(), op.output_size()); ++k) {
+      if (argument.strings(k) != "write") stay.push_back(op.output(k));
+    }
+  }
+  return stay;
+}
+
 BlobsTaken TakenBy(const std::vector<const NetDef*>& nets) {
   BlobsTaken blobs;
   for (const NetDef* net : nets) {
     std::set<std::string> written;
     for (const OperatorDef& op : net->op()) written.insert(op.output().begin(), op.output().end());
     for (const std::string& blob : ReadFirst(*net)) blobs.taken.insert(blob);
+    for (const OperatorDef& op : net->op()) {
+      for (std::string& blob : OutputsThatStay(op)) blobs.taken.insert(std::move(blob));
+    }
     for (const std::string& blob : net->external_input()) {
       if (!written.contains(blob)) blobs.taken.insert(blob);
     }

@@ -21,6 +21,14 @@ CellUse UseOf(const LanguageModelSpec& spec, ModelUse use) {
   if (cell.input_size() != 1 || cell.input(0).shape_size() != 1) {
     Refuse(spec, "it must have one input, and that one dimension");
   }
+  const auto reads_step = [](const OperatorDef& op) { return std::ranges::count(op.input(), "timestep") > 0; };
+  if (std::ranges::any_of(cell.op(), reads_step)) {
+    Refuse(spec, "it reads timestep, which begins at 0 in each piece of the text");
+  }
+  if (cell.options().has_lengths() || cell.options().has_mask()) {
+    Refuse(spec,
+           StrCat("its option says ", cell.options().has_lengths() ? "lengths" : "mask", ", and texts have none"));
+  }
   if (cell.options().batch_major()) Refuse(spec, "a text comes by steps, [T, B], and its option says batch_major");
   CellUse cell_use{.sizes = spec.sizes,
                    .scope = kScope,

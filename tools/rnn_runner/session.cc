@@ -47,6 +47,7 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
     throw CurrentError().At({.file = FLAGS_init_net.empty() ? FLAGS_net : FLAGS_init_net});
   }
   for (const auto& [name, tensor] : fed) {
+    if (cell) CheckParameter(*cell, name, tensor, *session.workspace);
     session.workspace->SetTensor(name, tensor);
     given.push_back(name);
   }
