@@ -127,7 +127,9 @@ class CellParser : private CellReader {
     parameter.set_name(ExpectName("the name of a parameter"));
     const std::vector<std::string> shape = Dimensions();
     parameter.mutable_shape()->Assign(shape.begin(), shape.end());
-    step_.Declare(parameter.name(), StepBlob::kShared, parameter.shape_size());
+    // A single element is no bias of a product: it is repeated, as a number is.
+    const bool is_single = shape.size() == 1 && shape.front() == "1";
+    step_.Declare(parameter.name(), StepBlob::kShared, is_single ? 0 : parameter.shape_size());
     if (!TakeIf('=')) return;
     OperatorDef& fill = *parameter.mutable_initializer();
     if (Next().kind == CellToken::kName) {

@@ -47,15 +47,12 @@ void* Scratch::Get(std::int64_t bytes) {
   return data;
 }
 
-void Scratch::Reset() {
-  if (!overflow_.empty()) {
-    overflow_.clear();
-    block_.reset();
-    capacity_ = 0;
-    block_ = Allocate(used_);
-    capacity_ = used_;
-  }
-  used_ = 0;
+void Scratch::Grow() {
+  overflow_.clear();
+  block_.reset();
+  capacity_ = 0;
+  block_ = Allocate(used_);
+  capacity_ = used_;
 }
 
 void RunContext::UseDevice(Device device) {

@@ -26,7 +26,10 @@ class Scratch {
   // 64-byte aligned, uninitialised. Throws kOutOfMemory.
   void* Get(std::int64_t bytes);
   // Makes all memory free to be used anew.
-  void Reset();
+  void Reset() {
+    if (!overflow_.empty()) Grow();
+    used_ = 0;
+  }
 
  private:
   struct Release {
@@ -38,6 +41,7 @@ class Scratch {
   };
   using Block = std::unique_ptr<std::byte[], Release>;
   Block Allocate(std::int64_t bytes) const;
+  void Grow();  // to what was used, in one block
 
   Device device_ = {};
   Block block_;

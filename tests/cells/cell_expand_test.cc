@@ -104,7 +104,7 @@ TEST(ExpandCell, NamesDoNotCollide) {
 
 TEST(ExpandCell, SizesAreNumbersOfArguments) {
   const CellNet net = ExpandCell(
-      Cell("cell c(x[1]; ) {\n  size K = 3\n  y = x + ConstantFill(x, value=2*K - 1, dtype=11) + Scale(x, scale=K)\n"
+      Cell("cell c(x[1]; ) {\n  size K = 3\n  y = x + ConstantFill(x, value=2*K - 1, dtype=1) + Scale(x, scale=K)\n"
            "  output y\n}\n"));
   EXPECT_EQ(RunCell(net, {{"x", Tensor::Of<double>({1, 1, 1}, {10})}}).at("y").data<double>()[0], 10 + 5 + 30);
 }

@@ -82,6 +82,8 @@ TEST(ShortCell, ExpressionsBecomeOperators) {
   // A bias goes into the product alone; what is added otherwise is repeated.
   EXPECT_EQ(Step("h = s + b\ns = h @ u - b"), "  h = Add(s_prev, b)\n  s.1 = FC(h, u, axis=-1)\n  s = Sub(s.1, b)\n");
   EXPECT_EQ(Step("h = b * s\ns = (s - h) / b"), "  h = Mul(b, s_prev)\n  s.1 = Sub(s_prev, h)\n  s = Div(s.1, b)\n");
+  EXPECT_EQ(Step("param one[1]\nh = x @ w + one\ns = h"),
+            "  param one[1]\n  h.1 = FC(x, w, axis=-1)\n  h = Add(h.1, one)\n  s = Copy(h)\n");
   // So are functions of parameters.
   EXPECT_EQ(Step("rate = Sigmoid(b)\nh = rate * h\ns = (1 - rate) * s + u * b"),
             "  rate = Sigmoid(b)\n  h = Mul(rate, h_prev)\n  s.1 = ConstantFill(rate, value=1.0)\n"

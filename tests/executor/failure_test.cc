@@ -241,10 +241,9 @@ TEST_F(Failures, TheTimestepIsNothingElse) {
   ExpectError(
       [&] { linked.net(); },
       "…\"timestep\" is the number of the step, and linked to \"x\"; the argument timestep can name it otherwise, as "
-      "\"timestep_number\"…");
+      "\"timestep_number\"");
   RecurrentCase captured = net_with("timestep", "x_t");
-  ExpectError([&] { captured.net(); },
-              "…\"timestep\" is the number of the step, and an input that the step net reads…");
+  ExpectError([&] { captured.net(); }, "…\"timestep\" is the number of the step, and an input that the step net reads");
 }
 
 std::int64_t failing_rows = -1;
