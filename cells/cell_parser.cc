@@ -317,7 +317,7 @@ class CellParser : private CellReader {
     Take();
     if (Next().Is('(')) return Call(token, depth);
     if (Next().Is('[')) Fail("a value is not indexed; parts of it are Slice(x, starts=[…], ends=[…])");
-    if (IsSize(token.text)) {
+    if (is_size_(token.text)) {
       FailAt(token, StrCat(token.text, " is a size; a tensor of it is ConstantFill(x, value=", token.text,
                            ", dtype=1), of floats in the shape of x"));
     }
@@ -367,27 +367,22 @@ class CellParser : private CellReader {
   static bool IsFloat(const ArgumentSpec* spec) {
     return spec != nullptr && (spec->type == ArgumentType::kFloat || spec->type == ArgumentType::kFloats);
   }
-  bool IsSize(const std::string& name) const {
-    return std::ranges::any_of(source_.def.size(), [&](const CellSize& size) { return size.name() == name; });
-  }
   // A string in quotes, where the argument takes some.
   std::string StringValue(const ArgumentSpec* spec) {
     const CellToken& token = Take();
-    if (spec == nullptr || !IsSizeExpression(*spec, token.text, [&](const auto& name) { return IsSize(name); })) {
-      return token.text;
-    }
+    if (spec == nullptr || !IsSizeExpression(*spec, token.text, is_size_)) return token.text;
     FailAt(token, StrCat("the argument ", spec->name, " takes numbers and expressions of sizes, without quotes"));
   }
   void CheckSizeOfAny(const CellToken& token, const std::string& text) {
     for (const std::string& name : At(token, [&] { return NamesInSize(text); })) {
-      if (!IsSize(name)) FailAt(token, StrCat("there is no size ", name, " so far; a string stands in quotes"));
+      if (!is_size_(name)) FailAt(token, StrCat("there is no size ", name, " so far; a string stands in quotes"));
     }
   }
 
   void Value(const ArgumentSpec* spec, Argument* argument) {
     const CellToken& token = Next();
     if (token.kind == CellToken::kString) return argument->set_s(StringValue(spec));
-    if (Next().IsName("true") || Next().IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
+    if (token.IsName("true") || token.IsName("false")) return argument->set_i(Take().text == "true" ? 1 : 0);
     const std::string text = ValueText();
     const std::optional<float> number = FloatOf(text);
     const std::optional<std::int64_t> integer = IntegerOf(text);
@@ -427,6 +422,7 @@ class CellParser : private CellReader {
   }
 
   CellSource source_;
+  const IsSize is_size_ = SizesOf(source_.def);
   StepWriter step_;
   std::set<std::string> names_;  // declared
   std::set<std::string> given_;  // "STATE KEY", "option NAME"

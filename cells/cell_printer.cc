@@ -152,9 +152,7 @@ void PrintOptions(const CellOptions& options, std::string* text) {
 
 std::string PrintShortCell(const CellDef& cell) {
   std::string text;
-  const IsSize is_size = [&](const std::string& name) {
-    return std::ranges::any_of(cell.size(), [&](const CellSize& size) { return size.name() == name; });
-  };
+  const IsSize is_size = SizesOf(cell);
   if (cell.has_doc()) {
     std::istringstream lines(cell.doc());
     lines.exceptions(std::ios::badbit);

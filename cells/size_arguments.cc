@@ -8,6 +8,12 @@
 
 namespace stepnet {
 
+IsSize SizesOf(const CellDef& cell) {
+  return [&cell](const std::string& name) {
+    return std::ranges::any_of(cell.size(), [&](const CellSize& size) { return size.name() == name; });
+  };
+}
+
 bool IsSizeExpression(const ArgumentSpec& spec, const std::string& text, const IsSize& is_size) {
   switch (spec.type) {
     case ArgumentType::kInt:

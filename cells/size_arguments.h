@@ -6,11 +6,15 @@
 #include <string>
 
 #include "stepnet/core/arguments.h"
+#include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 
 using IsSize = std::function<bool(const std::string& name)>;
+
+// By the sizes that the cell, which must outlive it, declares when it is asked.
+IsSize SizesOf(const CellDef& cell);
 
 // Whether a text that stands for a value of the argument is an expression of sizes and no string: where it takes
 // numbers; and where it takes anything (ArgumentType::kAny) if the text is one, of sizes that there are.

@@ -33,6 +33,19 @@ TEST(StepGraph, EveryWriteMakesAValue) {
   EXPECT_EQ(graph.values[graph.last.at("a")].version, 3);
 }
 
+TEST(StepGraph, WhatIsErasedLeavesItsStage) {
+  const std::string first = "  for 4 steps at once:\n  a.1: float [1, 2] kept = Tanh(x) @0 {}\n";
+  const std::string last = "  in each step:\n  ^y: float [1, 2] at 1[8 * t] = a.1\n";
+  const std::string begin = "step step {\n  x: float [1, 2] at 0[8 * t]\n";
+  // One node of a stage, and all nodes of another.
+  StepGraph graph = ParseGraph(begin + first + "  b.1: float [1, 2] kept = Tanh(x) @1 {}\n" +
+                               "  once for all steps:\n  c.1: float [1, 2] kept = Tanh(x) @2 {}\n" + last + "}\n");
+  graph.last.erase("b");
+  graph.last.erase("c");
+  graph.Erase({false, true, true, false});
+  EXPECT_EQ(GraphText(graph), begin + first + last + "}\n");
+}
+
 TEST(StepGraph, ValuesThatFollowFromShapesAreKnown) {
   // Reshape's second output, the old shape, is what the second Reshape needs.
   NetDef net = NetOf({"r, old = Reshape(x)", "back, unused = Reshape(r, old)"});

@@ -314,6 +314,24 @@ TEST(RecurrentGradient, G11GradientsAreWrittenAddedOrLeftOutAsRequested) {
   EXPECT_FALSE(adding.workspace().GetBlob("b_grad").HasTensor());
 }
 
+TEST(RecurrentGradient, G11SumsThatGoOnLeaveWhatOthersHold) {
+  RecurrentCase net = SumMulCase();
+  net.OutputGradient("h_all").WithGradient();
+  AddStrings(&net.gradient(), "gradient_requests", {"add", "write"});
+  for (const auto& [name, tensor] : SumMulFeeds(4)) net.Feed(name, tensor);
+  const Tensor held = Random({4, 2, 3}, 20);
+  const std::vector<double> before = Values(held);
+  net.Feed("h_all_grad", Random({4, 2, 3}, 9)).Feed("x_grad", held).Run();
+  EXPECT_EQ(Values(held), before);
+  const std::vector<double> once = Values(net.Get("x_grad").Clone());
+  net.Run();  // in its own memory now
+  const std::vector<double> twice = Values(net.Get("x_grad"));
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_NE(once[i], before[i]);
+    EXPECT_NEAR(twice[i] - once[i], once[i] - before[i], 1e-14);
+  }
+}
+
 TEST(RecurrentGradient, G11AddNeedsSomethingToAddTo) {
   RecurrentCase net = SumMulCase();
   net.OutputGradient("h_all").WithGradient();

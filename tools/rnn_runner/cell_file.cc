@@ -78,7 +78,7 @@ std::string ExpectedText(const CellNetInput& input, std::int64_t steps, std::int
   std::vector<std::string> dims, means;
   for (const std::int64_t dim : input.dims) {
     dims.push_back(dim == CellNetInput::kSteps ? "T" : dim == CellNetInput::kBatch ? "B" : StrCat(dim));
-    if (dim == CellNetInput::kSteps) means.push_back(StrCat(Count(steps, "step")));
+    if (dim == CellNetInput::kSteps) means.push_back(Count(steps, "step"));
     if (dim == CellNetInput::kBatch) means.push_back(StrCat("a batch of ", batch));
   }
   return StrCat("[", Join(dims, ", "), "]", means.empty() ? "" : StrCat(", of ", Join(means, " and ")));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
 
@@ -21,7 +22,12 @@ CellUse UseOf(const LanguageModelSpec& spec, ModelUse use) {
   if (cell.input_size() != 1 || cell.input(0).shape_size() != 1) {
     Refuse(spec, "it must have one input, and that one dimension");
   }
-  const auto reads_step = [](const OperatorDef& op) { return std::ranges::count(op.input(), "timestep") > 0; };
+  // Units that have an input of that name compare it with lengths alone, of which a text has none.
+  const auto reads_step = [](const OperatorDef& op) {
+    const OperatorSchema* const schema = FindOperator(op.type());
+    const bool is_unit = schema != nullptr && std::ranges::count(schema->inputs, "timestep", &Formal::name) > 0;
+    return !is_unit && std::ranges::count(op.input(), "timestep") > 0;
+  };
   if (std::ranges::any_of(cell.op(), reads_step)) {
     Refuse(spec, "it reads timestep, which begins at 0 in each piece of the text");
   }
