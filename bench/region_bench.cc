@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/region_composition.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/regions/region_composition.h"
+#include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/vector_math.h"
 

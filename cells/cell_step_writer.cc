@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {

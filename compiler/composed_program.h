@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "stepnet/core/formula_cache.h"
-#include "stepnet/core/region_composition.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/regions/region_composition.h"
+#include "stepnet/core/regions/region_program.h"
 
 namespace stepnet {
 

@@ -7,7 +7,7 @@
 #include "stepnet/compiler/place.h"
 #include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/move.h"
 #include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/side_effects.h"

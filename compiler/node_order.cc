@@ -7,7 +7,7 @@
 
 #include "stepnet/compiler/components.h"
 #include "stepnet/core/access_order.h"
-#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
 
 namespace stepnet {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "stepnet/core/cost.h"
-#include "stepnet/core/formula_cache.h"
-#include "stepnet/core/region_composition.h"
+#include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/regions/region_composition.h"
 #include "stepnet/core/scoped_value.h"
 
 namespace stepnet {

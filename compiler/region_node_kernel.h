@@ -1,5 +1,5 @@
 // RegionNodeKernel: runs a region of several operators, as one program where they can be one
-// (core/region_composition.h), and otherwise one after the other.
+// (core/regions/region_composition.h), and otherwise one after the other.
 #pragma once
 
 #include <memory>

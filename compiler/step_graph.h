@@ -74,8 +74,9 @@ struct RegionBody {
 
 struct StepNode {
   enum class Kind {
-    kCall,     // an operator of the step net
-    kRegion,   // operators that have formulas (core/formula.h) or only copy (core/expansion.h), in their order, as one
+    kCall,    // an operator of the step net
+    kRegion,  // operators that have formulas (core/formulas/formula.h) or only copy (core/expansion.h), in their order,
+              // as one
     kProduct,  // an operator whose outputs are products of matrices
     kMove,     // copies its input to its output, or adds it there
     kPack,     // gives another form of an input of `call` (Kernel::packing)

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 namespace {

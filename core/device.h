@@ -121,8 +121,8 @@ struct DeviceRegion {
   std::vector<int> host_inputs = {};
   int device_index = 0;
 };
-// Puts a run of it into the queue of `run`. Pointers are as for EvaluateRegion (core/region.h), to memory of the
-// device.
+// Puts a run of it into the queue of `run`. Pointers are as for EvaluateRegion (core/regions/region.h), to memory of
+// the device.
 using RunRegionFn =
     std::function<void(const OpRun& run, std::span<const void* const> inputs, std::span<void* const> outputs)>;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "stepnet/core/expr_table.h"
+#include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {

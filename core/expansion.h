@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "stepnet/core/operator.h"
-#include "stepnet/core/region_composition.h"
+#include "stepnet/core/regions/region_composition.h"
 
 namespace stepnet {
 

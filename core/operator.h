@@ -256,7 +256,7 @@ class Expansion;
 // Says what an operator that has no formula is made of: core/expansion.h.
 using ExpansionRule = std::function<void(Expansion&)>;
 class Formula;
-// Says what an operator computes: core/formula.h.
+// Says what an operator computes: core/formulas/formula.h.
 using FormulaRule = std::function<void(Formula&)>;
 struct FormulaOptions {
   bool checks_values = false;  // it calls Formula::Check; others must not
@@ -367,8 +367,8 @@ class Operator {
   // Rows of several steps may be given to one run; sums over the rows are left to Kernel::can_add, and to
   // Kernel::can_leave_out where other outputs have rows.
   Operator& Rows(RowsRule rule);
-  // What it computes (core/formula.h). The kernel for the CPU, shapes, cost, rows and whether it is elementwise follow
-  // from it where they are not declared.
+  // What it computes (core/formulas/formula.h). The kernel for the CPU, shapes, cost, rows and whether it is
+  // elementwise follow from it where they are not declared.
   Operator& Formula(FormulaRule rule, FormulaOptions options = {});
   // What it is made of, where no formula says it: products and sums, or places in its operands (core/expansion.h).
   // Nothing follows from it for a run of the operator itself.

@@ -7,7 +7,7 @@
 
 #include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
-#include "stepnet/core/formula_kernel.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {

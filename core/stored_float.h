@@ -3,8 +3,8 @@
 // Inputs and outputs of regions may be of them. Cast alone goes to them and from them: to float, which is exact, and
 // from numbers, which rounds once, to nearest even, keeps denormals and gives infinity for what is beyond the greatest.
 // Builders put a float between them and bool, and where they are read. Sums over rows that are stored in them are added
-// up as floats (core/region_sums.h). Formulas know neither: what they read is loaded as float, and what they give as
-// float is stored as the declaration says or, where that says nothing, as all inputs that have a fraction are.
+// up as floats (core/regions/region_sums.h). Formulas know neither: what they read is loaded as float, and what they
+// give as float is stored as the declaration says or, where that says nothing, as all inputs that have a fraction are.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "stepnet/core/expr_scalar.h"
+#include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/floating.h"
 
 namespace stepnet {

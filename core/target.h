@@ -5,9 +5,9 @@
 // is. What runs on the CPU and nowhere else, and knows no options, asks kCpuTarget, a constant: its fields may be sizes
 // of arrays.
 //
-// Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expr.h) and blocks of
-// products (operators/gemm.h). They are the same on every machine, however they were found. A Target decides which plan
-// is made; a plan gives the same bits wherever it runs.
+// Which figures do not belong here: sizes that decide how a kernel rounds, as partial sums (core/expressions/expr.h)
+// and blocks of products (operators/gemm.h). They are the same on every machine, however they were found. A Target
+// decides which plan is made; a plan gives the same bits wherever it runs.
 //
 // Figures come from the machines that docs/performance.md names, and from what their comments name: a benchmark of
 // bench/, or scripts/bench_executors, which compares whole runs. "Chosen" is what nobody measured.
@@ -25,8 +25,8 @@ struct SchedulingCosts {
   double handed_task = 0;  // to give a task to another thread
 };
 
-// How regions (core/region_program.h) are cut for the caches and loops of a machine. Where nothing else is said, by
-// bench, Op and Region, on rows and units.
+// How regions (core/regions/region_program.h) are cut for the caches and loops of a machine. Where nothing else is
+// said, by bench, Op and Region, on rows and units.
 struct RegionSizes {
   // Bytes of the first cache for the values of a block; the same where values of a row are kept beside them; and, with
   // the memory of operands, where several rows are in a block, the more the better.

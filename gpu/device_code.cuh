@@ -1,6 +1,6 @@
-// What kernels call: the primitives of core/expr.h for one element, reductions of a row by a warp, random numbers and
-// faults. Kernels that are generated have this text before them, so it includes nothing: NVRTC compiles it on machines
-// without a toolkit. Kernels written by hand include it.
+// What kernels call: the primitives of core/expressions/expr.h for one element, reductions of a row by a warp, random
+// numbers and faults. Kernels that are generated have this text before them, so it includes nothing: NVRTC compiles it
+// on machines without a toolkit. Kernels written by hand include it.
 //
 // To be compiled without contraction (--fmad=false) and without fast math. A test that runs generated kernels on the
 // CPU gives STEPNET_OWN_FUNCTIONS and functions of its own, whose last bits are those of the CPU.

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/expressions/expr_evaluate.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {

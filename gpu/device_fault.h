@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "stepnet/core/expr.h"
+#include "stepnet/core/expressions/expr.h"
 #include "stepnet/core/operator.h"
 
 namespace stepnet {

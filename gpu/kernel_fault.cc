@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/expressions/expr_evaluate.h"
 
 namespace stepnet {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "stepnet/core/expr.h"
+#include "stepnet/core/expressions/expr.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/gpu/device_fault.h"
 

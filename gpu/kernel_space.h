@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "stepnet/core/region.h"
+#include "stepnet/core/regions/region.h"
 
 namespace stepnet {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stepnet/core/expr_scalar.h"
+#include "stepnet/core/expressions/expr_scalar.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "stepnet/core/region.h"
+#include "stepnet/core/regions/region.h"
 #include "stepnet/gpu/kernel_space.h"
 #include "stepnet/gpu/region_source.h"
 

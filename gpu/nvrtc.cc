@@ -14,7 +14,8 @@
 namespace stepnet {
 namespace {
 
-// Bits are promised (core/expr.h), so nothing is contracted and denormals are kept. The log tells registers and spills.
+// Bits are promised (core/expressions/expr.h), so nothing is contracted and denormals are kept. The log tells registers
+// and spills.
 constexpr const char* kOptions[] = {"--std=c++17",     "--fmad=false",     "--ftz=false",
                                     "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v"};
 

@@ -15,7 +15,8 @@
 // Values are those of EvaluateRegion: bit for bit, but for the last bits of exp, expm1, log, log1p, tanh, sigmoid, erf,
 // sin, cos and pow, and for what a NaN holds. Nothing depends on the launch.
 // - Without anything of whole rows: a thread an element.
-// - With it: a warp a row, or a block where rows are few and long. The 64 partial results that core/expr.h says are
+// - With it: a warp a row, or a block where rows are few and long. The 64 partial results that core/expressions/expr.h
+// says are
 //   those of lanes, or of threads.
 // - Sums over rows: a thread for each sum, which adds in row-major order. What such a sum reads of whole rows, a launch
 //   before has written to scratch memory.
@@ -27,8 +28,8 @@
 #include <string_view>
 #include <vector>
 
-#include "stepnet/core/formula.h"
-#include "stepnet/core/region.h"
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/region.h"
 #include "stepnet/gpu/device_fault.h"
 
 namespace stepnet {

@@ -1,7 +1,7 @@
 // Kernels of sums over rows.
 #include <algorithm>
 
-#include "stepnet/core/region_sums.h"
+#include "stepnet/core/regions/region_sums.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cuda_target.h"
 #include "stepnet/gpu/region_printer.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/nets/placement.h"

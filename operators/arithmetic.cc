@@ -6,8 +6,8 @@
 // What a gradient rule writes must be right for all shapes. Where nothing is repeated, R is a copy, which plans of
 // steps leave out (compiler/passes/drop_moves.cc).
 #include "stepnet/core/floating.h"
-#include "stepnet/core/formula.h"
-#include "stepnet/core/region_kernels.h"
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"

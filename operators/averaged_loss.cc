@@ -1,7 +1,7 @@
 // AveragedLoss: the mean of all elements, what a training net minimises.
 #include <algorithm>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/row_sums.h"
 

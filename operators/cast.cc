@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
-#include "stepnet/core/formula_kernel.h"
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"

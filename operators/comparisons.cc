@@ -1,5 +1,5 @@
 // EQ, NE, LT, LE, GT, GE: c = a op b as bool, with broadcasting (core/broadcast_rule.h).
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
 

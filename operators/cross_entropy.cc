@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"

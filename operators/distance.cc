@@ -1,7 +1,7 @@
 // Distances between the rows of two tensors:
 //   SquaredL2Distance: d_i = sum_j (x_ij - y_ij)^2 / 2
 //   L1Distance:        d_i = sum_j |x_ij - y_ij|
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/row_sums.h"
 

@@ -1,7 +1,7 @@
 // Dropout: y = x / (1 - ratio) where a random mask is set, 0 elsewhere.
 // Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014, with the
 // scaling moved from testing to training.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {

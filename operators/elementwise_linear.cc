@@ -1,7 +1,7 @@
 // ElementwiseLinear: y = x * w + b, where w and b are repeated over the rows of x.
 //
 // Gradient, with sums over the rows: dx = dy * w, dw = sum(dy * x), db = sum(dy).
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 

@@ -3,7 +3,7 @@
 // Source: Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014, eq. 7. The reset gate has done
 // its work before, in the products, and is not read here. Rows whose sequence has ended keep their state or become 0;
 // nothing of their gates is read, so that whatever stands there does no harm.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/gated_unit.h"
 
 namespace stepnet {

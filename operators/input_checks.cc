@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "stepnet/core/floating.h"
-#include "stepnet/core/formula_kernel.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 
 namespace stepnet {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {

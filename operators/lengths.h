@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 

@@ -1,5 +1,5 @@
 // And, Or, Xor, Not: of bools, with broadcasting (core/broadcast_rule.h).
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
 

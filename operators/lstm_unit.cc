@@ -4,7 +4,7 @@
 // Source: Hochreiter, Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers, Schmidhuber, Cummins,
 // "Learning to Forget", 2000. Rows whose sequence has ended keep their state or become 0; nothing of their gates is
 // read, so that whatever stands there does no harm.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/gated_unit.h"
 
 namespace stepnet {

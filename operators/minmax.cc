@@ -1,7 +1,7 @@
 // Max, Min: the greatest and the least of the inputs, element by element.
 //
 // Their gradients are no DerivativeOf, which knows no variadic inputs: each of several equal inputs gets all of it.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/input_checks.h"
 

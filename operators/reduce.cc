@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
-#include "stepnet/core/region_copies.h"
-#include "stepnet/core/region_kernels.h"
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/region_copies.h"
+#include "stepnet/core/regions/region_kernels.h"
 #include "stepnet/operators/dim_groups.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"

@@ -3,7 +3,7 @@
 // which neither overflows nor takes the logarithm of 0. Arguments choose two relatives of it.
 #include <algorithm>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/row_sums.h"
 

@@ -1,7 +1,7 @@
 // Softmax: y_i = exp(x_i) / sum_j exp(x_j), and LogSoftmax: y_i = x_i - log(sum_j exp(x_j)), over the rows of x as a
 // matrix [N, D] of its sizes before and from `axis`. The largest element of the row is taken off first, so that no
 // exponential overflows.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/row_sums.h"
 

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/expr_text.h"
+#include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/vector_math.h"
 #include "stepnet/operators/elementwise.h"

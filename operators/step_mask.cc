@@ -2,7 +2,7 @@
 //
 // The formula checks a length for each step; the kernel is written by hand because it checks each once.
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/lengths.h"
 

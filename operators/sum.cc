@@ -1,5 +1,5 @@
 // Sum: y = x0 + x1 + …
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {

@@ -8,7 +8,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/expansion.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"

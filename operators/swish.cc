@@ -1,6 +1,6 @@
 // Swish: y = x * sigmoid(x).
 // Source: Ramachandran, Zoph, Le, "Searching for Activation Functions", 2017, with beta = 1.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/elementwise.h"
 
 namespace stepnet {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
 
 namespace stepnet {

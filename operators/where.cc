@@ -3,8 +3,8 @@
 #include <climits>
 
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula.h"
-#include "stepnet/core/formula_kernel.h"
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
-#include "stepnet/core/formula_program.h"
+#include "stepnet/core/formulas/formula_program.h"
 
 namespace stepnet {
 

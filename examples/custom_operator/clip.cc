@@ -1,6 +1,6 @@
 // acme.Clip: y = min(max(x, -limit), limit), an operator that StepNet does not have. A formula says what it computes;
 // the kernel, the shapes and the gradient follow from it.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "stepnet/core/expansion.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 #include "stepnet/gpu/cuda/product_kernel.h"
 #include "stepnet/gpu/cuda/region_kernel.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <mutex>
 
-#include "stepnet/core/formula_kernel.h"
+#include "stepnet/core/formulas/formula_kernel.h"
 #include "stepnet/core/programs_by_shapes.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/gpu/cuda/cuda_target.h"

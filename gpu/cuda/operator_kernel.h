@@ -1,5 +1,6 @@
-// Kernels of the GPU for operators that say what they compute: by a formula (core/formula.h) or by what they are made
-// of (core/expansion.h). Products go to cuBLASLt; all else is printed as CUDA C++ and compiled when it is first met.
+// Kernels of the GPU for operators that say what they compute: by a formula (core/formulas/formula.h) or by what they
+// are made of (core/expansion.h). Products go to cuBLASLt; all else is printed as CUDA C++ and compiled when it is
+// first met.
 #pragma once
 
 #include <string>

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "../operators/op_test.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

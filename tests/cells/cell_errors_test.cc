@@ -2,12 +2,12 @@
 #include <filesystem>
 #include <regex>
 
-#include "../operators/op_test.h"
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

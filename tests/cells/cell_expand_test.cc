@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../examples/cell_case.h"
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/examples/cell_case.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

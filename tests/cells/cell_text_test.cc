@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <random>
 
-#include "../operators/op_test.h"
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,6 +1,6 @@
 #include "stepnet/cells/size_expression.h"
 
-#include "../operators/op_test.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

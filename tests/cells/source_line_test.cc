@@ -1,7 +1,7 @@
 #include "stepnet/cells/source_line.h"
 
-#include "../operators/op_test.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,7 +1,7 @@
 #include "stepnet/compiler/composed_program.h"
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -5,8 +5,8 @@
 #include <random>
 #include <set>
 
-#include "../executor/recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {

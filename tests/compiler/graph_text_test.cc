@@ -1,8 +1,8 @@
 // Texts of graphs: what is written is read, and what is no graph is refused with its line.
 #include "stepnet/compiler/graph_text.h"
 
-#include "../operators/op_test.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "../operators/op_test.h"
-#include "passes/pass_case.h"
+#include "stepnet/tests/compiler/passes/pass_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -5,14 +5,14 @@
 #include <set>
 #include <tuple>
 
-#include "../executor/layers.h"
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/executor/layers.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,10 +1,10 @@
 #include "stepnet/compiler/step_graph.h"
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/recurrent_plan.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

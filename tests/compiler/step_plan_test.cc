@@ -1,13 +1,13 @@
 #include "stepnet/compiler/step_plan.h"
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "join_regions.h"
 #include "stepnet/compiler/import_step.h"
 #include "stepnet/compiler/make_step_plan.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/executor/run_state.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

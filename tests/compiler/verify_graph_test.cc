@@ -1,11 +1,11 @@
 // Wrong graphs are found, by the node and value that are wrong.
 #include "stepnet/compiler/verify_graph.h"
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

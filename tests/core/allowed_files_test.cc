@@ -8,8 +8,8 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
-#include "stepnet/tests/core/temp_dir.h"
 #include "stepnet/tests/operators/op_test.h"
+#include "temp_dir.h"
 
 namespace stepnet {
 namespace {

@@ -1,5 +1,5 @@
 // What is wrong with declarations by themselves is found when they are registered, and stops every use of them.
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/operators/op_test.h"
 

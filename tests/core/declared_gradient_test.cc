@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "../executor/recurrent_case.h"
 #include "stepnet/nets/gradient.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {

@@ -5,8 +5,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "source_path.h"
 #include "stepnet/io/file.h"
-#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {

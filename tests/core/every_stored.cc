@@ -6,11 +6,11 @@
 #include <limits>
 #include <type_traits>
 
-#include "random_exprs.h"
-#include "stepnet/core/expr_evaluate.h"
-#include "stepnet/core/expr_text.h"
+#include "stepnet/core/expressions/expr_evaluate.h"
+#include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/expressions/random_exprs.h"
 
 namespace stepnet {
 

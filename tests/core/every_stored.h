@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/core/region.h"
+#include "stepnet/core/regions/region.h"
 
 namespace stepnet {
 

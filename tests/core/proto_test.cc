@@ -9,11 +9,11 @@
 #include <map>
 #include <sstream>
 
+#include "source_path.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
-#include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {

@@ -1,4 +1,4 @@
-#include "stepnet/tests/core/source_path.h"
+#include "source_path.h"
 
 namespace stepnet {
 

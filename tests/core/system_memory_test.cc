@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "stepnet/io/file.h"
-#include "stepnet/tests/core/temp_dir.h"
+#include "temp_dir.h"
 
 namespace stepnet {
 namespace {

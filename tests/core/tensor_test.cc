@@ -5,7 +5,7 @@
 #include <limits>
 #include <thread>
 
-#include "stepnet/tests/core/limited_memory.h"
+#include "limited_memory.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {

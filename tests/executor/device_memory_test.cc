@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "../poison_device/poison_device.h"
-#include "../tools/training_case.h"
 #include "stepnet/core/error.h"
+#include "stepnet/tests/poison_device/poison_device.h"
+#include "stepnet/tests/tools/training_case.h"
 
 namespace stepnet {
 namespace {

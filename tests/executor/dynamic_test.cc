@@ -1,6 +1,6 @@
 // Operators of a step net whose shapes are known only when they run, with blobs whose memory is laid out before.
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

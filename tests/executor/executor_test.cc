@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

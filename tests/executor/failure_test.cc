@@ -3,10 +3,10 @@
 #include <new>
 #include <stdexcept>
 
-#include "../core/error_of.h"
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -4,12 +4,12 @@
 #include <span>
 #include <stdexcept>
 
-#include "../core/error_of.h"
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/find_stages.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/operators/op_test.h"
 #include "stepnet/tests/poison_device/poison_device.h"
 
 namespace stepnet {

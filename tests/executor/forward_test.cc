@@ -1,9 +1,9 @@
 // RecurrentNetwork forward: shapes, sequences, states. Names of tests cite the rules of docs/caffe2_compatibility.md.
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

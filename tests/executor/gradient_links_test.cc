@@ -2,9 +2,9 @@
 // rules of docs/caffe2_compatibility.md.
 #include <limits>
 
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,11 +1,11 @@
 // Gradients that nobody asks for: neither computed nor given memory, and the others are the same bit for bit.
 #include <algorithm>
 
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,9 +1,9 @@
 // RecurrentNetworkGradient over several runs: which forward run it belongs to, what it keeps from one run to the next,
 // what it leaves alone. Names of tests cite the rules of docs/caffe2_compatibility.md.
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

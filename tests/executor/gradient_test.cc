@@ -2,9 +2,9 @@
 // docs/caffe2_compatibility.md.
 #include "stepnet/nets/gradient.h"
 
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/nets/backward.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,5 +1,5 @@
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "../core/error_of.h"
+#include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {
 namespace {

@@ -1,6 +1,6 @@
 // A step never changes the caller's tensors: what it writes onto is a copy, one a run, whose changes its steps see.
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

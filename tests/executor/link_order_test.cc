@@ -1,7 +1,7 @@
 // Names of rows: the order of reads and writes decides what a step sees through a link.
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

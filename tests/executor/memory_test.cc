@@ -5,10 +5,10 @@
 #include <random>
 #include <thread>
 
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/rename.h"
+#include "stepnet/tests/operators/op_test.h"
 
 // Every allocation of the test program is counted. Sanitizers bring their own.
 #if defined(__has_feature)

@@ -6,13 +6,13 @@
 #include <functional>
 #include <thread>
 
-#include "../core/error_of.h"
 #include "layers.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {
 namespace {

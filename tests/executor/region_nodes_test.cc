@@ -1,10 +1,6 @@
 // Regions of several operators give the bits that the operators give, in loops, forward and backward, on any executor.
 #include <gtest/gtest.h>
 
-#include "../compiler/join_regions.h"
-#include "../core/error_of.h"
-#include "../examples/cell_case.h"
-#include "../operators/op_test.h"
 #include "layers.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/emit.h"
@@ -17,7 +13,11 @@
 #include "stepnet/executor/run_state.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/compiler/join_regions.h"
+#include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/examples/cell_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

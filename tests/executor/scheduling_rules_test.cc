@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <thread>
 
-#include "../operators/op_test.h"
 #include "layers.h"
 #include "probe.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

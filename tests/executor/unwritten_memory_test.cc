@@ -1,7 +1,7 @@
 // Results never come from memory that nobody wrote: every case runs on memory filled with two patterns.
-#include "../operators/op_test.h"
 #include "recurrent_case.h"
 #include "stepnet/tests/core/filled_memory.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

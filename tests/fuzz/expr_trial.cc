@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "stepnet/core/error.h"
-#include "stepnet/core/expr_text.h"
+#include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/strings.h"
 #include "trials.h"
 

@@ -5,15 +5,13 @@
 #include <map>
 #include <vector>
 
-#include "../core/random_exprs.h"
-#include "../executor/random_step.h"
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/expr_text.h"
+#include "stepnet/core/expressions/expr_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/npy.h"
@@ -23,7 +21,9 @@
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/train.pb.h"
+#include "stepnet/tests/core/expressions/random_exprs.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/executor/random_step.h"
 
 namespace stepnet {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "../core/random_region.h"
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/cells/cell_expand.h"
@@ -16,6 +15,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/core/regions/random_region.h"
 #include "stepnet/tools/rnn_runner/checkpoint.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 #include "stepnet/tools/rnn_runner/trainer.h"

@@ -3,11 +3,10 @@
 
 #include <map>
 
-#include "../examples/cell_case.h"
 #include "no_device_compiler.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/expansion.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/region_source.h"
 #include "stepnet/nets/backward.h"
@@ -15,6 +14,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/tests/examples/cell_case.h"
 
 namespace stepnet {
 namespace {

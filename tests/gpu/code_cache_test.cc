@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "../core/error_of.h"
-#include "../core/temp_dir.h"
 #include "no_device_compiler.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet {
 namespace {

@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "../core/error_of.h"
-#include "../core/temp_dir.h"
-#include "../executor/recurrent_case.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cublas_lt.h"
 #include "stepnet/gpu/cuda/cuda_call.h"
 #include "stepnet/gpu/cuda/product_choices.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {

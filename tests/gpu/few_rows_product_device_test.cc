@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "../executor/recurrent_case.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 #include "stepnet/gpu/cuda/few_rows_product.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../core/temp_dir.h"
+#include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet {
 namespace {

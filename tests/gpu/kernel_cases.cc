@@ -6,11 +6,11 @@
 #include <cstring>
 #include <random>
 
-#include "../operators/op_test.h"
 #include "stepnet/core/fault_record.h"
 #include "stepnet/core/run_context.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "../core/error_of.h"
+#include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {
 namespace {

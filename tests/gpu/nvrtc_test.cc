@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "../core/error_of.h"
-#include "../core/random_region.h"
 #include "no_device_compiler.h"
 #include "region_runner.h"
-#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/region_source.h"
+#include "stepnet/tests/core/error_of.h"
+#include "stepnet/tests/core/regions/random_region.h"
 
 namespace stepnet {
 namespace {

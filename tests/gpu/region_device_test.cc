@@ -7,13 +7,13 @@
 #include <map>
 #include <vector>
 
-#include "../core/random_exprs.h"
-#include "../core/random_region.h"
 #include "region_runner.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/expr_evaluate.h"
+#include "stepnet/core/expressions/expr_evaluate.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/gpu/nvrtc.h"
+#include "stepnet/tests/core/expressions/random_exprs.h"
+#include "stepnet/tests/core/regions/random_region.h"
 
 namespace stepnet {
 namespace {

@@ -5,16 +5,16 @@
 #include <cstdlib>
 #include <optional>
 
-#include "../core/every_stored.h"
-#include "../core/random_exprs.h"
-#include "../core/random_region.h"
-#include "../core/source_path.h"
-#include "../core/temp_dir.h"
 #include "cuda_on_host_functions.h"
 #include "no_device_compiler.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/vector_math.h"
+#include "stepnet/tests/core/every_stored.h"
+#include "stepnet/tests/core/expressions/random_exprs.h"
+#include "stepnet/tests/core/regions/random_region.h"
+#include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/core/temp_dir.h"
 
 namespace stepnet {
 namespace {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "../core/random_exprs.h"
-#include "../core/random_region.h"
 #include "region_runner.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/expressions/random_exprs.h"
+#include "stepnet/tests/core/regions/random_region.h"
 
 namespace stepnet {
 namespace {

@@ -1,7 +1,7 @@
 #include "stepnet/io/operator_library.h"
 
-#include "../core/temp_dir.h"
-#include "../operators/op_test.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -13,8 +13,6 @@
 #include <tuple>
 #include <vector>
 
-#include "../executor/layers.h"
-#include "../executor/recurrent_case.h"
 #include "failing_allocations.h"
 #include "stepnet/cells/cell_expand.h"
 #include "stepnet/cells/cell_reader.h"
@@ -30,6 +28,8 @@
 #include "stepnet/nets/training_net.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/executor/layers.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/trace.h"

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -1,9 +1,9 @@
 // What is wrong with a gradient operator is found before anything runs, as far as the net tells it. Names of tests cite
 // the rules of docs/caffe2_compatibility.md.
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <random>
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

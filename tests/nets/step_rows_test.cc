@@ -1,10 +1,10 @@
 // Gradients of rows that a step writes and sees by other names, against central differences in double.
 #include "stepnet/nets/step_rows.h"
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

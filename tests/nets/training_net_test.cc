@@ -5,10 +5,10 @@
 #include <map>
 #include <numbers>
 
-#include "../operators/op_test.h"
 #include "stepnet/core/workspace.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <random>
 
-#include "../executor/recurrent_case.h"
 #include "op_test.h"
-#include "stepnet/core/formula_cache.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "../core/for_each_target.h"
 #include "op_test.h"
+#include "stepnet/tests/core/for_each_target.h"
 
 namespace stepnet {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <cstring>
 
-#include "../executor/recurrent_case.h"
-#include "stepnet/core/formula.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/run_context.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {

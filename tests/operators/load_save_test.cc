@@ -1,3 +1,4 @@
+#include "op_test.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/gradient.h"
@@ -5,7 +6,6 @@
 #include "stepnet/nets/net_check.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tests/core/temp_dir.h"
-#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {

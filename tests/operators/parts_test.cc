@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "../executor/recurrent_case.h"
 #include "op_test.h"
-#include "stepnet/core/formula_sample.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {
@@ -164,7 +164,7 @@ TEST(Parts, AnyNumberGivesTheBitsOfOne) {
     }
   }
   EXPECT_EQ(types, TypesWhere([](const OperatorSchema& schema) {
-              // Those of formulas are cut by one program: tests/core/region_program_test.cc.
+              // Those of formulas are cut by one program: tests/core/regions/region_program_test.cc.
               return HasKernel(schema) && !schema.formula && CpuKernel(schema.type).max_parts != nullptr;
             }));
 }

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "../executor/recurrent_case.h"
 #include "op_test.h"
-#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 namespace {

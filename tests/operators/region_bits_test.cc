@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "../core/random_exprs.h"
 #include "op_test.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/expressions/random_exprs.h"
 
 namespace stepnet {
 namespace {

@@ -1,4 +1,4 @@
-#include "stepnet/tests/poison_device/poison_device.h"
+#include "poison_device.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/operator.h"
-#include "stepnet/core/region_program.h"
+#include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/executor/recording_executor.h"
 

@@ -6,9 +6,9 @@
 #include <csignal>
 #include <filesystem>
 
-#include "../core/temp_dir.h"
-#include "../operators/op_test.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet::runner {
 namespace {

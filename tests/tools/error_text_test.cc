@@ -1,6 +1,6 @@
 #include "stepnet/tools/rnn_runner/error_text.h"
 
-#include "../operators/op_test.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet::runner {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
-#include "../poison_device/poison_device.h"
 #include "stepnet/nets/rename.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
 #include "training_case.h"
 

@@ -1,7 +1,7 @@
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 
-#include "../operators/op_test.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet::runner {
 namespace {

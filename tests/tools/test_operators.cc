@@ -1,7 +1,7 @@
 // A library of operators for --op_library, as users write them.
 #include <stdexcept>
 
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 namespace {

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "../core/temp_dir.h"
-#include "../executor/recurrent_case.h"
-#include "../operators/op_test.h"
-#include "../poison_device/poison_device.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
+#include "stepnet/tests/poison_device/poison_device.h"
 #include "training_case.h"
 
 namespace stepnet::runner {

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <map>
 
-#include "../core/temp_dir.h"
-#include "../operators/op_test.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/tests/core/source_path.h"
+#include "stepnet/tests/core/temp_dir.h"
+#include "stepnet/tests/operators/op_test.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 
 namespace stepnet::runner {

@@ -1,7 +1,7 @@
 // A recurrent net with gradients whose backward step has a move, for tests of what tools see of runs.
 #pragma once
 
-#include "../executor/recurrent_case.h"
+#include "stepnet/tests/executor/recurrent_case.h"
 
 namespace stepnet {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "stepnet/core/declared_gradient.h"
-#include "stepnet/core/formula_sample.h"
-#include "stepnet/core/formula_text.h"
+#include "stepnet/core/formulas/formula_sample.h"
+#include "stepnet/core/formulas/formula_text.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"

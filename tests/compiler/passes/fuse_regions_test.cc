@@ -1,7 +1,7 @@
-#include "../../core/error_of.h"
 #include "pass_case.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/error_of.h"
 
 namespace stepnet {
 namespace {

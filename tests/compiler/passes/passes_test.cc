@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "../../core/source_path.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tests/core/source_path.h"
 
 namespace stepnet {
 namespace {

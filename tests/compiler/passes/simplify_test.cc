@@ -1,5 +1,5 @@
 #include "pass_case.h"
-#include "stepnet/core/formula.h"
+#include "stepnet/core/formulas/formula.h"
 
 namespace stepnet {
 namespace {

@@ -1,0 +1,167 @@
+#include "stepnet/core/formulas/formula_cache.h"
+
+#include <array>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "stepnet/core/expansion.h"
+#include "stepnet/core/index_of.h"
+#include "stepnet/core/kept_by_key.h"
+
+namespace stepnet {
+namespace {
+
+// All that a formula may depend on when it does not ask for the operator itself, as bytes.
+class KeyWriter {
+ public:
+  KeyWriter() { bytes_.reserve(kUsualBytes); }
+  KeyWriter(const KeyWriter&) = delete;
+  KeyWriter& operator=(const KeyWriter&) = delete;
+
+  void Query(const ShapeQuery& query) {
+    const OperatorCall& op = query.op();
+    Number(reinterpret_cast<std::uintptr_t>(&op.schema()));
+    Number(op.arguments().size());
+    for (const auto& [name, value] : op.arguments()) Argument(name, value);
+    Number(static_cast<std::uint64_t>(query.num_inputs()));
+    for (int i = 0; i < query.num_inputs(); ++i) Info(query.In(i));
+    Number(op.outputs().size());
+    Blobs(op);
+  }
+  void Infos(std::span<const TensorInfo> infos) {
+    Number(infos.size());
+    for (const TensorInfo& info : infos) Info(info);
+  }
+  void Number(std::uint64_t number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
+
+  // False where a value of an argument or input is no plain number: bytes() do not tell them apart then.
+  bool is_plain() const { return is_plain_; }
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  // Which operands are the same blob: the first of each.
+  void Blobs(const OperatorCall& op) {
+    constexpr size_t kFew = 8;
+    if (op.inputs().size() + op.outputs().size() <= kFew) {
+      for (const std::string& input : op.inputs()) Number(static_cast<std::uint64_t>(IndexOf(op.inputs(), input)));
+      for (const std::string& output : op.outputs()) Number(static_cast<std::uint64_t>(IndexOf(op.inputs(), output)));
+      return;
+    }
+    std::unordered_map<std::string_view, std::uint64_t> first;
+    for (const std::vector<std::string>* names : {&op.inputs(), &op.outputs()}) {
+      for (const std::string& name : *names) Number(first.emplace(name, first.size()).first->second);
+    }
+  }
+
+  void Text(const std::string& text) {
+    Number(text.size());
+    bytes_ += text;
+  }
+  template <typename T>
+  void List(const std::vector<T>& list) {
+    Number(list.size());
+    bytes_.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T));
+  }
+  template <typename T>
+  void Optional(const std::optional<T>& value) {
+    Number(value ? 1 : 0);
+    if (value) bytes_.append(reinterpret_cast<const char*>(&*value), sizeof(T));
+  }
+
+  void Argument(const std::string& name, const ArgumentValue& value) {
+    Text(name);
+    Optional(value.f);
+    Optional(value.i);
+    Number(value.s ? 1 : 0);
+    if (value.s) Text(*value.s);
+    List(value.floats);
+    List(value.ints);
+    Number(value.strings.size());
+    for (const std::string& text : value.strings) Text(text);
+    is_plain_ &= value.net == nullptr;
+  }
+
+  void Info(const TensorInfo& info) {
+    Number(static_cast<std::uint64_t>(info.dtype));
+    Number(static_cast<std::uint64_t>(info.shape.rank()));
+    for (const std::int64_t size : info.shape.dims()) Number(static_cast<std::uint64_t>(size));
+    is_plain_ &= !info.value.defined();
+  }
+
+  // Most keys fit here and cost no allocation: operators that are alike ask for one again and again.
+  static constexpr size_t kUsualBytes = 480;
+  std::array<std::byte, 512> memory_;
+  std::pmr::monotonic_buffer_resource resource_{memory_.data(), memory_.size()};
+  std::pmr::string bytes_{&resource_};
+  bool is_plain_ = true;
+};
+
+// Keeps what kernels share. It is never destroyed: kernels may run while statics are.
+template <typename Value>
+KeptByKey<Value>& TheKept() {
+  static auto* const kept = new KeptByKey<Value>(/*max_kept=*/512);
+  return *kept;
+}
+
+OperatorParts MakeParts(const ShapeQuery& query) {
+  OperatorParts made{.outputs = query.op().schema().shapes(query), .is_shared = true};
+  for (TensorInfo& output : made.outputs) output.value = {};  // what is kept holds no tensors
+  if (!query.op().schema().formula) {
+    const Expansion expansion(query);
+    made.parts.assign(expansion.parts().begin(), expansion.parts().end());
+    return made;
+  }
+  if (!FormulaApplies(query, made.outputs)) return made;
+  const std::shared_ptr<const FormulaProgram> program = FindFormula(query, made.outputs);
+  const FormulaRegion& formula = program->formula();
+  RegionPart& part =
+      made.parts.emplace_back(RegionPart{.region = formula.region, .inputs = formula.inputs, .outputs = {}});
+  for (const int output : formula.outputs) part.outputs.push_back(query.num_inputs() + output);
+  part.region.in_place.clear();
+  made.is_shared = !formula.asks_for_operator;
+  return made;
+}
+
+}  // namespace
+
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs,
+                                                  std::uint64_t wanted) {
+  KeyWriter key;
+  key.Query(query);
+  key.Infos(outputs);
+  key.Number(wanted);
+  if (key.is_plain()) {
+    if (auto found = TheKept<FormulaProgram>().Find(key.bytes())) return found;
+  }
+  auto made = std::make_shared<const FormulaProgram>(query, wanted, MakeFormulaRegion(query, outputs, wanted));
+  if (key.is_plain() && !made->formula().asks_for_operator) TheKept<FormulaProgram>().Keep(key.bytes(), made);
+  return made;
+}
+
+std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query) {
+  KeyWriter key;
+  key.Query(query);
+  if (key.is_plain()) {
+    if (auto found = TheKept<OperatorParts>().Find(key.bytes())) return found;
+  }
+  auto made = std::make_shared<OperatorParts>(MakeParts(query));
+  made->is_shared &= key.is_plain();
+  if (made->is_shared) TheKept<OperatorParts>().Keep(key.bytes(), made);
+  return made;
+}
+
+bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel) {
+  if (!kernel.checks_values || !query.op().schema().formula || !FormulaApplies(query, {})) return kernel.checks_values;
+  const std::vector<Expr> roots = FindFormula(query)->formula().region.Roots();
+  return std::ranges::any_of(roots, [](const Expr& root) { return root->has_require(); });
+}
+
+bool IsElementwise(const ShapeQuery& query) {
+  const OperatorSchema& schema = query.op().schema();
+  if (schema.elementwise || !schema.formula) return schema.elementwise;
+  return FormulaApplies(query, schema.shapes(query)) && FindFormula(query)->formula().is_elementwise;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,37 @@
+// Formulas that have been asked: what they say of operators that are alike, and its program, are made once a process
+// and shared by all kernels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "stepnet/core/formulas/formula_program.h"
+#include "stepnet/core/regions/region_composition.h"
+
+namespace stepnet {
+
+// As MakeFormulaRegion, whose result is kept among the last ones unless it depends on more than arguments, shapes and
+// which operands are the same.
+std::shared_ptr<const FormulaProgram> FindFormula(const ShapeQuery& query, std::span<const TensorInfo> outputs = {},
+                                                  std::uint64_t wanted = ~std::uint64_t{0});
+
+// What an operator is in a region.
+struct OperatorParts {
+  std::vector<TensorInfo> outputs = {};  // without their elements, also where these are known
+  // By its formula or its expansion (core/expansion.h); tensors are its inputs, then its outputs, or a RunValue.
+  // None: it has neither, or other dtypes than expressions.
+  std::vector<RegionPart> parts = {};
+  bool is_shared = false;  // with operators that are alike
+};
+std::shared_ptr<const OperatorParts> FindParts(const ShapeQuery& query);
+
+// Whether a run of the operator on such inputs may find bad values (Kernel::checks_values): Div of whole numbers may,
+// as its formula says, and Div of others may not.
+bool MayFindBadValues(const ShapeQuery& query, const Kernel& kernel);
+
+// Whether element i of the outputs depends on element i of the inputs alone: declared, or so by the formula.
+bool IsElementwise(const ShapeQuery& query);
+
+}  // namespace stepnet

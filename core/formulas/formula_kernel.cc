@@ -1,0 +1,152 @@
+#include "stepnet/core/formulas/formula_kernel.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "stepnet/core/cost.h"
+#include "stepnet/core/expressions/expr_table.h"
+#include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/formulas/formula_layout.h"
+#include "stepnet/core/programs_by_shapes.h"
+
+namespace stepnet {
+namespace {
+
+class FormulaKernel {
+ public:
+  explicit FormulaKernel(const OperatorCall& op) : op_(op) {}
+
+  void Run(const OpRun& run) {
+    const std::uint64_t wanted = WantedOf(run);
+    programs_.With([&] { return Make(run, wanted); }, [&](const FormulaProgram& program) { program.Run(op_, run); },
+                   run, wanted);
+  }
+
+ private:
+  std::shared_ptr<const FormulaProgram> Make(const OpRun& run, std::uint64_t wanted) const {
+    std::vector<TensorInfo> inputs;
+    for (int i = 0; i < run.num_inputs(); ++i) inputs.push_back({.dtype = run.In(i).dtype, .shape = *run.In(i).shape});
+    const ShapeQuery query(op_, inputs);
+    // By the shape rule, because outputs that the run is not for have no shape here.
+    std::shared_ptr<const FormulaProgram> made = FindFormula(query, op_.schema().shapes(query), wanted);
+    made->Prepare();
+    return made;
+  }
+
+  const OperatorCall op_;
+  ProgramsByShapes<FormulaProgram> programs_;
+};
+
+RunFn MakeByFormula(const OperatorCall& op) {
+  return [kernel = std::make_shared<FormulaKernel>(op)](const OpRun& run) { kernel->Run(run); };
+}
+
+// As FormulaApplies of a query.
+bool FormulaApplies(const OperatorCall& op, const OpRun& run) {
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    if (!IsOperandType(run.In(i).dtype)) return false;
+  }
+  for (int o = 0; o < run.num_outputs(); ++o) {
+    if (!IsOperandType(run.Out(o).dtype)) return false;
+  }
+  return run.num_inputs() == 0 || FormulaWhere::Holds(op, *run.In(0).shape);
+}
+
+int MaxParts(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  return FindFormula(query, outputs)->max_parts();
+}
+
+// An operation is counted once an element, whatever it is.
+Cost CostOf(const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+  if (!FormulaApplies(query, outputs)) return {.flops = 0, .bytes = BytesMoved(query, outputs)};
+  const std::shared_ptr<const FormulaProgram> made = FindFormula(query);
+  const auto elements = static_cast<double>(made->formula().region.NumElements());
+  return {.flops = elements * made->num_operations(), .bytes = BytesMoved(query, outputs)};
+}
+
+bool IsSame(const std::optional<RowOperands>& a, const std::optional<RowOperands>& b) {
+  if (!a || !b) return !a && !b;
+  return std::ranges::is_permutation(a->inputs, b->inputs) && std::ranges::is_permutation(a->outputs, b->outputs);
+}
+
+// What a declaration says beside its formula, because its kernel runs what the formula does not.
+struct Declared {
+  ShapeRule shapes;
+  RowsRule rows;
+  bool elementwise = false;
+
+  // Throws kInternal where the formula says otherwise.
+  void CheckAgainst(const FormulaRegion& formula, const ShapeQuery& query) const {
+    const char* said = elementwise && !formula.is_elementwise       ? "Elementwise"
+                       : rows && !IsSame(rows(query), formula.rows) ? "Rows"
+                                                                    : nullptr;
+    if (said == nullptr) return;
+    FailFormula(query, ErrorCode::kInternal,
+                StrCat(" declares .", said, ", and its formula says otherwise: leave out .", said,
+                       ", or make it say what the formula does"));
+  }
+};
+
+}  // namespace
+
+std::uint64_t WantedOf(const OpRun& run) {
+  std::uint64_t wanted = ~std::uint64_t{0};
+  if (run.num_outputs() == 1) return wanted;
+  for (int i = 0; i < std::min(run.num_outputs(), 63); ++i) {
+    if (!run.Wants(i)) wanted &= ~(std::uint64_t{1} << i);
+  }
+  return wanted;
+}
+
+RunValues::RunValues(const OperatorCall& op, const OpRun& run, bool with_run_number)
+    : values_{run.step(), with_run_number ? static_cast<std::int64_t>(run.context().RunNumber()) : 0,
+              static_cast<std::int64_t>(op.random_id()), static_cast<std::int64_t>(op.seed())} {}
+
+bool RunsFormula(const OperatorSchema& schema) {
+  const auto kernel = schema.kernels.find(DeviceKind::kCpu);
+  if (!schema.formula || kernel == schema.kernels.end()) return false;
+  const auto* const make = kernel->second.make.target<RunFn (*)(const OperatorCall&)>();
+  return make != nullptr && *make == MakeByFormula;
+}
+
+Kernel FormulaKernelOr(KernelFactory otherwise) {
+  return {.make = [otherwise = std::move(otherwise)](const OperatorCall& op) -> RunFn {
+            return [op, by_formula = MakeByFormula(op), other = otherwise(op)](const OpRun& run) {
+              (FormulaApplies(op, run) ? by_formula : other)(run);
+            };
+          },
+          .max_parts =
+              [](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
+                return FormulaApplies(query, outputs) ? MaxParts(query, outputs) : 1;
+              },
+          .can_leave_out = true};
+}
+
+void CompleteFromFormula(OperatorSchema* schema) {
+  const bool has_kernel = schema->kernels.contains(DeviceKind::kCpu);
+  const Declared declared{.shapes = schema->shapes, .rows = schema->rows, .elementwise = schema->elementwise};
+  schema->shapes = [declared, has_kernel](const ShapeQuery& query) {
+    const std::vector<TensorInfo> outputs = declared.shapes ? declared.shapes(query) : std::vector<TensorInfo>();
+    if (declared.shapes && has_kernel && !FormulaApplies(query, outputs)) return outputs;
+    const std::shared_ptr<const FormulaProgram> made = FindFormula(query, outputs);
+    declared.CheckAgainst(made->formula(), query);
+    return declared.shapes ? outputs : made->formula().infos;
+  };
+  if (!schema->cost) schema->cost = CostOf;
+  if (!schema->rows) {
+    schema->rows = [shapes = schema->shapes, has_kernel](const ShapeQuery& query) -> std::optional<RowOperands> {
+      if (has_kernel && !FormulaApplies(query, shapes(query))) return {};
+      return FindFormula(query)->formula().rows;
+    };
+  }
+  if (has_kernel) return;
+  schema->kernels[DeviceKind::kCpu] = {.make = MakeByFormula,
+                                       .max_parts = MaxParts,
+                                       .can_leave_out = true,
+                                       .checks_values = schema->formula_options.checks_values};
+}
+
+}  // namespace stepnet

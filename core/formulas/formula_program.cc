@@ -1,0 +1,140 @@
+#include "stepnet/core/formulas/formula_program.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "stepnet/core/expressions/expr_evaluate.h"
+#include "stepnet/core/regions/region_run.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kFlatSize = 2;  // of regions that stand for any size: operands of one element are not elements
+
+bool MayBeFlat(const ShapeQuery& query, const FormulaRegion& formula) {
+  const Region& region = formula.region;
+  if (!formula.is_elementwise || region.outputs.empty() || !region.requirements.empty()) return false;
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    if (query.In(i).shape.size() != region.outputs[0].memory.size) return false;
+  }
+  return true;
+}
+
+Region Flattened(Region region) {
+  const auto flatten = [](RegionOperand* operand) {
+    operand->size = kFlatSize;
+    operand->strides = {0, 0, 0, 1};
+  };
+  region.sizes = {1, 1, 1, kFlatSize};
+  for (RegionOperand& input : region.inputs) flatten(&input);
+  for (RegionOutput& output : region.outputs) flatten(&output.memory);
+  return region;
+}
+
+// Shape's own comparison goes through all dimensions that a shape may have; this one is part of every run.
+bool IsSame(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+FormulaProgram::FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula)
+    : wanted_(wanted),
+      formula_(std::move(formula)),
+      first_output_(formula_.outputs.empty() ? 0 : formula_.outputs[0]),
+      may_be_flat_(MayBeFlat(query, formula_)),
+      reads_run_values_(std::ranges::any_of(formula_.inputs, IsRunValue)) {
+  for (int i = 0; i < query.num_inputs(); ++i) {
+    inputs_.push_back({.dtype = query.In(i).dtype, .shape = query.In(i).shape});
+  }
+  const auto is_operation = [](const ExprNode* node) {
+    return node->op != ExprOp::kInput && node->op != ExprOp::kConstant;
+  };
+  num_operations_ = static_cast<int>(std::ranges::count_if(ExprNodes(formula_.region.Roots()), is_operation));
+}
+
+void FormulaProgram::Prepare() const {
+  std::call_once(once_, [this] {
+    if (may_be_flat_) {
+      RegionProgram flat(Flattened(formula_.region));
+      is_flat_ = flat.is_flat();
+      if (is_flat_) program_.emplace(std::move(flat));
+    }
+    if (!is_flat_) program_.emplace(formula_.region);
+    if (is_flat_ && program_->direct() != nullptr) UseDirect(*program_->direct());
+  });
+}
+
+void FormulaProgram::UseDirect(const RegionDirect& direct) const {
+  if (reads_run_values_) return;
+  direct_ = direct;
+  for (RegionDirect::Source& source : direct_.sources) {
+    if (source.constant == nullptr) source.input = formula_.inputs[source.input];
+  }
+  direct_.output = formula_.outputs[direct.output];
+}
+
+int FormulaProgram::max_parts() const {
+  Prepare();
+  return is_flat_ ? RegionProgram::MaxFlatParts(formula_.region.NumElements()) : program_->max_parts();
+}
+
+bool FormulaProgram::IsFor(const OpRun& run, std::uint64_t wanted) const {
+  if (wanted_ != wanted) return false;
+  const std::int64_t size = is_flat_ ? run.Out(first_output_).size() : 0;
+  for (int i = 0; i < run.num_inputs(); ++i) {
+    const TensorView& in = run.In(i);
+    if (in.dtype != inputs_[i].dtype) return false;
+    if (is_flat_ ? in.shape->size() != size : !IsSame(*in.shape, inputs_[i].shape)) return false;
+  }
+  return true;
+}
+
+void FormulaProgram::Run(const OperatorCall& op, const OpRun& run) const {
+  if (direct_.kernel != nullptr && run.parts() == 1) {
+    const std::int64_t size = run.Out(direct_.output).size();
+    if (size <= direct_.width) {
+      return RunDirect(
+          direct_, [&](int input) { return run.In(input).data; }, [&](int output) { return run.Out(output).data; }, 0,
+          size);
+    }
+  }
+  constexpr size_t kFew = 32;  // of the gradient of an LSTM unit, whose gates are four operands each, 18
+  const size_t num_operands = formula_.inputs.size() + formula_.outputs.size();
+  if (num_operands <= kFew) {
+    void* few[kFew];
+    return RunOn(op, run, few);
+  }
+  RunOn(op, run, run.ScratchOf<void*>(static_cast<std::int64_t>(num_operands)));
+}
+
+void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const {
+  // Sizes are read once, not again after each pointer that is written: small operators take no longer than that.
+  const size_t num_inputs = formula_.inputs.size(), num_outputs = formula_.outputs.size();
+  const int* const inputs = formula_.inputs.data();
+  const int* const outputs = formula_.outputs.data();
+  void** const to = pointers + num_inputs;
+  std::optional<RunValues> values;
+  if (reads_run_values_) values.emplace(op, run);
+  for (size_t i = 0; i < num_inputs; ++i) {
+    const bool is_run_value = reads_run_values_ && IsRunValue(inputs[i]);
+    pointers[i] = is_run_value ? const_cast<void*>(values->Of(inputs[i])) : run.In(inputs[i]).data;
+  }
+  for (size_t i = 0; i < num_outputs; ++i) to[i] = run.Out(outputs[i]).data;
+  const std::span<const void* const> from(pointers, num_inputs);
+  const std::span<void* const> results(to, num_outputs);
+  if (is_flat_) return program_->RunFlat(from, results, run.Out(first_output_).size(), run.part(), run.parts());
+  const std::optional<RegionFault> fault = program_->Run(from, results, run.part(), run.parts());
+  if (!fault) return;
+  run.FaultOf(fault->element, formula_.region.NumElements(), [&](std::int64_t element) {
+    return Error(ErrorCode::kInvalidArgument, WithElement(fault->message, element));
+  });
+}
+
+}  // namespace stepnet

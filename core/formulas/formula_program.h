@@ -1,0 +1,51 @@
+// FormulaProgram: what the formula of an operator says for inputs of some shapes, and the program that computes it.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/region_code.h"
+#include "stepnet/core/regions/region_program.h"
+
+namespace stepnet {
+
+// Immutable; any number of threads may use it at once.
+class FormulaProgram {
+ public:
+  // `wanted` says what it does for MakeFormulaRegion.
+  FormulaProgram(const ShapeQuery& query, std::uint64_t wanted, FormulaRegion formula);
+
+  const FormulaRegion& formula() const { return formula_; }
+  // The operations of an element, whatever they are.
+  int num_operations() const { return num_operations_; }
+  // Into how many parts a run of these shapes may be cut.
+  int max_parts() const;
+
+  // Makes the program, which shape rules do not need.
+  void Prepare() const;
+  // Whether the program computes such a run, for these outputs: of inputs of the shapes that it was made for or, where
+  // each input has as many elements as each output, of any. Here and below, REQUIRES: Prepare has returned.
+  bool IsFor(const OpRun& run, std::uint64_t wanted) const;
+  void Run(const OperatorCall& op, const OpRun& run) const;
+
+ private:
+  void UseDirect(const RegionDirect& direct) const;
+  void RunOn(const OperatorCall& op, const OpRun& run, void** pointers) const;
+
+  std::vector<TensorInfo> inputs_;
+  const std::uint64_t wanted_;
+  const FormulaRegion formula_;
+  const int first_output_;
+  const bool may_be_flat_;
+  const bool reads_run_values_;
+  int num_operations_ = 0;
+  mutable std::once_flag once_;
+  mutable std::optional<RegionProgram> program_;
+  mutable bool is_flat_ = false;  // the program is one for any number of elements
+  mutable RegionDirect direct_;   // that one instruction, with the operator's inputs and output; no kernel: it has more
+};
+
+}  // namespace stepnet

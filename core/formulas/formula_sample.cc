@@ -1,0 +1,300 @@
+#include "stepnet/core/formulas/formula_sample.h"
+
+#include <google/protobuf/arena.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "stepnet/core/index_of.h"
+#include "stepnet/core/kept_by_key.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+
+// An operator with inputs of some dtypes, and shapes that fit what its formula reads.
+class FormulaSample {
+ public:
+  // `elements`: the shape of what is read element by element; of input `repeated`, one of its rows.
+  FormulaSample(const OperatorCall& op, std::span<const DType> dtypes, Shape elements, int repeated = -1)
+      : op_(op), elements_(std::move(elements)) {
+    for (const DType dtype : dtypes) inputs_.push_back({.dtype = dtype, .shape = elements_});
+    GiveShapesThatFit();
+    if (repeated >= 0 && inputs_[repeated].shape == elements_) inputs_[repeated].shape = elements_.With(0, 1);
+  }
+
+  bool Applies() const { return FormulaApplies(ShapeQuery(op_, inputs_), {}); }
+  // By the shape rule, which says what dtypes outputs have, or without.
+  FormulaRegion MakeRegion(bool by_rule) const {
+    const ShapeQuery query(op_, inputs_);
+    return MakeFormulaRegion(query, by_rule ? op_.schema().shapes(query) : std::vector<TensorInfo>());
+  }
+
+  // Whether the operator takes these inputs, maybe without its formula.
+  bool FitsShapeRule() const {
+    try {
+      op_.schema().shapes(ShapeQuery(op_, inputs_));
+      return true;
+    } catch (const std::exception&) {
+    } catch (const ValueUnknown&) {
+    }
+    return false;
+  }
+
+ private:
+  using Access = Formula::Access;
+
+  // What a formula reads, and how, it says whatever the shapes are.
+  void GiveShapesThatFit() {
+    const ShapeQuery query(op_, inputs_);
+    Formula formula(query);
+    try {
+      op_.schema().formula(formula);
+    } catch (const std::exception&) {  // of shapes; what it reads is known by then
+    }
+    for (const Formula::Read& read : formula.reads_) {
+      if (read.input >= 0) inputs_[read.input].shape = ShapeFor(formula, read);
+    }
+  }
+
+  Shape ShapeFor(const Formula& formula, const Formula::Read& read) const {
+    const int last = elements_.rank() - 1;
+    std::int64_t size = 1;
+    for (const int d : read.dimensions) size *= (*formula.over_)[d];
+    switch (read.access) {
+      case Access::kAlong: return Shape({size});
+      case Access::kBlock: return elements_.With(last, elements_[last] * read.blocks);
+      case Access::kRow: return Shape({elements_.SizeTo(last)});
+      case Access::kColumn: return Shape({elements_[last]});
+      case Access::kScalar: return Shape({1});
+      default: return elements_;
+    }
+  }
+
+  const OperatorCall& op_;
+  const Shape elements_;
+  std::vector<TensorInfo> inputs_;
+};
+
+namespace {
+
+constexpr std::array kDTypes = {DType::kFloat, DType::kInt32, DType::kBool, DType::kInt64, DType::kDouble};
+
+Shape SampleShape() { return Shape({kSampleRows, kSampleColumns}); }
+
+// The operator with blobs named as its declaration does, so that errors do not depend on names.
+void NameOperands(const OperatorSchema& schema, int num_inputs, int num_outputs, OperatorDef* op) {
+  const auto name = [](const std::vector<Formal>& formals, int i) {
+    const auto last = static_cast<int>(formals.size()) - 1;
+    return i < last || (i == last && !formals[i].variadic) ? formals[i].name
+                                                           : StrCat(formals[last].name, "_", i - last);
+  };
+  op->clear_input();
+  op->clear_output();
+  for (int i = 0; i < num_inputs; ++i) op->add_input(name(schema.inputs, i));
+  for (int i = 0; i < num_outputs; ++i) {
+    const std::string output = name(schema.outputs, i);
+    op->add_output(IndexOf(op->input(), output) < 0 ? output : "the output " + output);
+  }
+}
+
+// The operator with all that its declaration has, of a variadic input two.
+OperatorDef WholeOperator(const OperatorSchema& schema, const std::map<std::string, ArgumentValue>& arguments = {}) {
+  OperatorDef op;
+  op.set_type(schema.type);
+  const bool has_any = !schema.inputs.empty() && schema.inputs.back().variadic;
+  NameOperands(schema, static_cast<int>(schema.inputs.size()) + (has_any ? 1 : 0),
+               static_cast<int>(schema.outputs.size()), &op);
+  for (const auto& [name, value] : arguments) {
+    Argument* argument = op.add_arg();
+    argument->set_name(name);
+    if (value.f) argument->set_f(*value.f);
+    if (value.i) argument->set_i(*value.i);
+    if (value.s) argument->set_s(*value.s);
+  }
+  return op;
+}
+
+// Goes through dtypes for all inputs: floats, then one of another dtype, then two.
+class DTypeCounter {
+ public:
+  explicit DTypeCounter(int num_inputs) : dtypes_(num_inputs, kDTypes[0]), is_other_(num_inputs) {}
+
+  std::span<const DType> dtypes() const { return dtypes_; }
+  // Whether there are more; not beyond what takes long.
+  bool Next() {
+    constexpr int kMaxTries = 1000;
+    if (++tries_ == kMaxTries) return false;
+    for (size_t i = 0; i < dtypes_.size(); ++i) {
+      if (!is_other_[i]) continue;
+      const auto next = std::ranges::find(kDTypes, dtypes_[i]) + 1;
+      dtypes_[i] = next == kDTypes.end() ? kDTypes[1] : *next;
+      if (next != kDTypes.end()) return true;
+    }
+    if (!std::prev_permutation(is_other_.begin(), is_other_.end())) {
+      if (++num_others_ > static_cast<std::int64_t>(is_other_.size())) return false;
+      std::fill_n(is_other_.begin(), num_others_, true);
+    }
+    for (size_t i = 0; i < dtypes_.size(); ++i) dtypes_[i] = kDTypes[is_other_[i] ? 1 : 0];
+    return true;
+  }
+  bool has_seen_all() const { return num_others_ > static_cast<std::int64_t>(is_other_.size()); }
+
+ private:
+  std::vector<DType> dtypes_;
+  std::vector<bool> is_other_;  // than float
+  std::int64_t num_others_ = 0;
+  int tries_ = 0;
+};
+
+std::optional<FormulaRegion> FindSample(const OperatorCall& call, bool by_rule, int repeated = -1) {
+  DTypeCounter counter(call.num_inputs());
+  do {
+    try {
+      const FormulaSample sample(call, counter.dtypes(), SampleShape(), repeated);
+      if (sample.Applies()) return sample.MakeRegion(by_rule);
+    } catch (const Error&) {
+    } catch (const ValueUnknown&) {
+    }
+  } while (counter.Next());
+  return {};
+}
+
+// A message of a check with more places than there are values. Of a sample, because elsewhere names of blobs, which may
+// be anything, are part of messages.
+std::optional<Error> MessageFault(const std::string& type, const Region& region) {
+  for (const ExprNode* node : ExprNodes(region.Roots())) {
+    if (node->op != ExprOp::kRequire) continue;
+    int places = 0;
+    for (size_t at = 0; (at = node->text.find("{}", at)) != std::string::npos; at += 2) ++places;
+    if (places < node->num_operands) continue;
+    return Error(ErrorCode::kInternal,
+                 StrCat("the formula of ", type, " checks with the message \"", node->text, "\", which has ", places,
+                        " places {} for ", node->num_operands - 1, node->num_operands == 2 ? " value" : " values"));
+  }
+  return {};
+}
+
+// What its formula throws for all that is tried.
+class FaultFinder {
+ public:
+  explicit FaultFinder(const OperatorCall& call) : call_(call) {}
+
+  std::optional<Error> Run() {
+    DTypeCounter counter(call_.num_inputs());
+    do {
+      if (Fits(counter.dtypes())) return {};
+    } while (is_of_formula_ && counter.Next());
+    // Shapes that fit may just not have been found, nor, of many inputs, dtypes.
+    if (!is_of_formula_ || (!counter.has_seen_all() && fault_->code() != ErrorCode::kInternal)) return {};
+    const std::string& message = fault_->message();
+    return Error(fault_->code(), message.substr(0, message.find("; its inputs are ")));
+  }
+
+ private:
+  bool Fits(std::span<const DType> dtypes) {
+    const Shape sample = SampleShape();
+    for (const Shape& shape :
+         {sample, sample.Inserted(0, 2), sample.Inserted(0, 2).Inserted(0, 2), sample.Without(0)}) {
+      const FormulaSample tried(call_, dtypes, shape);
+      try {
+        if (!tried.Applies()) return true;
+        const std::optional<Error> fault = MessageFault(call_.type(), tried.MakeRegion(/*by_rule=*/false).region);
+        if (fault) Note(*fault);
+        return !fault;
+      } catch (const Error& error) {
+        if (tried.FitsShapeRule()) return true;
+        Note(error);
+        if (error.code() == ErrorCode::kTypeMismatch) return false;  // of whatever shape
+      }
+    }
+    return false;
+  }
+
+  // Keeps, of several, the one that the declaration is to blame for.
+  void Note(const Error& error) {
+    const bool is_internal = error.code() == ErrorCode::kInternal;
+    is_of_formula_ &= is_internal || error.code() == ErrorCode::kTypeMismatch;
+    if (!fault_ || (is_internal && fault_->code() != ErrorCode::kInternal)) fault_ = error;
+  }
+
+  const OperatorCall& call_;
+  std::optional<Error> fault_;
+  bool is_of_formula_ = true;
+};
+
+// What has been found sound. Never destroyed: kernels that share things may run while statics are.
+KeptByKey<bool>& Sound() {
+  static auto* const sound = new KeptByKey<bool>(/*max_kept=*/4096);
+  return *sound;
+}
+
+}  // namespace
+
+std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
+                                           const std::map<std::string, ArgumentValue>& arguments) {
+  if (!schema.formula) return {};
+  try {
+    const OperatorCall call(WholeOperator(schema, arguments));
+    for (const bool by_rule : {true, false}) {
+      if (std::optional<FormulaRegion> region = FindSample(call, by_rule)) return region;
+    }
+  } catch (const Error&) {  // an argument is required, or may not be so
+  }
+  return {};
+}
+
+std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::string_view repeated) {
+  const int input = IndexOf(schema.inputs, repeated, &Formal::name);
+  if (!schema.formula || input < 0) return {};
+  try {
+    return FindSample(OperatorCall(WholeOperator(schema)), /*by_rule=*/true, input);
+  } catch (const Error&) {  // an argument is required
+    return {};
+  }
+}
+
+bool IsElementwise(const OperatorSchema& schema) {
+  if (schema.elementwise || !schema.formula) return schema.elementwise;
+  // By the rule alone: an input that it wants smaller is repeated.
+  static KeptByKey<bool>& known = *new KeptByKey<bool>(/*max_kept=*/4096);
+  if (const auto found = known.Find(schema.type)) return *found;
+  bool is_elementwise = false;
+  try {
+    const std::optional<FormulaRegion> sample = FindSample(OperatorCall(WholeOperator(schema)), /*by_rule=*/true);
+    is_elementwise = sample && sample->is_elementwise;
+  } catch (const Error&) {  // an argument is required
+  }
+  known.Keep(schema.type, std::make_shared<bool>(is_elementwise));
+  return is_elementwise;
+}
+
+std::optional<Error> FormulaFault(const OperatorDef& op) {
+  constexpr int kMaxInputs = 64;  // beyond, a sample costs as much as the operator
+  const OperatorSchema& schema = GetOperator(op.type());
+  if (!schema.formula || op.input_size() > kMaxInputs) return {};
+  std::string key = StrCat(op.type(), " ", op.input_size(), " ", op.output_size());
+  for (const Argument& argument : op.arg())
+    key += StrCat(" ", argument.ByteSizeLong(), " ") + argument.SerializeAsString();
+  if (Sound().Find(key)) return {};
+  // Messages that are half made when memory ends cannot be destroyed; those of an arena need not be.
+  google::protobuf::Arena arena;
+  OperatorDef& sample = *google::protobuf::Arena::CreateMessage<OperatorDef>(&arena);
+  sample.set_type(op.type());
+  *sample.mutable_arg() = op.arg();
+  NameOperands(schema, op.input_size(), op.output_size(), &sample);
+  std::optional<Error> fault = FaultFinder(OperatorCall(sample)).Run();
+  if (!fault) Sound().Keep(key, std::make_shared<bool>(true));
+  return fault;
+}
+
+std::optional<Error> FormulaFault(const OperatorSchema& schema) {
+  const bool is_told = std::ranges::none_of(schema.arguments, &ArgumentSpec::required);
+  return schema.formula && is_told ? FormulaFault(WholeOperator(schema)) : std::nullopt;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,40 @@
+// What a formula says where no shapes are known yet: for checks of nets, tables, docs and cells.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "stepnet/core/formulas/formula.h"
+
+namespace stepnet {
+
+// The shape of inputs in samples: no formula says these numbers for another reason, so that a constant which is one is
+// the size of a row, or the number of rows.
+inline constexpr std::int64_t kSampleRows = 1009;
+inline constexpr std::int64_t kSampleColumns = 1013;
+
+// The region for inputs of shapes that fit, two where there may be any number, of the first dtypes that fit, floats if
+// they do. Nothing where there is no formula, or where it depends on more than that. Arguments are the default ones
+// where `arguments` does not say what they are.
+std::optional<FormulaRegion> SampleFormula(const OperatorSchema& schema,
+                                           const std::map<std::string, ArgumentValue>& arguments = {});
+
+// That of the default arguments where input `repeated` has one row, which is repeated over those of the others. Nothing
+// where the operator has no such input, or does not take one of this shape.
+std::optional<FormulaRegion> SampleRepeated(const OperatorSchema& schema, std::string_view repeated);
+
+// Whether elements of the outputs depend on those of the inputs alone that are in their place, when nothing is
+// repeated.
+bool IsElementwise(const OperatorSchema& schema);
+
+// What is wrong with the formula of an operator, whatever the shapes and dtypes of its inputs are: the error that it
+// throws for all that are tried, without what these were. Nothing where the type has no formula, where one of them
+// fits, or where others might. REQUIRES: arity and arguments have been checked.
+std::optional<Error> FormulaFault(const OperatorDef& op);
+// The same of the type, with the default arguments; nothing where an argument is required.
+std::optional<Error> FormulaFault(const OperatorSchema& schema);
+
+}  // namespace stepnet

@@ -1,0 +1,117 @@
+#include <utility>
+
+#include "stepnet/core/expressions/expr_text.h"
+#include "stepnet/core/regions/region_code.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+using Kind = RegionInstruction::Kind;
+
+const char* StepText(ChainStep step) {
+  constexpr const char* kSigns[] = {"", "+", "-", "from -", "*", "/"};
+  return kSigns[static_cast<int>(step)];
+}
+
+// "+ tanh *" for tanh(a + b) * c.
+std::string ChainText(const RegionChain& chain) {
+  std::vector<std::string> names;
+  if (chain.before != ChainStep::kNone) names.emplace_back(StepText(chain.before));
+  if (chain.f != ExprOp::kConstant) names.emplace_back(ExprOpName(chain.f));
+  if (chain.after != ChainStep::kNone) names.emplace_back(StepText(chain.after));
+  if (chain.last != ChainStep::kNone) names.emplace_back(StepText(chain.last));
+  return Join(names, " ");
+}
+
+// "slope (-) own +" for MulAdd(a * (b - x), c - c * c, d).
+std::string SlopeText(const RegionSlope& slope) {
+  constexpr const char* kLeft[] = {"", " (-)", " (1 -)"};
+  constexpr const char* kTop[] = {"", " 1", " own"};
+  return StrCat("slope", kLeft[static_cast<int>(slope.left)], kTop[static_cast<int>(slope.top)],
+                slope.adds ? " +" : "");
+}
+
+std::string OpText(const RegionInstruction& instruction) {
+  const RegionPattern& pattern = instruction.pattern;
+  switch (pattern.kind) {
+    case RegionPattern::Kind::kNone: return ExprOpName(instruction.op);
+    case RegionPattern::Kind::kChain: return ChainText(pattern.chain);
+    case RegionPattern::Kind::kPair:
+      return StrCat("(", StepText(pattern.pair.left), ") ", StepText(pattern.pair.op), " (",
+                    StepText(pattern.pair.right), ")");
+    case RegionPattern::Kind::kNegMulAdd: return "neg_mul_add";
+    case RegionPattern::Kind::kSlope: return SlopeText(pattern.slope);
+    case RegionPattern::Kind::kBlend: return pattern.is_of_tanh ? "blend tanh" : "blend";
+    case RegionPattern::Kind::kGate: return "(sigmoid) * (tanh)";
+    case RegionPattern::Kind::kCopy: return "copy";
+    case RegionPattern::Kind::kFill: return "fill";
+    case RegionPattern::Kind::kRowSum: return StrCat("row_sum", pattern.casts ? " double" : "", pattern.term);
+    case RegionPattern::Kind::kSelect: return StrCat("where ", ExprOpName(pattern.op));
+  }
+  return "";
+}
+
+std::string InstructionText(const RegionInstruction& instruction) {
+  const auto slot = [](int number) { return StrCat("s", number); };
+  std::vector<std::string> operands;
+  for (int k = 0; k < instruction.num_operands; ++k) operands.push_back(slot(instruction.operands[k]));
+  const std::string all = Join(operands, ", ");
+  switch (instruction.kind) {
+    case Kind::kCompute:
+    case Kind::kOfRows:
+    case Kind::kUniform: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
+    case Kind::kIndex: return StrCat(slot(instruction.out), " = index ", instruction.number);
+    case Kind::kColumns: return StrCat(slot(instruction.out), " = columns");
+    case Kind::kSplat: return StrCat("splat ", slot(instruction.out));
+    case Kind::kSpread: return StrCat(slot(instruction.out), " = spread ", all);
+    case Kind::kReduceRows: return StrCat(slot(instruction.out), " = ", OpText(instruction), " ", all);
+    case Kind::kCheck: return StrCat("check ", instruction.number, " ", all);
+    case Kind::kStartRow: return StrCat("start ", ExprOpName(instruction.op), " ", slot(instruction.out));
+    case Kind::kReduce: return StrCat(ExprOpName(instruction.op), " ", slot(instruction.out), " ", all);
+    case Kind::kFinishRow: return StrCat(slot(instruction.out), " = finish ", ExprOpName(instruction.op), " ", all);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string RegionCodeText(const RegionCode& code) {
+  TextStream out;
+  const auto print = [&](const char* when, const std::vector<RegionInstruction>& instructions) {
+    for (const RegionInstruction& instruction : instructions) out << when << InstructionText(instruction) << "\n";
+  };
+  const auto moves = [&](const char* what, const std::vector<RegionMove>& list) {
+    for (const auto& [operand, slot] : list) {
+      const bool is_input = operand < code.num_inputs;
+      out << what << " s" << slot << ", " << (is_input ? "input " : "output ")
+          << (is_input ? operand : operand - code.num_inputs) << "\n";
+    }
+  };
+  out << "sizes [" << Join(code.sizes, ", ") << "], blocks of " << code.width << (code.joins_rows ? " in rows" : "")
+      << ", " << code.run_bytes << " bytes\n";
+  for (size_t i = 0; i < code.memory_operands.size(); ++i) {
+    moves("memory", {{.operand = code.memory_operands[i], .slot = static_cast<int>(i)}});
+  }
+  for (size_t i = 0; i < code.constants.size(); ++i) {
+    out << "constant s" << code.memory_operands.size() + i << "\n";
+  }
+  for (const RegionCode::KeptElements& kept : code.kept) out << "kept s" << kept.slot << "\n";
+  moves("run: load", code.run_loads);
+  print("run: ", code.setup);
+  moves("run: load rows", code.tile_loads);
+  moves("row: load", code.row_loads);
+  for (const RegionCode::Phase& phase : code.phases) {
+    print("row: ", phase.row);
+    moves("block: load", phase.loads);
+    print("block: ", phase.block);
+    moves("block: store", phase.stores);
+    moves("block: add", phase.sums);
+    print("rows: ", phase.reductions);
+  }
+  moves("row: store", code.row_stores);
+  moves("row: add", code.row_sums);
+  return std::move(out).str();
+}
+
+}  // namespace stepnet

@@ -1,0 +1,135 @@
+// Kernels of what gates of cells and their gradients are made of.
+#include "stepnet/core/regions/region_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/core/regions/region_gates.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "stepnet/core/regions/region_vectors-inl.h"
+#include "stepnet/core/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+using Left = RegionSlope::Left;
+using Top = RegionSlope::Top;
+
+template <Left kLeft, Top kTop, bool kAdds, typename T>
+void Slope(void* out, const void* a, const void* b, const void* c, const void* last, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  const T* z = static_cast<const T*>(c);
+  const T* u = static_cast<const T*>(last);
+  T* to = static_cast<T*>(out);
+  ForVectors<T, true>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    const auto one = hn::Set(d, T{1});
+    const auto value = access.Load(d, z + i);
+    auto top = one;
+    if constexpr (kTop == Top::kOwn) top = value;
+    if constexpr (kTop == Top::kAny) top = access.Load(d, u + i);
+    const auto slope = NegMulAddOf(d, value, value, top);
+    auto factor = access.Load(d, y + i);
+    if constexpr (kLeft == Left::kDifference) factor = hn::Sub(factor, access.Load(d, u + i));
+    if constexpr (kLeft == Left::kRest) factor = hn::Sub(one, factor);
+    const auto left = hn::Mul(access.Load(d, x + i), factor);
+    if constexpr (kAdds) {
+      access.Store(d, MulAddOf(d, left, slope, access.Load(d, u + i)), to + i);
+    } else {
+      access.Store(d, hn::Mul(left, slope), to + i);
+    }
+  });
+}
+
+template <Left kLeft, typename T>
+RegionKernel SlopeOfLeft(Top top) {
+  switch (top) {
+    case Top::kOne: return Slope<kLeft, Top::kOne, false, T>;
+    case Top::kOwn: return Slope<kLeft, Top::kOwn, false, T>;
+    case Top::kAny: break;
+  }
+  return nullptr;
+}
+
+template <typename T>
+RegionKernel SlopeOf(const RegionSlope& slope) {
+  if (slope.left == Left::kProduct) {
+    switch (slope.top) {
+      case Top::kOne:
+        return slope.adds ? Slope<Left::kProduct, Top::kOne, true, T> : Slope<Left::kProduct, Top::kOne, false, T>;
+      case Top::kOwn:
+        return slope.adds ? Slope<Left::kProduct, Top::kOwn, true, T> : Slope<Left::kProduct, Top::kOwn, false, T>;
+      case Top::kAny: return slope.adds ? nullptr : Slope<Left::kProduct, Top::kAny, false, T>;
+    }
+  }
+  if (slope.adds) return nullptr;
+  return slope.left == Left::kRest ? SlopeOfLeft<Left::kRest, T>(slope.top)
+                                   : SlopeOfLeft<Left::kDifference, T>(slope.top);
+}
+
+RegionKernel SlopeKernelForTarget(const RegionSlope& slope, DType dtype) {
+  return dtype == DType::kFloat ? SlopeOf<float>(slope) : SlopeOf<double>(slope);
+}
+
+struct Itself {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return a;
+  }
+};
+
+template <class F, typename T>
+void Blend(void* out, const void* a, const void* b, const void* c, const void* /*last*/, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  const T* z = static_cast<const T*>(c);
+  T* to = static_cast<T*>(out);
+  ForVectors<T, std::is_same_v<F, Itself>>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    const auto share = access.Load(d, y + i);
+    const auto rest = hn::Mul(hn::Sub(hn::Set(d, T{1}), share), F()(d, access.Load(d, z + i)));
+    access.Store(d, MulAddOf(d, access.Load(d, x + i), share, rest), to + i);
+  });
+}
+
+RegionKernel BlendKernelForTarget(bool is_of_tanh, DType dtype) {
+  if (dtype == DType::kFloat) return is_of_tanh ? Blend<TanhFn, float> : Blend<Itself, float>;
+  return is_of_tanh ? Blend<TanhFn, double> : Blend<Itself, double>;
+}
+
+template <typename T>
+void Gate(void* out, const void* a, const void* b, const void* /*c*/, const void* /*last*/, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  T* to = static_cast<T*>(out);
+  ForVectors<T, false>(n, [&](auto access, std::int64_t i) HWY_ATTR {
+    access.Store(d, hn::Mul(SigmoidFn()(d, access.Load(d, x + i)), TanhFn()(d, access.Load(d, y + i))), to + i);
+  });
+}
+
+RegionKernel GateKernelForTarget(DType dtype) { return dtype == DType::kFloat ? Gate<float> : Gate<double>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+
+HWY_EXPORT(SlopeKernelForTarget);
+HWY_EXPORT(BlendKernelForTarget);
+HWY_EXPORT(GateKernelForTarget);
+
+RegionKernel SlopeKernelOf(const RegionSlope& slope, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(SlopeKernelForTarget)(slope, dtype);
+}
+RegionKernel BlendKernelOf(bool is_of_tanh, DType dtype) {
+  return HWY_DYNAMIC_DISPATCH(BlendKernelForTarget)(is_of_tanh, dtype);
+}
+RegionKernel GateKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(GateKernelForTarget)(dtype); }
+
+}  // namespace stepnet
+#endif  // HWY_ONCE

@@ -1,0 +1,99 @@
+// Kernels of the primitives over blocks of elements, on the widest vectors that the machine has.
+#pragma once
+
+#include <cstdint>
+
+#include "stepnet/core/expressions/expr.h"
+
+namespace stepnet {
+
+inline constexpr int kRowPartials = kExprPartials;
+
+// out[i] = op(a[i], b[i], c[i], d[i]) for i < n; operands that the op does not have are not read. `out` may be the
+// array of an operand whose elements have its size; otherwise it overlaps none. Arrays need no alignment.
+using RegionKernel = void (*)(void* out, const void* a, const void* b, const void* c, const void* d, std::int64_t n);
+
+RegionKernel CopyKernelOf(DType dtype);
+// All elements are a[0].
+RegionKernel FillKernelOf(DType dtype);
+
+// Several primitives as one kernel, without a way through memory between them. Each rounds by itself: the bits are
+// those of single kernels.
+//
+// A chain: out = last(after(f(before(a, b)), c), d).
+enum class ChainStep : std::uint8_t { kNone, kAdd, kSubtract, kSubtractFrom, kMultiply, kDivide };
+struct RegionChain {                    // kSubtractFrom: c - value
+  ChainStep before = ChainStep::kNone;  // kNone: of a alone
+  ExprOp f = ExprOp::kConstant;         // kConstant: nothing
+  ChainStep after = ChainStep::kNone;
+  ChainStep last = ChainStep::kNone;
+};
+// Null where there is no such kernel.
+RegionKernel ChainKernelOf(const RegionChain& chain, DType dtype);
+// op(left(a, b), right(c, d)) of floats or doubles; null where there is no such kernel.
+struct RegionPair {
+  ChainStep left = ChainStep::kNone;
+  ChainStep op = ChainStep::kNone;
+  ChainStep right = ChainStep::kNone;
+};
+RegionKernel PairKernelOf(const RegionPair& pair, DType dtype);
+// c - a * b, rounded once: MulAdd of -a.
+RegionKernel NegMulAddKernelOf(DType dtype);
+// left * (top - c * c), where the last factor is rounded once: gradients through functions whose derivative is y - y^2
+// or 1 - y^2. With `adds`, MulAdd of the two factors and d.
+struct RegionSlope {
+  enum class Left : std::uint8_t { kProduct, kDifference, kRest };  // a * b, a * (b - d), a * (1 - b)
+  enum class Top : std::uint8_t { kAny, kOne, kOwn };               // d, 1, c
+  Left left = Left::kProduct;
+  Top top = Top::kAny;
+  bool adds = false;
+};
+// Null where there is no such kernel: where d would be two things.
+RegionKernel SlopeKernelOf(const RegionSlope& slope, DType dtype);
+// MulAdd(a, b, (1 - b) * c), or with tanh(c).
+RegionKernel BlendKernelOf(bool is_of_tanh, DType dtype);
+// sigmoid(a) * tanh(b).
+RegionKernel GateKernelOf(DType dtype);
+// c where a compares to b as `comparison` says, d elsewhere; all of one number type.
+RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
+
+// Kernels of `rows` rows of n elements, which are one after the other. Bit k of `of_rows`: arrays[k] has one value a
+// row.
+using RowOperandKernel = void (*)(void* out, const void* const* arrays, unsigned of_rows, std::int64_t rows,
+                                  std::int64_t n);
+// Null where there is no such kernel: for chains, of which one step alone has kConstant as `f` and no `after`, and for
+// MulAdd.
+RowOperandKernel RowOperandChainOf(const RegionChain& chain, DType dtype);
+RowOperandKernel RowOperandMulAddOf(DType dtype);
+
+// partial[j % kRowPartials] = op(partial[j % kRowPartials], a[j]) for j < n.
+using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);
+// out[r] = the reduction of the n elements of row r, which are one after the other, as are rows.
+using RowsKernel = void (*)(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n);
+
+// Kernels for the machine as it is now (tests take instruction sets away). `operand` is the dtype of the op's
+// operands: of those that Where chooses between, of what Cast starts from.
+RegionKernel KernelOf(ExprOp op, DType operand, DType result);
+RowKernel RowKernelOf(ExprOp op, DType dtype);
+RowsKernel RowsKernelOf(ExprOp op, DType dtype);
+// Sums in double of floats.
+RowsKernel SumInDoubleKernel();
+// Sums of products a * b or of squares (a - b)^2, b one value a row, of `dtype`, which are rounded before they become
+// `sum`: float or double.
+RowsKernel SumOfProductsKernelOf(DType dtype, DType sum);
+RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum);
+
+// out[i] = RandomStream(seed[i], op[i], run[i], step[i]) at element[i], as float or double; bit k of `shared`: operand
+// k has one element for all.
+inline constexpr int kNumUniformKeys = 4;
+void DrawUniform(const std::int64_t* const (&operands)[kMaxExprOperands], unsigned shared, DType dtype, void* out,
+                 std::int64_t n);
+// What a reduction starts from, and its partial results as one.
+void StartRow(ExprOp op, DType dtype, void* partial);
+void FinishRow(ExprOp op, DType dtype, const void* partial, void* out);
+// to[i * stride] = to[i * stride] + from[i].
+void AddStrided(const void* from, void* to, std::int64_t stride, DType dtype, std::int64_t n);
+// The first i where holds[i] is false, or n.
+std::int64_t FirstFalse(const bool* holds, std::int64_t n);
+
+}  // namespace stepnet

@@ -1,0 +1,224 @@
+#include "stepnet/core/regions/region_layout.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "stepnet/core/regions/region_copies.h"
+#include "stepnet/core/target.h"
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kMaxBlock = 1 << 16;  // elements, so that cancellation is looked for
+
+std::int64_t Aligned(std::int64_t size) { return (size + kRegionAlignment - 1) / kRegionAlignment * kRegionAlignment; }
+
+// Whether values of the run are loaded, computed and repeated over a block, no more.
+bool HasPlainSetup(const RegionCode& code) {
+  return std::ranges::all_of(code.setup, [](const RegionInstruction& instruction) {
+    using Kind = RegionInstruction::Kind;
+    return instruction.kind == Kind::kCompute || (instruction.kind == Kind::kSplat && instruction.number != 0);
+  });
+}
+
+// Whether blocks are nothing but kernels.
+bool HasKernelsOnly(const RegionCode& code) {
+  const RegionCode::Phase& phase = code.phases[0];
+  const auto is_kernel = [](const RegionInstruction& instruction) {
+    return instruction.kind == RegionInstruction::Kind::kCompute;
+  };
+  return code.phases.size() == 1 && code.requirements.empty() && code.row_loads.empty() && code.row_stores.empty() &&
+         code.row_sums.empty() && phase.row.empty() && phase.loads.empty() && phase.stores.empty() &&
+         phase.sums.empty() && std::ranges::all_of(phase.block, is_kernel);
+}
+
+class Layout {
+ public:
+  Layout(const RegionSlots& slots, RegionCode* code) : slots_(slots), code_(*code) {}
+
+  void Run() {
+    CutIntoParts();
+    ChooseWidth();
+    PlaceBuffers();
+    FillConstants();
+    for (const int operand : code_.memory_operands) code_.memory.push_back(MemoryOf(operand));
+    code_.is_simple = HasKernelsOnly(code_) && code_.sizes[0] * code_.sizes[1] == 1 && !code_.joins_rows &&
+                      code_.cut == RegionCode::Cut::kBlocks && HasPlainSetup(code_) &&
+                      num_memory() + slots_.num_constants() + static_cast<int>(slots_.buffers.size()) <= kSimpleSlots &&
+                      buffer_bytes_ <= kSimpleBytes;
+    code_.has_setup = !code_.run_loads.empty() || !code_.setup.empty();
+    if (code_.is_simple) MakeSteps();
+    if (code_.is_flat && code_.is_simple && slots_.buffers.empty() && code_.phases[0].block.size() == 1) {
+      MakeDirect(code_.phases[0].block[0]);
+    }
+  }
+
+ private:
+  int num_memory() const { return static_cast<int>(code_.memory_operands.size()); }
+
+  void CutIntoParts() {
+    const bool sums_rows = !code_.row_sums.empty();
+    const bool has_rows = code_.phases.size() > 1 || !code_.row_stores.empty() || sums_rows;
+    const auto adds = [](const RegionCode::Phase& phase) { return !phase.sums.empty(); };
+    const std::int64_t rows = code_.NumRows();
+    const std::int64_t columns = code_.sizes[3];
+    std::int64_t parts = 1;
+    if (sums_rows || std::ranges::any_of(code_.phases, adds)) {
+      code_.cut = RegionCode::Cut::kColumns;
+      code_.unit = kCpuTarget.regions.min_part_columns;
+      parts = has_rows ? 1 : columns / kCpuTarget.regions.min_part_columns;
+    } else if (has_rows || code_.joins_rows) {
+      code_.cut = RegionCode::Cut::kRows;
+      code_.unit = has_rows ? 1 : std::max<std::int64_t>(1, kRegionBlock / std::max<std::int64_t>(1, columns));
+      parts = (rows + code_.unit - 1) / code_.unit;
+    } else {
+      code_.unit = kRegionBlock;
+      parts = rows * ((columns + code_.unit - 1) / code_.unit);
+    }
+    code_.max_parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, INT_MAX));
+    code_.is_flat = HasKernelsOnly(code_) && code_.cut == RegionCode::Cut::kBlocks && code_.NumRows() == 1;
+  }
+
+  // How many elements a block has: as few as stay in the first cache with all that is computed of them.
+  void ChooseWidth() {
+    std::int64_t bytes = 0;  // of an element
+    for (const RegionBuffer& buffer : slots_.buffers) {
+      bytes += buffer.extent == RegionExtent::kBlock ? buffer.bytes : 0;
+    }
+    for (const RegionConstant& constant : slots_.constants) {
+      if (constant.extent == RegionExtent::kBlock) bytes += DTypeBytes(constant.value.dtype());
+    }
+    if (code_.joins_rows && code_.phases.size() > 1) {
+      for (const int operand : code_.memory_operands) bytes += code_.operands[operand].bytes;
+    }
+    const bool has_phases = code_.phases.size() > 1;
+    const RegionSizes& sizes = kCpuTarget.regions;
+    const std::int64_t cache = !has_phases        ? sizes.block_bytes
+                               : slots_.cuts_rows ? sizes.block_bytes_beside_row
+                                                  : sizes.block_bytes_of_rows;
+    std::int64_t width = kMaxBlock;
+    while (width > kRegionBlock && width * bytes > cache) width /= 2;
+    const std::int64_t columns = std::max<std::int64_t>(1, code_.sizes[3]);
+    if (code_.joins_rows) {
+      code_.max_rows = std::clamp<std::int64_t>(width / columns, 1, std::max<std::int64_t>(1, code_.NumRows()));
+      width = code_.max_rows * columns;
+    } else if (slots_.has_whole_rows && !slots_.cuts_rows) {
+      width = columns;
+    } else if (!code_.is_flat) {
+      width = std::min(width, columns);
+    }
+    code_.width = width;
+  }
+
+  std::int64_t CountOf(RegionExtent extent) const {
+    switch (extent) {
+      case RegionExtent::kOne: return 1;
+      case RegionExtent::kRows: return code_.max_rows;
+      case RegionExtent::kBlock: return code_.width;
+      case RegionExtent::kWholeRow: break;
+    }
+    return code_.sizes[3];
+  }
+
+  void PlaceBuffers() {
+    for (size_t i = 0; i < slots_.buffers.size(); ++i) {
+      const RegionBuffer& buffer = slots_.buffers[i];
+      if (buffer.extent == RegionExtent::kWholeRow) {
+        const int slot = num_memory() + slots_.num_constants() + static_cast<int>(i);
+        code_.kept.push_back({.slot = slot, .offset = buffer_bytes_, .element = buffer.bytes});
+      }
+      code_.buffer_offsets.push_back(buffer_bytes_);
+      buffer_bytes_ += Aligned(buffer.bytes * CountOf(buffer.extent));
+    }
+    const auto pointers = [&](size_t n) { return Aligned(static_cast<std::int64_t>(n * sizeof(void*))); };
+    code_.rows_at = pointers(static_cast<size_t>(num_memory()) + slots_.constants.size() + slots_.buffers.size());
+    code_.buffers_at = code_.rows_at + pointers(2 * code_.operands.size());
+    code_.run_bytes = code_.buffers_at + buffer_bytes_;
+  }
+
+  void FillConstants() {
+    std::int64_t size = 0;
+    const auto bytes_of = [&](const RegionConstant& constant) {
+      return DTypeBytes(constant.value.dtype()) * CountOf(constant.extent);
+    };
+    for (const RegionConstant& constant : slots_.constants) size += Aligned(bytes_of(constant));
+    if (size == 0) return;
+    code_.constant_memory = MakeAlignedBytes(size);
+    std::byte* array = code_.constant_memory.get();
+    for (const RegionConstant& constant : slots_.constants) {
+      const std::int64_t bytes = DTypeBytes(constant.value.dtype());
+      std::memcpy(array, &constant.value->bits, static_cast<size_t>(bytes));
+      Splat(array, bytes, CountOf(constant.extent));
+      code_.constants.push_back(array);
+      array += Aligned(bytes_of(constant));
+    }
+  }
+
+  RegionMemory MemoryOf(int operand) const {
+    const RegionCode::Operand& of = code_.operands[operand];
+    const bool is_input = operand < code_.num_inputs;
+    return {.is_input = is_input,
+            .number = is_input ? operand : operand - code_.num_inputs,
+            .offset = of.offset * of.bytes,
+            .row = of.strides[2] * of.bytes,
+            .element = of.bytes};
+  }
+
+  void MakeSteps() {
+    const std::vector<RegionInstruction>& block = code_.phases[0].block;
+    for (const RegionInstruction& instruction : block) {
+      RegionStep& step = code_.steps.emplace_back();
+      step.kernel = instruction.kernel;
+      step.out = static_cast<std::uint8_t>(instruction.out);
+      std::copy_n(instruction.operands, std::size(step.operands), step.operands);
+    }
+    code_.simple_work = static_cast<std::int64_t>(1 + block.size() / 4);
+  }
+
+  void MakeDirect(const RegionInstruction& instruction) {
+    const auto is_memory = [&](int slot) { return slot < num_memory(); };
+    if (!is_memory(instruction.out)) return;
+    const RegionMemory& to = code_.memory[instruction.out];
+    RegionDirect direct{.kernel = instruction.kernel,
+                        .output = to.number,
+                        .offset = to.offset,
+                        .element = to.element,
+                        .width = code_.width};
+    for (int k = 0; k < 4; ++k) {
+      const int slot = instruction.operands[k];
+      RegionDirect::Source& source = direct.sources[k];
+      if (is_memory(slot)) {
+        const RegionMemory& from = code_.memory[slot];
+        if (!from.is_input) return;
+        source = {.input = from.number, .offset = from.offset, .element = from.element};
+      } else {
+        source = {.constant = code_.constants[slot - num_memory()]};
+      }
+    }
+    code_.direct = direct;
+  }
+
+  const RegionSlots& slots_;
+  RegionCode& code_;
+  std::int64_t buffer_bytes_ = 0;
+};
+
+}  // namespace
+
+bool RegionCode::IsContiguous(const Operand& operand) const {
+  std::int64_t stride = 1;
+  for (int d = kRegionDims - 1; d >= 0; --d) {
+    if (sizes[d] != 1 && operand.strides[d] != stride) return false;
+    if (!joins_rows) return true;
+    stride *= sizes[d];
+  }
+  return true;
+}
+
+AlignedBytes MakeAlignedBytes(std::int64_t bytes) {
+  return AlignedBytes(new (std::align_val_t(kRegionAlignment)) std::byte[static_cast<size_t>(bytes)]);
+}
+
+void LayOutRegion(const RegionSlots& slots, RegionCode* code) { Layout(slots, code).Run(); }
+
+}  // namespace stepnet

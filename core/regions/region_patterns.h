@@ -1,0 +1,21 @@
+// Patterns: which values of a region are one instruction, because a kernel computes several primitives at once.
+#pragma once
+
+#include <span>
+
+#include "stepnet/core/regions/region_values.h"
+
+namespace stepnet {
+
+// Gives values of elements patterns and their operands, and marks what these absorb: values that nothing else uses.
+// REQUIRES: levels and uses are known.
+void FindPatterns(std::span<RegionValue> values);
+
+// Likewise for sums over rows that are whole in a block.
+void FindRowSums(std::span<RegionValue> values);
+
+// Gives values of elements that read values of rows kernels which do so, and marks those that must be spread because
+// somebody has none. Comes last.
+void FindRowOperands(std::span<RegionValue> values);
+
+}  // namespace stepnet

@@ -1,0 +1,255 @@
+// Reductions of rows. Floating-point ones are in vectors, with the same partial results whatever their width.
+#include "stepnet/core/regions/region_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepnet/core/regions/region_reductions.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "stepnet/core/arithmetic_vectors-inl.h"
+#include "stepnet/core/expressions/expr_scalar.h"
+#include "stepnet/core/partial_vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+
+// The partial results of a reduction, in vectors.
+template <class Fn, typename T>
+struct Partials {
+  using D = hn::CappedTag<T, kRowPartials>;
+  static constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  static constexpr int kVectors = kRowPartials / static_cast<int>(kLanes);
+  hn::Vec<D> vectors[kVectors];
+
+  HWY_INLINE explicit Partials(T first) {
+    const D d;
+    HWY_UNROLL(16)
+    for (int k = 0; k < kVectors; ++k) vectors[k] = hn::Set(d, first);
+  }
+
+  // Adds at(access, j), the elements [j, j + lanes) of n as a vector.
+  template <class At>
+  HWY_INLINE void AddAll(std::int64_t n, const At& at) {
+    const D d;
+    const Fn fn;
+    std::int64_t i = 0;
+    for (; i + kRowPartials <= n; i += kRowPartials) {
+      HWY_UNROLL(16)
+      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes));
+    }
+    if (i == n) return;
+    HWY_UNROLL(16)
+    for (int k = 0; k < kVectors; ++k) {
+      const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
+      if (count == 0) break;
+      const auto mask = hn::FirstN(d, static_cast<size_t>(count));
+      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], at(PartOfVector{count}, i + k * kLanes)), vectors[k]);
+    }
+  }
+
+  HWY_INLINE void Add(const T* x, std::int64_t n) {
+    AddAll(n, [x](auto access, std::int64_t j) HWY_ATTR { return access.Load(D(), x + j); });
+  }
+
+  // Half as many each time, of a row of n elements: those behind them are what each began with, which changes nothing.
+  HWY_INLINE T Finish(std::int64_t n) {
+    const D d;
+    const Fn fn;
+    HWY_UNROLL(8)
+    for (int width = kVectors / 2; width > 0; width /= 2) {
+      if (n <= width * kLanes) continue;
+      HWY_UNROLL(16)
+      for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
+    }
+    return FinishLanes(d, vectors[0]);
+  }
+
+ private:
+  template <class Lanes>
+  static HWY_INLINE T FinishLanes([[maybe_unused]] Lanes d, hn::Vec<Lanes> lanes) {
+    [[maybe_unused]] const Fn fn;
+#if HWY_TARGET != HWY_SCALAR  // which has no halves
+    if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
+      const hn::Half<Lanes> half;
+      return FinishLanes(half, fn(half, hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
+    }
+#endif
+#if HWY_TARGET == HWY_SCALAR
+    return hn::GetLane(lanes);
+#else
+    if constexpr (sizeof(T) == 4) {
+      lanes = fn(d, lanes, hn::Shuffle1032(lanes));
+      lanes = fn(d, lanes, hn::Shuffle2301(lanes));
+    } else {
+      lanes = fn(d, lanes, hn::Shuffle01(lanes));
+    }
+    return hn::GetLane(lanes);
+#endif
+  }
+};
+
+template <class Fn, typename T>
+void ReduceVectors(void* partial, const void* a, std::int64_t n) {
+  using P = Partials<Fn, T>;
+  const typename P::D d;
+  T* sums = static_cast<T*>(partial);
+  P partials(T{0});
+  for (int k = 0; k < P::kVectors; ++k) partials.vectors[k] = hn::LoadU(d, sums + k * P::kLanes);
+  partials.Add(static_cast<const T*>(a), n);
+  for (int k = 0; k < P::kVectors; ++k) hn::StoreU(partials.vectors[k], d, sums + k * P::kLanes);
+}
+
+template <class Fn, typename T>
+void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
+  constexpr T kFirst = std::is_same_v<Fn, AddVectors> ? T{0} : -std::numeric_limits<T>::infinity();
+  const T* x = static_cast<const T*>(a);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    Partials<Fn, T> partials(kFirst);
+    partials.Add(x, n);
+    static_cast<T*>(out)[row] = partials.Finish(n);
+  }
+}
+
+enum class Term : std::uint8_t { kElement, kProduct, kSquare };
+
+// Sums as Sum of terms of From, which are rounded before they become Sum.
+template <Term kTerm, typename From, typename Sum>
+void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+  using P = Partials<AddVectors, Sum>;
+  const typename P::D d;
+  const hn::Rebind<From, typename P::D> from;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const From* x = static_cast<const From*>(a) + row * n;
+    const From* y = static_cast<const From*>(b) + (kTerm == Term::kProduct ? row * n : 0);
+    const auto center = hn::Set(from, kTerm == Term::kSquare ? y[row] : From{0});
+    P partials(0);
+    partials.AddAll(n, [&](auto access, std::int64_t j) HWY_ATTR {
+      auto value = access.Load(from, x + j);
+      if constexpr (kTerm == Term::kProduct) value = hn::Mul(value, access.Load(from, y + j));
+      if constexpr (kTerm == Term::kSquare) {
+        value = hn::Sub(value, center);
+        value = hn::Mul(value, value);
+      }
+      if constexpr (std::is_same_v<From, Sum>) {
+        return value;
+      } else {
+        return hn::PromoteTo(d, value);
+      }
+    });
+    static_cast<Sum*>(out)[row] = partials.Finish(n);
+  }
+}
+
+template <Term kTerm>
+RowsKernel SumOf(DType dtype, DType sum) {
+  if (dtype == DType::kDouble) return SumRows<kTerm, double, double>;
+  return sum == DType::kFloat ? SumRows<kTerm, float, float> : SumRows<kTerm, float, double>;
+}
+
+RowsKernel SumInDoubleKernelForTarget() { return SumRows<Term::kElement, float, double>; }
+RowsKernel SumOfProductsKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kProduct>(dtype, sum); }
+RowsKernel SumOfSquaresKernelForTarget(DType dtype, DType sum) { return SumOf<Term::kSquare>(dtype, sum); }
+
+template <auto kFn, typename T>
+void ReduceNumbers(void* partial, const void* a, std::int64_t n) {
+  const T* x = static_cast<const T*>(a);
+  T* sums = static_cast<T*>(partial);
+  for (std::int64_t i = 0; i < n; ++i) sums[i % kRowPartials] = kFn(sums[i % kRowPartials], x[i]);
+}
+
+// Integers are the same in any order.
+template <auto kFn, typename T>
+void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, std::int64_t rows, std::int64_t n) {
+  const T* x = static_cast<const T*>(a);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    T result = kFn == scalar::Add<T> ? T{0} : std::numeric_limits<T>::lowest();
+    for (std::int64_t i = 0; i < n; ++i) result = kFn(result, x[i]);
+    static_cast<T*>(out)[row] = result;
+  }
+}
+
+RowsKernel RowsKernelForTarget(ExprOp op, DType dtype) {
+  const bool is_sum = op == ExprOp::kRowSum;
+  switch (dtype) {
+    case DType::kFloat: return is_sum ? ReduceRowsVectors<AddVectors, float> : ReduceRowsVectors<MaxVectors, float>;
+    case DType::kDouble: return is_sum ? ReduceRowsVectors<AddVectors, double> : ReduceRowsVectors<MaxVectors, double>;
+    case DType::kInt32:
+      return is_sum ? ReduceRowsNumbers<scalar::Add<std::int32_t>, std::int32_t>
+                    : ReduceRowsNumbers<scalar::Max<std::int32_t>, std::int32_t>;
+    default:
+      return is_sum ? ReduceRowsNumbers<scalar::Add<std::int64_t>, std::int64_t>
+                    : ReduceRowsNumbers<scalar::Max<std::int64_t>, std::int64_t>;
+  }
+}
+
+RowKernel RowKernelForTarget(ExprOp op, DType dtype) {
+  const bool is_sum = op == ExprOp::kRowSum;
+  switch (dtype) {
+    case DType::kFloat: return is_sum ? ReduceVectors<AddVectors, float> : ReduceVectors<MaxVectors, float>;
+    case DType::kDouble: return is_sum ? ReduceVectors<AddVectors, double> : ReduceVectors<MaxVectors, double>;
+    case DType::kInt32:
+      return is_sum ? ReduceNumbers<scalar::Add<std::int32_t>, std::int32_t>
+                    : ReduceNumbers<scalar::Max<std::int32_t>, std::int32_t>;
+    default:
+      return is_sum ? ReduceNumbers<scalar::Add<std::int64_t>, std::int64_t>
+                    : ReduceNumbers<scalar::Max<std::int64_t>, std::int64_t>;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepnet {
+
+HWY_EXPORT(RowKernelForTarget);
+HWY_EXPORT(RowsKernelForTarget);
+HWY_EXPORT(SumInDoubleKernelForTarget);
+HWY_EXPORT(SumOfProductsKernelForTarget);
+HWY_EXPORT(SumOfSquaresKernelForTarget);
+
+RowsKernel RowsKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowsKernelForTarget)(op, dtype); }
+RowsKernel SumInDoubleKernel() { return HWY_DYNAMIC_DISPATCH(SumInDoubleKernelForTarget)(); }
+RowsKernel SumOfProductsKernelOf(DType dtype, DType sum) {
+  return HWY_DYNAMIC_DISPATCH(SumOfProductsKernelForTarget)(dtype, sum);
+}
+RowsKernel SumOfSquaresKernelOf(DType dtype, DType sum) {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquaresKernelForTarget)(dtype, sum);
+}
+RowKernel RowKernelOf(ExprOp op, DType dtype) { return HWY_DYNAMIC_DISPATCH(RowKernelForTarget)(op, dtype); }
+
+void StartRow(ExprOp op, DType dtype, void* partial) {
+  ForExprType(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using Limits = std::numeric_limits<T>;
+    const T lowest = Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
+    std::fill_n(static_cast<T*>(partial), kRowPartials, op == ExprOp::kRowSum ? T{0} : lowest);
+  });
+}
+
+void FinishRow(ExprOp op, DType dtype, const void* partial, void* out) {
+  ForExprType(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_same_v<T, bool>) {
+      T sums[kRowPartials];
+      std::memcpy(sums, partial, sizeof(sums));
+      for (int width = kRowPartials / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; ++i) {
+          sums[i] =
+              op == ExprOp::kRowSum ? scalar::Add(sums[i], sums[i + width]) : scalar::Max(sums[i], sums[i + width]);
+        }
+      }
+      std::memcpy(out, sums, sizeof(T));
+    }
+  });
+}
+
+}  // namespace stepnet
+#endif  // HWY_ONCE

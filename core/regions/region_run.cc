@@ -1,0 +1,490 @@
+#include "stepnet/core/regions/region_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/expressions/expr_evaluate.h"
+#include "stepnet/core/regions/region_copies.h"
+#include "stepnet/core/regions/region_simple.h"
+
+namespace stepnet {
+namespace {
+
+using Kind = RegionInstruction::Kind;
+
+constexpr std::int64_t kStackBytes = 32 << 10;  // of the buffers of most programs
+
+// The elements of a part of a flat program.
+std::pair<std::int64_t, std::int64_t> ShareOfElements(std::int64_t elements, int part, int parts) {
+  if (parts == 1) return {0, elements};
+  const auto [first, last] = ShareOf((elements + kRegionBlock - 1) / kRegionBlock, part, parts);
+  return {first * kRegionBlock, std::min(elements, last * kRegionBlock)};
+}
+
+// An element, of a size that is not known to the compiler, without a call for that.
+void CopyElement(char* to, const char* from, std::int64_t bytes) {
+  if (bytes == 4) {
+    std::memcpy(to, from, 4);
+  } else if (bytes == 8) {
+    std::memcpy(to, from, 8);
+  } else if (bytes == 2) {
+    std::memcpy(to, from, 2);
+  } else {
+    *to = *from;
+  }
+}
+
+void Compute(const RegionInstruction& instruction, char* const* slots, std::int64_t n) {
+  const int* const operands = instruction.operands;
+  instruction.kernel(slots[instruction.out], slots[operands[0]], slots[operands[1]], slots[operands[2]],
+                     slots[operands[3]], n);
+}
+
+}  // namespace
+
+[[gnu::noinline]] void SimpleRun::SetUp(const void* const* inputs, std::int64_t columns) {
+  for (const auto& [operand, slot] : code_.run_loads) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    CopyElement(slots_[slot], static_cast<const char*>(inputs[operand]) + of.offset * of.bytes, of.bytes);
+  }
+  for (const RegionInstruction& instruction : code_.setup) {
+    if (instruction.kind == Kind::kCompute) {
+      Compute(instruction, slots_, 1);
+    } else {
+      Splat(slots_[instruction.out], DTypeBytes(instruction.dtype), std::min(code_.width, columns));
+    }
+  }
+}
+
+namespace {
+
+// One run of one part.
+class Runner {
+ public:
+  Runner(const RegionCode& code, std::span<const void* const> inputs, std::span<void* const> outputs, char* memory)
+      : code_(code), inputs_(inputs), outputs_(outputs), buffers_(memory + code.buffers_at) {
+    slots_ = reinterpret_cast<char**>(memory);
+    rows_ = reinterpret_cast<char**>(memory + code.rows_at);
+    bases_ = rows_ + code.operands.size();
+    for (size_t i = 0; i < code.operands.size(); ++i) bases_[i] = Base(static_cast<int>(i));
+    char** slot = slots_ + code.memory_operands.size();
+    for (void* const constant : code.constants) *slot++ = static_cast<char*>(constant);
+    for (const std::int64_t offset : code.buffer_offsets) *slot++ = buffers_ + offset;
+  }
+
+  // The elements [begin, end) of a flat program.
+  void RunFlat(std::int64_t begin, std::int64_t end) {
+    splat_elements_ = std::min(code_.width, end - begin);
+    SetUp();
+    const std::vector<RegionInstruction>& block = code_.phases[0].block;
+    for (std::int64_t at = begin; at < end; at += code_.width) {
+      const std::int64_t n = std::min(code_.width, end - at);
+      CountWork(n * static_cast<std::int64_t>(1 + block.size() / 4));
+      for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
+        const int operand = code_.memory_operands[i];
+        slots_[i] = bases_[operand] + at * code_.operands[operand].bytes;
+      }
+      for (const RegionInstruction& instruction : block) Compute(instruction, slots_, n);
+    }
+  }
+
+  void Run(int part, int parts) {
+    const std::int64_t rows = code_.NumRows();
+    const std::int64_t columns = code_.sizes[3];
+    switch (code_.cut) {
+      case RegionCode::Cut::kColumns: {
+        const auto [first, last] = ShareOf((columns + code_.unit - 1) / code_.unit, part, parts);
+        const std::int64_t begin = first * code_.unit;
+        const std::int64_t end = std::min(columns, last * code_.unit);
+        ClearSums(begin, end);
+        return RunRows(0, rows, begin, end);
+      }
+      case RegionCode::Cut::kRows: {
+        const auto [first, last] = ShareOf((rows + code_.unit - 1) / code_.unit, part, parts);
+        return RunRows(first * code_.unit, std::min(rows, last * code_.unit), 0, columns);
+      }
+      case RegionCode::Cut::kBlocks: break;
+    }
+    const std::int64_t units = (columns + code_.unit - 1) / code_.unit;  // of a row
+    if (parts == 1 || units <= 1) {  // without divisions: small regions are done in the time of some
+      const auto [first, last] = ShareOf(rows, part, parts);
+      return columns == 0 ? void() : RunRows(first, last, 0, columns);
+    }
+    auto [first, last] = ShareOf(rows * units, part, parts);
+    while (first < last) {
+      const std::int64_t row = first / units;
+      const std::int64_t end = std::min(last, (row + 1) * units);
+      RunRows(row, row + 1, first % units * code_.unit, std::min(columns, (end - row * units) * code_.unit));
+      first = end;
+    }
+  }
+
+  // The columns [begin, end) of the rows [row, last).
+  void RunRows(std::int64_t row, std::int64_t last, std::int64_t begin, std::int64_t end) {
+    if (row >= last) return;  // operands may have no memory
+    if (begin >= end && code_.row_stores.empty() && code_.row_sums.empty()) return;
+    const bool is_whole = begin == 0 && end == code_.sizes[3];
+    const std::int64_t max_rows = is_whole ? code_.max_rows : 1;
+    first_row_ = row;
+    first_column_ = begin;
+    GoToRow(0);
+    SetUp();
+    num_rows_ = std::min(max_rows, last - row);
+    num_columns_ = end - begin;
+    for (const RegionMove& move : code_.tile_loads) LoadElements(move, begin);
+    for (; row < last; row += max_rows) {
+      GoToRow(row);
+      num_rows_ = std::min(max_rows, last - row);
+      RunBlocks(begin, end);
+    }
+  }
+
+  bool has_fault() const { return fault_element_ >= 0; }
+  RegionFault Fault() const {
+    return {.element = fault_element_, .message = FaultMessage(*code_.requirements[fault_requirement_], fault_values_)};
+  }
+
+ private:
+  char* Base(int operand) const {
+    const char* first = operand < code_.num_inputs ? static_cast<const char*>(inputs_[operand])
+                                                   : static_cast<char*>(outputs_[operand - code_.num_inputs]);
+    const RegionCode::Operand& of = code_.operands[operand];
+    return const_cast<char*>(first) + of.offset * of.bytes;
+  }
+
+  // Values of the run.
+  void SetUp() {
+    for (const auto& [operand, slot] : code_.run_loads) {
+      CopyElement(slots_[slot], bases_[operand], code_.operands[operand].bytes);
+    }
+    for (const RegionInstruction& instruction : code_.setup) Execute(instruction, 1);
+  }
+
+  // Sums start from 0, over the columns [begin, end).
+  void ClearSums(std::int64_t begin, std::int64_t end) {
+    for (const int output : code_.sums) {
+      const int operand = code_.num_inputs + output;
+      const RegionCode::Operand& of = code_.operands[operand];
+      RegionIndex sizes = code_.sizes;
+      for (int d = 0; d < 3; ++d) {
+        if (of.strides[d] == 0) sizes[d] = 1;
+      }
+      const bool is_of_no_column = code_.sizes[3] == 0 && of.strides[3] == 0;  // the sum of what rows have
+      const std::int64_t count = is_of_no_column ? 1 : end - begin;
+      for (std::int64_t row = 0; row < sizes[0] * sizes[1] * sizes[2]; ++row) {
+        if (count <= 0) break;
+        const std::int64_t at = row / (sizes[1] * sizes[2]) * of.strides[0] +
+                                row / sizes[2] % sizes[1] * of.strides[1] + row % sizes[2] * of.strides[2];
+        Clear(bases_[operand] + (at + begin * of.strides[3]) * of.bytes, of.strides[3], of.bytes, count);
+      }
+    }
+  }
+
+  void GoToRow(std::int64_t row) {
+    row_ = row;
+    column_ = 0;
+    if (code_.sizes[0] * code_.sizes[1] == 1) {
+      index_[2] = row;
+      for (size_t i = 0; i < code_.operands.size(); ++i) {
+        const RegionCode::Operand& of = code_.operands[i];
+        rows_[i] = bases_[i] + row * of.strides[2] * of.bytes;
+      }
+      return;
+    }
+    index_[2] = row % code_.sizes[2];
+    index_[1] = row / code_.sizes[2] % code_.sizes[1];
+    index_[0] = row / code_.sizes[2] / code_.sizes[1];
+    for (size_t i = 0; i < code_.operands.size(); ++i) {
+      const RegionCode::Operand& of = code_.operands[i];
+      const std::int64_t at = index_[0] * of.strides[0] + index_[1] * of.strides[1] + index_[2] * of.strides[2];
+      rows_[i] = bases_[i] + at * of.bytes;
+    }
+  }
+
+  // The columns [begin, end) of as many rows as a block holds.
+  void RunBlocks(std::int64_t begin, std::int64_t end) {
+    for (const auto& [operand, slot] : code_.row_loads) {
+      const std::int64_t bytes = code_.operands[operand].bytes;
+      ForRows(operand, [&](std::int64_t i, const char* row) { CopyElement(slots_[slot] + i * bytes, row, bytes); });
+    }
+    const std::int64_t width = code_.joins_rows ? end - begin : code_.width;
+    for (const RegionCode::Phase& phase : code_.phases) {
+      num_columns_ = std::min(width, end - begin);
+      column_ = 0;
+      for (const RegionInstruction& instruction : phase.row) Execute(instruction, num_rows_);
+      std::int64_t at = begin;
+      do {  // once without columns too, for what is reduced
+        num_columns_ = std::min(width, end - at);
+        RunBlock(phase, at);
+      } while ((at += width) < end);
+      if (phase.reductions.empty()) continue;
+      num_columns_ = end - begin;
+      GoToColumn(begin);
+      for (const RegionInstruction& instruction : phase.reductions) ReduceRows(instruction);
+    }
+    for (const auto& [operand, slot] : code_.row_stores) {
+      const std::int64_t bytes = code_.operands[operand].bytes;
+      ForRows(operand, [&](std::int64_t i, char* row) { CopyElement(row, slots_[slot] + i * bytes, bytes); });
+    }
+    for (const auto& [operand, slot] : code_.row_sums) {
+      const RegionCode::Operand& of = code_.operands[operand];
+      ForRows(operand,
+              [&](std::int64_t i, char* row) { AddStrided(slots_[slot] + i * of.bytes, row, 0, of.dtype, 1); });
+    }
+  }
+
+  void GoToColumn(std::int64_t at) {
+    column_ = at;
+    for (size_t i = 0; i < code_.memory_operands.size(); ++i) {
+      const int operand = code_.memory_operands[i];
+      slots_[i] = rows_[operand] + at * code_.operands[operand].bytes;
+    }
+    for (const auto& [slot, offset, element] : code_.kept) slots_[slot] = buffers_ + offset + at * element;
+  }
+
+  // The columns from `at` on.
+  void RunBlock(const RegionCode::Phase& phase, std::int64_t at) {
+    const std::int64_t n = num_rows_ * num_columns_;
+    CountWork((num_rows_ + n) * static_cast<std::int64_t>(1 + phase.block.size() / 4));
+    GoToColumn(at);
+    for (const RegionMove& move : phase.loads) LoadElements(move, at);
+    for (const RegionInstruction& instruction : phase.block) Execute(instruction, n);
+    for (const RegionMove& move : phase.stores) StoreElements(move, at);
+    for (const auto& [operand, slot] : phase.sums) {
+      const RegionCode::Operand& of = code_.operands[operand];
+      ForRows(operand, [&](std::int64_t i, char* row) {
+        AddStrided(slots_[slot] + i * num_columns_ * of.bytes, row + at * of.strides[3] * of.bytes, of.strides[3],
+                   of.dtype, num_columns_);
+      });
+    }
+  }
+
+  void LoadElements(const RegionMove& move, std::int64_t at) {
+    ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { LoadBlock(memory, block, rows); });
+  }
+  void StoreElements(const RegionMove& move, std::int64_t at) {
+    ForBlocks(move, at, [](char* memory, char* block, const BlockRows& rows) { StoreBlock(block, memory, rows); });
+  }
+
+  // Calls fn(memory of the operand, of the slot, rows) for all rows of the block, from the column `at` on.
+  template <typename Fn>
+  void ForBlocks(const RegionMove& move, std::int64_t at, const Fn& fn) {
+    const RegionCode::Operand& of = code_.operands[move.operand];
+    BlockRows rows{.rows = num_rows_,
+                   .columns = num_columns_,
+                   .bytes = of.bytes,
+                   .row_step = of.strides[2] * of.bytes,
+                   .stride = of.strides[3]};
+    const std::int64_t column = at * of.strides[3] * of.bytes;
+    if (code_.sizes[0] * code_.sizes[1] == 1) return fn(rows_[move.operand] + column, slots_[move.slot], rows);
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; i += rows.rows) {
+      rows.rows = std::min(num_rows_ - i, code_.sizes[2] - index[2]);
+      char* const block = slots_[move.slot] + i * num_columns_ * of.bytes;
+      fn(bases_[move.operand] + column + OffsetOf(of, index), block, rows);
+      index[2] += rows.rows - 1;
+      GoToNext(index);
+    }
+  }
+
+  static std::int64_t OffsetOf(const RegionCode::Operand& of, const std::int64_t (&index)[3]) {
+    return (index[0] * of.strides[0] + index[1] * of.strides[1] + index[2] * of.strides[2]) * of.bytes;
+  }
+
+  // Calls fn(i, where row i of the block begins in the operand).
+  template <typename Fn>
+  void ForRows(int operand, const Fn& fn) {
+    const RegionCode::Operand& of = code_.operands[operand];
+    char* row = rows_[operand];
+    if (code_.sizes[0] * code_.sizes[1] == 1) {
+      for (std::int64_t i = 0; i < num_rows_; ++i, row += of.strides[2] * of.bytes) fn(i, row);
+      return;
+    }
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; ++i) {
+      fn(i, bases_[operand] + OffsetOf(of, index));
+      GoToNext(index);
+    }
+  }
+
+  void GoToNext(std::int64_t (&index)[3]) const {
+    if (++index[2] < code_.sizes[2]) return;
+    index[2] = 0;
+    if (++index[1] < code_.sizes[1]) return;
+    index[1] = 0;
+    ++index[0];
+  }
+
+  void Execute(const RegionInstruction& instruction, std::int64_t n) {
+    if (instruction.kind == Kind::kCompute) return Compute(instruction, slots_, n);
+    ExecuteOther(instruction, n);
+  }
+
+  void ExecuteOther(const RegionInstruction& instruction, std::int64_t n) {
+    char* const out = instruction.out >= 0 ? slots_[instruction.out] : nullptr;
+    const char* const from = instruction.num_operands > 0 ? slots_[instruction.operands[0]] : nullptr;
+    switch (instruction.kind) {
+      case Kind::kCompute: return Compute(instruction, slots_, n);
+      case Kind::kOfRows: return ComputeOfRows(instruction, out);
+      case Kind::kUniform: return Draw(instruction, out, n);
+      case Kind::kIndex: return FillIndex(instruction.number, reinterpret_cast<std::int64_t*>(out));
+      case Kind::kColumns: return FillColumns(reinterpret_cast<std::int64_t*>(out));
+      case Kind::kSplat:
+        return Splat(out, DTypeBytes(instruction.dtype), instruction.number != 0 ? splat_elements_ : code_.max_rows);
+      case Kind::kSpread: return Spread(from, out, DTypeBytes(instruction.dtype), num_rows_, num_columns_);
+      case Kind::kStartRow: return StartRow(instruction.op, instruction.dtype, out);
+      case Kind::kReduce: return instruction.row_kernel(out, from, n);
+      case Kind::kReduceRows: return;  // only among a phase's reductions, which run behind its blocks
+      case Kind::kFinishRow: return FinishRow(instruction.op, instruction.dtype, from, out);
+      case Kind::kCheck: return Check(instruction, n);
+    }
+  }
+
+  void ComputeOfRows(const RegionInstruction& instruction, char* out) const {
+    const void* arrays[3] = {};
+    for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots_[instruction.operands[k]];
+    instruction.row_operand_kernel(out, arrays, static_cast<unsigned>(instruction.number), num_rows_, num_columns_);
+  }
+
+  void ReduceRows(const RegionInstruction& reduce) const {
+    const char* const factor = reduce.num_operands > 1 ? slots_[reduce.operands[1]] : nullptr;
+    CountWork(num_rows_ * num_columns_);
+    reduce.rows_kernel(slots_[reduce.out], slots_[reduce.operands[0]], factor, num_rows_, num_columns_);
+  }
+
+  void Draw(const RegionInstruction& draw, char* out, std::int64_t n) const {
+    const std::int64_t* operands[kMaxExprOperands];
+    for (int k = 0; k < kMaxExprOperands; ++k) {
+      operands[k] = reinterpret_cast<const std::int64_t*>(slots_[draw.operands[k]]);
+    }
+    DrawUniform(operands, static_cast<unsigned>(draw.number), draw.dtype, out, n);
+  }
+
+  void FillIndex(int dimension, std::int64_t* out) const {
+    std::int64_t index[] = {index_[0], index_[1], index_[2]};
+    for (std::int64_t i = 0; i < num_rows_; ++i) {
+      out[i] = index[dimension];
+      GoToNext(index);
+    }
+  }
+
+  void FillColumns(std::int64_t* out) const {
+    for (std::int64_t row = 0; row < num_rows_; ++row) {
+      for (std::int64_t i = 0; i < num_columns_; ++i) *out++ = column_ + i;
+    }
+  }
+
+  // A requirement of the run or of a row is about its first element, and reported by the part that has this.
+  void Check(const RegionInstruction& check, std::int64_t n) {
+    if (code_.sizes[3] == 0) return;
+    if (check.level != RegionLevel::kElement && first_column_ != 0) return;
+    if (check.level == RegionLevel::kRun && first_row_ != 0) return;
+    const std::int64_t at = FirstFalse(reinterpret_cast<const bool*>(slots_[check.operands[0]]), n);
+    if (at == n) return;
+    std::int64_t element = 0;
+    if (check.level == RegionLevel::kRow) element = (row_ + at) * code_.sizes[3];
+    if (check.level == RegionLevel::kElement) element = row_ * code_.sizes[3] + column_ + at;
+    const bool is_first =
+        !has_fault() || element < fault_element_ || (element == fault_element_ && check.number < fault_requirement_);
+    if (!is_first) return;
+    fault_element_ = element;
+    fault_requirement_ = check.number;
+    fault_values_.clear();
+    for (int k = 1; k < check.num_operands; ++k) {
+      ExprScalar& value = fault_values_.emplace_back();
+      value.dtype = code_.requirements[check.number]->operands[k]->dtype;
+      const std::int64_t bytes = DTypeBytes(value.dtype);
+      std::memcpy(&value.bits, slots_[check.operands[k]] + at * bytes, static_cast<size_t>(bytes));
+    }
+  }
+
+  const RegionCode& code_;
+  std::span<const void* const> inputs_;
+  std::span<void* const> outputs_;
+  char* buffers_;
+  char** slots_;
+  char** rows_;                 // the first element of the row, of each operand
+  char** bases_;                // and of all rows
+  std::int64_t first_row_ = 0;  // of those that are run
+  std::int64_t first_column_ = 0;
+  std::int64_t row_ = 0;
+  std::int64_t index_[3] = {};
+  std::int64_t column_ = 0;  // the first of the block
+  std::int64_t splat_elements_ = code_.width;
+  std::int64_t num_rows_ = 1;
+  std::int64_t num_columns_ = 0;
+  std::int64_t fault_element_ = -1;
+  int fault_requirement_ = 0;
+  std::vector<ExprScalar> fault_values_ = {};
+};
+
+// Calls fn with memory for a run.
+template <typename Fn>
+auto WithMemory(const RegionCode& code, const Fn& fn) {
+  if (code.run_bytes <= kStackBytes) {
+    alignas(kRegionAlignment) char memory[kStackBytes];
+    return fn(memory);
+  }
+  const AlignedBytes memory = MakeAlignedBytes(code.run_bytes);
+  return fn(reinterpret_cast<char*>(memory.get()));
+}
+
+}  // namespace
+
+std::optional<RegionFault> RunRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, int part,
+                                     int parts) {
+  if (code.is_flat) {
+    RunFlatRegion(code, inputs, outputs, code.sizes[3], part, parts);
+    return {};
+  }
+  if (code.is_simple && parts == 1) {
+    if (code.NumRows() == 0 || code.sizes[3] == 0) return {};
+    SimpleRun run(code);
+    run.Begin(inputs, outputs, 0, 0, code.sizes[3]);
+    run.RunRows(0, code.NumRows(), code.sizes[3]);
+    return {};
+  }
+  return WithMemory(code, [&](char* memory) -> std::optional<RegionFault> {
+    Runner runner(code, inputs, outputs, memory);
+    runner.Run(part, parts);
+    if (!runner.has_fault()) return {};
+    return runner.Fault();
+  });
+}
+
+void RunFlatRegion(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs, std::int64_t elements, int part,
+                   int parts) {
+  const auto [begin, end] = ShareOfElements(elements, part, parts);
+  if (begin >= end) return;
+  if (code.direct.kernel != nullptr && end - begin <= code.direct.width) {
+    return RunDirect(
+        code.direct, [&](int input) { return inputs[input]; }, [&](int output) { return outputs[output]; }, begin, end);
+  }
+  if (code.is_simple) {
+    SimpleRun run(code);
+    run.Begin(inputs, outputs, 0, begin, end - begin);
+    return run.RunRows(0, 1, end - begin);
+  }
+  WithMemory(code, [&](char* memory) { Runner(code, inputs, outputs, memory).RunFlat(begin, end); });
+}
+
+void RunRegionRows(const RegionCode& code, RegionInputs inputs, RegionOutputs outputs,
+                   std::span<const RowRange> ranges) {
+  const std::int64_t columns = code.sizes[3];
+  if (ranges.empty()) return;
+  if (code.is_simple) {
+    if (columns == 0) return;
+    SimpleRun run(code);
+    run.Begin(inputs, outputs, ranges[0].first, 0, columns);
+    for (const auto& [first, last] : ranges) run.RunRows(first, last, columns);
+    return;
+  }
+  WithMemory(code, [&](char* memory) {
+    Runner runner(code, inputs, outputs, memory);
+    for (const auto& [first, last] : ranges) runner.RunRows(first, last, 0, columns);
+  });
+}
+
+}  // namespace stepnet

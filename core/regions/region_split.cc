@@ -1,0 +1,61 @@
+#include "stepnet/core/regions/region_split.h"
+
+#include <algorithm>
+#include <ranges>
+#include <vector>
+
+#include "stepnet/core/target.h"
+namespace stepnet {
+namespace {
+
+bool IsChoice(const RegionOutput& output) { return output.value->op == ExprOp::kWhere; }
+
+const ExprNode* ConditionOf(const Region& region) {
+  const ExprNode* condition = nullptr;
+  for (const RegionOutput& output : region.outputs) {
+    if (output.kind == RegionOutputKind::kSums) return nullptr;
+    if (output.value->op == ExprOp::kConstant) continue;  // which both kinds of rows write
+    if (!IsChoice(output)) return nullptr;
+    const ExprNode* of_output = output.value->operands[0];
+    if (condition != nullptr && of_output != condition) return nullptr;
+    condition = of_output;
+  }
+  if (condition == nullptr || VariesInRow(region, *condition)) return nullptr;
+  return condition;
+}
+
+Region WithValues(Region region, int operand) {
+  for (RegionOutput& output : region.outputs) {
+    if (IsChoice(output)) output.value = Expr::Of(output.value->operands[operand]);
+  }
+  return region;
+}
+
+int NumComputed(const Region& region) {
+  return static_cast<int>(std::ranges::count_if(ExprNodes(region.Roots()), [](const ExprNode* node) {
+    return node->op != ExprOp::kInput && node->op != ExprOp::kConstant;
+  }));
+}
+
+}  // namespace
+
+std::optional<RegionSplit> SplitByRows(const Region& region) {
+  const auto requires_something = [](const Expr& root) { return root->has_require(); };
+  const RegionSizes& sizes = kCpuTarget.regions;
+  if (region.sizes[3] < sizes.min_split_columns || std::ranges::any_of(region.Roots(), requires_something)) return {};
+  const ExprNode* condition = ConditionOf(region);
+  if (condition == nullptr) return {};
+  RegionSplit split{.condition = region, .then = WithValues(region, 1), .otherwise = WithValues(region, 2)};
+  if (NumComputed(split.then) + NumComputed(split.otherwise) < sizes.min_split_operations) return {};
+  split.condition.in_place.clear();
+  if (!condition->has_row_reduction()) split.condition.sizes[3] = 1;  // so that rows are looked at together
+  const auto rows_of = [&](int d) { return std::max<std::int64_t>(1, region.sizes[d]); };  // also where there is none
+  split.condition.outputs = {{.value = Expr::Of(condition),
+                              .memory = {.dtype = DType::kBool,
+                                         .size = region.NumRows(),
+                                         .strides = {rows_of(1) * rows_of(2), rows_of(2), 1, 0}},
+                              .kind = RegionOutputKind::kRows}};
+  return split;
+}
+
+}  // namespace stepnet

@@ -1,0 +1,52 @@
+// RegionValues: what CompileRegion knows of the values of a region before they get slots: how often each is computed,
+// in which phase of a row, and which of them are one instruction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepnet/core/regions/region.h"
+#include "stepnet/core/regions/region_code.h"
+
+namespace stepnet {
+
+struct RegionValue {
+  const ExprNode* expr = nullptr;
+  int operands[kMaxExprOperands] = {-1, -1, -1, -1, -1};  // values, before it; those of the pattern where it has one
+  int num_operands = 0;
+  int uses = 0;          // by other values and as an output
+  int requirement = -1;  // which one, for Require
+  RegionLevel level = RegionLevel::kRun;
+  int phase = 0;                   // of a row
+  bool is_splat = false;           // of the run, and instructions on elements read it
+  bool is_row_splat = false;       // of the run, and instructions on rows read it
+  bool is_spread = false;          // of the row, and instructions on elements read it
+  bool is_output_element = false;  // an output that has elements is this
+  bool is_absorbed = false;        // a part of the pattern of what uses it
+  RegionPattern pattern = {};
+  RegionKernel kernel = nullptr;     // of the pattern
+  RowsKernel rows_kernel = nullptr;  // likewise, of a reduction
+  RowOperandKernel row_operand_kernel = nullptr;
+  unsigned of_rows = 0;  // which operands instructions read as values of rows
+
+  bool is_reduction() const { return expr->op == ExprOp::kRowSum || expr->op == ExprOp::kRowMax; }
+  // Whether blocks have an instruction for it. For a reduction that is what adds elements to partial results.
+  bool is_in_blocks() const {
+    const bool is_computed = level == RegionLevel::kElement && expr->op != ExprOp::kInput;
+    return (is_computed && !is_absorbed) || is_reduction();
+  }
+  // The phase of that instruction: a reduction is done when what uses it starts.
+  int block_phase() const { return phase - (is_reduction() ? 1 : 0); }
+};
+
+struct RegionValues {
+  std::vector<RegionValue> all;  // operands before what uses them
+  std::vector<int> outputs;      // the value of each output
+  bool are_kept = true;          // those of a row, from phase to phase; else phases compute them again
+};
+
+// Chooses patterns too. Fills sizes, operands, phases, whether rows are joined and the requirements of `code` too.
+// REQUIRES: CheckRegion. `keeps_rows`: rows stay those of the region.
+RegionValues FindRegionValues(const Region& region, bool keeps_rows, RegionCode* code);
+
+}  // namespace stepnet

@@ -1,0 +1,92 @@
+// Steps and loops of region kernels.
+//
+// To be included like Highway's own -inl.h files: after foreach_target.h, before HWY_BEFORE_NAMESPACE.
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "stepnet/core/expressions/expr_scalar.h"
+#include "stepnet/core/partial_vectors-inl.h"
+#include "stepnet/core/regions/region_kernels.h"
+
+#if defined(STEPNET_CORE_REGION_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STEPNET_CORE_REGION_VECTORS_INL_H_
+#undef STEPNET_CORE_REGION_VECTORS_INL_H_
+#else
+#define STEPNET_CORE_REGION_VECTORS_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stepnet {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The function of a chain that has none.
+struct NoFn {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a) const {
+    return a;
+  }
+};
+
+// The step of a chain from a value, `a`.
+template <ChainStep kStep, class V>
+HWY_INLINE V StepOf(V a, V b) {
+  if constexpr (kStep == ChainStep::kAdd) return hn::Add(a, b);
+  if constexpr (kStep == ChainStep::kSubtract) return hn::Sub(a, b);
+  if constexpr (kStep == ChainStep::kSubtractFrom) return hn::Sub(b, a);
+  if constexpr (kStep == ChainStep::kMultiply) return hn::Mul(a, b);
+  if constexpr (kStep == ChainStep::kDivide) return hn::Div(a, b);
+  return a;
+}
+
+// a * b + c, rounded once.
+template <class D, class V>
+HWY_INLINE V MulAddOf([[maybe_unused]] D d, V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else  // hn::MulAdd would round twice
+  using T = hn::TFromD<D>;
+  HWY_ALIGN T x[hn::MaxLanes(d)], y[hn::MaxLanes(d)], z[hn::MaxLanes(d)];
+  hn::Store(a, d, x);
+  hn::Store(b, d, y);
+  hn::Store(c, d, z);
+  for (size_t i = 0; i < hn::MaxLanes(d); ++i) z[i] = scalar::MulAdd(x[i], y[i], z[i]);
+  return hn::Load(d, z);
+#endif
+}
+// c - a * b, rounded once.
+template <class D, class V>
+HWY_INLINE V NegMulAddOf(D d, V a, V b, V c) {
+#if HWY_NATIVE_FMA
+  (void)d;
+  return hn::NegMulAdd(a, b, c);
+#else
+  return MulAddOf(d, hn::Neg(a), b, c);
+#endif
+}
+
+// Calls at(access, place) for all vectors of n elements, of which the last may be a part. `kShort`: it is a few
+// instructions, which four vectors at a time keep the machine busy with.
+template <typename T, bool kShort, class At>
+HWY_INLINE void ForVectors(std::int64_t n, const At& at) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  if constexpr (kShort) {
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      at(WholeVectors(), i);
+      at(WholeVectors(), i + lanes);
+      at(WholeVectors(), i + 2 * lanes);
+      at(WholeVectors(), i + 3 * lanes);
+    }
+  }
+  for (; i + lanes <= n; i += lanes) at(WholeVectors(), i);
+  if (i < n) at(PartOfVector{n - i}, i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace stepnet
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target

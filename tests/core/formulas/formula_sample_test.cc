@@ -1,0 +1,197 @@
+// Formulas are asked before shapes are known: what is wrong with them whatever they are given is found by the check of
+// a net.
+#include "stepnet/core/formulas/formula_sample.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "stepnet/core/formulas/formula_text.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/operators/elementwise.h"
+#include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/executor/recurrent_case.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+Operator OfX(const char* type) {
+  Operator op(type);
+  op.Private().Input("x", "any shape").OptionalInput("z", "any shape").Output("y", "any shape").Arg("k", 3, "a number");
+  return op;
+}
+
+const Registration broken[] = {
+    OfX("test.NoBlocks").Formula([](Formula& f) { f.Out({f.Blocks("x", 0)[0]}); }),
+    OfX("test.UnknownInput").Formula([](Formula& f) { f.Out({f.In("nope")}); }),
+    OfX("test.UnknownArgument").Formula([](Formula& f) { f.Out({f.In("x") * f.Number("nope")}); }),
+    OfX("test.TwoDTypes").Formula([](Formula& f) { f.Out({f.In("x") + (f.In("x") < 0)}); }),
+    OfX("test.TwoResults").Formula([](Formula& f) {
+      f.Out({f.In("x"), f.In("x")});
+    }),
+    OfX("test.NoResults").Formula([](Formula&) {}),
+    OfX("test.Undefined").Formula([](Formula& f) { f.Out({f.In("x") + Expr()}); }),
+    OfX("test.ThrowsAtAll").Formula([](Formula&) { throw std::runtime_error("no more ink"); }),
+    OfX("test.ReadsUnasked").Formula([](Formula& f) { f.Out({f.In("x") * f.In("z")}); }),
+    OfX("test.ChecksUnsaid").Formula([](Formula& f) {
+      f.Check(f.In("x") > 0, "x is {}", f.In("x"));
+      f.Out({f.In("x")});
+    }),
+    OfX("test.ShowsMore")
+        .Formula(
+            [](Formula& f) {
+              f.Check(f.In("x") > 0, "x is {} and {}", f.In("x"));
+              f.Out({f.In("x")});
+            },
+            {.checks_values = true}),
+    OfX("test.FifthIndex").Formula([](Formula& f) { f.Out({f.In("x") + Cast(f.TypeOf("x"), Index(4))}); }),
+    OfX("test.SumOfOne").Formula([](Formula& f) {
+      const Expr x = f.In("x");
+      f.Out({MakeExpr(ExprOp::kAdd, {&x, 1})});
+    }),
+    OfX("test.OverTwice").Formula([](Formula& f) {
+      f.Over(f.ShapeOf("x"));
+      f.Over({1});
+      f.Out({f.In("x")});
+    }),
+    OfX("test.DerivesGather").Formula(DerivativeOf("Gather"))};
+
+// More values than a check shows are an error of the compiler.
+template <typename... Values>
+concept IsCheck = requires(Formula& f, const Expr& x, const Values&... values) {
+  f.Check(x, "", values...);
+  Require(x, "", values...);
+};
+static_assert(IsCheck<Expr, int, int, Expr> && !IsCheck<Expr, int, int, Expr, int>);
+
+// What is wrong with a net of one operator, y of x.
+std::vector<std::string> ProblemsOf(const std::string& type) {
+  NetDef net;
+  OperatorDef* op = net.add_op();
+  op->set_type(type);
+  op->add_input("x");
+  op->add_output("y");
+  std::vector<std::string> texts;
+  for (const NetProblem& problem : CheckNet(net)) texts.push_back(problem.message);
+  return texts;
+}
+
+TEST(FormulaFault, IsFoundByTheCheckOfANet) {
+  const std::map<std::string, std::string> expected = {
+      {"test.NoBlocks", "the formula of test.NoBlocks reads \"x\" in 0 blocks"},
+      {"test.UnknownInput",
+       "the formula of test.UnknownInput names an input \"nope\" that the operator does not declare"},
+      {"test.UnknownArgument",
+       "the formula of test.UnknownArgument asks for an argument \"nope\" that the operator does not declare"},
+      {"test.TwoDTypes", "test.TwoDTypes: x + (x < 0): x < 0 is bool, must be numbers"},
+      {"test.TwoResults", "the formula of test.TwoResults gives 2 outputs, its declaration has 1"},
+      {"test.NoResults", "the formula of test.NoResults says nothing of outputs"},
+      {"test.Undefined", "test.Undefined: + has an undefined operand"},
+      {"test.ThrowsAtAll", "the formula of test.ThrowsAtAll threw no more ink"},
+      {"test.ReadsUnasked", "the formula of test.ReadsUnasked reads \"z\" without asking whether the operator has it"},
+      {"test.ChecksUnsaid",
+       "the formula of test.ChecksUnsaid checks values and its declaration does not say so "
+       "(FormulaOptions::checks_values)"},
+      {"test.ShowsMore",
+       "the formula of test.ShowsMore checks with the message \"x is {} and {}\", which has 2 places {} for 1 value"},
+      {"test.FifthIndex", "test.FifthIndex: index of dimension 4; a region has 0 to 3"},
+      {"test.SumOfOne", "test.SumOfOne: +(x) has 1 operand, must have 2"},
+      {"test.OverTwice", "the formula of test.OverTwice says twice what it computes over"},
+      {"test.DerivesGather",
+       "test.DerivesGather is declared as the derivative of Gather, which has no formula: declare one there, or say "
+       "here what the gradient is"}};
+  for (const auto& [type, message] : expected) {
+    EXPECT_EQ(ProblemsOf(type), std::vector{message});
+  }
+}
+
+TEST(FormulaFault, IsFoundInStepNets) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h").Step("h = test.UnknownInput(h_prev)").Output("hs", "h", 1);
+  const std::vector<NetProblem> problems = CheckNet(net.Build());
+  ASSERT_FALSE(problems.empty());
+  EXPECT_EQ(problems[0].op_text, "h = test.UnknownInput(h_prev)");
+}
+
+// What some inputs fit is no fault, whichever these are.
+const Registration sound[] = {OfX("test.OnInt64").Formula([](Formula& f) { f.Out({f.In("x") + Index(3)}); }),
+                              OfX("test.OnRank4").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+                                if (f.ShapeOf("x").rank() != 4)
+                                  throw Error(ErrorCode::kInternal, "test.OnRank4 needs four dimensions");
+                                f.Out({f.In("x")});
+                              }),
+                              OfX("test.OnTwo").Shapes(SameAsInput(0)).Formula([](Formula& f) {
+                                if (f.ShapeOf("x").size() != 2)
+                                  throw Error(ErrorCode::kShapeMismatch, "test.OnTwo needs two elements");
+                                f.Out({f.In("x")});
+                              })};
+
+TEST(FormulaFault, IsNoneWhereInputsFit) {
+  for (const char* type : {"test.OnInt64", "test.OnRank4", "test.OnTwo"}) {
+    EXPECT_EQ(ProblemsOf(type), std::vector<std::string>()) << type;
+  }
+  for (const std::string& type : OperatorTypes()) {
+    if (type.starts_with("test.")) continue;
+    EXPECT_FALSE(FormulaFault(GetOperator(type))) << type << ": " << FormulaFault(GetOperator(type))->what();
+  }
+}
+
+TEST(FormulaText, NamesArgumentsSizesAndSums) {
+  const auto text = [](const char* type) { return FormulaText(GetOperator(type)); };
+  EXPECT_EQ(text("Scale"), "y = scale * x");
+  EXPECT_EQ(text("Clip"), "y = min(max, max(min, x))");
+  EXPECT_EQ(text("EluGradient"), "dx = dy * where(0 < y, 1, y + alpha)");
+  EXPECT_EQ(text("SeluGradient"), "dx = dy * where(0 < y, scale, y + alpha * scale)");
+  EXPECT_EQ(text("LayerNorm"),
+            "t0 = row_sum(x) / row_size; t1 = x - t0; t2 = sqrt(row_sum(t1 * t1) / row_size + epsilon); y = t1 * (1 / "
+            "t2); mean = t0; std = t2");
+  EXPECT_EQ(text("AveragedLoss"), "y = float(row_sum(double(x)) / num_elements)");
+  EXPECT_EQ(text("ElementwiseLinearGradient"), "dx = dy * w; dw = sum_over_rows(dy * x); db = sum_over_rows(dy)");
+  EXPECT_EQ(text("DropoutGrad"), "dx = where(mask, dy * (1 / (1 - ratio)), 0)");
+  EXPECT_EQ(text("Pow"), "y = pow(x, exponent)");
+  EXPECT_EQ(text("Cast"), "with to = \"int32\": y = int32(x)");
+  EXPECT_EQ(
+      text("MomentumSGDUpdate"),
+      "t0 = mul_add(arg_momentum, momentum, lr * mul_add(weight_decay, param, grad)); step = t0; new_momentum = t0; "
+      "new_param = param - t0");
+}
+
+// A product, and a gradient of it.
+Operator Product(const char* type, const char* gradient) {
+  Operator op(type);
+  op.Private().Input("x", "any shape").Input("w", "any shape").Output("y", "the shape of both, repeated");
+  op.Gradient(gradient, {"x", "w", "dy"}, {"dx", "dw"}).Formula([](Formula& f) { f.Out({f.In("x") * f.In("w")}); });
+  return op;
+}
+Operator ProductGradient(const char* type, const char* of) {
+  Operator op(type);
+  op.Private().Input("x", "as there").Input("w", "as there").Input("dy", "the shape of y");
+  op.Output("dx", "the shape of x").Output("dw", "the shape of w").Formula(DerivativeOf(of));
+  return op;
+}
+const Registration products[] = {Product("test.Repeats", "test.RepeatsGradient"),
+                                 ProductGradient("test.RepeatsGradient", "test.Repeats"),
+                                 Product("test.OfOneShape", "test.OfOneShapeGradient").Shapes(SameFloats()),
+                                 ProductGradient("test.OfOneShapeGradient", "test.OfOneShape")};
+
+TEST(FormulaText, SaysWhichGradientsAreSummed) {
+  const auto text = [](const std::string& type) {
+    return RepeatedGradientsText(GetOperator(type), GetOperator(type + "Gradient"));
+  };
+  EXPECT_EQ(text("test.Repeats"),
+            "dx is summed over what x is repeated over; dw is summed over what w is repeated over");
+  EXPECT_EQ(text("test.OfOneShape"), "");
+  EXPECT_EQ(text("Pow"), "");                // x alone says the shape
+  EXPECT_EQ(text("ElementwiseLinear"), "");  // the formula says it
+}
+
+TEST(FormulaText, IsThatOfEveryFormula) {
+  for (const std::string& type : OperatorTypes()) {
+    const OperatorSchema* schema = type.starts_with("test.") ? nullptr : &GetOperator(type);
+    if (schema == nullptr || !schema->formula) continue;
+    EXPECT_NE(FormulaText(*schema), "") << type;
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
