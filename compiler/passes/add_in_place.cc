@@ -15,7 +15,7 @@ class InPlaceAdder {
   explicit InPlaceAdder(StepGraph* graph)
       : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), gone_(graph->nodes.size(), false) {}
 
-  void Run() {
+  bool Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const StepNode& node = graph_.nodes[n];
       if (!IsSumOfTwo(node)) continue;
@@ -34,8 +34,10 @@ class InPlaceAdder {
       AddTo(last, sum);
       gone_[n] = true;
     }
+    if (!std::ranges::count(gone_, true)) return false;
     InsertCopies();
     graph_.Erase(gone_);
+    return true;
   }
 
  private:
@@ -108,6 +110,6 @@ class InPlaceAdder {
 
 }  // namespace
 
-void AddInPlace(StepGraph* graph) { InPlaceAdder(graph).Run(); }
+bool AddInPlace(StepGraph* graph) { return InPlaceAdder(graph).Run(); }
 
 }  // namespace stepnet

@@ -12,7 +12,7 @@ class TermAdder {
   explicit TermAdder(StepGraph* graph)
       : graph_(*graph), uses_(*graph), gone_(graph->nodes.size(), false), behind_(graph->nodes.size()) {}
 
-  void Run() {
+  bool Run() {
     const int num_nodes = static_cast<int>(graph_.nodes.size());
     for (int n = 0; n < num_nodes; ++n) {
       if (!AddsTermOutside(graph_, graph_.nodes[n])) continue;
@@ -21,8 +21,10 @@ class TermAdder {
       gone_[n] = true;
       AddEach(total, memory);
     }
+    if (!std::ranges::count(gone_, true)) return false;
     Insert();
     graph_.Erase(gone_);
+    return true;
   }
 
  private:
@@ -115,6 +117,6 @@ class TermAdder {
 
 }  // namespace
 
-void AddTerms(StepGraph* graph) { TermAdder(graph).Run(); }
+bool AddTerms(StepGraph* graph) { return TermAdder(graph).Run(); }
 
 }  // namespace stepnet

@@ -17,14 +17,14 @@ bool SumsNothing(const StepGraph& graph, const StepNode& node) {
 
 }  // namespace
 
-void CopyEqualSums(StepGraph* graph) {
+bool CopyEqualSums(StepGraph* graph) {
   std::vector<int> likes;
   for (StepNode& node : graph->nodes) {
     if (!SumsNothing(*graph, node)) continue;
     likes.push_back(node.inputs[*node.call->schema().sum_like]);
     node = {.kind = StepNode::Kind::kMove, .inputs = {node.inputs[0]}, .outputs = std::move(node.outputs)};
   }
-  if (likes.empty()) return;
+  if (likes.empty()) return false;
   std::vector<bool> is_read(graph->values.size(), false);
   for (const StepNode& node : graph->nodes) {
     for (const int input : node.inputs) is_read[input] = true;
@@ -34,6 +34,7 @@ void CopyEqualSums(StepGraph* graph) {
     if (graph->values[like].producer < 0 && !is_read[like]) graph->ForgetLast(like);
   }
   graph->Erase(std::vector<bool>(graph->nodes.size(), false));
+  return true;
 }
 
 }  // namespace stepnet

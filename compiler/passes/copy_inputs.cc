@@ -24,7 +24,7 @@ bool IsOverwritten(const StepGraph& graph, const StepNode& node, size_t input) {
 
 }  // namespace
 
-void CopyInputs(StepGraph* graph) {
+bool CopyInputs(StepGraph* graph) {
   std::vector<StepNode> nodes;
   for (StepNode& node : graph->nodes) {
     for (size_t i = 0; node.RunsOperators() && i < node.inputs.size(); ++i) {
@@ -43,8 +43,10 @@ void CopyInputs(StepGraph* graph) {
     }
     nodes.push_back(std::move(node));
   }
+  const bool has_copies = nodes.size() > graph->nodes.size();
   graph->nodes = std::move(nodes);
-  graph->FindProducers();
+  if (has_copies) graph->FindProducers();
+  return has_copies;
 }
 
 }  // namespace stepnet

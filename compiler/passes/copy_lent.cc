@@ -3,7 +3,7 @@
 
 namespace stepnet {
 
-void CopyLent(StepGraph* graph) {
+bool CopyLent(StepGraph* graph) {
   std::set<int> to_copy = WrittenBases(*graph);
   std::vector<RowMove> copies;
   for (const Home& home : graph->homes) {
@@ -12,6 +12,7 @@ void CopyLent(StepGraph* graph) {
     copies.push_back({.kind = RowMove::Kind::kLend, .to = {.name = home.slot.blob, .base = base}});
   }
   graph->before.insert(graph->before.begin(), copies.begin(), copies.end());
+  return !copies.empty();
 }
 
 }  // namespace stepnet

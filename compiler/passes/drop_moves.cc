@@ -70,11 +70,13 @@ class MoveDropper {
  public:
   explicit MoveDropper(StepGraph* graph) : graph_(*graph), uses_(*graph), gone_(graph->nodes.size(), false) {}
 
-  void Run() {
+  bool Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (CopiesBlob(graph_, graph_.nodes[n])) Drop(static_cast<int>(n));
     }
+    if (!std::ranges::count(gone_, true)) return false;
     graph_.Erase(gone_);
+    return true;
   }
 
  private:
@@ -164,9 +166,9 @@ class MoveDropper {
 
 }  // namespace
 
-void DropMoves(StepGraph* graph) {
+bool DropMoves(StepGraph* graph) {
   const auto copies = [&](const StepNode& node) { return CopiesBlob(*graph, node); };
-  if (std::ranges::any_of(graph->nodes, copies)) MoveDropper(graph).Run();
+  return std::ranges::any_of(graph->nodes, copies) && MoveDropper(graph).Run();
 }
 
 }  // namespace stepnet

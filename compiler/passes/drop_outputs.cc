@@ -16,8 +16,9 @@ bool HasSumsAndRows(const StepGraph& graph, const StepNode& node) {
 
 }  // namespace
 
-void DropOutputs(StepGraph* graph) {
+bool DropOutputs(StepGraph* graph) {
   const Uses uses(*graph);
+  bool is_changed = false;
   const auto is_needed = [&](int v) { return v == kNoValue || uses.NumReaders(v) > 0 || !uses.IsTemporary(v); };
   for (StepNode& node : graph->nodes) {
     if (!node.IsOneOperator()) continue;
@@ -27,9 +28,11 @@ void DropOutputs(StepGraph* graph) {
       if (is_needed(output)) continue;
       graph->ForgetLast(output);
       output = kNoValue;
+      is_changed = true;
     }
   }
-  graph->Erase(std::vector<bool>(graph->nodes.size(), false));
+  if (is_changed) graph->Erase(std::vector<bool>(graph->nodes.size(), false));
+  return is_changed;
 }
 
 }  // namespace stepnet

@@ -24,13 +24,15 @@ bool IsZero(const StepGraph& graph, int value) {
 
 }  // namespace
 
-void DropZeros(StepGraph* graph) {
+bool DropZeros(StepGraph* graph) {
   std::vector<bool> gone(graph->nodes.size(), false);
   for (size_t n = 0; n < graph->nodes.size(); ++n) {
     const StepNode& node = graph->nodes[n];
     gone[n] = AddsTermOutside(*graph, node) && IsZero(*graph, node.inputs[0]);
   }
+  if (!std::ranges::count(gone, true)) return false;
   graph->Erase(gone);
+  return true;
 }
 
 }  // namespace stepnet

@@ -4,32 +4,36 @@
 namespace stepnet {
 namespace {
 
-// Where an operator says what it is made of for inputs of such shapes, that is what its node is.
-void ExpandNode(const StepGraph& graph, StepNode* node) {
+// Where an operator says what it is made of for inputs of such shapes, that is what its node is. Returns whether it does.
+bool ExpandNode(const StepGraph& graph, StepNode* node) {
   const std::vector<TensorInfo> inputs = graph.InfosOf(node->inputs);
   const ShapeQuery query(*node->call, inputs);
   const Expansion expansion(query);
   if (!expansion.products().empty()) {
     node->kind = StepNode::Kind::kProduct;
     node->products = expansion.products();
-  } else if (!expansion.parts().empty()) {
-    node->kind = StepNode::Kind::kRegion;
+    return true;
   }
+  if (!expansion.parts().empty()) node->kind = StepNode::Kind::kRegion;
+  return !expansion.parts().empty();
 }
 
 }  // namespace
 
 // What a region computes is not asked here: one of one operator runs its kernel.
-void Expand(StepGraph* graph) {
+bool Expand(StepGraph* graph) {
+  bool is_changed = false;
   for (StepNode& node : graph->nodes) {
     if (node.kind != StepNode::Kind::kCall || node.by_blobs) continue;
     const OperatorSchema& schema = node.call->schema();
     if (schema.formula) {
       node.kind = StepNode::Kind::kRegion;
-    } else if (schema.expansion) {
-      ExpandNode(*graph, &node);
+      is_changed = true;
+    } else if (schema.expansion && ExpandNode(*graph, &node)) {
+      is_changed = true;
     }
   }
+  return is_changed;
 }
 
 }  // namespace stepnet

@@ -20,7 +20,7 @@ bool OnlyOperatorAdds(const StepGraph& graph, const Uses& uses, int n) {
 
 }  // namespace
 
-void FoldSums(StepGraph* graph) {
+bool FoldSums(StepGraph* graph) {
   const Uses uses(*graph);
   std::vector<bool> gone(graph->nodes.size(), false);
   for (size_t n = 0; n < graph->nodes.size(); ++n) {
@@ -31,7 +31,9 @@ void FoldSums(StepGraph* graph) {
     graph->last.erase(graph->values[term].blob);
     gone[n] = true;
   }
+  if (!std::ranges::count(gone, true)) return false;
   graph->Erase(gone);
+  return true;
 }
 
 }  // namespace stepnet

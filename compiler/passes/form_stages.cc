@@ -88,13 +88,14 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
 
 }  // namespace
 
-void FormStages(StepGraph* graph) {
+bool FormStages(StepGraph* graph) {
   StepPlan draft = EmitPlan(*graph, {.is_draft = true});
   const std::set<int> halves = CutSumsOff(graph, &draft);
   std::vector<StageDraft> stages = FindStages(draft);
   JoinHalvesOfLoops(halves, &stages, graph);
   KeepBetween(stages, graph);
   Arrange(stages, graph);
+  return true;
 }
 
 }  // namespace stepnet

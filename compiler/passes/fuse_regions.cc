@@ -16,7 +16,7 @@
 #include "stepnet/compiler/region_node_kernel.h"
 #include "stepnet/compiler/region_nodes.h"
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/nets/side_effects.h"
 
 namespace stepnet {
@@ -242,8 +242,8 @@ bool CanRunRegions(DeviceKind device) {
 
 }  // namespace
 
-void FuseRegions(StepGraph* graph) {
-  if (!CanRunRegions(graph->target->device)) return;
+bool FuseRegions(StepGraph* graph) {
+  if (!CanRunRegions(graph->target->device)) return false;
   std::vector<Stage> stages = graph->stages;
   if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
   const Uses uses(*graph);
@@ -252,9 +252,10 @@ void FuseRegions(StepGraph* graph) {
     if (stage.steps_at_once == 1)
       std::ranges::move(LoopFuser(graph, uses, stage.begin, stage.end).Run(), std::back_inserter(ranges));
   }
-  if (ranges.empty()) return;
+  if (ranges.empty()) return false;
   graph->FindProducers();
   FormRegions(ranges, graph);
+  return true;
 }
 
 }  // namespace stepnet

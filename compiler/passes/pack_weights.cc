@@ -26,13 +26,13 @@ bool ReadsWeightsOften(const Instruction& instruction, const Target& target) {
 
 }  // namespace
 
-void PackWeights(StepGraph* graph) {
+bool PackWeights(StepGraph* graph) {
   const std::set<int> written = WrittenBases(*graph);
   std::vector<std::pair<StepNode*, const Packing*>> packable;
   for (StepNode& node : graph->nodes) {
     if (const Packing* packing = PackingOf(*graph, node, written)) packable.emplace_back(&node, packing);
   }
-  if (packable.empty()) return;
+  if (packable.empty()) return false;
   const StepPlan draft = EmitPlan(*graph, {.is_draft = true});
   std::vector<StepNode> packs;
   for (const auto& [user, packing] : packable) {
@@ -54,7 +54,7 @@ void PackWeights(StepGraph* graph) {
                      .inputs = {input},
                      .outputs = {node.packed}});
   }
-  if (packs.empty()) return;
+  if (packs.empty()) return false;
   const auto count = static_cast<int>(packs.size());
   if (graph->stages.empty()) graph->stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
   for (Stage& stage : graph->stages) {
@@ -66,6 +66,7 @@ void PackWeights(StepGraph* graph) {
       {.begin = 0, .end = count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack});
   graph->nodes.insert(graph->nodes.begin(), packs.begin(), packs.end());
   graph->FindProducers();
+  return true;
 }
 
 }  // namespace stepnet

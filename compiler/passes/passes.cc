@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/verify_graph.h"
 
 namespace stepnet {
@@ -69,7 +70,8 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   CheckDisabledPasses(options.disabled_passes);
   const std::function<void(StepGraph*)> extra = TheExtraPass();
   // Whoever looks at passes, or adds one, wants to know all that is wrong.
-  GraphVerifier verifier(/*thorough=*/options.on_pass || extra);
+  const bool is_thorough = options.on_pass || extra;
+  GraphVerifier verifier(is_thorough);
   const auto look = [&](const std::string& pass) {
     verifier.Verify(*graph, pass);
     if (options.on_pass) options.on_pass(pass, *graph);
@@ -77,8 +79,12 @@ void RunPasses(const RunOptions& options, StepGraph* graph) {
   look("import");
   for (const Pass& pass : kPasses) {
     if (options.opt_level < pass.opt_level || options.disabled_passes.contains(pass.name)) continue;
-    pass.run(graph);
-    look(pass.name);
+    const std::string before = is_thorough ? GraphText(*graph) : std::string();
+    const bool is_changed = pass.run(graph);
+    if (is_thorough && !is_changed && GraphText(*graph) != before) {
+      throw Error(ErrorCode::kInternal, StrCat("the pass ", pass.name, " changed the graph and says that it did not"));
+    }
+    if (is_changed || is_thorough) look(pass.name);
   }
   if (!extra) return;
   extra(graph);

@@ -16,7 +16,7 @@ struct Pass {
   const char* name;       // of its file
   int opt_level;          // from which on it runs
   bool required = false;  // plans would be wrong without it
-  void (*run)(StepGraph* graph);
+  bool (*run)(StepGraph* graph);  // returns whether it has changed the graph
 };
 
 // In the order in which they run.
@@ -25,24 +25,25 @@ std::span<const Pass> Passes();
 // Throws kInvalidArgument, with what there is, for a pass that does not exist or is required.
 void CheckDisabledPasses(const std::set<std::string>& names);
 
-// Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each,
-// and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and VerifyGraph.
+// Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each that
+// has changed it, and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and
+// VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
 // Operators that sum a gradient like an input that may have been repeated (OperatorSchema::sum_like), and find the two
 // of one shape, become moves. A gradient rule, which knows no shapes, writes such a sum for each such input.
-void CopyEqualSums(StepGraph* graph);
+bool CopyEqualSums(StepGraph* graph);
 
 // Moves of blobs of the step go, as of sums of gradients in which nothing is to be summed, or of outputs of steps: what
 // gives a value that only the move reads gives the copy instead, also to memory outside, or what reads the copy reads
 // the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read.
 // Rounds otherwise where what gives a term comes to add it to a sum.
-void DropMoves(StepGraph* graph);
+bool DropMoves(StepGraph* graph);
 
 // Operators that have a formula or only copy and fill become regions, one each, which passes may join
 // (compiler/region_nodes.h), and those that say which products they are made of (FC, MatMul; core/expansion.h)
 // products. Others stay calls.
-void Expand(StepGraph* graph);
+bool Expand(StepGraph* graph);
 
 // Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
 // passes may leave behind. One at a time.
@@ -56,62 +57,62 @@ class ExtraPass {
 
 // Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing,
 // and what a step leaves in it alone lives where it is seen later.
-void SplitHomes(StepGraph* graph);
+bool SplitHomes(StepGraph* graph);
 
 // Where an operator adds up its inputs, as its formula says, only for that to be added to memory outside, each of them
 // is added there: outside += Sum(a, b) becomes outside += a and outside += b, the same within rounding. So each of
 // several operators that use one weight may add to its gradient itself, and need not wait for the others in the same
 // step.
-void AddTerms(StepGraph* graph);
+bool AddTerms(StepGraph* graph);
 
 // A term that is 0, as a formula says, is not added to memory outside.
-void DropZeros(StepGraph* graph);
+bool DropZeros(StepGraph* graph);
 
 // Where a row of memory outside is zeros until a step of a backward run adds a term, and that is the only one, the
 // operator that gives the term writes it there.
-void WriteOnlyTerms(StepGraph* graph);
+bool WriteOnlyTerms(StepGraph* graph);
 
 // Operators that can (Kernel::can_add) add to memory outside what would otherwise be moved there, and what nothing else
 // reads: this saves a copy of each term of a sum over the steps. Rounds otherwise: a product may begin with the sum.
-void FoldSums(StepGraph* graph);
+bool FoldSums(StepGraph* graph);
 
 // Takes away what nobody reads, in the step or outside, and what was made for that alone: moves, and operators of which
 // a formula says all that they do. Those without a formula may throw or have an effect, and stay. Runs behind what adds
 // terms, which counts readers: results keep their bits.
-void Simplify(StepGraph* graph);
+bool Simplify(StepGraph* graph);
 
 // Takes away the outputs that nothing reads, in the step or outside, of operators which compute only those of their
 // outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
-void DropOutputs(StepGraph* graph);
+bool DropOutputs(StepGraph* graph);
 
 // Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
 // the sum is to be, which rounds otherwise. Behind what takes away unread values: nothing reads the first one any more.
 // Where the other is of a sequence from outside, on targets that take copies of many steps at once, it is copied there.
-void AddInPlace(StepGraph* graph);
+bool AddInPlace(StepGraph* graph);
 
 // Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows
 // that overlap, and it may not work in place there, it reads a copy of the input.
-void CopyInputs(StepGraph* graph);
+bool CopyInputs(StepGraph* graph);
 
 // What the caller has lent (Home::lent) and nodes write to is copied before the first step: steps change the copy.
-void CopyLent(StepGraph* graph);
+bool CopyLent(StepGraph* graph);
 
 // Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
 // another is kept. Rounds otherwise: a product of many rows adds up in another order.
-void FormStages(StepGraph* graph);
+bool FormStages(StepGraph* graph);
 
 // Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
 // first step where nothing writes to them. Rounds otherwise: kernels of another form add up in another order.
-void PackWeights(StepGraph* graph);
+bool PackWeights(StepGraph* graph);
 
 // Where the first operator that adds to memory which would be zeros (Home::starts_at_zero) runs once for all steps, it
 // writes instead, and the memory is cleared only in runs of no steps.
-void WriteFirstTerms(StepGraph* graph);
+bool WriteFirstTerms(StepGraph* graph);
 
 // Regions of a loop of which one reads what the other gives become one, with the same bits: values that only they use
 // are in no memory, and a step has fewer instructions. Nodes between them are put before or behind them, where bytes
 // allow that.
-void FuseRegions(StepGraph* graph);
+bool FuseRegions(StepGraph* graph);
 
 }  // namespace stepnet

@@ -2,7 +2,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
-#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formulas/formula_cache.h"
 
 namespace stepnet {
 namespace {
@@ -21,7 +21,7 @@ bool ShowsOnlyInOutputs(const StepGraph& graph, const StepNode& node) {
 
 }  // namespace
 
-void Simplify(StepGraph* graph) {
+bool Simplify(StepGraph* graph) {
   const Uses uses(*graph);
   std::vector<int> num_readers;
   for (size_t v = 0; v < graph->values.size(); ++v) num_readers.push_back(uses.NumReaders(static_cast<int>(v)));
@@ -38,7 +38,9 @@ void Simplify(StepGraph* graph) {
     for (const int input : node.inputs) --num_readers[input];
     for (const int value : given) graph->ForgetLast(value);
   }
+  if (!std::ranges::count(gone, true)) return false;
   graph->Erase(gone);
+  return true;
 }
 
 }  // namespace stepnet

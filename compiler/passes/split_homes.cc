@@ -16,11 +16,13 @@ class HomeSplitter {
  public:
   explicit HomeSplitter(StepGraph* graph) : graph_(*graph), turns_(graph->homes.size()) {}
 
-  void Run() {
+  bool Run() {
     FindTurns();
+    const size_t num_homes = graph_.homes.size();
     for (size_t h = 0; h < turns_.size(); ++h) {
       if (turns_[h].size() > 1) Split(static_cast<int>(h));
     }
+    return graph_.homes.size() > num_homes;
   }
 
  private:
@@ -74,6 +76,6 @@ class HomeSplitter {
 
 }  // namespace
 
-void SplitHomes(StepGraph* graph) { HomeSplitter(graph).Run(); }
+bool SplitHomes(StepGraph* graph) { return HomeSplitter(graph).Run(); }
 
 }  // namespace stepnet

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "stepnet/core/formula_cache.h"
+#include "stepnet/core/formulas/formula_cache.h"
 
 namespace stepnet {
 

@@ -42,8 +42,9 @@ class FirstWriters {
 
 }  // namespace
 
-void WriteFirstTerms(StepGraph* graph) {
+bool WriteFirstTerms(StepGraph* graph) {
   const FirstWriters writers(*graph);
+  bool is_changed = false;
   for (const Home& home : graph->homes) {
     if (!home.starts_at_zero) continue;
     const auto zeroed = std::ranges::find_if(graph->before, [&](const RowMove& move) {
@@ -53,7 +54,9 @@ void WriteFirstTerms(StepGraph* graph) {
     if (term == kNoValue) continue;
     graph->values[term].added = false;
     zeroed->only_without_steps = true;
+    is_changed = true;
   }
+  return is_changed;
 }
 
 }  // namespace stepnet

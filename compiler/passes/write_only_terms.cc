@@ -53,7 +53,7 @@ class RowsOutside {
 
 }  // namespace
 
-void WriteOnlyTerms(StepGraph* graph) {
+bool WriteOnlyTerms(StepGraph* graph) {
   const Uses uses(*graph);
   const RowsOutside rows(*graph);
   std::vector<bool> gone(graph->nodes.size(), false);
@@ -67,7 +67,9 @@ void WriteOnlyTerms(StepGraph* graph) {
     graph->ForgetLast(term);
     gone[n] = true;
   }
+  if (!std::ranges::count(gone, true)) return false;
   graph->Erase(gone);
+  return true;
 }
 
 }  // namespace stepnet

@@ -14,13 +14,15 @@
 namespace stepnet {
 
 // The texts that these tests write are what graphs print.
-inline std::string After(void (*pass)(StepGraph*), const std::string& before) {
+inline std::string After(bool (*pass)(StepGraph*), const std::string& before) {
   StepGraph graph = ParseGraph(before);
   EXPECT_EQ(GraphText(graph), before);
   VerifyGraph(graph, "parse");
-  pass(&graph);
+  const bool is_changed = pass(&graph);
   VerifyGraph(graph, "the tested one");
-  return GraphText(graph);
+  const std::string after = GraphText(graph);
+  EXPECT_TRUE(is_changed || after == before) << "the pass says that it changed nothing";
+  return after;
 }
 
 // A graph named "step" of these lines.
