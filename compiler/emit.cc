@@ -49,6 +49,7 @@ class Emitter {
       if (stage.steps_at_once > 1) plan_.chunk_steps = stage.steps_at_once;
     }
     if (plan_.stages.empty()) plan_.stages = {{.begin = 0, .end = static_cast<int>(graph_.nodes.size())}};
+    plan_.instructions.reserve(graph_.nodes.size());
     for (const Stage& stage : plan_.stages) {
       for (int n = stage.begin; n < stage.end; ++n) {
         CheckCancelled();
@@ -59,8 +60,12 @@ class Emitter {
       if (graph_.homes[graph_.values[value].home].kind == Home::Kind::kLocal) continue;
       plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
     }
-    FindWhatIsWritten();
-    for (const RowMove& move : graph_.before) AddMove(move, &plan_.before);
+    plan_.does_nothing = DoesNothing();
+    plan_.is_copied.assign(plan_.num_bases, false);
+    for (const RowMove& move : graph_.before) {
+      AddMove(move, &plan_.before);
+      if (move.kind == RowMove::Kind::kLend) plan_.is_copied[move.to.base] = true;
+    }
     for (const RowMove& move : graph_.after) AddMove(move, &plan_.after);
     return std::move(plan_);
   }
@@ -68,6 +73,8 @@ class Emitter {
  private:
   Instruction Emit(const StepNode& node, std::int64_t steps_at_once) {
     Instruction instruction{.op_index = node.RunsOperators() ? node.op_index : -1};
+    instruction.inputs.reserve(node.inputs.size());
+    instruction.outputs.reserve(node.outputs.size());
     for (size_t i = 0; i < node.inputs.size(); ++i) instruction.inputs.push_back(OperandOf(node.inputs[i], i));
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (node.outputs[o] == kNoValue) continue;
@@ -242,14 +249,8 @@ class Emitter {
     plan_.instructions.push_back(std::move(instruction));
   }
 
-  void FindWhatIsWritten() {
-    plan_.writes.assign(plan_.num_bases, false);
-    for (const Instruction& instruction : plan_.instructions) {
-      for (const Operand& output : instruction.outputs) {
-        if (!IsDynamic(output)) plan_.writes[plan_.slots[output.slot].base] = true;
-      }
-    }
-    plan_.does_nothing = std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
+  bool DoesNothing() const {
+    return std::ranges::all_of(plan_.instructions, [](const Instruction& instruction) {
       return !instruction.by_blobs && !instruction.has_side_effects && !instruction.checks_values &&
              std::ranges::all_of(instruction.outputs, [](const Operand& out) { return out.info.shape.size() == 0; });
     });

@@ -219,7 +219,9 @@ class GraphParser {
       if (calls.back().kind != StepNode::Kind::kCall) line.Throw("a region is made of operators");
       ExpectEnd(line);
     }
-    AddNode(RegionOf(graph_, calls));
+    std::vector<const StepNode*> nodes;
+    for (const StepNode& call : calls) nodes.push_back(&call);
+    AddNode(RegionOf(graph_, nodes));
   }
 
   struct Name {

@@ -21,11 +21,15 @@ bool Adds(const BoundMove& move) {
   return move.kind == BoundMove::Kind::kAddIn || move.kind == BoundMove::Kind::kAddOut;
 }
 
+// A tensor of strings cannot live in an arena of bytes.
+bool IsInBlob(const TensorInfo& info) { return info.dtype == DType::kString; }
+
 // What the import knows of a blob.
 struct BlobOfStep {
   std::string_view name;
   const BoundBlob* bound = nullptr;
   int home = -1;
+  int dynamic_home = -1;
   int last = kNoValue;  // the value that it holds now
   int first_user = kNoOperator;
   int last_writer = kNoOperator;
@@ -140,7 +144,6 @@ class Importer {
       AddMoves(order.After(k));
     }
     CheckLinks();
-    FindWhatIsDynamic();
     NoteLast();
   }
 
@@ -151,10 +154,20 @@ class Importer {
     return blob->home = static_cast<int>(graph_.homes.size()) - 1;
   }
 
-  int AddValueOf(int blob, StepValue value) {
+  // In which its values of no known shape live.
+  int DynamicHomeOf(BlobOfStep* blob) {
+    if (blob->bound != nullptr && blob->bound->home.kind == Home::Kind::kDynamic) return HomeOf(blob);
+    if (blob->dynamic_home >= 0) return blob->dynamic_home;
+    graph_.homes.push_back({.kind = Home::Kind::kDynamic});
+    return blob->dynamic_home = static_cast<int>(graph_.homes.size()) - 1;
+  }
+
+  int AddValueOf(int blob, StepValue value) { return AddValueIn(HomeOf(&blobs_.At(blob)), blob, std::move(value)); }
+
+  int AddValueIn(int home, int blob, StepValue value) {
     BlobOfStep& of = blobs_.At(blob);
     value.blob = of.name;
-    value.home = HomeOf(&of);
+    value.home = home;
     blob_of_.resize(graph_.values.size(), -1);  // of memory outside
     blob_of_.push_back(blob);
     return of.last = graph_.AddValue(std::move(value));
@@ -186,11 +199,19 @@ class Importer {
     StepNode node{.kind = StepNode::Kind::kMove};
     if (GoesIn(move)) {
       node.inputs = {AddValueOutside(move, /*producer=*/-1)};
-      const TensorInfo info = known != kNoValue ? graph_.values[known].info : move.info;
-      node.outputs = {AddValueOf(blob, {.info = info, .producer = NextNode(), .added = Adds(move)})};
+      StepValue value{.info = move.info, .producer = NextNode(), .added = Adds(move)};
+      value.dynamic = node.by_blobs = IsInBlob(move.info);
+      int home = value.dynamic ? DynamicHomeOf(&blobs_.At(blob)) : HomeOf(&blobs_.At(blob));
+      if (known != kNoValue) {
+        value.info = graph_.values[known].info;
+        value.dynamic = node.by_blobs = graph_.values[known].dynamic;
+        home = graph_.values[known].home;
+      }
+      node.outputs = {AddValueIn(home, blob, std::move(value))};
     } else if (known != kNoValue) {
       node.inputs = {known};
       node.outputs = {AddValueOutside(move, NextNode())};
+      node.by_blobs = graph_.values[known].dynamic;
     } else if (move.required) {
       ThrowMissing(move.blob);
     } else {
@@ -231,19 +252,38 @@ class Importer {
     }
     StepNode node = CallOf(k, std::move(inputs));
     const std::vector<TensorInfo> infos = InferOutputs(&node);
-    bool dynamic = node.by_blobs;
+    node.by_blobs = node.by_blobs || std::ranges::any_of(infos, IsInBlob);
+    if (node.by_blobs) return AddDynamicOperator(k, std::move(node));
     for (size_t o = 0; o < blobs_.OutputsOf(k).size(); ++o) {
-      const int output = blobs_.OutputsOf(k)[o];
-      const BoundBlob* const link = LinkOf(blobs_.At(output));
-      // The memory of a link says what is in it. A tensor of strings cannot live in an arena of bytes.
-      const bool takes_link = dynamic && link != nullptr;
-      const bool is_unknown = (dynamic && !takes_link) || infos[o].dtype == DType::kString;
-      const TensorInfo info = takes_link ? link->info : dynamic ? TensorInfo{} : infos[o];
-      node.outputs.push_back(AddValueOf(output, {.info = info, .dynamic = is_unknown, .producer = NextNode()}));
-      dynamic = dynamic || is_unknown;
+      node.outputs.push_back(AddValueOf(blobs_.OutputsOf(k)[o], {.info = infos[o], .producer = NextNode()}));
     }
-    node.by_blobs = dynamic;
     graph_.nodes.push_back(std::move(node));
+  }
+
+  // What it gives lives in blobs, from where it is moved to the memory of links, which say what it is. An operator that
+  // works in place finds what it changes in the same blob.
+  void AddDynamicOperator(int k, StepNode node) {
+    const std::vector<int>& outputs = blobs_.OutputsOf(k);
+    for (const int output : outputs) {
+      const int from = blobs_.At(output).last, home = DynamicHomeOf(&blobs_.At(output));
+      const bool is_elsewhere = from != kNoValue && graph_.values[from].home != home;
+      if (!is_elsewhere || std::ranges::count(node.inputs, from) == 0) continue;
+      const int copy = AddValueIn(home, output, {.dynamic = true, .producer = NextNode()});
+      graph_.nodes.push_back({.kind = StepNode::Kind::kMove, .inputs = {from}, .outputs = {copy}, .by_blobs = true});
+      std::ranges::replace(node.inputs, from, copy);
+    }
+    for (const int output : outputs) {
+      const int home = DynamicHomeOf(&blobs_.At(output));
+      node.outputs.push_back(AddValueIn(home, output, {.dynamic = true, .producer = NextNode()}));
+    }
+    graph_.nodes.push_back(std::move(node));
+    for (const int output : outputs) {
+      const BoundBlob* const link = LinkOf(blobs_.At(output));
+      const int made = blobs_.At(output).last;
+      if (link == nullptr || !graph_.values[made].dynamic) continue;
+      const int linked = AddValueOf(output, {.info = link->info, .producer = NextNode()});
+      graph_.nodes.push_back({.kind = StepNode::Kind::kMove, .inputs = {made}, .outputs = {linked}, .by_blobs = true});
+    }
   }
 
   StepNode CallOf(int k, std::vector<int> inputs) const {
@@ -306,22 +346,6 @@ class Importer {
                   StrCat("\"", value.blob, "\" is linked to memory for ", info.Description(), " a step, and ",
                          node.call->type(), " gives ", value.info.Description()))
           .At({.net = graph_.name, .op_index = node.op_index, .op_text = node.call->Text()});
-    }
-  }
-
-  // Blobs of which one value is dynamic are for all.
-  void FindWhatIsDynamic() {
-    for (const StepValue& value : graph_.values) {
-      Home& home = graph_.homes[value.home];
-      const bool is_dynamic = value.dynamic || value.info.dtype == DType::kString;
-      if (is_dynamic && home.kind == Home::Kind::kTemporary) home.kind = Home::Kind::kDynamic;
-    }
-    const auto is_dynamic = [this](int value) {
-      return graph_.homes[graph_.values[value].home].kind == Home::Kind::kDynamic;
-    };
-    for (StepNode& node : graph_.nodes) {
-      node.by_blobs = node.by_blobs || std::ranges::any_of(node.inputs, is_dynamic) ||
-                      std::ranges::any_of(node.outputs, is_dynamic);
     }
   }
 

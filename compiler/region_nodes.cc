@@ -1,72 +1,83 @@
 #include "stepnet/compiler/region_nodes.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace stepnet {
 namespace {
 
-// The operators of a node, with values in place of operands.
-std::vector<RegionCall> CallsOf(const StepNode& node) {
+// Adds the operators of a node, with values in place of operands.
+void AddCalls(const StepNode& node, std::vector<RegionCall>* calls) {
   if (node.IsOneOperator()) {
-    return {{.call = node.call,
-             .def = node.def,
-             .op_index = node.op_index,
-             .inputs = node.inputs,
-             .outputs = node.outputs}};
+    calls->push_back({.call = node.call,
+                      .def = node.def,
+                      .op_index = node.op_index,
+                      .inputs = node.inputs,
+                      .outputs = node.outputs});
+    return;
   }
-  std::vector<RegionCall> calls(node.calls().begin(), node.calls().end());
-  for (RegionCall& call : calls) {
+  for (RegionCall call : node.calls()) {
     for (std::vector<int>* operands : {&call.inputs, &call.outputs}) {
       for (int& operand : *operands) operand = node.ValueOf(operand);
     }
+    calls->push_back(std::move(call));
   }
-  return calls;
 }
+
+// The operands of a region are its values, in their order.
+std::vector<std::pair<int, int>> OperandsByValue(const StepNode& region, const std::vector<int>& locals) {
+  std::vector<std::pair<int, int>> operands;
+  for (const std::vector<int>* values : {&region.inputs, &region.outputs, &locals}) {
+    for (const int value : *values) operands.emplace_back(value, static_cast<int>(operands.size()));
+  }
+  std::ranges::sort(operands);
+  return operands;
+}
+
+bool Contains(std::span<const int> values, int value) { return std::ranges::find(values, value) != values.end(); }
 
 }  // namespace
 
-std::set<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode> nodes) {
-  std::map<int, int> readers;  // among the nodes, by value
-  for (const StepNode& node : nodes) {
-    for (const int input : node.inputs) ++readers[input];
-  }
-  std::set<int> own;
-  for (const StepNode& node : nodes) {
-    for (const int output : node.given()) {
+std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes) {
+  std::vector<int> read;
+  for (const StepNode* node : nodes) read.insert(read.end(), node->inputs.begin(), node->inputs.end());
+  std::ranges::sort(read);
+  std::vector<int> own;
+  for (const StepNode* node : nodes) {
+    for (const int output : node->given()) {
       const bool is_needed = !uses.IsTemporary(output) || uses.IsAddedTo(graph.values[output].home);
-      if (!is_needed && uses.NumReaders(output) == readers[output]) own.insert(output);
+      const auto readers = std::ranges::equal_range(read, output);
+      if (!is_needed && uses.NumReaders(output) == std::ssize(readers)) own.push_back(output);
     }
   }
+  std::ranges::sort(own);
   return own;
 }
 
-StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes, const std::set<int>& own) {
+StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes, std::span<const int> own) {
   StepNode region{.kind = StepNode::Kind::kRegion};
   RegionBody body;
-  for (const StepNode& node : nodes) std::ranges::move(CallsOf(node), std::back_inserter(body.calls));
+  body.calls.reserve(nodes.size());
+  for (const StepNode* node : nodes) AddCalls(*node, &body.calls);
   if (!body.calls.empty()) region.op_index = body.calls.front().op_index;
-  std::vector<int> given;
   for (const RegionCall& call : body.calls) {
     for (const int input : call.inputs) {
-      const bool is_known = std::ranges::count(region.inputs, input) > 0 || std::ranges::count(given, input) > 0;
-      if (!is_known) region.inputs.push_back(input);
+      const bool is_given = Contains(region.outputs, input) || Contains(body.locals, input);
+      if (!is_given && !Contains(region.inputs, input)) region.inputs.push_back(input);
     }
     for (const int output : call.outputs) {
       if (output == kNoValue) continue;
       const bool is_local = graph.homes[graph.values[output].home].kind == Home::Kind::kLocal;
-      (is_local || own.contains(output) ? body.locals : region.outputs).push_back(output);
-      given.push_back(output);
+      (is_local || std::ranges::binary_search(own, output) ? body.locals : region.outputs).push_back(output);
     }
   }
-  std::map<int, int> operands;  // by value
-  for (const std::vector<int>* values : {&region.inputs, &region.outputs, &body.locals}) {
-    for (const int value : *values) operands.emplace(value, static_cast<int>(operands.size()));
-  }
+  const std::vector<std::pair<int, int>> operands = OperandsByValue(region, body.locals);
   for (RegionCall& call : body.calls) {
     for (std::vector<int>* values : {&call.inputs, &call.outputs}) {
-      for (int& value : *values) value = value == kNoValue ? kNoValue : operands.at(value);
+      for (int& value : *values) {
+        if (value != kNoValue)
+          value = std::ranges::lower_bound(operands, value, {}, &std::pair<int, int>::first)->second;
+      }
     }
   }
   region.body = std::make_shared<const RegionBody>(std::move(body));
@@ -77,7 +88,8 @@ void FormRegions(std::span<const NodeRange> ranges, StepGraph* graph) {
   const Uses uses(*graph);
   std::vector<bool> gone(graph->nodes.size(), false);
   for (const auto [begin, end] : ranges) {
-    const std::span nodes(graph->nodes.data() + begin, static_cast<size_t>(end - begin));
+    std::vector<const StepNode*> nodes;
+    for (int n = begin; n < end; ++n) nodes.push_back(&graph->nodes[n]);
     for (const int value : OwnValues(*graph, uses, nodes)) {
       graph->values[value].home = static_cast<int>(graph->homes.size());
       graph->homes.push_back({.kind = Home::Kind::kLocal});

@@ -1,8 +1,8 @@
 // Regions of several operators: made of nodes that each run some.
 #pragma once
 
-#include <set>
 #include <span>
+#include <vector>
 
 #include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/step_graph.h"
@@ -10,12 +10,13 @@
 namespace stepnet {
 
 // The region of these nodes, which run operators, in their order. Values that they give in local homes, and those of
-// `own`, become its locals, others its outputs; what they do not give themselves its inputs, each once.
-StepNode RegionOf(const StepGraph& graph, std::span<const StepNode> nodes, const std::set<int>& own = {});
+// `own`, which are in ascending order, become its locals, others its outputs; what they do not give themselves its
+// inputs, each once.
+StepNode RegionOf(const StepGraph& graph, std::span<const StepNode* const> nodes, std::span<const int> own = {});
 
 // Values that these nodes give, read and need nowhere else: what lives outside, is kept or is read by others is not
-// among them.
-std::set<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode> nodes);
+// among them. In ascending order.
+std::vector<int> OwnValues(const StepGraph& graph, const Uses& uses, std::span<const StepNode* const> nodes);
 
 // Nodes [begin, end).
 struct NodeRange {

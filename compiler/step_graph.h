@@ -37,7 +37,7 @@ struct Home {
   // A kTemporary or kDynamic that is kept: each step has its own, and those of all steps are there after the loop.
   bool kept = false;
   Slot slot = {};  // of kOutside
-  // Memory outside that is zeros before the first step, and to which nodes do nothing but add.
+  // Memory outside that is cleared before the first step, and to which nodes do nothing but add.
   bool starts_at_zero = false;
   bool lent = false;  // of kOutside: what the caller owns, of which steps may change only a copy
   int list = -1;      // of kDynamic: which of the lists of blobs that the plan is given; -1: none of them

@@ -80,7 +80,7 @@ struct StepPlan {
   std::vector<PlannedMove> after;                          // moves after the last step
   std::vector<ArenaPiece> arena;
   int num_bases = 0;
-  std::vector<bool> writes;  // by base: whether an instruction writes to it
+  std::vector<bool> is_copied;  // by base: steps see a copy of what the caller has lent (RowMove::Kind::kLend)
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
   std::vector<bool> dynamic_lists;
   // Where each blob of the step net is found after the last operator, and what it holds.

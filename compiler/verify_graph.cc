@@ -51,11 +51,11 @@ class Verifier {
       if (v.blob != blob || v.outside) Throw(StrCat("\"", blob, "\" ends as ", graph_.NameOf(value)));
       if (!is_given_[value]) Throw(StrCat(graph_.NameOf(value), " is the last of its blob, and nothing gives it"));
     }
-    CheckStages();
-    CheckSums();
     for (const std::vector<RowMove>* moves : {&graph_.before, &graph_.after}) {
       for (const RowMove& move : *moves) CheckRowMove(move);
     }
+    CheckStages();
+    CheckSums();
   }
 
  private:
@@ -211,8 +211,12 @@ class Verifier {
       if (home.kind == Home::Kind::kOnce) home.kind = Home::Kind::kTemporary;
     }
     // What writes the first term in place of zeros adds it, as far as the order of terms is asked.
+    const std::vector<bool> is_written_first = BasesClearedWithoutStepsAlone();
     for (StepValue& value : loop.values) {
-      if (value.producer >= 0 && loop.homes[value.home].starts_at_zero) value.added = true;
+      const Home& home = loop.homes[value.home];
+      if (value.producer >= 0 && home.kind == Home::Kind::kOutside && is_written_first[home.slot.base]) {
+        value.added = true;
+      }
     }
     const StepPlan plan = EmitPlan(loop, {.is_draft = true});
     for (const Stage& stage : graph_.stages) {
@@ -279,23 +283,58 @@ class Verifier {
     }
   }
 
-  // Memory that is zeros before the first step is added to; what runs once for all steps may write the first term.
+  std::vector<bool> BasesClearedWithoutStepsAlone() const {
+    std::vector<bool> is_cleared(graph_.num_bases, false);
+    for (const RowMove& move : graph_.before) {
+      if (move.only_without_steps) is_cleared[move.to.base] = true;
+    }
+    return is_cleared;
+  }
+
+  // Memory to which nodes do nothing but add is cleared in every run. Where it is cleared in runs of no steps alone, it
+  // is written once for all steps before anything else sees it.
   void CheckSums() const {
-    std::vector<bool> is_written(graph_.num_bases, false);
+    for (const Home& home : graph_.homes) {
+      if (!home.starts_at_zero) continue;
+      const auto clears = [&](const RowMove& move) {
+        return move.kind == RowMove::Kind::kZero && move.to.base == home.slot.base && move.to.IsWhole() &&
+               !move.only_without_steps;
+      };
+      if (std::ranges::none_of(graph_.before, clears)) {
+        Throw(StrCat("base ", home.slot.base, " starts from zero, and nothing clears it before the first step"));
+      }
+    }
+    std::vector<bool> is_unwritten = BasesClearedWithoutStepsAlone();
     size_t s = 0;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       while (s < graph_.stages.size() && graph_.stages[s].end <= static_cast<int>(n)) ++s;
       const bool is_once = s < graph_.stages.size() && graph_.stages[s].steps_at_once == kAllSteps;
+      for (const int input : graph_.nodes[n].inputs) {
+        if (IsOf(is_unwritten, input))
+          ThrowOf(static_cast<int>(n), graph_.NameOf(input) + " is read before it is cleared or written");
+      }
       for (const int output : graph_.nodes[n].given()) {
         const StepValue& value = graph_.values[output];
         const Home& home = graph_.homes[value.home];
-        if (home.kind != Home::Kind::kOutside) continue;
-        const bool is_first = !is_written[home.slot.base];
-        is_written[home.slot.base] = true;
-        if (!home.starts_at_zero || value.added || (is_once && is_first)) continue;
-        ThrowOf(static_cast<int>(n), graph_.NameOf(output) + " is written where terms are added to zeros");
+        if (home.starts_at_zero && !value.added) {
+          ThrowOf(static_cast<int>(n), graph_.NameOf(output) + " is written where terms are added to zeros");
+        }
+        if (!IsOf(is_unwritten, output)) continue;
+        const bool is_whole = !value.dynamic && value.info.size_bytes() == home.slot.bytes;
+        if (value.added || !is_once || !is_whole) {
+          ThrowOf(
+              static_cast<int>(n),
+              graph_.NameOf(output) + " is the first in memory that nothing clears, and does not write all of it once");
+        }
+        is_unwritten[home.slot.base] = false;
       }
     }
+  }
+
+  // Whether the value is in memory outside for whose base it holds.
+  bool IsOf(const std::vector<bool>& bases, int value) const {
+    const Home& home = graph_.homes[graph_.values[value].home];
+    return home.kind == Home::Kind::kOutside && bases[home.slot.base];
   }
 
   const StepGraph& graph_;

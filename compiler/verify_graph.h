@@ -16,7 +16,8 @@ namespace stepnet {
 // - a move has other than one input and one output of one dtype and size, or an operator operands, in places, of dtypes
 //   or of shapes that its declaration does not allow or give;
 // - a product is not what its operator says (core/expansion.h), or a weight is packed for what does not read it so;
-// - an operator adds to an output to which its kernel cannot add, or writes where terms are added to zeros;
+// - an operator adds to an output to which its kernel cannot add, writes where terms are added to zeros, or adds where
+//   nothing is;
 // - a region has an operator without formula, or its operators read what none of them and no input gives;
 // - a value that is in no memory is used outside of its region;
 // - stages are not all nodes in their order, take steps at once that wait for each other, or use values of each other

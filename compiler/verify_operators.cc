@@ -81,6 +81,9 @@ class Operands {
     const bool needs_blobs = std::ranges::any_of(inputs_, is_blob) || std::ranges::any_of(outputs_, is_blob) ||
                              schema_.TakesBlobs(graph_.target->device);
     if (needs_blobs && !by_blobs) throw GraphFault{StrCat(call_.type(), " has blobs and does not run with them")};
+    if (by_blobs && !std::ranges::all_of(outputs_, is_blob)) {
+      throw GraphFault{StrCat(call_.type(), " runs with blobs, and what it gives lives elsewhere")};
+    }
     const Kernel* const kernel = schema_.FindKernel(graph_.target->device);
     const bool can_leave_out = !by_blobs && kernel != nullptr && kernel->can_leave_out;
     if (std::ranges::count(outputs_, kNoValue) > 0 && !can_leave_out) {

@@ -1,7 +1,5 @@
 #include "stepnet/executor/dynamic_instruction.h"
 
-#include <map>
-
 namespace stepnet {
 
 std::int64_t BytesOf(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().CapacityBytes() : 0; }
@@ -51,7 +49,8 @@ void DynamicInstruction::Run(std::int64_t t, std::span<const Tensor> bases, cons
   op_ == nullptr ? RunMove(t, bases, blobs, context) : RunOperator(t, bases, blobs, context);
 }
 
-// A copy or sum between a blob and memory outside, which has one dtype and size.
+// A copy or sum between a blob and memory outside, which has one dtype and size; of a blob that is linked there, and so
+// has its name, one shape.
 void DynamicInstruction::RunMove(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
                                  RunContext& context) const {
   const Operand &input = instruction_.inputs[0], &output = instruction_.outputs[0];
@@ -61,51 +60,37 @@ void DynamicInstruction::RunMove(std::int64_t t, std::span<const Tensor> bases, 
   const Tensor memory = TensorAt(SlotOf(outside), info, t, bases);
   Blob* blob = blobs.Of(SlotOf(goes_out ? input : output), t);
   const Tensor& tensor = goes_out ? blob->GetTensor() : blob->MakeTensor(info.dtype, info.shape, memory.device());
-  if (tensor.dtype() != info.dtype || tensor.size() != info.shape.size()) {
+  const std::string &from_blob = SlotOf(input).blob, &to_blob = SlotOf(output).blob;
+  const bool is_link = from_blob == to_blob;
+  const bool is_alike = is_link ? EqualButForOnes(tensor.shape(), info.shape) : tensor.size() == info.shape.size();
+  if (tensor.dtype() != info.dtype || !is_alike) {
+    const std::string is = StrCat("\"", from_blob, "\" is "), room = info.Description(), found = tensor.Description();
     throw Error(ErrorCode::kShapeMismatch,
-                StrCat("\"", SlotOf(input).blob, "\" is ", tensor.Description(), "; it belongs to \"",
-                       SlotOf(output).blob, "\", where a step has room for ", info.Description()));
+                is_link ? StrCat(is, "linked to memory for ", room, " a step, and is ", found, " in this one")
+                        : StrCat(is, found, "; it belongs to \"", to_blob, "\", where a step has room for ", room));
   }
   const auto view = [&](const Tensor& of) { return TensorView{of.raw(of.device()), &info.shape, info.dtype}; };
   const TensorView from = view(goes_out ? tensor : memory), to = view(goes_out ? memory : tensor);
   instruction_.kernel(OpRun(std::span(&from, 1), std::span(&to, 1), context, t));
 }
 
-// Values that lie in memory are lent to the operator as blobs.
+// Inputs that lie in memory are lent to the operator as blobs.
 void DynamicInstruction::RunOperator(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
                                      RunContext& context) {
   std::vector<std::unique_ptr<Blob>> lent;
   std::vector<Blob*> all;
-  std::map<int, Blob*> of_slot;  // an operator that works in place is given one blob twice
-  for (const std::vector<Operand>* operands : {&instruction_.inputs, &instruction_.outputs}) {
-    for (const Operand& operand : *operands) {
-      const Slot& slot = SlotOf(operand);
-      if (IsDynamic(slot)) {
-        all.push_back(blobs.Of(slot, t));
-        continue;
-      }
-      Blob*& blob = of_slot[operand.slot];
-      if (blob == nullptr) {
-        blob = lent.emplace_back(std::make_unique<Blob>(slot.blob)).get();
-        if (operands == &instruction_.inputs) blob->SetTensor(TensorAt(slot, operand.info, t, bases));
-      }
-      all.push_back(blob);
+  for (const Operand& input : instruction_.inputs) {
+    const Slot& slot = SlotOf(input);
+    if (IsDynamic(slot)) {
+      all.push_back(blobs.Of(slot, t));
+      continue;
     }
+    all.push_back(lent.emplace_back(std::make_unique<Blob>(slot.blob)).get());
+    all.back()->SetTensor(TensorAt(slot, input.info, t, bases));
   }
+  for (const Operand& output : instruction_.outputs) all.push_back(blobs.Of(SlotOf(output), t));
   const std::span<Blob* const> inputs = std::span(all).first(instruction_.inputs.size());
-  const std::span<Blob* const> outputs = std::span(all).subspan(inputs.size());
-  op_->RunOn(inputs, outputs, blobs.workspace(), context, t);
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    const Slot& slot = SlotOf(instruction_.outputs[o]);
-    if (IsDynamic(slot)) continue;
-    const Tensor& made = outputs[o]->GetTensor();
-    const TensorInfo& info = instruction_.outputs[o].info;
-    if (made.dtype() != info.dtype || !EqualButForOnes(made.shape(), info.shape)) {
-      throw Error(ErrorCode::kShapeMismatch, StrCat("\"", slot.blob, "\" is linked to memory for ", info.Description(),
-                                                    " a step, and ", instruction_.type, " gives ", made.Description()));
-    }
-    CopyTensor(made, TensorAt(slot, {.dtype = made.dtype(), .shape = made.shape()}, t, bases));
-  }
+  op_->RunOn(inputs, std::span(all).subspan(inputs.size()), blobs.workspace(), context, t);
 }
 
 }  // namespace stepnet

@@ -69,7 +69,7 @@ RunState::RunState(std::shared_ptr<const StepPlan> plan, Device device)
 }
 
 void RunState::LendBase(int base, const Tensor& tensor) {
-  if (!plan_->writes[base]) {
+  if (!plan_->is_copied[base]) {
     bases_[base] = tensor;
     return;
   }

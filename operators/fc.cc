@@ -119,7 +119,8 @@ RowsRule FcRows(bool is_gradient) {
     const OperatorCall& op = query.op();
     if (query.In(0).shape.CanonicalAxis(op.Int("axis")) == 0) return std::nullopt;
     if (!is_gradient) return RowOperands{.inputs = {0}, .outputs = {0}};
-    return RowOperands{.inputs = {0, 2}, .outputs = {op.Bool("no_bias") ? 1 : 2}};
+    const int dx = op.Bool("no_bias") ? 1 : 2;
+    return RowOperands{.inputs = {0, 2}, .outputs = dx < op.num_outputs() ? std::vector{dx} : std::vector<int>()};
   };
 }
 

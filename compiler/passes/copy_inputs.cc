@@ -26,6 +26,7 @@ bool IsOverwritten(const StepGraph& graph, const StepNode& node, size_t input) {
 
 bool CopyInputs(StepGraph* graph) {
   std::vector<StepNode> nodes;
+  nodes.reserve(graph->nodes.size());
   for (StepNode& node : graph->nodes) {
     for (size_t i = 0; node.RunsOperators() && i < node.inputs.size(); ++i) {
       if (!IsOverwritten(*graph, node, i)) continue;

@@ -139,7 +139,6 @@ class MoveDropper {
     const std::vector<int> readers = ReadersOf(n, to);
     const auto must_overwrite = [&](int reader) {
       const StepNode& node = graph_.nodes[reader];
-      if (node.by_blobs) return true;  // by their names it knows which of its blobs are one
       return node.RunsOperators() && std::ranges::any_of(node.call->schema().enforced_in_place, [&](const auto& pair) {
                return pair.first < static_cast<int>(node.inputs.size()) && node.inputs[pair.first] == to;
              });

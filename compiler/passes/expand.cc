@@ -4,7 +4,8 @@
 namespace stepnet {
 namespace {
 
-// Where an operator says what it is made of for inputs of such shapes, that is what its node is. Returns whether it does.
+// Where an operator says what it is made of for inputs of such shapes, that is what its node is. Returns whether it
+// does.
 bool ExpandNode(const StepGraph& graph, StepNode* node) {
   const std::vector<TensorInfo> inputs = graph.InfosOf(node->inputs);
   const ShapeQuery query(*node->call, inputs);

@@ -13,13 +13,21 @@ namespace {
 // Cuts in two the nodes that give sums over the steps and rows, and their instructions: sums can wait until after the
 // loop when what goes on in it cannot. Returns where the first halves are; the second ones follow them.
 std::set<int> CutSumsOff(StepGraph* graph, StepPlan* draft) {
+  std::vector<bool> is_cut;
+  for (size_t n = 0; n < graph->nodes.size(); ++n) {
+    is_cut.push_back(HasSumsAndRows(draft->instructions[n]) && CanLeaveOut(*graph, graph->nodes[n]));
+  }
+  const size_t num_nodes = graph->nodes.size() + static_cast<size_t>(std::ranges::count(is_cut, true));
+  if (num_nodes == graph->nodes.size()) return {};
   std::set<int> halves;
   std::vector<StepNode> nodes;
   std::vector<Instruction> instructions;
+  nodes.reserve(num_nodes);
+  instructions.reserve(num_nodes);
   for (size_t n = 0; n < graph->nodes.size(); ++n) {
     nodes.push_back(std::move(graph->nodes[n]));
     instructions.push_back(std::move(draft->instructions[n]));
-    if (!HasSumsAndRows(instructions.back()) || !CanLeaveOut(*graph, nodes.back())) continue;
+    if (!is_cut[n]) continue;
     halves.insert(static_cast<int>(nodes.size()) - 1);
     StepNode rows = nodes.back();
     Instruction of_rows = instructions.back();
@@ -76,6 +84,7 @@ void KeepBetween(const std::vector<StageDraft>& stages, StepGraph* graph) {
 
 void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
   std::vector<StepNode> nodes;
+  nodes.reserve(graph->nodes.size());
   for (const StageDraft& stage : stages) {
     const auto begin = static_cast<int>(nodes.size());
     for (const int i : stage.instructions) nodes.push_back(std::move(graph->nodes[i]));

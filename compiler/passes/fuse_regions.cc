@@ -111,6 +111,7 @@ class LoopFuser {
     const auto size = static_cast<int>(elements_.size());
     followers_ = FollowersOf(graph_, begin_, begin_ + size);
     missing_.assign(elements_.size(), 0);
+    in_group_.assign(elements_.size(), 0);
     is_put_.assign(elements_.size(), false);
     for (const std::vector<int>& others : followers_) {
       for (const int n : others) ++missing_[n];
@@ -178,23 +179,25 @@ class LoopFuser {
     }
   }
 
-  std::vector<int> Grow(int seed, const std::set<int>& left_out, size_t max_calls) const {
+  std::vector<int> Grow(int seed, const std::set<int>& left_out, size_t max_calls) {
     std::vector<int> group;
     std::set<int> near = {seed}, looked_at = {seed};
-    std::map<int, int> put;  // how many of those that a node waits for are in the group
     while (group.size() < max_calls) {
-      const auto next = std::ranges::find_if(near, [&](int n) { return missing_[n] == put[n]; });
+      const auto next = std::ranges::find_if(near, [&](int n) { return missing_[n] == in_group_[n]; });
       if (next == near.end()) break;
       const int n = *next;
       near.erase(next);
       if (left_out.contains(n)) continue;
       group.push_back(n);
-      for (const int follower : followers_[n]) ++put[follower];
+      for (const int follower : followers_[n]) ++in_group_[follower];
       for (const int output : NodeAt(n).outputs) {
         const auto readers = readers_.find(output);
         if (readers == readers_.end()) continue;
         for (const int reader : readers->second) AddNear(reader, &looked_at, &near);
       }
+    }
+    for (const int n : group) {
+      for (const int follower : followers_[n]) in_group_[follower] = 0;
     }
     return group;
   }
@@ -214,8 +217,8 @@ class LoopFuser {
   }
 
   std::optional<RegionObstacle> FindObstacle(const std::vector<int>& group) const {
-    std::vector<StepNode> nodes;
-    for (const int n : group) nodes.push_back(NodeAt(n));
+    std::vector<const StepNode*> nodes;
+    for (const int n : group) nodes.push_back(&NodeAt(n));
     const StepNode region = RegionOf(graph_, nodes, OwnValues(graph_, uses_, nodes));
     const RegionNodeKernelSpec spec = SpecOf(graph_, region);
     return RegionNodeKernel::FindObstacle(spec, spec.inputs, graph_.target->device);
@@ -229,6 +232,7 @@ class LoopFuser {
   std::vector<std::vector<int>> followers_;
   std::vector<bool> is_put_;                              // in its place
   std::vector<int> missing_;                              // how many each waits for that are not
+  std::vector<int> in_group_;                             // and of them in the group that grows
   std::set<int> ready_;                                   // those that wait for none, and may not join others
   std::set<std::pair<std::int64_t, int>> ready_to_join_;  // with their elements
   std::map<int, std::vector<int>> readers_;               // by value

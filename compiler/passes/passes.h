@@ -13,9 +13,9 @@
 namespace stepnet {
 
 struct Pass {
-  const char* name;       // of its file
-  int opt_level;          // from which on it runs
-  bool required = false;  // plans would be wrong without it
+  const char* name;               // of its file
+  int opt_level;                  // from which on it runs
+  bool required = false;          // plans would be wrong without it
   bool (*run)(StepGraph* graph);  // returns whether it has changed the graph
 };
 
@@ -25,9 +25,9 @@ std::span<const Pass> Passes();
 // Throws kInvalidArgument, with what there is, for a pass that does not exist or is required.
 void CheckDisabledPasses(const std::set<std::string>& names);
 
-// Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each that
-// has changed it, and tells on_pass of it; before the first one as of a pass "import". Throws as CheckDisabledPasses and
-// VerifyGraph.
+// Runs those of the options' opt_level that are not disabled. Verifies the graph before the first one and after each
+// that has changed it, and tells on_pass of it; before the first one as of a pass "import". Throws as
+// CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
 // Operators that sum a gradient like an input that may have been repeated (OperatorSchema::sum_like), and find the two

@@ -45,15 +45,15 @@ class FirstWriters {
 bool WriteFirstTerms(StepGraph* graph) {
   const FirstWriters writers(*graph);
   bool is_changed = false;
-  for (const Home& home : graph->homes) {
-    if (!home.starts_at_zero) continue;
-    const auto zeroed = std::ranges::find_if(graph->before, [&](const RowMove& move) {
-      return move.kind == RowMove::Kind::kZero && move.to.base == home.slot.base;
-    });
-    const int term = zeroed == graph->before.end() ? kNoValue : writers.TermOf(home.slot.base);
+  for (RowMove& zero : graph->before) {
+    if (zero.kind != RowMove::Kind::kZero || zero.only_without_steps) continue;
+    const auto is_cleared = [&](const Home& home) { return home.starts_at_zero && home.slot.base == zero.to.base; };
+    if (std::ranges::none_of(graph->homes, is_cleared)) continue;
+    const int term = writers.TermOf(zero.to.base);
     if (term == kNoValue) continue;
     graph->values[term].added = false;
-    zeroed->only_without_steps = true;
+    zero.only_without_steps = true;
+    for (Home& home : graph->homes) home.starts_at_zero = home.starts_at_zero && !is_cleared(home);
     is_changed = true;
   }
   return is_changed;

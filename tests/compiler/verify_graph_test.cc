@@ -87,8 +87,30 @@ TEST(VerifyGraph, FindsOperatorsThatDoNotDoWhatIsSaid) {
   ExpectProblem(
       x + "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 5] = Erf(a.1) @1 {}\n  }\n",
       "node 0, a region to b.1: b.1 is float [1, 5]; Erf gives float [1, 4]");
-  ExpectProblem(x + "  ^d: float [1, 4] at 4 from zero = x\n",
+}
+
+TEST(VerifyGraph, FindsSumsThatStartFromNothing) {
+  const std::string x = "  x: float [1, 4] at 0[16 * t]\n", zero = "  before the first step:\n  ^d at 4 = zero";
+  const std::string once = "  once for all steps:\n", in_empty_runs = ", in runs of no steps\n";
+  ExpectProblem(zero + "\n" + x + "  ^d: float [1, 4] at 4 from zero = x\n",
                 "node 0, a move to ^d: ^d is written where terms are added to zeros");
+  const std::string is_not_cleared = "base 4 starts from zero, and nothing clears it before the first step";
+  ExpectProblem(x + "  ^d: float [1, 4] added at 4 from zero = x\n", is_not_cleared);
+  ExpectProblem(zero + in_empty_runs + x + "  ^d: float [1, 4] added at 4 from zero = x\n", is_not_cleared);
+  ExpectProblem(
+      "  before the first step:\n  ^d at 4[1:] = zero\n" + x + "  ^d: float [1, 4] added at 4 from zero = x\n",
+      is_not_cleared);
+  const std::string is_not_written =
+      "node 0, a move to ^d: ^d is the first in memory that nothing clears, and does not write all of it once";
+  ExpectProblem(zero + in_empty_runs + x + "  ^d: float [1, 4] added at 4 = x\n", is_not_written);
+  ExpectProblem(zero + in_empty_runs + x + "  ^d: float [1, 4] at 4 = x\n", is_not_written);
+  const std::string fc = "  y: float [2, 4] at 0[32 * t]\n  w: float [3, 4] at 1\n  dy: float [2, 3] at 2[24 * t]\n";
+  ExpectProblem(
+      zero + in_empty_runs + fc + once + "  ^d: float [3, 4] at 4, 64 bytes, _, _ = FCGradient(y, w, dy) @0 {}\n",
+      "node 0, d, _, _ = FCGradient(y, w, dy): ^d is the first in memory that nothing clears, and does not "
+      "write all of it once");
+  ExpectProblem(zero + in_empty_runs + "  d: float [1, 4] at 4\n  a.1: float [1, 4] = region Tanh(d) @0 {}\n",
+                "node 0, a = Tanh(d): d is read before it is cleared or written");
 }
 
 TEST(VerifyGraph, FindsWeightsThatArePackedForNobody) {

@@ -73,7 +73,7 @@ TEST(DynamicOperators, D4RefusesAnotherSizeInALinkedBlob) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("h_next = test.Repeat(x_t)", 0));
   net.Output("h_all", "h", 1).Feed("x", Random({3, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2));
   ExpectError([&] { net.Run(); },
-              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and test.Repeat gives double [0, 2, 3]");
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and is double [0, 2, 3] in this one");
 }
 
 TEST(DynamicOperators, D4RefusesAnotherTypeOfTheSameSizeInALinkedBlob) {
@@ -81,7 +81,7 @@ TEST(DynamicOperators, D4RefusesAnotherTypeOfTheSameSizeInALinkedBlob) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("h_next = test.Repeat(x_t)", 2));
   net.Output("h_all", "h", 1).Feed("x", Random({3, 2, 3}, 1, DType::kFloat)).Feed("h0", Random({2, 3}, 2));
   ExpectError([&] { net.Run(); },
-              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and test.Repeat gives float [2, 2, 3]");
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and is float [2, 2, 3] in this one");
 }
 
 TEST(DynamicOperators, D4RefusesAnotherSizeInABlobOfTwoStates) {

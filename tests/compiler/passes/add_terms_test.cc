@@ -22,17 +22,19 @@ constexpr char kTerms[] =
     "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n";
 
 TEST(AddTerms, AddsEachTermOfASumWhereTheSumIsAdded) {
-  EXPECT_EQ(After(AddTerms, Step(std::string(kTerms) + "  c.1: float [1, 2] = Relu(x) @2 {}\n"
-                                                       "  s.1: float [1, 2] = Sum(a.1, b.1) @3 {}\n"
-                                                       "  total.1: float [1, 2] = Sum(s.1, c.1) @4 {}\n"
-                                                       "  ^sum: float [1, 2] added at 1 from zero = total.1\n")),
-            Step("  x: float [1, 2] at 0[8 * t]\n"
-                 "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
-                 "  ^sum.1: float [1, 2] added at 1 from zero = a.1\n"
-                 "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n"
-                 "  ^sum.2: float [1, 2] added in ^sum.1 = b.1\n"
-                 "  c.1: float [1, 2] = Relu(x) @2 {}\n"
-                 "  ^sum.3: float [1, 2] added in ^sum.1 = c.1\n"));
+  const std::string zeros = "  before the first step:\n  ^sum at 1 = zero\n";
+  EXPECT_EQ(After(AddTerms, Step(zeros + kTerms +
+                                 "  c.1: float [1, 2] = Relu(x) @2 {}\n"
+                                 "  s.1: float [1, 2] = Sum(a.1, b.1) @3 {}\n"
+                                 "  total.1: float [1, 2] = Sum(s.1, c.1) @4 {}\n"
+                                 "  ^sum: float [1, 2] added at 1 from zero = total.1\n")),
+            Step(zeros + "  x: float [1, 2] at 0[8 * t]\n"
+                         "  a.1: float [1, 2] = Tanh(x) @0 {}\n"
+                         "  ^sum.1: float [1, 2] added at 1 from zero = a.1\n"
+                         "  b.1: float [1, 2] = Sigmoid(x) @1 {}\n"
+                         "  ^sum.2: float [1, 2] added in ^sum.1 = b.1\n"
+                         "  c.1: float [1, 2] = Relu(x) @2 {}\n"
+                         "  ^sum.3: float [1, 2] added in ^sum.1 = c.1\n"));
 }
 
 TEST(AddTerms, AddsTermsOfASumInPlace) {

@@ -9,14 +9,16 @@ constexpr char kProduct[] =
     "  p.1: float [2, 2] = MatMul(w, v) @0 {}\n";
 
 TEST(FoldSums, LeavesAddingToOperatorsThatCan) {
-  EXPECT_EQ(After(FoldSums, Step(std::string(kProduct) + "  ^products: float [2, 2] added at 2 from zero = p.1\n"
-                                                         "  q.1: float [3, 2] = Tanh(v) @1 {}\n"
-                                                         "  ^others: float [3, 2] added at 3 = q.1\n")),
-            Step("  w: float [2, 3] at 0\n"
-                 "  v: float [3, 2] at 1\n"
-                 "  ^products: float [2, 2] added at 2 from zero = MatMul(w, v) @0 {}\n"
-                 "  q.1: float [3, 2] = Tanh(v) @1 {}\n"
-                 "  ^others: float [3, 2] added at 3 = q.1\n"));
+  const std::string zeros = "  before the first step:\n  ^products at 2 = zero\n";
+  EXPECT_EQ(After(FoldSums, Step(zeros + kProduct +
+                                 "  ^products: float [2, 2] added at 2 from zero = p.1\n"
+                                 "  q.1: float [3, 2] = Tanh(v) @1 {}\n"
+                                 "  ^others: float [3, 2] added at 3 = q.1\n")),
+            Step(zeros + "  w: float [2, 3] at 0\n"
+                         "  v: float [3, 2] at 1\n"
+                         "  ^products: float [2, 2] added at 2 from zero = MatMul(w, v) @0 {}\n"
+                         "  q.1: float [3, 2] = Tanh(v) @1 {}\n"
+                         "  ^others: float [3, 2] added at 3 = q.1\n"));
 }
 
 TEST(FoldSums, KeepsTermsThatSomethingElseReads) {

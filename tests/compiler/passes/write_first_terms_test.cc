@@ -3,34 +3,34 @@
 namespace stepnet {
 namespace {
 
-// Two operators add to base 2, which is zeros before the first step.
-std::string Sums(const std::string& zeros, const std::string& stage, const std::string& added,
-                 const std::string& home = " at 2 from zero") {
-  return Step("  before the first step:\n  ^dw at 2 = zero" + zeros + "\n  x: float [1, 2] at 0[8 * t]\n" +
+// Two operators add to base 2.
+std::string Sums(const std::string& before, const std::string& stage, const std::string& added,
+                 const std::string& home) {
+  return Step("  before the first step:\n  ^dw at 2 = " + before + "\n  x: float [1, 2] at 0[8 * t]\n" +
               "  w: float [2, 2] at 1\n  " + stage + ":\n  ^dw: float [2, 2]" + added + home +
               ", _, _ = FCGradient(x, w, x) @0 {}\n  ^dw.1: float [2, 2] added" + home +
               ", _, _ = FCGradient(x, w, x) @1 {}\n");
 }
 
 TEST(WriteFirstTerms, TheFirstOperatorThatRunsOnceWrites) {
-  EXPECT_EQ(After(WriteFirstTerms, Sums("", "once for all steps", " added")),
-            Sums(", in runs of no steps", "once for all steps", ""));
+  EXPECT_EQ(After(WriteFirstTerms, Sums("zero", "once for all steps", " added", " at 2 from zero")),
+            Sums("zero, in runs of no steps", "once for all steps", "", " at 2"));
 }
 
 TEST(WriteFirstTerms, EachStepAddsToWhatIsThere) {
   for (const char* stage : {"in each step", "for 16 steps at once"}) {
-    const std::string before = Sums("", stage, " added");
+    const std::string before = Sums("zero", stage, " added", " at 2 from zero");
     EXPECT_EQ(After(WriteFirstTerms, before), before);
   }
 }
 
 TEST(WriteFirstTerms, SumsThatStartWithMoreThanZerosAreAddedTo) {
-  const std::string before = Sums("", "once for all steps", " added", " at 2");
+  const std::string before = Sums("^dw_before at 3", "once for all steps", " added", " at 2");
   EXPECT_EQ(After(WriteFirstTerms, before), before);
 }
 
 TEST(WriteFirstTerms, WhatIsWrittenAlreadyIsLeft) {
-  const std::string before = Sums("", "once for all steps", "");
+  const std::string before = Sums("zero, in runs of no steps", "once for all steps", "", " at 2");
   EXPECT_EQ(After(WriteFirstTerms, before), before);
 }
 
@@ -39,20 +39,19 @@ std::string TwoSums(const std::string& before, const std::string& dw, const std:
   return Step("  before the first step:\n" + before +
               "  x: float [2, 4] at 0[32 * t]\n  w: float [3, 4] at 1\n  dy: float [2, 3] at 4[24 * t]\n  once for all "
               "steps:\n" +
-              "  ^dw: float [3, 4]" + dw + " from zero, ^db: float [3]" + db +
-              " from zero, _ = FCGradient(x, w, dy) @0 {}\n");
+              "  ^dw: float [3, 4]" + dw + ", ^db: float [3]" + db + ", _ = FCGradient(x, w, dy) @0 {}\n");
 }
 
 TEST(WriteFirstTerms, EachOutputIsWrittenToItsMemory) {
   const auto zeros = [](const std::string& without_steps) {
     return "  ^other at 5 = zero\n  ^dw at 2 = zero" + without_steps + "\n  ^db at 3 = zero" + without_steps + "\n";
   };
-  EXPECT_EQ(After(WriteFirstTerms, TwoSums(zeros(""), " added at 2", " added at 3")),
+  EXPECT_EQ(After(WriteFirstTerms, TwoSums(zeros(""), " added at 2 from zero", " added at 3 from zero")),
             TwoSums(zeros(", in runs of no steps"), " at 2", " at 3"));
 }
 
 TEST(WriteFirstTerms, OutputsThatShareMemoryAreAdded) {
-  const std::string before = TwoSums("  ^dw at 2 = zero\n", " added at 2", " added at 2");
+  const std::string before = TwoSums("  ^dw at 2 = zero\n", " added at 2 from zero", " added at 2 from zero");
   EXPECT_EQ(After(WriteFirstTerms, before), before);
 }
 
