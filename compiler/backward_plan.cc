@@ -1,6 +1,7 @@
 #include "stepnet/compiler/backward_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "stepnet/compiler/import_step.h"
@@ -406,8 +407,8 @@ class BackwardPlanMaker {
     bindings_.blobs.push_back(BindWhole(blob, base, inputs_[input], /*lent=*/true));
   }
 
-  // Which the forward run has kept, or of which nothing but the shape is read: any memory will do, as that of the first
-  // state.
+  // Binds a blob that the forward run has kept. Where nothing but its shape is read, any memory will do, as that of the
+  // first state.
   void BindForwardBlob(const std::string& blob) {
     if (const auto shape = forward_.shapes.find(blob); shape != forward_.shapes.end()) {
       bindings_.blobs.push_back(BindWhole(blob, NumStates(), shape->second, /*lent=*/true));

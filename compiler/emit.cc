@@ -28,7 +28,7 @@ bool IsByElements(const Instruction& instruction) {
   return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
 }
 
-// And nothing else of the input.
+// Whether the operator reads nothing of the input but its shape.
 bool ReadsShape(const OperatorCall& call, int input) {
   return std::ranges::count(call.schema().shape_inputs, input) > 0;
 }

@@ -18,7 +18,6 @@
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 
 namespace stepnet {

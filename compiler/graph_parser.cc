@@ -8,7 +8,6 @@
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/line_reader.h"
 #include "stepnet/compiler/region_nodes.h"
-#include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/device.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/io/wire_scan.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "stepnet/compiler/step_plan.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "stepnet/compiler/find_stages.h"
 #include "stepnet/compiler/region_node_kernel.h"
 
 namespace stepnet {

@@ -12,7 +12,7 @@ namespace stepnet {
 // lasts. Those that follow from others may be missing.
 std::vector<std::vector<int>> FollowersOf(const StepGraph& graph, int begin, int end);
 
-// As FollowersOf, of those alone that share bytes.
+// FollowersOf without the nodes that merely may fail or do something that lasts.
 std::vector<std::vector<int>> FollowersByBytes(const StepGraph& graph, int begin, int end);
 
 // Which nodes of a loop, those of [begin, end), numbered from `begin`, wait for each other around it: one number for

@@ -34,7 +34,7 @@ std::vector<TensorInfo> InfosOf(std::span<const int> operands, std::span<const T
 
 Place PlaceOf(const RegionCall& call) { return {.op_index = call.op_index, .op_text = call.call->Text()}; }
 
-// With what the operator was given: the inputs of `range`, or of one of its steps.
+// PlaceOf, with what the operator was given: the inputs of `range`, or of one of its steps.
 Place PlaceOf(const RegionCall& call, std::span<const TensorView> inputs, const RunRange& range, bool of_one_step) {
   Place place = PlaceOf(call);
   std::vector<std::string> blobs;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
 
-#include "stepnet/compiler/find_stages.h"
+#include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/thread_pool.h"
@@ -60,33 +59,6 @@ namespace {
 void AddInstruction(const StepPlan& plan, int i, Task* task) {
   task->instructions.push_back(i);
   task->microseconds += EstimateMicroseconds(plan.instructions[i].cost, *plan.target);
-}
-
-// A task of a step, and what it waited for last.
-struct Finish {
-  double microseconds = 0;  // after the begin of the run
-  int task = -1;            // -1: it waited for nothing
-  int delta = 0;
-};
-
-// When each task of `steps` steps ends on unlimited threads, step by step.
-std::vector<Finish> FinishesOf(const Schedule& schedule, size_t steps) {
-  const size_t num_tasks = schedule.tasks.size();
-  std::vector<Finish> finishes(steps * num_tasks);
-  for (size_t k = 0; k < steps; ++k) {
-    for (size_t i = 0; i < num_tasks; ++i) {  // edges within a step lead to later tasks
-      const Task& task = schedule.tasks[i];
-      Finish& finish = finishes[k * num_tasks + i];
-      finish.microseconds += task.microseconds / task.parts;
-      for (const Task::Successor& next : task.successors) {
-        if (k + next.delta >= steps) continue;
-        Finish& later = finishes[(k + next.delta) * num_tasks + next.task];
-        if (later.task >= 0 && later.microseconds >= finish.microseconds) continue;
-        later = {.microseconds = finish.microseconds, .task = static_cast<int>(i), .delta = next.delta};
-      }
-    }
-  }
-  return finishes;
 }
 
 // How long tasks take tells when they are due.
@@ -244,60 +216,6 @@ void AddSchedules(int threads, StepPlan* plan) {
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan) {
   for (std::shared_ptr<const Schedule>& schedule : plan->schedules) SetCosts(microseconds, &schedule);
   if (plan->pipeline != nullptr) SetCosts(microseconds, &plan->pipeline);
-}
-
-double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
-                    std::optional<int> threads) {
-  const auto run = [&](const Schedule& schedule) {
-    const int count = threads.value_or(schedule.threads);
-    if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
-    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count, *plan.target);
-    return Simulate(schedule, count, steps, under_way, costs).microseconds;
-  };
-  double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    if (plan.pipeline == nullptr || plan.stages[s].steps_at_once == kAllSteps) sum += run(*plan.schedules[s]);
-  }
-  return sum;
-}
-
-double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way) {
-  const int threads = static_cast<int>(schedule.tasks.size() * static_cast<size_t>(steps_under_way));
-  const std::int64_t steps = 4 * steps_under_way;
-  const SchedulingCosts free{.inline_task = 0, .handed_task = 0};
-  return threads == 0 ? 0 : Simulate(schedule, threads, steps, steps_under_way, free).microseconds / steps;
-}
-
-std::vector<ChainLink> LongestChain(const Schedule& schedule) {
-  const size_t num_tasks = schedule.tasks.size();
-  if (num_tasks == 0) return {};
-  // In so many steps a chain through all of them meets one task twice; longer ones are not looked for.
-  constexpr size_t kMaxSteps = 64;
-  const size_t steps = std::min(num_tasks * static_cast<size_t>(schedule.dependencies.max_delta) + 1, kMaxSteps);
-  const std::vector<Finish> finishes = FinishesOf(schedule, steps);
-  // Backward from the last to finish, until a task is met again.
-  const auto last = finishes.end() - static_cast<std::ptrdiff_t>(num_tasks);
-  int at = static_cast<int>(std::ranges::max_element(last, finishes.end(), {}, &Finish::microseconds) - last);
-  size_t step = steps - 1;
-  std::vector<std::pair<int, int>> chain;  // task, and steps after the one that it waited for
-  std::vector<int> position(num_tasks, -1);
-  size_t begin = 0;
-  while (at >= 0 && position[at] < 0) {
-    const Finish& finish = finishes[step * num_tasks + at];
-    position[at] = static_cast<int>(chain.size());
-    chain.emplace_back(at, finish.delta);
-    at = finish.task;
-    step -= finish.delta;
-  }
-  if (at >= 0) begin = position[at];
-  std::vector<ChainLink> links;
-  for (size_t i = chain.size(); i-- > begin;) {
-    int delta = chain[i].second;  // of the first instruction; the others follow in the same step
-    for (const int instruction : schedule.tasks[chain[i].first].instructions) {
-      links.push_back({.instruction = instruction, .delta = std::exchange(delta, 0)});
-    }
-  }
-  return links;
 }
 
 }  // namespace stepnet

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/core/cancellation.h"

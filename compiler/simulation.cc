@@ -183,4 +183,26 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
   return {.microseconds = now, .busy = now > 0 ? busy / (threads * now) : 0};
 }
 
+double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCosts& costs,
+                    std::optional<int> threads) {
+  const auto run = [&](const Schedule& schedule) {
+    const int count = threads.value_or(schedule.threads);
+    if (count == 1) return schedule.step_microseconds * static_cast<double>(steps);
+    const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count, *plan.target);
+    return Simulate(schedule, count, steps, under_way, costs).microseconds;
+  };
+  double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    if (plan.pipeline == nullptr || plan.stages[s].steps_at_once == kAllSteps) sum += run(*plan.schedules[s]);
+  }
+  return sum;
+}
+
+double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way) {
+  const int threads = static_cast<int>(schedule.tasks.size() * static_cast<size_t>(steps_under_way));
+  const std::int64_t steps = 4 * steps_under_way;
+  const SchedulingCosts free{.inline_task = 0, .handed_task = 0};
+  return threads == 0 ? 0 : Simulate(schedule, threads, steps, steps_under_way, free).microseconds / steps;
+}
+
 }  // namespace stepnet

@@ -27,14 +27,4 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
 // Microseconds a step of the longest chain of tasks, with threads without number: what no executor can be faster than.
 double CriticalMicroseconds(const Schedule& schedule, std::int64_t steps_under_way);
 
-struct ChainLink {
-  int instruction = 0;
-  // How many steps after the link before it. The first link comes after the last one, or has 0 where no step waits for
-  // another.
-  int delta = 0;
-};
-// The longest chain of instructions that comes back to where it began some steps later, which sets the pace of a run
-// with threads without number; where no step waits for another, the longest chain of a step.
-std::vector<ChainLink> LongestChain(const Schedule& schedule);
-
 }  // namespace stepnet

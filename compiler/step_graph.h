@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <ranges>
-#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// StepPlan: what one timestep does and where its values live.
+// StepPlan: what one step does and where its values live.
 //
 // Instructions that need not wait for their turn in a loop run for many steps at once: compiler/find_stages.h.
 //

@@ -34,7 +34,7 @@ struct Place {
   int op_index = -1;         // index in NetDef.op
   std::string op_text = {};  // "y = FC(x, w, b)"
   std::string blobs = {};    // "x float [32, 64], w float [256, 128]": what the operator was given
-  std::int64_t step = -1;    // timestep, from 0
+  std::int64_t step = -1;    // of a sequence, from 0
 };
 
 class Error : public std::exception {

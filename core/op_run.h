@@ -58,7 +58,7 @@ class OpRun {
   }
   RandomStream Random(const OperatorCall& op) const;
   RandomStream Random(std::uint64_t seed, std::uint64_t id) const { return {seed, id, context_.RunNumber(), step_}; }
-  std::int64_t step() const { return step_; }  // timestep in a step net, 0 outside
+  std::int64_t step() const { return step_; }  // of a step net, 0 outside
   // A kernel that has max_parts is called once for each part in [0, parts()), by several threads at once;
   // each call does its share of the work.
   int part() const { return part_; }

@@ -92,7 +92,7 @@ struct Target {
   // Bytes of a part of an elementwise instruction, at least; other kernels say themselves how many parts they have.
   // About what a core writes while another one is told of a task and comes back. Chosen.
   std::int64_t min_part_bytes = 32 * 1024;
-  // And so many parts at most. Chosen.
+  // The most parts of an elementwise instruction. Chosen.
   std::int64_t max_parts = 1024;
   // Microseconds of a part in a loop, at least: several times what it takes to hand one over. Chosen.
   double min_part_microseconds = 3;
@@ -108,7 +108,7 @@ struct Target {
   // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
   // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;
-  // Of steps that have no more than this of their own many are taken at once wherever they share more than that: calls
+  // Steps that have no more than this of their own are taken many at once wherever they share more than that: calls
   // take longer than the bytes. From lstm.cell with (B, H) = (8, 16), which takes 1.28 times as long without.
   std::int64_t small_step_bytes = 8 << 10;
   // Whatever can takes many steps at once, how little they share: where to start a kernel takes longer than the work of

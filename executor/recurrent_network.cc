@@ -10,7 +10,6 @@
 #include "stepnet/executor/executor.h"
 #include "stepnet/executor/kept_runs.h"
 #include "stepnet/executor/recurrent_record.h"
-#include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/recurrent_gradient.h"
 #include "stepnet/proto/net.pb.h"
 

@@ -3,6 +3,7 @@
 // Inputs: [gradients of outputs_with_grads…, the forward operator's inputs…, its outputs…]. Outputs: the gradient of
 // input 0, of each param, of each initial state.
 #include <algorithm>
+#include <mutex>
 
 #include "stepnet/compiler/backward_plan.h"
 #include "stepnet/compiler/plan_cache.h"

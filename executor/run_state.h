@@ -67,7 +67,7 @@ class RunState {
 
   // The blob of the step net as it was after step t: a view. Undefined for dynamic blobs that hold no tensor.
   Tensor Final(const std::string& blob, std::int64_t t) const;
-  // The arena region of a stacked blob, uint8 [bytes], by its base.
+  // The piece of the arena of a stacked blob, uint8 [bytes], by its base.
   Tensor ArenaTensor(int base) const;
   // The blobs of a stacked dynamic blob, one a step.
   const BlobList& DynamicList(int list) const { return blobs_.List(list); }

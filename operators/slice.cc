@@ -154,7 +154,7 @@ std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
   return {std::move(y)};
 }
 
-// Neighbouring dimensions of which the inner one is whole are one. Of more than a region has, it is not said.
+// Neighbouring dimensions of which the inner one is whole are one. Where more are left than a region has, nothing is said.
 void ExpandSlice(Expansion& e) {
   if (e.num_inputs() == 3) return;
   const Shape& x = e.In(0).shape;

@@ -45,16 +45,6 @@ bool DropMoves(StepGraph* graph);
 // products. Others stay calls.
 bool Expand(StepGraph* graph);
 
-// Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
-// passes may leave behind. One at a time.
-class ExtraPass {
- public:
-  explicit ExtraPass(std::function<void(StepGraph*)> run);
-  ExtraPass(const ExtraPass&) = delete;
-  ExtraPass& operator=(const ExtraPass&) = delete;
-  ~ExtraPass();
-};
-
 // Values of one blob that are not made of each other get homes of their own: a name that is used again orders nothing,
 // and what a step leaves in it alone lives where it is seen later.
 bool SplitHomes(StepGraph* graph);
@@ -114,5 +104,15 @@ bool WriteFirstTerms(StepGraph* graph);
 // are in no memory, and a step has fewer instructions. Nodes between them are put before or behind them, where bytes
 // allow that.
 bool FuseRegions(StepGraph* graph);
+
+// Runs behind the other passes for every plan that is made while the object lives, on any thread: for tests of what
+// passes may leave behind. One at a time.
+class ExtraPass {
+ public:
+  explicit ExtraPass(std::function<void(StepGraph*)> run);
+  ExtraPass(const ExtraPass&) = delete;
+  ExtraPass& operator=(const ExtraPass&) = delete;
+  ~ExtraPass();
+};
 
 }  // namespace stepnet

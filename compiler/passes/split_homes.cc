@@ -45,8 +45,8 @@ class HomeSplitter {
     }
   }
 
-  // Of what goes with the step the first ones keep the home. Of what is seen after it, as rows outside and what is
-  // kept, the last ones do, and those before them go with the step.
+  // Where values go with the step, the first ones keep the home. Where they are seen after it, as rows outside and what
+  // is kept, the last ones do, and those before them go with the step.
   void Split(int h) {
     std::vector<Turn>& turns = turns_[h];
     const Home::Kind kind = graph_.homes[h].kind;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/compiler/step_plan.h"
 

@@ -5,7 +5,7 @@
 namespace stepnet {
 namespace {
 
-// Of what is a graph and means nothing: false.
+// Returns false for what is a graph and means nothing.
 bool IsVerified(const StepGraph& graph) {
   try {
     VerifyGraph(graph, "parse");

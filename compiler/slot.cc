@@ -1,0 +1,35 @@
+#include "stepnet/compiler/slot.h"
+
+#include <cstdlib>
+
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+
+const char* StorageClassName(StorageClass storage_class) {
+  switch (storage_class) {
+    case StorageClass::kShared: return "shared";
+    case StorageClass::kLinked: return "linked";
+    case StorageClass::kStacked: return "stacked";
+    case StorageClass::kRing: return "ring";
+    case StorageClass::kDynamic: return "dynamic";
+    case StorageClass::kLocal: return "local";
+  }
+  return "unknown";
+}
+
+bool ShareBytes(const Slot& a, const Slot& b) {
+  return a.storage_class != StorageClass::kDynamic && b.storage_class != StorageClass::kDynamic && a.base == b.base &&
+         a.BeginInBase() < b.BeginInBase() + b.bytes && b.BeginInBase() < a.BeginInBase() + a.bytes;
+}
+
+std::string AddressText(const Slot& slot) {
+  const bool is_same_in_all_steps = slot.row_bytes == 0 && slot.storage_class != StorageClass::kLinked;
+  if (is_same_in_all_steps) return StrCat(slot.base);
+  const std::string row = slot.ring_rows > 0 ? StrCat("(t % ", slot.ring_rows, ")")
+                          : slot.offset != 0 ? StrCat("(t", slot.offset < 0 ? " - " : " + ", std::abs(slot.offset), ")")
+                                             : "t";
+  return StrCat(slot.base, "[", slot.row_bytes, " * ", row, "]");
+}
+
+}  // namespace stepnet
