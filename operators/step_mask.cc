@@ -1,6 +1,9 @@
 // StepMask: which steps of a padded batch belong to a sequence, as a condition for Where.
 //
 // The formula checks a length for each step; the kernel is written by hand because it checks each once.
+#include <cstdint>
+#include <limits>
+
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/operators/input_checks.h"
@@ -8,6 +11,20 @@
 
 namespace stepnet {
 namespace {
+
+// Numbers of steps are compared as T: many at once where they are 32 bits wide.
+template <typename T>
+void Mark(const Lengths& lengths, const OpRun& run) {
+  const auto num_steps = static_cast<T>(run.Out(0).dim(0));
+  const std::int64_t count = lengths.count();
+  T* const each = run.ScratchOf<T>(count);
+  for (std::int64_t b = 0; b < count; ++b) each[b] = static_cast<T>(lengths[b]);
+  bool* mask = run.Out(0).As<bool>();
+  for (T t = 0; t < num_steps; ++t, mask += count) {
+    CountWork(count);
+    for (std::int64_t b = 0; b < count; ++b) mask[b] = t < each[b];
+  }
+}
 
 const Registration step_mask =
     Operator("StepMask")
@@ -42,14 +59,8 @@ const Registration step_mask =
                   const std::int64_t num_steps = run.Out(0).dim(0);
                   if (num_steps == 0) return;  // what the formula checks it checks for steps
                   const Lengths lengths(run, 1, name, num_steps);
-                  const std::int64_t count = lengths.count();
-                  auto* const each = run.ScratchOf<std::int64_t>(count);
-                  for (std::int64_t b = 0; b < count; ++b) each[b] = lengths[b];
-                  bool* mask = run.Out(0).As<bool>();
-                  for (std::int64_t t = 0; t < num_steps; ++t) {
-                    CountWork(count);
-                    for (std::int64_t b = 0; b < count; ++b) *mask++ = t < each[b];
-                  }
+                  const bool is_small = num_steps <= std::numeric_limits<std::int32_t>::max();
+                  is_small ? Mark<std::int32_t>(lengths, run) : Mark<std::int64_t>(lengths, run);
                 };
               },
               .checks_values = true});
