@@ -1,6 +1,8 @@
+#include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
-#include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
@@ -20,50 +22,63 @@ const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std
 }
 
 // What runs for many steps at once reads weights once for all of them.
-bool ReadsWeightsOften(const Instruction& instruction, const Target& target) {
-  return instruction.steps_at_once != kAllSteps && instruction.steps_at_once <= target.max_chunk_to_pack;
+bool ReadsWeightsOften(const Stage& stage, const Target& target) {
+  return stage.steps_at_once != kAllSteps && stage.steps_at_once <= target.max_chunk_to_pack;
+}
+
+// What the kernel reads in a stage that takes so many steps at once.
+std::vector<TensorInfo> InputsOf(const StepGraph& graph, const StepNode& node, std::int64_t steps_at_once) {
+  std::vector<TensorInfo> inputs = graph.InfosOf(node.inputs);
+  if (steps_at_once == 1 || !node.call->schema().rows) return inputs;
+  const std::optional<RowOperands> rule = node.call->schema().rows(ShapeQuery(*node.call, inputs));
+  if (!rule) return inputs;
+  for (const int i : rule->inputs) {
+    inputs[i].shape = ShapeOfSteps({.info = inputs[i], .has_rows = true}, steps_at_once);
+  }
+  return inputs;
+}
+
+// Lets the node read its weight in so many bytes of another form; returns what makes them.
+StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
+  graph->homes.push_back({.kind = Home::Kind::kOnce});
+  node->packed = graph->AddValue({.blob = graph->values[input].blob + " packed",
+                                  .outside = true,
+                                  .info = {.dtype = DType::kUInt8, .shape = Shape({bytes})},
+                                  .home = static_cast<int>(graph->homes.size()) - 1});
+  return {.kind = StepNode::Kind::kPack,
+          .call = node->call,
+          .def = node->def,
+          .op_index = node->op_index,
+          .inputs = {input},
+          .outputs = {node->packed}};
 }
 
 }  // namespace
 
 bool PackWeights(StepGraph* graph) {
   const std::set<int> written = WrittenBases(*graph);
-  std::vector<std::pair<StepNode*, const Packing*>> packable;
-  for (StepNode& node : graph->nodes) {
-    if (const Packing* packing = PackingOf(*graph, node, written)) packable.emplace_back(&node, packing);
-  }
-  if (packable.empty()) return false;
-  const StepPlan draft = EmitPlan(*graph, {.is_draft = true});
+  std::vector<Stage> stages = graph->stages;
+  if (stages.empty()) stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
   std::vector<StepNode> packs;
-  for (const auto& [user, packing] : packable) {
-    StepNode& node = *user;
-    const Instruction& instruction = draft.instructions[user - graph->nodes.data()];
-    if (!ReadsWeightsOften(instruction, *graph->target)) continue;
-    const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, InfosOf(instruction, instruction.inputs)));
-    if (bytes == 0) continue;
-    const int input = node.inputs[packing->input];
-    graph->homes.push_back({.kind = Home::Kind::kOnce});
-    node.packed = graph->AddValue({.blob = graph->values[input].blob + " packed",
-                                   .outside = true,
-                                   .info = {.dtype = DType::kUInt8, .shape = Shape({bytes})},
-                                   .home = static_cast<int>(graph->homes.size()) - 1});
-    packs.push_back({.kind = StepNode::Kind::kPack,
-                     .call = node.call,
-                     .def = node.def,
-                     .op_index = node.op_index,
-                     .inputs = {input},
-                     .outputs = {node.packed}});
+  for (const Stage& stage : stages) {
+    for (int n = stage.begin; n < stage.end && ReadsWeightsOften(stage, *graph->target); ++n) {
+      StepNode& node = graph->nodes[n];
+      const Packing* packing = PackingOf(*graph, node, written);
+      if (packing == nullptr) continue;
+      const std::vector<TensorInfo> inputs = InputsOf(*graph, node, stage.steps_at_once);
+      const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, inputs));
+      if (bytes > 0) packs.push_back(Pack(node.inputs[packing->input], bytes, &node, graph));
+    }
   }
   if (packs.empty()) return false;
   const auto count = static_cast<int>(packs.size());
-  if (graph->stages.empty()) graph->stages = {{.begin = 0, .end = static_cast<int>(graph->nodes.size())}};
-  for (Stage& stage : graph->stages) {
+  for (Stage& stage : stages) {
     stage.begin += count;
     stage.end += count;
   }
-  graph->stages.insert(
-      graph->stages.begin(),
-      {.begin = 0, .end = count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack});
+  stages.insert(stages.begin(),
+                {.begin = 0, .end = count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack});
+  graph->stages = std::move(stages);
   graph->nodes.insert(graph->nodes.begin(), packs.begin(), packs.end());
   graph->FindProducers();
   return true;
