@@ -49,8 +49,35 @@ void DynamicInstruction::Run(std::int64_t t, std::span<const Tensor> bases, cons
   op_ == nullptr ? RunMove(t, bases, blobs, context) : RunOperator(t, bases, blobs, context);
 }
 
-// A copy or sum between a blob and memory outside, which has one dtype and size; of a blob that is linked there, and so
-// has its name, one shape.
+// The operator that gave what a move takes out of a blob.
+const Instruction* DynamicInstruction::Giver() const {
+  const auto end = std::ranges::find(plan_.instructions, &instruction_, [](const Instruction& i) { return &i; });
+  for (auto other = end; other != plan_.instructions.begin();) {
+    --other;
+    if (std::ranges::count(other->outputs, instruction_.inputs[0].slot, &Operand::slot) > 0) return &*other;
+  }
+  return nullptr;
+}
+
+// Memory outside has room for one dtype and size. A blob that is linked there, and so has its name, has the shape that the
+// link says: others read it so.
+void DynamicInstruction::CheckMoved(const Tensor& tensor, const TensorInfo& room) const {
+  const Slot &from = SlotOf(instruction_.inputs[0]), &to = SlotOf(instruction_.outputs[0]);
+  const bool is_link = from.blob == to.blob;
+  const bool is_alike = is_link ? tensor.shape() == room.shape : tensor.size() == room.shape.size();
+  if (tensor.dtype() == room.dtype && is_alike) return;
+  const std::string blob = StrCat("\"", from.blob, "\" is "), needed = room.Description(), found = tensor.Description();
+  const Instruction* const giver = is_link ? Giver() : nullptr;
+  if (giver == nullptr) {
+    throw Error(ErrorCode::kShapeMismatch,
+                StrCat(blob, found, "; it belongs to \"", to.blob, "\", where a step has room for ", needed));
+  }
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat(blob, "linked to memory for ", needed, " a step, and ", giver->type, " gives ", found))
+      .At({.op_index = giver->op_index, .op_text = giver->text});
+}
+
+// A copy or sum between a blob and memory outside.
 void DynamicInstruction::RunMove(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs,
                                  RunContext& context) const {
   const Operand &input = instruction_.inputs[0], &output = instruction_.outputs[0];
@@ -60,15 +87,7 @@ void DynamicInstruction::RunMove(std::int64_t t, std::span<const Tensor> bases, 
   const Tensor memory = TensorAt(SlotOf(outside), info, t, bases);
   Blob* blob = blobs.Of(SlotOf(goes_out ? input : output), t);
   const Tensor& tensor = goes_out ? blob->GetTensor() : blob->MakeTensor(info.dtype, info.shape, memory.device());
-  const std::string &from_blob = SlotOf(input).blob, &to_blob = SlotOf(output).blob;
-  const bool is_link = from_blob == to_blob;
-  const bool is_alike = is_link ? EqualButForOnes(tensor.shape(), info.shape) : tensor.size() == info.shape.size();
-  if (tensor.dtype() != info.dtype || !is_alike) {
-    const std::string is = StrCat("\"", from_blob, "\" is "), room = info.Description(), found = tensor.Description();
-    throw Error(ErrorCode::kShapeMismatch,
-                is_link ? StrCat(is, "linked to memory for ", room, " a step, and is ", found, " in this one")
-                        : StrCat(is, found, "; it belongs to \"", to_blob, "\", where a step has room for ", room));
-  }
+  CheckMoved(tensor, info);
   const auto view = [&](const Tensor& of) { return TensorView{of.raw(of.device()), &info.shape, info.dtype}; };
   const TensorView from = view(goes_out ? tensor : memory), to = view(goes_out ? memory : tensor);
   instruction_.kernel(OpRun(std::span(&from, 1), std::span(&to, 1), context, t));

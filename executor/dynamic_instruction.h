@@ -56,6 +56,8 @@ class DynamicInstruction {
  private:
   const Slot& SlotOf(const Operand& operand) const { return plan_.slots[operand.slot]; }
   static bool IsDynamic(const Slot& slot) { return slot.storage_class == StorageClass::kDynamic; }
+  const Instruction* Giver() const;
+  void CheckMoved(const Tensor& tensor, const TensorInfo& room) const;
   void RunMove(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs, RunContext& context) const;
   void RunOperator(std::int64_t t, std::span<const Tensor> bases, const DynamicBlobs& blobs, RunContext& context);
 

@@ -11,8 +11,9 @@ namespace stepnet {
 namespace {
 
 Error NoSuchRow(const char* op, std::int64_t i, std::int64_t row, std::int64_t rows) {
+  const std::string what = StrCat(op, ": element ", i, " of the indices is ", row);
   return Error(ErrorCode::kInvalidArgument,
-               StrCat(op, ": element ", i, " of the indices is ", row, "; the data have ", rows, " rows"));
+               rows == INT64_MAX ? what + "; the least is 0" : StrCat(what, "; the data have ", rows, " rows"));
 }
 
 // The row that element i of an input names. One of no row is a fault of the run.

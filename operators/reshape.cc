@@ -89,7 +89,10 @@ const Registration reshape =
             "The elements of x under another shape. In the new shape 0 keeps the size that x has in this place, and "
             "one size may be -1: whatever is left.")
         .Input("x", "any shape and dtype")
-        .OptionalInput("new_shape", "int32 or int64 [rank of y], instead of the argument shape")
+        .OptionalInput("new_shape",
+                       "int32 or int64 [rank of y], instead of the argument shape; where x has no elements and no size "
+                       "is -1, a 0 is "
+                       "one of 0 elements")
         .Output("y", "the new shape")
         .Output("old_shape", "[rank of x], the shape of x: int64, or of the dtype of new_shape")
         .Arg("shape", std::vector<std::int64_t>{}, "the new shape", AtLeast(-1))

@@ -73,7 +73,22 @@ TEST(DynamicOperators, D4RefusesAnotherSizeInALinkedBlob) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("h_next = test.Repeat(x_t)", 0));
   net.Output("h_all", "h", 1).Feed("x", Random({3, 2, 3}, 1)).Feed("h0", Random({2, 3}, 2));
   ExpectError([&] { net.Run(); },
-              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and is double [0, 2, 3] in this one");
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and test.Repeat gives double [0, 2, 3]");
+}
+
+// Others read the row as the link says: a shape that differs in sizes of 1 alone would show them another one.
+TEST(DynamicOperators, D4RefusesAnotherShapeOfTheSameSizeInALinkedBlob) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").Captured("sizes").State("h", "h0", "", "h_next");
+  net.Step("h_next, old = Reshape(x_t, sizes)").Output("h_all", "h", 1);
+  net.Feed("x", Random({3, 2, 3}, 1))
+      .Feed("h0", Random({2, 3}, 2))
+      .Feed("sizes", Tensor::Of<std::int64_t>({2}, {2, 3}));
+  ExpectError([&] { net.Run(); },
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and Reshape gives double [2, 3]\n"
+              "  at op 0 `h_next, old = Reshape(x_t, sizes)`\n");
+  net.Feed("sizes", Tensor::Of<std::int64_t>({3}, {1, 2, 3})).Run();
+  EXPECT_EQ(Values(net.Get("h_all")), Values(net.Get("x")));
 }
 
 TEST(DynamicOperators, D4RefusesAnotherTypeOfTheSameSizeInALinkedBlob) {
@@ -81,7 +96,7 @@ TEST(DynamicOperators, D4RefusesAnotherTypeOfTheSameSizeInALinkedBlob) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Step(Repeat("h_next = test.Repeat(x_t)", 2));
   net.Output("h_all", "h", 1).Feed("x", Random({3, 2, 3}, 1, DType::kFloat)).Feed("h0", Random({2, 3}, 2));
   ExpectError([&] { net.Run(); },
-              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and is float [2, 2, 3] in this one");
+              "…\"h_next\" is linked to memory for double [1, 2, 3] a step, and test.Repeat gives float [2, 2, 3]");
 }
 
 TEST(DynamicOperators, D4RefusesAnotherSizeInABlobOfTwoStates) {

@@ -96,7 +96,7 @@ TEST(SparseToDense, RefusesWhatDoesNotFit) {
       },
       "…SparseToDense: element 1 of the indices is 4; the data have 4 rows");
   ExpectError([] { OpTest("SparseToDense").Input("i", Indices({1}, {-5})).Random("v", {1}, 1).Run(); },
-              "…SparseToDense: element 0 of the indices is -5");
+              "…SparseToDense: element 0 of the indices is -5; the least is 0");
   ExpectError([] { OpTest("SparseToDense").Input("i", Indices({1}, {INT64_MAX - 1})).Random("v", {1}, 1).Run(); },
               "…out of memory");
 }
