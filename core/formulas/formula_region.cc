@@ -303,11 +303,13 @@ class FormulaCompiler {
       if ((has_own ? shared : own).contains(read.input)) return;
     }
     if (rows.inputs.empty()) return;  // what the outputs have as many rows as is not read
+    // The gradient of what all rows share is a sum over them, also where there is one row.
+    const auto is_of_shared = [&](int read) { return shared.contains(formula_.reads_[read].input); };
     for (int i = 0; i < query_.op().num_outputs(); ++i) {
-      if ((*formula_.outputs_)[i].kind == Kind::kSums || result_.infos[i].shape.rank() == 0 ||
-          result_.infos[i].shape[0] != shape_[0]) {
-        return;
-      }
+      const FormulaOutput& output = (*formula_.outputs_)[i];
+      const Shape& shape = result_.infos[i].shape;
+      const bool has_rows = output.kind != Kind::kSums && shape.rank() > 0 && shape[0] == shape_[0];
+      if (!has_rows || std::ranges::any_of(output.reads, is_of_shared)) return;
       rows.outputs.push_back(i);
     }
     result_.rows = std::move(rows);
@@ -349,8 +351,12 @@ FormulaRegion MakeFormulaRegion(const ShapeQuery& query, std::span<const TensorI
     FailFormula(query, error.code(), StrCat(": ", error.message()));
   } catch (const std::bad_alloc&) {
     throw;
+  } catch (const ValueUnknown&) {
+    throw;
   } catch (const std::exception& error) {
     FailInFormula(query, StrCat("threw ", error.what()));
+  } catch (...) {
+    FailInFormula(query, "threw what is no std::exception");
   }
 }
 

@@ -45,6 +45,16 @@ class FormulaSample {
     return false;
   }
 
+  // Throws where the shape rule says that outputs are others than those of the formula.
+  void CheckWhatItGives() const {
+    try {
+      op_.schema().shapes(ShapeQuery(op_, inputs_));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kInternal) throw;
+    } catch (const ValueUnknown&) {
+    }
+  }
+
  private:
   using Access = Formula::Access;
 
@@ -54,7 +64,7 @@ class FormulaSample {
     Formula formula(query);
     try {
       op_.schema().formula(formula);
-    } catch (const std::exception&) {  // of shapes; what it reads is known by then
+    } catch (...) {  // of shapes; what it reads is known by then
     }
     for (const Formula::Read& read : formula.reads_) {
       if (read.input >= 0) inputs_[read.input].shape = ShapeFor(formula, read);
@@ -205,9 +215,10 @@ class FaultFinder {
         if (!tried.Applies()) return true;
         const std::optional<Error> fault = MessageFault(call_.type(), tried.MakeRegion(/*by_rule=*/false).region);
         if (fault) Note(*fault);
+        tried.CheckWhatItGives();
         return !fault;
       } catch (const Error& error) {
-        if (tried.FitsShapeRule()) return true;
+        if (error.code() != ErrorCode::kInternal && tried.FitsShapeRule()) return true;
         Note(error);
         if (error.code() == ErrorCode::kTypeMismatch) return false;  // of whatever shape
       }

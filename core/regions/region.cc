@@ -87,7 +87,7 @@ void CheckOutput(const Region& region, int i) {
     if (!repeats)
       throw Error(ErrorCode::kShapeMismatch, StrCat(what, " is of rows and has a stride along the last dimension"));
     if (VariesInRow(region, *output.value)) {
-      throw Error(ErrorCode::kShapeMismatch,
+      throw Error(ErrorCode::kInternal,
                   StrCat(what, " is of rows, and ", ExprSummary(output.value), " differs between columns"));
     }
   }

@@ -86,8 +86,8 @@ TEST(Declarations, BesideAFormulaAndAKernelAreComparedWithTheFormula) {
         [&] {
           OpTest(type).Random("x", {2, 3}, 1).Run();
         },
-        StrCat("…internal error: ", type, " declares .", said, ", and its formula says otherwise: leave out .", said,
-               ", or make it say what the formula does; its inputs are x float [2, 3]"));
+        StrCat("…invalid net: ", type, " declares .", said, ", and its formula says otherwise: leave out .", said,
+               ", or make it say what the formula does\n"));
   }
   OpTest("test.FitsBoth").Random("x", {2, 3}, 1).Run();
 }

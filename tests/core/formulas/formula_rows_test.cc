@@ -119,5 +119,12 @@ TEST(FormulaRows, AreThoseOfTheFirstDimensionWhereTheyLieInOne) {
   EXPECT_FALSE(RowsOf("test.FormulaShare", {{2, 3}, {}}, 1, 0));
 }
 
+// A sum over one row has a row, too; over the rows of many steps it has still one.
+TEST(FormulaRows, AreNotThoseOfTheGradientOfWhatAllRowsShare) {
+  for (const std::int64_t rows : {1, 2}) {
+    EXPECT_FALSE(RowsOf("DivGradient", {{1}, {rows, 4}, {rows, 4}}, 2, 0)) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -21,6 +21,8 @@ Operator OfX(const char* type) {
   return op;
 }
 
+std::vector<TensorInfo> OneElement(const ShapeQuery& query) { return {{.dtype = query.In(0).dtype, .shape = {}}}; }
+
 const Registration broken[] = {
     OfX("test.NoBlocks").Formula([](Formula& f) { f.Out({f.Blocks("x", 0)[0]}); }),
     OfX("test.UnknownInput").Formula([](Formula& f) { f.Out({f.In("nope")}); }),
@@ -54,6 +56,9 @@ const Registration broken[] = {
       f.Over({1});
       f.Out({f.In("x")});
     }),
+    OfX("test.ThrowsANumber").Formula([](Formula&) { throw 3; }),
+    OfX("test.IsOfNoRows").Formula([](Formula& f) { f.Out({OfRows(f.In("x"))}); }),
+    OfX("test.IsOfAnotherShape").Shapes(OneElement).Formula([](Formula& f) { f.Out({f.In("x")}); }),
     OfX("test.DerivesGather").Formula(DerivativeOf("Gather"))};
 
 // More values than a check shows are an error of the compiler.
@@ -97,6 +102,10 @@ TEST(FormulaFault, IsFoundByTheCheckOfANet) {
       {"test.FifthIndex", "test.FifthIndex: index of dimension 4; a region has 0 to 3"},
       {"test.SumOfOne", "test.SumOfOne: +(x) has 1 operand, must have 2"},
       {"test.OverTwice", "the formula of test.OverTwice says twice what it computes over"},
+      {"test.ThrowsANumber", "the formula of test.ThrowsANumber threw what is no std::exception"},
+      {"test.IsOfNoRows", "test.IsOfNoRows: output 0 is of rows, and x differs between columns"},
+      {"test.IsOfAnotherShape",
+       "test.IsOfAnotherShape gives y as float [1009, 1013] by its formula and as float [] by its shape rule"},
       {"test.DerivesGather",
        "test.DerivesGather is declared as the derivative of Gather, which has no formula: declare one there, or say "
        "here what the gradient is"}};

@@ -90,7 +90,7 @@ TEST(Region, RefusesKindsThatDoNotFit) {
   region.outputs[0].kind = RegionOutputKind::kRows;
   EXPECT_EQ(FaultOf(region), "shape mismatch: output 0 is of rows and has a stride along the last dimension");
   region.outputs[0].memory = {.dtype = DType::kFloat, .size = 4, .strides = {0, 0, 1, 0}};
-  EXPECT_EQ(FaultOf(region), "shape mismatch: output 0 is of rows, and tanh(x) differs between columns");
+  EXPECT_EQ(FaultOf(region), "internal error: output 0 is of rows, and tanh(x) differs between columns");
   region.outputs[0].value = RowSum(Tanh(x)) + 1;
   EXPECT_EQ(FaultOf(region), "no error");
   region.outputs[0].kind = RegionOutputKind::kSums;
