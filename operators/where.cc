@@ -3,8 +3,10 @@
 #include <climits>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/formulas/formula_kernel.h"
+#include "stepnet/operators/broadcast.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/input_checks.h"
@@ -20,20 +22,62 @@ bool IsPrefix(const Shape& shape, const Shape& of) {
   return true;
 }
 
-// Throws unless the condition, input 0, fits the elements of input 1, or its rows.
-void CheckCondition(const ShapeQuery& query) {
-  if (query.In(0).dtype != DType::kBool) {
-    throw Error(ErrorCode::kTypeMismatch,
-                StrCat(query.op().type(), " needs a condition of type bool; ", InputText(query, 0)));
-  }
-  const Shape& condition = query.In(0).shape;
-  const Shape& x = query.In(1).shape;
-  const bool rows = query.op().Bool("broadcast_on_rows");
-  if (rows ? IsPrefix(condition, x) : condition == x) return;
+void ExpectCondition(const ShapeQuery& query) {
+  if (query.In(0).dtype == DType::kBool) return;
+  throw Error(ErrorCode::kTypeMismatch,
+              StrCat(query.op().type(), " needs a condition of type bool; ", InputText(query, 0)));
+}
+
+// Throws unless the condition, input 0, is of the first dimensions of input 1.
+void ExpectConditionOfRows(const ShapeQuery& query) {
+  if (IsPrefix(query.In(0).shape, query.In(1).shape)) return;
   throw Error(ErrorCode::kShapeMismatch,
-              StrCat(query.op().type(), " needs a condition ",
-                     rows ? "of the first dimensions of its other inputs" : "of one shape with its other inputs", "; ",
+              StrCat(query.op().type(), " needs a condition of the first dimensions of its other inputs; ",
                      InputText(query, 0), " and ", InputText(query, 1)));
+}
+
+std::vector<TensorInfo> WhereShapes(const ShapeQuery& query) {
+  ExpectCondition(query);
+  const TensorInfo &x = query.In(1), &y = query.In(2);
+  if (query.op().Bool("broadcast_on_rows")) {
+    ExpectAlike(query, 1, 2);
+    ExpectConditionOfRows(query);
+    return {{.dtype = x.dtype, .shape = x.shape}};
+  }
+  ExpectSameType(query, 1, 2);
+  const Shape shape = RepeatedShape(query);
+  const bool is_repeated = !(query.In(0).shape == shape && x.shape == shape && y.shape == shape);
+  if (is_repeated && !IsOperandType(x.dtype)) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat("Where repeats no ", DTypeName(x.dtype), "; ", InputText(query, 0),
+                                                 ", ", InputText(query, 1), " and ", InputText(query, 2)));
+  }
+  return {{.dtype = x.dtype, .shape = shape}};
+}
+
+std::vector<TensorInfo> WhereGradientShapes(const ShapeQuery& query) {
+  ExpectFloat(query, 1);
+  ExpectCondition(query);
+  if (query.op().Bool("broadcast_on_rows")) {
+    ExpectConditionOfRows(query);
+  } else {
+    CheckRepeated(query, {}, 1, 0);
+  }
+  return std::vector<TensorInfo>(2, {.dtype = query.In(1).dtype, .shape = query.In(1).shape});
+}
+
+// Where rows are chosen nothing is repeated, nor is an input that the output overwrites.
+void WhereGradientRule(GradientBuilder& g) {
+  const OperatorCall& op = g.op();
+  const auto may_be_repeated = [&](int i) {
+    return !op.Bool("broadcast_on_rows") && op.inputs()[i] != op.outputs()[0] && MayBeRepeated(g, i);
+  };
+  const auto unreduced = [&](int i) {
+    return may_be_repeated(i) ? StrCat(g.I(i), "_grad_autogen_pre_red_", i) : g.GI(i);
+  };
+  g.Add({.type = "WhereGradient", .inputs = {g.I(0), g.GO(0)}, .outputs = {unreduced(1), unreduced(2)}});
+  for (const int i : {1, 2}) {
+    if (may_be_repeated(i)) ReduceGradient(g, i, unreduced(i));
+  }
 }
 
 // What decides about an element of `input`, or about its row.
@@ -100,18 +144,14 @@ Kernel FormulaOrRuns(RunFn of_runs) {
 const Registration where =
     Operator("Where")
         .Doc("z = x where the condition holds, y elsewhere.")
-        .Input("condition", "bool, the shape of x; with broadcast_on_rows the first dimensions of it: [N], [T, B]")
-        .Input("x", "[N, …], any type")
-        .Input("y", "the shape and type of x")
-        .Output("z", "the shape and type of x")
+        .Input("condition", "bool; with broadcast_on_rows the first dimensions of x: [N], [T, B]")
+        .Input("x", "any type; with broadcast_on_rows [N, …]")
+        .Input("y", "the type of x; with broadcast_on_rows its shape, too")
+        .Output("z", "the shape that all inputs are repeated to, by shape as NumPy does it; the type of x")
         .Arg("broadcast_on_rows", false, "an element of the condition decides about a row")
         .InPlace({{1, 0}, {2, 0}})
-        .Shapes([](const ShapeQuery& query) {
-          ExpectAlike(query, 1, 2);
-          CheckCondition(query);
-          return std::vector<TensorInfo>{{.dtype = query.In(1).dtype, .shape = query.In(1).shape}};
-        })
-        .Gradient("WhereGradient", {"condition", "dz"}, {"dx", "dy"})
+        .Shapes(WhereShapes)
+        .Gradient(WhereGradientRule)
         .Formula([](Formula& f) {
           const Expr condition = Condition(f, "x");
           f.Out({Where(condition, f.In("x"), f.In("y"))});
@@ -127,11 +167,7 @@ const Registration where_gradient =
         .Output("dx", "the shape of dz")
         .Output("dy", "the shape of dz")
         .Arg("broadcast_on_rows", false, "as in Where")
-        .Shapes([](const ShapeQuery& query) {
-          ExpectFloat(query, 1);
-          CheckCondition(query);
-          return std::vector<TensorInfo>(2, {.dtype = query.In(1).dtype, .shape = query.In(1).shape});
-        })
+        .Shapes(WhereGradientShapes)
         .Formula([](Formula& f) {
           const Expr condition = Condition(f, "dz");
           const Expr dz = f.In("dz");

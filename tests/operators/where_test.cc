@@ -79,6 +79,55 @@ TEST(Where, GradientMatchesDifferences) {
       .GradientMatches();
 }
 
+TEST(Where, RepeatsItsInputsByShape) {
+  const Tensor column = Condition({3, 1}, {true, false, true});
+  const auto numbers = [](int first, int count) {
+    std::vector<double> values;
+    for (int i = 0; i < count; ++i) values.push_back(first + i);
+    return values;
+  };
+  OpTest("Where")
+      .Input("condition", column)
+      .Input("x", {3, 2}, numbers(1, 6))
+      .Input("y", {2}, {-1, -2})
+      .Gives({3, 2}, {1, 2, -1, -2, 5, 6});
+  OpTest("Where")
+      .Input("condition", column)
+      .Input("x", {2}, {1, 2})
+      .Input("y", {}, {0})
+      .Gives({3, 2}, {1, 2, 0, 0, 1, 2});
+  OpTest("Where")
+      .Input("condition", Condition({}, {false}))
+      .Input("x", {2, 1, 2}, numbers(1, 4))
+      .Input("y", {3, 1}, {7, 8, 9})
+      .Gives({2, 3, 2}, {7, 7, 8, 8, 9, 9, 7, 7, 8, 8, 9, 9});
+}
+
+TEST(Where, GradientOfWhatIsRepeatedIsSummed) {
+  const auto matches = [](const Tensor& condition, const Shape& x, const Shape& y) {
+    OpTest("Where").Input("condition", condition).Random("x", x, 1).Random("y", y, 2).GradientMatches();
+  };
+  const Tensor column = Condition({3, 1}, {true, false, true});
+  matches(column, {3, 2}, {2});
+  matches(column, {2}, {});
+  matches(Condition({2}, {true, false}), {3, 2}, {3, 1});
+  matches(Condition({}, {true}), {2, 1, 2}, {3, 1});
+  matches(column, {1, 0}, {3, 0});
+}
+
+TEST(Where, RefusesWhatDoesNotRepeat) {
+  const auto run = [](const Tensor& condition, const Tensor& x, const Tensor& y) {
+    return OpTest("Where").Input("condition", condition).Input("x", x).Input("y", y);
+  };
+  const Tensor column = Condition({3, 1}, {true, false, true});
+  const Tensor words = Tensor::Of<std::string>({2}, {"a", "b"});
+  ExpectError(
+      [&] { run(column, words, words).Run(); },
+      "…type mismatch: Where repeats no string; condition is bool [3, 1], x is string [2] and y is string [2]\n");
+  const Tensor row = Tensor::Of<float>({2}, {1, 2});
+  ExpectError([&] { run(column, row, row).InPlace(1, 0).Run(); }, "…shape mismatch: ");
+}
+
 TEST(Where, AcceptsNoElements) {
   OpTest("Where")
       .Input("condition", Condition({0, 2}, {}))
@@ -106,8 +155,8 @@ TEST(Where, RefusesBadInput) {
       [&] {
         run(Condition({2}, {true, false}), 0);
       },
-      "shape mismatch: Where needs a condition of one shape with its other inputs; condition is bool [2] and x "
-      "is float [2, 3]\n"
+      "shape mismatch: Where needs sizes that are equal or 1, from the last dimension on; condition is [2] and x is "
+      "[2, 3]\n"
       "  at op 0 `output0 = Where(condition, x, y)` with condition bool [2], x float [2, 3], y float [2, 3]\n"
       "  in net \"test\"");
   ExpectError(
