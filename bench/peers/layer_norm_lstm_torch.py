@@ -1,8 +1,8 @@
 # examples/cells/layer_norm_lstm.cell in PyTorch, operator by operator, each run recorded once and replayed as a CUDA
-# graph, in float32 without TF32: median milliseconds of a forward run, and of one forward and backward. With "check" as
-# a last argument the recorded run is compared with one that is not.
+# graph, in float32 without TF32, or with it where "tf32" is an argument: median milliseconds of a forward run, and of one
+# forward and backward. With "check" as an argument the recorded run is compared with one that is not.
 #
-#   python3 bench/peers/layer_norm_lstm_torch.py BATCH HIDDEN STEPS [REPETITIONS [check]]
+#   python3 bench/peers/layer_norm_lstm_torch.py BATCH HIDDEN STEPS [REPETITIONS [check] [tf32]]
 import sys
 
 import torch
@@ -10,7 +10,7 @@ from torch.nn.functional import layer_norm, linear
 
 batch, hidden, steps = map(int, sys.argv[1:4])
 repetitions = int(sys.argv[4]) if len(sys.argv) > 4 else 50
-torch.backends.cuda.matmul.allow_tf32 = False
+torch.backends.cuda.matmul.allow_tf32 = "tf32" in sys.argv
 torch.manual_seed(1)
 
 
