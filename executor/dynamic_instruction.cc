@@ -59,8 +59,8 @@ const Instruction* DynamicInstruction::Giver() const {
   return nullptr;
 }
 
-// Memory outside has room for one dtype and size. A blob that is linked there, and so has its name, has the shape that the
-// link says: others read it so.
+// Memory outside has room for one dtype and size. A blob that is linked there, and so has its name, has the shape that
+// the link says: others read it so.
 void DynamicInstruction::CheckMoved(const Tensor& tensor, const TensorInfo& room) const {
   const Slot &from = SlotOf(instruction_.inputs[0]), &to = SlotOf(instruction_.outputs[0]);
   const bool is_link = from.blob == to.blob;

@@ -154,7 +154,8 @@ std::vector<TensorInfo> SliceShapes(const ShapeQuery& query) {
   return {std::move(y)};
 }
 
-// Neighbouring dimensions of which the inner one is whole are one. Where more are left than a region has, nothing is said.
+// Neighbouring dimensions of which the inner one is whole are one. Where more are left than a region has, nothing is
+// said.
 void ExpandSlice(Expansion& e) {
   if (e.num_inputs() == 3) return;
   const Shape& x = e.In(0).shape;
