@@ -199,15 +199,18 @@ class Importer {
     StepNode node{.kind = StepNode::Kind::kMove};
     if (GoesIn(move)) {
       node.inputs = {AddValueOutside(move, /*producer=*/-1)};
-      StepValue value{.info = move.info, .producer = NextNode(), .added = Adds(move)};
-      value.dynamic = node.by_blobs = IsInBlob(move.info);
-      int home = value.dynamic ? DynamicHomeOf(&blobs_.At(blob)) : HomeOf(&blobs_.At(blob));
+      StepValue value{.info = move.info, .dynamic = IsInBlob(move.info)};
       if (known != kNoValue) {
-        value.info = graph_.values[known].info;
-        value.dynamic = node.by_blobs = graph_.values[known].dynamic;
-        home = graph_.values[known].home;
+        value = {.info = graph_.values[known].info,
+                 .dynamic = graph_.values[known].dynamic,
+                 .home = graph_.values[known].home};
+      } else {
+        value.home = value.dynamic ? DynamicHomeOf(&blobs_.At(blob)) : HomeOf(&blobs_.At(blob));
       }
-      node.outputs = {AddValueIn(home, blob, std::move(value))};
+      value.producer = NextNode();
+      value.added = Adds(move);
+      node.by_blobs = value.dynamic;
+      node.outputs = {AddValueIn(value.home, blob, value)};
     } else if (known != kNoValue) {
       node.inputs = {known};
       node.outputs = {AddValueOutside(move, NextNode())};

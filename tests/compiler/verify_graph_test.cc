@@ -89,6 +89,13 @@ TEST(VerifyGraph, FindsOperatorsThatDoNotDoWhatIsSaid) {
       "node 0, a region to b.1: b.1 is float [1, 5]; Erf gives float [1, 4]");
 }
 
+TEST(VerifyGraph, FindsOperatorsThatRunWithBlobsAndGiveMemory) {
+  const std::string x = "  x: float [1, 4] at 0[16 * t]\n";
+  const std::string fault = "node 0, a = Tanh(x): Tanh runs with blobs, and what it gives lives elsewhere";
+  ExpectProblem(x + "  a.1: float [1, 4] = Tanh(x) by blobs @0 {}\n", fault);
+  ExpectProblem(x + "  a.1: float [1, 4] at 1[16 * t] = Tanh(x) by blobs @0 {}\n", fault);
+}
+
 TEST(VerifyGraph, FindsSumsThatStartFromNothing) {
   const std::string x = "  x: float [1, 4] at 0[16 * t]\n", zero = "  before the first step:\n  ^d at 4 = zero";
   const std::string once = "  once for all steps:\n", in_empty_runs = ", in runs of no steps\n";
