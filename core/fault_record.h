@@ -1,5 +1,5 @@
-// FaultRecord: the first of the bad values that kernels find (indices, labels, lengths), by their places in the net and
-// not by when threads find them.
+// FaultRecord: the first of what goes wrong in a run, bad values that kernels find (indices, labels, lengths) and what
+// operators throw, by places in the net and not by when threads get there.
 #pragma once
 
 #include <atomic>
@@ -33,6 +33,13 @@ class FaultRecord {
   // Safe to call from any thread, and as cheap as a load.
   bool any() const { return any_.load(std::memory_order_relaxed); }
 
+  // Whether one is known that comes before everything at this place.
+  bool HasBefore(const FaultPlace& place) const {
+    if (!any()) return false;
+    const std::lock_guard lock(mutex_);
+    return first_ && first_->place < place;
+  }
+
   // Keeps the fault unless one is known that comes first. `make_error` is called for what is kept.
   template <typename MakeError>
   void Note(const FaultPlace& place, const MakeError& make_error) {
@@ -57,7 +64,7 @@ class FaultRecord {
 
  private:
   std::atomic<bool> any_ = false;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::optional<Fault> first_;
 };
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 
 #include "stepnet/core/declaration_check.h"
 #include "stepnet/core/declared_gradient.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, OperatorSchema> schemas;
+  std::unordered_map<std::string, OperatorSchema> schemas;  // planning asks for each operator, many times
   std::map<std::string, std::string> problems;                             // type → why nobody may use it
   std::vector<std::tuple<std::string, DeviceKind, Kernel>> early_kernels;  // registered before their type
 };
@@ -182,6 +183,7 @@ std::vector<std::string> OperatorTypes() {
   const std::lock_guard lock(registry.mutex);
   std::vector<std::string> types;
   for (const auto& [type, schema] : registry.schemas) types.push_back(type);
+  std::ranges::sort(types);
   return types;
 }
 

@@ -41,9 +41,10 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& c
   int best = static_cast<int>(std::min(std::max<size_t>(1, name.size() / 3), name.size() - 1)) + 1;
   for (const std::string& candidate : candidates) {
     const auto difference = static_cast<std::int64_t>(candidate.size()) - static_cast<std::int64_t>(name.size());
-    if (candidate == name || std::abs(difference) >= best) continue;
+    if (candidate == name || std::abs(difference) > best) continue;
     const int distance = EditDistance(name, candidate);
-    if (distance < best) {
+    const bool comes_first = !nearest.empty() && candidate < nearest;  // whatever order they have
+    if (distance < best || (distance == best && comes_first)) {
       best = distance;
       nearest = candidate;
     }

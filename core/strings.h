@@ -34,7 +34,7 @@ std::string Join(const Container& items, std::string_view separator) {
 }
 
 // The candidate that is closest to `name` in edits (insert, delete, replace, swap of neighbours), or "" when none is
-// close enough to be a likely misspelling.
+// close enough to be a likely misspelling. Of several that are as close, the first by its letters.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
 
 // `; did you mean "X"?` with the nearest candidate, or "".

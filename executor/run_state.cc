@@ -31,6 +31,11 @@ bool Overlap(const TensorView& a, const TensorView& b) {
   return begin_a < begin_b + b.size_bytes() && begin_b < begin_a + a.size_bytes();
 }
 
+// Whether it follows from net and data.
+bool IsInEveryRun(ErrorCode code) {
+  return code != ErrorCode::kCancelled && code != ErrorCode::kOutOfMemory && code != ErrorCode::kInternal;
+}
+
 // Rows of rings and arenas come again in later steps: what an instruction is about to write has no value before.
 void FillOutputs(const Instruction& instruction, const OpRun& run) {
   if (instruction.op_index < 0 || run.parts() > 1) return;  // a move may add
@@ -180,6 +185,11 @@ RunEvent RunState::LoopEvent(RunEventKind kind) const {
   return {.kind = kind, .net = &plan_->name, .backward = plan_->backward, .plan = &plan_, .num_steps = num_steps_};
 }
 
+// The first of the steps, counted in the order in which steps run.
+std::int64_t RunState::FirstOf(const StepRange& steps) const {
+  return plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
+}
+
 // Runs what may find bad values; gives what it finds its place in the whole run. Not a part of RunKernel, where it
 // would cost those that find none.
 template <typename Body>
@@ -187,7 +197,7 @@ template <typename Body>
                                             const Body& run) {
   FaultRecord record;
   const ScopedValue<FaultRecord*> noted(context.faults, &record);
-  const std::int64_t first = plan_->backward ? num_steps_ - steps.t - steps.count : steps.t;
+  const std::int64_t first = FirstOf(steps);
   context.site.first_step = first;
   context.site.op = instruction.op_index;
   run();
@@ -225,9 +235,9 @@ Place RunState::PlaceOf(const Instruction& instruction, const Error& error, std:
 
 void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
   const Instruction& instruction = plan_->instructions[i];
-  if (instruction.has_side_effects && faults_.any()) return;
   BoundInstruction& bound = instructions_[i];
   const StepRange steps = StepsOf(instruction, k);
+  if (faults_.HasBefore({.step = FirstOf(steps), .op = instruction.op_index})) return;
   const auto [t, count] = steps;
   const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
@@ -251,7 +261,11 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     Error error = CurrentError();
     Place place = PlaceOf(instruction, error, t, count);
     place.step = step;
-    throw error.At(std::move(place));
+    const std::int64_t op = place.op_index;
+    error = error.At(std::move(place));
+    if (!device_.IsHost() || !IsInEveryRun(error.code())) throw error;
+    // What comes before it and is not done yet may fail, too.
+    faults_.Note({.step = FirstOf(steps), .op = op}, [&] { return error; });
   }
 }
 

@@ -45,9 +45,10 @@ class RunState {
   void RunMovesAfter(RunContext& context);
 
   // Runs instruction i for the k-th step in the direction of the plan, or the k-th group of as many steps as it takes
-  // at once; several at once where FindDependencies allows it. Adds operator, net and step to what it throws. `part` of
-  // `parts` of instructions that run in parts. Bad values that kernels find are noted in faults(); what has side
-  // effects does nothing from then on.
+  // at once; several at once where FindDependencies allows it. `part` of `parts` of instructions that run in parts.
+  // What goes wrong is noted in faults(), with operator, net and step, and what comes after a fault does nothing: so the
+  // first fault does not depend on threads. Throws what does not follow from net and data, and on devices that do their
+  // work later.
   void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
   // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }
@@ -106,6 +107,7 @@ class RunState {
     const std::int64_t count = std::min(at_once, num_steps_ - k * at_once);
     return {.t = plan_->backward ? num_steps_ - k * at_once - count : k * at_once, .count = count};
   }
+  std::int64_t FirstOf(const StepRange& steps) const;
   template <typename Body>
   void NoteFaults(const Instruction& instruction, const StepRange& steps, RunContext& context, const Body& run);
   Error Placed(const Instruction& instruction, Fault fault) const;

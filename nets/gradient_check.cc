@@ -3,6 +3,8 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/net_rule.h"
@@ -151,17 +153,19 @@ void CheckBackwardStep(const OperatorCall& op, const RecurrentSpec& spec, const 
   const std::vector<BackwardLinkRole> roles = FindBackwardLinkRoles(op, spec, problems);
   if (problems->size() > before) return;
   FindBackwardSources(op, spec, forward, problems);
-  std::set<std::string> blobs;  // what has a value in a step
+  std::unordered_set<std::string_view> blobs;  // what has a value in a step
   for (const OperatorDef& step : spec.BackwardStep().op()) {
     blobs.insert(step.input().begin(), step.input().end());
     blobs.insert(step.output().begin(), step.output().end());
   }
-  std::set<int> linked;  // outputs of the operator that links give
+  std::set<int> linked;            // outputs of the operator that links give
+  std::vector<std::string> given;  // by links
   for (size_t i = 0; i < roles.size(); ++i) {
     const Link& link = spec.backward_links[i];
-    if (roles[i].MayGive(link)) blobs.insert(spec.Renamed(link.internal));
+    if (roles[i].MayGive(link)) given.push_back(spec.Renamed(link.internal));
     if (roles[i].kind == BackwardLinkRole::Kind::kOutput) linked.insert(roles[i].index);
   }
+  blobs.insert(given.begin(), given.end());
   for (size_t k = 0; k < spec.params.size(); ++k) {
     const int output = static_cast<int>(k) + 1;
     const std::string name = NameOfParamGradient(op, spec, k);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "stepnet/core/operator.h"
@@ -41,26 +42,26 @@ std::vector<std::string> BlobsReadFirst(const NetDef& net) {
 }
 
 std::vector<std::string> BlobsReadForShape(const NetDef& net) {
-  std::unordered_set<std::string_view> found;
-  std::vector<const OperatorSchema*> schemas;
-  const auto reads_shape = [&](int op, int input) {
-    return schemas[op] != nullptr && std::ranges::count(schemas[op]->shape_inputs, input) > 0;
-  };
-  for (int k = 0; k < net.op_size(); ++k) {
-    schemas.push_back(FindOperator(net.op(k).type()));
-    for (int i = 0; i < net.op(k).input_size(); ++i) {
-      if (reads_shape(k, i)) found.insert(net.op(k).input(i));
+  std::unordered_map<std::string_view, bool> read_first;  // and whether all its readers want the shape alone
+  std::unordered_set<std::string_view> written;
+  for (const OperatorDef& op : net.op()) {
+    const OperatorSchema* schema = FindOperator(op.type());
+    for (int i = 0; i < op.input_size(); ++i) {
+      const bool wants_shape = schema != nullptr && std::ranges::count(schema->shape_inputs, i) > 0;
+      const auto known = read_first.find(op.input(i));
+      if (known != read_first.end()) {
+        known->second = known->second && wants_shape;
+      } else if (!written.contains(op.input(i))) {
+        read_first.emplace(op.input(i), wants_shape);
+      }
     }
+    written.insert(op.output().begin(), op.output().end());
   }
-  // But not what is read otherwise.
-  for (int k = 0; k < net.op_size() && !found.empty(); ++k) {
-    for (int i = 0; i < net.op(k).input_size(); ++i) {
-      if (!reads_shape(k, i)) found.erase(net.op(k).input(i));
-    }
+  std::vector<std::string> blobs;
+  for (const auto& [blob, wants_shape] : read_first) {
+    if (wants_shape) blobs.emplace_back(blob);
   }
-  if (found.empty()) return {};
-  std::vector<std::string> blobs = BlobsReadFirst(net);
-  std::erase_if(blobs, [&](const std::string& blob) { return !found.contains(blob); });
+  std::ranges::sort(blobs);
   return blobs;
 }
 

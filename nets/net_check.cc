@@ -4,6 +4,9 @@
 #include <climits>
 #include <map>
 #include <set>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_sample.h"
@@ -177,7 +180,7 @@ class Checker {
 
   const NetDef& net_;
   const NetCheckOptions& options_;
-  std::set<std::string> known_;
+  std::unordered_set<std::string_view> known_;
   std::vector<NetProblem> problems_;
 };
 
@@ -203,7 +206,7 @@ void ThrowIfProblems(const std::vector<NetProblem>& problems) {
 
 std::vector<std::vector<std::vector<std::string>>> ReadersOfOutputs(const NetDef& net) {
   std::vector<std::vector<std::vector<std::string>>> readers(net.op_size());
-  std::map<std::string, std::pair<int, int>> writer;  // blob → operator and output that wrote it last
+  std::unordered_map<std::string_view, std::pair<int, int>> writer;  // blob → operator and output that wrote it last
   const auto read = [&](const std::string& blob, const std::string& type) {
     const auto found = writer.find(blob);
     if (found != writer.end()) readers[found->second.first][found->second.second].push_back(type);

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "stepnet/nets/backward_roles.h"
 #include "stepnet/nets/link_roles.h"
@@ -113,7 +114,7 @@ class RecurrentChecker {
   }
 
   void CheckStepNet(const NetDef& net, bool backward) {
-    std::set<std::string> known = {spec_.timestep};
+    std::unordered_set<std::string> known = {spec_.timestep};
     known.insert(op_.inputs().begin(), op_.inputs().end());
     for (const std::string& name : op_.Strings("link_internal")) known.insert(name);
     if (backward) {

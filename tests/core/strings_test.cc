@@ -26,6 +26,11 @@ TEST(Strings, FindsTheNearestName) {
   EXPECT_EQ(NearestName("Tanh", {"Tanh"}), "");  // is there already
 }
 
+TEST(Strings, FindsTheSameNameInAnyOrder) {
+  EXPECT_EQ(NearestName("gate", {"gates", "date", "late", "gat"}), "date");
+  EXPECT_EQ(NearestName("gate", {"gat", "late", "date", "gates"}), "date");
+}
+
 TEST(Strings, SuggestsNothingForNamesOfOtherLetters) {
   EXPECT_EQ(NearestName("x", {"y", "z"}), "");
   EXPECT_EQ(NearestName("xy", {"yz"}), "");

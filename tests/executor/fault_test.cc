@@ -316,15 +316,45 @@ TEST(Faults, CountMoreThanWhatIsThrownForTheValueThatAKernelWentOnWith) {
   }
 }
 
+// Two loops, of which either may be ahead, throw; or one throws and a kernel notes a value.
+TEST(Faults, WhatIsThrownIsTheFirstByStepAndOperatorToo) {
+  for (const RunOptions& options : AllOptions()) {
+    RecurrentCase net = CheckedCase();
+    net.Step("t = test.Refuses(d)").State("t_all", "h0", "", "t");
+    net.Step("u = test.Refuses(c)").State("u_all", "h0", "", "u");
+    const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
+    const auto expect = [&](const BadValue& a, double to_a, const BadValue& b, double to_b, const std::string& where) {
+      SetBad(net.workspace(), {a}, kSize, to_a);
+      SetBad(net.workspace(), {b}, kSize, to_b);
+      for (int run = 0; run < 10; ++run) {
+        const std::string error = ErrorOf([&] { made->Run(); });
+        EXPECT_NE(error.find(where), std::string::npos)
+            << options.executor << " " << options.threads << " " << options.opt_level << "\n"
+            << error;
+      }
+      SetBad(net.workspace(), {a, b}, kSize, 1);
+    };
+    const std::string t = "test.Refuses(d)` with d double [1, 2, 8]\n  in net \"step\", step ";
+    const std::string u = "test.Refuses(c)` with c double [1, 2, 8]\n  in net \"step\", step ";
+    expect({"z", 30, 0}, 0, {"x", 70, 0}, 0, t + "30");
+    expect({"z", 70, 0}, 0, {"x", 30, 0}, 0, u + "30");
+    expect({"z", 30, 0}, 0, {"x", 30, 0}, 0, t + "30");
+    expect({"z", 30, 0}, 0, {"x", 29, 0}, -2, "step 29");
+    expect({"z", 30, 0}, 0, {"x", 31, 0}, -2, t + "30");
+    expect({"z", 31, 0}, -2, {"x", 30, 0}, 0, u + "30");
+    made->Run();
+  }
+}
+
 TEST(Faults, AreForgottenWhereTheRunWasCancelled) {
   for (const RunOptions& options : AllOptions()) {
     RecurrentCase net = CheckedCase();
     net.Step("t = test.Refuses(d)").State("t_all", "h0", "", "t");
     const std::unique_ptr<Net> made = Net::Create(net.Build(), net.workspace(), options);
-    SetBad(net.workspace(), {{"z", 0, 3}}, kSize, -2);
+    SetBad(net.workspace(), {{"z", 5, 3}}, kSize, -2);  // found before the loop, or not at all
     SetBad(net.workspace(), {{"z", 0, 4}}, kSize, 99);
     EXPECT_TRUE(ErrorOf([&] { made->Run(); }).starts_with("cancelled: enough"));
-    SetBad(net.workspace(), {{"z", 0, 3}, {"z", 0, 4}}, kSize, 1);
+    SetBad(net.workspace(), {{"z", 5, 3}, {"z", 0, 4}}, kSize, 1);
     EXPECT_EQ(ErrorOf([&] { made->Run(); }), "no error");
   }
 }

@@ -135,7 +135,7 @@ TEST(LoadSave, MissingBlobsAreAnErrorThatChangesNothing) {
       "type: 'Load' output: ['net/w', 'net/c'] arg { name: 'db' s: 'DIR/db' } arg { name: 'db_type' s: 'minidb' } ";
   ExpectError([&] { RunOp(load, dir, to); },
               "input/output error: " + dir.Path("db") +
-                  " has no blob \"net/c\"; did you mean \"net/w\"?\n  at op 0 `net/w, net/c = Load()`");
+                  " has no blob \"net/c\"; did you mean \"net/b\"?\n  at op 0 `net/w, net/c = Load()`");
   EXPECT_EQ(First(to, "net/w"), 9);
   RunOp(load + "arg { name: 'allow_incomplete' i: 1 }", dir, to);
   EXPECT_EQ(First(to, "net/w"), 1);
