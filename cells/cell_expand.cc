@@ -35,6 +35,12 @@ class CellExpander {
   const CellOptions& options() const { return cell_.options(); }
   bool is_bidirectional() const { return options().direction() == CellOptions::BIDIRECTIONAL; }
 
+  // Whether a step of a layer needs nothing of the one below but its own step, so that both can be in one step net.
+  bool joins_layers() const {
+    return options().layers() > 1 && options().direction() == CellOptions::FORWARD && !options().residual() &&
+           !(use_.training && options().dropout() > 0) && cell_.output_size() > 0 && !cell_.output(0).last();
+  }
+
   // Throws unless sequences can be run in parts.
   void CheckCarry() const {
     if (options().direction() != CellOptions::FORWARD) {
@@ -169,14 +175,15 @@ class CellExpander {
 
   void WriteLayer(std::int64_t layer) {
     const bool is_last = layer + 1 == options().layers();
+    const bool stays_open = joins_layers() && !is_last;
     std::vector<CellLayer> directions;
+    ops_.resize(is_bidirectional() ? 2 : 1);
     for (const bool reverse : {false, true}) {
       if (is_bidirectional() || reverse == (options().direction() == CellOptions::REVERSE)) {
-        directions.emplace_back(Context(layer, reverse));
+        directions.emplace_back(Context(layer, reverse, &ops_[directions.size()]));
       }
     }
     std::vector<std::vector<std::string>> sources(directions.size());
-    std::vector<std::function<void()>> finish;
     std::vector<std::string> outputs;
     std::vector<Shape> items;
     std::vector<DType> dtypes;
@@ -187,10 +194,22 @@ class CellExpander {
       outputs.push_back(is_last ? prefix + NameOf(cell_.output(k)) : names_.Unused(prefix + NameOf(cell_.output(k))));
       items.push_back(item);
       dtypes.push_back(directions.front().OutputDType(k));
-      WriteOutput(k, layer, item, outputs.back(), &sources, &finish);
+      if (stays_open && k == 0) {
+        sources[0].emplace_back();  // which the next layer reads within the step
+      } else {
+        WriteOutput(k, layer, item, outputs.back(), &sources, &finish_);
+      }
     }
-    for (size_t d = 0; d < directions.size(); ++d) directions[d].Write(sources[d], &result_);
-    for (const auto& write : finish) write();
+    for (size_t d = 0; d < directions.size(); ++d) {
+      directions[d].Write(sources[d], &result_);
+      if (!stays_open)
+        ops_[d].Write(names_.Unused((joins_layers() ? use_.scope : directions[d].prefix()) + "record"), &result_.net);
+    }
+    if (!stays_open) {
+      for (const auto& write : finish_) write();
+      finish_.clear();
+      ops_.clear();
+    }
     if (is_last) {
       result_.outputs.insert(result_.outputs.begin(), outputs.begin(), outputs.end());
       result_.output_items.insert(result_.output_items.begin(), items.begin(), items.end());
@@ -205,14 +224,16 @@ class CellExpander {
     sequences_[0] = outputs[0];
   }
 
-  LayerContext Context(std::int64_t layer, bool reverse) {
+  LayerContext Context(std::int64_t layer, bool reverse, RecurrentOperator* op) {
     LayerContext context{.cell = &source_,
                          .use = &use_,
                          .sizes = sizes_,
                          .prefix = Prefix(layer, reverse),
+                         .step_prefix = joins_layers() ? StrCat("layer", layer, "/") : "",
                          .sequences = sequences_,
                          .mask = mask_,
-                         .names = &names_};
+                         .names = &names_,
+                         .op = op};
     if (!reverse) return context;
     for (std::string& sequence : context.sequences) sequence = Reversed(sequence);
     // With lengths, the steps that count come first in either direction.
@@ -337,6 +358,8 @@ class CellExpander {
   std::vector<std::string> sequences_;  // of the layer at hand
   Shape item_;                          // of its first sequence, from the second layer on
   std::string mask_;
+  std::vector<RecurrentOperator> ops_;           // of the layer at hand, or of it and those below
+  std::vector<std::function<void()>> finish_;    // what comes behind them
   std::map<std::string, std::string> reversed_;  // sequence → the same from the last step to the first
   CellNet result_;
 };

@@ -37,7 +37,7 @@ std::string OuterName(const CellUse& use, const std::string& input) {
 
 }  // namespace
 
-CellLayer::CellLayer(LayerContext context) : context_(std::move(context)) {
+CellLayer::CellLayer(LayerContext context) : context_(std::move(context)), names_(context_.op->names) {
   ChooseBatch();
   NameStep();
   WriteStep();
@@ -65,25 +65,31 @@ void CellLayer::NameStep() {
   for (const CellCapture& capture : cell().capture()) {
     names_.Take(renamed_[capture.name()] = OuterName(*context_.use, capture.name()));
   }
-  for (const CellInput& input : cell().input()) renamed_[input.name()] = names_.Unused(input.name() + "_t");
+  for (const CellInput& input : cell().input()) {
+    const bool is_below = &input == &cell().input(0) && !context_.op->top.empty();
+    renamed_[input.name()] = is_below ? context_.op->top : names_.Unused(InStep(input.name() + "_t"));
+  }
   for (int i = 0; i < cell().state_size(); ++i) {
     const CellState& state = cell().state(i);
-    const std::string previous = names_.Unused(PreviousOf(state));
+    const std::string previous = names_.Unused(InStep(PreviousOf(state)));
     previous_.push_back(previous);
     renamed_[PreviousOf(state)] = DropoutOf(i) > 0 ? names_.Unused(previous + "_dropped") : previous;
-    next_.push_back(names_.Unused(state.name() + "_t"));
+    next_.push_back(names_.Unused(InStep(state.name() + "_t")));
     const bool is_updated = ZoneoutOf(i) > 0 || !context_.mask.empty();
-    renamed_[state.name()] = is_updated ? names_.Unused(state.name() + "_new") : next_.back();
+    renamed_[state.name()] = is_updated ? names_.Unused(InStep(state.name() + "_new")) : next_.back();
   }
   for (const OperatorDef& op : cell().op()) {
     for (const std::string& output : op.output()) {
-      if (!renamed_.contains(output)) renamed_[output] = names_.Unused(output);
+      if (!renamed_.contains(output)) renamed_[output] = names_.Unused(InStep(output));
     }
   }
-  if (!context_.mask.empty()) mask_ = names_.Unused("mask_t");
+  if (context_.mask.empty()) return;
+  if (context_.op->mask.empty()) context_.op->mask = names_.Unused("mask_t");
+  mask_ = context_.op->mask;
 }
 
 void CellLayer::WriteStep() {
+  context_.op->step.set_name(cell().name() + "_step");
   step_.set_name(cell().name() + "_step");
   for (int i = 0; i < cell().state_size(); ++i) {
     if (DropoutOf(i) == 0) continue;
@@ -142,7 +148,7 @@ void CellLayer::WriteStateUpdate(int i) {
   const float zoneout = ZoneoutOf(i);
   std::string updated = computed;
   if (zoneout > 0) {
-    std::string change = names_.Unused(state.name() + "_change");
+    std::string change = names_.Unused(InStep(state.name() + "_change"));
     AddOp(&step_, "Sub", {computed, previous}, {change});
     if (context_.use->training) {
       const std::string drawn = names_.Unused(change + "_drawn");
@@ -151,7 +157,7 @@ void CellLayer::WriteStateUpdate(int i) {
     }
     const std::string part = names_.Unused(change + "_part");
     AddOp(&step_, "Scale", {change}, {part}).Float("scale", 1 - zoneout);
-    updated = mask_.empty() ? next_[i] : names_.Unused(state.name() + "_zoned");
+    updated = mask_.empty() ? next_[i] : names_.Unused(InStep(state.name() + "_zoned"));
     AddOp(&step_, "Add", {previous, part}, {updated});
   }
   if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
@@ -239,105 +245,91 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
 }
 
 void CellLayer::Write(const std::vector<std::string>& outputs, CellNet* result) {
+  RecurrentOperator& op = *context_.op;
   WriteParameters(result);
   const std::vector<std::string> read = BlobsReadFirst(step_);  // sorted
   const auto is_read = [&](const std::string& blob) { return std::ranges::binary_search(read, blob); };
   for (int i = 0; i < cell().input_size(); ++i) {
     const std::string& internal = renamed_.at(cell().input(i).name());
-    if (is_read(internal)) links_.push_back({internal, context_.sequences[i], 0, 1});
+    if (internal == op.top || !is_read(internal)) continue;
+    op.AddLink({internal, context_.sequences[i], 0, 1});
+    op.AddInput(context_.sequences[i]);
   }
-  if (!mask_.empty() && is_read(mask_)) links_.push_back({mask_, context_.mask, 0, 1});
-
-  std::vector<std::string> inputs;
-  for (const Link& link : links_) {
-    if (std::ranges::find(inputs, link.external) == inputs.end()) inputs.push_back(link.external);
+  if (!mask_.empty() && is_read(mask_)) {
+    op.AddLink({mask_, context_.mask, 0, 1});
+    op.AddInput(context_.mask);
   }
-  std::vector<std::string> states;
-  std::vector<std::int64_t> initial;
-  for (int i = 0; i < cell().state_size(); ++i) {
-    const std::int64_t window = cell().state(i).window();
-    states.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_states"));
-    initial.push_back(static_cast<std::int64_t>(inputs.size()));
-    inputs.push_back(WriteInitial(i, result));
-    if (is_read(previous_[i])) links_.push_back({previous_[i], states[i], 0, window});
-    links_.push_back({next_[i], states[i], window, 1});
-  }
-  for (ShownState& shown : shown_) {
-    shown.name = context_.names->Unused(context_.prefix + shown.blob + "_states");
-    states.push_back(shown.name);
-    initial.push_back(static_cast<std::int64_t>(inputs.size()));
-    inputs.push_back(context_.names->Unused(context_.prefix + shown.blob + "_init"));
-    AddFill(inputs.back(), shown.item.Inserted(0, 1).Inserted(0, 1), 0, &result->net);
-    if (!shown.previous.empty()) links_.push_back({shown.previous, shown.name, 0, 1});
-    links_.push_back({shown.blob, shown.name, 1, 1});
-  }
+  WriteStates(result);
   for (const CellParameter& parameter : cell().parameter()) {
-    if (is_read(renamed_.at(parameter.name()))) inputs.push_back(renamed_.at(parameter.name()));
+    if (is_read(renamed_.at(parameter.name()))) op.AddInput(renamed_.at(parameter.name()));
   }
   for (const CellCapture& capture : cell().capture()) {
-    const std::string& blob = renamed_.at(capture.name());
-    if (is_read(blob) && std::ranges::find(inputs, blob) == inputs.end()) inputs.push_back(blob);
+    if (is_read(renamed_.at(capture.name()))) op.AddInput(renamed_.at(capture.name()));
   }
-  WriteOperator(inputs, initial, states, outputs, result);
+  ShowOutputs(outputs);
+  CarryStates(result);
+  op.step.mutable_op()->MergeFrom(step_.op());
+  op.top = output_blobs_.front();
 }
 
-void CellLayer::WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
-                              const std::vector<std::string>& states, const std::vector<std::string>& outputs,
-                              CellNet* result) {
-  struct Alias {
-    std::string source;
-    std::string destination;
-    std::int64_t offset;
-  };
-  std::vector<Alias> aliases;
-  std::vector<std::string> step_sources;
-  std::vector<std::string> step_destinations;
-  std::vector<std::string> all = outputs;
+void CellLayer::WriteStates(CellNet* result) {
+  RecurrentOperator& op = *context_.op;
+  const std::vector<std::string> read = BlobsReadFirst(step_);
+  for (int i = 0; i < cell().state_size(); ++i) {
+    const std::int64_t window = cell().state(i).window();
+    states_.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_states"));
+    op.states.push_back({.name = states_[i], .initial = op.AddInput(WriteInitial(i, result))});
+    if (std::ranges::binary_search(read, previous_[i])) op.AddLink({previous_[i], states_[i], 0, window});
+    op.AddLink({next_[i], states_[i], window, 1});
+    op.step.add_external_output(next_[i]);
+  }
+  for (ShownState& shown : shown_) {
+    shown.name = context_.names->Unused(Outside(shown.blob) + "_states");
+    const std::string initial = context_.names->Unused(Outside(shown.blob) + "_init");
+    op.states.push_back({.name = shown.name, .initial = op.AddInput(initial)});
+    AddFill(initial, shown.item.Inserted(0, 1).Inserted(0, 1), 0, &result->net);
+    if (!shown.previous.empty()) op.AddLink({shown.previous, shown.name, 0, 1});
+    op.AddLink({shown.blob, shown.name, 1, 1});
+    op.step.add_external_output(shown.blob);
+  }
+}
+
+void CellLayer::ShowOutputs(const std::vector<std::string>& outputs) {
+  RecurrentOperator& op = *context_.op;
   for (int k = 0; k < cell().output_size(); ++k) {
+    if (outputs[k].empty()) continue;
     const bool last = cell().output(k).last();
     const auto shown = std::ranges::find(shown_, output_blobs_[k], &ShownState::blob);
+    std::string given = outputs[k];
     if (const int state = IndexOfName(cell().state(), cell().output(k).blob()); state >= 0) {
-      aliases.push_back({states[state], outputs[k], last ? -1 : cell().state(state).window()});
+      op.aliases.push_back({states_[state], given, last ? -1 : cell().state(state).window()});
     } else if (shown != shown_.end()) {
-      aliases.push_back({shown->name, outputs[k], last ? -1 : 1});
+      op.aliases.push_back({shown->name, given, last ? -1 : 1});
     } else {
-      if (last) all[k] = context_.names->Unused(outputs[k] + "_steps");
-      step_sources.push_back(output_blobs_[k]);
-      step_destinations.push_back(all[k]);
+      if (last) given = context_.names->Unused(outputs[k] + "_steps");
+      op.step_outputs.push_back({output_blobs_[k], given});
+      op.step.add_external_output(output_blobs_[k]);
     }
+    op.outputs.push_back(given);
+    if (given == outputs[k]) continue;
+    NetDef rows;
+    AddRowsFrom(-2, given, outputs[k], 2 + output_items_[k].rank(), &rows);
+    op.after.push_back(rows.op(0));
   }
+}
+
+void CellLayer::CarryStates(CellNet* result) {
+  RecurrentOperator& op = *context_.op;
   for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
-    all.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
-    aliases.push_back({states[i], all.back(), -cell().state(i).window()});
-    result->states.push_back({.initial = inputs[initial[i]],
-                              .last = all.back(),
-                              .rows = cell().state(i).window(),
+    const std::int64_t window = cell().state(i).window();
+    op.outputs.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
+    op.aliases.push_back({states_[i], op.outputs.back(), -window});
+    const auto state = std::ranges::find(op.states, states_[i], &RecurrentState::name);
+    result->states.push_back({.initial = op.inputs[state->initial],
+                              .last = op.outputs.back(),
+                              .rows = window,
                               .item = StateShape(i),
                               .start = StartOf(cell().state(i))});
-  }
-  all.push_back(context_.names->Unused(context_.prefix + "record"));
-
-  step_.mutable_external_output()->Assign(next_.begin(), next_.end());
-  for (const ShownState& shown : shown_) step_.add_external_output(shown.blob);
-  for (const std::string& blob : step_sources) step_.add_external_output(blob);
-  const std::vector<std::string> read = BlobsReadFirst(step_);
-  step_.mutable_external_input()->Assign(read.begin(), read.end());
-
-  const auto column = [](const auto& rows, auto field) {
-    std::vector<std::decay_t<decltype(rows[0].*field)>> values;
-    for (const auto& row : rows) values.push_back(row.*field);
-    return values;
-  };
-  OpBuilder op = AddOp(&result->net, "RecurrentNetwork", inputs, all);
-  op.Net("step_net", step_).Strings("recurrent_states", states).Ints("initial_recurrent_state_ids", initial);
-  op.Strings("link_internal", column(links_, &Link::internal))
-      .Strings("link_external", column(links_, &Link::external));
-  op.Ints("link_offset", column(links_, &Link::offset)).Ints("link_window", column(links_, &Link::window));
-  op.Strings("alias_src", column(aliases, &Alias::source)).Strings("alias_dst", column(aliases, &Alias::destination));
-  op.Ints("alias_offset", column(aliases, &Alias::offset));
-  if (!step_sources.empty()) op.Strings("step_output_src", step_sources).Strings("step_output_dst", step_destinations);
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    if (all[k] != outputs[k]) AddRowsFrom(-2, all[k], outputs[k], 2 + output_items_[k].rank(), &result->net);
   }
 }
 

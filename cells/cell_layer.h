@@ -1,30 +1,16 @@
-// CellLayer: one layer of a cell in one direction, as a RecurrentNetwork operator and what belongs to it.
+// CellLayer: one layer of a cell in one direction, as a part of a RecurrentNetwork operator and what belongs to it.
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "stepnet/cells/cell_expand.h"
+#include "stepnet/cells/recurrent_operator.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/recurrent_spec.h"
 
 namespace stepnet {
-
-// Names of blobs that are taken.
-class NameSet {
- public:
-  void Take(const std::string& name) { names_.insert(name); }
-  // `name`, or with "_" behind it until nobody has it.
-  std::string Unused(std::string name) {
-    while (!names_.insert(name).second) name += '_';
-    return name;
-  }
-
- private:
-  std::set<std::string> names_;
-};
 
 // The value of a size in the shape of a part of the cell: above 0. Throws kInvalidArgument with the part's place.
 std::int64_t SizeIn(const CellSource& cell, CellPart part, int index, const std::string& text, const CellSizes& sizes);
@@ -35,9 +21,11 @@ struct LayerContext {
   const CellUse* use = nullptr;
   CellSizes sizes;
   std::string prefix;                  // of names outside
+  std::string step_prefix;             // of names that a step alone knows
   std::vector<std::string> sequences;  // blobs of the cell's inputs, [T, B, …]
   std::string mask;                    // blob, bool [T, B], or ""
   NameSet* names = nullptr;            // outside
+  RecurrentOperator* op = nullptr;     // that it is written into; where that has a `top`, this is the first input
 };
 
 // The number of the message of that name; -1 for none.
@@ -53,9 +41,11 @@ class CellLayer {
 
   // The shape of an item of each output.
   const std::vector<Shape>& output_items() const { return output_items_; }
+  const std::string& prefix() const { return context_.prefix; }  // of names outside
   DType OutputDType(int k) const { return output_infos_[k].dtype; }
 
-  // Adds to result's nets; `outputs` names the blobs that shall hold the cell's outputs.
+  // Adds to the operator and to result's nets; `outputs` names the blobs that shall hold the cell's outputs, "" for
+  // none.
   void Write(const std::vector<std::string>& outputs, CellNet* result);
 
  private:
@@ -67,6 +57,11 @@ class CellLayer {
     Shape item;
     std::string name = {};  // outside
   };
+  // The name in the step net of what the cell calls so, or nearly.
+  std::string InStep(const std::string& name) const { return context_.step_prefix + name; }
+  std::string Outside(const std::string& blob) const {  // of the step
+    return context_.prefix + blob.substr(context_.step_prefix.size());
+  }
 
   const CellDef& cell() const { return context_.cell->def; }
   Shape ShapeOf(CellPart part, int index, const google::protobuf::RepeatedPtrField<std::string>& shape,
@@ -93,23 +88,24 @@ class CellLayer {
   [[noreturn]] void ThrowAtOperator(const Error& error) const;
   void WriteParameters(CellNet* result) const;
   std::string WriteInitial(int state, CellNet* result) const;
-  void WriteOperator(const std::vector<std::string>& inputs, const std::vector<std::int64_t>& initial,
-                     const std::vector<std::string>& states, const std::vector<std::string>& outputs, CellNet* result);
+  void WriteStates(CellNet* result);
+  void ShowOutputs(const std::vector<std::string>& outputs);
+  void CarryStates(CellNet* result);
 
   LayerContext context_;
   std::int64_t batch_ = 1;                      // where shapes are inferred
-  NameSet names_;                               // in the step net
+  NameSet& names_;                              // in the step net
   std::map<std::string, std::string> renamed_;  // blob of the cell → blob of the step net
   std::vector<std::string> previous_;           // of each state, what the step reads
   std::vector<std::string> next_;               // of each state, what the step gives
   std::vector<std::string> output_blobs_;       // of each output
   std::vector<TensorInfo> output_infos_;        // of each output, as the cell writes it
   std::vector<Shape> output_items_;
-  std::vector<ShownState> shown_;  // for outputs of the last step
-  std::string mask_;               // in the step net
-  NetDef step_;
-  int first_op_ = 0;  // of step_ that comes from the cell
-  std::vector<Link> links_;
+  std::vector<ShownState> shown_;    // for outputs of the last step
+  std::string mask_;                 // in the step net
+  NetDef step_;                      // of this layer
+  int first_op_ = 0;                 // of step_ that comes from the cell
+  std::vector<std::string> states_;  // outside: of each state
 };
 
 }  // namespace stepnet

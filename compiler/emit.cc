@@ -28,11 +28,6 @@ bool IsByElements(const Instruction& instruction) {
   return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
 }
 
-// Whether the operator reads nothing of the input but its shape.
-bool ReadsShape(const OperatorCall& call, int input) {
-  return std::ranges::count(call.schema().shape_inputs, input) > 0;
-}
-
 class Emitter {
  public:
   Emitter(const StepGraph& graph, const EmitOptions& options)
@@ -116,7 +111,8 @@ class Emitter {
     instruction->checks_values =
         node.by_blobs ? kernel.checks_values
                       : MayFindBadValues(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)), kernel);
-    for (Operand& input : instruction->inputs) input.shape_alone = !node.by_blobs && ReadsShape(call, input.position);
+    for (Operand& input : instruction->inputs)
+      input.shape_alone = !node.by_blobs && call.schema().ReadsShapeAlone(input.position);
     if (!is_draft_) {
       try {
         instruction->kernel = kernel.make(call);
@@ -149,7 +145,7 @@ class Emitter {
     for (const RegionCall& call : node.calls()) {
       for (size_t i = 0; i < call.inputs.size(); ++i) {
         const bool is_input = call.inputs[i] < static_cast<int>(instruction->inputs.size());
-        if (is_input && !ReadsShape(*call.call, static_cast<int>(i))) {
+        if (is_input && !call.call->schema().ReadsShapeAlone(static_cast<int>(i))) {
           instruction->inputs[call.inputs[i]].shape_alone = false;
         }
       }

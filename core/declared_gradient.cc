@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -82,17 +83,57 @@ bool IsSame(const ArgumentValue& a, const ArgumentValue& b) {
          a.net == b.net;
 }
 
+void ExpectKept(const OperatorCall& op, int input) {
+  const std::string& name = op.inputs()[input];
+  if (std::ranges::count(op.outputs(), name) == 0) return;
+  throw Error(ErrorCode::kInvalidNet,
+              StrCat("the gradient of ", op.type(), " needs its input \"", name, "\", and the operator overwrites it"));
+}
+
 }  // namespace
+
+Operator DerivedGradientOf(const OperatorSchema& forward) {
+  const GradientOp& declared = *forward.declared_gradient;
+  Operator op(declared.type, forward.file.c_str());
+  op.Doc(forward.derived_gradient->empty() ? StrCat("Gradient of ", forward.type, ".") : *forward.derived_gradient);
+  for (const std::string& name : declared.inputs) {
+    const auto [kind, i] = ReadBy(forward, name);
+    if (kind == Meaning::Kind::kInput) {
+      const std::string doc = StrCat("input of ", forward.type, ", ", forward.inputs[i].doc);
+      forward.inputs[i].optional ? op.OptionalInput(name, doc) : op.Input(name, doc);
+    } else if (kind == Meaning::Kind::kOutput) {
+      op.Input(name, StrCat("output of ", forward.type, ", ", forward.outputs[i].doc));
+    } else {
+      op.Input(name, StrCat("the shape of ", name.substr(std::min<size_t>(1, name.size()))));
+    }
+  }
+  for (const std::string& name : declared.outputs) {
+    op.Output(name, StrCat("the shape of ", name.substr(std::min<size_t>(1, name.size()))));
+  }
+  op.Args(forward.arguments).Formula(DerivativeOf(forward.type));
+  if (forward.check) op.Check(forward.check);
+  if (forward.is_private) op.Private();
+  if (forward.inputs.size() != 1 || forward.outputs.size() != 1 || !forward.AllowsInPlace(0, 0)) return op;
+  std::vector<std::pair<int, int>> pairs;
+  for (size_t i = 0; i < declared.inputs.size(); ++i) pairs.emplace_back(static_cast<int>(i), 0);
+  op.InPlace(std::move(pairs));
+  if (forward.shapes) op.Shapes(forward.shapes);
+  return op;
+}
 
 void AddDeclaredGradient(GradientBuilder& g) {
   const OperatorSchema& schema = g.op().schema();
   const GradientOp& declared = *schema.declared_gradient;
   GradientOp op{.type = declared.type, .inputs = {}, .outputs = {}};
   // Optional ones may be absent.
-  for (const std::string& name : declared.inputs) {
-    const auto [kind, i] = ReadBy(schema, name);
+  const OperatorSchema* gradient = FindGradient(declared);
+  for (size_t k = 0; k < declared.inputs.size(); ++k) {
+    const auto [kind, i] = ReadBy(schema, declared.inputs[k]);
     if (kind == Meaning::Kind::kInput) {
-      if (i < g.op().num_inputs()) op.inputs.push_back(g.I(i));
+      if (i >= g.op().num_inputs()) continue;
+      const bool reads_shape = gradient != nullptr && gradient->ReadsShapeAlone(static_cast<int>(k));
+      if (!reads_shape) ExpectKept(g.op(), i);
+      op.inputs.push_back(g.I(i));
     } else if (i < g.op().num_outputs()) {
       op.inputs.push_back(kind == Meaning::Kind::kOutput ? g.O(i) : g.GO(i));
     }

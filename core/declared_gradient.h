@@ -11,6 +11,9 @@
 
 namespace stepnet {
 
+// The gradient operator of a type that declares it by Operator::DerivedGradient.
+Operator DerivedGradientOf(const OperatorSchema& forward);
+
 // The gradient rule of types that declare one by names.
 void AddDeclaredGradient(GradientBuilder& g);
 

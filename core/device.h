@@ -86,6 +86,15 @@ class Recorder {
   // Calls `work`; what it puts into DeviceRuntime::queue() is kept, in place of what was kept before, and not done.
   // `refusal` as for Watch. Where there is one, or something is thrown, nothing is kept.
   virtual void Record(const std::function<void()>& work, std::string* refusal) = 0;
+  // How many lanes there are in what is kept: what is in different ones may be done at the same time.
+  virtual int num_lanes() const { return 1; }
+  // Calls `work`, within that of Record: what it puts in stands in this lane, behind what is in the lane and what the
+  // calls `behind` of this function have put in, which are numbered from 0 in each recording. What nobody puts into a
+  // lane is in lane 0. Elsewhere it is done as ever, one thing after the other.
+  virtual void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) {
+    static_cast<void>(lane), static_cast<void>(behind);
+    work();
+  }
   // Puts in what is kept. The memory that it uses is the caller's care. REQUIRES: there is something.
   virtual void Play() = 0;
 };

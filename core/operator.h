@@ -289,6 +289,7 @@ struct OperatorSchema {
   GradientKind gradient_kind = GradientKind::kNone;
   GradientRule gradient;
   std::optional<GradientOp> declared_gradient;  // what the rule follows, where it was declared by names of formals
+  std::optional<std::string> derived_gradient;  // DerivedGradient: its documentation
   std::function<void(const OperatorCall&, std::vector<NetProblem>* problems)> check;
   FilesRule files;  // null: it opens none
   std::map<DeviceKind, Kernel> kernels;
@@ -297,6 +298,7 @@ struct OperatorSchema {
   int max_inputs() const;  // INT_MAX when variadic
   int min_outputs() const;
   int max_outputs() const;
+  bool ReadsShapeAlone(int input) const;                          // of this input: ReadsShapes, SumsLike
   const ArgumentSpec* FindArgument(std::string_view name) const;  // null when not declared
   // The one that is registered for the device, or what the device makes of the type itself (DeviceSpec::find_kernel).
   // Null when there is none.
@@ -358,7 +360,8 @@ class Operator {
   // The shape rule reads the elements of these inputs (ShapeQuery::IntsOf). So shapes are known when they are computed,
   // and the host waits for that, whatever device the operator runs on.
   Operator& ShapesReadValues(std::vector<int> inputs);
-  // Reads dtype and shape of these inputs alone: a net need not keep their elements for the operator.
+  // Reads dtype and shape of these inputs alone: a net need not keep their elements for the operator. The number of a
+  // variadic one stands for all from there on.
   Operator& ReadsShapes(std::vector<int> inputs);
   // The output is input 0, summed over what an input of fewer elements does not have: input 0 itself where the two have
   // one shape. Of the other one the shape alone is read.
@@ -383,6 +386,10 @@ class Operator {
   // One operator; names are those of Input and Output above, and "d" before one for its gradient. They are bound by
   // position; where the operator's own names of these positions say otherwise, the registration is wrong.
   Operator& Gradient(std::string type, std::vector<std::string> inputs, std::vector<std::string> outputs);
+  // The same, with the gradient operator `type`Gradient, whose declaration and formula follow from this one and its
+  // formula (DerivativeOf). Its arguments, and their check, are those of this one; with one input and output that may
+  // be the same blob, all its inputs may be its output, and shapes follow the same rule. `doc` is for people.
+  Operator& DerivedGradient(std::vector<std::string> inputs, std::vector<std::string> outputs, std::string doc = "");
   Operator& StopsGradient();
 
   Operator& On(DeviceKind device, Kernel kernel);

@@ -36,6 +36,7 @@ class RecordedRun {
   void Forget() { stage_ = Stage::kUnknown; }
 
   HostState& state() const { return *state_; }
+  Recorder* recorder() const { return recorder_.get(); }  // null where the device has none
   // It could not be recorded so often that it is not tried any more.
   bool has_given_up() const;
   // Why it was not recorded when that was last tried, or empty.

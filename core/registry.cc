@@ -17,7 +17,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<std::string, OperatorSchema> schemas;  // planning asks for each operator, many times
-  std::map<std::string, std::string> problems;                             // type → why nobody may use it
+  std::map<std::string, std::string> problems;              // type → why nobody may use it
   std::vector<std::tuple<std::string, DeviceKind, Kernel>> early_kernels;  // registered before their type
 };
 
@@ -67,6 +67,12 @@ const ArgumentSpec* OperatorSchema::FindArgument(std::string_view name) const {
   return nullptr;
 }
 
+bool OperatorSchema::ReadsShapeAlone(int input) const {
+  const int last = static_cast<int>(inputs.size()) - 1;
+  const int formal = last >= 0 && inputs[last].variadic ? std::min(input, last) : input;
+  return std::ranges::count(shape_inputs, formal) > 0;
+}
+
 const Kernel* OperatorSchema::FindKernel(DeviceKind device) const {
   const auto found = kernels.find(device);
   if (found != kernels.end()) return &found->second;
@@ -100,10 +106,11 @@ bool OperatorSchema::AllowsInPlace(int input, int output) const {
   return false;
 }
 
-Registration::Registration(const Operator& op) {
+namespace {
+
+void Register(OperatorSchema schema) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
-  OperatorSchema schema = op.schema_;
   const auto found = registry.schemas.find(schema.type);
   if (found != registry.schemas.end()) {
     const bool is_one_file = found->second.file == schema.file;
@@ -124,6 +131,13 @@ Registration::Registration(const Operator& op) {
   }
   std::string type = schema.type;
   registry.schemas.emplace(std::move(type), std::move(schema));
+}
+
+}  // namespace
+
+Registration::Registration(const Operator& op) {
+  Register(op.schema_);
+  if (op.schema_.derived_gradient) Register(DerivedGradientOf(op.schema_).schema_);
 }
 
 KernelRegistration::KernelRegistration(std::string type, DeviceKind device, Kernel kernel) {
@@ -359,6 +373,7 @@ Operator& Operator::Gradient(GradientRule rule) {
   schema_.gradient_kind = GradientKind::kRule;
   schema_.gradient = std::move(rule);
   schema_.declared_gradient.reset();
+  schema_.derived_gradient.reset();
   return *this;
 }
 Operator& Operator::StopsGradient() {
@@ -378,6 +393,12 @@ Operator& Operator::Gradient(std::string type, std::vector<std::string> inputs, 
   Gradient(AddDeclaredGradient);
   schema_.declared_gradient =
       GradientOp{.type = std::move(type), .inputs = std::move(inputs), .outputs = std::move(outputs)};
+  return *this;
+}
+Operator& Operator::DerivedGradient(std::vector<std::string> inputs, std::vector<std::string> outputs,
+                                    std::string doc) {
+  Gradient(schema_.type + "Gradient", std::move(inputs), std::move(outputs));
+  schema_.derived_gradient = std::move(doc);
   return *this;
 }
 

@@ -383,10 +383,12 @@ class ReversePass {
 
   // The shape of a value that others change is read where it is, so that no copy is kept for it.
   void ReadShapeInPlace(int k, OperatorDef* gradient) const {
-    for (const int i : GetOperator(gradient->type()).shape_inputs) {
+    const OperatorSchema& schema = GetOperator(gradient->type());
+    for (int i = 0; i < gradient->input_size() && !schema.shape_inputs.empty(); ++i) {
+      if (!schema.ReadsShapeAlone(i)) continue;
       for (const int v : reads_[k]) {
         const Value& value = values_[v];
-        const bool reads_it = i < gradient->input_size() && gradient->input(i) == value.name;
+        const bool reads_it = gradient->input(i) == value.name;
         if (reads_it && value.overwritten_by < 0) gradient->set_input(i, value.blob);
       }
     }

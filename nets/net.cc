@@ -13,6 +13,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/dag_net.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/operator_lanes.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -32,23 +33,16 @@ class SimpleNet : public Net {
     // First what may find no memory: before operators have changed what the next run reads.
     for (const int i : entries_) RunOperator(i, context_);
     const int num_run = RunRecorded();
-    RunOthers(num_run, static_cast<int>(operators_.size()), context_);
+    RunOthers(num_run);
     ThrowLateFaults(late_faults_.get());
   }
   bool RunsInTurn() const override { return true; }
 
  private:
-  // Without entries.
-  void RunOthers(int begin, int end, RunContext& context) {
-    auto entry = std::ranges::lower_bound(entries_, begin);
-    for (int i = begin; i < end; ++i) {
-      if (entry != entries_.end() && *entry == i) {
-        ++entry;
-      } else {
-        RunOperator(i, context);
-      }
-      const bool is_refused = context.recording != nullptr && !context.recording->refusal.empty();
-      if (is_refused && first_refused_ < 0) first_refused_ = i;
+  // Those from operator `begin` on, without entries.
+  void RunOthers(int begin) {
+    for (int i = begin; i < static_cast<int>(operators_.size()); ++i) {
+      if (!std::ranges::binary_search(entries_, i)) RunOperator(i, context_);
     }
   }
 
@@ -63,17 +57,35 @@ class SimpleNet : public Net {
     }
     first_refused_ = -1;
     try {
-      if (recorded_ == nullptr) recorded_ = MakeRecordedRun(count);
-      recorded_->Run(recorded_context_, [&] {
-        RunOthers(0, count, recorded_context_);
-        recorded_context_.ResetScratch();  // which takes the memory that the next run needs
-      });
+      if (recorded_ == nullptr) MakeRecordedRun(count);
+      recorded_->Run(recorded_context_, [this] { RunInLanes(); });
     } catch (Error& error) {
       if (error.places().empty()) error.At({.net = name_});
       throw;
     }
     if (recorded_->has_given_up()) RecordLess();
     return count;
+  }
+
+  void RunInLanes() {
+    for (RunContext& context : lane_contexts_) context.ServeRunOf(recorded_context_);
+    const auto run = [this](const OperatorLane& at) {
+      RunContext& context = at.lane == 0 ? recorded_context_ : lane_contexts_[at.lane - 1];
+      RunOperator(at.op, context);
+      NoteRefusal(at.op, context);
+    };
+    Recorder* const recorder = recorded_->recorder();
+    for (const OperatorLane& at : lanes_) {
+      recorder == nullptr ? run(at) : recorder->InLane(at.lane, at.behind, [&] { run(at); });
+    }
+    // Which takes the memory that the next run needs.
+    recorded_context_.ResetScratch();
+    for (RunContext& context : lane_contexts_) context.ResetScratch();
+  }
+
+  void NoteRefusal(int i, const RunContext& context) {
+    const bool is_refused = context.recording != nullptr && !context.recording->refusal.empty();
+    if (is_refused && first_refused_ < 0) first_refused_ = i;
   }
 
   // Those in front of the operator that speaks against it may be recorded yet.
@@ -86,19 +98,26 @@ class SimpleNet : public Net {
     recorded_.reset();
   }
 
-  std::unique_ptr<RecordedRun> MakeRecordedRun(int count) const {
+  void MakeRecordedRun(int count) {
     const std::vector<OperatorToRecord> operators = OperatorsToRecord();
     const auto first = std::ranges::find(operators, false, &OperatorToRecord::is_entry);
     const Device device = first->op->call().options().device();
-    return std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
-                                         RuntimeOf(device).MakeRecorder());
+    std::unique_ptr<Recorder> recorder = RuntimeOf(device).MakeRecorder();
+    lanes_ = FindLanes(operators, count, recorder == nullptr ? 1 : recorder->num_lanes());
+    int num_lanes = 1;
+    for (const OperatorLane& at : lanes_) num_lanes = std::max(num_lanes, at.lane + 1);
+    lane_contexts_.resize(num_lanes - 1);
+    recorded_ = std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
+                                              std::move(recorder));
   }
 
   std::unique_ptr<LateFaults> late_faults_;
   RunContext context_;
   RunContext recorded_context_;  // whose temporary memory nothing else uses
   std::unique_ptr<RecordedRun> recorded_;
-  int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
+  std::vector<OperatorLane> lanes_;        // of the operators that are recorded
+  std::vector<RunContext> lane_contexts_;  // of lanes from 1 on
+  int first_refused_ = -1;                 // of the operators, in the run that was watched or recorded last
 };
 
 // Says of each operator whether it writes what an operator at or before it reads.

@@ -47,7 +47,7 @@ std::vector<std::string> BlobsReadForShape(const NetDef& net) {
   for (const OperatorDef& op : net.op()) {
     const OperatorSchema* schema = FindOperator(op.type());
     for (int i = 0; i < op.input_size(); ++i) {
-      const bool wants_shape = schema != nullptr && std::ranges::count(schema->shape_inputs, i) > 0;
+      const bool wants_shape = schema != nullptr && schema->ReadsShapeAlone(i);
       const auto known = read_first.find(op.input(i));
       if (known != read_first.end()) {
         known->second = known->second && wants_shape;

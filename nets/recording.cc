@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::string_view kForward = "RecurrentNetwork", kGradient = "RecurrentNetworkGradient";
 
-bool RunsSteps(const OperatorCall& op) { return op.type() == kForward || op.type() == kGradient; }
-
 // While the kernel runs. What shape rules may read they read for some inputs alone.
 bool ReadsOnHost(const OperatorSchema& schema, DeviceKind device, int num_inputs) {
   const Kernel* const kernel = schema.FindKernel(device);
@@ -49,7 +47,10 @@ std::string WhyNot(const OperatorCall& op, Device device) {
   return why.empty() ? WhyNotSteps(spec.backward_step_net.get(), device.kind) : why;
 }
 
-// Blobs that an operator sets although they are none of its outputs.
+}  // namespace
+
+bool RunsSteps(const OperatorCall& op) { return op.type() == kForward || op.type() == kGradient; }
+
 std::vector<std::string> OtherBlobs(const OperatorCall& op) {
   std::vector<std::string> blobs;
   if (!RunsSteps(op)) return blobs;
@@ -62,8 +63,6 @@ std::vector<std::string> OtherBlobs(const OperatorCall& op) {
   for (const StepOutput& output : spec.step_outputs) blobs.push_back(output.destination);
   return blobs;
 }
-
-}  // namespace
 
 RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operators) {
   std::set<std::string> records;  // of forward runs

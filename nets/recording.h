@@ -28,6 +28,10 @@ struct RecordableOperators {
 };
 RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operators);
 
+bool RunsSteps(const OperatorCall& op);
+// Blobs that an operator that runs steps sets although they are none of its outputs; of others none.
+std::vector<std::string> OtherBlobs(const OperatorCall& op);
+
 // What the first `count` operators of a net find in blobs: all that their work depends on.
 class NetBlobs : public HostState {
  public:

@@ -16,9 +16,18 @@ inline Operator ElementFunction(const std::string& type, const std::string& doc)
   return op;
 }
 
-// The same with the gradient operator `type`Gradient, which reads x, or y, so that the forward pass may overwrite x.
+// The same with the gradient operator `type`Gradient, which reads x, or y, so that the forward pass may overwrite x. It
+// follows from the formula; `gradient` says what it computes.
+inline Operator Activation(const std::string& type, const std::string& doc, const std::string& gradient) {
+  return ElementFunction(type, doc).DerivedGradient({"x", "dy"}, {"dx"}, gradient);
+}
+inline Operator ActivationByOutput(const std::string& type, const std::string& doc, const std::string& gradient) {
+  return ElementFunction(type, doc).DerivedGradient({"y", "dy"}, {"dx"}, gradient);
+}
+
+// The same where the gradient operator has a formula of its own.
 inline Operator Activation(const std::string& type, const std::string& doc) {
-  return ElementFunction(type, doc).Gradient(GradientFromInput(type + "Gradient"));
+  return ElementFunction(type, doc).Gradient(type + "Gradient", {"x", "dy"}, {"dx"});
 }
 inline Operator ActivationByOutput(const std::string& type, const std::string& doc) {
   return ElementFunction(type, doc).Gradient(type + "Gradient", {"y", "dy"}, {"dx"});
@@ -44,14 +53,6 @@ inline Operator ActivationGradientByOutput(const std::string& type, const std::s
       .Shapes(SameFloats())
       .InPlace({{0, 0}, {1, 0}});
   return op;
-}
-
-// The same where the formula follows from that of `type`.
-inline Operator ActivationDerivative(const std::string& type, const std::string& doc) {
-  return ActivationGradient(type, doc).Formula(DerivativeOf(type));
-}
-inline Operator ActivationDerivativeByOutput(const std::string& type, const std::string& doc) {
-  return ActivationGradientByOutput(type, doc).Formula(DerivativeOf(type));
 }
 
 }  // namespace stepnet

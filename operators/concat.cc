@@ -1,4 +1,5 @@
-// Concat joins tensors along one dimension, Split cuts one up; each is the other's gradient.
+// Concat joins tensors along one dimension, Split cuts one up. Concat is the gradient of Split; that of Concat cuts as
+// Split does, and takes the sizes of the parts from the shapes of what was joined, which are known before it runs.
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/dtypes.h"
 #include "stepnet/operators/input_checks.h"
@@ -127,9 +128,10 @@ const Registration concat =
         .Shapes(ConcatShapes)
         .Expands(ExpandConcat)
         .Gradient([](GradientBuilder& g) {
-          GradientOp split{.type = "Split", .inputs = {g.GO(0), g.O(1)}, .outputs = {}};
-          for (int i = 0; i < g.op().num_inputs(); ++i) split.outputs.push_back(g.GI(i));
-          g.Add(std::move(split));
+          GradientOp cut{.type = "ConcatGradient", .inputs = {g.GO(0)}, .outputs = {}};
+          cut.inputs.insert(cut.inputs.end(), g.op().inputs().begin(), g.op().inputs().end());
+          for (int i = 0; i < g.op().num_inputs(); ++i) cut.outputs.push_back(g.GI(i));
+          g.Add(std::move(cut));
         })
         .Cpu([](const OperatorCall& op) -> RunFn {
           return [axis = AxisArgument(op), adds_axis = op.Bool("add_axis")](const OpRun& run) {
@@ -197,6 +199,17 @@ void RunSplit(const OpRun& run, std::int64_t axis_argument, bool drops_axis) {
   }
 }
 
+// Copies of the parts of operand 0, of so many elements each in a run of what lies from the axis on.
+void ExpandParts(Expansion& e, int axis, const std::vector<std::int64_t>& columns) {
+  const Shape& x = e.In(0).shape;
+  std::int64_t at = 0;
+  for (size_t o = 0; o < columns.size(); ++o) {
+    e.Copy(x.SizeTo(axis), columns[o], {.operand = 0, .row_length = x.SizeFrom(axis), .first = at},
+           {.operand = static_cast<int>(o), .row_length = columns[o]});
+    at += columns[o];
+  }
+}
+
 // Where the sizes are values of an input they may be others in each run.
 void ExpandSplit(Expansion& e) {
   if (e.num_inputs() > 1 && e.outputs().empty()) return;
@@ -206,14 +219,12 @@ void ExpandSplit(Expansion& e) {
   if (e.num_inputs() > 1) {
     for (const TensorInfo& part : e.outputs()) given.push_back(e.op().Bool("add_axis") ? 1 : part.shape[axis]);
   }
-  std::int64_t at = 0;
+  std::vector<std::int64_t> columns;
   for (int o = 0; o < e.op().num_outputs(); ++o) {
     const std::int64_t size = given.empty() ? x[axis] / e.op().num_outputs() : given[o];
-    const std::int64_t columns = size * x.SizeFrom(axis + 1);
-    e.Copy(x.SizeTo(axis), columns, {.operand = 0, .row_length = x.SizeFrom(axis), .first = at},
-           {.operand = o, .row_length = columns});
-    at += columns;
+    columns.push_back(size * x.SizeFrom(axis + 1));
   }
+  ExpandParts(e, axis, columns);
 }
 
 // A part that nothing differentiates has a gradient of zeros; leaving it out would shift the parts behind it.
@@ -257,6 +268,54 @@ const Registration split =
             RunSplit(run, axis, drops_axis);
           };
         });
+
+// The gradients of what was joined have its shapes.
+std::vector<TensorInfo> ConcatGradientShapes(const ShapeQuery& query) {
+  const OperatorCall& op = query.op();
+  const TensorInfo& dy = query.In(0);
+  const int axis = dy.shape.CanonicalAxis(AxisArgument(op));
+  const bool drops_axis = op.Bool("add_axis");
+  std::vector<TensorInfo> parts;
+  std::int64_t total = 0;
+  for (int i = 1; i < query.num_inputs(); ++i) {
+    const Shape& x = query.In(i).shape;
+    const Shape whole = drops_axis ? x.Inserted(axis, 1) : x;
+    const bool fits = whole.rank() == dy.shape.rank() && whole.With(axis, dy.shape[axis]) == dy.shape;
+    if (!fits || __builtin_add_overflow(total, whole[axis], &total)) total = -1;
+    if (total < 0) break;
+    parts.push_back({.dtype = dy.dtype, .shape = x});
+  }
+  if (total == dy.shape[axis] && op.num_outputs() == query.num_inputs() - 1) return parts;
+  throw Error(
+      ErrorCode::kShapeMismatch,
+      StrCat(op.type(), " needs the gradient of what Concat makes of its other inputs, and an output for each; ",
+             InputText(query, 0)));
+}
+
+void ExpandConcatGradient(Expansion& e) {
+  const Shape& dy = e.In(0).shape;
+  const int axis = dy.CanonicalAxis(AxisArgument(e.op()));
+  std::vector<std::int64_t> columns;
+  for (int i = 1; i < e.num_inputs(); ++i) columns.push_back(e.In(i).shape.SizeFrom(axis));
+  ExpandParts(e, axis, columns);
+}
+
+const Registration concat_gradient = Operator("ConcatGradient")
+                                         .Doc("dx_i is the part of dy that x_i became.")
+                                         .Input("dy", "output of Concat, or its gradient")
+                                         .Inputs("x", "inputs of Concat, of which the shapes alone are read")
+                                         .Outputs("dx", "the shape of each x")
+                                         .Arg("axis", 1, kAxisDoc)
+                                         .Arg("order", "NCHW", kOrderDoc, OneOf({"NCHW", "NHWC"}))
+                                         .Arg("add_axis", false, "the parts are of size 1 and have no dimension `axis`")
+                                         .ReadsShapes({1})
+                                         .Shapes(ConcatGradientShapes)
+                                         .Expands(ExpandConcatGradient)
+                                         .Gradient(SplitGradient)
+                                         .Cpu([](const OperatorCall& op) -> RunFn {
+                                           return [axis = AxisArgument(op), drops_axis = op.Bool("add_axis")](
+                                                      const OpRun& run) { RunSplit(run, axis, drops_axis); };
+                                         });
 
 }  // namespace
 }  // namespace stepnet

@@ -5,9 +5,8 @@ namespace stepnet {
 namespace {
 
 const Registration erf =
-    Activation("Erf", "The error function, element by element.").Formula([](Formula& f) { f.Out({Erf(f.In("x"))}); });
-
-const Registration erf_gradient = ActivationDerivative("Erf", "dx = dy * 2 / sqrt(pi) * e^(-x^2).");
+    Activation("Erf", "The error function, element by element.", "dx = dy * 2 / sqrt(pi) * e^(-x^2).")
+        .Formula([](Formula& f) { f.Out({Erf(f.In("x"))}); });
 
 }  // namespace
 }  // namespace stepnet

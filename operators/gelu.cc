@@ -9,14 +9,12 @@ namespace {
 
 constexpr double kRootOfHalf = std::numbers::sqrt2 / 2;
 
-const Registration gelu =
-    Activation("Gelu", "y = x * erfc(-x / sqrt(2)) / 2, element by element.").Formula([](Formula& f) {
-      const Expr x = f.In("x");
-      f.Out({x * (0.5 * Erfc(-kRootOfHalf * x))});
-    });
-
-const Registration gelu_gradient =
-    ActivationDerivative("Gelu", "dx = dy * (erfc(-x / sqrt(2)) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).");
+const Registration gelu = Activation("Gelu", "y = x * erfc(-x / sqrt(2)) / 2, element by element.",
+                                     "dx = dy * (erfc(-x / sqrt(2)) / 2 + x * e^(-x^2 / 2) / sqrt(2 pi)).")
+                              .Formula([](Formula& f) {
+                                const Expr x = f.In("x");
+                                f.Out({x * (0.5 * Erfc(-kRootOfHalf * x))});
+                              });
 
 }  // namespace
 }  // namespace stepnet

@@ -64,11 +64,4 @@ void ExpectInputsKept(const GradientBuilder& g) {
   }
 }
 
-GradientRule GradientFromInput(std::string type) {
-  return [type = std::move(type)](GradientBuilder& g) {
-    ExpectInputsKept(g);
-    g.Add({.type = type, .inputs = {g.I(0), g.GO(0)}, .outputs = {g.GI(0)}});
-  };
-}
-
 }  // namespace stepnet

@@ -29,7 +29,5 @@ std::function<void(const OperatorCall&, std::vector<NetProblem>*)> CheckBy(
 
 // For gradient rules that read the operator's inputs: throws kInvalidNet when its output overwrites one.
 void ExpectInputsKept(const GradientBuilder& g);
-// Gradient rule of operators of one input: `type` computes dx from x and dy.
-GradientRule GradientFromInput(std::string type);
 
 }  // namespace stepnet

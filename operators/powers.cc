@@ -26,18 +26,15 @@ const Registration sqrt =
         })
         .Formula([](Formula& f) { f.Out({Sqrt(f.In("x"))}); });
 
-const Registration rsqrt = ActivationByOutput("Rsqrt", "y = 1 / sqrt(x), element by element.").Formula([](Formula& f) {
-  f.Out({1 / Sqrt(f.In("x"))});
-});
-
-const Registration rsqrt_gradient = ActivationDerivativeByOutput("Rsqrt", "dx = -dy * y^3 / 2.");
-
-const Registration reciprocal =
-    ActivationByOutput("Reciprocal", "y = 1 / x, element by element.").Formula([](Formula& f) {
-      f.Out({1 / f.In("x")});
+const Registration rsqrt =
+    ActivationByOutput("Rsqrt", "y = 1 / sqrt(x), element by element.", "dx = -dy * y^3 / 2.").Formula([](Formula& f) {
+      f.Out({1 / Sqrt(f.In("x"))});
     });
 
-const Registration reciprocal_gradient = ActivationDerivativeByOutput("Reciprocal", "dx = -dy * y^2.");
+const Registration reciprocal =
+    ActivationByOutput("Reciprocal", "y = 1 / x, element by element.", "dx = -dy * y^2.").Formula([](Formula& f) {
+      f.Out({1 / f.In("x")});
+    });
 
 // The powers that cells use need no std::pow.
 Expr Power(const Expr& x, float exponent) {

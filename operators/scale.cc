@@ -20,16 +20,12 @@ void CheckRange(const OperatorCall& op) {
 }
 
 const Registration clip =
-    ActivationByOutput("Clip", "y = min where x < min, max where x > max, x elsewhere.")
+    ActivationByOutput("Clip", "y = min where x < min, max where x > max, x elsewhere.",
+                       "dx = dy where min < y < max, 0 elsewhere.")
         .Arg("min", -kInfinity, "no element of y is less")
         .Arg("max", kInfinity, "no element of y is greater")
         .Check(CheckBy(CheckRange))
         .Formula([](Formula& f) { f.Out({Min(f.Number("max"), Max(f.Number("min"), f.In("x")))}); });
-
-const Registration clip_gradient = ActivationDerivativeByOutput("Clip", "dx = dy where min < y < max, 0 elsewhere.")
-                                       .Arg("min", -kInfinity, "as in Clip")
-                                       .Arg("max", kInfinity, "as in Clip")
-                                       .Check(CheckBy(CheckRange));
 
 }  // namespace
 }  // namespace stepnet

@@ -5,9 +5,8 @@ namespace stepnet {
 namespace {
 
 const Registration sigmoid =
-    ActivationByOutput("Sigmoid", "Logistic function: y = 1 / (1 + exp(-x)), element by element.")
+    ActivationByOutput("Sigmoid", "Logistic function: y = 1 / (1 + exp(-x)), element by element.", "dx = dy y (1 - y).")
         .Formula([](Formula& f) { f.Out({Sigmoid(f.In("x"))}); });
-const Registration sigmoid_gradient = ActivationDerivativeByOutput("Sigmoid", "dx = dy y (1 - y).");
 
 }  // namespace
 }  // namespace stepnet

@@ -5,8 +5,8 @@ namespace stepnet {
 namespace {
 
 const Registration abs =
-    Activation("Abs", "y = |x|, element by element.").Formula([](Formula& f) { f.Out({Abs(f.In("x"))}); });
-const Registration abs_gradient = ActivationDerivative("Abs", "dx = dy where x > 0, -dy where x < 0, 0 where x = 0.");
+    Activation("Abs", "y = |x|, element by element.", "dx = dy where x > 0, -dy where x < 0, 0 where x = 0.")
+        .Formula([](Formula& f) { f.Out({Abs(f.In("x"))}); });
 
 const Registration negative = Operator("Negative")
                                   .Doc("y = -x, element by element.")

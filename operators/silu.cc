@@ -6,13 +6,12 @@
 namespace stepnet {
 namespace {
 
-const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by element.").Formula([](Formula& f) {
-  const Expr x = f.In("x");
-  f.Out({x * Sigmoid(x)});
-});
-
-const Registration silu_gradient =
-    ActivationDerivative("Silu", "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).");
+const Registration silu = Activation("Silu", "y = x / (1 + e^-x), element by element.",
+                                     "dx = dy * s * (1 + x * (1 - s)) with s = 1 / (1 + e^-x).")
+                              .Formula([](Formula& f) {
+                                const Expr x = f.In("x");
+                                f.Out({x * Sigmoid(x)});
+                              });
 
 }  // namespace
 }  // namespace stepnet

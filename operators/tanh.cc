@@ -4,10 +4,10 @@
 namespace stepnet {
 namespace {
 
-const Registration tanh = ActivationByOutput("Tanh", "Hyperbolic tangent, element by element.").Formula([](Formula& f) {
-  f.Out({Tanh(f.In("x"))});
-});
-const Registration tanh_gradient = ActivationDerivativeByOutput("Tanh", "dx = dy (1 - y^2).");
+const Registration tanh =
+    ActivationByOutput("Tanh", "Hyperbolic tangent, element by element.", "dx = dy (1 - y^2).").Formula([](Formula& f) {
+      f.Out({Tanh(f.In("x"))});
+    });
 
 }  // namespace
 }  // namespace stepnet

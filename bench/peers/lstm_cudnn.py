@@ -1,16 +1,16 @@
-# cuDNN's LSTM through PyTorch, in float32 without TF32, or with it where "tf32" is the last argument: median milliseconds
-# of a forward run, and of one forward and backward, on a GPU.
+# cuDNN's LSTM through PyTorch, in one direction or both, in float32 without TF32, or with it where "tf32" is an argument:
+# median milliseconds of a forward run, and of one forward and backward, on a GPU.
 #
-#   python3 bench/peers/lstm_cudnn.py LAYERS BATCH HIDDEN STEPS [REPETITIONS [tf32]]
+#   python3 bench/peers/lstm_cudnn.py LAYERS BATCH HIDDEN STEPS [both] [REPETITIONS] [tf32]
 import sys
 
 import torch
 
 layers, batch, hidden, steps = map(int, sys.argv[1:5])
-repetitions = int(sys.argv[5]) if len(sys.argv) > 5 else 50
+repetitions = next((int(word) for word in sys.argv[5:] if word.isdigit()), 50)
 torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = "tf32" in sys.argv
 torch.manual_seed(1)
-lstm = torch.nn.LSTM(hidden, hidden, layers).cuda()
+lstm = torch.nn.LSTM(hidden, hidden, layers, bidirectional="both" in sys.argv).cuda()
 x = torch.randn(steps, batch, hidden, device="cuda", requires_grad=True)
 
 

@@ -14,9 +14,8 @@
 // the number of the row among all. It must say the same whenever arguments and shapes are the same, because kernels of
 // operators that are alike share it.
 //
-// The formula of a gradient operator follows from that of its forward operator:
-//
-//   .Formula(DerivativeOf("Elu"))
+// The gradient operator follows from the forward operator and its formula, by .DerivedGradient({"y", "dy"}, {"dx"})
+// there, or its formula alone, by .Formula(DerivativeOf("Elu")).
 #pragma once
 
 #include <concepts>

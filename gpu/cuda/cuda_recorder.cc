@@ -1,8 +1,11 @@
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 
+#include <optional>
 #include <utility>
+#include <vector>
 
-#include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/core/scoped_value.h"
+#include "stepnet/gpu/cuda/cuda_event.h"
 
 namespace stepnet {
 namespace {
@@ -13,6 +16,52 @@ struct GraphDelete {
 using Graph = std::unique_ptr<CUgraph_st, GraphDelete>;
 
 }  // namespace
+
+// Streams beside the one that is recorded, which join its capture.
+class CudaRecorder::Lanes {
+ public:
+  Lanes(CudaQueue& first, std::string* refusal)
+      : first_(first), refusal_(refusal), begun_(EventOf(first)), others_(kMaxLanes - 1) {}
+
+  void Put(int lane, std::span<const int> behind, const std::function<void()>& work) {
+    CudaQueue& queue = QueueOf(lane);
+    for (const int call : behind) WaitFor(ends_.at(call), queue);
+    if (lane == 0) {
+      work();
+    } else {
+      const CudaRuntime::WatchedScope recorded(refusal_, &queue);
+      work();
+    }
+    ends_.push_back(EventOf(queue));
+  }
+
+  void Join() const {
+    for (const std::unique_ptr<CudaQueue>& other : others_) {
+      if (other != nullptr) WaitFor(EventOf(*other), first_);
+    }
+  }
+
+ private:
+  CudaQueue& QueueOf(int lane) {
+    if (lane == 0) return first_;
+    std::unique_ptr<CudaQueue>& other = others_.at(lane - 1);
+    if (other == nullptr) {
+      other = std::make_unique<CudaQueue>(first_.runtime());
+      WaitFor(begun_, *other);
+    }
+    return *other;
+  }
+
+  CudaQueue& first_;
+  std::string* const refusal_;
+  const CudaEvent begun_;
+  std::vector<std::unique_ptr<CudaQueue>> others_;
+  std::vector<CudaEvent> ends_;  // of the calls
+};
+
+void CudaRecorder::InLane(int lane, std::span<const int> behind, const std::function<void()>& work) {
+  lanes_ == nullptr ? work() : lanes_->Put(lane, behind, work);
+}
 
 void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal) {
   const CudaRuntime::WatchedScope watched(refusal);
@@ -30,9 +79,13 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
   };
   // Relaxed: other threads go on with their calls, and this one may compile kernels.
   STEPNET_CUDA_CALL(cudaStreamBeginCapture(queue.stream(), cudaStreamCaptureModeRelaxed));
+  std::optional<Lanes> lanes;  // streams are not to end while they are recorded
   try {
     const CudaRuntime::WatchedScope recorded(refusal, &queue);
+    lanes.emplace(queue, refusal);
+    const ScopedValue<Lanes*> lent(lanes_, &*lanes);
     work();
+    lanes->Join();
   } catch (...) {
     static_cast<void>(end());
     static_cast<void>(cudaGetLastError());

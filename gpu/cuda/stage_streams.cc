@@ -4,28 +4,10 @@
 #include <memory>
 
 #include "stepnet/compiler/dependencies.h"
-#include "stepnet/gpu/cuda/cuda_call.h"
+#include "stepnet/gpu/cuda/cuda_event.h"
 
 namespace stepnet {
 namespace {
-
-struct EventDelete {
-  void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }
-};
-using Event = std::unique_ptr<CUevent_st, EventDelete>;
-
-// What the stream has been given so far.
-Event EventOf(const CudaQueue& queue) {
-  cudaEvent_t made = nullptr;
-  STEPNET_CUDA_CALL(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
-  Event event(made);
-  STEPNET_CUDA_CALL(cudaEventRecord(made, queue.stream()));
-  return event;
-}
-
-void WaitFor(const Event& event, const CudaQueue& queue) {
-  STEPNET_CUDA_CALL(cudaStreamWaitEvent(queue.stream(), event.get(), 0));
-}
 
 bool TakesChunks(const Stage& stage) { return stage.steps_at_once != kAllSteps; }
 
@@ -67,7 +49,7 @@ class StageStreams::Joins {
   // The other streams begin behind the first, and the first goes on behind them.
   void Fork() const {
     if (others_.empty()) return;
-    const Event begun = EventOf(*queues_[0]);
+    const CudaEvent begun = EventOf(*queues_[0]);
     for (const auto& other : others_) WaitFor(begun, *other);
   }
   void Join() const {
@@ -95,7 +77,7 @@ class StageStreams::Joins {
   std::vector<size_t> stream_of_;  // by stage
   std::vector<CudaQueue*> queues_;
   std::vector<std::unique_ptr<CudaQueue>> others_;
-  std::vector<std::vector<Event>> done_;  // by stage and chunk
+  std::vector<std::vector<CudaEvent>> done_;  // by stage and chunk
 };
 
 StageStreams::StageStreams() = default;

@@ -63,6 +63,46 @@ TEST(ExpandCell, NamesLayersAndDirections) {
   EXPECT_EQ(net.inputs[0].dims, (std::vector<std::int64_t>{CellNetInput::kSteps, CellNetInput::kBatch, 8}));
 }
 
+// Unless something stands between them that is no part of a step.
+TEST(ExpandCell, LayersThatRunForwardShareAStepNet) {
+  const auto loops = [](void (*change)(CellOptions*), bool training = false) {
+    CellSource cell = ReadExampleCell("gru");
+    cell.def.mutable_options()->set_layers(3);
+    change(cell.def.mutable_options());
+    return std::ranges::count(Types(ExpandCell(cell, {.sizes = SmallSizes(cell.def), .training = training}).net),
+                              "RecurrentNetwork");
+  };
+  EXPECT_EQ(loops([](CellOptions*) {}), 1);
+  EXPECT_EQ(loops([](CellOptions* options) { options->set_lengths("lengths"); }), 1);
+  EXPECT_EQ(loops([](CellOptions* options) { options->set_zoneout(0.5F); }, /*training=*/true), 1);
+  EXPECT_EQ(loops([](CellOptions* options) { options->set_dropout(0.5F); }), 1);
+  EXPECT_EQ(loops([](CellOptions* options) { options->set_dropout(0.5F); }, /*training=*/true), 3);
+  EXPECT_EQ(loops([](CellOptions* options) {
+              options->set_residual(true);
+              options->set_layers(2);
+            }),
+            2);
+  EXPECT_EQ(loops([](CellOptions* options) { options->set_direction(CellOptions::REVERSE); }), 3);
+  EXPECT_EQ(loops([](CellOptions* options) { options->set_direction(CellOptions::BIDIRECTIONAL); }), 6);
+}
+
+TEST(ExpandCell, NamesLayersOfOneStepNet) {
+  CellSource cell = ReadExampleCell("elman");
+  cell.def.mutable_options()->set_layers(2);
+  cell.def.mutable_options()->set_lengths("lengths");
+  const CellNet net = ExpandCell(cell, {.scope = "enc/"});
+  EXPECT_EQ(net.outputs, (Names{"enc/h", "enc/h_last", "enc/layer0/h_last"}));
+  const OperatorDef& op = *std::ranges::find(net.net.op(), "RecurrentNetwork", [](const auto& o) { return o.type(); });
+  EXPECT_EQ(Names(op.output().begin(), op.output().end()),
+            (Names{"enc/layer0/h_last", "enc/h", "enc/h_last", "enc/record"}));
+  const NetDef& step =
+      std::ranges::find(op.arg(), "step_net", [](const auto& argument) { return argument.name(); })->n();
+  EXPECT_EQ(Names(step.external_input().begin(), step.external_input().end()),
+            (Names{"enc/layer0/b", "enc/layer0/u", "enc/layer0/w", "enc/layer1/b", "enc/layer1/u", "enc/layer1/w",
+                   "layer0/h_prev", "layer0/x_t", "layer1/h_prev", "mask_t"}));
+  EXPECT_EQ(Names(step.external_output().begin(), step.external_output().end()), (Names{"layer0/h_t", "layer1/h_t"}));
+}
+
 TEST(ExpandCell, ParametersAreFilledAsTheySay) {
   const CellNet net = ExpandCell(
       Cell("cell c(x[2]; h[2]) {\n  param w[2, 2]\n  param b[2]\n  param g[2] = 3\n"

@@ -4,8 +4,11 @@
 #include <map>
 #include <set>
 
+#include "stepnet/core/formulas/formula.h"
 #include "stepnet/nets/gradient.h"
+#include "stepnet/operators/input_checks.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tests/core/error_of.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
 
@@ -60,6 +63,67 @@ const Registration slope_left_out = Sloped("test.SlopeLeftOut", 0.25f).Gradient(
   g.Add({.type = "test.SlopeGradient", .inputs = {g.GO(0)}, .outputs = {g.GI(0)}, .copies_arguments = false});
 });
 
+const Registration derived =
+    Operator("test.Tempered")
+        .Doc("y = tanh(k x) s")
+        .Input("x", "any shape")
+        .OptionalInput("s", "as x")
+        .Output("y", "the shape of x")
+        .Arg("k", 2.0f, "steepness", AtLeast(0))
+        .InPlace({{0, 0}})
+        .DerivedGradient({"x", "s", "dy"}, {"dx", "ds"})
+        .Formula([](Formula& f) { f.Out({Tanh(f.Number("k") * f.In("x")) * (f.Has("s") ? f.In("s") : Expr(1))}); });
+const Registration derived_in_place = Operator("test.Halved")
+                                          .Input("x", "any shape")
+                                          .Output("y", "the shape of x")
+                                          .Shapes([](const ShapeQuery& query) {
+                                            ExpectAlike(query, 0, query.op().num_inputs() - 1);
+                                            return SameAsInput(0)(query);
+                                          })
+                                          .InPlace({{0, 0}})
+                                          .Check([](const OperatorCall& op, std::vector<NetProblem>* problems) {
+                                            if (op.num_inputs() > 1 && op.inputs()[0] == "odd")
+                                              problems->push_back({.message = "odd is not halved"});
+                                          })
+                                          .DerivedGradient({"y", "dy"}, {"dx"}, "half of it")
+                                          .Formula([](Formula& f) { f.Out({0.5 * f.In("x")}); });
+const Registration derived_misspelt =
+    Forward("test.DerivedMisspelt").DerivedGradient({"x", "dz"}, {"dx"}).Formula([](Formula& f) {
+      f.Out({f.In("x") * f.In("s")});
+    });
+
+TEST(DerivedGradient, FollowsFromTheForwardOperator) {
+  const OperatorSchema& schema = GetOperator("test.TemperedGradient");
+  EXPECT_EQ(schema.doc, "Gradient of test.Tempered.");
+  ASSERT_EQ(schema.inputs.size(), 3U);
+  EXPECT_EQ(schema.inputs[0].doc, "input of test.Tempered, any shape");
+  EXPECT_TRUE(schema.inputs[1].optional);
+  EXPECT_EQ(schema.inputs[2].doc, "the shape of y");
+  EXPECT_EQ(schema.outputs[1].doc, "the shape of s");
+  EXPECT_EQ(schema.FindArgument("k")->default_value.f, 2);
+  EXPECT_FALSE(schema.AllowsInPlace(0, 0));
+  OpTest("test.Tempered").Arg("k", 0.5f).Random("x", {3, 5}, 1).Random("s", {3, 5}, 2).GradientMatches();
+}
+
+TEST(DerivedGradient, OfOneInputMayWorkInPlaceAndFollowsItsShapes) {
+  const OperatorSchema& schema = GetOperator("test.HalvedGradient");
+  EXPECT_EQ(schema.doc, "half of it");
+  EXPECT_TRUE(schema.AllowsInPlace(0, 0));
+  EXPECT_TRUE(schema.AllowsInPlace(1, 0));
+  OpTest("test.Halved").Random("x", {3, 5}, 1).GradientMatches();
+  const auto run = [](const std::string& y, const Shape& shape) {
+    Workspace workspace;
+    workspace.SetTensor(y, Random(shape, 1));
+    workspace.SetTensor("dy", Random({2, 3}, 2));
+    NetDef net;
+    *net.add_op() = ParseOp("dx = test.HalvedGradient(" + y + ", dy)");
+    return ErrorOf([&] { RunNetOnce(net, workspace); });
+  };
+  EXPECT_EQ(run("y", {2, 3}), "no error");
+  EXPECT_NE(run("y", {3}).find("test.HalvedGradient needs inputs of one shape"), std::string::npos) << run("y", {3});
+  EXPECT_NE(run("odd", {2, 3}).find("odd is not halved"), std::string::npos) << "the check is that of test.Halved";
+}
+
 const std::map<std::string, std::string>& Wrong() {
   static const std::map<std::string, std::string> wrong = {
       {"test.ReadsX",
@@ -72,6 +136,9 @@ const std::map<std::string, std::string>& Wrong() {
        "the gradient of test.ReadsZ reads \"z\", which is no input and no output, and not \"d\" and an output"},
       {"test.WithoutGradient",
        "no operator type \"test.Unregistered\", which the gradient of test.WithoutGradient names"},
+      {"test.DerivedMisspelt",
+       "the gradient of test.DerivedMisspelt reads \"dz\", which is no input and no output, and not \"d\" and an "
+       "output"},
       {"test.GivesX", "the gradient of test.GivesX gives \"x\", which is not \"d\" and an input"},
       {"test.OtherSlope",
        "where a net leaves out \"slope\" it is 0.25 in test.OtherSlope and 0.5 in its gradient operator "

@@ -9,6 +9,7 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/examples/cell_case.h"
 #include "stepnet/tests/executor/layers.h"
 
 namespace stepnet {
@@ -73,6 +74,40 @@ TEST_P(RecordedNets, GiveTheBitsOfLaunchedRunsWhileLengthsAndBatchesChange) {
   }
   if (IsCounted()) {
     EXPECT_GE(NumPlayed() - before, 12);
+  }
+}
+
+// Lanes of what is played may be done at the same time; the poison device takes another order each time.
+TEST_P(RecordedNets, PlayTheDirectionsOfLayersBesideEachOther) {
+  for (const char* name : {"lstm", "gru", "attention_dot"}) {
+    CellCase test{.cell = ReadExampleCell(name), .num_steps = 7, .batch = 3};
+    test.cell.def.mutable_options()->set_layers(2);
+    test.cell.def.mutable_options()->set_direction(CellOptions::BIDIRECTIONAL);
+    test.cell.def.mutable_options()->set_lengths("lengths");
+    test.use.sizes = SmallSizes(test.cell.def);
+    const CellNet cell = test.Expand();
+    NetDef def = cell.net;
+    std::set<std::string> not_floating;
+    for (const CellNetInput& input : cell.inputs) {
+      if (input.dtype != DType::kFloat) not_floating.insert(input.blob);
+    }
+    AddBackwardStepNets(&def, [&](const std::string& blob) { return !not_floating.contains(blob); });
+    def = AddGradients(def, cell.outputs, cell.parameters).net;
+    const Tensors given = test.RandomValues(cell);
+    Workspace played, launched;
+    for (Workspace* workspace : {&played, &launched}) FeedAs(DType::kFloat, given, *workspace);
+    const std::unique_ptr<Net> fast = Net::Create(def, played, Options());
+    const std::unique_ptr<Net> slow = Net::Create(def, launched, Options(kMaxOptLevel, "serial"));
+    const std::int64_t before = NumPlayed();
+    for (int run = 0; run < 12; ++run) {
+      fast->Run();
+      slow->Run();
+      ExpectSameValues(played, launched, StrCat(name, ", run ", run));
+      if (HasFailure()) return;
+    }
+    if (IsCounted()) {
+      EXPECT_EQ(NumPlayed() - before, 10) << name << ": " << fast->Recordable().why_no_more;
+    }
   }
 }
 

@@ -228,6 +228,7 @@ void AddCopies(CaseList& list) {
     list.Op("Concat", 2).In(x).In(x).Int("axis", 3).Int("add_axis", 1);
     list.Op("Split", 3).In(x).Int("axis", 2);
     list.Op("Split", 2).In(x).In(IntsOf(DType::kInt32, {3, 1}));
+    list.Op("ConcatGradient", 2).In(x).In(Numbers(dtype, {3, 3, 6}, 1)).In(Numbers(dtype, {3, 1, 6}, 2));
     list.Op("Transpose").In(x);
     list.Op("Transpose").In(Numbers(dtype, {2, 3, 2, 3, 2, 3}, 10)).Ints("axes", {4, 1, 0, 3, 2, 5});
   }

@@ -159,6 +159,49 @@ TEST(Split, UndoesConcat) {
   }
 }
 
+TEST(ConcatGradient, UndoesConcatByShapesAlone) {
+  std::mt19937 rng(3);
+  for (int trial = 0; trial < 20; ++trial) {
+    const auto size = [&] { return static_cast<std::int64_t>(rng() % 4); };
+    const Shape a({size(), size(), 2});
+    const Shape b = a.With(1, size());
+    const std::vector<Tensor> joined = OpTest("Concat", 2).Random("a", a, trial).Random("b", b, trial + 50).Run();
+    const OpTest parts =
+        OpTest("ConcatGradient", 2).Input("dy", joined[0]).Random("a", a, 7).Random("b", b, 8);  // other elements
+    parts.GivesExactly(OpTest("Reshape", 2).Ints("shape", a.ToVector()).Random("a", a, trial).Run()[0], 0);
+    parts.GivesExactly(OpTest("Reshape", 2).Ints("shape", b.ToVector()).Random("b", b, trial + 50).Run()[0], 1);
+  }
+  const OpTest drops = OpTest("ConcatGradient", 2).Arg("axis", -1).Arg("add_axis", 1).Input("dy", {2, 2}, {1, 2, 3, 4});
+  OpTest(drops).Random("a", {2}, 1).Random("b", {2}, 2).Gives({2}, {1, 3}, 0);
+  OpTest(drops).Random("a", {2}, 1).Random("b", {2}, 2).Gives({2}, {2, 4}, 1);
+}
+
+TEST(ConcatGradient, IsDifferentiable) {
+  OpTest("ConcatGradient", 2)
+      .Arg("axis", 1)
+      .Random("dy", {2, 3, 2}, 1)
+      .Random("a", {2, 1, 2}, 2)
+      .Random("b", {2, 2, 2}, 3)
+      .GradientMatches({}, {0});
+}
+
+TEST(ConcatGradient, RefusesWhatConcatDoesNotMake) {
+  for (const Shape& b : {Shape({2, 1}), Shape({2, 3}), Shape({3, 2}), Shape({2}), Shape({2, 2, 1})}) {
+    ExpectError(
+        [&] {
+          OpTest("ConcatGradient", 2).Random("dy", {2, 3}, 1).Random("a", {2, 1}, 2).Random("b", b, 3).Run();
+        },
+        "…shape mismatch: ConcatGradient needs the gradient of what Concat makes of its other inputs, and an output "
+        "for each; dy is float [2, 3]\n");
+  }
+  ExpectError(
+      [] {
+        OpTest("ConcatGradient", 1).Random("dy", {2, 3}, 1).Random("a", {2, 1}, 2).Random("b", {2, 2}, 3).Run();
+      },
+      "…shape mismatch: ConcatGradient needs the gradient of what Concat makes of its other inputs, and an output "
+      "for each; dy is float [2, 3]\n");
+}
+
 TEST(Split, DropsAnAxis) {
   const OpTest op = OpTest("Split", 2).Arg("axis", 1).Arg("add_axis", 1).Input("x", {2, 2}, {1, 2, 3, 4});
   op.Gives({2}, {1, 3}, 0);

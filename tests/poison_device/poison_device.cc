@@ -78,10 +78,46 @@ Conditions& TheConditions() {
 
 using Works = std::vector<std::function<void()>>;
 
+// What is kept of work, in calls of Recorder::InLane and what is put in between them.
+struct KeptCall {
+  int lane = 0;
+  std::vector<int> behind = {};  // numbers of calls; what is no call has none
+  int number = -1;
+  Works works = {};
+};
+using Recording = std::deque<KeptCall>;
+
+// One that a device may take which does the work of several lanes at the same time.
+void DoInSomeOrder(const Recording& recording, unsigned seed) {
+  std::minstd_rand random(seed);
+  std::vector<size_t> done(recording.size(), 0);  // works, by call
+  const auto is_over = [&](size_t c) { return done[c] == recording[c].works.size(); };
+  const auto may_go_on = [&](size_t c) {
+    if (is_over(c)) return false;
+    for (size_t before = 0; before < c; ++before) {
+      const bool is_awaited =
+          recording[before].lane == recording[c].lane ||
+          (recording[before].number >= 0 && std::ranges::count(recording[c].behind, recording[before].number) > 0);
+      if (is_awaited && !is_over(before)) return false;
+    }
+    return true;
+  };
+  for (;;) {
+    std::vector<size_t> ready;
+    for (size_t c = 0; c < recording.size(); ++c) {
+      if (may_go_on(c)) ready.push_back(c);
+    }
+    if (ready.empty()) return;
+    const size_t c = ready[random() % ready.size()];
+    recording[c].works[done[c]++]();
+    while (ready.size() == 1 && !is_over(c)) recording[c].works[done[c]++]();
+  }
+}
+
 // What a thread watches, or records.
 struct Watched {
   std::string* refusal = nullptr;  // null: nothing
-  Works* kept = nullptr;           // null: what is put in is done
+  Recording* kept = nullptr;       // null: what is put in is done
 
   void Refuse(std::string_view why) const {
     if (refusal != nullptr && refusal->empty()) *refusal = why;
@@ -217,12 +253,10 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   }
 
   // All of them, one after the other, as one work.
-  void PutRecorded(const std::shared_ptr<const Works>& works) {
+  void PutRecorded(const std::shared_ptr<const Recording>& recording) {
     const std::lock_guard lock(mutex_);
     ++counts_.played;
-    PutWork([works] {
-      for (const std::function<void()>& work : *works) work();
-    });
+    PutWork([recording, seed = static_cast<unsigned>(counts_.played)] { DoInSomeOrder(*recording, seed); });
   }
 
  private:
@@ -241,7 +275,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     if (Fails(PoisonFault::kWork)) {
       work = [] { throw Error(ErrorCode::kFailed, "work on the poison device failed"); };
     }
-    if (watched.kept != nullptr) return watched.kept->push_back(std::move(work));
+    if (watched.kept != nullptr) return watched.kept->back().works.push_back(std::move(work));
     Put(std::move(work));
   }
 
@@ -317,7 +351,8 @@ class PoisonRecorder : public Recorder {
   }
   void Record(const std::function<void()>& work, std::string* refusal) override {
     works_.reset();
-    auto kept = std::make_shared<Works>();
+    auto kept = std::make_shared<Recording>(1);
+    num_calls_ = 0;
     {
       const ScopedValue<Watched> scope(watched, {.refusal = refusal, .kept = kept.get()});
       work();
@@ -325,10 +360,19 @@ class PoisonRecorder : public Recorder {
     if (refusal->empty()) works_ = std::move(kept);
   }
   void Play() override { runtime_.PutRecorded(works_); }
+  int num_lanes() const override { return 3; }
+  void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) override {
+    Recording* const kept = watched.kept;
+    if (kept == nullptr) return work();
+    kept->push_back({.lane = lane, .behind = {behind.begin(), behind.end()}, .number = num_calls_++});
+    work();
+    kept->emplace_back();  // what follows is in no call
+  }
 
  private:
   PoisonRuntime& runtime_;
-  std::shared_ptr<const Works> works_;
+  int num_calls_ = 0;  // of what is kept
+  std::shared_ptr<const Recording> works_;
 };
 
 std::unique_ptr<Recorder> PoisonRuntime::MakeRecorder() { return std::make_unique<PoisonRecorder>(*this); }

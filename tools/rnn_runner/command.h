@@ -74,6 +74,7 @@ extern const Command kRun;
 extern const Command kVerify;
 extern const Command kCheck;
 extern const Command kShow;
+extern const Command kExplain;
 extern const Command kConvert;
 extern const Command kOps;
 extern const Command kGradcheck;

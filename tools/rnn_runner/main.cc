@@ -21,7 +21,7 @@
 namespace stepnet::runner {
 namespace {
 
-const std::vector<const Command*> kCommands = {&kRun,       &kVerify, &kCheck,  &kShow, &kConvert, &kOps,
+const std::vector<const Command*> kCommands = {&kRun,       &kVerify, &kCheck,  &kShow, &kExplain, &kConvert, &kOps,
                                                &kGradcheck, &kBench,  &kExpand, &kGrad, &kTrain,   &kSample};
 
 const Command& FindCommand(const std::string& name) {

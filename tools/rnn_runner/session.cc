@@ -8,6 +8,7 @@
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_int64(batch);
 
@@ -90,10 +91,13 @@ std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const Ru
   }
 }
 
-void RunNet(Net& net) {
+double RunNet(Net& net) {
   try {
+    const double start = Now();
     net.Run();
+    const double seconds = Now() - start;
     net.Wait();
+    return seconds;
   } catch (...) {
     throw CurrentError().At({.file = FLAGS_net});
   }

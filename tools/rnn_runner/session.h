@@ -36,7 +36,8 @@ void PlaceOnHost(NetDef* net);
 // Checks that no input is missing and creates the net. What it throws names the file.
 std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options);
 
-// Runs the net once; what it throws names the file.
-void RunNet(Net& net);
+// Runs the net once, to its end. Returns the seconds that the host took: a device goes on behind it. What it throws
+// names the file.
+double RunNet(Net& net);
 
 }  // namespace stepnet::runner

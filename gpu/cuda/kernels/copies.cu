@@ -364,6 +364,7 @@ RunFn MakeShape(const OperatorCall& op) {
 const GpuKernel transpose("Transpose", {.make = MakeTranspose});
 const GpuKernel concat("Concat", {.make = MakeColumns(true)});
 const GpuKernel split("Split", {.make = MakeColumns(false)});
+const GpuKernel concat_gradient("ConcatGradient", {.make = MakeColumns(false)});
 const GpuKernel constant_fill("ConstantFill", {.make = MakeConstantFill});
 const GpuKernel slice("Slice", {.make = [](const OperatorCall& op) { return MakeSlice(op, false); }});
 const GpuKernel slice_gradient("SliceGradient", {.make = [](const OperatorCall& op) { return MakeSlice(op, true); },

@@ -1,0 +1,29 @@
+// Marks in streams, for others to wait for.
+#pragma once
+
+#include <memory>
+
+#include "stepnet/gpu/cuda/cuda_runtime.h"
+
+namespace stepnet {
+
+struct CudaEventDelete {
+  void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }
+};
+using CudaEvent = std::unique_ptr<CUevent_st, CudaEventDelete>;
+
+// What the stream has been given so far.
+inline CudaEvent EventOf(const CudaQueue& queue) {
+  cudaEvent_t made = nullptr;
+  STEPNET_CUDA_CALL(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+  CudaEvent event(made);
+  STEPNET_CUDA_CALL(cudaEventRecord(made, queue.stream()));
+  return event;
+}
+
+// What the queue is given from now on comes behind the event.
+inline void WaitFor(const CudaEvent& event, const CudaQueue& queue) {
+  STEPNET_CUDA_CALL(cudaStreamWaitEvent(queue.stream(), event.get(), 0));
+}
+
+}  // namespace stepnet

@@ -1,0 +1,17 @@
+// What an operator of a net computes, by the names of its blobs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepnet/core/operator.h"
+
+namespace stepnet::runner {
+
+// "c = f * c_prev + i * g", an equation for each output. Where the formula of the type is not said in one line for all
+// its uses, or there is none, the operator itself: "a, b = Split(x)". `inputs` and `outputs` are names; an output "_"
+// is left out.
+std::vector<std::string> CallFormula(const OperatorCall& call, const std::vector<std::string>& inputs,
+                                     const std::vector<std::string>& outputs);
+
+}  // namespace stepnet::runner

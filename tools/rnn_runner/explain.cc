@@ -1,0 +1,108 @@
+// rnn_runner explain: what the compiler has made of the step nets of a net.
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "stepnet/compiler/step_graph.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/command.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/explanation.h"
+#include "stepnet/tools/rnn_runner/measured_plans.h"
+#include "stepnet/tools/rnn_runner/net_plans.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_bool(measure, false, "run the net some times, and say how long each instruction took");
+
+namespace stepnet::runner {
+namespace {
+
+// A plan with what it was made of.
+struct MadePlan {
+  StepGraph imported;
+  StepGraph last;
+  std::optional<StepPlan> plan;
+};
+
+int ExplainNet(const std::vector<std::string>& operands) {
+  CheckFormat({"text", "json"});
+  FLAGS_net = operands.front();
+  const Device device = DeviceNamedByFlags();
+  if (FLAGS_measure && !device.IsHost()) {
+    throw UsageError(StrCat("--measure runs on the CPU alone; bench --stats has times of instructions on ", device));
+  }
+  std::mutex mutex;
+  std::vector<MadePlan> made;
+  thread_local size_t mine = 0;  // a plan is made by one thread
+  RunOptions options = RunOptionsOn(device);
+  options.on_pass = [&, dump = options.on_pass](const std::string& name, const StepGraph& graph) {
+    if (dump) dump(name, graph);
+    const std::lock_guard lock(mutex);
+    if (name == "import") {
+      mine = made.size();
+      made.push_back({.imported = graph});
+    }
+    made[mine].last = graph;
+  };
+  options.on_plan = [&, dump = options.on_plan](const StepPlan& plan) {
+    if (dump) dump(plan);
+    const std::lock_guard lock(mutex);
+    made[mine].plan = plan;
+  };
+  Session session = MakePlans(options);
+  std::erase_if(made, [](const MadePlan& of) { return !of.plan; });
+  if (made.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
+  std::vector<MeasuredPlan> measured(made.size());
+  if (FLAGS_measure) {
+    std::vector<StepPlan> plans;
+    for (const MadePlan& of : made) plans.push_back(*of.plan);
+    measured = MeasurePlans(session, options.threads, plans);
+  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (size_t p = 0; p < made.size(); ++p) {
+    const Explanation explanation = Explain(made[p].imported, made[p].last, *made[p].plan, measured[p].costs);
+    if (FLAGS_format == "json") {
+      json.push_back(ExplanationJson(explanation));
+    } else {
+      std::cout << (p > 0 ? "\n" : "") << Printable(ExplanationText(explanation));
+    }
+  }
+  if (FLAGS_format == "json") {
+    std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
+  }
+  return kOk;
+}
+
+std::vector<FlagUse> ExplainFlags() {
+  constexpr std::string_view kOthers[] = {"net", "executor", "cuda_graph", "max_device_memory", "math"};
+  std::vector<FlagUse> flags = {{.name = "format", .value = "FORMAT", .doc = "text or json"}, {.name = "measure"}};
+  for (FlagUse& flag : SessionFlags()) {
+    if (std::ranges::find(kOthers, flag.name) == std::end(kOthers)) flags.push_back(std::move(flag));
+  }
+  return WithCommonFlags(std::move(flags));
+}
+
+}  // namespace
+
+const Command kExplain = {
+    .name = "explain",
+    .operands = "F",
+    .doc = "says what the compiler has made of the step nets of a net",
+    .details =
+        "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text. For each step net: what runs for\n"
+        "many steps at once and why, what has become one, as formulas, and what has not, what lies in which\n"
+        "memory, how it is cut up for threads, and how long each instruction takes, by estimate or measured.\n"
+        "The net is run once, so it takes the inputs that `run` takes.",
+    .example = "rnn_runner explain lstm.cell --size=H=256,D=256 --batch=32 --steps=100 --measure",
+    .flags = ExplainFlags(),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = ExplainNet,
+};
+
+}  // namespace stepnet::runner

@@ -1,0 +1,207 @@
+#include "stepnet/tools/rnn_runner/explanation.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "stepnet/compiler/longest_chain.h"
+#include "stepnet/compiler/schedule.h"
+#include "stepnet/core/cost.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/call_formula.h"
+
+namespace stepnet::runner {
+namespace {
+
+using Kind = ExplainedInstruction::Kind;
+
+class Explainer {
+ public:
+  Explainer(const StepGraph& graph, const StepPlan& plan, const std::vector<double>& measured)
+      : graph_(graph), plan_(plan), measured_(measured) {}
+
+  void Run(Explanation* to) const {
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const Stage& stage = plan_.stages[s];
+      ExplainedStage& explained = to->stages.emplace_back();
+      explained.title = StageTitle(stage);
+      explained.why = WhyStage(stage);
+      if (plan_.IsScheduled()) explained.threads = plan_.schedules[s]->threads;
+      for (int i = stage.begin; i < stage.end; ++i) explained.instructions.push_back(InstructionAt(i, stage));
+    }
+    AddStorage(to);
+    to->stages_overlap = plan_.pipeline != nullptr;
+    to->chunk_steps = plan_.chunk_steps;
+    if (const Schedule* loop = LongestLoop(); loop != nullptr) {
+      for (const ChainLink& link : LongestChain(*loop)) to->chain.push_back(plan_.instructions[link.instruction].text);
+    }
+  }
+
+ private:
+  bool LastsOverSteps(const Stage& stage) const { return stage.steps_at_once != 1; }
+
+  std::string WhyStage(const Stage& stage) const {
+    if (plan_.stages.size() == 1) return "";
+    if (stage.steps_at_once == 1) return "each step waits for the one before";
+    const auto sums = [&](int i) {
+      return std::ranges::any_of(plan_.instructions[i].outputs,
+                                 [](const Operand& output) { return output.added && !output.has_rows; });
+    };
+    for (int i = stage.begin; i < stage.end; ++i) {
+      if (sums(i))
+        return "sums over the steps, which nothing waits for: terms are added in another order than step by step";
+    }
+    if (std::all_of(graph_.nodes.begin() + stage.begin, graph_.nodes.begin() + stage.end,
+                    [](const StepNode& node) { return node.kind == StepNode::Kind::kPack; })) {
+      return "weights, laid out for the kernels of the loop";
+    }
+    return "no step waits for another, and weights are read once for all of them";
+  }
+
+  static Kind KindOf(const StepNode& node) {
+    switch (node.kind) {
+      case StepNode::Kind::kProduct: return Kind::kProduct;
+      case StepNode::Kind::kMove: return Kind::kMove;
+      case StepNode::Kind::kPack: return Kind::kPack;
+      default: return node.body != nullptr ? Kind::kFused : Kind::kOperator;
+    }
+  }
+
+  std::string NameOf(int value) const { return value == kNoValue ? "_" : graph_.values[value].blob; }
+
+  // What the operator computes, by the names that its operands have.
+  std::vector<std::string> FormulasOf(const OperatorCall& call, std::vector<int> inputs,
+                                      std::vector<int> outputs) const {
+    std::vector<std::string> in, out;
+    for (const int value : inputs) in.push_back(NameOf(value));
+    for (const int value : outputs) out.push_back(NameOf(value));
+    return CallFormula(call, in, out);
+  }
+
+  std::vector<std::string> FormulasOf(const StepNode& node) const {
+    std::vector<std::string> formulas;
+    if (node.kind == StepNode::Kind::kProduct) return ProductsOf(node);
+    if (node.IsOneOperator()) return FormulasOf(*node.call, node.inputs, node.outputs);
+    for (const RegionCall& call : node.calls()) {
+      std::vector<int> inputs, outputs;
+      for (const int operand : call.inputs) inputs.push_back(node.ValueOf(operand));
+      for (const int operand : call.outputs) outputs.push_back(operand == kNoValue ? kNoValue : node.ValueOf(operand));
+      const std::vector<std::string> more = FormulasOf(*call.call, inputs, outputs);
+      formulas.insert(formulas.end(), more.begin(), more.end());
+    }
+    return formulas;
+  }
+
+  std::vector<std::string> ProductsOf(const StepNode& node) const {
+    std::vector<std::string> formulas;
+    const auto factor = [&](const ProductFactor& of) {
+      return StrCat(NameOf(node.inputs[of.input]), of.transposed ? "^T" : "");
+    };
+    for (size_t o = 0; o < node.products.size(); ++o) {
+      if (!node.products[o] || node.outputs[o] == kNoValue) continue;
+      const Product& product = *node.products[o];
+      std::string text = product.right ? StrCat(factor(product.left), " * ", factor(*product.right))
+                                       : StrCat("sum over the rows of ", factor(product.left));
+      if (product.bias >= 0) text += StrCat(" + ", NameOf(node.inputs[product.bias]));
+      const bool adds = graph_.values[node.outputs[o]].added;
+      formulas.push_back(StrCat(NameOf(node.outputs[o]), adds ? " += " : " = ", text));
+    }
+    return formulas;
+  }
+
+  ExplainedInstruction InstructionAt(int i, const Stage& stage) const {
+    const Instruction& instruction = plan_.instructions[i];
+    const StepNode& node = graph_.nodes[i];
+    ExplainedInstruction explained{.number = i,
+                                   .kind = KindOf(node),
+                                   .text = instruction.text,
+                                   .formulas = FormulasOf(node),
+                                   .flops = instruction.cost.flops,
+                                   .bytes = instruction.cost.bytes,
+                                   .estimate = EstimateMicroseconds(instruction.cost, *plan_.target)};
+    if (!measured_.empty()) explained.measured = measured_[i];
+    if (instruction.packed) explained.notes.emplace_back("reads weights in a layout of their own");
+    if (instruction.by_blobs) explained.notes.emplace_back("finds its shapes anew in each step");
+    if (instruction.has_side_effects) explained.notes.emplace_back("does more than to compute, so it keeps its place");
+    const int parts = PartsOf(i, stage);
+    if (parts > 1) explained.notes.push_back(StrCat("cut in ", parts, " parts, one a thread"));
+    AddWhatIsNotFused(i, stage, &explained.notes);
+    return explained;
+  }
+
+  int PartsOf(int i, const Stage& stage) const {
+    if (!plan_.IsScheduled()) return 1;
+    const Schedule& schedule = *plan_.schedules[&stage - plan_.stages.data()];
+    for (const Task& task : schedule.tasks) {
+      if (std::ranges::count(task.instructions, i) > 0) return task.parts;
+    }
+    return 1;
+  }
+
+  // The next instruction of the loop reads what this one leaves in memory: why they are two.
+  void AddWhatIsNotFused(int i, const Stage& stage, std::vector<std::string>* notes) const {
+    if (stage.steps_at_once != 1 || !graph_.nodes[i].RunsOperators()) return;
+    for (int reader = i + 1; reader < stage.end; ++reader) {
+      const StepNode &giver = graph_.nodes[i], &other = graph_.nodes[reader];
+      const bool reads =
+          std::ranges::any_of(giver.given(), [&](int value) { return std::ranges::count(other.inputs, value) > 0; });
+      if (!reads || !other.RunsOperators()) continue;
+      const std::string why = WhyApart(giver, other);
+      if (!why.empty()) notes->push_back(StrCat("not one with ", reader, ", which reads it: ", why));
+    }
+  }
+
+  static std::string WhyApart(const StepNode& giver, const StepNode& reader) {
+    for (const StepNode* node : {&giver, &reader}) {
+      if (node->kind == StepNode::Kind::kProduct) return "products are joined with nothing";
+      if (node->kind == StepNode::Kind::kCall) return StrCat(node->call->type(), " has no formula");
+    }
+    return "no single pass over elements gives both";
+  }
+
+  void AddStorage(Explanation* to) const {
+    static const std::map<StorageClass, const char*> kMeanings = {
+        {StorageClass::kLocal, "in registers and the first cache alone"},
+        {StorageClass::kRing, "a few rows that steps use in turn"},
+        {StorageClass::kStacked, "a row for each step, for another stage or the gradient"},
+        {StorageClass::kLinked, "rows of sequences, states and outputs, at no cost"},
+        {StorageClass::kShared, "the same in all steps"},
+        {StorageClass::kDynamic, "blobs, of shapes that only a run tells"}};
+    for (const auto& [storage_class, meaning] : kMeanings) {
+      ExplainedStorage storage{.kind = StorageClassName(storage_class), .meaning = meaning};
+      std::set<std::pair<int, std::int64_t>> rows;  // that are counted
+      for (const Slot& slot : plan_.slots) {
+        if (slot.storage_class != storage_class) continue;
+        if (std::ranges::count(storage.values, slot.blob) == 0) storage.values.push_back(slot.blob);
+        if (rows.emplace(slot.base, slot.offset).second) storage.bytes += slot.bytes;
+      }
+      if (!storage.values.empty()) to->storage.push_back(std::move(storage));
+    }
+  }
+
+  const Schedule* LongestLoop() const {
+    const Schedule* longest = nullptr;
+    for (size_t s = 0; s < plan_.stages.size() && plan_.IsScheduled(); ++s) {
+      const Schedule* const schedule = plan_.schedules[s].get();
+      if (LastsOverSteps(plan_.stages[s])) continue;
+      if (longest == nullptr || schedule->step_microseconds > longest->step_microseconds) longest = schedule;
+    }
+    return longest;
+  }
+
+  const StepGraph& graph_;
+  const StepPlan& plan_;
+  const std::vector<double>& measured_;
+};
+
+}  // namespace
+
+Explanation Explain(const StepGraph& imported, const StepGraph& graph, const StepPlan& plan,
+                    const std::vector<double>& measured) {
+  Explanation explanation{.net = plan.name, .backward = plan.backward};
+  explanation.num_operators = static_cast<int>(std::ranges::count_if(imported.nodes, &StepNode::RunsOperators));
+  Explainer(graph, plan, measured).Run(&explanation);
+  return explanation;
+}
+
+}  // namespace stepnet::runner

@@ -1,0 +1,115 @@
+// Explanations as text and as JSON.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/explanation.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+namespace stepnet::runner {
+namespace {
+
+using Kind = ExplainedInstruction::Kind;
+
+const char* KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kProduct: return "product";
+    case Kind::kFused: return "fused";
+    case Kind::kOperator: return "operator";
+    case Kind::kMove: return "move";
+    case Kind::kPack: return "pack";
+  }
+  return "unknown";
+}
+
+// GFLOP/s of products, and otherwise GB/s; "" where nothing is known.
+std::string RateText(const ExplainedInstruction& of, double microseconds) {
+  if (microseconds <= 0) return "";
+  if (of.kind == Kind::kProduct) return StrCat(Number(of.flops / microseconds / 1e3, 3), " GFLOP/s");
+  return of.bytes > 0 ? StrCat(Number(of.bytes / microseconds / 1e3, 3), " GB/s") : "";
+}
+
+std::string TimeText(const ExplainedInstruction& of) {
+  const double microseconds = of.measured.value_or(of.estimate);
+  std::string text = StrCat(of.measured ? "" : "about ", Number(microseconds, 3), " us a step");
+  if (const std::string rate = RateText(of, microseconds); of.measured && !rate.empty()) text += ", " + rate;
+  if (of.measured) text += StrCat(" (estimate ", Number(of.estimate, 3), " us)");
+  return text;
+}
+
+int NumInstructions(const Explanation& explanation) {
+  int count = 0;
+  for (const ExplainedStage& stage : explanation.stages) count += static_cast<int>(stage.instructions.size());
+  return count;
+}
+
+std::string ListText(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 12;
+  const std::vector<std::string> shown(names.begin(),
+                                       names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
+  return StrCat(Join(shown, ", "), names.size() > kShown ? StrCat(" and ", names.size() - kShown, " more") : "");
+}
+
+}  // namespace
+
+std::string ExplanationText(const Explanation& of) {
+  std::string text =
+      StrCat("step net ", NameText(of.net), of.backward ? ", backward" : "", ": ", Count(of.num_operators, "operator"),
+             " run as ", Count(NumInstructions(of), "instruction"), "\n");
+  for (const ExplainedStage& stage : of.stages) {
+    text += StrCat(stage.title, stage.why.empty() ? "" : ": " + stage.why,
+                   stage.threads > 1 ? StrCat("; on ", stage.threads, " threads") : "", "\n");
+    for (const ExplainedInstruction& instruction : stage.instructions) {
+      text += StrCat("  ", instruction.number, ": ", KindName(instruction.kind), "; ", TimeText(instruction), "\n");
+      if (instruction.formulas.empty()) text += StrCat("      ", instruction.text, "\n");
+      for (const std::string& formula : instruction.formulas) text += StrCat("      ", formula, "\n");
+      for (const std::string& note : instruction.notes) text += StrCat("    ", note, "\n");
+    }
+  }
+  if (of.stages_overlap) {
+    text += StrCat("stages overlap on threads: each works on another ", of.chunk_steps, " steps\n");
+  }
+  for (const ExplainedStorage& storage : of.storage) {
+    text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(storage.values),
+                   storage.bytes > 0 ? StrCat("; ", Bytes(static_cast<double>(storage.bytes)), " a step") : "", "\n");
+  }
+  if (!of.chain.empty()) text += StrCat("what sets the pace: ", Join(of.chain, "; then "), "; then again\n");
+  return text;
+}
+
+nlohmann::ordered_json ExplanationJson(const Explanation& of) {
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const ExplainedStage& stage : of.stages) {
+    nlohmann::ordered_json instructions = nlohmann::ordered_json::array();
+    for (const ExplainedInstruction& instruction : stage.instructions) {
+      nlohmann::ordered_json item = {{"number", instruction.number},
+                                     {"kind", KindName(instruction.kind)},
+                                     {"text", instruction.text},
+                                     {"formulas", instruction.formulas},
+                                     {"flops_a_step", instruction.flops},
+                                     {"bytes_a_step", instruction.bytes},
+                                     {"estimated_us", instruction.estimate}};
+      if (instruction.measured) item["measured_us"] = *instruction.measured;
+      item["notes"] = instruction.notes;
+      instructions.push_back(std::move(item));
+    }
+    stages.push_back({{"title", stage.title},
+                      {"why", stage.why},
+                      {"threads", stage.threads},
+                      {"instructions", std::move(instructions)}});
+  }
+  nlohmann::ordered_json storage = nlohmann::ordered_json::array();
+  for (const ExplainedStorage& kind : of.storage) {
+    storage.push_back({{"kind", kind.kind}, {"values", kind.values}, {"bytes_a_step", kind.bytes}});
+  }
+  return {{"net", of.net},
+          {"backward", of.backward},
+          {"operators", of.num_operators},
+          {"stages", std::move(stages)},
+          {"stages_overlap", of.stages_overlap},
+          {"chunk_steps", of.chunk_steps},
+          {"storage", std::move(storage)},
+          {"longest_chain", of.chain}};
+}
+
+}  // namespace stepnet::runner

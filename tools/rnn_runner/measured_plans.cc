@@ -1,0 +1,127 @@
+#include "stepnet/tools/rnn_runner/measured_plans.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "stepnet/core/cost.h"
+#include "stepnet/tools/rnn_runner/common_flags.h"
+#include "stepnet/tools/rnn_runner/recorder.h"
+#include "stepnet/tools/rnn_runner/run_stats.h"
+
+namespace stepnet::runner {
+namespace {
+
+// How long loops take, without looking at instructions, which would take as long as the short ones do. To be made by
+// the thread that runs the net.
+class LoopTimes : public Recorder {
+ public:
+  // Microseconds a step; 0 where none ran.
+  double StepOf(const StepPlan& plan) const {
+    CheckComplete();
+    const auto found = loops_.find({plan.name, plan.backward});
+    return found == loops_.end() || found->second.steps == 0 ? 0 : found->second.microseconds / found->second.steps;
+  }
+
+ private:
+  void Started(const RunEvent& event) override {
+    if (IsLoop(event)) starts_.push_back(std::chrono::steady_clock::now());
+  }
+  void Stopped(const RunEvent& event) override {
+    if (!IsLoop(event)) return;
+    const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - starts_.back();
+    starts_.pop_back();
+    Loops& loops = loops_[{*event.net, event.backward}];
+    loops.microseconds += time.count();
+    loops.steps += event.num_steps;
+  }
+
+  struct Loops {
+    double microseconds = 0;
+    std::int64_t steps = 0;
+  };
+  bool IsLoop(const RunEvent& event) const {
+    return event.kind == RunEventKind::kLoop && std::this_thread::get_id() == caller_;
+  }
+
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::vector<std::chrono::steady_clock::time_point> starts_;
+  std::map<std::pair<std::string, bool>, Loops> loops_;  // by net, and whether it is backward
+};
+
+// Microseconds of each instruction of a plan, a step.
+using Costs = std::vector<double>;
+
+// In one run of the net, for each of the plans; what did not run keeps its estimate.
+std::vector<Costs> CostsOfRun(Net& net, const std::vector<StepPlan>& plans) {
+  std::vector<Costs> costs;
+  for (const StepPlan& plan : plans) {
+    Costs& of_plan = costs.emplace_back();
+    for (const Instruction& instruction : plan.instructions) {
+      of_plan.push_back(EstimateMicroseconds(instruction.cost, *plan.target));
+    }
+  }
+  RunStats stats;
+  net.AttachObserver(&stats);
+  RunNet(net);
+  net.DetachObserver(&stats);
+  for (const NetStats& measured : stats.Nets()) {
+    for (size_t p = 0; p < plans.size(); ++p) {
+      const StepPlan& plan = plans[p];
+      if (measured.plan == nullptr || plan.backward != measured.backward || plan.name != measured.net) continue;
+      for (size_t i = 0; i < std::min(plan.instructions.size(), measured.instructions.size()); ++i) {
+        const InstructionStats& instruction = measured.instructions[i];
+        if (instruction.calls == 0 || instruction.text != plan.instructions[i].text) continue;
+        costs[p][i] = 1e6 * instruction.seconds / static_cast<double>(measured.steps);
+      }
+    }
+  }
+  return costs;
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<MeasuredPlan> MeasurePlans(Session& session, int threads, const std::vector<StepPlan>& plans) {
+  constexpr std::chrono::seconds kEnough{2};
+  constexpr size_t kMinRuns = 5, kMaxRuns = 100;
+  RunOptions options = RunOptionsOn({});
+  options.quiet = true;
+  options.threads = threads;
+  options.on_pass = nullptr;  // the plans have been shown
+  options.on_plan = nullptr;
+  const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
+  RunNet(*net);
+  std::vector<std::vector<Costs>> costs;                 // by run, then plan
+  std::vector<std::vector<double>> steps(plans.size());  // by plan, then run
+  const auto end = std::chrono::steady_clock::now() + kEnough;
+  while (costs.size() < kMinRuns || (costs.size() < kMaxRuns && std::chrono::steady_clock::now() < end)) {
+    costs.push_back(CostsOfRun(*net, plans));
+    LoopTimes times;
+    net->AttachObserver(&times);
+    RunNet(*net);
+    net->DetachObserver(&times);
+    for (size_t p = 0; p < plans.size(); ++p) steps[p].push_back(times.StepOf(plans[p]));
+  }
+  std::vector<MeasuredPlan> measured(plans.size());
+  for (size_t p = 0; p < plans.size(); ++p) {
+    measured[p].step = Median(steps[p]);
+    for (size_t i = 0; i < plans[p].instructions.size(); ++i) {
+      std::vector<double> of_runs;
+      for (const std::vector<Costs>& run : costs) of_runs.push_back(run[p][i]);
+      measured[p].costs.push_back(Median(std::move(of_runs)));
+    }
+  }
+  return measured;
+}
+
+}  // namespace stepnet::runner
