@@ -6,9 +6,8 @@
 #include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
-#include "stepnet/compiler/step_graph.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -22,15 +21,23 @@ DEFINE_bool(measure, false, "run the net some times, and say how long each instr
 namespace stepnet::runner {
 namespace {
 
-// A plan with what it was made of.
-struct MadePlan {
-  StepGraph imported;
-  StepGraph last;
-  std::optional<StepPlan> plan;
-};
+void Print(const std::vector<Explanation>& explanations) {
+  if (FLAGS_format == "html") {
+    std::cout << ExplanationHtml(StrCat("What the compiler has made of ", FLAGS_net), explanations);
+  } else if (FLAGS_format == "json") {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Explanation& explanation : explanations) json.push_back(ExplanationJson(explanation));
+    std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
+  } else {
+    const char* separator = "";
+    for (const Explanation& explanation : explanations) {
+      std::cout << std::exchange(separator, "\n") << Printable(ExplanationText(explanation));
+    }
+  }
+}
 
 int ExplainNet(const std::vector<std::string>& operands) {
-  CheckFormat({"text", "json"});
+  CheckFormat({"text", "json", "html"});
   FLAGS_net = operands.front();
   const Device device = DeviceNamedByFlags();
   if (FLAGS_measure && !device.IsHost()) {
@@ -47,7 +54,8 @@ int ExplainNet(const std::vector<std::string>& operands) {
       mine = made.size();
       made.push_back({.imported = graph});
     }
-    made[mine].last = graph;
+    made[mine].graph = graph;
+    made[mine].passes.insert(name);
   };
   options.on_plan = [&, dump = options.on_plan](const StepPlan& plan) {
     if (dump) dump(plan);
@@ -55,32 +63,26 @@ int ExplainNet(const std::vector<std::string>& operands) {
     made[mine].plan = plan;
   };
   Session session = MakePlans(options);
-  std::erase_if(made, [](const MadePlan& of) { return !of.plan; });
   if (made.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
   std::vector<MeasuredPlan> measured(made.size());
   if (FLAGS_measure) {
     std::vector<StepPlan> plans;
-    for (const MadePlan& of : made) plans.push_back(*of.plan);
+    for (const MadePlan& of : made) plans.push_back(of.plan);
     measured = MeasurePlans(session, options.threads, plans);
   }
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  std::vector<Explanation> explanations;
   for (size_t p = 0; p < made.size(); ++p) {
-    const Explanation explanation = Explain(made[p].imported, made[p].last, *made[p].plan, measured[p].costs);
-    if (FLAGS_format == "json") {
-      json.push_back(ExplanationJson(explanation));
-    } else {
-      std::cout << (p > 0 ? "\n" : "") << Printable(ExplanationText(explanation));
-    }
+    explanations.push_back(Explain(made[p], measured[p].costs));
   }
-  if (FLAGS_format == "json") {
-    std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
-  }
+  Print(explanations);
   return kOk;
 }
 
 std::vector<FlagUse> ExplainFlags() {
   constexpr std::string_view kOthers[] = {"net", "executor", "cuda_graph", "max_device_memory", "math"};
-  std::vector<FlagUse> flags = {{.name = "format", .value = "FORMAT", .doc = "text or json"}, {.name = "measure"}};
+  std::vector<FlagUse> flags = {
+      {.name = "format", .value = "FORMAT", .doc = "text, json or html, a page that needs nothing else"},
+      {.name = "measure"}};
   for (FlagUse& flag : SessionFlags()) {
     if (std::ranges::find(kOthers, flag.name) == std::end(kOthers)) flags.push_back(std::move(flag));
   }

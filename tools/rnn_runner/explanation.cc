@@ -4,8 +4,10 @@
 #include <map>
 #include <set>
 
+#include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/schedule.h"
+#include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/call_formula.h"
@@ -17,8 +19,8 @@ using Kind = ExplainedInstruction::Kind;
 
 class Explainer {
  public:
-  Explainer(const StepGraph& graph, const StepPlan& plan, const std::vector<double>& measured)
-      : graph_(graph), plan_(plan), measured_(measured) {}
+  Explainer(const MadePlan& made, const std::vector<double>& measured)
+      : graph_(made.graph), plan_(made.plan), fuses_(made.passes.contains("fuse_regions")), measured_(measured) {}
 
   void Run(Explanation* to) const {
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
@@ -43,17 +45,13 @@ class Explainer {
   std::string WhyStage(const Stage& stage) const {
     if (plan_.stages.size() == 1) return "";
     if (stage.steps_at_once == 1) return "each step waits for the one before";
-    const auto sums = [&](int i) {
-      return std::ranges::any_of(plan_.instructions[i].outputs,
-                                 [](const Operand& output) { return output.added && !output.has_rows; });
-    };
-    for (int i = stage.begin; i < stage.end; ++i) {
-      if (sums(i))
-        return "sums over the steps, which nothing waits for: terms are added in another order than step by step";
-    }
-    if (std::all_of(graph_.nodes.begin() + stage.begin, graph_.nodes.begin() + stage.end,
-                    [](const StepNode& node) { return node.kind == StepNode::Kind::kPack; })) {
+    const auto begin = graph_.nodes.begin() + stage.begin, end = graph_.nodes.begin() + stage.end;
+    if (std::all_of(begin, end, [](const StepNode& node) { return node.kind == StepNode::Kind::kPack; })) {
       return "weights, laid out for the kernels of the loop";
+    }
+    if (stage.steps_at_once == kAllSteps) {
+      return "sums over the steps, which nothing waits for; they add up in another order than step by step, and round "
+             "so";
     }
     return "no step waits for another, and weights are read once for all of them";
   }
@@ -151,12 +149,12 @@ class Explainer {
     }
   }
 
-  static std::string WhyApart(const StepNode& giver, const StepNode& reader) {
+  std::string WhyApart(const StepNode& giver, const StepNode& reader) const {
     for (const StepNode* node : {&giver, &reader}) {
       if (node->kind == StepNode::Kind::kProduct) return "products are joined with nothing";
       if (node->kind == StepNode::Kind::kCall) return StrCat(node->call->type(), " has no formula");
     }
-    return "no single pass over elements gives both";
+    return fuses_ ? "no single pass over elements gives both" : "the pass fuse_regions has not run";
   }
 
   void AddStorage(Explanation* to) const {
@@ -191,16 +189,19 @@ class Explainer {
 
   const StepGraph& graph_;
   const StepPlan& plan_;
+  const bool fuses_;
   const std::vector<double>& measured_;
 };
 
 }  // namespace
 
-Explanation Explain(const StepGraph& imported, const StepGraph& graph, const StepPlan& plan,
-                    const std::vector<double>& measured) {
-  Explanation explanation{.net = plan.name, .backward = plan.backward};
-  explanation.num_operators = static_cast<int>(std::ranges::count_if(imported.nodes, &StepNode::RunsOperators));
-  Explainer(graph, plan, measured).Run(&explanation);
+Explanation Explain(const MadePlan& made, const std::vector<double>& measured) {
+  Explanation explanation{.net = made.plan.name, .backward = made.plan.backward};
+  explanation.num_operators = static_cast<int>(std::ranges::count_if(made.imported.nodes, &StepNode::RunsOperators));
+  Explainer(made, measured).Run(&explanation);
+  explanation.imported_text = GraphText(made.imported);
+  explanation.graph_text = GraphText(made.graph);
+  if (made.plan.IsScheduled()) explanation.schedule_text = ScheduleText(made.plan);
   return explanation;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,15 +56,27 @@ struct Explanation {
   std::vector<ExplainedStorage> storage;
   bool stages_overlap = false;
   std::int64_t chunk_steps = 0;
+  // The step before and after the passes (GraphText), and its schedule (ScheduleText), for those who want it all.
+  std::string imported_text, graph_text, schedule_text;
   std::vector<std::string> chain;  // the longest of instructions that wait for each other, from step to step
 };
 
-// `imported` is the graph before all passes, `graph` the one behind them, of which `plan` was made. `measured`, if it
-// is not empty, has the microseconds a step of each instruction.
-Explanation Explain(const StepGraph& imported, const StepGraph& graph, const StepPlan& plan,
-                    const std::vector<double>& measured);
+// A plan with what it was made of.
+struct MadePlan {
+  StepGraph imported;            // before all passes
+  StepGraph graph;               // behind them
+  std::set<std::string> passes;  // that have run
+  StepPlan plan;
+};
+
+// `measured`, if it is not empty, has the microseconds a step of each instruction.
+Explanation Explain(const MadePlan& made, const std::vector<double>& measured);
+
+const char* KindName(ExplainedInstruction::Kind kind);
+int NumInstructions(const Explanation& explanation);
 
 std::string ExplanationText(const Explanation& explanation);
+std::string ExplanationHtml(const std::string& title, const std::vector<Explanation>& explanations);
 nlohmann::ordered_json ExplanationJson(const Explanation& explanation);
 
 }  // namespace stepnet::runner

@@ -11,17 +11,6 @@ namespace {
 
 using Kind = ExplainedInstruction::Kind;
 
-const char* KindName(Kind kind) {
-  switch (kind) {
-    case Kind::kProduct: return "product";
-    case Kind::kFused: return "fused";
-    case Kind::kOperator: return "operator";
-    case Kind::kMove: return "move";
-    case Kind::kPack: return "pack";
-  }
-  return "unknown";
-}
-
 // GFLOP/s of products, and otherwise GB/s; "" where nothing is known.
 std::string RateText(const ExplainedInstruction& of, double microseconds) {
   if (microseconds <= 0) return "";
@@ -37,12 +26,6 @@ std::string TimeText(const ExplainedInstruction& of) {
   return text;
 }
 
-int NumInstructions(const Explanation& explanation) {
-  int count = 0;
-  for (const ExplainedStage& stage : explanation.stages) count += static_cast<int>(stage.instructions.size());
-  return count;
-}
-
 std::string ListText(const std::vector<std::string>& names) {
   constexpr size_t kShown = 12;
   const std::vector<std::string> shown(names.begin(),
@@ -51,6 +34,23 @@ std::string ListText(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+const char* KindName(Kind kind) {
+  switch (kind) {
+    case Kind::kProduct: return "product";
+    case Kind::kFused: return "fused";
+    case Kind::kOperator: return "operator";
+    case Kind::kMove: return "move";
+    case Kind::kPack: return "pack";
+  }
+  return "unknown";
+}
+
+int NumInstructions(const Explanation& explanation) {
+  int count = 0;
+  for (const ExplainedStage& stage : explanation.stages) count += static_cast<int>(stage.instructions.size());
+  return count;
+}
 
 std::string ExplanationText(const Explanation& of) {
   std::string text =
@@ -71,7 +71,7 @@ std::string ExplanationText(const Explanation& of) {
   }
   for (const ExplainedStorage& storage : of.storage) {
     text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(storage.values),
-                   storage.bytes > 0 ? StrCat("; ", Bytes(static_cast<double>(storage.bytes)), " a step") : "", "\n");
+                   storage.bytes > 0 ? StrCat("; ", Bytes(static_cast<double>(storage.bytes))) : "", "\n");
   }
   if (!of.chain.empty()) text += StrCat("what sets the pace: ", Join(of.chain, "; then "), "; then again\n");
   return text;
