@@ -131,6 +131,12 @@ class CellExpander {
     return is_bidirectional() && reverse ? prefix + "reverse/" : prefix;
   }
 
+  // Of names in the step, where several layers or directions share it.
+  std::string StepPrefix(std::int64_t layer, bool reverse) const {
+    if (joins_layers()) return StrCat("layer", layer, "/");
+    return is_bidirectional() && reverse ? "reverse/" : "";
+  }
+
   static std::vector<std::int64_t> StepsFirst(int item_rank) {
     std::vector<std::int64_t> axes = {1, 0};
     for (int i = 0; i < item_rank; ++i) axes.push_back(2 + i);
@@ -177,10 +183,9 @@ class CellExpander {
     const bool is_last = layer + 1 == options().layers();
     const bool stays_open = joins_layers() && !is_last;
     std::vector<CellLayer> directions;
-    ops_.resize(is_bidirectional() ? 2 : 1);
     for (const bool reverse : {false, true}) {
       if (is_bidirectional() || reverse == (options().direction() == CellOptions::REVERSE)) {
-        directions.emplace_back(Context(layer, reverse, &ops_[directions.size()]));
+        directions.emplace_back(Context(layer, reverse));
       }
     }
     std::vector<std::vector<std::string>> sources(directions.size());
@@ -200,15 +205,12 @@ class CellExpander {
         WriteOutput(k, layer, item, outputs.back(), &sources, &finish_);
       }
     }
-    for (size_t d = 0; d < directions.size(); ++d) {
-      directions[d].Write(sources[d], &result_);
-      if (!stays_open)
-        ops_[d].Write(names_.Unused((joins_layers() ? use_.scope : directions[d].prefix()) + "record"), &result_.net);
-    }
+    for (size_t d = 0; d < directions.size(); ++d) directions[d].Write(sources[d], &result_);
     if (!stays_open) {
+      op_.Write(names_.Unused((joins_layers() ? use_.scope : Prefix(layer, false)) + "record"), &result_.net);
       for (const auto& write : finish_) write();
       finish_.clear();
-      ops_.clear();
+      op_ = {};
     }
     if (is_last) {
       result_.outputs.insert(result_.outputs.begin(), outputs.begin(), outputs.end());
@@ -224,16 +226,16 @@ class CellExpander {
     sequences_[0] = outputs[0];
   }
 
-  LayerContext Context(std::int64_t layer, bool reverse, RecurrentOperator* op) {
+  LayerContext Context(std::int64_t layer, bool reverse) {
     LayerContext context{.cell = &source_,
                          .use = &use_,
                          .sizes = sizes_,
                          .prefix = Prefix(layer, reverse),
-                         .step_prefix = joins_layers() ? StrCat("layer", layer, "/") : "",
+                         .step_prefix = StepPrefix(layer, reverse),
                          .sequences = sequences_,
                          .mask = mask_,
                          .names = &names_,
-                         .op = op};
+                         .op = &op_};
     if (!reverse) return context;
     for (std::string& sequence : context.sequences) sequence = Reversed(sequence);
     // With lengths, the steps that count come first in either direction.
@@ -358,7 +360,7 @@ class CellExpander {
   std::vector<std::string> sequences_;  // of the layer at hand
   Shape item_;                          // of its first sequence, from the second layer on
   std::string mask_;
-  std::vector<RecurrentOperator> ops_;           // of the layer at hand, or of it and those below
+  RecurrentOperator op_;                         // of the layer at hand, or of it and those below
   std::vector<std::function<void()>> finish_;    // what comes behind them
   std::map<std::string, std::string> reversed_;  // sequence → the same from the last step to the first
   CellNet result_;

@@ -84,8 +84,9 @@ void CellLayer::NameStep() {
     }
   }
   if (context_.mask.empty()) return;
-  if (context_.op->mask.empty()) context_.op->mask = names_.Unused("mask_t");
-  mask_ = context_.op->mask;
+  const auto [mask, is_new] = context_.op->masks.try_emplace(context_.mask);
+  if (is_new) mask->second = names_.Unused("mask_t");
+  mask_ = mask->second;
 }
 
 void CellLayer::WriteStep() {

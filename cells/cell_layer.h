@@ -41,7 +41,6 @@ class CellLayer {
 
   // The shape of an item of each output.
   const std::vector<Shape>& output_items() const { return output_items_; }
-  const std::string& prefix() const { return context_.prefix; }  // of names outside
   DType OutputDType(int k) const { return output_infos_[k].dtype; }
 
   // Adds to the operator and to result's nets; `outputs` names the blobs that shall hold the cell's outputs, "" for

@@ -1,10 +1,11 @@
-// RecurrentOperator: a RecurrentNetwork while layers of a cell are being written into it, one above the other in one
-// step net.
+// RecurrentOperator: a RecurrentNetwork while layers of a cell are being written into it, one above the other, or two
+// directions beside each other, in one step net.
 //
 // So they overlap: the compiler takes their loops apart again (compiler/find_stages.h), and while a layer is at a chunk
 // of steps, the one below is at the next.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,9 +30,10 @@ class NameSet {
 };
 
 struct RecurrentOperator {
-  NameSet names = {};     // in the step net
-  std::string mask = {};  // blob of the step, bool [1, B]; "" where there is none
-  std::string top = {};   // blob of the step: the first output of the layer that was written last, [1, B, …]
+  NameSet names = {};  // in the step net
+  // Masks of steps, bool [T, B]: by the blob outside the blob of the step, [1, B].
+  std::map<std::string, std::string> masks = {};
+  std::string top = {};  // blob of the step: the first output of the layer that was written last, [1, B, …]
   NetDef step = {};
   std::vector<Link> links = {};
   std::vector<std::string> inputs = {};

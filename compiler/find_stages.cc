@@ -90,6 +90,7 @@ struct Component {
   std::set<int> before = {};  // components
   std::set<int> after = {};
   int stage = -1;             // odd numbers are loops, even ones take chunks, the last one all steps
+  int loop = 0;               // its number, from 1 on, of those in a stage that need nothing of each other
   int first = 0;              // stage that it can be in
   bool follows_rows = false;  // something over time comes before it, without a loop between
 };
@@ -104,10 +105,11 @@ class StageFinder {
     FindOrder();
     PlaceThoseOfOneKind();
     PlaceOthers();
-    std::map<int, StageDraft> stages;
+    TakeLoopsApart();
+    std::map<std::pair<int, int>, StageDraft> stages;
     for (const int c : order_) {
       const Component& component = components_[c];
-      StageDraft& stage = stages[component.stage];
+      StageDraft& stage = stages[{component.stage, component.loop}];
       if (component.stage % 2 == 0) stage.steps_at_once = kAllSteps;
       stage.instructions.insert(stage.instructions.end(), component.instructions.begin(), component.instructions.end());
     }
@@ -118,7 +120,7 @@ class StageFinder {
     }
     const std::int64_t chunk = ChunkSteps(plan_, result);
     for (StageDraft& stage : result) {
-      const bool is_last = &stage == &result.back() && stages.contains(kLast);
+      const bool is_last = &stage == &result.back() && stages.contains({kLast, 0});
       if (stage.steps_at_once == kAllSteps && !is_last) stage.steps_at_once = chunk;
     }
     return result;
@@ -214,6 +216,30 @@ class StageFinder {
         component.stage = component.follows_rows ? first : first + 1;
       } else {
         component.stage = last % 2 != 0 ? last : last - 1;
+      }
+    }
+  }
+
+  // Loops that need nothing of each other, as those of two directions, overlap, each with its weights in the cache,
+  // where there are chunks that they can be at.
+  void TakeLoopsApart() {
+    if (std::ranges::none_of(components_, [](const Component& c) { return c.stage % 2 == 0 && c.stage != kLast; }))
+      return;
+    int num_loops = 0;
+    for (const int c : order_) {
+      if (components_[c].stage % 2 == 0 || components_[c].loop != 0) continue;
+      std::vector<int> connected = {c};
+      components_[c].loop = ++num_loops;
+      while (!connected.empty()) {
+        const Component& at = components_[connected.back()];
+        connected.pop_back();
+        for (const std::set<int>* others : {&at.before, &at.after}) {
+          for (const int other : *others) {
+            if (components_[other].stage != at.stage || components_[other].loop != 0) continue;
+            components_[other].loop = at.loop;
+            connected.push_back(other);
+          }
+        }
       }
     }
   }

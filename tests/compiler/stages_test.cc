@@ -317,6 +317,30 @@ TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {
                    "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
 }
 
+// As those of two directions: each has its weights in the cache, and one may be beside the other.
+TEST(Stages, LoopsThatNeedNothingOfEachOtherComeApart) {
+  RecurrentCase net = Layer();
+  net.State("g", "h0", "g_prev", "g_next").Captured("v").Step(Product("q = FC(g_prev, v)"));
+  net.Step("a = Sum(p, q)").Step("g_next = Tanh(a)").Output("g_all", "g", 1);
+  const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "two loops");
+  EXPECT_EQ(StagesOf(plans.forward),
+            (Lines{WhenPacked(), "u packed = Pack(u)", "v packed = Pack(v)",                   //
+                   "for 64 steps at once:", "p = FC(x_t, w, b)",                               //
+                   "in each step:", "r = FC(h_prev, u)", "s = Sum(p, r)", "h_next = Tanh(s)",  //
+                   "in each step:", "q = FC(g_prev, v)", "a = Sum(p, q)", "g_next = Tanh(a)"}));
+}
+
+TEST(Stages, LoopsWithoutChunksBeforeThemAreOneWhateverTheyNeed) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").Captured("u").Captured("v").State("h", "h0", "h_prev", "h_next");
+  net.State("g", "h0", "g_prev", "g_next").Step(Product("r = FC(h_prev, u)")).Step(Product("q = FC(g_prev, v)"));
+  net.Step("h_next = Sum(x_t, r)").Step("g_next = Sum(x_t, q)").Output("h_all", "h", 1).Output("g_all", "g", 1);
+  const Plans plans = PlansOf(net.Build(), LayerFeeds(3));
+  EXPECT_EQ(StagesOf(plans.forward), (Lines{WhenPacked(), "u packed = Pack(u)", "v packed = Pack(v)",  //
+                                            "in each step:", "r = FC(h_prev, u)", "q = FC(g_prev, v)",
+                                            "h_next = Sum(x_t, r)", "g_next = Sum(x_t, q)"}));
+}
+
 const Lines kParameters = {"x", "h0", "w", "u", "b"};
 
 TEST(Stages, GradientsOfWeightsAreSummedOnceForAllSteps) {

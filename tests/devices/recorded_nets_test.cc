@@ -78,22 +78,30 @@ TEST_P(RecordedNets, GiveTheBitsOfLaunchedRunsWhileLengthsAndBatchesChange) {
 }
 
 // Lanes of what is played may be done at the same time; the poison device takes another order each time.
-TEST_P(RecordedNets, PlayTheDirectionsOfLayersBesideEachOther) {
+TEST_P(RecordedNets, PlayLoopsBesideEachOther) {
   for (const char* name : {"lstm", "gru", "attention_dot"}) {
     CellCase test{.cell = ReadExampleCell(name), .num_steps = 7, .batch = 3};
     test.cell.def.mutable_options()->set_layers(2);
     test.cell.def.mutable_options()->set_direction(CellOptions::BIDIRECTIONAL);
     test.cell.def.mutable_options()->set_lengths("lengths");
     test.use.sizes = SmallSizes(test.cell.def);
-    const CellNet cell = test.Expand();
-    NetDef def = cell.net;
+    NetDef def;
+    std::vector<std::string> outputs, parameters;
     std::set<std::string> not_floating;
-    for (const CellNetInput& input : cell.inputs) {
-      if (input.dtype != DType::kFloat) not_floating.insert(input.blob);
+    Tensors given;
+    for (const char* scope : {"a/", "b/"}) {
+      test.use.scope = scope;
+      const CellNet cell = test.Expand();
+      def.mutable_op()->MergeFrom(cell.net.op());
+      outputs.insert(outputs.end(), cell.outputs.begin(), cell.outputs.end());
+      parameters.insert(parameters.end(), cell.parameters.begin(), cell.parameters.end());
+      for (const CellNetInput& input : cell.inputs) {
+        if (input.dtype != DType::kFloat) not_floating.insert(input.blob);
+      }
+      given.merge(test.RandomValues(cell));
     }
     AddBackwardStepNets(&def, [&](const std::string& blob) { return !not_floating.contains(blob); });
-    def = AddGradients(def, cell.outputs, cell.parameters).net;
-    const Tensors given = test.RandomValues(cell);
+    def = AddGradients(def, outputs, parameters).net;
     Workspace played, launched;
     for (Workspace* workspace : {&played, &launched}) FeedAs(DType::kFloat, given, *workspace);
     const std::unique_ptr<Net> fast = Net::Create(def, played, Options());

@@ -1,5 +1,5 @@
-// Which operators of a net run beside each other where a run is recorded: the directions of a layer, forward and
-// backward; and never one that uses what another has not given yet.
+// Which operators of a net run beside each other where a run is recorded: loops that need nothing of each other,
+// forward and backward; and never one that uses what another has not given yet.
 #include "stepnet/nets/operator_lanes.h"
 
 #include <algorithm>
@@ -79,21 +79,36 @@ class NetToRecord {
   std::vector<OperatorToRecord> operators_;
 };
 
-NetDef Bidirectional(int layers, bool training) {
-  CellCase test{.cell = ReadExampleCell("lstm")};
-  test.cell.def.mutable_options()->set_layers(layers);
-  test.cell.def.mutable_options()->set_direction(CellOptions::BIDIRECTIONAL);
-  test.use.sizes = SmallSizes(test.cell.def);
-  const CellNet cell = test.Expand();
-  if (!training) return cell.net;
-  NetDef net = cell.net;
+// `width` cells beside each other, whose outputs are joined, and on them as many again.
+NetDef BesideEachOther(int width, int height, bool training) {
+  CellSource cell = ReadExampleCell("lstm");
+  NetDef net;
+  std::vector<std::string> parameters;
+  std::string below = "x";
+  std::int64_t size = 8;
+  for (int level = 0; level < height; ++level) {
+    std::vector<std::string> outputs;
+    for (int k = 0; k < width; ++k) {
+      CellUse use{.scope = StrCat("c", level, k, "/")};
+      use.sizes = {{"D", size}, {"H", 6}};
+      use.inputs = {{"x", below}};
+      const CellNet made = ExpandCell(cell, use);
+      net.mutable_op()->MergeFrom(made.net.op());
+      parameters.insert(parameters.end(), made.parameters.begin(), made.parameters.end());
+      outputs.push_back(made.outputs[0]);
+    }
+    below = StrCat("joined", level);
+    AddOp(&net, "Concat", outputs, {below, below + "_sizes"}).Int("axis", -1);
+    size = 6 * width;
+  }
+  if (!training) return net;
   AddBackwardStepNets(&net);
-  return AddGradients(net, cell.outputs, cell.parameters).net;
+  return AddGradients(net, {below}, parameters).net;
 }
 
-TEST(OperatorLanes, DirectionsRunBesideEachOtherForwardAndBackward) {
+TEST(OperatorLanes, LoopsRunBesideEachOtherForwardAndBackward) {
   for (const int layers : {1, 2}) {
-    const NetToRecord net(Bidirectional(layers, /*training=*/true));
+    const NetToRecord net(BesideEachOther(2, layers, /*training=*/true));
     const std::vector<OperatorLane> lanes = net.Lanes(4);
     net.ExpectOrder(lanes);
     for (const char* type : {"RecurrentNetwork", "RecurrentNetworkGradient"}) {
@@ -119,14 +134,12 @@ TEST(OperatorLanes, ThereIsOneWhereOneIsAskedForOrOneOperatorRunsSteps) {
       EXPECT_TRUE(at.behind.empty());
     }
   };
-  expect_one(NetToRecord(Bidirectional(2, /*training=*/true)).Lanes(1));
-  CellCase test{.cell = ReadExampleCell("lstm")};
-  test.use.sizes = SmallSizes(test.cell.def);
-  expect_one(NetToRecord(test.Expand().net).Lanes(4));
+  expect_one(NetToRecord(BesideEachOther(2, 2, /*training=*/true)).Lanes(1));
+  expect_one(NetToRecord(BesideEachOther(1, 1, /*training=*/false)).Lanes(4));
 }
 
 TEST(OperatorLanes, WhatLastsWaitsForAllThatMayFindFaults) {
-  NetDef def = Bidirectional(1, /*training=*/false);
+  NetDef def = BesideEachOther(2, 1, /*training=*/false);
   const std::vector<int> steps = NetToRecord(def).OfType("RecurrentNetwork");
   const int last = steps[1] + 1;
   def.mutable_op()->DeleteSubrange(last, def.op_size() - last);
@@ -143,7 +156,7 @@ TEST(OperatorLanes, WhatLastsWaitsForAllThatMayFindFaults) {
 
 // The states of a run are no outputs of its operator, and are in the memory of one.
 TEST(OperatorLanes, WhatGivesBlobsOfOneMemoryIsNotBesideWhoReadsThem) {
-  NetDef def = Bidirectional(1, /*training=*/false);
+  NetDef def = BesideEachOther(2, 1, /*training=*/false);
   const NetToRecord before(def);
   const int steps = before.OfType("RecurrentNetwork")[0];
   std::string state;
