@@ -83,7 +83,18 @@ const Registration sum_elements =
 
 const Registration sum_elements_gradient =
     TotalGradient("SumElements", "Every element of dx is dy; with average=1 dy / N.")
-        .Formula([](Formula& f) { f.Out({f.Scalar("dy") * Factor(f)}); });
+        .Formula([](Formula& f) { f.Out({f.Scalar("dy") * Factor(f)}); })
+        .Cpu([](const OperatorCall& op) -> RunFn {
+          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.Out(0).size();
+              const T gradient = *run.In(1).As<T>() * AverageFactor<T>(average, n);
+              T* dx = run.Out(0).As<T>();
+              InBlocks(n, 1, [&](std::int64_t begin, std::int64_t end) { std::fill(dx + begin, dx + end, gradient); });
+            });
+          };
+        });
 
 const Registration sum_sqr_elements = Total("SumSqrElements", "The sum of the squares of all elements.")
                                           .Gradient("SumSqrElementsGradient", {"x", "dy"}, {"dx"})
@@ -107,6 +118,16 @@ const Registration sum_sqr_elements_gradient =
         .Formula([](Formula& f) {
           const Expr factor = 2 * f.Scalar("dy") * Factor(f);
           f.Out({f.In("x") * factor});
+        })
+        .Cpu([](const OperatorCall& op) -> RunFn {
+          return [type = op.type(), average = op.Bool("average")](const OpRun& run) {
+            ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
+              using T = decltype(zero);
+              const std::int64_t n = run.Out(0).size();
+              const T factor = 2 * *run.In(1).As<T>() * AverageFactor<T>(average, n);
+              BroadcastProduct(run.In(0).As<T>(), &factor, run.Out(0).As<T>(), {.after = n});
+            });
+          };
         });
 
 }  // namespace
