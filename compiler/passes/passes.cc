@@ -15,6 +15,7 @@ constexpr Pass kPasses[] = {
     {.name = "drop_moves", .opt_level = 0, .run = DropMoves},
     {.name = "expand", .opt_level = 0, .run = Expand},
     {.name = "split_homes", .opt_level = 0, .run = SplitHomes},
+    {.name = "merge_equal", .opt_level = 1, .run = MergeEqual},
     {.name = "add_terms", .opt_level = 1, .run = AddTerms},
     {.name = "drop_zeros", .opt_level = 1, .run = DropZeros},
     {.name = "write_only_terms", .opt_level = 1, .run = WriteOnlyTerms},

@@ -49,6 +49,10 @@ bool Expand(StepGraph* graph);
 // and what a step leaves in it alone lives where it is seen later.
 bool SplitHomes(StepGraph* graph);
 
+// Of operators that do the same with the same values, the first one computes what all give: products that a cell writes
+// twice, as the h @ u of Tanh(h @ u) and Sigmoid(h @ u). Random numbers stay those of each operator; bits stay the same.
+bool MergeEqual(StepGraph* graph);
+
 // Where an operator adds up its inputs, as its formula says, only for that to be added to memory outside, each of them
 // is added there: outside += Sum(a, b) becomes outside += a and outside += b, the same within rounding. So each of
 // several operators that use one weight may add to its gradient itself, and need not wait for the others in the same

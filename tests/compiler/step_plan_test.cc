@@ -66,7 +66,7 @@ TEST(StepPlan, PlacesEveryBlobOnce) {
 TEST(StepPlan, EachValueHasRoom) {
   NetDef net;
   net.set_name("cell");
-  OperatorDef shrink = ParseOp("s = ReduceSum(wide)"), grow = ParseOp("t = Sum(x, x)");
+  OperatorDef shrink = ParseOp("s = ReduceSum(wide)"), grow = ParseOp("t = Mul(x, x)");
   AddInts(&shrink, "axes", {1});
   for (const OperatorDef& op :
        {ParseOp("s = Sum(x, x)"), ParseOp("wide = Copy(s)"), shrink, ParseOp("t = Copy(s)"), grow})
@@ -88,7 +88,7 @@ TEST(StepPlan, EachValueHasRoom) {
             "  1: wide = Copy(s): 1 to 2\n"
             "  2: s = ReduceSum(wide): 2 to 4\n"
             "  3: t = Copy(s): 4 to 3\n"
-            "  4: t = Sum(x, x): 0, 0 to 5\n");
+            "  4: t = Mul(x, x): 0, 0 to 5\n");
 }
 
 TEST(StepPlan, MovesFollowTheLastWriter) {

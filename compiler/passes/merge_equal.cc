@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/core/formulas/formula_program.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+class EqualNodes {
+ public:
+  explicit EqualNodes(StepGraph* graph) : graph_(*graph), uses_(*graph), stands_for_(graph->values.size()) {
+    for (size_t v = 0; v < stands_for_.size(); ++v) stands_for_[v] = static_cast<int>(v);
+  }
+
+  bool Run() {
+    std::vector<bool> gone(graph_.nodes.size(), false);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      StepNode& node = graph_.nodes[n];
+      for (int& input : node.inputs) input = stands_for_[input];
+      if (!MayBeOneOfSeveral(node)) continue;
+      std::vector<size_t>& alike = by_inputs_[{node.call->type(), node.inputs}];
+      const auto first = std::ranges::find_if(alike, [&](size_t other) { return IsEqual(graph_.nodes[other], node); });
+      if (first == alike.end()) {
+        alike.push_back(n);
+        continue;
+      }
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        if (node.outputs[o] == kNoValue) continue;
+        stands_for_[node.outputs[o]] = graph_.nodes[*first].outputs[o];
+        graph_.ForgetLast(node.outputs[o]);
+      }
+      gone[n] = true;
+    }
+    if (!std::ranges::count(gone, true)) return false;
+    graph_.Erase(gone);
+    return true;
+  }
+
+ private:
+  // An operator that gives the same for the same inputs, in memory where nothing else is, and does nothing beside.
+  bool MayBeOneOfSeveral(const StepNode& node) const {
+    const bool is_known = node.kind == StepNode::Kind::kProduct || node.kind == StepNode::Kind::kRegion;
+    if (!is_known || !node.IsOneOperator() || node.by_blobs || node.call->schema().has_side_effects) return false;
+    const auto is_apart = [&](int value) {
+      return uses_.IsTemporary(value) && uses_.NumValues(graph_.values[value].home) == 1;
+    };
+    const auto is_sum = [&](int value) { return graph_.homes[graph_.values[value].home].starts_at_zero; };
+    return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum) &&
+           !DependsOnMore(node);
+  }
+
+  // On the number of the step or the run, or on which operator it is: random numbers.
+  bool DependsOnMore(const StepNode& node) const {
+    const std::shared_ptr<const FormulaProgram> made = FormulaOf(graph_, node);
+    return made != nullptr &&
+           (made->formula().asks_for_operator || std::ranges::any_of(made->formula().inputs, IsRunValue));
+  }
+
+  // Of nodes of one type and the same inputs.
+  bool IsEqual(const StepNode& first, const StepNode& second) const {
+    if (first.outputs.size() != second.outputs.size()) return false;
+    for (size_t o = 0; o < first.outputs.size(); ++o) {
+      if (first.outputs[o] == kNoValue && second.outputs[o] != kNoValue) return false;
+    }
+    const auto& of_first = first.def->arg();
+    return std::equal(
+        of_first.begin(), of_first.end(), second.def->arg().begin(), second.def->arg().end(),
+        [](const Argument& a, const Argument& b) { return a.SerializeAsString() == b.SerializeAsString(); });
+  }
+
+  StepGraph& graph_;
+  const Uses uses_;
+  std::vector<int> stands_for_;  // by value: itself, or the equal one that is there before it
+  std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // nodes that stay
+};
+
+}  // namespace
+
+bool MergeEqual(StepGraph* graph) { return EqualNodes(graph).Run(); }
+
+}  // namespace stepnet
