@@ -46,9 +46,9 @@ class RunState {
 
   // Runs instruction i for the k-th step in the direction of the plan, or the k-th group of as many steps as it takes
   // at once; several at once where FindDependencies allows it. `part` of `parts` of instructions that run in parts.
-  // What goes wrong is noted in faults(), with operator, net and step, and what comes after a fault does nothing: so the
-  // first fault does not depend on threads. Throws what does not follow from net and data, and on devices that do their
-  // work later.
+  // What goes wrong is noted in faults(), with operator, net and step, and what comes after a fault does nothing: so
+  // the first fault does not depend on threads. Throws what does not follow from net and data, and on devices that do
+  // their work later.
   void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
   // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }

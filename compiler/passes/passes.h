@@ -50,7 +50,8 @@ bool Expand(StepGraph* graph);
 bool SplitHomes(StepGraph* graph);
 
 // Of operators that do the same with the same values, the first one computes what all give: products that a cell writes
-// twice, as the h @ u of Tanh(h @ u) and Sigmoid(h @ u). Random numbers stay those of each operator; bits stay the same.
+// twice, as the h @ u of Tanh(h @ u) and Sigmoid(h @ u). Random numbers stay those of each operator; bits stay the
+// same.
 bool MergeEqual(StepGraph* graph);
 
 // Where an operator adds up its inputs, as its formula says, only for that to be added to memory outside, each of them

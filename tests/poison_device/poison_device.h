@@ -4,8 +4,8 @@
 // At the addresses of its memory there is nothing: whoever but its own work reads or writes there ends the program with
 // a fault, another poison device included. Its queue does nothing until somebody waits, so that what is read without
 // waiting is not there yet; or, if a test says so, it goes on now and then, by chance. Memory holds NaN where nobody
-// has written, also when it is given out again. What is put in can be recorded, and played, the works of several lanes in
-// an order by chance. Tests can make it fail.
+// has written, also when it is given out again. What is put in can be recorded, and played, the works of several lanes
+// in an order by chance. Tests can make it fail.
 #pragma once
 
 #include "stepnet/core/device.h"
