@@ -117,10 +117,24 @@ class CellExpander {
     }
     if (options().has_lengths()) AddInput(options().lengths(), DType::kInt32, {CellNetInput::kBatch});
     if (options().has_mask()) AddInput(options().mask(), DType::kBool, steps);
+    TakeParameters();
     for (const CellOutput& output : cell_.output()) names_.Take(use_.scope + NameOf(output));
+  }
+
+  // What is given from outside must not be taken for a parameter of some layer or direction.
+  void TakeParameters() {
+    const NameSet given = names_;
     for (std::int64_t layer = 0; layer < options().layers(); ++layer) {
       for (const bool reverse : {false, true}) {
-        for (const CellParameter& parameter : cell_.parameter()) names_.Take(Prefix(layer, reverse) + parameter.name());
+        for (int i = 0; i < cell_.parameter_size(); ++i) {
+          const std::string name = Prefix(layer, reverse) + cell_.parameter(i).name();
+          names_.Take(name);
+          if (!given.Contains(name)) continue;
+          throw Error(
+              ErrorCode::kInvalidArgument,
+              source_.Fault(CellPart::kParameter, i,
+                            StrCat("\"", name, "\" is both a parameter and what the cell is given from outside")));
+        }
       }
     }
   }
@@ -129,6 +143,11 @@ class CellExpander {
     std::string prefix = use_.scope;
     if (options().layers() > 1) prefix += StrCat("layer", layer, "/");
     return is_bidirectional() && reverse ? prefix + "reverse/" : prefix;
+  }
+
+  std::string StepName(std::int64_t layer) const {
+    const bool is_one_of_several = options().layers() > 1 && !joins_layers();
+    return StrCat(cell_.name(), is_one_of_several ? StrCat("_layer", layer) : "", "_step");
   }
 
   // Of names in the step, where several layers or directions share it.
@@ -231,6 +250,7 @@ class CellExpander {
                          .use = &use_,
                          .sizes = sizes_,
                          .prefix = Prefix(layer, reverse),
+                         .step_name = StepName(layer),
                          .step_prefix = StepPrefix(layer, reverse),
                          .sequences = sequences_,
                          .mask = mask_,

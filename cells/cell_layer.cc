@@ -90,8 +90,8 @@ void CellLayer::NameStep() {
 }
 
 void CellLayer::WriteStep() {
-  context_.op->step.set_name(cell().name() + "_step");
-  step_.set_name(cell().name() + "_step");
+  context_.op->step.set_name(context_.step_name);
+  step_.set_name(context_.step_name);
   for (int i = 0; i < cell().state_size(); ++i) {
     if (DropoutOf(i) == 0) continue;
     const std::string& dropped = renamed_.at(PreviousOf(cell().state(i)));

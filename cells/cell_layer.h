@@ -21,6 +21,7 @@ struct LayerContext {
   const CellUse* use = nullptr;
   CellSizes sizes;
   std::string prefix;                  // of names outside
+  std::string step_name;               // of the step net
   std::string step_prefix;             // of names that a step alone knows
   std::vector<std::string> sequences;  // blobs of the cell's inputs, [T, B, …]
   std::string mask;                    // blob, bool [T, B], or ""

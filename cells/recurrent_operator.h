@@ -19,6 +19,7 @@ namespace stepnet {
 class NameSet {
  public:
   void Take(const std::string& name) { names_.insert(name); }
+  bool Contains(const std::string& name) const { return names_.contains(name); }
   // `name`, or with "_" behind it until nobody has it.
   std::string Unused(std::string name) {
     while (!names_.insert(name).second) name += '_';

@@ -221,7 +221,10 @@ class Verifier {
     const StepPlan plan = EmitPlan(loop, {.is_draft = true});
     for (const Stage& stage : graph_.stages) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
-        const bool can_be = plan.instructions[n].can_batch_steps || graph_.nodes[n].kind == StepNode::Kind::kPack;
+        const bool is_once = std::ranges::all_of(graph_.nodes[n].given(), [&](int value) {
+          return graph_.homes[graph_.values[value].home].kind == Home::Kind::kOnce;
+        });
+        const bool can_be = plan.instructions[n].can_batch_steps || is_once;
         if (!can_be) ThrowOf(n, "it cannot run for several steps at once");
       }
     }

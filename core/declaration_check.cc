@@ -91,11 +91,18 @@ std::string BesideFormulaProblem(const OperatorSchema& schema) {
   return StrCat(schema.type, " declares .", said, " beside .Formula, from which that follows: leave out .", said);
 }
 
+std::string DerivedGradientProblem(const OperatorSchema& schema) {
+  if (!schema.derived_gradient || schema.formula) return "";
+  return StrCat(schema.type,
+                " declares a gradient that follows from its formula, and no formula: add .Formula, or declare ",
+                "the gradient operator by .Gradient and a registration of its own");
+}
+
 }  // namespace
 
 std::string DeclarationProblem(const OperatorSchema& schema) {
   if (schema.type.empty()) return StrCat("an operator in ", schema.file, " has no name");
-  for (const auto find : {NameProblem, NumberProblem, BesideFormulaProblem}) {
+  for (const auto find : {NameProblem, NumberProblem, BesideFormulaProblem, DerivedGradientProblem}) {
     if (std::string problem = find(schema); !problem.empty()) return problem;
   }
   return "";

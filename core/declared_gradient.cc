@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/strings.h"
 
 namespace stepnet {
@@ -194,8 +195,11 @@ std::string DeclaredGradientProblem(const OperatorSchema& schema) {
     if (GivenBy(schema, name) != Meaning{}) continue;
     return StrCat("the gradient of ", schema.type, " gives \"", name, "\", which is not \"d\" and an input");
   }
-  const std::string problem = GradientBindingProblem(schema, declared);
-  return problem.empty() ? GradientOpProblem(schema, declared) : problem;
+  for (const auto find : {GradientBindingProblem, GradientOpProblem}) {
+    if (std::string problem = find(schema, declared); !problem.empty()) return problem;
+  }
+  const std::optional<Error> fault = schema.derived_gradient ? FormulaFault(GetOperator(declared.type)) : std::nullopt;
+  return fault ? fault->message() : "";
 }
 
 }  // namespace stepnet

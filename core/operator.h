@@ -329,6 +329,9 @@ class Operator {
   Operator& OptionalOutputs(std::string name, std::string doc);
 
   Operator& Arg(std::string name, float value, std::string doc, Constraint constraint = {});
+  Operator& Arg(std::string name, double value, std::string doc, Constraint constraint = {}) {  // of a float
+    return Arg(std::move(name), static_cast<float>(value), std::move(doc), std::move(constraint));
+  }
   Operator& Arg(std::string name, int value, std::string doc, Constraint constraint = {});
   Operator& Arg(std::string name, std::int64_t value, std::string doc, Constraint constraint = {});
   Operator& Arg(std::string name, bool value, std::string doc);

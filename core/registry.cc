@@ -137,7 +137,7 @@ void Register(OperatorSchema schema) {
 
 Registration::Registration(const Operator& op) {
   Register(op.schema_);
-  if (op.schema_.derived_gradient) Register(DerivedGradientOf(op.schema_).schema_);
+  if (op.schema_.derived_gradient && op.schema_.formula) Register(DerivedGradientOf(op.schema_).schema_);
 }
 
 KernelRegistration::KernelRegistration(std::string type, DeviceKind device, Kernel kernel) {

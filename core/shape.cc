@@ -45,6 +45,11 @@ std::int64_t Shape::SizeFrom(int i) const {
   return size;
 }
 
+void Shape::ThrowNoDimension(int i) const {
+  throw Error(ErrorCode::kShapeMismatch,
+              StrCat("dimension ", i, " of ", *this, ", which has ", rank_, rank_ == 1 ? " dimension" : " dimensions"));
+}
+
 int Shape::CanonicalAxis(std::int64_t axis, const char* what) const {
   if (axis < -rank_ || axis >= rank_) {
     throw Error(ErrorCode::kInvalidArgument,

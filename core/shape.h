@@ -22,8 +22,13 @@ class Shape {
   explicit Shape(const std::vector<std::int64_t>& dims) : Shape(std::span<const std::int64_t>(dims)) {}
 
   int rank() const { return rank_; }
-  // REQUIRES: -rank() <= i < rank(); negative i counts from the end.
-  std::int64_t operator[](int i) const { return dims_[i < 0 ? i + rank_ : i]; }
+  // Negative i counts from the end. Throws kShapeMismatch unless -rank() <= i < rank(): libraries ask for what their
+  // operators' inputs may not have.
+  std::int64_t operator[](int i) const {
+    const int at = i < 0 ? i + rank_ : i;
+    if (static_cast<unsigned>(at) >= static_cast<unsigned>(rank_)) ThrowNoDimension(i);
+    return dims_[at];
+  }
   std::int64_t size() const { return size_; }  // number of elements
 
   // Products of sizes before and from dimension i; REQUIRES 0 <= i <= rank().
@@ -50,6 +55,7 @@ class Shape {
   friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
  private:
+  [[noreturn, gnu::cold]] void ThrowNoDimension(int i) const;
   void Assign(std::span<const std::int64_t> dims);
 
   std::array<std::int64_t, kMaxRank> dims_ = {};  // zero beyond rank_

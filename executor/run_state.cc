@@ -1,6 +1,7 @@
 #include "stepnet/executor/run_state.h"
 
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "stepnet/compiler/instruction_rows.h"
@@ -29,6 +30,11 @@ std::int64_t NarrowToPart(int part, int parts, std::span<TensorView> views, Shap
 bool Overlap(const TensorView& a, const TensorView& b) {
   const auto *begin_a = static_cast<const std::byte*>(a.data), *begin_b = static_cast<const std::byte*>(b.data);
   return begin_a < begin_b + b.size_bytes() && begin_b < begin_a + a.size_bytes();
+}
+
+// Its place among the operators of a step: moves of what they give come behind them.
+std::int64_t OrderOf(const Instruction& instruction) {
+  return instruction.op_index >= 0 ? instruction.op_index : std::numeric_limits<std::int64_t>::max();
 }
 
 // Whether it follows from net and data.
@@ -237,7 +243,7 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
   const Instruction& instruction = plan_->instructions[i];
   BoundInstruction& bound = instructions_[i];
   const StepRange steps = StepsOf(instruction, k);
-  if (faults_.HasBefore({.step = FirstOf(steps), .op = instruction.op_index})) return;
+  if (faults_.HasBefore({.step = FirstOf(steps), .op = OrderOf(instruction)})) return;
   const auto [t, count] = steps;
   const std::int64_t step = instruction.steps_at_once == 1 ? t : -1;
   try {
@@ -259,9 +265,11 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
     RunKernel(instruction, bound, steps, context, part, parts);
   } catch (...) {
     Error error = CurrentError();
+    const bool names_op = !error.places().empty() && error.places().front().op_index >= 0;
+    const std::int64_t op =
+        names_op && instruction.op_index < 0 ? error.places().front().op_index : OrderOf(instruction);
     Place place = PlaceOf(instruction, error, t, count);
     place.step = step;
-    const std::int64_t op = place.op_index;
     error = error.At(std::move(place));
     if (!device_.IsHost() || !IsInEveryRun(error.code())) throw error;
     // What comes before it and is not done yet may fail, too.

@@ -5,7 +5,6 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
-#include "stepnet/core/formulas/formula_program.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -44,21 +43,12 @@ class EqualNodes {
  private:
   // An operator that gives the same for the same inputs, in memory where nothing else is, and does nothing beside.
   bool MayBeOneOfSeveral(const StepNode& node) const {
-    const bool is_known = node.kind == StepNode::Kind::kProduct || node.kind == StepNode::Kind::kRegion;
-    if (!is_known || !node.IsOneOperator() || node.by_blobs || node.call->schema().has_side_effects) return false;
+    if (!DependsOnInputsAlone(graph_, node)) return false;
     const auto is_apart = [&](int value) {
       return uses_.IsTemporary(value) && uses_.NumValues(graph_.values[value].home) == 1;
     };
     const auto is_sum = [&](int value) { return graph_.homes[graph_.values[value].home].starts_at_zero; };
-    return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum) &&
-           !DependsOnMore(node);
-  }
-
-  // On the number of the step or the run, or on which operator it is: random numbers.
-  bool DependsOnMore(const StepNode& node) const {
-    const std::shared_ptr<const FormulaProgram> made = FormulaOf(graph_, node);
-    return made != nullptr &&
-           (made->formula().asks_for_operator || std::ranges::any_of(made->formula().inputs, IsRunValue));
+    return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum);
   }
 
   // Of nodes of one type and the same inputs.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
@@ -16,8 +17,9 @@ const Packing* PackingOf(const StepGraph& graph, const StepNode& node, const std
   const Kernel* kernel = node.call->schema().FindKernel(graph.target->device);
   if (kernel == nullptr || !kernel->packing) return nullptr;
   const Home& home = graph.homes[graph.values[node.inputs[kernel->packing->input]].home];
-  const bool is_weight = home.kind == Home::Kind::kOutside && home.slot.storage_class == StorageClass::kShared &&
-                         !written.contains(home.slot.base);
+  const bool is_of_caller = home.kind == Home::Kind::kOutside && home.slot.storage_class == StorageClass::kShared &&
+                            !written.contains(home.slot.base);
+  const bool is_weight = is_of_caller || home.kind == Home::Kind::kOnce;
   return is_weight ? &*kernel->packing : nullptr;
 }
 
@@ -53,6 +55,14 @@ StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
           .outputs = {node->packed}};
 }
 
+// Whether it is what the pass hoist has put in front.
+bool GivesOnce(const StepGraph& graph, const Stage& stage) {
+  if (stage.steps_at_once != kAllSteps || stage.begin == stage.end) return false;
+  return std::ranges::all_of(graph.nodes[stage.begin].given(), [&](int value) {
+    return graph.homes[graph.values[value].home].kind == Home::Kind::kOnce;
+  });
+}
+
 }  // namespace
 
 bool PackWeights(StepGraph* graph) {
@@ -71,15 +81,20 @@ bool PackWeights(StepGraph* graph) {
     }
   }
   if (packs.empty()) return false;
+  // Behind what is computed once, of which some are made.
+  const bool has_front = GivesOnce(*graph, stages.front());
+  const int begin = has_front ? stages.front().end : 0;
   const auto count = static_cast<int>(packs.size());
   for (Stage& stage : stages) {
+    if (stage.begin < begin) continue;
     stage.begin += count;
     stage.end += count;
   }
-  stages.insert(stages.begin(),
-                {.begin = 0, .end = count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack});
+  const Stage stage{
+      .begin = begin, .end = begin + count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack};
+  stages.insert(stages.begin() + (has_front ? 1 : 0), stage);
   graph->stages = std::move(stages);
-  graph->nodes.insert(graph->nodes.begin(), packs.begin(), packs.end());
+  graph->nodes.insert(graph->nodes.begin() + begin, packs.begin(), packs.end());
   graph->FindProducers();
   return true;
 }

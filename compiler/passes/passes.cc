@@ -26,6 +26,7 @@ constexpr Pass kPasses[] = {
     {.name = "copy_inputs", .opt_level = 0, .required = true, .run = CopyInputs},
     {.name = "copy_lent", .opt_level = 0, .required = true, .run = CopyLent},
     {.name = "form_stages", .opt_level = 1, .run = FormStages},
+    {.name = "hoist", .opt_level = 1, .run = Hoist},
     {.name = "pack_weights", .opt_level = 1, .run = PackWeights},
     {.name = "write_first_terms", .opt_level = 1, .run = WriteFirstTerms},
     {.name = "fuse_regions", .opt_level = 1, .run = FuseRegions},

@@ -97,6 +97,10 @@ bool CopyLent(StepGraph* graph);
 // another is kept. Rounds otherwise: a product of many rows adds up in another order.
 bool FormStages(StepGraph* graph);
 
+// What follows from what is the same in all steps, as from parameters alone, is computed once, before the first step.
+// Bits stay the same. In training such values are kept for the gradient, a row a step, and stay where they are.
+bool Hoist(StepGraph* graph);
+
 // Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
 // first step where nothing writes to them. Rounds otherwise: kernels of another form add up in another order.
 bool PackWeights(StepGraph* graph);

@@ -100,6 +100,14 @@ bool AddsItsInputs(const StepGraph& graph, const StepNode& node) {
   return is_input(sum, 0);
 }
 
+bool DependsOnInputsAlone(const StepGraph& graph, const StepNode& node) {
+  const bool is_known = node.kind == StepNode::Kind::kProduct || node.kind == StepNode::Kind::kRegion;
+  if (!is_known || !node.IsOneOperator() || node.by_blobs || node.call->schema().has_side_effects) return false;
+  const std::shared_ptr<const FormulaProgram> made = FormulaOf(graph, node);
+  return made == nullptr ||
+         (!made->formula().asks_for_operator && std::ranges::none_of(made->formula().inputs, IsRunValue));
+}
+
 bool CanLeaveOut(const StepGraph& graph, const StepNode& node) {
   const Kernel* const kernel = node.call->schema().FindKernel(graph.target->device);
   return !node.by_blobs && kernel != nullptr && kernel->can_leave_out;

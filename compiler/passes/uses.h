@@ -57,6 +57,10 @@ std::shared_ptr<const FormulaProgram> FormulaOf(const StepGraph& graph, const St
 // and in their order: each of them once, where none is repeated.
 bool AddsItsInputs(const StepGraph& graph, const StepNode& node);
 
+// Whether the node is an operator that gives the same for the same inputs and does nothing beside: no random numbers,
+// nothing that depends on the number of the step or the run. Operators that run by blobs are not asked.
+bool DependsOnInputsAlone(const StepGraph& graph, const StepNode& node);
+
 // Whether the kernel of the node, which is one operator, does without outputs that are kNoValue.
 bool CanLeaveOut(const StepGraph& graph, const StepNode& node);
 

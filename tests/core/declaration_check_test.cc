@@ -31,6 +31,7 @@ const Registration wrong[] = {
     OfX("test.DoubledInputs").Input("x", "again").Formula(Twice),
     OfX("test.DoubledOutputs").Output("y", "again").Formula(Twice),
     OfX("test.DoubledArguments").Arg("a", 1, "a").Arg("a", 2.0f, "a").Formula(Twice),
+    OfX("test.DerivedOfNothing").DerivedGradient({"x", "dy"}, {"dx"}).Shapes(SameAsInput(0)).Cpu(Nothing),
     OfX("test.InPlaceOutput").InPlace({{0, 3}}).Formula(Twice),
     OfX("test.InPlaceInput").InPlace({{0, 0}, {5, 0}}).Formula(Twice),
     OfX("test.EnforcedInPlace").EnforceInPlace({{-1, 0}}).Formula(Twice),
@@ -51,6 +52,9 @@ TEST(Declarations, ThatCannotBeMeantAreRegistrationProblems) {
       {"test.DoubledOutputs", "test.DoubledOutputs declares two outputs named \"y\": give each a name of its own"},
       {"test.DoubledArguments",
        "test.DoubledArguments declares two arguments named \"a\": give each a name of its own"},
+      {"test.DerivedOfNothing",
+       "test.DerivedOfNothing declares a gradient that follows from its formula, and no formula: add .Formula, or "
+       "declare the gradient operator by .Gradient and a registration of its own"},
       {"test.InPlaceOutput", "test.InPlaceOutput names output 3 in .InPlace, its declaration has 1, counted from 0"},
       {"test.InPlaceInput", "test.InPlaceInput names input 5 in .InPlace, its declaration has 1, counted from 0"},
       {"test.EnforcedInPlace",

@@ -124,6 +124,11 @@ TEST(DerivedGradient, OfOneInputMayWorkInPlaceAndFollowsItsShapes) {
   EXPECT_NE(run("odd", {2, 3}).find("odd is not halved"), std::string::npos) << "the check is that of test.Halved";
 }
 
+const Registration derived_from_too_little =
+    Forward("test.DerivedFromTooLittle").DerivedGradient({"x", "dy"}, {"dx"}).Formula([](Formula& f) {
+      f.Out({f.In("x") * f.In("s")});
+    });
+
 const std::map<std::string, std::string>& Wrong() {
   static const std::map<std::string, std::string> wrong = {
       {"test.ReadsX",
@@ -139,6 +144,10 @@ const std::map<std::string, std::string>& Wrong() {
       {"test.DerivedMisspelt",
        "the gradient of test.DerivedMisspelt reads \"dz\", which is no input and no output, and not \"d\" and an "
        "output"},
+      {"test.DerivedFromTooLittle",
+       "test.DerivedFromTooLittleGradient is declared as the derivative of test.DerivedFromTooLittle, and its formula "
+       "reads \"s\", which it is not given: declare .Input(\"s\", …) here, and name it where "
+       "test.DerivedFromTooLittle says what its gradient is"},
       {"test.GivesX", "the gradient of test.GivesX gives \"x\", which is not \"d\" and an input"},
       {"test.OtherSlope",
        "where a net leaves out \"slope\" it is 0.25 in test.OtherSlope and 0.5 in its gradient operator "

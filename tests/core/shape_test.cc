@@ -54,6 +54,16 @@ TEST(Shape, MakesOthers) {
   EXPECT_EQ(Shape({5}).Tail(), Shape());
 }
 
+TEST(Shape, RefusesDimensionsThatItDoesNotHave) {
+  const Shape shape({3, 5});
+  EXPECT_EQ(shape[-2], 3);
+  for (const int i : {2, -3, 100'000'000}) {
+    ExpectError([&] { static_cast<void>(shape[i]); },
+                StrCat("shape mismatch: dimension ", i, " of [3, 5], which has 2 dimensions"));
+  }
+  ExpectError([] { static_cast<void>(Shape()[0]); }, "shape mismatch: dimension 0 of [], which has 0 dimensions");
+}
+
 TEST(Shape, RefusesNegativeSizes) {
   ExpectError([] { Shape({2, -1}); }, "shape mismatch: dimension 1 of [2, -1] is negative");
   ExpectError([] { Shape({2, 3}).With(0, -7); }, "shape mismatch: dimension 0 of [-7, 3] is negative");

@@ -48,7 +48,9 @@ class Names {
     }
     const std::string argument = word.starts_with("arg_") ? word.substr(4) : word;
     const ArgumentSpec* const spec = call_.schema().FindArgument(argument);
-    return spec == nullptr ? word : ValueOf(*spec);
+    if (spec != nullptr) return ValueOf(*spec);
+    const bool is_temporary = word.size() > 1 && word[0] == 't' && word.find_first_not_of("0123456789", 1) == word.npos;
+    return is_temporary ? StrCat("$", word.substr(1)) : word;
   }
 
  private:
@@ -78,8 +80,16 @@ class Names {
 bool SaysItForAll(const OperatorCall& call, const std::string& formula) {
   const std::vector<Formal>& inputs = call.schema().inputs;
   const bool is_variadic = !inputs.empty() && inputs.back().variadic;
+  if (!call.schema().outputs.empty() && call.schema().outputs.back().variadic) return false;
   return !formula.empty() && !formula.starts_with("with ") &&
          (!is_variadic || call.num_inputs() == static_cast<int>(inputs.size()) + 1);
+}
+
+// "y = Cast(x, to=int32)"
+std::string CallText(const OperatorCall& call, std::vector<std::string> inputs,
+                     const std::vector<std::string>& outputs) {
+  for (const auto& [name, value] : call.arguments()) inputs.push_back(StrCat(name, "=", value.Description()));
+  return StrCat(Join(outputs, ", "), " = ", call.type(), "(", Join(inputs, ", "), ")");
 }
 
 }  // namespace
@@ -87,8 +97,7 @@ bool SaysItForAll(const OperatorCall& call, const std::string& formula) {
 std::vector<std::string> CallFormula(const OperatorCall& call, const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs) {
   const std::string formula = FormulaText(call.schema());
-  if (!SaysItForAll(call, formula))
-    return {StrCat(Join(outputs, ", "), " = ", call.type(), "(", Join(inputs, ", "), ")")};
+  if (!SaysItForAll(call, formula)) return {CallText(call, inputs, outputs)};
   const Names names(call, inputs, outputs);
   std::vector<std::string> equations;
   std::istringstream parts(formula);

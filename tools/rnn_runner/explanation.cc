@@ -6,21 +6,34 @@
 
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
+#include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/call_formula.h"
+#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {
 
 using Kind = ExplainedInstruction::Kind;
 
+// Without line breaks and what else could forge lines.
+std::string OneLine(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' '; }, ' ');
+  return text;
+}
+
 class Explainer {
  public:
   Explainer(const MadePlan& made, const std::vector<double>& measured)
-      : graph_(made.graph), plan_(made.plan), fuses_(made.passes.contains("fuse_regions")), measured_(measured) {}
+      : graph_(made.graph),
+        plan_(made.plan),
+        fuses_(made.passes.contains("fuse_regions")),
+        measured_(measured),
+        cycles_(CyclesOfStages(graph_, plan_)) {}
 
   void Run(Explanation* to) const {
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
@@ -35,20 +48,42 @@ class Explainer {
     to->stages_overlap = plan_.pipeline != nullptr;
     to->chunk_steps = plan_.chunk_steps;
     if (const Schedule* loop = LongestLoop(); loop != nullptr) {
-      for (const ChainLink& link : LongestChain(*loop)) to->chain.push_back(plan_.instructions[link.instruction].text);
+      for (const ChainLink& link : LongestChain(*loop))
+        to->chain.push_back(StrCat(link.instruction, ": ", OneLine(plan_.instructions[link.instruction].text)));
     }
   }
 
  private:
   bool LastsOverSteps(const Stage& stage) const { return stage.steps_at_once != 1; }
 
+  // Whether some instruction of the loop waits for itself, by others or not, of the step before.
+  bool Waits(const Stage& stage) const {
+    return std::ranges::any_of(CyclesIn(stage), [](int cycle) { return cycle != kNoCycle; });
+  }
+
+  // Of each instruction the cycle that it is on, or kNoCycle.
+  static std::vector<std::vector<int>> CyclesOfStages(const StepGraph& graph, const StepPlan& plan) {
+    std::vector<std::vector<int>> cycles;
+    for (const Stage& stage : plan.stages) {
+      const std::vector<std::vector<int>> followers = FollowersByBytes(graph, stage.begin, stage.end);
+      cycles.push_back(CyclesOf(graph, stage.begin, stage.end, followers));
+    }
+    return cycles;
+  }
+  const std::vector<int>& CyclesIn(const Stage& stage) const { return cycles_[&stage - plan_.stages.data()]; }
+
   std::string WhyStage(const Stage& stage) const {
     if (plan_.stages.size() == 1) return "";
-    if (stage.steps_at_once == 1) return "each step waits for the one before";
+    if (stage.steps_at_once == 1) return Waits(stage) ? "what waits for the step before, and what is near it" : "";
     const auto begin = graph_.nodes.begin() + stage.begin, end = graph_.nodes.begin() + stage.end;
     if (std::all_of(begin, end, [](const StepNode& node) { return node.kind == StepNode::Kind::kPack; })) {
       return "weights, laid out for the kernels of the loop";
     }
+    const auto gives_once = [&](const StepNode& node) {
+      return std::ranges::all_of(node.given(),
+                                 [&](int v) { return graph_.homes[graph_.values[v].home].kind == Home::Kind::kOnce; });
+    };
+    if (std::all_of(begin, end, gives_once)) return "what follows from what is the same in all steps";
     if (stage.steps_at_once == kAllSteps) {
       return "sums over the steps, which nothing waits for; they add up in another order than step by step, and round "
              "so";
@@ -65,7 +100,8 @@ class Explainer {
     }
   }
 
-  std::string NameOf(int value) const { return value == kNoValue ? "_" : graph_.values[value].blob; }
+  // Names come from files, and may hold anything.
+  std::string NameOf(int value) const { return value == kNoValue ? "_" : NameText(graph_.values[value].blob); }
 
   // What the operator computes, by the names that its operands have.
   std::vector<std::string> FormulasOf(const OperatorCall& call, std::vector<int> inputs,
@@ -73,7 +109,15 @@ class Explainer {
     std::vector<std::string> in, out;
     for (const int value : inputs) in.push_back(NameOf(value));
     for (const int value : outputs) out.push_back(NameOf(value));
-    return CallFormula(call, in, out);
+    std::vector<std::string> formulas = CallFormula(call, in, out);
+    for (const int value : outputs) {
+      if (value == kNoValue || !graph_.values[value].added) continue;
+      const std::string gives = NameOf(value) + " = ";
+      for (std::string& formula : formulas) {
+        if (formula.starts_with(gives)) formula.insert(gives.size() - 2, "+");
+      }
+    }
+    return formulas;
   }
 
   std::vector<std::string> FormulasOf(const StepNode& node) const {
@@ -112,7 +156,7 @@ class Explainer {
     const StepNode& node = graph_.nodes[i];
     ExplainedInstruction explained{.number = i,
                                    .kind = KindOf(node),
-                                   .text = instruction.text,
+                                   .text = OneLine(instruction.text),
                                    .formulas = FormulasOf(node),
                                    .flops = instruction.cost.flops,
                                    .bytes = instruction.cost.bytes,
@@ -123,6 +167,7 @@ class Explainer {
     if (instruction.has_side_effects) explained.notes.emplace_back("does more than to compute, so it keeps its place");
     const int parts = PartsOf(i, stage);
     if (parts > 1) explained.notes.push_back(StrCat("cut in ", parts, " parts, one a thread"));
+    AddWhyInLoop(i, stage, &explained.notes);
     AddWhatIsNotFused(i, stage, &explained.notes);
     return explained;
   }
@@ -134,6 +179,14 @@ class Explainer {
       if (std::ranges::count(task.instructions, i) > 0) return task.parts;
     }
     return 1;
+  }
+
+  void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
+    const bool may_leave = graph_.nodes[i].kind == StepNode::Kind::kProduct && plan_.instructions[i].can_batch_steps;
+    if (stage.steps_at_once != 1 || !may_leave || CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
+    notes->emplace_back(
+        "waits for no other step, but what a step has of its own is large beside its weights, and would "
+        "leave the caches");
   }
 
   // The next instruction of the loop reads what this one leaves in memory: why they are two.
@@ -152,6 +205,7 @@ class Explainer {
   std::string WhyApart(const StepNode& giver, const StepNode& reader) const {
     for (const StepNode* node : {&giver, &reader}) {
       if (node->kind == StepNode::Kind::kProduct) return "products are joined with nothing";
+      if (node->by_blobs) return StrCat(node->call->type(), " finds its shapes anew in each step");
       if (node->kind == StepNode::Kind::kCall) return StrCat(node->call->type(), " has no formula");
     }
     return fuses_ ? "no single pass over elements gives both" : "the pass fuse_regions has not run";
@@ -167,6 +221,7 @@ class Explainer {
         {StorageClass::kDynamic, "blobs, of shapes that only a run tells"}};
     for (const auto& [storage_class, meaning] : kMeanings) {
       ExplainedStorage storage{.kind = StorageClassName(storage_class), .meaning = meaning};
+      storage.has_rows = storage_class != StorageClass::kShared;
       std::set<std::pair<int, std::int64_t>> rows;  // that are counted
       for (const Slot& slot : plan_.slots) {
         if (slot.storage_class != storage_class) continue;
@@ -191,6 +246,7 @@ class Explainer {
   const StepPlan& plan_;
   const bool fuses_;
   const std::vector<double>& measured_;
+  const std::vector<std::vector<int>> cycles_;  // by stage
 };
 
 }  // namespace

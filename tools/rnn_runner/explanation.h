@@ -45,7 +45,8 @@ struct ExplainedStorage {
   std::string kind;  // StorageClassName
   std::string meaning;
   std::vector<std::string> values;
-  std::int64_t bytes = 0;  // of one step
+  std::int64_t bytes = 0;
+  bool has_rows = false;  // `bytes` are those of a row; there are several
 };
 
 struct Explanation {

@@ -67,8 +67,10 @@ std::string Section(const Explanation& of) {
   }
   html += "<h3>Memory</h3>\n<table><tr><th>kind<th>is<th>values<th>bytes\n";
   for (const ExplainedStorage& storage : of.storage) {
-    html += StrCat("<tr><td>", storage.kind, "<td>", storage.meaning, "<td><code>", Escaped(Join(storage.values, ", ")),
-                   "</code><td class=time>", storage.bytes > 0 ? Bytes(static_cast<double>(storage.bytes)) : "", "\n");
+    html += StrCat(
+        "<tr><td>", storage.kind, "<td>", storage.meaning, "<td><code>", Escaped(Join(storage.values, ", ")),
+        "</code><td class=time>",
+        storage.bytes > 0 ? Bytes(static_cast<double>(storage.bytes)) + (storage.has_rows ? " a row" : "") : "", "\n");
   }
   html += "</table>\n";
   if (!of.chain.empty())

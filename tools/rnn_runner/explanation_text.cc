@@ -71,7 +71,10 @@ std::string ExplanationText(const Explanation& of) {
   }
   for (const ExplainedStorage& storage : of.storage) {
     text += StrCat(storage.kind, ", ", storage.meaning, ": ", ListText(storage.values),
-                   storage.bytes > 0 ? StrCat("; ", Bytes(static_cast<double>(storage.bytes))) : "", "\n");
+                   storage.bytes > 0
+                       ? StrCat("; ", Bytes(static_cast<double>(storage.bytes)), storage.has_rows ? " a row" : "")
+                       : "",
+                   "\n");
   }
   if (!of.chain.empty()) text += StrCat("what sets the pace: ", Join(of.chain, "; then "), "; then again\n");
   return text;
@@ -100,7 +103,8 @@ nlohmann::ordered_json ExplanationJson(const Explanation& of) {
   }
   nlohmann::ordered_json storage = nlohmann::ordered_json::array();
   for (const ExplainedStorage& kind : of.storage) {
-    storage.push_back({{"kind", kind.kind}, {"values", kind.values}, {"bytes_a_step", kind.bytes}});
+    storage.push_back(
+        {{"kind", kind.kind}, {"values", kind.values}, {kind.has_rows ? "bytes_a_row" : "bytes", kind.bytes}});
   }
   return {{"net", of.net},
           {"backward", of.backward},

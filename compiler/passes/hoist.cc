@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/core/formulas/formula_cache.h"
+
+namespace stepnet {
+namespace {
+
+class Hoister {
+ public:
+  explicit Hoister(StepGraph* graph)
+      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), is_the_same_(graph->values.size(), false) {}
+
+  bool Run() {
+    for (size_t v = 0; v < graph_.values.size(); ++v) is_the_same_[v] = IsOfAllSteps(graph_.values[v]);
+    std::vector<bool> leaves(graph_.nodes.size(), false);
+    for (const Stage& stage : graph_.stages) {
+      for (int n = stage.begin; n < stage.end && stage.steps_at_once != kAllSteps; ++n) {
+        const StepNode& node = graph_.nodes[n];
+        leaves[n] = MayLeave(node);
+        if (!leaves[n]) continue;
+        for (const int value : node.given()) {
+          is_the_same_[value] = true;
+          graph_.homes[graph_.values[value].home].kind = Home::Kind::kOnce;
+        }
+      }
+    }
+    if (!std::ranges::count(leaves, true)) return false;
+    MoveToFront(leaves);
+    return true;
+  }
+
+ private:
+  // What is there before the first step, whole, and stays.
+  bool IsOfAllSteps(const StepValue& value) const {
+    const Home& home = graph_.homes[value.home];
+    return value.producer < 0 && home.kind == Home::Kind::kOutside && !home.starts_at_zero &&
+           home.slot.row_bytes == 0 && !written_.contains(home.slot.base);
+  }
+
+  bool MayLeave(const StepNode& node) const {
+    if (!DependsOnInputsAlone(graph_, node) || node.inputs.empty()) return false;
+    const auto is_apart = [&](int value) {
+      return uses_.IsTemporary(value) && uses_.NumValues(graph_.values[value].home) == 1;
+    };
+    const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
+    return kernel != nullptr && std::ranges::all_of(node.given(), is_apart) &&
+           std::ranges::all_of(node.inputs, [&](int value) { return is_the_same_[value]; }) &&
+           !MayFindBadValues(ShapeQuery(*node.call, graph_.InfosOf(node.inputs)), *kernel);
+  }
+
+  void MoveToFront(const std::vector<bool>& leaves) {
+    std::vector<StepNode> nodes, others;
+    std::vector<Stage> stages;
+    for (const Stage& stage : graph_.stages) {
+      Stage& rest = stages.emplace_back(stage);
+      rest.begin = static_cast<int>(others.size());
+      for (int n = stage.begin; n < stage.end; ++n) (leaves[n] ? nodes : others).push_back(std::move(graph_.nodes[n]));
+      rest.end = static_cast<int>(others.size());
+    }
+    const auto count = static_cast<int>(nodes.size());
+    std::erase_if(stages, [](const Stage& stage) { return stage.begin == stage.end; });
+    for (Stage& stage : stages) {
+      stage.begin += count;
+      stage.end += count;
+    }
+    stages.insert(stages.begin(), {.begin = 0, .end = count, .steps_at_once = kAllSteps});
+    nodes.insert(nodes.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+    graph_.nodes = std::move(nodes);
+    graph_.stages = std::move(stages);
+    graph_.FindProducers();
+  }
+
+  StepGraph& graph_;
+  const Uses uses_;
+  const std::set<int> written_;    // bases
+  std::vector<bool> is_the_same_;  // by value: in all steps
+};
+
+}  // namespace
+
+bool Hoist(StepGraph* graph) { return !graph->stages.empty() && Hoister(graph).Run(); }
+
+}  // namespace stepnet

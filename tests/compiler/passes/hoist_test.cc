@@ -1,0 +1,44 @@
+#include "pass_case.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kInputs[] =
+    "  x: float [1, 2] at 0[8 * t]\n"
+    "  p: float [2] at 2\n";
+
+void ExpectUnchanged(const std::string& lines) {
+  const std::string before = Step(kInputs + lines);
+  EXPECT_EQ(After(Hoist, before), before);
+}
+
+TEST(Hoist, ComputesOnceWhatFollowsFromParameters) {
+  EXPECT_EQ(After(Hoist, Step(std::string(kInputs) + "  in each step:\n"
+                                                     "  a.1: float [1, 2] = region Tanh(x) @0 {}\n"
+                                                     "  q.1: float [2] = region Sigmoid(p) @1 {}\n"
+                                                     "  r.1: float [2] = region Tanh(q.1) @2 {}\n"
+                                                     "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n")),
+            Step(std::string(kInputs) + "  once for all steps:\n"
+                                        "  q.1: float [2] once = region Sigmoid(p) @1 {}\n"
+                                        "  r.1: float [2] once = region Tanh(q.1) @2 {}\n"
+                                        "  in each step:\n"
+                                        "  a.1: float [1, 2] = region Tanh(x) @0 {}\n"
+                                        "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n"));
+}
+
+TEST(Hoist, LeavesWhatStepsChangeOrKeep) {
+  const std::string loop = "  in each step:\n", use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
+  ExpectUnchanged(loop + "  q.1: float [2] kept = region Sigmoid(p) @1 {}\n" + use);
+  ExpectUnchanged(loop + "  q.1: float [1, 2] = region Sigmoid(x) @1 {}\n" + use);
+  ExpectUnchanged(loop + "  q.1: float [2] = region Sigmoid(p) @1 {}\n" + use + "  p.1: float [2] at 2 = q.1\n");
+  ExpectUnchanged(loop + "  q.1: float [2], m.1: bool [2] = region Dropout(p) @1 {arg { name: \"ratio\" f: 0.5 }}\n" +
+                  use);
+}
+
+TEST(Hoist, LeavesStepsWithoutStagesAlone) {
+  ExpectUnchanged(
+      "  q.1: float [2] = region Sigmoid(p) @1 {}\n  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n");
+}
+
+}  // namespace
+}  // namespace stepnet
