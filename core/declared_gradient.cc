@@ -126,8 +126,8 @@ void AddDeclaredGradient(GradientBuilder& g) {
   const OperatorSchema& schema = g.op().schema();
   const GradientOp& declared = *schema.declared_gradient;
   GradientOp op{.type = declared.type, .inputs = {}, .outputs = {}};
-  // Optional ones may be absent.
   const OperatorSchema* gradient = FindGradient(declared);
+  // Optional ones may be absent.
   for (size_t k = 0; k < declared.inputs.size(); ++k) {
     const auto [kind, i] = ReadBy(schema, declared.inputs[k]);
     if (kind == Meaning::Kind::kInput) {

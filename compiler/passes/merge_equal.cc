@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "stepnet/compiler/passes/passes.h"
