@@ -101,12 +101,6 @@ class Emitter {
     return plan_.slots[operand.slot].storage_class == StorageClass::kDynamic;
   }
 
-  // Whether it runs once, for what it gives is the same in all steps: nothing has a row for each of them.
-  bool IsOnce(const StepNode& node) const {
-    return std::ranges::all_of(
-        node.given(), [&](int value) { return graph_.homes[graph_.values[value].home].kind == Home::Kind::kOnce; });
-  }
-
   void EmitCall(const StepNode& node, Instruction* instruction) {
     const OperatorCall& call = *node.call;
     const OperatorSchema& schema = call.schema();
@@ -135,7 +129,8 @@ class Emitter {
     instruction->by_elements = may_be_cut && IsByElements(*instruction) &&
                                IsElementwise(ShapeQuery(call, InfosOf(*instruction, instruction->inputs)));
     if (instruction->by_elements) MarkRowsOfElements(plan_, instruction);
-    if (schema.rows && !IsOnce(node)) MarkRows(plan_, call, instruction);
+    // What runs once has no row for each step.
+    if (schema.rows && !graph_.GivesOnce(node)) MarkRows(plan_, call, instruction);
     if (node.packed != kNoValue) instruction->packed = OperandOf(node.packed, 0);
     if (!is_draft_) EstimateWork(call, kernel, instruction);
   }

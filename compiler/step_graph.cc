@@ -42,6 +42,11 @@ std::string StepGraph::NameOf(int value) const {
   return v.version == 0 ? mark + v.blob : StrCat(mark, v.blob, ".", v.version);
 }
 
+bool StepGraph::GivesOnce(const StepNode& node) const {
+  return std::ranges::all_of(node.given(),
+                             [&](int value) { return homes[values[value].home].kind == Home::Kind::kOnce; });
+}
+
 std::vector<TensorInfo> StepGraph::InfosOf(std::span<const int> of) const {
   std::vector<TensorInfo> infos;
   for (const int value : of) infos.push_back(values[value].info);

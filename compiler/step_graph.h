@@ -119,6 +119,8 @@ struct StepGraph {
 
   std::string NameOf(int value) const;  // "a.1", "^all" of memory outside; version 0 without number
   std::vector<TensorInfo> InfosOf(std::span<const int> of) const;
+  // Whether the node gives nothing but what is the same in all steps (Home::Kind::kOnce), so that it runs once.
+  bool GivesOnce(const StepNode& node) const;
   // Adds a value, with the first version that its name has free where it has none yet.
   int AddValue(StepValue value);
   // Before a value is taken away: if it is what its blob ends as, the blob has no last value any more.

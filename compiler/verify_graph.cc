@@ -221,10 +221,7 @@ class Verifier {
     const StepPlan plan = EmitPlan(loop, {.is_draft = true});
     for (const Stage& stage : graph_.stages) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
-        const bool is_once = std::ranges::all_of(graph_.nodes[n].given(), [&](int value) {
-          return graph_.homes[graph_.values[value].home].kind == Home::Kind::kOnce;
-        });
-        const bool can_be = plan.instructions[n].can_batch_steps || is_once;
+        const bool can_be = plan.instructions[n].can_batch_steps || graph_.GivesOnce(graph_.nodes[n]);
         if (!can_be) ThrowOf(n, "it cannot run for several steps at once");
       }
     }

@@ -84,14 +84,14 @@ bool IsSame(const ArgumentValue& a, const ArgumentValue& b) {
          a.net == b.net;
 }
 
-void ExpectKept(const OperatorCall& op, int input) {
+}  // namespace
+
+void ExpectInputKept(const OperatorCall& op, int input) {
   const std::string& name = op.inputs()[input];
   if (std::ranges::count(op.outputs(), name) == 0) return;
   throw Error(ErrorCode::kInvalidNet,
               StrCat("the gradient of ", op.type(), " needs its input \"", name, "\", and the operator overwrites it"));
 }
-
-}  // namespace
 
 Operator DerivedGradientOf(const OperatorSchema& forward) {
   const GradientOp& declared = *forward.declared_gradient;
@@ -133,7 +133,7 @@ void AddDeclaredGradient(GradientBuilder& g) {
     if (kind == Meaning::Kind::kInput) {
       if (i >= g.op().num_inputs()) continue;
       const bool reads_shape = gradient != nullptr && gradient->ReadsShapeAlone(static_cast<int>(k));
-      if (!reads_shape) ExpectKept(g.op(), i);
+      if (!reads_shape) ExpectInputKept(g.op(), i);
       op.inputs.push_back(g.I(i));
     } else if (i < g.op().num_outputs()) {
       op.inputs.push_back(kind == Meaning::Kind::kOutput ? g.O(i) : g.GO(i));

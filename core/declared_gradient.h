@@ -11,6 +11,9 @@
 
 namespace stepnet {
 
+// Throws kInvalidNet, for gradient rules that read the input, when an output of the operator overwrites it.
+void ExpectInputKept(const OperatorCall& op, int input);
+
 // The gradient operator of a type that declares it by Operator::DerivedGradient.
 Operator DerivedGradientOf(const OperatorSchema& forward);
 

@@ -43,9 +43,7 @@ class Hoister {
 
   bool MayLeave(const StepNode& node) const {
     if (!DependsOnInputsAlone(graph_, node) || node.inputs.empty()) return false;
-    const auto is_apart = [&](int value) {
-      return uses_.IsTemporary(value) && uses_.NumValues(graph_.values[value].home) == 1;
-    };
+    const auto is_apart = [&](int value) { return uses_.IsApart(value); };
     const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
     return kernel != nullptr && std::ranges::all_of(node.given(), is_apart) &&
            std::ranges::all_of(node.inputs, [&](int value) { return is_the_same_[value]; }) &&

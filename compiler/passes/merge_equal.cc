@@ -43,9 +43,7 @@ class EqualNodes {
   // An operator that gives the same for the same inputs, in memory where nothing else is, and does nothing beside.
   bool MayBeOneOfSeveral(const StepNode& node) const {
     if (!DependsOnInputsAlone(graph_, node)) return false;
-    const auto is_apart = [&](int value) {
-      return uses_.IsTemporary(value) && uses_.NumValues(graph_.values[value].home) == 1;
-    };
+    const auto is_apart = [&](int value) { return uses_.IsApart(value); };
     const auto is_sum = [&](int value) { return graph_.homes[graph_.values[value].home].starts_at_zero; };
     return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum);
   }

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
@@ -55,14 +54,6 @@ StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
           .outputs = {node->packed}};
 }
 
-// Whether it is what the pass hoist has put in front.
-bool GivesOnce(const StepGraph& graph, const Stage& stage) {
-  if (stage.steps_at_once != kAllSteps || stage.begin == stage.end) return false;
-  return std::ranges::all_of(graph.nodes[stage.begin].given(), [&](int value) {
-    return graph.homes[graph.values[value].home].kind == Home::Kind::kOnce;
-  });
-}
-
 }  // namespace
 
 bool PackWeights(StepGraph* graph) {
@@ -82,7 +73,8 @@ bool PackWeights(StepGraph* graph) {
   }
   if (packs.empty()) return false;
   // Behind what is computed once, of which some are made.
-  const bool has_front = GivesOnce(*graph, stages.front());
+  const Stage& first = stages.front();
+  const bool has_front = first.steps_at_once == kAllSteps && graph->GivesOnce(graph->nodes[first.begin]);
   const int begin = has_front ? stages.front().end : 0;
   const auto count = static_cast<int>(packs.size());
   for (Stage& stage : stages) {

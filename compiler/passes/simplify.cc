@@ -30,9 +30,7 @@ bool Simplify(StepGraph* graph) {
     const StepNode& node = graph->nodes[n];
     auto given = node.given();
     // Where values share a home, a later one may be added to what this one leaves there.
-    const auto is_unread = [&](int value) {
-      return num_readers[value] == 0 && uses.IsTemporary(value) && uses.NumValues(graph->values[value].home) == 1;
-    };
+    const auto is_unread = [&](int value) { return num_readers[value] == 0 && uses.IsApart(value); };
     if (!ShowsOnlyInOutputs(*graph, node) || !std::ranges::all_of(given, is_unread)) continue;
     gone[n] = true;
     for (const int input : node.inputs) --num_readers[input];

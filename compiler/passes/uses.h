@@ -21,6 +21,8 @@ class Uses {
   bool IsAddedTo(int home) const { return is_added_to_[home]; }
   // Whether the value is alone in memory of the step's own, and one node reads it.
   bool HasOneReader(int value) const;
+  // Whether the value is alone in memory that goes with the step, so that who gives it may be another, or be gone.
+  bool IsApart(int value) const { return IsTemporary(value) && NumValues(graph_.values[value].home) == 1; }
   // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
   bool IsTemporary(int value) const;
   // Whether one of the nodes [begin, end) reads or writes some of these bytes outside; moves that add there, which may

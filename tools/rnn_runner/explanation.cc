@@ -54,8 +54,6 @@ class Explainer {
   }
 
  private:
-  bool LastsOverSteps(const Stage& stage) const { return stage.steps_at_once != 1; }
-
   // Whether some instruction of the loop waits for itself, by others or not, of the step before.
   bool Waits(const Stage& stage) const {
     return std::ranges::any_of(CyclesIn(stage), [](int cycle) { return cycle != kNoCycle; });
@@ -79,10 +77,7 @@ class Explainer {
     if (std::all_of(begin, end, [](const StepNode& node) { return node.kind == StepNode::Kind::kPack; })) {
       return "weights, laid out for the kernels of the loop";
     }
-    const auto gives_once = [&](const StepNode& node) {
-      return std::ranges::all_of(node.given(),
-                                 [&](int v) { return graph_.homes[graph_.values[v].home].kind == Home::Kind::kOnce; });
-    };
+    const auto gives_once = [&](const StepNode& node) { return graph_.GivesOnce(node); };
     if (std::all_of(begin, end, gives_once)) return "what follows from what is the same in all steps";
     if (stage.steps_at_once == kAllSteps) {
       return "sums over the steps, which nothing waits for; they add up in another order than step by step, and round "
@@ -236,7 +231,7 @@ class Explainer {
     const Schedule* longest = nullptr;
     for (size_t s = 0; s < plan_.stages.size() && plan_.IsScheduled(); ++s) {
       const Schedule* const schedule = plan_.schedules[s].get();
-      if (LastsOverSteps(plan_.stages[s])) continue;
+      if (plan_.stages[s].steps_at_once != 1) continue;
       if (longest == nullptr || schedule->step_microseconds > longest->step_microseconds) longest = schedule;
     }
     return longest;
