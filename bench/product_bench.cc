@@ -1,9 +1,12 @@
-// Products of few rows with weights as FC keeps them, [N, K], and the other way around, [K, N].
+// Products of few rows with weights as FC keeps them, [N, K], the other way around, [K, N], and in panels.
 #include <benchmark/benchmark.h>
+#include <hwy/aligned_allocator.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "stepnet/operators/gemm.h"
+#include "stepnet/operators/panel_product.h"
 
 namespace stepnet {
 namespace {
@@ -25,25 +28,41 @@ BENCHMARK(ProductLayout)
     ->ArgNames({"M", "K", "transposed"})
     ->ArgsProduct({{1, 2, 3, 4, 8, 16, 32, 64}, {64, 256, 512}, {1, 0}});
 
-// What it costs to compute a product of 4 K columns in blocks of so many of them (operators/gemm.h), with weights as
-// they are or packed for these blocks.
-void ProductBlocks(benchmark::State& state) {
+// The same products with weights in panels (operators/panel_product.h), of all columns or of so many in turn; and what
+// it takes to lay them out.
+void ProductPanels(benchmark::State& state) {
   const std::int64_t m = state.range(0), k = state.range(1), n = 4 * k, width = state.range(2);
-  const bool packed = state.range(3) != 0;
   const std::vector<float> x(m * k, 0.1F), w(n * k, 0.1F);
   std::vector<float> y(m * n);
+  const auto panels = hwy::AllocateAligned<float>(PanelElements(n, k));  // on cache lines, as in plans
+  PackPanels<float>(n, k, {w.data(), k, true}, 0, NumPanels(n), panels.get());
   for (auto run : state) {
     for (std::int64_t begin = 0; begin < n; begin += width) {
-      const MatrixView<float> weights{w.data() + begin * k, packed ? width : k, !packed};
-      Gemm<float>(m, width, k, {x.data(), k}, weights, y.data() + begin, n);
+      PanelProduct(m, n, k, begin, std::min(n, begin + width), x.data(), k, panels.get(), y.data(), n);
     }
     benchmark::DoNotOptimize(y.data());
   }
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2e-9 * static_cast<double>(m * n * k), benchmark::Counter::kIsIterationInvariantRate);
 }
 
-BENCHMARK(ProductBlocks)
-    ->ArgNames({"M", "K", "columns", "packed"})
-    ->ArgsProduct({{1, 8, 32, 64, 256}, {128, 256}, {512, 256, 128, 64}, {0, 1}});
+BENCHMARK(ProductPanels)
+    ->ArgNames({"M", "K", "columns"})
+    ->ArgsProduct({{1, 2, 3, 4, 8, 16, 32, 64, 128}, {64, 256, 512}, {1 << 20, 64, 16}});
+
+void ProductPack(benchmark::State& state) {
+  const std::int64_t k = state.range(0), n = 4 * k;
+  const std::vector<float> w(n * k, 0.1F);
+  const auto panels = hwy::AllocateAligned<float>(PanelElements(n, k));
+  for (auto run : state) {
+    PackPanels<float>(n, k, {w.data(), k, true}, 0, NumPanels(n), panels.get());
+    benchmark::DoNotOptimize(panels.get());
+  }
+  state.counters["GB/s"] =
+      benchmark::Counter(4e-9 * static_cast<double>(n * k), benchmark::Counter::kIsIterationInvariantRate);
+}
+
+BENCHMARK(ProductPack)->ArgName("K")->Arg(64)->Arg(256)->Arg(512)->Arg(1024);
 
 }  // namespace
 }  // namespace stepnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/place.h"
 #include "stepnet/compiler/region_node_kernel.h"
@@ -131,8 +132,15 @@ class Emitter {
     if (instruction->by_elements) MarkRowsOfElements(plan_, instruction);
     // What runs once has no row for each step.
     if (schema.rows && !graph_.GivesOnce(node)) MarkRows(plan_, call, instruction);
+    instruction->can_pack = kernel.packing.has_value();
     if (node.packed != kNoValue) instruction->packed = OperandOf(node.packed, 0);
-    if (!is_draft_) EstimateWork(call, kernel, instruction);
+    if (is_draft_) return;
+    EstimateWork(call, kernel, instruction);
+    if (node.kind == StepNode::Kind::kProduct) MarkBatchOfProduct(node, instruction);
+    if (node.kind == StepNode::Kind::kRegion) {
+      const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
+      MarkBatchOfRegion(node, FindParts(ShapeQuery(call, inputs))->parts, instruction);
+    }
   }
 
   void EmitRegion(const StepNode& node, Instruction* instruction) {
@@ -174,6 +182,9 @@ class Emitter {
     const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
     if (!kernel->Obstacle(inputs).empty()) instruction->text += ", one by one";
     instruction->max_parts = kernel->MaxParts(inputs);
+    if (const auto composed = kernel->Composed(inputs)) {
+      MarkBatchOfRegion(node, {{{composed->region(), composed->inputs(), composed->outputs()}}}, instruction);
+    }
     instruction->cost = OfOneStep(kernel->EstimatedCost(inputs), *instruction);
   }
 
@@ -196,7 +207,8 @@ class Emitter {
     const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
     const std::vector<TensorInfo> outputs = InfosOf(*instruction, instruction->outputs);
     instruction->cost = OfOneStep(EstimateCost(call, inputs, outputs), *instruction);
-    if (kernel.max_parts) instruction->max_parts = kernel.max_parts(ShapeQuery(call, inputs), outputs);
+    const PartsRule& parts = instruction->packed ? kernel.packing->max_parts : kernel.max_parts;
+    if (parts) instruction->max_parts = parts(ShapeQuery(call, inputs), outputs);
     if (instruction->by_elements) instruction->max_parts = PartsOf(outputs.front(), target_);
   }
 
@@ -220,6 +232,7 @@ class Emitter {
     instruction->by_elements = !instruction->by_blobs;
     if (instruction->by_blobs) return;
     MarkRowsOfElements(plan_, instruction);
+    MarkBatchOfElements(instruction);
     instruction->max_parts = PartsOf(InfosOf(*instruction, instruction->outputs).front(), target_);
   }
 

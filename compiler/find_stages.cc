@@ -51,10 +51,21 @@ void AddReadsOfShapes(const StepPlan& plan, std::vector<Dependency>* edges) {
   }
 }
 
+// Of what the instruction gives for each step; 0 where that is sums over the steps.
+std::int64_t RowsOf(const Instruction& instruction) {
+  std::int64_t rows = 0;
+  for (const Operand& output : instruction.outputs) {
+    const Shape& shape = output.info.shape;
+    if (output.has_rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
+  }
+  return rows;
+}
+
 // What all steps share is large beside what each has of its own, which many steps at once take out of the caches; or
 // that is so little that calls count.
 bool GainsOverTime(const Instruction& instruction, const Target& target) {
   if (target.takes_all_over_time) return true;
+  if (instruction.can_pack && RowsOf(instruction) >= target.min_rows_of_step) return false;
   std::int64_t shared = 0, own = 0;
   for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const Operand& operand : *operands) {
@@ -71,12 +82,7 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
   std::int64_t rows = 1;  // of one step
   for (const StageDraft& stage : stages) {
     if (stage.steps_at_once == 1) continue;
-    for (const int i : stage.instructions) {
-      for (const Operand& output : plan.instructions[i].outputs) {
-        const Shape& shape = output.info.shape;
-        if (output.has_rows && shape[-1] > 0) rows = std::max(rows, shape.size() / shape[-1]);
-      }
-    }
+    for (const int i : stage.instructions) rows = std::max(rows, RowsOf(plan.instructions[i]));
   }
   return std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
 }

@@ -375,6 +375,10 @@ Cost RegionNodeKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
   });
 }
 
+std::shared_ptr<const ComposedProgram> RegionNodeKernel::Composed(std::span<const TensorInfo> inputs) const {
+  return With(inputs, [](const ForShapes& shapes) { return shapes.composed; });
+}
+
 std::string RegionNodeKernel::Obstacle(std::span<const TensorInfo> inputs) const {
   return With(inputs, [](const ForShapes& shapes) { return shapes.obstacle.what; });
 }

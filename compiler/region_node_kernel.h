@@ -53,6 +53,8 @@ class RegionNodeKernel {
   // For inputs of these descriptions, in place of those of one step.
   int MaxParts(std::span<const TensorInfo> inputs) const;
   Cost EstimatedCost(std::span<const TensorInfo> inputs) const;
+  // The program that the operators are; null where they are no single one.
+  std::shared_ptr<const ComposedProgram> Composed(std::span<const TensorInfo> inputs) const;
   // Why the region is no single program for these; empty where it is one.
   std::string Obstacle(std::span<const TensorInfo> inputs) const;
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/core/cost.h"
@@ -125,17 +127,86 @@ Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencie
   return schedule;
 }
 
-// Whichever way of using the threads is the faster one.
+// The instructions in their order, those that are not worth cutting together.
+Schedule LockstepSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
+  Schedule schedule{.sharing = Sharing::kLockstep,
+                    .dependencies = dependencies,
+                    .threads = threads,
+                    .steps_at_once = stage.steps_at_once};
+  std::vector<int> task_of(stage.end - stage.begin);
+  for (int i = stage.begin; i < stage.end; ++i) {
+    Task task;
+    AddInstruction(plan, i, &task);
+    const double in_parts = task.microseconds / plan.target->min_lockstep_microseconds;
+    task.parts = std::clamp(static_cast<int>(in_parts), 1, std::min(plan.instructions[i].max_parts, threads));
+    if (task.parts == 1 && !schedule.tasks.empty() && schedule.tasks.back().parts == 1) {
+      AddInstruction(plan, i, &schedule.tasks.back());
+    } else {
+      schedule.tasks.push_back(std::move(task));
+    }
+    task_of[i - stage.begin] = static_cast<int>(schedule.tasks.size()) - 1;
+  }
+  Connect(task_of, stage.begin, &schedule);
+  return schedule;
+}
+
+// What all rows of the batch read is read by each part.
+double MicrosecondsOfRows(const Instruction& instruction, int parts, const Target& target) {
+  double shared = 0;
+  for (const Operand& input : instruction.inputs) {
+    if (!input.has_batch && !input.shape_alone) shared += static_cast<double>(input.info.size_bytes());
+  }
+  const Cost& cost = instruction.cost;
+  shared = std::min(shared, cost.bytes);
+  return EstimateMicroseconds({.flops = cost.flops / parts, .bytes = shared + (cost.bytes - shared) / parts}, target);
+}
+
+// Nothing where steps mix rows of the batch. Runs that are too short to pack weights round as products do, whose sums
+// depend on how many rows there are.
+std::optional<Schedule> BatchSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies,
+                                      int threads) {
+  const auto parts = static_cast<int>(std::min<std::int64_t>(BatchRowsOf(plan, stage), threads));
+  if (parts < 2) return {};
+  Schedule schedule{.sharing = Sharing::kBatch,
+                    .dependencies = dependencies,
+                    .tasks = {{.parts = parts}},
+                    .threads = parts,
+                    .min_steps = plan.target->min_steps_to_pack,
+                    .steps_at_once = stage.steps_at_once};
+  Task& task = schedule.tasks.front();
+  for (int i = stage.begin; i < stage.end; ++i) {
+    task.instructions.push_back(i);
+    task.microseconds += parts * MicrosecondsOfRows(plan.instructions[i], parts, *plan.target);
+  }
+  Connect(std::vector<int>(stage.end - stage.begin, 0), stage.begin, &schedule);
+  return schedule;
+}
+
+// Whichever way of using the threads is the fastest.
 Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
-  Schedule whole = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
+  Schedule best = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/false);
+  double fastest = SimulatedMicroseconds(plan, best, threads);
+  const auto consider = [&](Schedule other, double margin) {
+    const double time = SimulatedMicroseconds(plan, other, threads);
+    if (time >= margin * fastest) return;
+    best = std::move(other);
+    fastest = time;
+  };
   const auto begin = plan.instructions.begin();
   const bool can_split = std::any_of(begin + stage.begin, begin + stage.end,
                                      [](const Instruction& instruction) { return instruction.max_parts > 1; });
-  if (!can_split) return whole;
-  Schedule split = ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true);
-  const double margin = stage.steps_at_once == kAllSteps ? plan.target->min_gain_of_whole : 1;
-  const double of_whole = SimulatedMicroseconds(plan, whole, threads);
-  return SimulatedMicroseconds(plan, split, threads) < margin * of_whole ? split : whole;
+  const bool is_loop = stage.steps_at_once != kAllSteps;
+  if (can_split) {
+    consider(ScheduleFor(plan, stage, dependencies, threads, /*splits=*/true),
+             is_loop ? 1 : plan.target->min_gain_of_whole);
+  }
+  if (threads < 2 || stage.steps_at_once != 1) return best;
+  if (can_split) consider(LockstepSchedule(plan, stage, dependencies, threads), 1);
+  if (std::optional<Schedule> of_batch = BatchSchedule(plan, stage, dependencies, threads)) {
+    of_batch->of_shorter_runs = std::make_shared<Schedule>(best);
+    consider(std::move(*of_batch), 1);
+  }
+  return best;
 }
 
 }  // namespace
@@ -156,7 +227,13 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
     fastest = time;
   }
   const double gain = best.step_microseconds - fastest;
-  if (best.threads > 1) best.min_steps += static_cast<std::int64_t>(plan.target->microseconds_to_wake / gain);
+  const auto steps_to_come = static_cast<std::int64_t>(plan.target->microseconds_to_wake / gain);
+  if (best.threads > 1) best.min_steps = std::max(best.min_steps, Schedule().min_steps + steps_to_come);
+  if (best.of_shorter_runs != nullptr) {
+    Schedule shorter = *best.of_shorter_runs;
+    shorter.min_steps += steps_to_come;
+    best.of_shorter_runs = std::make_shared<Schedule>(std::move(shorter));
+  }
   return best;
 }
 
@@ -190,6 +267,7 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
     changed.step_microseconds += task.microseconds;
   }
   SetPace(&changed);
+  if (changed.of_shorter_runs != nullptr) SetCosts(microseconds, &changed.of_shorter_runs);
   *schedule = std::make_shared<Schedule>(std::move(changed));
 }
 

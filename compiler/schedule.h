@@ -33,7 +33,15 @@ struct Task {
   int NumPredecessors(std::int64_t step) const;
 };
 
+// How threads share the work of a stage.
+enum class Sharing {
+  kTasks,     // each takes a task, or a part of one, that is ready; steps and tasks overlap as dependencies allow it
+  kLockstep,  // all go through the tasks of each step in their order, each with its part of every one
+  kBatch,     // each takes some rows of the batch through all steps; the schedule has one task
+};
+
 struct Schedule {
+  Sharing sharing = Sharing::kTasks;
   Dependencies dependencies;
   std::vector<Task> tasks;
   double step_microseconds = 0;  // sum over all tasks
@@ -41,7 +49,13 @@ struct Schedule {
   int threads = 1;               // how many a run uses; 1: it is serial
   std::int64_t min_steps = 2;    // runs of fewer are serial: they would end before other threads have come
   std::int64_t steps_at_once = 1;
+  std::shared_ptr<const Schedule> of_shorter_runs = {};  // null: they are serial
 
+  // By which the stage runs for so many steps; null: by one thread.
+  const Schedule* For(std::int64_t steps) const {
+    if (steps < min_steps) return of_shorter_runs == nullptr ? nullptr : of_shorter_runs->For(steps);
+    return threads < 2 ? nullptr : this;
+  }
   bool IsPipeline() const { return !tasks.empty() && tasks.front().stage >= 0; }
   // A thread takes the ready task for which this is least: when it must begin for the run to be as fast as its
   // longest chain, in microseconds of a step of the run (highest level first; Adam, Chandy and Dickson, A comparison of

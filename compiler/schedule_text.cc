@@ -117,7 +117,9 @@ std::string AfterText(const StepPlan& plan, const Dependency& edge, const std::s
 std::string InstructionText(const StepPlan& plan, const Schedule& schedule, int i, int task) {
   const Instruction& instruction = plan.instructions[i];
   std::string text = StrCat("  ", i, ": ", PrintableLine(instruction.text), "\n      task ", task);
-  if (schedule.tasks[task].parts > 1) text += StrCat(" in ", schedule.tasks[task].parts, " parts");
+  const int parts = schedule.tasks[task].parts;
+  if (parts > 1)
+    text += StrCat(schedule.sharing == Sharing::kBatch ? " for rows of the batch, in " : " in ", parts, " parts");
   text += StrCat("; reads ", PlacesText(plan, instruction.steps_at_once, instruction.inputs), "; writes ",
                  PlacesText(plan, instruction.steps_at_once, instruction.outputs), "\n");
   for (const Dependency& edge : schedule.dependencies.edges) {
@@ -168,6 +170,7 @@ std::string EdgeDot(const StepPlan& plan, const Dependency& edge, int from, int 
 std::string ThreadsText(const StepPlan& plan) {
   int threads = plan.pipeline != nullptr ? plan.pipeline->threads : 1;
   bool steps_overlap = false;
+  std::set<Sharing> sharing;
   std::int64_t parts = 0, at_once = 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
@@ -176,7 +179,10 @@ std::string ThreadsText(const StepPlan& plan) {
     const bool overlaps = plan.pipeline != nullptr && stage.steps_at_once != kAllSteps;
     if (overlaps || schedule.threads < 2) continue;
     threads = std::max(threads, schedule.threads);
-    steps_overlap = steps_overlap || (stage.steps_at_once == 1 && StepsOverlap(schedule, *plan.target));
+    sharing.insert(schedule.sharing);
+    const bool may_overlap = stage.steps_at_once == 1 && schedule.sharing == Sharing::kTasks;
+    steps_overlap = steps_overlap || (may_overlap && StepsOverlap(schedule, *plan.target));
+    if (schedule.sharing == Sharing::kBatch) continue;
     parts += std::ranges::count_if(schedule.tasks, [](const Task& task) { return task.parts > 1; });
   }
   const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
@@ -184,6 +190,8 @@ std::string ThreadsText(const StepPlan& plan) {
   if (plan.target->device != DeviceKind::kCpu) text = StrCat("one queue of ", DeviceKindName(plan.target->device));
   if (plan.pipeline != nullptr) text += ", stages overlap";
   if (steps_overlap) text += ", steps overlap";
+  if (sharing.contains(Sharing::kBatch)) text += ", each with rows of the batch";
+  if (sharing.contains(Sharing::kLockstep)) text += ", in lockstep";
   if (parts > 0) text += StrCat(", ", parts, of_all, " in parts");
   if (at_once > 0) text += StrCat(", ", at_once, parts > 0 ? "" : of_all, " for many steps at once");
   return text;

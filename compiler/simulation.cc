@@ -107,6 +107,23 @@ class IdleThreads {
 
 }  // namespace
 
+namespace {
+
+// Threads that go through all steps together, or each alone.
+Simulation InStep(const Schedule& schedule, int threads, std::int64_t runs, double times,
+                  const SchedulingCosts& costs) {
+  double step = 0, busy = 0;
+  for (const Task& task : schedule.tasks) {
+    const int rounds = (task.parts + threads - 1) / threads;
+    step += times * task.microseconds / task.parts * rounds;
+    busy += times * task.microseconds;
+    if (schedule.sharing == Sharing::kLockstep && threads > 1) step += costs.round;
+  }
+  return {.microseconds = step * static_cast<double>(runs), .busy = step > 0 ? busy / (threads * step) : 0};
+}
+
+}  // namespace
+
 Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, std::int64_t steps_under_way,
                     const SchedulingCosts& costs) {
   // From here on in steps of the schedule, which take `times` as long.
@@ -117,6 +134,7 @@ Simulation Simulate(const Schedule& schedule, int threads, std::int64_t steps, s
   const double times = steps == 0 ? 0 : static_cast<double>(all) / static_cast<double>(steps);
   const auto num_tasks = static_cast<std::int64_t>(schedule.tasks.size());
   if (num_tasks == 0 || steps <= 0) return {};
+  if (schedule.sharing != Sharing::kTasks) return InStep(schedule, threads, steps, times, costs);
   ReadyList ready(schedule);
   std::vector<int> last(threads, -1);  // task of each thread
   std::vector<int> pending(num_tasks * steps);
@@ -193,7 +211,9 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
   };
   double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    if (plan.pipeline == nullptr || plan.stages[s].steps_at_once == kAllSteps) sum += run(*plan.schedules[s]);
+    if (plan.pipeline != nullptr && plan.stages[s].steps_at_once != kAllSteps) continue;
+    const Schedule* const chosen = plan.schedules[s]->For(steps);
+    sum += run(chosen == nullptr ? *plan.schedules[s] : *chosen);
   }
   return sum;
 }

@@ -28,6 +28,7 @@ struct Operand {
   bool added = false;        // an output: to what the memory holds
   bool shape_alone = false;  // an input of which no element is read: its memory may be too small
   bool has_rows = false;     // dimension 0 counts rows, and those of all steps lie one after the other
+  bool has_batch = false;    // it has a row for each of Instruction::batch_rows
 };
 
 // One operator or move of the step.
@@ -49,6 +50,8 @@ struct Instruction {
   Cost cost = {};                // estimate for one step, also where a run is for many
   int max_parts = 1;             // into how many parts, which may run at the same time, it can be cut
   bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
+  std::int64_t batch_rows = 0;   // rows of the batch that it keeps apart (compiler/batch_rows.h); 0: it does not
+  bool can_pack = false;         // its kernel has another form of a weight, with which products of few rows are fast
   std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
 };
 

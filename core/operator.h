@@ -151,10 +151,12 @@ using RowsRule = std::function<std::optional<RowOperands>(const ShapeQuery&)>;  
 // Another form of an input, faster to compute with: made once for all steps when the input is the same in all of them.
 struct Packing {
   int input = 0;
-  // Bytes of the other form; 0: it would not be faster.
-  std::function<std::int64_t(const ShapeQuery&)> bytes;
+  // Bytes of the other form; 0: runs for these outputs would not be faster.
+  std::function<std::int64_t(const ShapeQuery&, std::span<const TensorInfo> outputs)> bytes;
   // Makes output 0, of so many bytes, of input 0.
   KernelFactory pack;
+  // Into how many parts a run with the other form may be cut, in place of Kernel::max_parts.
+  PartsRule max_parts;
 };
 
 // What a device runs of an operator type, and what this kernel can do beside running once a step.

@@ -59,9 +59,9 @@ int Shape::CanonicalAxis(std::int64_t axis, const char* what) const {
 }
 
 Shape Shape::With(int i, std::int64_t dim) const {
-  std::vector<std::int64_t> dims = ToVector();
-  dims[CanonicalAxis(i)] = dim;
-  return Shape(dims);
+  std::array<std::int64_t, kMaxRank> changed = dims_;
+  changed[CanonicalAxis(i)] = dim;
+  return Shape(std::span(changed.data(), static_cast<size_t>(rank_)));
 }
 
 Shape Shape::Inserted(int i, std::int64_t dim) const {

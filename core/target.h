@@ -23,6 +23,7 @@ namespace stepnet {
 struct SchedulingCosts {
   double inline_task = 0;  // to go on with a task on the same thread
   double handed_task = 0;  // to give a task to another thread
+  double round = 0;        // to wait until all threads have done their part of a task
 };
 
 // How regions (core/regions/region_program.h) are cut for the caches and loops of a machine. Where nothing else is
@@ -73,8 +74,8 @@ struct Target {
 
   // Costs of moving tasks: rounded up from bench, Overhead (0.02 and 0.2 to 0.4); and larger ones, chosen, by which
   // schedules are compared, so that threads are used where that surely gains.
-  SchedulingCosts measured_scheduling = {.inline_task = 0.05, .handed_task = 0.5};
-  SchedulingCosts assumed_scheduling = {.inline_task = 0.2, .handed_task = 1.0};
+  SchedulingCosts measured_scheduling = {.inline_task = 0.05, .handed_task = 0.5, .round = 0.2};
+  SchedulingCosts assumed_scheduling = {.inline_task = 0.2, .handed_task = 1.0, .round = 0.4};
   // How many times as fast a run must be by estimate for more threads to be worth it: estimates are that rough.
   // Chosen.
   double min_gain_of_threads = 1.1;
@@ -96,6 +97,8 @@ struct Target {
   std::int64_t max_parts = 1024;
   // Microseconds of a part in a loop, at least: several times what it takes to hand one over. Chosen.
   double min_part_microseconds = 3;
+  // The same where threads go through a step together. Chosen.
+  double min_lockstep_microseconds = 0.5;
   // Microseconds of a part of what runs once for all steps, about: so many parts that threads end together, and so few
   // that handing them over does not count. Chosen.
   double part_microseconds = 200;
@@ -108,6 +111,9 @@ struct Target {
   // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
   // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;
+  // Steps of so many rows read weights in panels (operators/panel_product.h) as fast as many of them at once would, so
+  // that what they give stays in the caches: bench, ProductPanels.
+  std::int64_t min_rows_of_step = 16;
   // Steps that have no more than this of their own are taken many at once wherever they share more than that: calls
   // take longer than the bytes. From lstm.cell with (B, H) = (8, 16), which takes 1.28 times as long without.
   std::int64_t small_step_bytes = 8 << 10;
@@ -115,12 +121,11 @@ struct Target {
   // a step.
   bool takes_all_over_time = false;
 
-  // Weights are packed for products of one row, and of so many rows to so many: with 2 and 3 packed weights are slower,
-  // with more rows to lay them out is a small part of the product anyway. Bench, ProductLayout.
-  std::int64_t min_rows_to_pack = 4;
+  // Weights are packed for products of so many rows at most: with more, a product that reads them as they are is hardly
+  // slower. Bench, ProductLayout and ProductPanels.
   std::int64_t max_rows_to_pack = 128;
   // Steps of the shortest run that packs: below, it would take longer than it saves. How many steps that is depends on
-  // the rows (--stats tells what packing takes, bench, ProductLayout, what a step gains).
+  // the rows (--stats tells what packing takes; bench, ProductLayout and ProductPanels, what a step gains).
   std::int64_t min_steps_to_pack = 48;
   // Steps that a product takes at once, so that it reads its weights once for all of them, up to which it packs.
   // Chosen.

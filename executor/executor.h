@@ -33,7 +33,8 @@ std::shared_ptr<const Executor> MakeSerialExecutor();
 void RunSerially(RunState& state, RunContext& context);
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
-// the calling thread. `begin` is a multiple of what the stage takes at once.
-void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context);
+// the calling thread, or a part of it. `begin` is a multiple of what the stage takes at once.
+void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context,
+                 const InstructionPart& part = {});
 
 }  // namespace stepnet

@@ -19,6 +19,7 @@
 #include "stepnet/core/first_failure.h"
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
+#include "stepnet/executor/lockstep.h"
 
 namespace stepnet {
 namespace {
@@ -184,7 +185,8 @@ class ParallelRun : public SharedWork {
       RunSerially(state_, state_.plan().stages[task.stage], begin, begin + schedule_.steps_at_once, context);
       return;
     }
-    for (const int i : task.instructions) state_.RunInstruction(i, ready.step, context, ready.part, task.parts);
+    for (const int i : task.instructions)
+      state_.RunInstruction(i, ready.step, context, {.part = ready.part, .parts = task.parts});
   }
 
   // Counts down what waited for the task. True when `next` is what this thread goes on with.
@@ -391,11 +393,10 @@ class ParallelExecutor : public Executor {
  private:
   static void RunStage(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context) {
     if (state.NumRunsOf(stage) == 0) return;
-    if (schedule.threads < 2 || state.num_steps() < schedule.min_steps) {
-      RunSerially(state, stage, 0, state.num_steps(), context);
-    } else {
-      RunTasks(state, schedule, state.NumRunsOf(stage), context);
-    }
+    const Schedule* const chosen = schedule.For(state.num_steps());
+    if (chosen == nullptr) return RunSerially(state, stage, 0, state.num_steps(), context);
+    if (chosen->sharing != Sharing::kTasks) return RunInLockstep(state, stage, *chosen, context);
+    RunTasks(state, *chosen, state.NumRunsOf(stage), context);
   }
 
   static void RunTasks(RunState& state, const Schedule& schedule, std::int64_t num_steps, RunContext& context) {

@@ -2,8 +2,10 @@
 
 #include <array>
 #include <limits>
+#include <memory>
 #include <utility>
 
+#include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/core/memory_fill.h"
 #include "stepnet/core/scoped_value.h"
@@ -25,6 +27,22 @@ std::int64_t NarrowToPart(int part, int parts, std::span<TensorView> views, Shap
     view.shape = range;
   }
   return begin;
+}
+
+// Narrows the views of operands that have rows of the batch to those of one part; `shapes` is memory for as many
+// shapes.
+void NarrowToRows(const InstructionPart& part, const Instruction& instruction, std::span<TensorView> views,
+                  Shape* shapes) {
+  const std::int64_t rows = instruction.batch_rows;
+  const std::int64_t begin = rows * part.part / part.parts, end = rows * (part.part + 1) / part.parts;
+  const auto narrow = [&](const Operand& operand, size_t v) {
+    if (!operand.has_batch) return;
+    TensorView& view = views[v];
+    view.data = static_cast<std::byte*>(view.data) + view.size_bytes() / rows * begin;
+    view.shape = std::construct_at(shapes + v, view.shape->With(*DimOfBatch(*view.shape, rows), end - begin));
+  };
+  for (const Operand& input : instruction.inputs) narrow(input, input.position);
+  for (const Operand& output : instruction.outputs) narrow(output, instruction.inputs.size() + output.position);
 }
 
 bool Overlap(const TensorView& a, const TensorView& b) {
@@ -239,7 +257,7 @@ Place RunState::PlaceOf(const Instruction& instruction, const Error& error, std:
           .blobs = InputsText(instruction, t, count)};
 }
 
-void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int part, int parts) {
+void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, const InstructionPart& part) {
   const Instruction& instruction = plan_->instructions[i];
   BoundInstruction& bound = instructions_[i];
   const StepRange steps = StepsOf(instruction, k);
@@ -259,10 +277,10 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
                                                   .plan = &plan_,
                                                   .num_steps = num_steps_,
                                                   .instruction = i,
-                                                  .part = part,
-                                                  .parts = parts});
+                                                  .part = part.part,
+                                                  .parts = part.parts});
     if (bound.dynamic != nullptr) return RunDynamic(instruction, *bound.dynamic, steps, context);
-    RunKernel(instruction, bound, steps, context, part, parts);
+    RunKernel(instruction, bound, steps, context, part);
   } catch (...) {
     Error error = CurrentError();
     const bool names_op = !error.places().empty() && error.places().front().op_index >= 0;
@@ -278,8 +296,9 @@ void RunState::RunInstruction(int i, std::int64_t k, RunContext& context, int pa
 }
 
 void RunState::RunKernel(const Instruction& instruction, const BoundInstruction& bound, const StepRange& steps,
-                         RunContext& context, int part, int parts) {
+                         RunContext& context, InstructionPart part) {
   const auto [t, count] = steps;
+  context.ResetScratch();
   // Other steps of the instruction may run at the same time.
   constexpr size_t kFew = 16;
   const size_t num_views = bound.operands.size();
@@ -294,18 +313,21 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
     const bool is_rest = count < instruction.steps_at_once || instruction.steps_at_once == kAllSteps;
     SetShapes(bound, /*of_rest=*/is_rest, views);
   }
-  const bool is_cut = instruction.by_elements && parts > 1;
+  if (part.of_batch) {
+    const auto bytes = static_cast<std::int64_t>(num_views * sizeof(Shape));
+    NarrowToRows(part, instruction, views, static_cast<Shape*>(context.scratch.Get(bytes)));
+    part = {};
+  }
+  const bool is_cut = instruction.by_elements && part.parts > 1;
   const std::int64_t num_elements = is_cut ? views[0].size() : 0;
   std::int64_t first_element = 0;
   Shape elements;
   if (is_cut) {
-    first_element = NarrowToPart(part, parts, views, &elements);
-    part = 0;
-    parts = 1;
+    first_element = NarrowToPart(part.part, part.parts, views, &elements);
+    part = {};
   }
-  context.ResetScratch();
   OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
-  run.SetPart(part, parts);
+  run.SetPart(part.part, part.parts);
   run.SetAdds(bound.adds);
   run.SetPacked(bound.packed);
   if (fills_) FillOutputs(instruction, run);

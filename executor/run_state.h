@@ -13,6 +13,14 @@
 
 namespace stepnet {
 
+// A part of what instructions of a step do, and of how many, which together do all of it. Of the batch: its rows are
+// divided, and so is the memory of all operands that have some; otherwise each kernel takes its share.
+struct InstructionPart {
+  int part = 0;
+  int parts = 1;
+  bool of_batch = false;
+};
+
 class RunState {
  public:
   // For a device of the kind that the plan is for.
@@ -45,11 +53,12 @@ class RunState {
   void RunMovesAfter(RunContext& context);
 
   // Runs instruction i for the k-th step in the direction of the plan, or the k-th group of as many steps as it takes
-  // at once; several at once where FindDependencies allows it. `part` of `parts` of instructions that run in parts.
+  // at once, or a part of it; several at once where FindDependencies allows it. REQUIRES, for parts of the batch:
+  // Instruction::batch_rows.
   // What goes wrong is noted in faults(), with operator, net and step, and what comes after a fault does nothing: so
   // the first fault does not depend on threads. Throws what does not follow from net and data, and on devices that do
   // their work later.
-  void RunInstruction(int i, std::int64_t k, RunContext& context, int part = 0, int parts = 1);
+  void RunInstruction(int i, std::int64_t k, RunContext& context, const InstructionPart& part = {});
   // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }
   // The error of a fault whose place is within the run, with where it is in the step net.
@@ -117,7 +126,7 @@ class RunState {
   void CheckBounds(const Slot& slot, const TensorInfo& info) const;
   // A call of its own would take 4 ns of each instruction.
   [[gnu::always_inline]] inline void RunKernel(const Instruction& instruction, const BoundInstruction& bound,
-                                               const StepRange& steps, RunContext& context, int part, int parts);
+                                               const StepRange& steps, RunContext& context, InstructionPart part);
   static void SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views);
   std::string InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const;
   void RunDynamic(const Instruction& instruction, DynamicInstruction& dynamic, const StepRange& step,

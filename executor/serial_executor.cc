@@ -21,12 +21,13 @@ void RunSerially(RunState& state, RunContext& context) {
   for (const Stage& stage : state.plan().stages) RunSerially(state, stage, 0, state.num_steps(), context);
 }
 
-void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context) {
+void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context,
+                 const InstructionPart& part) {
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;
   end = state.num_steps() < stage.min_steps ? 0 : std::min(end, state.num_steps());
   for (std::int64_t step = begin; step < end; step += at_once) {
     CheckCancelled();
-    for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, step / at_once, context);
+    for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, step / at_once, context, part);
   }
 }
 

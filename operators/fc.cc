@@ -7,9 +7,8 @@
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
-#include "stepnet/operators/gemv.h"
 #include "stepnet/operators/input_checks.h"
-#include "stepnet/operators/transpose_matrix.h"
+#include "stepnet/operators/panel_product.h"
 
 namespace stepnet {
 namespace {
@@ -103,11 +102,17 @@ PartsRule FcParts(bool transposed) {
   };
 }
 
+// Among the outputs of a gradient.
+int NumberOfInputGradient(const OperatorCall& op) { return op.Bool("no_bias") ? 1 : 2; }
+bool GivesInputGradient(const OperatorCall& op, std::span<const TensorInfo> outputs) {
+  const auto dx = static_cast<size_t>(NumberOfInputGradient(op));
+  return outputs.size() > dx && outputs[dx].shape.size() > 0;
+}
+
 PartsRule FcGradientParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo> outputs) {
     const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
-    const size_t dx = query.op().Bool("no_bias") ? 1 : 2;
-    const bool wants_dx = outputs.size() > dx && outputs[dx].shape.size() > 0;
+    const bool wants_dx = GivesInputGradient(query.op(), outputs);
     const std::int64_t sums = outputs[0].shape.size() > 0 ? NumColumnBlocks(n, k) : 1;
     return static_cast<int>(std::max(sums, wants_dx ? BlocksOfGemm(m, k, n).count : 1));
   };
@@ -119,7 +124,7 @@ RowsRule FcRows(bool is_gradient) {
     const OperatorCall& op = query.op();
     if (query.In(0).shape.CanonicalAxis(op.Int("axis")) == 0) return std::nullopt;
     if (!is_gradient) return RowOperands{.inputs = {0}, .outputs = {0}};
-    const int dx = op.Bool("no_bias") ? 1 : 2;
+    const int dx = NumberOfInputGradient(op);
     return RowOperands{.inputs = {0, 2}, .outputs = dx < op.num_outputs() ? std::vector{dx} : std::vector<int>()};
   };
 }
@@ -163,37 +168,74 @@ ExpansionRule FcGradientExpansion(bool transposed) {
   };
 }
 
-// How the columns of products with packed weights are cut, whatever M is: as narrow as Gemv wants them.
-std::int64_t NumPackedBlocks(std::int64_t n, std::int64_t k) { return NumColumnBlocks(n, k, kGemvColumns); }
+// The matrix that multiplies rows: the weights, [K, N] or its transpose, or for the gradient of x the other way around.
+template <typename T>
+struct Weights {
+  std::int64_t n, k;  // of the product, whose sums have k terms
+  MatrixView<T> matrix;
 
-// The weights of FC the other way around: for each block of columns of the product, [K, columns of the block]. Products
-// take 0.4 to 0.95 of the time with them for 1 row and for 4 rows and more, and up to twice the time for 2 rows
-// (bench, ProductLayout).
-Packing TransposedWeights() {
+  Weights(const Layout& layout, const T* w, const Shape& shape, bool is_gradient) {
+    const int cut = shape.CanonicalAxis(layout.axis_w, "axis_w");
+    const std::int64_t rows = shape.SizeTo(cut), columns = shape.SizeFrom(cut);
+    const bool transposed = layout.transposed == is_gradient;
+    n = transposed ? rows : columns;
+    k = transposed ? columns : rows;
+    matrix = {.data = w, .stride = columns, .transposed = transposed};
+  }
+};
+
+// The matrix from a column on.
+template <typename T>
+MatrixView<T> ColumnsFrom(MatrixView<T> matrix, std::int64_t column) {
+  matrix.data += column * (matrix.transposed ? matrix.stride : 1);
+  return matrix;
+}
+
+// Into how many parts a product with weights in panels is worth to be cut.
+template <typename T>
+std::int64_t NumPanelParts(const Weights<T>& weights) {
+  constexpr std::int64_t kMinElements = 1 << 12;  // of the weights, that a part has
+  const std::int64_t units = NumPanelUnits(weights.n);
+  return std::clamp<std::int64_t>(units * kPanelUnit * weights.k / kMinElements, 1, units);
+}
+
+// Weights in panels, for products of rows with them.
+Packing WeightsInPanels(bool transposed, bool is_gradient) {
+  const auto weights_of = [=](const OperatorCall& op, const Shape& w) {
+    return Weights<float>(Layout(op, transposed), nullptr, w, is_gradient);
+  };
   return {.input = 1,
-          .bytes = [](const ShapeQuery& query) -> std::int64_t {
-            const Sizes sizes = Layout(query.op(), false).SizesOf(query.In(0).shape, query.In(1).shape);
-            const Target& target = *query.op().options().target;
-            const bool is_faster =
-                sizes.m == 1 || (sizes.m >= target.min_rows_to_pack && sizes.m <= target.max_rows_to_pack);
-            return is_faster ? query.In(1).size_bytes() : 0;
+          .bytes = [=](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> std::int64_t {
+            const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+            const bool is_given = !is_gradient || GivesInputGradient(query.op(), outputs);
+            if (!is_given || sizes.m > query.op().options().target->max_rows_to_pack) return 0;
+            const auto weights = weights_of(query.op(), query.In(1).shape);
+            return PanelElements(weights.n, weights.k) * DTypeBytes(query.In(1).dtype);
           },
-          .pack = [](const OperatorCall& op) -> RunFn {
-            return [axis_w = op.Int("axis_w"), type = op.type()](const OpRun& run) {
+          .pack = [=](const OperatorCall& op) -> RunFn {
+            return [layout = Layout(op, transposed), type = op.type(), is_gradient](const OpRun& run) {
               ForFloatType(run.In(0).dtype, type, [&](auto zero) {
                 using T = decltype(zero);
-                const int cut = run.In(0).shape->CanonicalAxis(axis_w, "axis_w");
-                const std::int64_t n = run.In(0).shape->SizeTo(cut), k = run.In(0).shape->SizeFrom(cut);
-                const std::int64_t blocks = NumPackedBlocks(n, k);
-                const auto [first, last] = run.Share(blocks);
-                for (std::int64_t block = first; block < last; ++block) {
-                  const std::int64_t begin = n * block / blocks, end = n * (block + 1) / blocks;
-                  TransposeMatrix(end - begin, k, run.In(0).As<T>() + begin * k, k,
-                                  static_cast<T*>(run.Out(0).data) + begin * k, end - begin);
-                }
+                const Weights<T> weights(layout, run.In(0).As<T>(), *run.In(0).shape, is_gradient);
+                const auto [first, last] = run.Share(NumPanels(weights.n));
+                PackPanels<T>(weights.n, weights.k, weights.matrix, first, last, static_cast<T*>(run.Out(0).data));
               });
             };
-          }};
+          },
+          .max_parts =
+              [=](const ShapeQuery& query, std::span<const TensorInfo>) {
+                return static_cast<int>(NumPanelParts(weights_of(query.op(), query.In(1).shape)));
+              }};
+}
+
+// y [M, N] = x [M, K] and the weights in panels, plus b where it is not null: the share of a run.
+template <typename T>
+void MultiplyByPanels(const OpRun& run, std::int64_t m, const Weights<T>& weights, const T* x, T* y, bool adds,
+                      const T* b) {
+  const auto [n, k] = std::pair(weights.n, weights.k);
+  const auto [first, last] = run.Share(NumPanelUnits(n));
+  PanelProduct(m, n, k, first * kPanelUnit, std::min(n, last * kPanelUnit), x, k, static_cast<const T*>(run.packed()),
+               y, n, adds, b);
 }
 
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
@@ -202,20 +244,18 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
       const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
-      const bool packed = run.packed() != nullptr;  // blocks of columns one after the other
-      const bool transposed = layout.transposed || packed;
-      const T* weights = packed ? static_cast<const T*>(run.packed()) : run.In(1).As<T>();
-      const auto [of_rows, blocks] = packed ? GemmBlocks{.count = NumPackedBlocks(n, k)} : BlocksOfGemm(m, n, k);
+      const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
+      T* const y = run.Out(0).As<T>();
+      const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/false);
+      if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
+      const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
       const std::int64_t size = of_rows ? m : n;
       const auto [first, last] = run.Share(blocks);
-      const T* b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
       for (std::int64_t block = first; block < last; ++block) {
         const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
         const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-        const T* w = weights + column * (transposed && !packed ? 1 : k);
-        const std::int64_t stride = packed ? end - begin : transposed ? n : k;
-        Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {run.In(0).As<T>() + row * k, k},
-                {w, stride, !transposed}, run.Out(0).As<T>() + row * n + column, n, false,
+        Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {x + row * k, k},
+                ColumnsFrom(weights.matrix, column), y + row * n + column, n, run.Adds(0),
                 b == nullptr ? b : b + column);
       }
     });
@@ -254,23 +294,27 @@ void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool wa
 
 // dx, in blocks of its columns, or of rows where there are many.
 template <typename T>
-void InputGradient(const OpRun& run, const Sizes& sizes, bool transposed, int dx) {
-  const auto [m, k, n] = sizes;
-  const auto [of_rows, blocks] = BlocksOfGemm(m, k, n);
-  const std::int64_t size = of_rows ? m : k;
+void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, int dx) {
+  const std::int64_t m = sizes.m;
+  const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/true);
+  const auto [n, k] = std::pair(weights.n, weights.k);
+  const T* const dy = run.In(2).As<T>();
+  T* const to = run.Out(dx).As<T>();
+  if (run.packed() != nullptr) return MultiplyByPanels<T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
+  const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
+  const std::int64_t size = of_rows ? m : n;
   const auto [first, last] = run.Share(blocks);
   for (std::int64_t block = first; block < last; ++block) {
     const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
     const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-    const T* w = run.In(1).As<T>() + column * (transposed ? n : 1);
-    Gemm<T>(of_rows ? end - begin : m, of_rows ? k : end - begin, n, {run.In(2).As<T>() + row * n, n},
-            {w, transposed ? n : k, transposed}, run.Out(dx).As<T>() + row * k + column, k, run.Adds(dx));
+    Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {dy + row * k, k},
+            ColumnsFrom(weights.matrix, column), to + row * n + column, n, run.Adds(dx));
   }
 }
 
 RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
   PrepareGemm();
-  const int dx = op.Bool("no_bias") ? 1 : 2;  // its number among the outputs
+  const int dx = NumberOfInputGradient(op);
   const auto is_given = [&](int output) { return std::ranges::count(op.Ints("without"), output) == 0; };
   const bool gives_dw = is_given(0), gives_db = dx == 2 && is_given(1), gives_dx = is_given(dx);
   return [=, layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
@@ -279,7 +323,7 @@ RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {
       const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const bool dw = gives_dw && run.Wants(0), db = gives_db && run.Wants(1);
       if (dw || db) SumGradients<T>(run, sizes, layout.transposed, dw, db);
-      if (gives_dx && run.Wants(dx)) InputGradient<T>(run, sizes, layout.transposed, dx);
+      if (gives_dx && run.Wants(dx)) InputGradient<T>(run, sizes, layout, dx);
     });
   };
 }
@@ -304,8 +348,9 @@ void FcGradientRule(GradientBuilder& g) {
 
 Operator Fc(const char* type, bool transposed, const char* doc) {
   Kernel kernel = {.make = [transposed](const OperatorCall& op) { return FcKernel(op, transposed); },
-                   .max_parts = FcParts(transposed)};
-  if (!transposed) kernel.packing = TransposedWeights();
+                   .max_parts = FcParts(transposed),
+                   .can_add = {0},
+                   .packing = WeightsInPanels(transposed, /*is_gradient=*/false)};
   return std::move(WithAxes(Operator(type))
                        .Doc(doc)
                        .Input("x", "[M, K], each of them any number of sizes")
@@ -351,7 +396,8 @@ Operator FcGradient(const char* type, bool transposed, const char* doc) {
           .Cpu({.make = [transposed](const OperatorCall& op) { return FcGradientKernel(op, transposed); },
                 .max_parts = FcGradientParts(transposed),
                 .can_add = {0, 1, 2},
-                .can_leave_out = true}));
+                .can_leave_out = true,
+                .packing = WeightsInPanels(transposed, /*is_gradient=*/true)}));
 }
 
 const Registration fc = Fc("FC", false, "Fully connected layer: y = x w^T + b. Without b, y = x w^T.");

@@ -39,6 +39,15 @@ std::vector<TensorInfo> InputsOf(const StepGraph& graph, const StepNode& node, s
   return inputs;
 }
 
+// What the kernel gives; outputs that nobody wants have no elements.
+std::vector<TensorInfo> OutputsOf(const StepGraph& graph, const StepNode& node) {
+  std::vector<TensorInfo> outputs;
+  for (const int value : node.outputs) {
+    outputs.push_back(value == kNoValue ? TensorInfo{.shape = Shape({0})} : graph.values[value].info);
+  }
+  return outputs;
+}
+
 // Lets the node read its weight in so many bytes of another form; returns what makes them.
 StepNode Pack(int input, std::int64_t bytes, StepNode* node, StepGraph* graph) {
   graph->homes.push_back({.kind = Home::Kind::kOnce});
@@ -67,7 +76,7 @@ bool PackWeights(StepGraph* graph) {
       const Packing* packing = PackingOf(*graph, node, written);
       if (packing == nullptr) continue;
       const std::vector<TensorInfo> inputs = InputsOf(*graph, node, stage.steps_at_once);
-      const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, inputs));
+      const std::int64_t bytes = packing->bytes(ShapeQuery(*node.call, inputs), OutputsOf(*graph, node));
       if (bytes > 0) packs.push_back(Pack(node.inputs[packing->input], bytes, &node, graph));
     }
   }

@@ -95,8 +95,8 @@ int ThreadsOf(RecurrentCase& net, RunOptions options = {}) {
   int threads = 0;
   options.on_plan = [&](const StepPlan& plan) { threads = plan.IsScheduled() ? plan.schedules[0]->threads : 1; };
   Workspace workspace;
-  workspace.SetTensor("x", Random({7, 2, 3}, 1));
-  workspace.SetTensor("h0", Random({2, 3}, 2));
+  workspace.SetTensor("x", Random({7, 4, 3}, 1));
+  workspace.SetTensor("h0", Random({4, 3}, 2));
   Net::Create(net.Build(), workspace, options)->Run();
   return threads;
 }
@@ -234,7 +234,7 @@ std::string ErrorOfSpoiltRun(const std::function<void(Schedule*)>& spoil) {
   workspace.SetTensor("x", Random({4, 2, 3}, 1));
   workspace.SetTensor("h0", Random({2, 3}, 2));
   Net::Create(net.Build(), workspace, options)->Run();
-  Schedule spoilt = *plan.schedules[0];
+  Schedule spoilt = *plan.schedules[0]->For(4);
   spoil(&spoilt);
   plan.schedules[0] = std::make_shared<Schedule>(spoilt);
   plan.before.clear();

@@ -7,6 +7,7 @@
 
 #include "random_step.h"
 #include "recurrent_case.h"
+#include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/plan_text.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/strings.h"
@@ -370,7 +371,7 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
         Schedule schedule = MakeSchedule(plan, stage, threads);
         schedule.min_steps = 1;
         for (Task& task : schedule.tasks) {
-          if (task.instructions.size() > 1) continue;
+          if (task.instructions.size() > 1 || schedule.sharing == Sharing::kBatch) continue;
           task.parts = std::min(plan.instructions[task.instructions[0]].max_parts, threads);
           num_parts[stage.steps_at_once] += task.parts - 1;
         }
@@ -384,6 +385,42 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
   EXPECT_GT(num_parts[1], 10);
   EXPECT_GT(num_parts[32], 10);
   EXPECT_GT(num_parts[kAllSteps], 10);
+}
+
+// Loops that threads go through together, as many as there are, or by rows of the batch, where steps keep those apart.
+TEST(ParallelRandomPlans, LoopsInStepGiveTheSameValues) {
+  int num_parts = 0, num_of_batch = 0;
+  ForEachPlan(120, 64, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+    PlanRun serial(plan, kStepsOfSeveralChunks);
+    serial.RunOn({.executor = "serial"});
+    for (const int threads : {2, 3, 5}) {
+      for (const Sharing sharing : {Sharing::kLockstep, Sharing::kBatch}) {
+        StepPlan shared = plan;
+        shared.pipeline = nullptr;
+        shared.schedules.clear();
+        for (const Stage& stage : plan.stages) {
+          Schedule schedule = MakeSchedule(plan, stage, 1);
+          const auto rows = static_cast<int>(std::min<std::int64_t>(BatchRowsOf(plan, stage), threads));
+          if (stage.steps_at_once == 1 && (sharing == Sharing::kLockstep || rows > 1)) {
+            schedule = {.sharing = sharing, .threads = threads, .min_steps = 1};
+            for (int i = stage.begin; i < stage.end; ++i) {
+              if (sharing == Sharing::kLockstep || schedule.tasks.empty()) schedule.tasks.emplace_back();
+              Task& task = schedule.tasks.back();
+              task.instructions.push_back(i);
+              task.parts = sharing == Sharing::kBatch ? rows : std::min(plan.instructions[i].max_parts, threads);
+              (sharing == Sharing::kBatch ? num_of_batch : num_parts) += task.parts - 1;
+            }
+          }
+          shared.schedules.push_back(std::make_shared<Schedule>(schedule));
+        }
+        PlanRun parallel(shared, kStepsOfSeveralChunks);
+        parallel.RunOn({.executor = "parallel"});
+        ASSERT_EQ(parallel.Memory(), serial.Memory()) << threads << " threads, " << what;
+      }
+    }
+  });
+  EXPECT_GT(num_parts, 30);
+  EXPECT_GT(num_of_batch, 100);
 }
 
 }  // namespace

@@ -1,0 +1,236 @@
+#include "stepnet/compiler/batch_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <ranges>
+#include <set>
+#include <utility>
+
+namespace stepnet {
+namespace {
+
+// The first size that is not 1, which is that of the batch if anything is.
+std::int64_t FirstSize(const Shape& shape) {
+  const auto first = std::ranges::find_if(shape.dims(), [](std::int64_t dim) { return dim != 1; });
+  return first == shape.dims().end() ? 1 : *first;
+}
+
+bool ReadsPlaces(const Region& region) {
+  std::vector<const ExprNode*> stack;
+  std::set<const ExprNode*> seen;
+  for (const Expr& root : region.Roots()) stack.push_back(root.node());
+  while (!stack.empty()) {
+    const ExprNode* node = stack.back();
+    stack.pop_back();
+    if (node->op == ExprOp::kIndex) return true;
+    for (const ExprNode* operand : node->Operands()) {
+      if (seen.insert(operand).second) stack.push_back(operand);
+    }
+  }
+  return false;
+}
+
+// Whether an operand that has `row` elements of each row of the batch moves from row to row along dimension d, and
+// stays within one otherwise. With 0 elements all rows share it, and it stays where it is.
+bool FollowsRows(const Region& region, const RegionOperand& operand, int d, std::int64_t rows, std::int64_t row) {
+  if (row == 0) return operand.strides[d] == 0;
+  const std::int64_t steps = region.sizes[d] / rows;  // along d, within a row
+  if (operand.strides[d] * steps != row) return false;
+  std::int64_t last = operand.offset + (steps - 1) * operand.strides[d];
+  for (int other = 0; other < kRegionDims; ++other) {
+    if (other != d) last += (region.sizes[other] - 1) * operand.strides[other];
+  }
+  return last < row;
+}
+
+class RegionRows {
+ public:
+  RegionRows(const Instruction& instruction, std::int64_t rows)
+      : rows_(rows), elements_(instruction.inputs.size() + static_cast<size_t>(instruction.num_outputs), 0) {
+    for (const Operand& input : instruction.inputs) SetTensor(input.position, input);
+    const auto num_inputs = static_cast<int>(instruction.inputs.size());
+    for (const Operand& output : instruction.outputs) SetTensor(num_inputs + output.position, output);
+  }
+
+  bool AreApart(const RegionPart& part) const {
+    if (!part.region.requirements.empty() || ReadsPlaces(part.region)) return false;
+    for (int d = 0; d < kRegionDims; ++d) {
+      if (AreApartAlong(part, d)) return true;
+    }
+    return false;
+  }
+
+ private:
+  void SetTensor(int tensor, const Operand& operand) {
+    if (operand.has_batch) elements_[tensor] = operand.info.shape.size() / rows_;
+  }
+  std::int64_t ElementsOf(int tensor) const {
+    return tensor < static_cast<int>(elements_.size()) ? elements_[tensor] : 0;
+  }
+
+  bool AreApartAlong(const RegionPart& part, int d) const {
+    const Region& region = part.region;
+    if (region.sizes[d] == 0 || region.sizes[d] % rows_ != 0) return false;
+    const auto reduces = [](const Expr& root) { return root->has_row_reduction(); };
+    const auto sums = [](const RegionOutput& output) { return output.kind != RegionOutputKind::kElements; };
+    if (d == kRegionDims - 1 &&
+        (std::ranges::any_of(region.Roots(), reduces) || std::ranges::any_of(region.outputs, sums)))
+      return false;
+    for (size_t i = 0; i < region.inputs.size(); ++i) {
+      if (!FollowsRows(region, region.inputs[i], d, rows_, ElementsOf(part.inputs[i]))) return false;
+    }
+    for (size_t o = 0; o < region.outputs.size(); ++o) {
+      if (!FollowsRows(region, region.outputs[o].memory, d, rows_, ElementsOf(part.outputs[o]))) return false;
+    }
+    return true;
+  }
+
+  const std::int64_t rows_;
+  std::vector<std::int64_t> elements_;  // of a row, by tensor
+};
+
+TensorInfo SomeRows(const Operand& operand, std::int64_t rows) {
+  constexpr std::int64_t kSome = 1;
+  TensorInfo info = operand.info;
+  if (operand.has_batch) info.shape = info.shape.With(*DimOfBatch(info.shape, rows), kSome);
+  return info;
+}
+
+// Whether the operators of the node, given some rows of the batch, give as many.
+bool GivesAsManyRows(const StepNode& node, const Instruction& instruction, std::int64_t rows) {
+  std::vector<TensorInfo> operands;
+  for (const Operand& input : instruction.inputs) operands.push_back(SomeRows(input, rows));
+  const auto run = [&](const OperatorCall& call, const auto& inputs) {
+    std::vector<TensorInfo> infos;
+    for (const int input : inputs) infos.push_back(operands.at(input));
+    return call.schema().shapes(ShapeQuery(call, infos));
+  };
+  try {
+    std::vector<TensorInfo> outputs;  // by position
+    if (node.call != nullptr) {
+      outputs = run(*node.call, std::views::iota(0, static_cast<int>(operands.size())));
+    } else {
+      operands.resize(operands.size() + node.outputs.size() + node.locals().size());
+      for (const RegionCall& call : node.calls()) {
+        const std::vector<TensorInfo> given = run(*call.call, call.inputs);
+        for (size_t o = 0; o < call.outputs.size(); ++o) operands[call.outputs[o]] = given.at(o);
+      }
+      outputs.assign(operands.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()), operands.end());
+    }
+    return std::ranges::all_of(instruction.outputs, [&](const Operand& output) {
+      return outputs.at(output.position).shape == SomeRows(output, rows).shape;
+    });
+  } catch (const Error&) {
+    return false;  // they count on the rows that there are
+  }
+}
+
+// Takes back what has been marked where the rows are not kept apart.
+void Mark(std::int64_t rows, Instruction* instruction) {
+  instruction->batch_rows = rows;
+  if (rows > 0) return;
+  for (std::vector<Operand>* operands : {&instruction->inputs, &instruction->outputs}) {
+    for (Operand& operand : *operands) operand.has_batch = false;
+  }
+}
+
+// Marks operands by their shapes; false where an output has no rows.
+bool MarkByShape(std::int64_t rows, Instruction* instruction) {
+  for (Operand& input : instruction->inputs) input.has_batch = DimOfBatch(input.info.shape, rows).has_value();
+  bool all_have = true;
+  for (Operand& output : instruction->outputs) {
+    output.has_batch = DimOfBatch(output.info.shape, rows).has_value();
+    all_have = all_have && output.has_batch;
+  }
+  return all_have;
+}
+
+bool MayBeCut(const Instruction& instruction) {
+  return !instruction.by_blobs && !instruction.has_side_effects && !instruction.checks_values &&
+         !instruction.outputs.empty() && instruction.steps_at_once == 1;
+}
+
+}  // namespace
+
+std::optional<int> DimOfBatch(const Shape& shape, std::int64_t rows) {
+  for (int d = 0; d < shape.rank(); ++d) {
+    if (shape[d] == rows) return d;
+    if (shape[d] != 1) return {};
+  }
+  return {};
+}
+
+void MarkBatchOfProduct(const StepNode& node, Instruction* instruction) {
+  if (!MayBeCut(*instruction)) return;
+  std::int64_t rows = 0;
+  for (Operand& output : instruction->outputs) {
+    const std::optional<Product>& product = node.products.at(output.position);
+    if (!product || !product->right || product->left.transposed || product->left.shape.rank() != 2)
+      return Mark(0, instruction);
+    if (rows != 0 && rows != product->left.rows()) return Mark(0, instruction);
+    rows = product->left.rows();
+    output.has_batch = DimOfBatch(output.info.shape, rows).has_value();
+    Operand& left = instruction->inputs.at(product->left.input);
+    left.has_batch = DimOfBatch(left.info.shape, rows).has_value();
+    if (rows < 2 || !output.has_batch || !left.has_batch) return Mark(0, instruction);
+  }
+  const auto is_shared = [&](int input) { return input < 0 || !instruction->inputs.at(input).has_batch; };
+  for (const Operand& output : instruction->outputs) {
+    const Product& product = *node.products[output.position];
+    if (!is_shared(product.right->input) || !is_shared(product.bias)) return Mark(0, instruction);
+  }
+  Mark(GivesAsManyRows(node, *instruction, rows) ? rows : 0, instruction);
+}
+
+void MarkBatchOfRegion(const StepNode& node, std::span<const RegionPart> parts, Instruction* instruction) {
+  if (!MayBeCut(*instruction) || parts.empty()) return;
+  const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);
+  if (rows < 2 || !MarkByShape(rows, instruction)) return Mark(0, instruction);
+  const RegionRows of_region(*instruction, rows);
+  const bool are_apart = std::ranges::all_of(parts, [&](const RegionPart& part) { return of_region.AreApart(part); });
+  Mark(are_apart && GivesAsManyRows(node, *instruction, rows) ? rows : 0, instruction);
+}
+
+void MarkBatchOfElements(Instruction* instruction) {
+  if (!MayBeCut(*instruction)) return;
+  const std::int64_t rows = FirstSize(instruction->outputs.front().info.shape);
+  const bool all_have = rows > 1 && MarkByShape(rows, instruction) &&
+                        std::ranges::all_of(instruction->inputs, [](const Operand& input) { return input.has_batch; });
+  Mark(all_have ? rows : 0, instruction);
+}
+
+std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage) {
+  if (stage.steps_at_once != 1 || stage.begin == stage.end) return 0;
+  const std::int64_t rows = plan.instructions[stage.begin].batch_rows;
+  std::map<int, std::pair<bool, std::vector<const Operand*>>> bases;  // whether it is written
+  for (int i = stage.begin; i < stage.end; ++i) {
+    const Instruction& instruction = plan.instructions[i];
+    if (rows < 2 || instruction.batch_rows != rows) return 0;
+    for (const Operand& input : instruction.inputs) {
+      if (!input.shape_alone) bases[plan.slots[input.slot].base].second.push_back(&input);
+    }
+    for (const Operand& output : instruction.outputs) {
+      auto& [is_written, operands] = bases[plan.slots[output.slot].base];
+      is_written = true;
+      operands.push_back(&output);
+    }
+  }
+  for (const auto& [base, used] : bases) {
+    const auto& [is_written, operands] = used;
+    if (!is_written) continue;
+    const Slot& first = plan.slots[operands.front()->slot];
+    const std::int64_t bytes = operands.front()->info.size_bytes();
+    for (const Operand* operand : operands) {
+      const Slot& slot = plan.slots[operand->slot];
+      const std::int64_t apart = slot.BeginInBase() - first.BeginInBase();
+      const bool are_steps_apart = slot.row_bytes == 0 || slot.row_bytes >= bytes;  // no window shows rows of two
+      const bool is_row_for_row = apart == 0 ? are_steps_apart : apart % bytes == 0 && slot.row_bytes % bytes == 0;
+      if (!operand->has_batch || operand->info.size_bytes() != bytes || slot.row_bytes != first.row_bytes ||
+          slot.ring_rows != first.ring_rows || !is_row_for_row)
+        return 0;
+    }
+  }
+  return rows;
+}
+
+}  // namespace stepnet

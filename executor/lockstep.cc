@@ -1,0 +1,226 @@
+// A round is one task of one step, or for the batch the whole stage; rounds follow each other. A thread is told of
+// nothing: it sees in the counters of all parts that a round is over. Parts of threads that have not come are done by
+// those that wait, so the caller alone can do everything.
+//
+// tests/models/lockstep.pml is LockstepRun as a model that is checked; changes here are made there too.
+#include "stepnet/executor/lockstep.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/first_failure.h"
+#include "stepnet/core/thread_pool.h"
+#include "stepnet/executor/executor.h"
+
+namespace stepnet {
+namespace {
+
+class LockstepRun : public SharedWork {
+ public:
+  LockstepRun(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context)
+      : state_(state),
+        stage_(stage),
+        schedule_(schedule),
+        context_(context),
+        is_watched_(!context.observers.empty()),
+        look_out_(state.plan().target->microseconds_to_look_out),
+        num_tasks_(static_cast<std::int64_t>(schedule.tasks.size())),
+        num_rounds_(schedule.sharing == Sharing::kBatch ? 1 : num_tasks_ * state.NumRunsOf(stage)),
+        parts_(schedule.threads) {
+    for (const Task& task : schedule.tasks) parts_of_task_.push_back(task.parts);
+  }
+
+  void Join(int lane) override {
+    if (lane == 0) {
+      Try([&] { GoThrough(lane); });
+      if (over_) StopParts();
+      WaitForWatched();
+    } else if (!is_watched_) {
+      Try([&] { GoThrough(lane); });
+    } else if (Enter()) {
+      Try([&] {
+        const ObservedScope scope(context_.lanes[lane].observers, state_.LoopEvent(RunEventKind::kLoop));
+        GoThrough(lane);
+      });
+      Leave();
+    }
+  }
+
+  // Throws what the first failing instruction threw.
+  void Check() { failure_.Rethrow(); }
+
+ private:
+  // Of one thread, if it comes. The counters only grow.
+  struct alignas(64) Part {
+    std::atomic<std::int64_t> begun = 0;  // rounds whose part somebody has taken
+    std::atomic<std::int64_t> done = 0;   // and how many of them have ended
+    std::atomic<bool> has_thread = false;
+  };
+  static constexpr std::int64_t kNeverMore = std::int64_t{1} << 62;
+
+  // What a thread throws ends the run.
+  template <typename Body>
+  void Try(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      failure_.Note();
+      over_ = true;
+      Wake();
+    }
+  }
+
+  // A helper may come when the caller is gone. It finds no part to take then, and touches nothing of the caller's.
+  void GoThrough(int lane) {
+    parts_[lane].has_thread.store(true, std::memory_order_relaxed);
+    for (std::int64_t round = FirstOpen(); round < num_rounds_ && !over_.load(std::memory_order_relaxed); ++round) {
+      const int parts = parts_of_task_[round % num_tasks_];
+      if (lane < parts) TryPart(lane, lane, round);
+      if (!IsDone(round, parts)) WaitFor(lane, round, parts);
+    }
+  }
+
+  // Of the rounds that some part has ended, all but the last are over.
+  std::int64_t FirstOpen() const {
+    std::int64_t most = 1;
+    for (const Part& part : parts_) most = std::max(most, part.done.load());
+    return most - 1;
+  }
+
+  bool IsDone(std::int64_t round, int parts) const {
+    bool is_done = true;
+    for (int p = 0; p < parts; ++p) is_done &= parts_[p].done.load() > round;
+    return is_done;
+  }
+
+  void TryPart(int lane, int p, std::int64_t round) {
+    Part& part = parts_[p];
+    std::int64_t begun = part.begun.load(std::memory_order_relaxed);
+    do {
+      if (begun > round) return;
+    } while (!part.begun.compare_exchange_weak(begun, round + 1));
+    Try([&] {
+      CheckCancelled();
+      RunPart(p, round, context_.lanes[lane]);
+    });
+    part.done = round + 1;
+    if (sleepers_ > 0) Wake();  // who sleeps has looked at `done` after it was counted
+  }
+
+  void RunPart(int p, std::int64_t round, RunContext& context) {
+    const Task& task = schedule_.tasks[round % num_tasks_];
+    if (schedule_.sharing == Sharing::kBatch) {
+      const InstructionPart part{.part = p, .parts = task.parts, .of_batch = true};
+      return RunSerially(state_, stage_, 0, state_.num_steps(), context, part);
+    }
+    const std::int64_t step = round / num_tasks_;
+    for (const int i : task.instructions) state_.RunInstruction(i, step, context, {.part = p, .parts = task.parts});
+  }
+
+  // Until the round or the run is over. Takes the parts of those who are not there at once, and those of others when
+  // they do not come for long.
+  void WaitFor(int lane, std::int64_t round, int parts) {
+    std::optional<ObservedScope> waits;
+    if (is_watched_) waits.emplace(context_.lanes[lane].observers, state_.LoopEvent(RunEventKind::kWait));
+    const auto is_over = [&] { return IsDone(round, parts) || over_.load(std::memory_order_relaxed); };
+    const auto help = [&](bool all) {
+      for (int p = 0; p < parts; ++p) {
+        if (all || !parts_[p].has_thread.load(std::memory_order_relaxed)) TryPart(lane, p, round);
+      }
+    };
+    help(/*all=*/false);
+    const auto end = std::chrono::steady_clock::now() + look_out_;
+    for (int looks = 1; !is_over(); ++looks) {
+      RelaxProcessor();
+      constexpr int kLooksAtClock = 64;
+      if (looks % kLooksAtClock != 0) continue;
+      help(/*all=*/false);
+      if (std::chrono::steady_clock::now() < end) continue;
+      help(/*all=*/true);
+      Sleep(is_over);
+    }
+  }
+
+  template <typename IsOver>
+  void Sleep(const IsOver& is_over) {
+    ++sleepers_;
+    const std::uint32_t seen = signal_;
+    if (!is_over()) signal_.wait(seen);
+    --sleepers_;
+  }
+
+  void Wake() {
+    ++signal_;
+    signal_.notify_all();
+  }
+
+  // The caller's end of a run that has failed: nobody takes a part any more, and those that were taken are waited for.
+  void StopParts() {
+    for (Part& part : parts_) {
+      const std::int64_t begun = part.begun.exchange(kNeverMore);
+      if (begun == kNeverMore) continue;
+      while (part.done < begun) Sleep([&] { return part.done >= begun; });
+    }
+  }
+
+  // Observers are the caller's, so it waits for all that tell them something.
+  bool Enter() {
+    const std::lock_guard lock(watched_mutex_);
+    if (closed_) return false;
+    ++inside_;
+    return true;
+  }
+  void Leave() {
+    const std::lock_guard lock(watched_mutex_);
+    --inside_;
+    Wake();
+  }
+  void WaitForWatched() {
+    if (!is_watched_) return;
+    const ObservedScope scope(context_.observers, state_.LoopEvent(RunEventKind::kWait));
+    const auto is_empty = [&] {
+      const std::lock_guard lock(watched_mutex_);
+      closed_ = true;
+      return inside_ == 0;
+    };
+    while (!is_empty()) {
+      Wake();
+      Sleep(is_empty);
+    }
+  }
+
+  RunState& state_;
+  const Stage& stage_;
+  const Schedule& schedule_;
+  RunContext& context_;
+  const bool is_watched_;  // by observers
+  const std::chrono::microseconds look_out_;
+  const std::int64_t num_tasks_;
+  const std::int64_t num_rounds_;
+  std::vector<int> parts_of_task_;
+  std::vector<Part> parts_;
+  FirstFailure failure_;
+  std::atomic<bool> over_ = false;         // it has failed
+  std::atomic<int> sleepers_ = 0;          // read by all, changed rarely
+  std::atomic<std::uint32_t> signal_ = 0;  // changes when a sleeper has something to look at
+  std::mutex watched_mutex_;
+  int inside_ = 0;       // helpers
+  bool closed_ = false;  // to helpers
+};
+
+}  // namespace
+
+void RunInLockstep(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context) {
+  context.PrepareLanes(schedule.threads);
+  const auto run = std::make_shared<LockstepRun>(state, stage, schedule, context);
+  ThreadPool::Process().Run(run, schedule.threads - 1);
+  run->Check();
+}
+
+}  // namespace stepnet
