@@ -95,9 +95,21 @@ CostRule FcCost(bool transposed, bool is_gradient) {
   };
 }
 
+// A row times weights that lie by rows, of which each gives an element.
+bool IsRowTimesRows(std::int64_t m, bool transposed) { return m == 1 && !transposed; }
+
+// Into how many parts a product is worth to be cut whose bits do not depend on that.
+int NumUnitParts(std::int64_t n, std::int64_t k) {
+  constexpr std::int64_t kMinElements = 1 << 12;  // of the weights, that a part has
+  const std::int64_t units = NumPanelUnits(n);
+  return static_cast<int>(
+      std::clamp<std::int64_t>(units * kPanelUnit * k / kMinElements, 1, std::max<std::int64_t>(units, 1)));
+}
+
 PartsRule FcParts(bool transposed) {
   return [transposed](const ShapeQuery& query, std::span<const TensorInfo>) {
     const auto [m, k, n] = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
+    if (IsRowTimesRows(m, transposed)) return NumUnitParts(n, k);
     return static_cast<int>(BlocksOfGemm(m, n, k).count);
   };
 }
@@ -191,14 +203,6 @@ MatrixView<T> ColumnsFrom(MatrixView<T> matrix, std::int64_t column) {
   return matrix;
 }
 
-// Into how many parts a product with weights in panels is worth to be cut.
-template <typename T>
-std::int64_t NumPanelParts(const Weights<T>& weights) {
-  constexpr std::int64_t kMinElements = 1 << 12;  // of the weights, that a part has
-  const std::int64_t units = NumPanelUnits(weights.n);
-  return std::clamp<std::int64_t>(units * kPanelUnit * weights.k / kMinElements, 1, units);
-}
-
 // Weights in panels, for products of rows with them.
 Packing WeightsInPanels(bool transposed, bool is_gradient) {
   const auto weights_of = [=](const OperatorCall& op, const Shape& w) {
@@ -208,7 +212,8 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
           .bytes = [=](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> std::int64_t {
             const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
             const bool is_given = !is_gradient || GivesInputGradient(query.op(), outputs);
-            if (!is_given || sizes.m > query.op().options().target->max_rows_to_pack) return 0;
+            const bool is_fast = !is_gradient && IsRowTimesRows(sizes.m, transposed);
+            if (!is_given || is_fast || sizes.m > query.op().options().target->max_rows_to_pack) return 0;
             const auto weights = weights_of(query.op(), query.In(1).shape);
             return PanelElements(weights.n, weights.k) * DTypeBytes(query.In(1).dtype);
           },
@@ -224,7 +229,8 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
           },
           .max_parts =
               [=](const ShapeQuery& query, std::span<const TensorInfo>) {
-                return static_cast<int>(NumPanelParts(weights_of(query.op(), query.In(1).shape)));
+                const auto weights = weights_of(query.op(), query.In(1).shape);
+                return NumUnitParts(weights.n, weights.k);
               }};
 }
 
@@ -248,6 +254,12 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
       T* const y = run.Out(0).As<T>();
       const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/false);
       if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
+      if (IsRowTimesRows(m, layout.transposed)) {
+        const auto [first, last] = run.Share(NumPanelUnits(n));
+        const std::int64_t begin = first * kPanelUnit, end = std::min(n, last * kPanelUnit);
+        return Gemm<T>(1, end - begin, k, {x, k}, ColumnsFrom(weights.matrix, begin), y + begin, n, run.Adds(0),
+                       b == nullptr ? b : b + begin);
+      }
       const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
       const std::int64_t size = of_rows ? m : n;
       const auto [first, last] = run.Share(blocks);

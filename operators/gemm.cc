@@ -203,6 +203,10 @@ void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T>
     Gemv(n, k, a.data, b.data, c, accumulates);
     return;
   }
+  if (m == 1 && b.transposed && !a.transposed) {
+    GemvOfRows(n, k, a.data, b.data, b.stride, c, accumulates);
+    return;
+  }
 #ifdef STEPNET_HAS_ONEDNN
   if constexpr (std::is_same_v<T, float>) {
     if (MultiplyByOneDnn(m, n, k, a, b, c, c_stride, accumulates)) return;

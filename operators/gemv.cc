@@ -1,5 +1,6 @@
 #include "stepnet/operators/gemv.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
@@ -69,6 +70,43 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
   for (; j < n; ++j) OneVector(one, k, x, b + j, n, y + j, accumulates);
 }
 
+// One element of y, by four sums of vectors: so many hide the latency of one multiplication behind the others.
+template <typename T>
+HWY_INLINE T DotRow(std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b) {
+  const hn::ScalableTag<T> v;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
+  auto s0 = hn::Zero(v), s1 = hn::Zero(v), s2 = hn::Zero(v), s3 = hn::Zero(v);
+  std::int64_t l = 0;
+  for (; l + 4 * lanes <= k; l += 4 * lanes) {
+    s0 = hn::MulAdd(hn::LoadU(v, b + l), hn::LoadU(v, x + l), s0);
+    s1 = hn::MulAdd(hn::LoadU(v, b + l + lanes), hn::LoadU(v, x + l + lanes), s1);
+    s2 = hn::MulAdd(hn::LoadU(v, b + l + 2 * lanes), hn::LoadU(v, x + l + 2 * lanes), s2);
+    s3 = hn::MulAdd(hn::LoadU(v, b + l + 3 * lanes), hn::LoadU(v, x + l + 3 * lanes), s3);
+  }
+  for (; l < k; l += lanes) {
+    const auto is_there = hn::FirstN(v, static_cast<size_t>(std::min(lanes, k - l)));
+    s0 = hn::MulAdd(hn::MaskedLoad(is_there, v, b + l), hn::MaskedLoad(is_there, v, x + l), s0);
+  }
+  return hn::GetLane(hn::SumOfLanes(v, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+}
+
+template <typename T>
+void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    const T sum = DotRow(k, x, b + j * stride);
+    y[j] = accumulates ? y[j] + sum : sum;
+  }
+}
+
+void RowsFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, std::int64_t stride, float* y,
+               bool accumulates) {
+  MultiplyRows(n, k, x, b, stride, y, accumulates);
+}
+void RowsDouble(std::int64_t n, std::int64_t k, const double* x, const double* b, std::int64_t stride, double* y,
+                bool accumulates) {
+  MultiplyRows(n, k, x, b, stride, y, accumulates);
+}
+
 void GemvFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, float* y, bool accumulates) {
   Multiply(n, k, x, b, y, accumulates);
 }
@@ -83,6 +121,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
+HWY_EXPORT(RowsFloat);
+HWY_EXPORT(RowsDouble);
 HWY_EXPORT(GemvFloat);
 HWY_EXPORT(GemvDouble);
 
@@ -95,6 +135,17 @@ void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool acc
   }
 }
 
+template <typename T>
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates) {
+  if constexpr (std::is_same_v<T, float>) {
+    HWY_DYNAMIC_DISPATCH(RowsFloat)(n, k, x, b, stride, y, accumulates);
+  } else {
+    HWY_DYNAMIC_DISPATCH(RowsDouble)(n, k, x, b, stride, y, accumulates);
+  }
+}
+
+template void GemvOfRows(std::int64_t, std::int64_t, const float*, const float*, std::int64_t, float*, bool);
+template void GemvOfRows(std::int64_t, std::int64_t, const double*, const double*, std::int64_t, double*, bool);
 template void Gemv(std::int64_t, std::int64_t, const float*, const float*, float*, bool);
 template void Gemv(std::int64_t, std::int64_t, const double*, const double*, double*, bool);
 

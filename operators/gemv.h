@@ -1,4 +1,4 @@
-// Gemv: a row times a narrow matrix, for the steps of sequences one by one. Kernels call Gemm, which calls it.
+// A row times a matrix, for the steps of sequences one by one. Kernels call Gemm, which calls these.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,10 @@ inline constexpr int kGemvColumns = 128;
 // T is float or double.
 template <typename T>
 void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates);
+
+// y [N] = x [K] B^T, plus y when `accumulates`; B [N, K] has `stride` elements from one row to the next, which are read
+// one after the other. An element of y has the same bits however many there are.
+template <typename T>
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates);
 
 }  // namespace stepnet

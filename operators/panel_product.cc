@@ -1,5 +1,6 @@
 #include "stepnet/operators/panel_product.h"
 
+#include <cstddef>
 #include <type_traits>
 
 #include "stepnet/core/cancellation.h"
@@ -37,7 +38,15 @@ struct PanelOperands {
   const T* bias;  // or null
   bool accumulates;
   bool has_more;  // the rows of C behind these come next
+  // Of the panel that comes next, or null: each row of tiles fetches lines [first_line, last_line) of each of its rows
+  // into the second cache.
+  const T* next_panel;
+  int first_line, last_line;
 };
+
+// Of a row of a panel.
+template <typename T>
+constexpr int kLinesOfRow = kPanelColumns* static_cast<int>(sizeof(T)) / 64;
 
 }  // namespace
 }  // namespace stepnet
@@ -60,6 +69,15 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 2;
 #endif
 constexpr int kTileRows = 6;
+constexpr int kMinTilesToFetch = 1000;
+
+HWY_INLINE void PrefetchToSecondCache(const void* data) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(data, 0, 2);
+#else
+  static_cast<void>(data);
+#endif
+}
 
 // `last` is how many columns the last of kVectors vectors has.
 template <int kRows, int kVectors, typename T>
@@ -90,6 +108,9 @@ HWY_INLINE void Tile(const PanelOperands<T>& of, size_t last) {
   }
   const T* b = of.b;
   for (std::int64_t l = 0; l < of.k; ++l, b += of.b_stride) {
+    for (int line = of.first_line; line < of.last_line; ++line) {
+      PrefetchToSecondCache(reinterpret_cast<const std::byte*>(of.next_panel + l * kPanelColumns) + line * 64);
+    }
     V row[kVectors];
     STEPNET_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * lanes);
@@ -134,6 +155,10 @@ HWY_NOINLINE void Columns(std::int64_t m, PanelOperands<T> of, size_t last) {
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
     const std::int64_t rows = m * tile / tiles - i;
     of.has_more = tile < tiles;
+    if (of.next_panel != nullptr && tiles >= kMinTilesToFetch) {
+      of.first_line = static_cast<int>(kLinesOfRow<T> * (tile - 1) / tiles);
+      of.last_line = static_cast<int>(kLinesOfRow<T> * tile / tiles);
+    }
     TileOfRows<kVectors>(static_cast<int>(rows), of, last);
     i += rows;
     of.a += rows * of.a_stride;
@@ -141,11 +166,59 @@ HWY_NOINLINE void Columns(std::int64_t m, PanelOperands<T> of, size_t last) {
   }
 }
 
-// `columns` of one panel.
+// One row, eight vectors at a time: so many sums hide the latency of one multiplication behind the others. Four of them
+// lie at `b`, the others at `next`.
+template <typename T>
+HWY_INLINE void Row(const PanelOperands<T>& of, const T* HWY_RESTRICT b, const T* HWY_RESTRICT next, std::int64_t at) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const T* HWY_RESTRICT a = of.a;
+  const auto start = [&](int v) HWY_ATTR {
+    const auto from = of.accumulates ? hn::LoadU(d, of.c + at + v * lanes) : hn::Zero(d);
+    return of.bias == nullptr ? from : hn::Add(from, hn::LoadU(d, of.bias + at + v * lanes));
+  };
+  auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5), s6 = start(6),
+       s7 = start(7);
+  for (std::int64_t l = 0; l < of.k; ++l, b += of.b_stride, next += of.b_stride) {
+    const auto factor = hn::Set(d, a[l]);
+    s0 = hn::MulAdd(factor, hn::LoadU(d, b), s0);
+    s1 = hn::MulAdd(factor, hn::LoadU(d, b + lanes), s1);
+    s2 = hn::MulAdd(factor, hn::LoadU(d, b + 2 * lanes), s2);
+    s3 = hn::MulAdd(factor, hn::LoadU(d, b + 3 * lanes), s3);
+    s4 = hn::MulAdd(factor, hn::LoadU(d, next), s4);
+    s5 = hn::MulAdd(factor, hn::LoadU(d, next + lanes), s5);
+    s6 = hn::MulAdd(factor, hn::LoadU(d, next + 2 * lanes), s6);
+    s7 = hn::MulAdd(factor, hn::LoadU(d, next + 3 * lanes), s7);
+  }
+  T* const c = of.c + at;
+  hn::StoreU(s0, d, c);
+  hn::StoreU(s1, d, c + lanes);
+  hn::StoreU(s2, d, c + 2 * lanes);
+  hn::StoreU(s3, d, c + 3 * lanes);
+  hn::StoreU(s4, d, c + 4 * lanes);
+  hn::StoreU(s5, d, c + 5 * lanes);
+  hn::StoreU(s6, d, c + 6 * lanes);
+  hn::StoreU(s7, d, c + 7 * lanes);
+}
+
+// One row times two whole panels.
+template <typename T>
+void MultiplyTwoPanels(const PanelOperands<T>& of) {
+  const auto width = static_cast<std::int64_t>(8 * hn::Lanes(Tag<T>()));
+  const T* const second = of.b + kPanelColumns * of.k;
+  if (width == 2 * kPanelColumns) return Row(of, of.b, second, 0);
+  for (std::int64_t at = 0; at < 2 * kPanelColumns; at += width) {
+    const T* const b = at < kPanelColumns ? of.b + at : second + (at - kPanelColumns);
+    Row(of, b, b + width / 2, at);
+  }
+}
+
+// `columns` of one panel, or of one row two panels.
 template <typename T>
 void MultiplyColumns(std::int64_t m, std::int64_t columns, const PanelOperands<T>& operands) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<T>()));
   PanelOperands<T> of = operands;
+  if (columns == 2 * kPanelColumns) return MultiplyTwoPanels(of);
   while (columns > 0) {
     const std::int64_t width = std::min(columns, kTileVectors * lanes);
     const auto vectors = static_cast<int>((width + lanes - 1) / lanes);
@@ -234,7 +307,8 @@ void PanelProduct(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t b
     const std::int64_t rows = std::min(max_rows, m - i);
     for (std::int64_t j = begin; j < end;) {
       const std::int64_t panel = j / kPanelColumns, first = panel * kPanelColumns;
-      const std::int64_t next = std::min(end, first + kPanelColumns);
+      const bool are_two = m == 1 && j == first && end - j >= 2 * kPanelColumns;
+      const std::int64_t next = std::min(end, first + (are_two ? 2 : 1) * kPanelColumns);
       CountWork(rows * (next - j) * k / kProductsOfWork);
       Multiply<T>(rows, next - j,
                   {.k = k,
@@ -246,7 +320,10 @@ void PanelProduct(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t b
                    .c_stride = c_stride,
                    .bias = bias == nullptr ? nullptr : bias + j,
                    .accumulates = accumulates,
-                   .has_more = false});
+                   .has_more = false,
+                   .next_panel = next < end && next % kPanelColumns == 0 ? panels + next * k : nullptr,
+                   .first_line = 0,
+                   .last_line = 0});
       j = next;
     }
   }
