@@ -38,7 +38,7 @@ void ProductPanels(benchmark::State& state) {
   PackPanels<float>(n, k, {w.data(), k, true}, 0, NumPanels(n), panels.get());
   for (auto run : state) {
     for (std::int64_t begin = 0; begin < n; begin += width) {
-      PanelProduct(m, n, k, begin, std::min(n, begin + width), x.data(), k, panels.get(), y.data(), n);
+      PanelProduct(m, {n, begin, std::min(n, begin + width), n}, k, x.data(), k, panels.get(), y.data(), n);
     }
     benchmark::DoNotOptimize(y.data());
   }

@@ -9,10 +9,12 @@
 namespace stepnet {
 namespace {
 
-// The first size that is not 1, which is that of the batch if anything is.
+// The first size that is not 1, which is that of the batch if anything is; not the last one, of the units.
 std::int64_t FirstSize(const Shape& shape) {
-  const auto first = std::ranges::find_if(shape.dims(), [](std::int64_t dim) { return dim != 1; });
-  return first == shape.dims().end() ? 1 : *first;
+  if (shape.rank() < 2) return 1;
+  const std::span<const std::int64_t> dims = shape.dims().first(static_cast<size_t>(shape.rank() - 1));
+  const auto first = std::ranges::find_if(dims, [](std::int64_t dim) { return dim != 1; });
+  return first == dims.end() ? 1 : *first;
 }
 
 bool ReadsPlaces(const Region& region) {
@@ -160,8 +162,9 @@ std::optional<int> DimOfBatch(const Shape& shape, std::int64_t rows) {
   return {};
 }
 
+// Others than those with packed weights round as it suits how many rows there are.
 void MarkBatchOfProduct(const StepNode& node, Instruction* instruction) {
-  if (!MayBeCut(*instruction)) return;
+  if (!MayBeCut(*instruction) || !instruction->packed) return;
   std::int64_t rows = 0;
   for (Operand& output : instruction->outputs) {
     const std::optional<Product>& product = node.products.at(output.position);

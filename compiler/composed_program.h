@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stepnet/core/formulas/formula_cache.h"
+#include "stepnet/core/regions/column_programs.h"
 #include "stepnet/core/regions/region_composition.h"
 #include "stepnet/core/regions/region_program.h"
 
@@ -25,12 +26,15 @@ class ComposedProgram {
   const std::vector<int>& outputs() const { return composed_.outputs; }
   // For the CPU. Made when it is first asked for: passes and devices do without.
   const RegionProgram& program() const;
+  // The same for parts of the columns.
+  ColumnPrograms& column_programs() const { return column_programs_; }
 
  private:
   const ComposedRegion composed_;
   const std::vector<std::shared_ptr<const OperatorParts>> made_of_;  // held: their addresses are those of a key
   mutable std::once_flag once_;
   mutable std::optional<RegionProgram> program_;
+  mutable ColumnPrograms column_programs_;
 };
 
 struct OperatorToCompose {

@@ -7,6 +7,7 @@
 #include "stepnet/compiler/instruction_rows.h"
 #include "stepnet/compiler/place.h"
 #include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/compiler/unit_parts.h"
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/move.h"
@@ -27,6 +28,13 @@ bool IsByElements(const Instruction& instruction) {
   const Shape& shape = instruction.outputs.front().info.shape;
   const auto is_alike = [&](const Operand& operand) { return operand.info.shape == shape; };
   return std::ranges::all_of(instruction.inputs, is_alike) && std::ranges::all_of(instruction.outputs, is_alike);
+}
+
+bool IsOneRow(const Instruction& instruction) {
+  return std::ranges::all_of(instruction.outputs, [](const Operand& output) {
+    const Shape& shape = output.info.shape;
+    return shape.rank() > 0 && shape.size() == shape[-1];
+  });
 }
 
 class Emitter {
@@ -139,8 +147,12 @@ class Emitter {
     if (node.kind == StepNode::Kind::kProduct) MarkBatchOfProduct(node, instruction);
     if (node.kind == StepNode::Kind::kRegion) {
       const std::vector<TensorInfo> inputs = InfosOf(*instruction, instruction->inputs);
-      MarkBatchOfRegion(node, FindParts(ShapeQuery(call, inputs))->parts, instruction);
+      const auto parts = FindParts(ShapeQuery(call, inputs));
+      MarkBatchOfRegion(node, parts->parts, instruction);
+      if (schema.formula && parts->parts.size() == 1) MarkUnitsOfRegion(parts->parts.front(), instruction);
     }
+    instruction->can_part_units = kernel.can_part_units && (instruction->packed || IsOneRow(*instruction));
+    for (Operand& output : instruction->outputs) output.has_units = output.has_units || instruction->can_part_units;
   }
 
   void EmitRegion(const StepNode& node, Instruction* instruction) {
@@ -183,7 +195,9 @@ class Emitter {
     if (!kernel->Obstacle(inputs).empty()) instruction->text += ", one by one";
     instruction->max_parts = kernel->MaxParts(inputs);
     if (const auto composed = kernel->Composed(inputs)) {
-      MarkBatchOfRegion(node, {{{composed->region(), composed->inputs(), composed->outputs()}}}, instruction);
+      const RegionPart part{composed->region(), composed->inputs(), composed->outputs()};
+      MarkBatchOfRegion(node, {&part, 1}, instruction);
+      MarkUnitsOfRegion(part, instruction);
     }
     instruction->cost = OfOneStep(kernel->EstimatedCost(inputs), *instruction);
   }

@@ -276,6 +276,8 @@ void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const
   if (!is_on_host) {
     std::call_once(shapes.once, [&] { shapes.on_device = MakeOnDevice(shapes); });
     shapes.on_device(run, inputs, outputs);
+  } else if (run.units() > 0) {
+    composed.column_programs().Run(composed.region(), inputs, outputs, run.part(), run.parts());
   } else if (composed.program().Run(inputs, outputs, run.part(), run.parts())) {
     RunOneByOne(shapes, run, /*keeps_outputs=*/false);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -10,7 +11,9 @@
 #include "stepnet/compiler/batch_rows.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/simulation.h"
+#include "stepnet/compiler/unit_parts.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/op_run.h"
 #include "stepnet/core/thread_pool.h"
 
 namespace stepnet {
@@ -127,38 +130,74 @@ Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencie
   return schedule;
 }
 
-// The instructions in their order, those that are not worth cutting together.
+// The parts of instructions [begin, end), which go through the units together.
+Task TaskOfUnits(const StepPlan& plan, int begin, int end, int threads) {
+  Task task{.units = plan.instructions[end - 1].units};
+  for (int i = begin; i < end; ++i) AddInstruction(plan, i, &task);
+  const std::int64_t pieces = task.units / OpRun::kUnitsOfPart;
+  const double in_parts = task.microseconds / plan.target->min_lockstep_microseconds;
+  task.parts =
+      static_cast<int>(std::clamp<double>(in_parts, 1, static_cast<double>(std::min<std::int64_t>(pieces, threads))));
+  return task;
+}
+
+// An instruction in as many parts as are worth it.
+Task TaskInParts(const StepPlan& plan, int i, int threads) {
+  Task task;
+  AddInstruction(plan, i, &task);
+  const double in_parts = task.microseconds / plan.target->min_lockstep_microseconds;
+  task.parts = std::clamp(static_cast<int>(in_parts), 1, std::min(plan.instructions[i].max_parts, threads));
+  return task;
+}
+
+// The instructions in their order: products with the region behind them, and those that are not worth cutting,
+// together.
 Schedule LockstepSchedule(const StepPlan& plan, const Stage& stage, const Dependencies& dependencies, int threads) {
   Schedule schedule{.sharing = Sharing::kLockstep,
                     .dependencies = dependencies,
                     .threads = threads,
                     .steps_at_once = stage.steps_at_once};
+  std::vector<Task> tasks;  // from the last one
+  for (int end = stage.end; end > stage.begin;) {
+    const int begin = BeginOfUnitParts(plan, stage.begin, end - 1);
+    tasks.push_back(begin == end - 1 ? TaskInParts(plan, begin, threads) : TaskOfUnits(plan, begin, end, threads));
+    end = begin;
+  }
   std::vector<int> task_of(stage.end - stage.begin);
-  for (int i = stage.begin; i < stage.end; ++i) {
-    Task task;
-    AddInstruction(plan, i, &task);
-    const double in_parts = task.microseconds / plan.target->min_lockstep_microseconds;
-    task.parts = std::clamp(static_cast<int>(in_parts), 1, std::min(plan.instructions[i].max_parts, threads));
-    if (task.parts == 1 && !schedule.tasks.empty() && schedule.tasks.back().parts == 1) {
+  for (Task& task : std::ranges::reverse_view(tasks)) {
+    const bool joins = task.parts == 1 && !schedule.tasks.empty() && schedule.tasks.back().parts == 1;
+    if (!joins) schedule.tasks.push_back({.parts = task.parts, .units = task.units});
+    for (const int i : task.instructions) {
       AddInstruction(plan, i, &schedule.tasks.back());
-    } else {
-      schedule.tasks.push_back(std::move(task));
+      task_of[i - stage.begin] = static_cast<int>(schedule.tasks.size()) - 1;
     }
-    task_of[i - stage.begin] = static_cast<int>(schedule.tasks.size()) - 1;
+  }
+  for (const Task& task : schedule.tasks) {
+    const auto is_packed = [&](int i) { return plan.instructions[i].packed.has_value(); };
+    // Only with packed weights does a product of several rows go through parts of the units.
+    if (task.units > 0 && std::ranges::any_of(task.instructions, is_packed))
+      schedule.min_steps = plan.target->min_steps_to_pack;
   }
   Connect(task_of, stage.begin, &schedule);
   return schedule;
 }
 
-// What all rows of the batch read is read by each part.
-double MicrosecondsOfRows(const Instruction& instruction, int parts, const Target& target) {
-  double shared = 0;
+double BytesOfShared(const Instruction& instruction) {
+  double bytes = 0;
   for (const Operand& input : instruction.inputs) {
-    if (!input.has_batch && !input.shape_alone) shared += static_cast<double>(input.info.size_bytes());
+    if (!input.has_batch && !input.shape_alone) bytes += static_cast<double>(input.info.size_bytes());
   }
+  return std::min(bytes, instruction.cost.bytes);
+}
+
+// What all rows of the batch share is read by each part, in every step; where it does not fit into the second cache of
+// a core, all of it from beyond.
+double MicrosecondsOfRows(const Instruction& instruction, int parts, bool is_far, const Target& target) {
+  const double shared = BytesOfShared(instruction);
   const Cost& cost = instruction.cost;
-  shared = std::min(shared, cost.bytes);
-  return EstimateMicroseconds({.flops = cost.flops / parts, .bytes = shared + (cost.bytes - shared) / parts}, target);
+  const double own =
+      EstimateMicroseconds({.flops = cost.flops / parts, .bytes = (cost.bytes - shared) / parts}, target);
+  return std::max(own, shared / (is_far ? target.far_bytes_per_microsecond : target.near_bytes_per_microsecond));
 }
 
 // Nothing where steps mix rows of the batch. Runs that are too short to pack weights round as products do, whose sums
@@ -173,10 +212,15 @@ std::optional<Schedule> BatchSchedule(const StepPlan& plan, const Stage& stage, 
                     .threads = parts,
                     .min_steps = plan.target->min_steps_to_pack,
                     .steps_at_once = stage.steps_at_once};
+  const Target& target = *plan.target;
+  const std::int64_t cache = target.second_cache_bytes > 0 ? target.second_cache_bytes : SecondCacheBytes();
+  double shared = 0;
+  for (int i = stage.begin; i < stage.end; ++i) shared += BytesOfShared(plan.instructions[i]);
+  const bool is_far = shared > static_cast<double>(cache);
   Task& task = schedule.tasks.front();
   for (int i = stage.begin; i < stage.end; ++i) {
     task.instructions.push_back(i);
-    task.microseconds += parts * MicrosecondsOfRows(plan.instructions[i], parts, *plan.target);
+    task.microseconds += parts * MicrosecondsOfRows(plan.instructions[i], parts, is_far, target);
   }
   Connect(std::vector<int>(stage.end - stage.begin, 0), stage.begin, &schedule);
   return schedule;
@@ -201,11 +245,14 @@ Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependen
              is_loop ? 1 : plan.target->min_gain_of_whole);
   }
   if (threads < 2 || stage.steps_at_once != 1) return best;
-  if (can_split) consider(LockstepSchedule(plan, stage, dependencies, threads), 1);
-  if (std::optional<Schedule> of_batch = BatchSchedule(plan, stage, dependencies, threads)) {
-    of_batch->of_shorter_runs = std::make_shared<Schedule>(best);
-    consider(std::move(*of_batch), 1);
-  }
+  const auto of_shorter_runs = std::make_shared<const Schedule>(best);
+  const auto consider_in_step = [&](Schedule other) {
+    if (other.min_steps > of_shorter_runs->min_steps) other.of_shorter_runs = of_shorter_runs;
+    consider(std::move(other), 1);
+  };
+  if (can_split) consider_in_step(LockstepSchedule(plan, stage, dependencies, threads));
+  std::optional<Schedule> of_batch = BatchSchedule(plan, stage, dependencies, threads);
+  if (of_batch) consider_in_step(std::move(*of_batch));
   return best;
 }
 

@@ -25,6 +25,7 @@ struct Task {
   double microseconds = 0;  // estimate, for one step of the run
   double tail = 0;          // microseconds of the longest chain of tasks of its step that begins with this one
   int parts = 1;            // into how many parts, which threads take at the same time, its instruction is cut up
+  std::int64_t units = 0;   // not 0: parts are of so many units, and go through several instructions each
   std::vector<Successor> successors = {};
   std::vector<int> predecessor_deltas = {};  // the delta of each edge that ends here
   bool starts_step = false;                  // the task waits for nothing of its own step

@@ -183,7 +183,7 @@ std::string ThreadsText(const StepPlan& plan) {
     const bool may_overlap = stage.steps_at_once == 1 && schedule.sharing == Sharing::kTasks;
     steps_overlap = steps_overlap || (may_overlap && StepsOverlap(schedule, *plan.target));
     if (schedule.sharing == Sharing::kBatch) continue;
-    parts += std::ranges::count_if(schedule.tasks, [](const Task& task) { return task.parts > 1; });
+    for (const Task& task : schedule.tasks) parts += task.parts > 1 ? std::ssize(task.instructions) : 0;
   }
   const std::string of_all = StrCat(" of ", plan.instructions.size(), " instructions");
   std::string text = threads < 2 ? "one thread" : StrCat(threads, " threads");

@@ -212,8 +212,11 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
   double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     if (plan.pipeline != nullptr && plan.stages[s].steps_at_once != kAllSteps) continue;
-    const Schedule* const chosen = plan.schedules[s]->For(steps);
-    sum += run(chosen == nullptr ? *plan.schedules[s] : *chosen);
+    const Schedule& schedule = *plan.schedules[s];
+    const Schedule* const chosen = schedule.For(steps);
+    const bool is_serial = chosen == nullptr && steps < schedule.min_steps && schedule.threads > 1;
+    sum += is_serial ? schedule.step_microseconds * static_cast<double>(steps)
+                     : run(chosen == nullptr ? schedule : *chosen);
   }
   return sum;
 }

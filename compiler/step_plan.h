@@ -29,6 +29,7 @@ struct Operand {
   bool shape_alone = false;  // an input of which no element is read: its memory may be too small
   bool has_rows = false;     // dimension 0 counts rows, and those of all steps lie one after the other
   bool has_batch = false;    // it has a row for each of Instruction::batch_rows
+  bool has_units = false;    // a part of the units finds its elements in columns of its own (compiler/unit_parts.h)
 };
 
 // One operator or move of the step.
@@ -51,6 +52,8 @@ struct Instruction {
   int max_parts = 1;             // into how many parts, which may run at the same time, it can be cut
   bool by_elements = false;      // each part is given a range of the elements; otherwise the kernel takes its share
   std::int64_t batch_rows = 0;   // rows of the batch that it keeps apart (compiler/batch_rows.h); 0: it does not
+  std::int64_t units = 0;        // that a region can be cut into (compiler/unit_parts.h); 0: it cannot
+  bool can_part_units = false;   // it can run for parts of the units: Kernel::can_part_units
   bool can_pack = false;         // its kernel has another form of a weight, with which products of few rows are fast
   std::shared_ptr<const OperatorCall> call = {};  // of a dynamic operator, to infer its shapes at each step
 };

@@ -1,6 +1,7 @@
 // OpRun: what a kernel is given each time it runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -71,6 +72,17 @@ class OpRun {
     part_ = part;
     parts_ = parts;
   }
+  // Not 0: columns are in groups of so many, as the gates of so many units, and the part has the same of every group,
+  // [first, last): whole pieces of kUnitsOfPart, and what is left at the end. So it reads what the same part of another
+  // kernel wrote. Set for kernels that say Kernel::can_part_units, and regions that can.
+  std::int64_t units() const { return units_; }
+  void SetUnits(std::int64_t units) { units_ = units; }
+  std::pair<std::int64_t, std::int64_t> ShareOfUnits() const { return ShareOfUnits(units_, part_, parts_); }
+  static std::pair<std::int64_t, std::int64_t> ShareOfUnits(std::int64_t units, int part, int parts) {
+    const std::int64_t pieces = (units + kUnitsOfPart - 1) / kUnitsOfPart;
+    return {pieces * part / parts * kUnitsOfPart, std::min(units, pieces * (part + 1) / parts * kUnitsOfPart)};
+  }
+  static constexpr std::int64_t kUnitsOfPart = 16;  // floats of a line of the cache
   // False when a type that declares Rows is run for other outputs alone: Out(output) has no memory then.
   bool Wants(int output) const { return output < num_outputs() && outputs_[output].shape != nullptr; }
   // Whether an output that can_add names is to be added to what the memory holds, instead of written.
@@ -116,6 +128,7 @@ class OpRun {
   OpHost* host_;
   int part_ = 0;
   int parts_ = 1;
+  std::int64_t units_ = 0;
   std::uint64_t adds_ = 0;
   const void* packed_ = nullptr;
   const RunRange* range_ = nullptr;

@@ -173,6 +173,9 @@ struct Kernel {
   bool CanAdd(int output, bool is_product) const {
     return output < 64 && ((is_product && can_add_products) || std::ranges::count(can_add, output) > 0);
   }
+  // It asks OpRun::units, where it runs in parts for one row, or with OpRun::packed: of its only output, whose last
+  // dimension is the columns.
+  bool can_part_units = false;
   // It asks OpRun::Wants about each output, and can do without those that nobody wants.
   bool can_leave_out = false;
   // It can use OpRun::packed in place of an input, and does where it is not null.

@@ -55,11 +55,17 @@ struct RegionSizes {
 struct Target {
   DeviceKind device = DeviceKind::kCpu;
 
-  // Speed of one core, for estimates: floating-point operations of products, which bench, ProductLayout, finds between
-  // 40e3 (one row, weights beyond the caches) and 200e3 (64 rows); bytes read and written, of which bench, Op of a
+  // Speed of one core, for estimates: floating-point operations of products, which bench, ProductPanels, finds between
+  // 50e3 (one row, weights beyond the caches) and 250e3 (many rows); bytes read and written, of which bench, Op of a
   // million elements, finds twice as many.
-  double flops_per_microsecond = 80e3;
+  double flops_per_microsecond = 160e3;
   double bytes_per_microsecond = 40e3;
+  // The same of what all steps read again: where it fits into the second cache of a core (bench, ProductPanels of one
+  // row), and where it does not, on a machine of many cores (some 12e3 on a Xeon of 16, bench_peers; where two cores
+  // share the third cache, each has more). And that cache; 0: as the system says.
+  double near_bytes_per_microsecond = 160e3;
+  double far_bytes_per_microsecond = 12e3;
+  std::int64_t second_cache_bytes = 0;
   // Microseconds of a call of a kernel that does nothing: twice what bench, Overhead, finds.
   double microseconds_of_call = 0.05;
 
@@ -124,6 +130,9 @@ struct Target {
   // Weights are packed for products of so many rows at most: with more, a product that reads them as they are is hardly
   // slower. Bench, ProductLayout and ProductPanels.
   std::int64_t max_rows_to_pack = 128;
+  // Weights that lie by rows are packed for one row where they have no more bytes: their parts stay in the first cache.
+  // Bench, ProductPanels and ProductLayout.
+  std::int64_t max_bytes_to_pack_for_row = 128 << 10;
   // Steps of the shortest run that packs: below, it would take longer than it saves. How many steps that is depends on
   // the rows (--stats tells what packing takes; bench, ProductLayout and ProductPanels, what a step gains).
   std::int64_t min_steps_to_pack = 48;

@@ -120,7 +120,8 @@ class LockstepRun : public SharedWork {
       return RunSerially(state_, stage_, 0, state_.num_steps(), context, part);
     }
     const std::int64_t step = round / num_tasks_;
-    for (const int i : task.instructions) state_.RunInstruction(i, step, context, {.part = p, .parts = task.parts});
+    const InstructionPart part{.part = p, .parts = task.parts, .units = task.units};
+    for (const int i : task.instructions) state_.RunInstruction(i, step, context, part);
   }
 
   // Until the round or the run is over. Takes the parts of those who are not there at once, and those of others when
@@ -140,7 +141,6 @@ class LockstepRun : public SharedWork {
       RelaxProcessor();
       constexpr int kLooksAtClock = 64;
       if (looks % kLooksAtClock != 0) continue;
-      help(/*all=*/false);
       if (std::chrono::steady_clock::now() < end) continue;
       help(/*all=*/true);
       Sleep(is_over);

@@ -328,6 +328,7 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
   }
   OpRun run(views.first(instruction.inputs.size()), views.subspan(instruction.inputs.size()), context, t);
   run.SetPart(part.part, part.parts);
+  run.SetUnits(part.units);
   run.SetAdds(bound.adds);
   run.SetPacked(bound.packed);
   if (fills_) FillOutputs(instruction, run);

@@ -14,11 +14,12 @@
 namespace stepnet {
 
 // A part of what instructions of a step do, and of how many, which together do all of it. Of the batch: its rows are
-// divided, and so is the memory of all operands that have some; otherwise each kernel takes its share.
+// divided, and so is the memory of all operands that have some; otherwise each kernel takes its share, or columns.
 struct InstructionPart {
   int part = 0;
   int parts = 1;
   bool of_batch = false;
+  std::int64_t units = 0;  // not 0: the part is one of these units (OpRun::units)
 };
 
 class RunState {

@@ -7,6 +7,7 @@
 #include "stepnet/core/expansion.h"
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
+#include "stepnet/operators/gemv.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/panel_product.h"
 
@@ -212,8 +213,10 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
           .bytes = [=](const ShapeQuery& query, std::span<const TensorInfo> outputs) -> std::int64_t {
             const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
             const bool is_given = !is_gradient || GivesInputGradient(query.op(), outputs);
-            const bool is_fast = !is_gradient && IsRowTimesRows(sizes.m, transposed);
-            if (!is_given || is_fast || sizes.m > query.op().options().target->max_rows_to_pack) return 0;
+            const Target& target = *query.op().options().target;
+            const bool is_fast = !is_gradient && IsRowTimesRows(sizes.m, transposed) &&
+                                 query.In(1).size_bytes() > target.max_bytes_to_pack_for_row;
+            if (!is_given || is_fast || sizes.m > target.max_rows_to_pack) return 0;
             const auto weights = weights_of(query.op(), query.In(1).shape);
             return PanelElements(weights.n, weights.k) * DTypeBytes(query.In(1).dtype);
           },
@@ -234,14 +237,37 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
               }};
 }
 
+// The run's share of n columns: some of all, or of each group (OpRun::units).
+PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
+  static_assert(kPanelUnit == OpRun::kUnitsOfPart);
+  const std::int64_t group = run.units() > 0 ? run.units() : n;
+  const auto [begin, end] = OpRun::ShareOfUnits(group, run.part(), run.parts());
+  return {.n = n, .begin = begin, .end = end, .group = group};
+}
+
 // y [M, N] = x [M, K] and the weights in panels, plus b where it is not null: the share of a run.
 template <typename T>
 void MultiplyByPanels(const OpRun& run, std::int64_t m, const Weights<T>& weights, const T* x, T* y, bool adds,
                       const T* b) {
-  const auto [n, k] = std::pair(weights.n, weights.k);
-  const auto [first, last] = run.Share(NumPanelUnits(n));
-  PanelProduct(m, n, k, first * kPanelUnit, std::min(n, last * kPanelUnit), x, k, static_cast<const T*>(run.packed()),
-               y, n, adds, b);
+  PanelProduct(m, ShareOfColumns(run, weights.n), weights.k, x, weights.k, static_cast<const T*>(run.packed()), y,
+               weights.n, adds, b);
+}
+
+// The same of one row, and weights that lie by rows.
+template <typename T>
+void MultiplyRowByRows(const OpRun& run, const Weights<T>& weights, const T* x, T* y, bool adds, const T* b) {
+  const auto [n, begin, end, group] = ShareOfColumns(run, weights.n);
+  if (begin >= end) return;
+  CountWork((end - begin) * (n / group) * weights.k / 16);
+  for (std::int64_t at = begin; at < n; at += group) {
+    if (b != nullptr && adds) {
+      for (std::int64_t j = at; j < at + end - begin; ++j) y[j] += b[j];
+    } else if (b != nullptr) {
+      std::copy_n(b + at, end - begin, y + at);
+    }
+    GemvOfRows(end - begin, weights.k, x, weights.matrix.data + at * weights.k, weights.k, y + at,
+               adds || b != nullptr);
+  }
 }
 
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
@@ -255,10 +281,7 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
       const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/false);
       if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
       if (IsRowTimesRows(m, layout.transposed)) {
-        const auto [first, last] = run.Share(NumPanelUnits(n));
-        const std::int64_t begin = first * kPanelUnit, end = std::min(n, last * kPanelUnit);
-        return Gemm<T>(1, end - begin, k, {x, k}, ColumnsFrom(weights.matrix, begin), y + begin, n, run.Adds(0),
-                       b == nullptr ? b : b + begin);
+        return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
       }
       const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
       const std::int64_t size = of_rows ? m : n;
@@ -362,6 +385,7 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
   Kernel kernel = {.make = [transposed](const OperatorCall& op) { return FcKernel(op, transposed); },
                    .max_parts = FcParts(transposed),
                    .can_add = {0},
+                   .can_part_units = !transposed,
                    .packing = WeightsInPanels(transposed, /*is_gradient=*/false)};
   return std::move(WithAxes(Operator(type))
                        .Doc(doc)

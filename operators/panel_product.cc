@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/operators/transpose_matrix.h"
@@ -25,24 +26,23 @@
 namespace stepnet {
 namespace {
 
-// What a product of some rows reads and writes, from its first row and column on.
+// What a product reads and writes, from its first row and column on.
 template <typename T>
 struct PanelOperands {
-  std::int64_t k;
+  std::int64_t m, k;
   const T* a;
   std::int64_t a_stride;
-  const T* b;
-  std::int64_t b_stride;
+  const T* panels;
   T* c;
   std::int64_t c_stride;
   const T* bias;  // or null
   bool accumulates;
-  bool has_more;  // the rows of C behind these come next
-  // Of the panel that comes next, or null: each row of tiles fetches lines [first_line, last_line) of each of its rows
-  // into the second cache.
-  const T* next_panel;
-  int first_line, last_line;
 };
+
+// Columns of panel `panel`, with those that are zeros.
+inline std::int64_t WidthOfPanel(std::int64_t panel, std::int64_t n) {
+  return std::min(kPanelColumns, NumPanelUnits(n) * kPanelUnit - panel * kPanelColumns);
+}
 
 // Of a row of a panel.
 template <typename T>
@@ -69,7 +69,7 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 2;
 #endif
 constexpr int kTileRows = 6;
-constexpr int kMinTilesToFetch = 1000;
+constexpr int kMinTilesToFetch = 8;  // with fewer, the work of a tile does not hide it
 
 HWY_INLINE void PrefetchToSecondCache(const void* data) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
@@ -79,53 +79,71 @@ HWY_INLINE void PrefetchToSecondCache(const void* data) {
 #endif
 }
 
-// `last` is how many columns the last of kVectors vectors has.
+// Of one row: so many sums hide the latency of one multiplication behind the others.
+constexpr int kRowVectors = 8;
+
+// What a tile reads and writes beside A: vectors of columns, wherever they lie.
+template <typename T>
+struct Vectors {
+  const T* b[kRowVectors];
+  std::int64_t b_stride;
+  std::int64_t column[kRowVectors];  // of C
+  size_t last = 0;                   // columns that the last vector has
+  bool has_more = false;             // rows of C behind these come next
+  // Of the panel that comes next, or null: tiles fetch lines [first_line, last_line) of each of its rows into the
+  // second cache.
+  const T* next_panel = nullptr;
+  int first_line = 0, last_line = 0;
+};
+
 template <int kRows, int kVectors, typename T>
-HWY_INLINE void Tile(const PanelOperands<T>& of, size_t last) {
+HWY_INLINE void Tile(const PanelOperands<T>& of, std::int64_t row, const Vectors<T>& at) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto is_there = hn::FirstN(d, last);
-  const bool is_whole = last == static_cast<size_t>(lanes);
-  const auto load = [&](const T* row, int v) HWY_ATTR {
-    return v + 1 == kVectors && !is_whole ? hn::MaskedLoad(is_there, d, row + v * lanes)
-                                          : hn::LoadU(d, row + v * lanes);
+  const auto is_there = hn::FirstN(d, at.last);
+  const bool is_whole = at.last == hn::Lanes(d);
+  const auto load = [&](const T* from, int v) HWY_ATTR {
+    return v + 1 == kVectors && !is_whole ? hn::MaskedLoad(is_there, d, from) : hn::LoadU(d, from);
   };
+  T* const c = of.c + row * of.c_stride;
   V sums[kRows][kVectors];
   STEPNET_UNROLL
-  for (int i = 0; i < kRows; ++i) {
+  for (int v = 0; v < kVectors; ++v) {
     STEPNET_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      sums[i][v] = of.accumulates ? load(of.c + i * of.c_stride, v) : hn::Zero(d);
-      if (of.bias != nullptr) sums[i][v] = hn::Add(sums[i][v], load(of.bias, v));
+    for (int i = 0; i < kRows; ++i) {
+      sums[i][v] = of.accumulates ? load(c + i * of.c_stride + at.column[v], v) : hn::Zero(d);
+      if (of.bias != nullptr) sums[i][v] = hn::Add(sums[i][v], load(of.bias + at.column[v], v));
     }
   }
-  const bool reads_more = of.accumulates && of.has_more;
+  const bool reads_more = of.accumulates && at.has_more;
   STEPNET_UNROLL
   for (int i = 0; i < kRows && reads_more; ++i) {  // what the next tile begins with may be far away
     STEPNET_UNROLL
-    for (int v = 0; v < kVectors; ++v) hwy::Prefetch(of.c + (kRows + i) * of.c_stride + v * lanes);
+    for (int v = 0; v < kVectors; ++v) hwy::Prefetch(c + (kRows + i) * of.c_stride + at.column[v]);
   }
-  const T* b = of.b;
-  for (std::int64_t l = 0; l < of.k; ++l, b += of.b_stride) {
-    for (int line = of.first_line; line < of.last_line; ++line) {
-      PrefetchToSecondCache(reinterpret_cast<const std::byte*>(of.next_panel + l * kPanelColumns) + line * 64);
+  const T* HWY_RESTRICT a = of.a + row * of.a_stride;
+  const T* b[kVectors];
+  STEPNET_UNROLL
+  for (int v = 0; v < kVectors; ++v) b[v] = at.b[v];
+  for (std::int64_t l = 0, offset = 0; l < of.k; ++l, offset += at.b_stride) {
+    for (int line = at.first_line; line < at.last_line; ++line) {
+      PrefetchToSecondCache(reinterpret_cast<const std::byte*>(at.next_panel + l * kPanelColumns) + line * 64);
     }
-    V row[kVectors];
+    V factors[kVectors];
     STEPNET_UNROLL
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * lanes);
+    for (int v = 0; v < kVectors; ++v) factors[v] = hn::LoadU(d, b[v] + offset);
     STEPNET_UNROLL
     for (int i = 0; i < kRows; ++i) {
-      const V factor = hn::Set(d, of.a[i * of.a_stride + l]);
+      const V factor = hn::Set(d, a[i * of.a_stride + l]);
       STEPNET_UNROLL
-      for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::MulAdd(factor, row[v], sums[i][v]);
+      for (int v = 0; v < kVectors; ++v) sums[i][v] = hn::MulAdd(factor, factors[v], sums[i][v]);
     }
   }
   STEPNET_UNROLL
   for (int i = 0; i < kRows; ++i) {
     STEPNET_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      T* const to = of.c + i * of.c_stride + v * lanes;
+      T* const to = c + i * of.c_stride + at.column[v];
       if (v + 1 == kVectors && !is_whole) {
         hn::BlendedStore(sums[i][v], is_there, d, to);
       } else {
@@ -136,113 +154,107 @@ HWY_INLINE void Tile(const PanelOperands<T>& of, size_t last) {
 }
 
 template <int kVectors, typename T>
-HWY_INLINE void TileOfRows(int rows, const PanelOperands<T>& of, size_t last) {
+HWY_INLINE void TileOfRows(int rows, const PanelOperands<T>& of, std::int64_t row, const Vectors<T>& at) {
   switch (rows) {
-    case 1: return Tile<1, kVectors>(of, last);
-    case 2: return Tile<2, kVectors>(of, last);
-    case 3: return Tile<3, kVectors>(of, last);
-    case 4: return Tile<4, kVectors>(of, last);
-    case 5: return Tile<5, kVectors>(of, last);
-    default: return Tile<kTileRows, kVectors>(of, last);
+    case 1: return Tile<1, kVectors>(of, row, at);
+    case 2: return Tile<2, kVectors>(of, row, at);
+    case 3: return Tile<3, kVectors>(of, row, at);
+    case 4: return Tile<4, kVectors>(of, row, at);
+    case 5: return Tile<5, kVectors>(of, row, at);
+    default: return Tile<kTileRows, kVectors>(of, row, at);
   }
 }
 
-// Rows are divided into tiles of about as many each.
+// All rows, divided into tiles of about as many each.
 template <int kVectors, typename T>
-HWY_NOINLINE void Columns(std::int64_t m, PanelOperands<T> of, size_t last) {
-  const std::int64_t tiles = (m + kTileRows - 1) / kTileRows;
-  std::int64_t i = 0;
+HWY_NOINLINE void Columns(const PanelOperands<T>& of, Vectors<T> at) {
+  const std::int64_t tiles = (of.m + kTileRows - 1) / kTileRows;
+  const bool fetches = at.next_panel != nullptr && tiles >= kMinTilesToFetch;
+  std::int64_t row = 0;
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
-    const std::int64_t rows = m * tile / tiles - i;
-    of.has_more = tile < tiles;
-    if (of.next_panel != nullptr && tiles >= kMinTilesToFetch) {
-      of.first_line = static_cast<int>(kLinesOfRow<T> * (tile - 1) / tiles);
-      of.last_line = static_cast<int>(kLinesOfRow<T> * tile / tiles);
+    const std::int64_t end = of.m * tile / tiles;
+    at.has_more = tile < tiles;
+    at.first_line = fetches ? static_cast<int>(kLinesOfRow<T> * (tile - 1) / tiles) : 0;
+    at.last_line = fetches ? static_cast<int>(kLinesOfRow<T> * tile / tiles) : 0;
+    TileOfRows<kVectors>(static_cast<int>(end - row), of, row, at);
+    row = end;
+  }
+}
+
+// Columns [begin, end) of each group, as many vectors at a time as a tile has, also of several groups.
+template <typename T>
+class ColumnsInTiles {
+ public:
+  explicit ColumnsInTiles(const PanelOperands<T>& of)
+      : of_(of), lanes_(static_cast<std::int64_t>(hn::Lanes(Tag<T>()))), max_(of.m == 1 ? kRowVectors : kTileVectors) {}
+
+  void Run(const PanelColumns& columns) {
+    for (std::int64_t first = 0; first < columns.n; first += columns.group) {
+      const std::int64_t end = first + columns.end;
+      for (std::int64_t j = first + columns.begin; j < end; j += lanes_) {
+        const std::int64_t panel = j / kPanelColumns;
+        Add(panel, WidthOfPanel(panel, columns.n), j, std::min(lanes_, end - j));
+        const bool ends_panel = (j + lanes_) % kPanelColumns == 0;
+        if (ends_panel && j + lanes_ < end) at_.next_panel = of_.panels + (j + lanes_) * of_.k;
+      }
     }
-    TileOfRows<kVectors>(static_cast<int>(rows), of, last);
-    i += rows;
-    of.a += rows * of.a_stride;
-    of.c += rows * of.c_stride;
+    Multiply();
   }
-}
 
-// One row, eight vectors at a time: so many sums hide the latency of one multiplication behind the others. Four of them
-// lie at `b`, the others at `next`.
-template <typename T>
-HWY_INLINE void Row(const PanelOperands<T>& of, const T* HWY_RESTRICT b, const T* HWY_RESTRICT next, std::int64_t at) {
-  const Tag<T> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const T* HWY_RESTRICT a = of.a;
-  const auto start = [&](int v) HWY_ATTR {
-    const auto from = of.accumulates ? hn::LoadU(d, of.c + at + v * lanes) : hn::Zero(d);
-    return of.bias == nullptr ? from : hn::Add(from, hn::LoadU(d, of.bias + at + v * lanes));
-  };
-  auto s0 = start(0), s1 = start(1), s2 = start(2), s3 = start(3), s4 = start(4), s5 = start(5), s6 = start(6),
-       s7 = start(7);
-  for (std::int64_t l = 0; l < of.k; ++l, b += of.b_stride, next += of.b_stride) {
-    const auto factor = hn::Set(d, a[l]);
-    s0 = hn::MulAdd(factor, hn::LoadU(d, b), s0);
-    s1 = hn::MulAdd(factor, hn::LoadU(d, b + lanes), s1);
-    s2 = hn::MulAdd(factor, hn::LoadU(d, b + 2 * lanes), s2);
-    s3 = hn::MulAdd(factor, hn::LoadU(d, b + 3 * lanes), s3);
-    s4 = hn::MulAdd(factor, hn::LoadU(d, next), s4);
-    s5 = hn::MulAdd(factor, hn::LoadU(d, next + lanes), s5);
-    s6 = hn::MulAdd(factor, hn::LoadU(d, next + 2 * lanes), s6);
-    s7 = hn::MulAdd(factor, hn::LoadU(d, next + 3 * lanes), s7);
+ private:
+  void Add(std::int64_t panel, std::int64_t width, std::int64_t column, std::int64_t count) {
+    // Whole vectors of rows of one length are multiplied together.
+    if (count_ == max_ || (count_ > 0 && (width != at_.b_stride || count < lanes_))) Multiply();
+    at_.b[count_] = of_.panels + panel * kPanelColumns * of_.k + (column - panel * kPanelColumns);
+    at_.b_stride = width;
+    at_.column[count_++] = column;
+    at_.last = static_cast<size_t>(count);
   }
-  T* const c = of.c + at;
-  hn::StoreU(s0, d, c);
-  hn::StoreU(s1, d, c + lanes);
-  hn::StoreU(s2, d, c + 2 * lanes);
-  hn::StoreU(s3, d, c + 3 * lanes);
-  hn::StoreU(s4, d, c + 4 * lanes);
-  hn::StoreU(s5, d, c + 5 * lanes);
-  hn::StoreU(s6, d, c + 6 * lanes);
-  hn::StoreU(s7, d, c + 7 * lanes);
-}
 
-// One row times two whole panels.
-template <typename T>
-void MultiplyTwoPanels(const PanelOperands<T>& of) {
-  const auto width = static_cast<std::int64_t>(8 * hn::Lanes(Tag<T>()));
-  const T* const second = of.b + kPanelColumns * of.k;
-  if (width == 2 * kPanelColumns) return Row(of, of.b, second, 0);
-  for (std::int64_t at = 0; at < 2 * kPanelColumns; at += width) {
-    const T* const b = at < kPanelColumns ? of.b + at : second + (at - kPanelColumns);
-    Row(of, b, b + width / 2, at);
+  void Multiply() {
+    const int count = std::exchange(count_, 0);
+    of_.m == 1 ? MultiplyRow(count) : MultiplyRows(count);
+    at_.next_panel = nullptr;
   }
-}
 
-// `columns` of one panel, or of one row two panels.
-template <typename T>
-void MultiplyColumns(std::int64_t m, std::int64_t columns, const PanelOperands<T>& operands) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<T>()));
-  PanelOperands<T> of = operands;
-  if (columns == 2 * kPanelColumns) return MultiplyTwoPanels(of);
-  while (columns > 0) {
-    const std::int64_t width = std::min(columns, kTileVectors * lanes);
-    const auto vectors = static_cast<int>((width + lanes - 1) / lanes);
-    const auto last = static_cast<size_t>(width - (vectors - 1) * lanes);
-    switch (vectors) {
-      case 1: Columns<1>(m, of, last); break;
+  void MultiplyRow(int count) const {
+    switch (count) {
+      case 0: return;
+      case 1: return Tile<1, 1>(of_, 0, at_);
+      case 2: return Tile<1, 2>(of_, 0, at_);
+      case 3: return Tile<1, 3>(of_, 0, at_);
+      case 4: return Tile<1, 4>(of_, 0, at_);
+      case 5: return Tile<1, 5>(of_, 0, at_);
+      case 6: return Tile<1, 6>(of_, 0, at_);
+      case 7: return Tile<1, 7>(of_, 0, at_);
+      default: return Tile<1, kRowVectors>(of_, 0, at_);
+    }
+  }
+
+  void MultiplyRows(int count) const {
+    switch (count) {
+      case 0: return;
+      case 1: return Columns<1>(of_, at_);
 #if HWY_MAX_BYTES >= 64
-      case 2: Columns<2>(m, of, last); break;
-      case 3: Columns<3>(m, of, last); break;
+      case 2: return Columns<2>(of_, at_);
+      case 3: return Columns<3>(of_, at_);
 #endif
-      default: Columns<kTileVectors>(m, of, last); break;
+      default: return Columns<kTileVectors>(of_, at_);
     }
-    columns -= width;
-    of.b += width;
-    of.c += width;
-    if (of.bias != nullptr) of.bias += width;
   }
-}
 
-void MultiplyFloat(std::int64_t m, std::int64_t columns, const PanelOperands<float>& of) {
-  MultiplyColumns(m, columns, of);
+  const PanelOperands<T>& of_;
+  const std::int64_t lanes_;
+  const int max_;
+  Vectors<T> at_ = {};
+  int count_ = 0;
+};
+
+void MultiplyFloat(const PanelColumns& columns, const PanelOperands<float>& of) {
+  ColumnsInTiles<float>(of).Run(columns);
 }
-void MultiplyDouble(std::int64_t m, std::int64_t columns, const PanelOperands<double>& of) {
-  MultiplyColumns(m, columns, of);
+void MultiplyDouble(const PanelColumns& columns, const PanelOperands<double>& of) {
+  ColumnsInTiles<double>(of).Run(columns);
 }
 
 }  // namespace
@@ -258,24 +270,20 @@ HWY_EXPORT(MultiplyFloat);
 HWY_EXPORT(MultiplyDouble);
 
 template <typename T>
-void Multiply(std::int64_t m, std::int64_t columns, const PanelOperands<T>& of) {
+void Multiply(const PanelColumns& columns, const PanelOperands<T>& of) {
   if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(MultiplyFloat)(m, columns, of);
+    HWY_DYNAMIC_DISPATCH(MultiplyFloat)(columns, of);
   } else {
-    HWY_DYNAMIC_DISPATCH(MultiplyDouble)(m, columns, of);
+    HWY_DYNAMIC_DISPATCH(MultiplyDouble)(columns, of);
   }
 }
 
-// Columns of panel `panel`, with those that are zeros.
-std::int64_t WidthOf(std::int64_t panel, std::int64_t n) {
-  return std::min(kPanelColumns, NumPanelUnits(n) * kPanelUnit - panel * kPanelColumns);
-}
-
-// Nobody looks within a call whether the run shall stop, so it computes few rows of long sums: some milliseconds of
-// work.
-std::int64_t RowsOfCall(std::int64_t k) {
-  constexpr std::int64_t kMaxRows = 252, kMaxProducts = 1 << 28;  // whole tiles
-  return std::clamp(kMaxProducts / (kPanelColumns * std::max<std::int64_t>(k, 1)), std::int64_t{1}, kMaxRows);
+// Nobody looks within a call whether the run shall stop: it computes columns that are some milliseconds of work, a
+// panel at least.
+std::int64_t ColumnsOfCall(std::int64_t m, std::int64_t k) {
+  constexpr std::int64_t kMaxProducts = 1 << 28;
+  const std::int64_t columns = kMaxProducts / std::max<std::int64_t>(m * k, 1);
+  return std::max(columns / kPanelColumns, std::int64_t{1}) * kPanelColumns;
 }
 
 }  // namespace
@@ -283,7 +291,7 @@ std::int64_t RowsOfCall(std::int64_t k) {
 template <typename T>
 void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t first, std::int64_t last, T* panels) {
   for (std::int64_t panel = first; panel < last; ++panel) {
-    const std::int64_t begin = panel * kPanelColumns, width = WidthOf(panel, n);
+    const std::int64_t begin = panel * kPanelColumns, width = WidthOfPanel(panel, n);
     const std::int64_t columns = std::min(width, n - begin);
     T* const to = panels + begin * k;
     CountWork(width * k);
@@ -298,43 +306,34 @@ void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t fi
 }
 
 template <typename T>
-void PanelProduct(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t begin, std::int64_t end, const T* a,
-                  std::int64_t a_stride, const T* panels, T* c, std::int64_t c_stride, bool accumulates,
-                  const T* bias) {
+void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, const T* a, std::int64_t a_stride,
+                  const T* panels, T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
   constexpr std::int64_t kProductsOfWork = 16;
-  const std::int64_t max_rows = RowsOfCall(k);
-  for (std::int64_t i = 0; i < m; i += max_rows) {
-    const std::int64_t rows = std::min(max_rows, m - i);
-    for (std::int64_t j = begin; j < end;) {
-      const std::int64_t panel = j / kPanelColumns, first = panel * kPanelColumns;
-      const bool are_two = m == 1 && j == first && end - j >= 2 * kPanelColumns;
-      const std::int64_t next = std::min(end, first + (are_two ? 2 : 1) * kPanelColumns);
-      CountWork(rows * (next - j) * k / kProductsOfWork);
-      Multiply<T>(rows, next - j,
-                  {.k = k,
-                   .a = a + i * a_stride,
-                   .a_stride = a_stride,
-                   .b = panels + first * k + (j - first),
-                   .b_stride = WidthOf(panel, n),
-                   .c = c + i * c_stride + j,
-                   .c_stride = c_stride,
-                   .bias = bias == nullptr ? nullptr : bias + j,
-                   .accumulates = accumulates,
-                   .has_more = false,
-                   .next_panel = next < end && next % kPanelColumns == 0 ? panels + next * k : nullptr,
-                   .first_line = 0,
-                   .last_line = 0});
-      j = next;
-    }
+  if (m == 0 || columns.n == 0) return;
+  const std::int64_t max_columns = ColumnsOfCall(m * (columns.n / columns.group), k);
+  for (std::int64_t begin = columns.begin; begin < columns.end; begin += max_columns) {
+    PanelColumns some = columns;
+    some.begin = begin;
+    some.end = std::min(columns.end, begin + max_columns);
+    CountWork(m * (some.end - some.begin) * (some.n / some.group) * k / kProductsOfWork);
+    Multiply<T>(some, {.m = m,
+                       .k = k,
+                       .a = a,
+                       .a_stride = a_stride,
+                       .panels = panels,
+                       .c = c,
+                       .c_stride = c_stride,
+                       .bias = bias,
+                       .accumulates = accumulates});
   }
 }
 
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<float>, std::int64_t, std::int64_t, float*);
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<double>, std::int64_t, std::int64_t, double*);
-template void PanelProduct(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, const float*,
-                           std::int64_t, const float*, float*, std::int64_t, bool, const float*);
-template void PanelProduct(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, const double*,
-                           std::int64_t, const double*, double*, std::int64_t, bool, const double*);
+template void PanelProduct(std::int64_t, const PanelColumns&, std::int64_t, const float*, std::int64_t, const float*,
+                           float*, std::int64_t, bool, const float*);
+template void PanelProduct(std::int64_t, const PanelColumns&, std::int64_t, const double*, std::int64_t, const double*,
+                           double*, std::int64_t, bool, const double*);
 
 }  // namespace stepnet
 #endif  // HWY_ONCE

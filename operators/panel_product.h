@@ -27,12 +27,20 @@ constexpr std::int64_t PanelElements(std::int64_t n, std::int64_t k) { return Nu
 template <typename T>
 void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t first, std::int64_t last, T* panels);
 
-// Columns [begin, end) of C [M, N] = A [M, K] B, plus C when `accumulates`, plus bias [N] in every row where it is not
-// null. A and C are row-major with so many elements from row to row. Unless accumulated to, C is not read. Sizes may be
-// 0. REQUIRES: `begin` and `end` are multiples of kPanelUnit, or N; C overlaps no input.
+// Columns [begin, end) of each group of a product's n columns, of `group` each. REQUIRES: they begin and end between
+// units, or at the end of n; n is a multiple of `group`.
+struct PanelColumns {
+  std::int64_t n = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t group = 0;
+};
+
+// These columns of C [M, N] = A [M, K] B, plus C when `accumulates`, plus bias [N] in every row where it is not null. A
+// and C are row-major with so many elements from row to row. Unless accumulated to, C is not read. Sizes may be 0.
+// REQUIRES: C overlaps no input.
 template <typename T>
-void PanelProduct(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t begin, std::int64_t end, const T* a,
-                  std::int64_t a_stride, const T* panels, T* c, std::int64_t c_stride, bool accumulates = false,
-                  const T* bias = nullptr);
+void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, const T* a, std::int64_t a_stride,
+                  const T* panels, T* c, std::int64_t c_stride, bool accumulates = false, const T* bias = nullptr);
 
 }  // namespace stepnet

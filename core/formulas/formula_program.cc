@@ -129,6 +129,7 @@ void FormulaProgram::RunOn(const OperatorCall& op, const OpRun& run, void** poin
   for (size_t i = 0; i < num_outputs; ++i) to[i] = run.Out(outputs[i]).data;
   const std::span<const void* const> from(pointers, num_inputs);
   const std::span<void* const> results(to, num_outputs);
+  if (run.units() > 0) return column_programs_.Run(formula_.region, from, results, run.part(), run.parts());
   if (is_flat_) return program_->RunFlat(from, results, run.Out(first_output_).size(), run.part(), run.parts());
   const std::optional<RegionFault> fault = program_->Run(from, results, run.part(), run.parts());
   if (!fault) return;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepnet/core/formulas/formula.h"
+#include "stepnet/core/regions/column_programs.h"
 #include "stepnet/core/regions/region_code.h"
 #include "stepnet/core/regions/region_program.h"
 
@@ -44,6 +45,7 @@ class FormulaProgram {
   int num_operations_ = 0;
   mutable std::once_flag once_;
   mutable std::optional<RegionProgram> program_;
+  mutable ColumnPrograms column_programs_;
   mutable bool is_flat_ = false;  // the program is one for any number of elements
   mutable RegionDirect direct_;   // that one instruction, with the operator's inputs and output; no kernel: it has more
 };

@@ -50,7 +50,7 @@ struct PanelCase {
     }
     for (std::int64_t i = 0; i < m; i += rows) {
       for (std::int64_t j = 0; j < n; j += units * kPanelUnit) {
-        PanelProduct(std::min(rows, m - i), n, k, j, std::min(n, j + units * kPanelUnit), a.data() + i * a_stride,
+        PanelProduct(std::min(rows, m - i), {n, j, std::min(n, j + units * kPanelUnit), n}, k, a.data() + i * a_stride,
                      a_stride, panels.data(), out.data() + i * c_stride, c_stride, accumulates,
                      has_bias ? bias.data() : nullptr);
       }

@@ -1,0 +1,33 @@
+// ColumnPrograms: the programs of a region for parts of its columns, where each of them is computed alone.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "stepnet/core/programs_by_shapes.h"
+#include "stepnet/core/regions/region_program.h"
+
+namespace stepnet {
+
+// How many columns a region has that can be computed apart: no value is of a whole row, or knows its place; 0: they
+// cannot.
+std::int64_t ColumnsApart(const Region& region);
+
+// Any number of threads may use it at once.
+class ColumnPrograms {
+ public:
+  // Computes columns [begin, end) of part `part` (OpRun::ShareOfUnits). REQUIRES: ColumnsApart, of the same region each
+  // time.
+  void Run(const Region& region, std::span<const void* const> inputs, std::span<void* const> outputs, int part,
+           int parts);
+
+ private:
+  struct OfParts {
+    std::vector<RegionProgram> programs;  // by part; none where it has no columns
+
+    bool IsFor(int parts) const { return static_cast<int>(programs.size()) == parts; }
+  };
+  ProgramsByShapes<OfParts> programs_;
+};
+
+}  // namespace stepnet

@@ -1,0 +1,196 @@
+// How threads share a loop: by rows of the batch, or in lockstep, by parts of the units where a product and the region
+// behind it allow it; with the bits of one thread.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+
+#include "recurrent_case.h"
+#include "stepnet/compiler/schedule.h"
+#include "stepnet/core/cancellation.h"
+#include "stepnet/core/move.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tests/core/error_of.h"
+
+namespace stepnet {
+namespace {
+
+constexpr std::int64_t kSteps = 60;  // so many that weights are packed
+
+OperatorDef Product(const std::string& op) {
+  OperatorDef product = ParseOp(op);
+  AddInt(&product, "axis", 2);
+  return product;
+}
+
+// Four gates of so many units, whose product is added to a sequence.
+RecurrentCase Lstm(const std::vector<OperatorDef>& last = {ParseOp("h_next = Mul(so, tc)")}) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next").Captured("u");
+  OperatorDef split = ParseOp("i, f, o, g = Split(z)");
+  AddInt(&split, "axis", 2);
+  net.Step(Product("r = FC(h_prev, u)")).Step("z = Add(r, x_t)").Step(split);
+  for (const char* op : {"si = Sigmoid(i)", "sf = Sigmoid(f)", "so = Sigmoid(o)", "tg = Tanh(g)", "a = Mul(sf, c_prev)",
+                         "b = Mul(si, tg)", "c_next = Add(a, b)", "tc = Tanh(c_next)"}) {
+    net.Step(op);
+  }
+  for (const OperatorDef& op : last) net.Step(op);
+  net.Output("h_all", "h", 1);
+  return net;
+}
+
+void Feed(std::int64_t batch, std::int64_t units, Workspace& workspace) {
+  const DType dtype = DType::kFloat;
+  workspace.SetTensor("x", Random({kSteps, batch, 4 * units}, 1, dtype));
+  workspace.SetTensor("h0", Random({batch, units}, 2, dtype));
+  workspace.SetTensor("c0", Random({batch, units}, 3, dtype));
+  const Tensor u = Random({4 * units, units}, 4, dtype);
+  for (std::int64_t i = 0; i < u.size(); ++i) u.data<float>()[i] /= static_cast<float>(units);
+  workspace.SetTensor("u", u);
+}
+
+// On which cutting is worth it whatever it costs, so that small nets do.
+constexpr Target kCheap = {.assumed_scheduling = {.inline_task = 0, .handed_task = 1e3, .round = 0},
+                           .min_lockstep_microseconds = 1e-6};
+
+struct Shared {
+  Tensor h;
+  Schedule schedule;  // of the loop
+};
+
+Shared RunOn(int threads, const NetDef& def, std::int64_t batch, std::int64_t units, const Target* target = &kCheap) {
+  Shared shared;
+  RunOptions options{
+      .executor = threads == 0 ? "serial" : "parallel", .target = target, .threads = std::max(threads, 1)};
+  options.on_plan = [&](const StepPlan& plan) {
+    for (size_t s = 0; s < plan.schedules.size(); ++s) {
+      if (plan.stages[s].steps_at_once == 1) shared.schedule = *plan.schedules[s];
+    }
+  };
+  Workspace workspace;
+  Feed(batch, units, workspace);
+  Net::Create(def, workspace, options)->Run();
+  shared.h = workspace.GetTensor("h_all").Clone();
+  return shared;
+}
+
+TEST(Lockstep, AProductAndTheRegionBehindItGoThroughPartsOfTheUnits) {
+  const NetDef def = Lstm().Build();
+  for (const std::int64_t units : {64, 80, 128}) {
+    const Tensor expected = RunOn(0, def, 1, units).h;
+    for (const int threads : {2, 3, 4}) {
+      const Shared shared = RunOn(threads, def, 1, units);
+      ExpectSame(shared.h, expected, StrCat(units, " units, ", threads, " threads"));
+      ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
+      ASSERT_EQ(shared.schedule.tasks.size(), 1U);
+      const Task& task = shared.schedule.tasks[0];
+      EXPECT_EQ(task.units, units);
+      EXPECT_EQ(task.parts, std::min<std::int64_t>(threads, units / 16));
+      EXPECT_GT(task.instructions.size(), 1U);
+    }
+  }
+}
+
+// Units that are no whole pieces, or columns of which something is computed together, are no parts of their own.
+TEST(Lockstep, OthersWaitForAllPartsOfTheProduct) {
+  const auto lstm_with_softmax = [] { return Lstm({ParseOp("m = Softmax(tc)"), ParseOp("h_next = Mul(so, m)")}); };
+  for (const auto& [def, units] : {std::pair{Lstm().Build(), 72}, {lstm_with_softmax().Build(), 64}}) {
+    const Tensor expected = RunOn(0, def, 1, units).h;
+    for (const int threads : {2, 3}) {
+      const Shared shared = RunOn(threads, def, 1, units);
+      ExpectSame(shared.h, expected, StrCat(units, " units, ", threads, " threads"));
+      for (const Task& task : shared.schedule.tasks) EXPECT_TRUE(task.units == 0 || task.instructions.size() == 1);
+    }
+  }
+}
+
+TEST(Lockstep, RowsOfTheBatchGoThroughAllStepsAlone) {
+  const NetDef def = Lstm().Build();
+  constexpr Target kRounds = {.assumed_scheduling = {.inline_task = 0, .handed_task = 1e3, .round = 1e3},
+                              .min_lockstep_microseconds = 1e-6};
+  for (const std::int64_t batch : {2, 5, 16}) {
+    for (const std::int64_t units : {3, 64}) {
+      const Tensor expected = RunOn(0, def, batch, units).h;
+      for (const int threads : {2, 3, 8}) {
+        const Shared shared = RunOn(threads, def, batch, units, &kRounds);
+        const auto what = StrCat("batch ", batch, ", ", units, " units, ", threads, " threads");
+        ExpectSame(shared.h, expected, what);
+        ASSERT_EQ(shared.schedule.sharing, Sharing::kBatch) << what;
+        EXPECT_EQ(shared.schedule.tasks[0].parts, std::min<std::int64_t>(threads, batch)) << what;
+      }
+    }
+  }
+}
+
+// What mixes rows is shared in another way.
+TEST(Lockstep, RowsThatStepsMixStayTogether) {
+  OperatorDef mean = ParseOp("mean = ReduceMean(tc)");
+  AddInts(&mean, "axes", {1});
+  OperatorDef softmax = ParseOp("p = Softmax(tc)");
+  AddInt(&softmax, "axis", 0);
+  for (const std::vector<OperatorDef>& last :
+       {std::vector{mean, ParseOp("q = Add(tc, mean)"), ParseOp("h_next = Mul(so, q)")},
+        std::vector{softmax, ParseOp("h_next = Mul(so, p)")}}) {
+    const NetDef def = Lstm(last).Build();
+    const Shared shared = RunOn(2, def, 4, 16);
+    EXPECT_NE(shared.schedule.sharing, Sharing::kBatch) << last[0].type();
+    ExpectSame(shared.h, RunOn(0, def, 4, 16).h, last[0].type());
+  }
+}
+
+std::atomic<std::int64_t> fails_at = -1;  // a step; -1: none
+
+const Registration fails = Operator("test.FailsInLockstep")
+                               .Doc("y = x, or an exception.")
+                               .Input("x", "any")
+                               .Output("y", "as x")
+                               .Shapes(SameAsInput(0))
+                               .StopsGradient()
+                               .Elementwise()
+                               .Cpu([](const OperatorCall&) -> RunFn {
+                                 return [](const OpRun& run) {
+                                   if (run.step() == fails_at) throw std::runtime_error("as asked");
+                                   CopyElements(run.In(0), run.Out(0));
+                                 };
+                               });
+
+TEST(Lockstep, AFailureOrACancellationEndsTheRunAndTheNextOneWorks) {
+  const NetDef def = Lstm({ParseOp("copy = test.FailsInLockstep(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
+  const Tensor expected = RunOn(0, def, 4, 64).h;
+  for (const int threads : {1, 2, 3, 8}) {
+    Workspace workspace;
+    Feed(4, 64, workspace);
+    const auto made = Net::Create(def, workspace, {.target = &kCheap, .threads = threads});
+    for (const std::int64_t step : {std::int64_t{0}, std::int64_t{30}, kSteps - 1}) {
+      fails_at = step;
+      const std::string error = ErrorOf([&] { made->Run(); });
+      fails_at = -1;
+      EXPECT_NE(error.find("as asked"), std::string::npos) << error;
+      EXPECT_NE(error.find(StrCat("step ", step)), std::string::npos) << error;
+      Cancellation cancellation;
+      cancellation.Cancel();
+      EXPECT_THROW(made->Run(&cancellation), Error);
+      made->Run();
+      ExpectSame(workspace.GetTensor("h_all"), expected, StrCat(threads, " threads"));
+    }
+  }
+}
+
+TEST(Lockstep, ShortRunsAreSharedInAnotherWay) {
+  const NetDef def = Lstm().Build();
+  for (const std::int64_t steps : {1, 2, 47, 48, 49, 3}) {
+    Workspace serial, parallel;
+    for (Workspace* workspace : {&serial, &parallel}) {
+      Feed(4, 64, *workspace);
+      workspace->SetTensor("x", Random({steps, 4, 256}, 7, DType::kFloat));
+    }
+    Net::Create(def, serial, {.executor = "serial"})->Run();
+    Net::Create(def, parallel, {.target = &kCheap, .threads = 3})->Run();
+    ExpectSame(parallel.GetTensor("h_all"), serial.GetTensor("h_all"), StrCat(steps, " steps"));
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
