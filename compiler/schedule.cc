@@ -270,6 +270,9 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(plan, next, count);
     if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
+    // Nor where threads would come too late for all but very long runs.
+    constexpr double kLongRun = 8 * kTypicalSteps;
+    if ((fastest - time) * kLongRun < plan.target->microseconds_to_wake) continue;
     best = std::move(next);
     fastest = time;
   }
@@ -320,27 +323,71 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
 
 }  // namespace
 
+namespace {
+
+// The pipeline where it is faster than stages that run one after the other; else null.
+std::shared_ptr<const Schedule> FasterPipeline(StepPlan plan, int threads) {
+  const SchedulingCosts& costs = plan.target->assumed_scheduling;
+  plan.pipeline = nullptr;
+  const double one_after_the_other = SimulatePlan(plan, kTypicalSteps, costs);
+  auto pipeline = std::make_shared<Schedule>(MakePipeline(plan, threads));
+  plan.pipeline = pipeline;
+  const double gain = one_after_the_other - SimulatePlan(plan, kTypicalSteps, costs);
+  if (gain <= 0) return nullptr;
+  const double steps_to_come = plan.target->microseconds_to_wake * kTypicalSteps / gain;
+  pipeline->min_steps = plan.chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
+  return pipeline;
+}
+
+}  // namespace
+
 void AddSchedules(int threads, StepPlan* plan) {
   plan->schedules.clear();
   for (const Stage& stage : plan->stages) {
     plan->schedules.push_back(std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads)));
   }
-  plan->pipeline = nullptr;
+  plan->pipeline = plan->pipeline_of_shorter_runs = nullptr;
   if (plan->chunk_steps == 0 || threads == 1) return;
   const int max_threads = threads > 0 ? threads : NumCores();
-  const SchedulingCosts& costs = plan->target->assumed_scheduling;
-  const double one_after_the_other = SimulatePlan(*plan, kTypicalSteps, costs);
-  auto pipeline = std::make_shared<Schedule>(MakePipeline(*plan, max_threads));
-  plan->pipeline = pipeline;
-  const double gain = one_after_the_other - SimulatePlan(*plan, kTypicalSteps, costs);
-  if (gain <= 0) plan->pipeline = nullptr;
-  const double steps_to_come = plan->target->microseconds_to_wake * kTypicalSteps / gain;
-  pipeline->min_steps = plan->chunk_steps + 1 + static_cast<std::int64_t>(std::min(steps_to_come, 1e9));
+  plan->pipeline = FasterPipeline(*plan, max_threads);
+  if (plan->pipeline != nullptr) return;
+  StepPlan shorter = *plan;
+  for (std::shared_ptr<const Schedule>& schedule : shorter.schedules) {
+    if (schedule->of_shorter_runs != nullptr) schedule = schedule->of_shorter_runs;
+  }
+  if (shorter.schedules != plan->schedules) plan->pipeline_of_shorter_runs = FasterPipeline(shorter, max_threads);
+}
+
+const Schedule* PipelineFor(std::int64_t steps, const StepPlan& plan) {
+  const bool is_short = std::ranges::any_of(plan.schedules, [&](const std::shared_ptr<const Schedule>& schedule) {
+    return schedule->of_shorter_runs != nullptr && steps < schedule->min_steps;
+  });
+  const Schedule* const pipeline =
+      is_short && plan.pipeline == nullptr ? plan.pipeline_of_shorter_runs.get() : plan.pipeline.get();
+  return pipeline != nullptr && steps >= pipeline->min_steps ? pipeline : nullptr;
+}
+
+StepPlan InRunsOf(std::int64_t steps, StepPlan plan) {
+  const Schedule* const pipeline = PipelineFor(steps, plan);
+  plan.pipeline = pipeline == nullptr ? nullptr : std::make_shared<Schedule>(*pipeline);
+  for (std::shared_ptr<const Schedule>& schedule : plan.schedules) {
+    const Schedule* const chosen = schedule->For(steps);
+    Schedule of_run = chosen == nullptr ? *schedule : *chosen;
+    if (chosen == nullptr) {
+      of_run.sharing = Sharing::kTasks;
+      of_run.threads = 1;
+      for (Task& task : of_run.tasks) task.parts = 1;
+    }
+    schedule = std::make_shared<Schedule>(std::move(of_run));
+  }
+  return plan;
 }
 
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan) {
   for (std::shared_ptr<const Schedule>& schedule : plan->schedules) SetCosts(microseconds, &schedule);
-  if (plan->pipeline != nullptr) SetCosts(microseconds, &plan->pipeline);
+  for (std::shared_ptr<const Schedule>* pipeline : {&plan->pipeline, &plan->pipeline_of_shorter_runs}) {
+    if (*pipeline != nullptr) SetCosts(microseconds, pipeline);
+  }
 }
 
 }  // namespace stepnet

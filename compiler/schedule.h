@@ -83,6 +83,12 @@ Schedule MakePipeline(const StepPlan& plan, int threads);
 // Gives each stage its schedule, and the plan a pipeline where overlapping stages are faster than one after the other.
 void AddSchedules(int threads, StepPlan* plan);
 
+// The pipeline that a run of so many steps follows; null: stages run one after the other.
+const Schedule* PipelineFor(std::int64_t steps, const StepPlan& plan);
+
+// The plan with the schedules by which runs of so many steps go.
+StepPlan InRunsOf(std::int64_t steps, StepPlan plan);
+
 // The schedules of the plan with the same tasks, where instruction i takes microseconds[i] a step of the run.
 void SetCosts(const std::vector<double>& microseconds, StepPlan* plan);
 

@@ -140,7 +140,12 @@ std::string StageText(const StepPlan& plan, const Stage& stage, const Schedule& 
   text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
                  " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
                  " threads busy\n");
-  return text + ChainText(LongestChain(schedule));
+  text += ChainText(LongestChain(schedule));
+  if (schedule.threads < 2 || schedule.min_steps <= Schedule().min_steps || plan.pipeline != nullptr) return text;
+  const char* how = "one thread";
+  if (schedule.of_shorter_runs != nullptr && schedule.of_shorter_runs->threads > 1) how = "threads share tasks";
+  if (plan.pipeline_of_shorter_runs != nullptr) how = "stages overlap";
+  return text + StrCat("runs of fewer than ", schedule.min_steps, " steps: ", how, "\n");
 }
 
 // Which stage waits for which, where they overlap; by the numbers of their instructions.

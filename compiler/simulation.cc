@@ -209,9 +209,11 @@ double SimulatePlan(const StepPlan& plan, std::int64_t steps, const SchedulingCo
     const std::int64_t under_way = plan.max_steps > 0 ? plan.max_steps : StepsUnderWay(schedule, count, *plan.target);
     return Simulate(schedule, count, steps, under_way, costs).microseconds;
   };
-  double sum = plan.pipeline != nullptr ? run(*plan.pipeline) : 0;
+  const Schedule* const of_shorter_runs = plan.pipeline == nullptr ? PipelineFor(steps, plan) : nullptr;
+  const Schedule* const pipeline = plan.pipeline != nullptr ? plan.pipeline.get() : of_shorter_runs;
+  double sum = pipeline != nullptr ? run(*pipeline) : 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    if (plan.pipeline != nullptr && plan.stages[s].steps_at_once != kAllSteps) continue;
+    if (pipeline != nullptr && plan.stages[s].steps_at_once != kAllSteps) continue;
     const Schedule& schedule = *plan.schedules[s];
     const Schedule* const chosen = schedule.For(steps);
     const bool is_serial = chosen == nullptr && steps < schedule.min_steps && schedule.threads > 1;

@@ -101,6 +101,9 @@ struct StepPlan {
   // The schedule by which stages overlap: one task for each stage and chunk, without the stages that run once for all
   // steps. Null where stages run one after the other.
   std::shared_ptr<const Schedule> pipeline;
+  // The same of runs of fewer steps than their stages' schedules are for (Schedule::of_shorter_runs). Null: they do not
+  // overlap, or do in all runs.
+  std::shared_ptr<const Schedule> pipeline_of_shorter_runs;
   std::int64_t max_steps = 0;  // how many may be under way at once; 0: as many as suit the threads
   // How many queues of a device stages may run in at once; 0: as many as suit it (Target::max_queues).
   std::int64_t max_queues = 0;

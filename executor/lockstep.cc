@@ -127,8 +127,6 @@ class LockstepRun : public SharedWork {
   // Until the round or the run is over. Takes the parts of those who are not there at once, and those of others when
   // they do not come for long.
   void WaitFor(int lane, std::int64_t round, int parts) {
-    std::optional<ObservedScope> waits;
-    if (is_watched_) waits.emplace(context_.lanes[lane].observers, state_.LoopEvent(RunEventKind::kWait));
     const auto is_over = [&] { return IsDone(round, parts) || over_.load(std::memory_order_relaxed); };
     const auto help = [&](bool all) {
       for (int p = 0; p < parts; ++p) {
@@ -136,13 +134,20 @@ class LockstepRun : public SharedWork {
       }
     };
     help(/*all=*/false);
+    std::optional<ObservedScope> waits;
+    const auto watch = [&] {
+      if (is_watched_) waits.emplace(context_.lanes[lane].observers, state_.LoopEvent(RunEventKind::kWait));
+    };
+    watch();
     const auto end = std::chrono::steady_clock::now() + look_out_;
     for (int looks = 1; !is_over(); ++looks) {
       RelaxProcessor();
       constexpr int kLooksAtClock = 64;
       if (looks % kLooksAtClock != 0) continue;
       if (std::chrono::steady_clock::now() < end) continue;
+      waits.reset();
       help(/*all=*/true);
+      watch();
       Sleep(is_over);
     }
   }
@@ -218,6 +223,7 @@ class LockstepRun : public SharedWork {
 
 void RunInLockstep(RunState& state, const Stage& stage, const Schedule& schedule, RunContext& context) {
   context.PrepareLanes(schedule.threads);
+  if (schedule.sharing == Sharing::kBatch) state.CutBatch(schedule.tasks.front().parts);
   const auto run = std::make_shared<LockstepRun>(state, stage, schedule, context);
   ThreadPool::Process().Run(run, schedule.threads - 1);
   run->Check();

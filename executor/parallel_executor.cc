@@ -377,14 +377,15 @@ class ParallelExecutor : public Executor {
  protected:
   void RunSteps(RunState& state, RunContext& context) const override {
     const StepPlan& plan = state.plan();
-    const bool overlaps = plan.pipeline != nullptr && state.num_steps() >= plan.pipeline->min_steps;
+    const Schedule* const pipeline = PipelineFor(state.num_steps(), plan);
+    const bool overlaps = pipeline != nullptr;
     bool is_pipeline_run = false;
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       if (!overlaps || plan.stages[s].steps_at_once == kAllSteps) {
         RunStage(state, plan.stages[s], *plan.schedules[s], context);
       } else if (!is_pipeline_run) {
         const std::int64_t chunk = plan.chunk_steps;
-        RunTasks(state, *plan.pipeline, (state.num_steps() + chunk - 1) / chunk, context);
+        RunTasks(state, *pipeline, (state.num_steps() + chunk - 1) / chunk, context);
         is_pipeline_run = true;
       }
     }

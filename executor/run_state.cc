@@ -29,22 +29,6 @@ std::int64_t NarrowToPart(int part, int parts, std::span<TensorView> views, Shap
   return begin;
 }
 
-// Narrows the views of operands that have rows of the batch to those of one part; `shapes` is memory for as many
-// shapes.
-void NarrowToRows(const InstructionPart& part, const Instruction& instruction, std::span<TensorView> views,
-                  Shape* shapes) {
-  const std::int64_t rows = instruction.batch_rows;
-  const std::int64_t begin = rows * part.part / part.parts, end = rows * (part.part + 1) / part.parts;
-  const auto narrow = [&](const Operand& operand, size_t v) {
-    if (!operand.has_batch) return;
-    TensorView& view = views[v];
-    view.data = static_cast<std::byte*>(view.data) + view.size_bytes() / rows * begin;
-    view.shape = std::construct_at(shapes + v, view.shape->With(*DimOfBatch(*view.shape, rows), end - begin));
-  };
-  for (const Operand& input : instruction.inputs) narrow(input, input.position);
-  for (const Operand& output : instruction.outputs) narrow(output, instruction.inputs.size() + output.position);
-}
-
 bool Overlap(const TensorView& a, const TensorView& b) {
   const auto *begin_a = static_cast<const std::byte*>(a.data), *begin_b = static_cast<const std::byte*>(b.data);
   return begin_a < begin_b + b.size_bytes() && begin_b < begin_a + a.size_bytes();
@@ -314,8 +298,7 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
     SetShapes(bound, /*of_rest=*/is_rest, views);
   }
   if (part.of_batch) {
-    const auto bytes = static_cast<std::int64_t>(num_views * sizeof(Shape));
-    NarrowToRows(part, instruction, views, static_cast<Shape*>(context.scratch.Get(bytes)));
+    NarrowToRows(part, instruction, bound, views);
     part = {};
   }
   const bool is_cut = instruction.by_elements && part.parts > 1;
@@ -340,6 +323,44 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
                        .num_elements = num_elements};
   run.SetRange(&range);
   NoteFaults(instruction, steps, context, [&] { instruction.kernel(run); });
+}
+
+void RunState::CutBatch(int parts) {
+  if (batch_parts_ == parts) return;
+  batch_parts_ = parts;
+  for (size_t i = 0; i < instructions_.size(); ++i) {
+    const Instruction& instruction = plan_->instructions[i];
+    BoundInstruction& bound = instructions_[i];
+    const std::int64_t rows = instruction.batch_rows;
+    if (rows == 0) continue;
+    const size_t count = bound.operands.size();
+    bound.batch_shapes.assign(2 * count, Shape());
+    bound.batch_row_bytes.assign(count, 0);
+    const auto cut = [&](const Operand& operand, size_t v) {
+      const Shape& shape = operand.info.shape;
+      if (!operand.has_batch) return;
+      const int dim = *DimOfBatch(shape, rows);
+      bound.batch_row_bytes[v] = operand.info.size_bytes() / rows;
+      bound.batch_shapes[v] = shape.With(dim, rows / parts);
+      bound.batch_shapes[count + v] = shape.With(dim, rows / parts + 1);
+    };
+    for (const Operand& input : instruction.inputs) cut(input, input.position);
+    for (const Operand& output : instruction.outputs) cut(output, instruction.inputs.size() + output.position);
+  }
+}
+
+// Narrows the views of operands that have rows of the batch to those of one part.
+void RunState::NarrowToRows(const InstructionPart& part, const Instruction& instruction, const BoundInstruction& bound,
+                            std::span<TensorView> views) {
+  const std::int64_t rows = instruction.batch_rows, begin = rows * part.part / part.parts;
+  const bool has_one_more = rows * (part.part + 1) / part.parts - begin > rows / part.parts;
+  const Shape* const shapes = bound.batch_shapes.data() + (has_one_more ? views.size() : 0);
+  for (size_t v = 0; v < views.size(); ++v) {
+    const std::int64_t row_bytes = bound.batch_row_bytes[v];
+    if (row_bytes == 0) continue;
+    views[v].data = static_cast<std::byte*>(views[v].data) + row_bytes * begin;
+    views[v].shape = shapes + v;
+  }
 }
 
 void RunState::SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views) {

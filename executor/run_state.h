@@ -60,6 +60,8 @@ class RunState {
   // the first fault does not depend on threads. Throws what does not follow from net and data, and on devices that do
   // their work later.
   void RunInstruction(int i, std::int64_t k, RunContext& context, const InstructionPart& part = {});
+  // Before instructions run for parts of the batch, of which there are so many.
+  void CutBatch(int parts);
   // The record holds those of the run since Prepare, each with its place in the step net.
   FaultRecord& faults() { return faults_; }
   // The error of a fault whose place is within the run, with where it is in the step net.
@@ -96,6 +98,10 @@ class RunState {
     std::vector<TensorView> views;       // without addresses
     std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
     const void* packed = nullptr;
+    // Of parts of the batch: shapes of the views for the fewest rows that a part has, then for one more; and the bytes
+    // of a row, 0 where all rows share the operand.
+    std::vector<Shape> batch_shapes;
+    std::vector<std::int64_t> batch_row_bytes;
     std::uint64_t adds = 0;       // bit o: output o is added to what is there
     std::uint64_t with_rows = 0;  // bit i: input i has the rows of all steps that a run is for
     std::unique_ptr<DynamicInstruction> dynamic;
@@ -128,6 +134,8 @@ class RunState {
   // A call of its own would take 4 ns of each instruction.
   [[gnu::always_inline]] inline void RunKernel(const Instruction& instruction, const BoundInstruction& bound,
                                                const StepRange& steps, RunContext& context, InstructionPart part);
+  static void NarrowToRows(const InstructionPart& part, const Instruction& instruction, const BoundInstruction& bound,
+                           std::span<TensorView> views);
   static void SetShapes(const BoundInstruction& bound, bool of_rest, std::span<TensorView> views);
   std::string InputsText(const Instruction& instruction, std::int64_t t, std::int64_t count) const;
   void RunDynamic(const Instruction& instruction, DynamicInstruction& dynamic, const StepRange& step,
@@ -145,6 +153,7 @@ class RunState {
   std::vector<PlacedPiece> pieces_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;
   std::pair<const void*, std::int64_t> numbers_;  // of steps: where they are on the device, and how many
+  int batch_parts_ = 0;                           // that the shapes of parts of the batch are for
   FaultRecord faults_;
   std::shared_ptr<void> executor_data_;
 };

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -17,7 +18,7 @@ constexpr size_t kMaxTextWidth = 72;  // operators may have many inputs; tables 
 
 std::string ScheduleOf(const NetStats& stats) {
   if (!stats.plan->IsScheduled()) return "one thread (executor serial)";
-  return stats.max_steps < 2 ? "one thread (a single step)" : ThreadsText(*stats.plan);
+  return stats.max_steps < 2 ? "one thread (a single step)" : ThreadsText(InRunsOf(stats.max_steps, *stats.plan));
 }
 
 std::string InstructionTable(const NetStats& stats) {

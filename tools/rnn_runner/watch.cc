@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
@@ -45,6 +46,7 @@ void TraceOfRuns::Write() {
     std::optional<Trace>& trace;
     ~Done() { trace.reset(); }
   } done{trace_};
+  const CancellationScope unlimited(nullptr);  // the limit that stopped the run is over
   trace.Write();
   std::cerr << PrintableLine(StrCat("wrote ", FLAGS_trace));
   if (trace.left_out() > 0) {
