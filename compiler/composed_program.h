@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "stepnet/core/formulas/column_programs.h"
 #include "stepnet/core/formulas/formula_cache.h"
-#include "stepnet/core/regions/column_programs.h"
 #include "stepnet/core/regions/region_composition.h"
 #include "stepnet/core/regions/region_program.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "stepnet/core/formulas/column_programs.h"
 #include "stepnet/core/op_run.h"
-#include "stepnet/core/regions/column_programs.h"
 
 namespace stepnet {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "stepnet/core/formulas/column_programs.h"
 #include "stepnet/core/formulas/formula.h"
-#include "stepnet/core/regions/column_programs.h"
 #include "stepnet/core/regions/region_code.h"
 #include "stepnet/core/regions/region_program.h"
 

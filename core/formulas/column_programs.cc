@@ -1,4 +1,4 @@
-#include "stepnet/core/regions/column_programs.h"
+#include "stepnet/core/formulas/column_programs.h"
 
 #include <algorithm>
 
