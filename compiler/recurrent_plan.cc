@@ -13,6 +13,8 @@ namespace stepnet {
 
 BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bool lent) {
   const std::int64_t row_bytes = row.size() * DTypeBytes(dtype);
+  // Beforehand: where an aggregate throws behind a string, GCC 12 frees the string twice.
+  const TensorInfo info{.dtype = dtype, .shape = row.Inserted(0, link.window)};
   return {.home = {.kind = Home::Kind::kOutside,
                    .slot = {.blob = link.internal,
                             .storage_class = StorageClass::kLinked,
@@ -22,7 +24,7 @@ BoundBlob BindLink(const Link& link, int base, DType dtype, const Shape& row, bo
                             .bytes = row_bytes * link.window,
                             .dtype = dtype},
                    .lent = lent},
-          .info = {.dtype = dtype, .shape = row.Inserted(0, link.window)}};
+          .info = info};
 }
 
 BoundBlob BindWhole(const std::string& blob, int base, const TensorInfo& info, bool lent) {

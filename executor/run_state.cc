@@ -327,7 +327,7 @@ void RunState::RunKernel(const Instruction& instruction, const BoundInstruction&
 
 void RunState::CutBatch(int parts) {
   if (batch_parts_ == parts) return;
-  batch_parts_ = parts;
+  batch_parts_ = 0;
   for (size_t i = 0; i < instructions_.size(); ++i) {
     const Instruction& instruction = plan_->instructions[i];
     BoundInstruction& bound = instructions_[i];
@@ -347,6 +347,7 @@ void RunState::CutBatch(int parts) {
     for (const Operand& input : instruction.inputs) cut(input, input.position);
     for (const Operand& output : instruction.outputs) cut(output, instruction.inputs.size() + output.position);
   }
+  batch_parts_ = parts;  // once all of it is there
 }
 
 // Narrows the views of operands that have rows of the batch to those of one part.
