@@ -223,6 +223,7 @@ std::int64_t BatchRowsOf(const StepPlan& plan, const Stage& stage) {
     if (!is_written) continue;
     const Slot& first = plan.slots[operands.front()->slot];
     const std::int64_t bytes = operands.front()->info.size_bytes();
+    if (bytes == 0) return 0;
     for (const Operand* operand : operands) {
       const Slot& slot = plan.slots[operand->slot];
       const std::int64_t apart = slot.BeginInBase() - first.BeginInBase();
