@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <ranges>
-#include <set>
 #include <utility>
 
 namespace stepnet {
@@ -15,21 +14,6 @@ std::int64_t FirstSize(const Shape& shape) {
   const std::span<const std::int64_t> dims = shape.dims().first(static_cast<size_t>(shape.rank() - 1));
   const auto first = std::ranges::find_if(dims, [](std::int64_t dim) { return dim != 1; });
   return first == dims.end() ? 1 : *first;
-}
-
-bool ReadsPlaces(const Region& region) {
-  std::vector<const ExprNode*> stack;
-  std::set<const ExprNode*> seen;
-  for (const Expr& root : region.Roots()) stack.push_back(root.node());
-  while (!stack.empty()) {
-    const ExprNode* node = stack.back();
-    stack.pop_back();
-    if (node->op == ExprOp::kIndex) return true;
-    for (const ExprNode* operand : node->Operands()) {
-      if (seen.insert(operand).second) stack.push_back(operand);
-    }
-  }
-  return false;
 }
 
 // Whether an operand that has `row` elements of each row of the batch moves from row to row along dimension d, and
@@ -55,7 +39,7 @@ class RegionRows {
   }
 
   bool AreApart(const RegionPart& part) const {
-    if (!part.region.requirements.empty() || ReadsPlaces(part.region)) return false;
+    if (!part.region.requirements.empty() || KnowsPlaces(part.region)) return false;
     for (int d = 0; d < kRegionDims; ++d) {
       if (AreApartAlong(part, d)) return true;
     }

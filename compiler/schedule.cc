@@ -130,23 +130,15 @@ Schedule ScheduleFor(const StepPlan& plan, const Stage& stage, const Dependencie
   return schedule;
 }
 
-// The parts of instructions [begin, end), which go through the units together.
-Task TaskOfUnits(const StepPlan& plan, int begin, int end, int threads) {
-  Task task{.units = plan.instructions[end - 1].units};
+// Instructions [begin, end), several of which go through the units together, in as many parts as are worth it.
+Task TaskInParts(const StepPlan& plan, int begin, int end, int threads) {
+  const Instruction& last = plan.instructions[end - 1];
+  const bool are_several = end - begin > 1;
+  Task task{.units = are_several ? last.units : 0};
   for (int i = begin; i < end; ++i) AddInstruction(plan, i, &task);
-  const std::int64_t pieces = task.units / OpRun::kUnitsOfPart;
-  const double in_parts = task.microseconds / plan.target->min_lockstep_microseconds;
-  task.parts =
-      static_cast<int>(std::clamp<double>(in_parts, 1, static_cast<double>(std::min<std::int64_t>(pieces, threads))));
-  return task;
-}
-
-// An instruction in as many parts as are worth it.
-Task TaskInParts(const StepPlan& plan, int i, int threads) {
-  Task task;
-  AddInstruction(plan, i, &task);
-  const double in_parts = task.microseconds / plan.target->min_lockstep_microseconds;
-  task.parts = std::clamp(static_cast<int>(in_parts), 1, std::min(plan.instructions[i].max_parts, threads));
+  const std::int64_t max_parts = are_several ? last.units / OpRun::kUnitsOfPart : last.max_parts;
+  const auto worth = static_cast<std::int64_t>(task.microseconds / plan.target->min_lockstep_microseconds);
+  task.parts = static_cast<int>(std::clamp<std::int64_t>(worth, 1, std::min<std::int64_t>(max_parts, threads)));
   return task;
 }
 
@@ -160,7 +152,7 @@ Schedule LockstepSchedule(const StepPlan& plan, const Stage& stage, const Depend
   std::vector<Task> tasks;  // from the last one
   for (int end = stage.end; end > stage.begin;) {
     const int begin = BeginOfUnitParts(plan, stage.begin, end - 1);
-    tasks.push_back(begin == end - 1 ? TaskInParts(plan, begin, threads) : TaskOfUnits(plan, begin, end, threads));
+    tasks.push_back(TaskInParts(plan, begin, end, threads));
     end = begin;
   }
   std::vector<int> task_of(stage.end - stage.begin);

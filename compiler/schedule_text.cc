@@ -136,11 +136,17 @@ std::string StageText(const StepPlan& plan, const Stage& stage, const Schedule& 
   std::string text;
   if (plan.stages.size() > 1) text = StageTitle(stage) + ":\n";
   for (int i = stage.begin; i < stage.end; ++i) text += InstructionText(plan, schedule, i, task_of[i]);
-  const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads, *plan.target));
-  text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ", Fixed(critical),
-                 " us in the longest chain: at most ", Fixed(critical > 0 ? schedule.step_microseconds / critical : 1),
-                 " threads busy\n");
-  text += ChainText(LongestChain(schedule));
+  text += StrCat("a step: ", Fixed(schedule.step_microseconds), " us of work (estimate), ");
+  if (schedule.sharing == Sharing::kTasks) {
+    const double critical = CriticalMicroseconds(schedule, StepsUnderWay(schedule, schedule.threads, *plan.target));
+    text += StrCat(Fixed(critical), " us in the longest chain: at most ",
+                   Fixed(critical > 0 ? schedule.step_microseconds / critical : 1), " threads busy\n",
+                   ChainText(LongestChain(schedule)));
+  } else {  // each thread goes through all of it, in the order of the instructions
+    double in_parts = 0;
+    for (const Task& task : schedule.tasks) in_parts += task.microseconds / task.parts;
+    text += StrCat(Fixed(in_parts), " us on ", schedule.threads, " threads\n");
+  }
   if (schedule.threads < 2 || schedule.min_steps <= Schedule().min_steps || plan.pipeline != nullptr) return text;
   const char* how = "one thread";
   if (schedule.of_shorter_runs != nullptr && schedule.of_shorter_runs->threads > 1) how = "threads share tasks";

@@ -25,7 +25,8 @@ bool AreApart(const StepPlan& plan, const Instruction& a, const Instruction& b) 
     if (x.shape_alone || y.shape_alone || !ShareBytes(plan.slots[x.slot], plan.slots[y.slot])) return false;
     const Slot &from = plan.slots[x.slot], &to = plan.slots[y.slot];
     const bool is_one = from.BeginInBase() == to.BeginInBase() && from.row_bytes == to.row_bytes;
-    return !(x.has_units && y.has_units && is_one && x.info.shape[-1] == y.info.shape[-1]);
+    const bool is_alike = x.info.dtype == y.info.dtype && x.info.shape[-1] == y.info.shape[-1];
+    return !(x.has_units && y.has_units && is_one && is_alike);
   };
   const auto any_meet = [&](const std::vector<Operand>& writes, const std::vector<Operand>& others) {
     return std::ranges::any_of(writes, [&](const Operand& x) {

@@ -77,7 +77,7 @@ class OpRun {
   // kernel wrote. Set for kernels that say Kernel::can_part_units, and regions that can.
   std::int64_t units() const { return units_; }
   void SetUnits(std::int64_t units) { units_ = units; }
-  std::pair<std::int64_t, std::int64_t> ShareOfUnits() const { return ShareOfUnits(units_, part_, parts_); }
+  // The share of one of several parts.
   static std::pair<std::int64_t, std::int64_t> ShareOfUnits(std::int64_t units, int part, int parts) {
     const std::int64_t pieces = (units + kUnitsOfPart - 1) / kUnitsOfPart;
     return {pieces * part / parts * kUnitsOfPart, std::min(units, pieces * (part + 1) / parts * kUnitsOfPart)};

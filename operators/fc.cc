@@ -258,15 +258,10 @@ template <typename T>
 void MultiplyRowByRows(const OpRun& run, const Weights<T>& weights, const T* x, T* y, bool adds, const T* b) {
   const auto [n, begin, end, group] = ShareOfColumns(run, weights.n);
   if (begin >= end) return;
-  CountWork((end - begin) * (n / group) * weights.k / 16);
+  CountWork((end - begin) * (n / group) * weights.k / kProductsOfWork);
   for (std::int64_t at = begin; at < n; at += group) {
-    if (b != nullptr && adds) {
-      for (std::int64_t j = at; j < at + end - begin; ++j) y[j] += b[j];
-    } else if (b != nullptr) {
-      std::copy_n(b + at, end - begin, y + at);
-    }
-    GemvOfRows(end - begin, weights.k, x, weights.matrix.data + at * weights.k, weights.k, y + at,
-               adds || b != nullptr);
+    GemvOfRows(end - begin, weights.k, x, weights.matrix.data + at * weights.k, weights.k, y + at, adds,
+               b == nullptr ? b : b + at);
   }
 }
 

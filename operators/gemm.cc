@@ -197,7 +197,6 @@ Blocks BlocksOf(std::int64_t m, std::int64_t n, std::int64_t k) {
 template <typename T>
 void MultiplyBlock(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
                    std::int64_t c_stride, bool accumulates) {
-  constexpr std::int64_t kProductsOfWork = 16;
   CountWork(m * n * k / kProductsOfWork);
   if (m == 1 && n <= kGemvColumns && b.stride == n && !b.transposed && !a.transposed) {
     Gemv(n, k, a.data, b.data, c, accumulates);

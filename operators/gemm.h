@@ -26,6 +26,9 @@ template <typename T>  // float or double
 void Gemm(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t c_stride,
           bool accumulates = false, const T* bias = nullptr);
 
+// Products of elements that take as long as a unit of work (CountWork).
+inline constexpr std::int64_t kProductsOfWork = 16;
+
 // To be called where a kernel that multiplies is made: a library that Gemm uses needs memory for its first product and
 // does not look whether it got it, so threads that run at that time must not take it away. Throws kOutOfMemory.
 void PrepareGemm();

@@ -91,20 +91,26 @@ HWY_INLINE T DotRow(std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRI
 }
 
 template <typename T>
-void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates) {
+void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+                  const T* bias) {
   for (std::int64_t j = 0; j < n; ++j) {
-    const T sum = DotRow(k, x, b + j * stride);
-    y[j] = accumulates ? y[j] + sum : sum;
+    T sum = DotRow(k, x, b + j * stride);
+    if (bias != nullptr) {
+      sum += accumulates ? y[j] + bias[j] : bias[j];
+    } else if (accumulates) {
+      sum += y[j];
+    }
+    y[j] = sum;
   }
 }
 
 void RowsFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, std::int64_t stride, float* y,
-               bool accumulates) {
-  MultiplyRows(n, k, x, b, stride, y, accumulates);
+               bool accumulates, const float* bias) {
+  MultiplyRows(n, k, x, b, stride, y, accumulates, bias);
 }
 void RowsDouble(std::int64_t n, std::int64_t k, const double* x, const double* b, std::int64_t stride, double* y,
-                bool accumulates) {
-  MultiplyRows(n, k, x, b, stride, y, accumulates);
+                bool accumulates, const double* bias) {
+  MultiplyRows(n, k, x, b, stride, y, accumulates, bias);
 }
 
 void GemvFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, float* y, bool accumulates) {
@@ -136,16 +142,19 @@ void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool acc
 }
 
 template <typename T>
-void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates) {
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+                const T* bias) {
   if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(RowsFloat)(n, k, x, b, stride, y, accumulates);
+    HWY_DYNAMIC_DISPATCH(RowsFloat)(n, k, x, b, stride, y, accumulates, bias);
   } else {
-    HWY_DYNAMIC_DISPATCH(RowsDouble)(n, k, x, b, stride, y, accumulates);
+    HWY_DYNAMIC_DISPATCH(RowsDouble)(n, k, x, b, stride, y, accumulates, bias);
   }
 }
 
-template void GemvOfRows(std::int64_t, std::int64_t, const float*, const float*, std::int64_t, float*, bool);
-template void GemvOfRows(std::int64_t, std::int64_t, const double*, const double*, std::int64_t, double*, bool);
+template void GemvOfRows(std::int64_t, std::int64_t, const float*, const float*, std::int64_t, float*, bool,
+                         const float*);
+template void GemvOfRows(std::int64_t, std::int64_t, const double*, const double*, std::int64_t, double*, bool,
+                         const double*);
 template void Gemv(std::int64_t, std::int64_t, const float*, const float*, float*, bool);
 template void Gemv(std::int64_t, std::int64_t, const double*, const double*, double*, bool);
 

@@ -14,9 +14,10 @@ inline constexpr int kGemvColumns = 128;
 template <typename T>
 void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool accumulates);
 
-// y [N] = x [K] B^T, plus y when `accumulates`; B [N, K] has `stride` elements from one row to the next, which are read
-// one after the other. An element of y has the same bits however many there are.
+// y [N] = x [K] B^T, plus y when `accumulates`, plus bias [N] where it is not null; B [N, K] has `stride` elements from
+// one row to the next, which are read one after the other. An element of y has the same bits however many there are.
 template <typename T>
-void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates);
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+                const T* bias = nullptr);
 
 }  // namespace stepnet

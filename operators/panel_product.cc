@@ -309,7 +309,6 @@ void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t fi
 template <typename T>
 void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, const T* a, std::int64_t a_stride,
                   const T* panels, T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
-  constexpr std::int64_t kProductsOfWork = 16;
   if (m == 0 || columns.n == 0) return;
   const std::int64_t max_columns = ColumnsOfCall(m * (columns.n / columns.group), k);
   for (std::int64_t begin = columns.begin; begin < columns.end; begin += max_columns) {

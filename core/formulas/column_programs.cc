@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "stepnet/core/expressions/expr_table.h"
 #include "stepnet/core/op_run.h"
 
 namespace stepnet {
@@ -21,15 +20,11 @@ Region ColumnsOf(Region region, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 std::int64_t ColumnsApart(const Region& region) {
-  const std::vector<Expr> roots = region.Roots();
   const auto is_of_row = [](const Expr& root) { return root->has_row_reduction(); };
   const auto is_sum = [](const RegionOutput& output) { return output.kind != RegionOutputKind::kElements; };
-  if (!region.requirements.empty() || std::ranges::any_of(roots, is_of_row) ||
-      std::ranges::any_of(region.outputs, is_sum))
+  if (!region.requirements.empty() || std::ranges::any_of(region.Roots(), is_of_row) ||
+      std::ranges::any_of(region.outputs, is_sum) || KnowsPlaces(region))
     return 0;
-  for (const ExprNode* node : ExprNodes(roots)) {
-    if (node->op == ExprOp::kIndex) return 0;
-  }
   return region.sizes[kRegionDims - 1];
 }
 

@@ -16,7 +16,7 @@ std::int64_t ColumnsApart(const Region& region);
 // Any number of threads may use it at once.
 class ColumnPrograms {
  public:
-  // Computes columns [begin, end) of part `part` (OpRun::ShareOfUnits). REQUIRES: ColumnsApart, of the same region each
+  // Computes the columns of part `part` (OpRun::ShareOfUnits). REQUIRES: ColumnsApart, of the same region each
   // time.
   void Run(const Region& region, std::span<const void* const> inputs, std::span<void* const> outputs, int part,
            int parts);

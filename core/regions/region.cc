@@ -170,6 +170,11 @@ void WriteRow(const Region& region, const RegionOutput& output, RegionIndex inde
 
 }  // namespace
 
+bool KnowsPlaces(const Region& region) {
+  const std::vector<Expr> roots = region.Roots();
+  return std::ranges::any_of(ExprNodes(roots), [](const ExprNode* node) { return node->op == ExprOp::kIndex; });
+}
+
 bool VariesInRow(const Region& region, const ExprNode& root) {
   std::vector<const ExprNode*> left = {&root};
   std::unordered_set<const ExprNode*> met;

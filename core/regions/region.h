@@ -68,6 +68,9 @@ struct Region {
 // expressions; each says which operand it is about.
 void CheckRegion(const Region& region);
 
+// Whether some value depends on its place in the region.
+bool KnowsPlaces(const Region& region);
+
 // Whether the value depends on the column, but through what is computed of a whole row.
 bool VariesInRow(const Region& region, const ExprNode& value);
 

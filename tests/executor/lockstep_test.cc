@@ -3,14 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <stdexcept>
 
+#include "failing_operator.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/cancellation.h"
-#include "stepnet/core/move.h"
-#include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/error_of.h"
 
@@ -140,25 +137,10 @@ TEST(Lockstep, RowsThatStepsMixStayTogether) {
   }
 }
 
-std::atomic<std::int64_t> fails_at = -1;  // a step; -1: none
-
-const Registration fails = Operator("test.FailsInLockstep")
-                               .Doc("y = x, or an exception.")
-                               .Input("x", "any")
-                               .Output("y", "as x")
-                               .Shapes(SameAsInput(0))
-                               .StopsGradient()
-                               .Elementwise()
-                               .Cpu([](const OperatorCall&) -> RunFn {
-                                 return [](const OpRun& run) {
-                                   if (run.step() == fails_at) throw std::runtime_error("as asked");
-                                   CopyElements(run.In(0), run.Out(0));
-                                 };
-                               });
-
 TEST(Lockstep, AFailureOrACancellationEndsTheRunAndTheNextOneWorks) {
-  const NetDef def = Lstm({ParseOp("copy = test.FailsInLockstep(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
+  const NetDef def = Lstm({ParseOp("copy = test.FailsInStep(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
   const Tensor expected = RunOn(0, def, 4, 64).h;
+  EXPECT_EQ(RunOn(2, def, 4, 64).schedule.sharing, Sharing::kLockstep);
   for (const int threads : {1, 2, 3, 8}) {
     Workspace workspace;
     Feed(4, 64, workspace);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "failing_operator.h"
 #include "layers.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
@@ -264,22 +265,6 @@ TEST(Parallel, F8APlanThatCannotGoOnSaysWhatIsBlockedAndOnWhat) {
   expect(ErrorOfSpoiltRun([&](Schedule* schedule) { block(1, schedule); }),
          "`b = Sigmoid(x_t)` waits for what does not exist, `h_next = Sum(a, b)` waits for `b = Sigmoid(x_t)`");
 }
-
-// Throws in step `fails_at` of the run, counted in the direction of the run; -1: never.
-std::atomic<std::int64_t> fails_at = -1;
-
-const Registration fails = Operator("test.FailsInStep")
-                               .Doc("y = x, or an exception.")
-                               .Input("x", "any")
-                               .Output("y", "as x")
-                               .Shapes(SameAsInput(0))
-                               .StopsGradient()
-                               .Cpu([](const OperatorCall&) -> RunFn {
-                                 return [](const OpRun& run) {
-                                   if (run.step() == fails_at) throw std::runtime_error("as asked");
-                                   CopyElements(run.In(0), run.Out(0));
-                                 };
-                               });
 
 TEST_P(ParallelThreads, F1F2F3F4AFailureInAnyStepReachesTheCallerAndTheNextRunWorks) {
   RecurrentCase net;

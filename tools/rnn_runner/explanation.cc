@@ -160,25 +160,37 @@ class Explainer {
     if (instruction.packed) explained.notes.emplace_back("reads weights in a layout of their own");
     if (instruction.by_blobs) explained.notes.emplace_back("finds its shapes anew in each step");
     if (instruction.has_side_effects) explained.notes.emplace_back("does more than to compute, so it keeps its place");
-    const int parts = PartsOf(i, stage);
-    if (parts > 1) explained.notes.push_back(StrCat("cut in ", parts, " parts, one a thread"));
+    if (const std::string shared = HowShared(i, stage); !shared.empty()) explained.notes.push_back(shared);
     AddWhyInLoop(i, stage, &explained.notes);
     AddWhatIsNotFused(i, stage, &explained.notes);
     return explained;
   }
 
-  int PartsOf(int i, const Stage& stage) const {
-    if (!plan_.IsScheduled()) return 1;
+  // Empty where one thread runs all of it.
+  std::string HowShared(int i, const Stage& stage) const {
+    if (!plan_.IsScheduled()) return "";
     const Schedule& schedule = *plan_.schedules[&stage - plan_.stages.data()];
-    for (const Task& task : schedule.tasks) {
-      if (std::ranges::count(task.instructions, i) > 0) return task.parts;
+    const auto task =
+        std::ranges::find_if(schedule.tasks, [&](const Task& t) { return std::ranges::count(t.instructions, i) > 0; });
+    if (task == schedule.tasks.end() || task->parts < 2) return "";
+    const std::string parts = StrCat(task->parts, " parts, one a thread");
+    if (schedule.sharing == Sharing::kBatch) return StrCat("cut by rows of the batch, apart in all steps: ", parts);
+    if (task->units > 0 && task->instructions.size() > 1) {
+      const int first = task->instructions.front(), last = task->instructions.back();
+      return StrCat("cut by units, ", first, " to ", last, " together: ", parts);
     }
-    return 1;
+    return StrCat("cut in ", parts, schedule.sharing == Sharing::kLockstep ? ", in lockstep" : "");
   }
 
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
     const bool may_leave = graph_.nodes[i].kind == StepNode::Kind::kProduct && plan_.instructions[i].can_batch_steps;
     if (stage.steps_at_once != 1 || !may_leave || CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
+    const Shape& shape = plan_.instructions[i].outputs.front().info.shape;
+    if (plan_.instructions[i].packed && shape.size() / shape[-1] >= plan_.target->min_rows_of_step) {
+      notes->emplace_back(
+          "waits for no other step, but reads its weights as fast in each, and what it gives stays in the caches");
+      return;
+    }
     notes->emplace_back(
         "waits for no other step, but what a step has of its own is large beside its weights, and would "
         "leave the caches");
