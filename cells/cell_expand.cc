@@ -150,7 +150,7 @@ class CellExpander {
     return StrCat(cell_.name(), is_one_of_several ? StrCat("_layer", layer) : "", "_step");
   }
 
-  // Of names in the step, where several layers or directions share it.
+  // What names in the step begin with where several layers or directions share it.
   std::string StepPrefix(std::int64_t layer, bool reverse) const {
     if (joins_layers()) return StrCat("layer", layer, "/");
     return is_bidirectional() && reverse ? "reverse/" : "";

@@ -51,7 +51,7 @@ void AddReadsOfShapes(const StepPlan& plan, std::vector<Dependency>* edges) {
   }
 }
 
-// Of what the instruction gives for each step; 0 where that is sums over the steps.
+// Counts the rows that the instruction gives for each step; 0 where it gives sums over the steps.
 std::int64_t RowsOf(const Instruction& instruction) {
   std::int64_t rows = 0;
   for (const Operand& output : instruction.outputs) {

@@ -13,6 +13,7 @@
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/compiler/unit_parts.h"
 #include "stepnet/core/cost.h"
+#include "stepnet/core/machine_limits.h"
 #include "stepnet/core/op_run.h"
 #include "stepnet/core/thread_pool.h"
 
@@ -256,21 +257,22 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
   // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
   const int max_threads = std::min(NumCores(), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
-  double fastest = best.step_microseconds;
+  const double alone = best.step_microseconds;
+  double fastest = alone;
   for (int count = 2; count <= max_threads;
        count = count < max_threads ? std::min(count + (count + 2) / 3, max_threads) : max_threads + 1) {
     Schedule next = FasterSchedule(plan, stage, dependencies, count);
     const double time = SimulatedMicroseconds(plan, next, count);
     if (time * plan.target->min_gain_of_threads >= fastest) continue;  // also where there is nothing to do
-    // Nor where threads would come too late for all but very long runs.
+    // Nor where threads would come too late for all but very long runs, as people rarely make.
     constexpr double kLongRun = 8 * kTypicalSteps;
     if ((fastest - time) * kLongRun < plan.target->microseconds_to_wake) continue;
     best = std::move(next);
     fastest = time;
   }
-  const double gain = best.step_microseconds - fastest;
-  const auto steps_to_come = static_cast<std::int64_t>(plan.target->microseconds_to_wake / gain);
-  if (best.threads > 1) best.min_steps = std::max(best.min_steps, Schedule().min_steps + steps_to_come);
+  if (best.threads < 2) return best;
+  const auto steps_to_come = static_cast<std::int64_t>(plan.target->microseconds_to_wake / (alone - fastest));
+  best.min_steps = std::max(best.min_steps, Schedule().min_steps + steps_to_come);
   if (best.of_shorter_runs != nullptr) {
     Schedule shorter = *best.of_shorter_runs;
     shorter.min_steps += steps_to_come;
@@ -312,10 +314,6 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
   if (changed.of_shorter_runs != nullptr) SetCosts(microseconds, &changed.of_shorter_runs);
   *schedule = std::make_shared<Schedule>(std::move(changed));
 }
-
-}  // namespace
-
-namespace {
 
 // The pipeline where it is faster than stages that run one after the other; else null.
 std::shared_ptr<const Schedule> FasterPipeline(StepPlan plan, int threads) {

@@ -10,7 +10,7 @@ namespace stepnet {
 // Stands for the number of steps of what runs once for all steps, however many those are.
 inline constexpr std::int64_t kAllSteps = 0;
 
-// Plans know no number of steps; estimates that need one are made for runs of this many.
+// Plans know no number of steps; estimates that need one are made for runs of this many, on any machine.
 inline constexpr std::int64_t kTypicalSteps = 128;
 inline std::int64_t TypicalStepsOf(std::int64_t steps_at_once) {
   return steps_at_once == kAllSteps ? kTypicalSteps : steps_at_once;

@@ -36,7 +36,7 @@ bool AreApart(const StepPlan& plan, const Instruction& a, const Instruction& b) 
   return !any_meet(a.outputs, b.inputs) && !any_meet(a.outputs, b.outputs) && !any_meet(a.inputs, b.outputs);
 }
 
-// Of float, so that a piece of the units is a line of the cache.
+// Whether each output has these units, once or several times side by side.
 bool CanPart(const Instruction& instruction, std::int64_t units) {
   if (!instruction.can_part_units || instruction.max_parts < 2 || instruction.steps_at_once != 1) return false;
   return std::ranges::all_of(instruction.outputs, [&](const Operand& output) {

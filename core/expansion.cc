@@ -62,6 +62,11 @@ void Expansion::Copy(std::int64_t rows, std::int64_t columns, const ColumnsOf& f
                     .outputs = {num_inputs() + to.operand}});
 }
 
+void ExpandCopy(Expansion& e) {
+  const std::int64_t size = e.In(0).shape.size();
+  e.Copy(1, size, {.operand = 0, .row_length = size}, {.operand = 0, .row_length = size});
+}
+
 void Expansion::Permute(const RegionIndex& sizes, const RegionIndex& strides, std::int64_t first, double factor) {
   const DType dtype = In(0).dtype;
   has_expr_types_ &= IsOperandType(dtype);

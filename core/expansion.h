@@ -104,6 +104,9 @@ class Expansion {
   bool has_expr_types_ = true;  // what is copied has dtypes that expressions have
 };
 
+// A rule for Operator::Expands: the elements of output 0 are those of input 0, in their order.
+void ExpandCopy(Expansion& e);
+
 // What is wrong with it for inputs and an output of these descriptions; empty: nothing.
 std::string ProductProblem(const Product& product, std::span<const TensorInfo> inputs, const TensorInfo& output);
 

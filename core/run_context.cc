@@ -93,6 +93,8 @@ void RecordingNotes::SetNumbers(const std::uint64_t* then, const std::uint64_t* 
 }
 
 const void* RunContext::RunNumberOnDevice() {
+  static constexpr std::uint64_t kNone = 0;
+  if (device_scratch.device().IsHost()) return run == nullptr ? &kNone : run;
   // What sets the number is not recorded: it is set before what was recorded is played.
   const std::string refusal = recording == nullptr ? std::string() : recording->refusal;
   if (run_cell == nullptr || run_cell->device() != device_scratch.device()) {

@@ -13,7 +13,7 @@ namespace stepnet {
 struct StepGraph;
 struct StepPlan;
 
-inline constexpr int kMaxOptLevel = 1;
+inline constexpr int kMaxOptLevel = 2;
 
 // How products of float are computed.
 enum class Math : std::uint8_t {
@@ -29,8 +29,9 @@ struct RunOptions {
   const Target* target = &kCpuTarget;  // the machine that plans are for; operators have kernels for its device
   std::int16_t device_index = 0;       // which of the devices of this kind
   int threads = 0;                     // 0: as many as the machine has cores
-  // 0: every operator runs step by step. 1: what need not wait for its turn in the loop runs for many steps at once,
-  // which changes results within rounding (compiler/find_stages.h).
+  // What passes may do (compiler/passes/passes.h). 0: every operator runs step by step, as it is written. 1: operators
+  // become one, run once or not at all where that changes no bit. 2: also where it changes results within rounding; what
+  // need not wait for its turn in the loop runs for many steps at once.
   int opt_level = kMaxOptLevel;
   Math math = Math::kFloat32;  // other than float32: on a GPU alone
   std::uint64_t seed = 0;

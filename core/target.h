@@ -105,6 +105,8 @@ struct Target {
   double min_part_microseconds = 3;
   // The same where threads go through a step together. Chosen.
   double min_lockstep_microseconds = 0.5;
+  // Elements of its weights that a part of a product has at least, where its bits do not depend on parts. Chosen.
+  std::int64_t min_part_weights = 4 << 10;
   // Microseconds of a part of what runs once for all steps, about: so many parts that threads end together, and so few
   // that handing them over does not count. Chosen.
   double part_microseconds = 200;

@@ -35,15 +35,6 @@ int MaxHelpers() {
 
 int NumCores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-std::int64_t SecondCacheBytes() {
-  constexpr std::int64_t kUsual = 1 << 20;
-#ifdef _SC_LEVEL2_CACHE_SIZE
-  static const std::int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (bytes > 0) return bytes;
-#endif
-  return kUsual;
-}
-
 ThreadPool& ThreadPool::Process() {
   static ThreadPool pool;
   return pool;

@@ -32,9 +32,6 @@ inline constexpr int kMaxThreads = 1024;
 // How many the machine has, as far as the system tells: at least 1. It is read from a file, which takes microseconds.
 int NumCores();
 
-// Bytes of the second cache of a core, as far as the system tells, otherwise 1 MB.
-std::int64_t SecondCacheBytes();
-
 class ThreadPool {
  public:
   static ThreadPool& Process();

@@ -56,7 +56,7 @@ class LockstepRun : public SharedWork {
   void Check() { failure_.Rethrow(); }
 
  private:
-  // Of one thread, if it comes. The counters only grow.
+  // What belongs to one thread, if it comes. The counters only grow.
   struct alignas(64) Part {
     std::atomic<std::int64_t> begun = 0;  // rounds whose part somebody has taken
     std::atomic<std::int64_t> done = 0;   // and how many of them have ended
@@ -86,7 +86,7 @@ class LockstepRun : public SharedWork {
     }
   }
 
-  // Of the rounds that some part has ended, all but the last are over.
+  // All rounds that some part has ended are over, but for the last of them.
   std::int64_t FirstOpen() const {
     std::int64_t most = 1;
     for (const Part& part : parts_) most = std::max(most, part.done.load());

@@ -98,8 +98,8 @@ class RunState {
     std::vector<TensorView> views;       // without addresses
     std::vector<Shape> shapes;           // of several steps at once: of the views, then of views of the rest
     const void* packed = nullptr;
-    // Of parts of the batch: shapes of the views for the fewest rows that a part has, then for one more; and the bytes
-    // of a row, 0 where all rows share the operand.
+    // For parts of the batch: shapes of the views with the fewest rows that a part has, then with one more; and the
+    // bytes of a row, 0 where all rows share the operand.
     std::vector<Shape> batch_shapes;
     std::vector<std::int64_t> batch_row_bytes;
     std::uint64_t adds = 0;       // bit o: output o is added to what is there

@@ -68,9 +68,9 @@ class SimpleNet : public Net {
   }
 
   void RunInLanes() {
-    for (RunContext& context : lane_contexts_) context.ServeRunOf(recorded_context_);
+    recorded_context_.PrepareLanes(num_lanes_);
     const auto run = [this](const OperatorLane& at) {
-      RunContext& context = at.lane == 0 ? recorded_context_ : lane_contexts_[at.lane - 1];
+      RunContext& context = recorded_context_.lanes[at.lane];
       RunOperator(at.op, context);
       NoteRefusal(at.op, context);
     };
@@ -79,8 +79,7 @@ class SimpleNet : public Net {
       recorder == nullptr ? run(at) : recorder->InLane(at.lane, at.behind, [&] { run(at); });
     }
     // Which takes the memory that the next run needs.
-    recorded_context_.ResetScratch();
-    for (RunContext& context : lane_contexts_) context.ResetScratch();
+    for (RunContext& context : recorded_context_.lanes) context.ResetScratch();
   }
 
   void NoteRefusal(int i, const RunContext& context) {
@@ -104,9 +103,7 @@ class SimpleNet : public Net {
     const Device device = first->op->call().options().device();
     std::unique_ptr<Recorder> recorder = RuntimeOf(device).MakeRecorder();
     lanes_ = FindLanes(operators, count, recorder == nullptr ? 1 : recorder->num_lanes());
-    int num_lanes = 1;
-    for (const OperatorLane& at : lanes_) num_lanes = std::max(num_lanes, at.lane + 1);
-    lane_contexts_.resize(num_lanes - 1);
+    for (const OperatorLane& at : lanes_) num_lanes_ = std::max(num_lanes_, at.lane + 1);
     recorded_ = std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
                                               std::move(recorder));
   }
@@ -115,9 +112,9 @@ class SimpleNet : public Net {
   RunContext context_;
   RunContext recorded_context_;  // whose temporary memory nothing else uses
   std::unique_ptr<RecordedRun> recorded_;
-  std::vector<OperatorLane> lanes_;        // of the operators that are recorded
-  std::vector<RunContext> lane_contexts_;  // of lanes from 1 on
-  int first_refused_ = -1;                 // of the operators, in the run that was watched or recorded last
+  std::vector<OperatorLane> lanes_;  // of the operators that are recorded
+  int num_lanes_ = 1;
+  int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last
 };
 
 // Says of each operator whether it writes what an operator at or before it reads.

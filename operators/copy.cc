@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 
@@ -63,7 +64,10 @@ Operator CopyOperator(const std::string& type, const std::string& doc) {
 }
 
 const Registration copy =
-    CopyOperator("Copy", "y = x.").Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"}).OnEveryDevice(CopyKernel());
+    CopyOperator("Copy", "y = x.")
+        .Expands(ExpandCopy)
+        .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
+        .OnEveryDevice(CopyKernel());
 
 const Registration copy_from_cpu_input =
     CopyOperator("CopyFromCPUInput", "y = x, where x is in the memory of the CPU whatever device the operator is on.")
@@ -98,6 +102,7 @@ const Registration copy_gpu_to_cpu = CopyOperator("CopyGPUToCPU", "y = x, from t
 
 const Registration alias = CopyOperator("Alias", "y = x, another name for the same value.")
                                .InPlace({{0, 0}})
+                               .Expands(ExpandCopy)
                                .Gradient([](GradientBuilder& g) { g.SetDense(0, g.GO(0)); })
                                .OnEveryDevice(CopyKernel());
 

@@ -101,10 +101,9 @@ bool IsRowTimesRows(std::int64_t m, bool transposed) { return m == 1 && !transpo
 
 // Into how many parts a product is worth to be cut whose bits do not depend on that.
 int NumUnitParts(std::int64_t n, std::int64_t k) {
-  constexpr std::int64_t kMinElements = 1 << 12;  // of the weights, that a part has
   const std::int64_t units = NumPanelUnits(n);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(units * kPanelUnit * k / kMinElements, 1, std::max<std::int64_t>(units, 1)));
+  return static_cast<int>(std::clamp<std::int64_t>(units * kPanelUnit * k / kCpuTarget.min_part_weights, 1,
+                                                   std::max<std::int64_t>(units, 1)));
 }
 
 PartsRule FcParts(bool transposed) {

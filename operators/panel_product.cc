@@ -45,7 +45,7 @@ inline std::int64_t WidthOfPanel(std::int64_t panel, std::int64_t n) {
   return std::min(kPanelColumns, NumPanelUnits(n) * kPanelUnit - panel * kPanelColumns);
 }
 
-// Of a row of a panel.
+// How many lines of the cache a row of a panel has.
 template <typename T>
 constexpr int kLinesOfRow = kPanelColumns* static_cast<int>(sizeof(T)) / 64;
 
@@ -80,7 +80,7 @@ HWY_INLINE void PrefetchToSecondCache(const void* data) {
 #endif
 }
 
-// Of one row: so many sums hide the latency of one multiplication behind the others.
+// Vectors of a tile of one row: so many sums hide the latency of one multiplication behind the others.
 constexpr int kRowVectors = 8;
 
 // What a tile reads and writes beside A: vectors of columns, wherever they lie.
@@ -91,8 +91,8 @@ struct Vectors {
   std::int64_t column[kRowVectors];  // of C
   size_t last = 0;                   // columns that the last vector has
   bool has_more = false;             // rows of C behind these come next
-  // Of the panel that comes next, or null: tiles fetch lines [first_line, last_line) of each of its rows into the
-  // second cache.
+  // The panel that comes next, or null: tiles fetch lines [first_line, last_line) of each of its rows into the second
+  // cache.
   const T* next_panel = nullptr;
   int first_line = 0, last_line = 0;
 };

@@ -109,11 +109,6 @@ const Registration reshape =
         .OnEveryDevice({.make = [](const OperatorCall&) -> RunFn { return RunReshape; }});
 
 // What operators do that give y another shape and nothing else, so that it becomes part of the regions around it.
-void ExpandCopy(Expansion& e) {
-  const std::int64_t size = e.In(0).shape.size();
-  e.Copy(1, size, {.operand = 0, .row_length = size}, {.operand = 0, .row_length = size});
-}
-
 // The argument dims, ascending and without repetition.
 std::vector<std::int64_t> DimsArgument(const OperatorCall& op) {
   std::vector<std::int64_t> dims = op.Ints("dims");

@@ -1,4 +1,5 @@
 // StopGradient and ZeroGradient: what says where gradients end.
+#include "stepnet/core/expansion.h"
 #include "stepnet/core/move.h"
 #include "stepnet/core/operator.h"
 
@@ -12,6 +13,7 @@ const Registration stop_gradient =
         .Output("y", "the shape and type of x")
         .Shapes([](const ShapeQuery& query) { return std::vector<TensorInfo>{query.In(0)}; })
         .InPlace({{0, 0}})
+        .Expands(ExpandCopy)
         .StopsGradient()
         .OnEveryDevice(CopyKernel());
 

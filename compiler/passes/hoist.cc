@@ -12,12 +12,15 @@ namespace {
 class Hoister {
  public:
   explicit Hoister(StepGraph* graph)
-      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), is_the_same_(graph->values.size(), false) {}
+      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), is_the_same_(graph->values.size(), false) {
+    stages_ = graph_.stages;
+    if (stages_.empty()) stages_ = {{.begin = 0, .end = static_cast<int>(graph_.nodes.size())}};
+  }
 
   bool Run() {
     for (size_t v = 0; v < graph_.values.size(); ++v) is_the_same_[v] = IsOfAllSteps(graph_.values[v]);
     std::vector<bool> leaves(graph_.nodes.size(), false);
-    for (const Stage& stage : graph_.stages) {
+    for (const Stage& stage : stages_) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != kAllSteps; ++n) {
         const StepNode& node = graph_.nodes[n];
         leaves[n] = MayLeave(node);
@@ -53,7 +56,7 @@ class Hoister {
   void MoveToFront(const std::vector<bool>& leaves) {
     std::vector<StepNode> nodes, others;
     std::vector<Stage> stages;
-    for (const Stage& stage : graph_.stages) {
+    for (const Stage& stage : stages_) {
       Stage& rest = stages.emplace_back(stage);
       rest.begin = static_cast<int>(others.size());
       for (int n = stage.begin; n < stage.end; ++n) (leaves[n] ? nodes : others).push_back(std::move(graph_.nodes[n]));
@@ -73,6 +76,7 @@ class Hoister {
   }
 
   StepGraph& graph_;
+  std::vector<Stage> stages_;
   const Uses uses_;
   const std::set<int> written_;    // bases
   std::vector<bool> is_the_same_;  // by value: in all steps
@@ -80,6 +84,6 @@ class Hoister {
 
 }  // namespace
 
-bool Hoist(StepGraph* graph) { return !graph->stages.empty() && Hoister(graph).Run(); }
+bool Hoist(StepGraph* graph) { return Hoister(graph).Run(); }
 
 }  // namespace stepnet

@@ -48,7 +48,7 @@ class EqualNodes {
     return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum);
   }
 
-  // Of nodes of one type and the same inputs.
+  // REQUIRES: the nodes are of one type and read the same inputs.
   bool IsEqual(const StepNode& first, const StepNode& second) const {
     if (first.outputs.size() != second.outputs.size()) return false;
     for (size_t o = 0; o < first.outputs.size(); ++o) {

@@ -14,7 +14,7 @@ namespace stepnet {
 
 struct Pass {
   const char* name;               // of its file
-  int opt_level;                  // from which on it runs
+  int opt_level;                  // from which on it runs; 1: results keep their bits
   bool required = false;          // plans would be wrong without it
   bool (*run)(StepGraph* graph);  // returns whether it has changed the graph
 };
@@ -49,7 +49,7 @@ bool Expand(StepGraph* graph);
 // and what a step leaves in it alone lives where it is seen later.
 bool SplitHomes(StepGraph* graph);
 
-// Of operators that do the same with the same values, the first one computes what all give: products that a cell writes
+// Where operators do the same with the same values, the first one computes what all give: products that a cell writes
 // twice, as the h @ u of Tanh(h @ u) and Sigmoid(h @ u). Random numbers stay those of each operator; bits stay the
 // same.
 bool MergeEqual(StepGraph* graph);
@@ -72,7 +72,7 @@ bool WriteOnlyTerms(StepGraph* graph);
 bool FoldSums(StepGraph* graph);
 
 // Takes away what nobody reads, in the step or outside, and what was made for that alone: moves, and operators of which
-// a formula says all that they do. Those without a formula may throw or have an effect, and stay. Runs behind what adds
+// a formula or an expansion says all that they do. Others may throw or have an effect, and stay. Runs behind what adds
 // terms, which counts readers: results keep their bits.
 bool Simplify(StepGraph* graph);
 

@@ -7,11 +7,12 @@
 namespace stepnet {
 namespace {
 
-// Whether nothing but its outputs shows that the node ran: it is a move, or a formula says all that it does, and it
-// finds no bad values.
+// Whether nothing but its outputs shows that the node ran: it is a move, or a formula or an expansion says all that it
+// does, and it finds no bad values.
 bool ShowsOnlyInOutputs(const StepGraph& graph, const StepNode& node) {
   if (node.kind == StepNode::Kind::kMove) return true;
-  if (node.kind != StepNode::Kind::kRegion || !node.IsOneOperator()) return false;
+  const bool is_known = node.kind == StepNode::Kind::kRegion || node.kind == StepNode::Kind::kProduct;
+  if (!is_known || !node.IsOneOperator()) return false;
   const OperatorSchema& schema = node.call->schema();
   const Kernel* kernel = schema.FindKernel(graph.target->device);
   if (schema.has_side_effects || kernel == nullptr) return false;

@@ -234,11 +234,22 @@ class FormulaDerivative {
     return output;
   }
 
+  // Numbers are drawn for an operator (kOperatorOfRun), and this one is another than that which drew them.
+  bool DrawsAgain(const ExprNode& node) const {
+    return node.op == ExprOp::kUniform && std::ranges::any_of(node.Operands(), [&](const ExprNode* key) {
+             return key->op == ExprOp::kInput && formula_.reads_[key->number].input == kOperatorOfRun;
+           });
+  }
+
   // Reads of inputs that the operator does not have must not be left in results; they become none.
   void ForgetWhatIsNotGiven(const std::vector<FormulaOutput>& results) {
     std::vector<Expr> values;
     for (const FormulaOutput& output : results) values.insert(values.end(), output.values.begin(), output.values.end());
     for (const ExprNode* node : ExprNodes(values)) {
+      if (DrawsAgain(*node)) {
+        Fail(StrCat("which draws random numbers that its gradient needs, and would draw others: let ", forward_.type,
+                    " give them, or what follows from them, as an output, and declare that as an input here"));
+      }
       if (node->op != ExprOp::kInput || formula_.reads_[node->number].input != Formula::kNotGiven) continue;
       const std::string& name = formula_.reads_[node->number].name;
       Fail(StrCat("and its formula reads \"", name, "\", which it is not given: declare .Input(\"", name,

@@ -108,9 +108,11 @@ TEST(FormRegions, TextsOfNoRegionAreRefused) {
   expect("  region {\n    a.1: float [1, 4] = region Gelu(x) @0 {}\n  }\n", "…a region is made of operators");
   expect("  region {\n  }\n",
          "…after the pass parse: node 0, a region: it is a region of no operator\n  in net \"step\"");
-  expect("  region {\n    a.1: float [1, 4] = Copy(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n",
-         "…Copy has no formula and is in a region\n  in net \"step\"");
-  expect("  a.1: float [1, 4] = region Copy(x) @0 {}\n", "…Copy has no formula and is a region\n  in net \"step\"");
+  expect(
+      "  region {\n    a.1: float [1, 4] = CopyFromCPUInput(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n",
+      "…CopyFromCPUInput has no formula and is in a region\n  in net \"step\"");
+  expect("  a.1: float [1, 4] = region CopyFromCPUInput(x) @0 {}\n",
+         "…CopyFromCPUInput has no formula and is a region\n  in net \"step\"");
   expect("  a.1: float [1, 4] local = region Gelu(x) @0 {}\n", "…a.1 is in no memory and an output\n  in net \"step\"");
   expect(
       "  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n    b.1: float [1, 4] = Gelu(a.1) @1 {}\n  }\n"

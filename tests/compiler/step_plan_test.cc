@@ -100,7 +100,8 @@ TEST(StepPlan, MovesFollowTheLastWriter) {
                       .blob = "s",
                       .outside = {.kind = Home::Kind::kOutside, .slot = outside},
                       .info = {.dtype = DType::kFloat, .shape = Shape({1, 4})}};
-  const StepPlan plan = PlanOf(GraphOf(net, {.blobs = {Linked("x", 0, 0, true)}, .moves = {add}}));
+  const StepPlan plan =
+      PlanOf(GraphOf(net, {.blobs = {Linked("x", 0, 0, true)}, .moves = {add}}), {"fuse_regions", "simplify"});
   std::vector<std::string> texts;
   for (const Instruction& instruction : plan.instructions) texts.push_back(instruction.text);
   EXPECT_EQ(texts, (std::vector<std::string>{"s = Sum(x, x)", "s = Tanh(s)", "total += s", "z = Copy(s)"}));

@@ -129,6 +129,31 @@ const Registration derived_from_too_little =
       f.Out({f.In("x") * f.In("s")});
     });
 
+Operator Noisy(const std::string& type) {
+  return Operator(type).Doc("x with noise.").Input("x", "any shape").Input("s", "any shape").Output("y", "as x");
+}
+
+const Registration derived_from_noise =
+    Noisy("test.DerivedFromNoise").DerivedGradient({"dy"}, {"dx"}).Formula([](Formula& f) {
+      f.RowsFrom("x", 0);
+      f.Out({f.In("x") * f.Uniform(DType::kFloat)});
+    });
+
+const Registration derived_beside_noise =
+    Noisy("test.DerivedBesideNoise").DerivedGradient({"dy"}, {"dx"}).Formula([](Formula& f) {
+      f.RowsFrom("x", 0);
+      f.Out({f.In("x") * 2 + f.Uniform(DType::kFloat)});
+    });
+
+const Registration derived_from_kept_noise = Noisy("test.DerivedFromKeptNoise")
+                                                 .Output("noise", "as x")
+                                                 .DerivedGradient({"noise", "dy"}, {"dx"})
+                                                 .Formula([](Formula& f) {
+                                                   f.RowsFrom("x", 0);
+                                                   const Expr noise = f.Uniform(DType::kFloat);
+                                                   f.Out({f.In("x") * noise, noise});
+                                                 });
+
 const std::map<std::string, std::string>& Wrong() {
   static const std::map<std::string, std::string> wrong = {
       {"test.ReadsX",
@@ -148,6 +173,10 @@ const std::map<std::string, std::string>& Wrong() {
        "test.DerivedFromTooLittleGradient is declared as the derivative of test.DerivedFromTooLittle, and its formula "
        "reads \"s\", which it is not given: declare .Input(\"s\", …) here, and name it where "
        "test.DerivedFromTooLittle says what its gradient is"},
+      {"test.DerivedFromNoise",
+       "test.DerivedFromNoiseGradient is declared as the derivative of test.DerivedFromNoise, which draws random "
+       "numbers that its gradient needs, and would draw others: let test.DerivedFromNoise give them, or what follows "
+       "from them, as an output, and declare that as an input here"},
       {"test.GivesX", "the gradient of test.GivesX gives \"x\", which is not \"d\" and an input"},
       {"test.OtherSlope",
        "where a net leaves out \"slope\" it is 0.25 in test.OtherSlope and 0.5 in its gradient operator "
@@ -161,6 +190,8 @@ OperatorGradient GradientOf(const std::string& type) {
 
 TEST(DeclaredGradient, IsComparedWithItsOperatorWhereRegistrationsAreChecked) {
   const std::map<std::string, std::string> problems = RegistrationProblems();
+  EXPECT_FALSE(problems.contains("test.DerivedBesideNoise"));
+  EXPECT_FALSE(problems.contains("test.DerivedFromKeptNoise"));
   for (const auto& [type, message] : Wrong()) {
     const auto found = problems.find(type);
     EXPECT_EQ(found == problems.end() ? "" : found->second, message) << type;

@@ -19,7 +19,7 @@ TEST_P(GoldenNets, LeaveTheBlobsThatTheyLeaveOnTheCpu) {
   const PoisonCounts before = CountsOfPoisonDevice();
   for (const GoldenCase& golden : GoldenCases()) {
     if (!WhyRefused(golden.net, GetParam()).empty()) continue;
-    for (const int level : {0, 1}) {
+    for (const int level : {0, 1, 2}) {
       CaseRun cpu(golden, Reference(level)), device(golden, Options(level));
       for (size_t r = 0; r < golden.runs.size(); ++r) {
         const std::string what = StrCat(golden.name, ", run ", r, " at level ", level);
@@ -96,8 +96,8 @@ TEST_P(RandomStepNets, TrainAsOnTheCpuWhileTheNumberOfStepsChanges) {
   if (tolerance.of_double > 0) tolerance = {.of_double = 1e-9, .where_finite = true};  // numbers grow from step to step
   unsigned compared = 0;
   for (unsigned seed = 0; seed < NumSeeds(40); ++seed) {
-    const int level = static_cast<int>(seed % 2);
-    const RandomStep step(seed, level == 0 ? 3 : 8, StepOperators::kKnownShapes);
+    const int level = static_cast<int>(seed % (kMaxOptLevel + 1));
+    const RandomStep step(seed, level < 2 ? 3 : 8, StepOperators::kKnownShapes);
     const NetDef net = step.Training();
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());
     if (!WhyRefused(net, GetParam()).empty()) continue;

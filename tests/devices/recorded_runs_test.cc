@@ -41,6 +41,8 @@ TEST_P(RecordedRuns, DrawNewNumbersEachTime) {
   NetDef def;
   AddOp(&def, "Dropout", {"x"}, {"y", "mask"}).Float("ratio", 0.5F).Int("is_test", 0);
   AddOp(&def, "Dropout", {"y"}, {"z", "mask2"}).Float("ratio", 0.25F).Int("is_test", 0);
+  AddOp(&def, "UniformFill", {}, {"u"}).Ints("shape", {64, 32});
+  AddOp(&def, "UniformIntFill", {}, {"n"}).Ints("shape", {64, 32}).Int("max", 1000);
   Tensor x(DType::kFloat, {64, 32});
   std::fill_n(x.data<float>(), x.size(), 1.0F);
   Workspace there, on_cpu;
@@ -54,6 +56,8 @@ TEST_P(RecordedRuns, DrawNewNumbersEachTime) {
     reference->Run();
     const Tensor z = there.GetTensor("z").To({}).Clone();
     ExpectSame(z, on_cpu.GetTensor("z"), StrCat("run ", run));
+    ExpectSame(there.GetTensor("u").To({}), on_cpu.GetTensor("u"), StrCat("uniform numbers of run ", run));
+    ExpectSame(there.GetTensor("n").To({}), on_cpu.GetTensor("n"), StrCat("uniform integers of run ", run));
     EXPECT_NE(std::memcmp(z.raw(), last.raw(), static_cast<size_t>(z.size_bytes())), 0) << run;
     last = z;
   }

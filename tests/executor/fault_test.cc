@@ -109,7 +109,7 @@ void SetBad(Workspace& workspace, const std::vector<BadValue>& values, std::int6
 
 std::vector<RunOptions> AllOptions() {
   std::vector<RunOptions> all;
-  for (const int opt_level : {0, 1}) {
+  for (const int opt_level : {0, 1, 2}) {
     all.push_back({.executor = "serial", .opt_level = opt_level});
     for (const int threads : {1, 2, 4, 7}) {
       all.push_back({.executor = "parallel", .threads = threads, .opt_level = opt_level});
@@ -163,7 +163,7 @@ TEST(Faults, TheFirstByStepOperatorAndElementBecomesTheErrorOnEveryExecutor) {
 
 // Kernels of a device note what they find; the host asks once, when the run is over.
 TEST(Faults, OfADeviceAreTheSameAndCostOneWait) {
-  for (const int opt_level : {0, 1}) {
+  for (const int opt_level : {0, 1, 2}) {
     RecurrentCase net = CheckedCase();
     const NetDef def = net.Build();
     const std::unique_ptr<Net> made =

@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(, GoldenMemory, testing::Values("serial", "parallel"),
 
 TEST_P(GoldenMemory, NoBlobDependsOnWhatWasInMemory) {
   const RunOptions options{
-      .executor = GetParam(), .threads = 2, .opt_level = GetParam() == std::string("serial") ? 0 : 1};
+      .executor = GetParam(), .threads = 2, .opt_level = GetParam() == std::string("serial") ? 0 : kMaxOptLevel};
   for (const GoldenCase& golden : GoldenCases()) {
     std::vector<std::unique_ptr<CaseRun>> fills;
     for (size_t k = 0; k < std::size(kFills); ++k) fills.push_back(std::make_unique<CaseRun>(golden, options));

@@ -51,7 +51,7 @@ NetWithGradients WithRequests(const std::vector<std::string>& requests) {
 
 // Outputs of the gradient operator: x, b, c, u, w, h0.
 TEST(GradientRequests, LeaveOutWhatNobodyAsksFor) {
-  for (const int opt_level : {0, 1}) {
+  for (const int opt_level : {0, 1, 2}) {
     Workspace all;
     const std::string whole = RunAndPlan(WithRequests({}).net, opt_level, all);
     for (const char* blob : {"w_grad", "b_grad", "u_grad", "c_grad", "x_t_grad"}) {
@@ -108,7 +108,7 @@ TEST(AddBackwardStepNets, MakesGradientsByInputsAlone) {
   NetDef whole = Elman();
   AddBackwardStepNets(&whole);
   Workspace some, all;
-  for (const int opt_level : {0, 1}) {
+  for (const int opt_level : {0, 1, 2}) {
     const std::string plan = RunAndPlan(made.net, opt_level, some);
     for (const char* blob : {"w_grad", "b_grad", "u_grad", "c_grad"}) {
       EXPECT_EQ(plan.find(blob), std::string::npos) << blob << " in\n" << plan;

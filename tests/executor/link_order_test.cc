@@ -74,7 +74,7 @@ TEST(LinkOrder, ABlobThatIsReadFirstComesFromTheRowBefore) {
 // FC writes the bias before it reads x.
 TEST(LinkOrder, AnOperatorThatCannotWorkInPlaceReadsWhatItOverwritesByAnotherName) {
   for (const int window : {1, 2}) {
-    for (const int level : {0, 1}) {
+    for (const int level : {0, 1, 2}) {
       RecurrentCase net;
       net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("b");
       // The row itself, or it and the one before it.

@@ -64,7 +64,8 @@ class ParallelMishaps : public testing::TestWithParam<MishapCase> {
 };
 INSTANTIATE_TEST_SUITE_P(Threads, ParallelMishaps,
                          testing::Values(MishapCase{1}, MishapCase{2}, MishapCase{3}, MishapCase{4},
-                                         MishapCase{1, 1, kStepsOfTwoChunks}, MishapCase{3, 1, kStepsOfTwoChunks}),
+                                         MishapCase{1, kMaxOptLevel, kStepsOfTwoChunks},
+                                         MishapCase{3, kMaxOptLevel, kStepsOfTwoChunks}),
                          NameOf);
 
 std::string Text(const ProbePlace& place) { return StrCat("`", place.op, "` in step ", place.step); }

@@ -68,7 +68,7 @@ std::set<Edge> ConflictsOf(const StepPlan& plan, int steps) {
   return ConflictsIn(touched, n);
 }
 
-// Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 1.
+// Calls `look` with the plans of random step nets: in one loop each at level 0, in stages at level 2.
 void ForEachPlan(unsigned num_seeds, std::int64_t size, int opt_level,
                  const std::function<void(const StepPlan&, const std::string& what)>& look) {
   int num_plans = 0, num_backward = 0;
@@ -280,7 +280,7 @@ std::set<Edge> ConflictsOfChunks(const StepPlan& plan, int chunks) {
 TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
   constexpr int kChunks = 4;
   int num_free = 0;  // stages that may take a chunk beside another
-  ForEachPlan(80, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(80, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
     const std::set<Edge> conflicts = ConflictsOfChunks(plan, kChunks);
     const Dependencies found = FindChunkDependencies(plan);
@@ -302,7 +302,7 @@ TEST(ParallelRandomPlans, EdgesBetweenStagesAreNeitherMissingNorSuperfluous) {
 TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
   std::mt19937 rng(1);
   int num_reordered = 0;
-  ForEachPlan(100, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(100, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
@@ -335,7 +335,7 @@ TEST(ParallelRandomPlans, AnyOrderOfChunksThatTheEdgesAllowGivesTheSameValues) {
 
 TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
   int num_overlapping = 0, num_of_many = 0;
-  ForEachPlan(150, 8, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(150, 8, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.chunk_steps == 0) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
@@ -359,7 +359,7 @@ TEST(ParallelRandomPlans, StagesThatOverlapGiveTheSameValues) {
 // Chunks and sums over all steps in as many parts as they may have, also where that is not worth it.
 TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
   std::map<std::int64_t, int> num_parts;  // by the steps that a stage takes at once
-  ForEachPlan(40, 512, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(40, 512, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     if (plan.stages.size() == 1) return;
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
@@ -390,7 +390,7 @@ TEST(ParallelRandomPlans, StagesInPartsGiveTheSameValues) {
 // Loops that threads go through together, as many as there are, or by rows of the batch, where steps keep those apart.
 TEST(ParallelRandomPlans, LoopsInStepGiveTheSameValues) {
   int num_parts = 0, num_of_batch = 0;
-  ForEachPlan(120, 64, /*opt_level=*/1, [&](const StepPlan& plan, const std::string& what) {
+  ForEachPlan(120, 64, kMaxOptLevel, [&](const StepPlan& plan, const std::string& what) {
     PlanRun serial(plan, kStepsOfSeveralChunks);
     serial.RunOn({.executor = "serial"});
     for (const int threads : {2, 3, 5}) {

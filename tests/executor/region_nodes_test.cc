@@ -96,7 +96,7 @@ Feeds CellFeeds(std::int64_t steps) {
 }
 
 class RegionNodes : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(, RegionNodes, testing::Values(0, 1),
+INSTANTIATE_TEST_SUITE_P(, RegionNodes, testing::Values(0, 1, 2),
                          [](const auto& info) { return StrCat("level", info.param); });
 
 TEST_P(RegionNodes, GiveTheBitsOfTheirOperatorsForward) {
@@ -130,8 +130,9 @@ TEST(RegionNodesOverTime, HaveTheRowsOfTheirSteps) {
                        {"w", Random({16, 16}, 3)},
                        {"b", Random({16}, 4)},
                        {"v", Random({16, 16}, 5)}};
-  EXPECT_GT(ExpectRegionsChangeNothing(net.Build(), feeds, 1).over_steps, 3);
-  EXPECT_GT(ExpectRegionsChangeNothing(WithGradients(net, "h_all", {"x", "h0", "w", "v"}), feeds, 1).over_steps, 3);
+  EXPECT_GT(ExpectRegionsChangeNothing(net.Build(), feeds, kMaxOptLevel).over_steps, 3);
+  const NetDef with_gradients = WithGradients(net, "h_all", {"x", "h0", "w", "v"});
+  EXPECT_GT(ExpectRegionsChangeNothing(with_gradients, feeds, kMaxOptLevel).over_steps, 3);
 }
 
 struct CellNetAndFeeds {

@@ -56,7 +56,7 @@ std::vector<std::string> Sums(const StepPlan& plan) {
 }
 
 TEST(RepeatedInputs, AreSummedInPlansAndOthersAreNot) {
-  for (const int opt_level : {0, 1}) {
+  for (const int opt_level : {0, 1, 2}) {
     Workspace workspace;
     Feed(workspace);
     const Plans plans = RunNet(Centred(), workspace, opt_level);
@@ -104,7 +104,7 @@ TEST(RepeatedInputs, AreNotKeptForTheirShapes) {
 }
 
 TEST(RepeatedInputs, HaveTheGradientsOfDifferences) {
-  for (const int opt_level : {0, 1}) {
+  for (const int opt_level : {0, 1, 2}) {
     Workspace workspace;
     Feed(workspace);
     const RunOptions options{.opt_level = opt_level};

@@ -152,8 +152,8 @@ TEST(Sums, TermsThatAreReadElsewhereAreAddedUpFirst) {
 }
 
 TEST(Sums, TermsAreNotAddedBeforeSomebodyReadsWhatTheyAreAddedTo) {
-  std::vector<double> at_level[2];
-  for (const int level : {0, 1}) {
+  std::vector<double> at_level[kMaxOptLevel + 1];
+  for (const int level : {0, 1, 2}) {
     RecurrentCase net;
     net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step("h_next = Sum(x_t, w)");
     OperatorDef r = ParseOp("r, r_sizes = Concat(h_next_grad, h_next_grad)");
@@ -171,7 +171,8 @@ TEST(Sums, TermsAreNotAddedBeforeSomebodyReadsWhatTheyAreAddedTo) {
     BackwardPlanOf(net.Build(), workspace, {.opt_level = level});
     at_level[level] = Values(workspace.GetTensor("w_grad"));
   }
-  for (size_t i = 0; i < at_level[0].size(); ++i) EXPECT_NEAR(at_level[0][i], at_level[1][i], 1e-14);
+  EXPECT_EQ(at_level[0], at_level[1]);
+  for (size_t i = 0; i < at_level[0].size(); ++i) EXPECT_NEAR(at_level[0][i], at_level[2][i], 1e-14);
 }
 
 TEST(Sums, AnOperatorDoesNotAddToBytesThatItReads) {

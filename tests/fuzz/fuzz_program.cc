@@ -24,6 +24,7 @@
 #include "damage.h"
 #include "scratch_folder.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/run_options.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
@@ -138,7 +139,7 @@ class Subject {
   Job Executed(std::vector<std::string> arguments) {
     if (Once(3)) arguments.push_back("--executor=serial");
     if (Once(3)) arguments.push_back(StrCat("--threads=", Below(4, random_)));
-    if (Once(4)) arguments.push_back("--opt_level=0");
+    if (Once(4)) arguments.push_back(StrCat("--opt_level=", Below(kMaxOptLevel, random_)));
     return {.arguments = std::move(arguments)};
   }
 

@@ -230,7 +230,7 @@ void CheckRoundTrip(const StepGraph& graph) {
 // The net is accepted by the checks.
 std::string FaultOf(const NetDef& net, const NamedTensors& feeds, std::mt19937& random, bool* ran) {
   Conditions one, other;
-  one.options = {.executor = "serial", .threads = 1, .opt_level = Below(2, random), .quiet = true};
+  one.options = {.executor = "serial", .threads = 1, .opt_level = Below(kMaxOptLevel + 1, random), .quiet = true};
   other.options = {
       .executor = "parallel", .threads = 2 + Below(2, random), .opt_level = one.options.opt_level, .quiet = true};
   if (const size_t pass = random() % (2 * Passes().size()); pass < Passes().size() && !Passes()[pass].required) {

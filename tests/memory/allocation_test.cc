@@ -218,7 +218,7 @@ class RecurrentAllocations : public testing::TestWithParam<ExecutorAndLevel> {
   const RunOptions options_ = {.executor = std::get<0>(GetParam()), .threads = 2, .opt_level = std::get<1>(GetParam())};
 };
 INSTANTIATE_TEST_SUITE_P(Executors, RecurrentAllocations,
-                         testing::Combine(testing::Values("serial", "parallel"), testing::Values(0, 1)));
+                         testing::Combine(testing::Values("serial", "parallel"), testing::Values(0, kMaxOptLevel)));
 
 TEST_P(RecurrentAllocations, SomeOfARecurrentNetworkWithItsGradient) {
   const NamedTensors feeds = FeedsOfLayers(2);

@@ -16,7 +16,8 @@
 #include "stepnet/tools/rnn_runner/net_plans.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
-DEFINE_bool(measure, false, "run the net some times, and say how long each instruction took");
+DEFINE_bool(measure, false,
+            "run the net some times, and say how long each instruction took, and what the machine can do at most");
 
 namespace stepnet::runner {
 namespace {
@@ -64,15 +65,18 @@ int ExplainNet(const std::vector<std::string>& operands) {
   };
   Session session = MakePlans(options);
   if (made.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
-  std::vector<MeasuredPlan> measured(made.size());
+  std::vector<Explanation> explanations;
   if (FLAGS_measure) {
     std::vector<StepPlan> plans;
     for (const MadePlan& of : made) plans.push_back(of.plan);
-    measured = MeasurePlans(session, options.threads, plans);
-  }
-  std::vector<Explanation> explanations;
-  for (size_t p = 0; p < made.size(); ++p) {
-    explanations.push_back(Explain(made[p], measured[p].costs));
+    const std::vector<MeasuredPlan> measured = MeasurePlans(session, options.threads, plans);
+    const MachineLimits limits = MeasureMachineLimits();
+    for (size_t p = 0; p < made.size(); ++p) {
+      const Measured of_plan = {measured[p].costs, limits};
+      explanations.push_back(Explain(made[p], &of_plan));
+    }
+  } else {
+    for (const MadePlan& of : made) explanations.push_back(Explain(of, nullptr));
   }
   Print(explanations);
   return kOk;

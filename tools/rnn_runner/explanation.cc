@@ -28,7 +28,7 @@ std::string OneLine(std::string text) {
 
 class Explainer {
  public:
-  Explainer(const MadePlan& made, const std::vector<double>& measured)
+  Explainer(const MadePlan& made, const Measured* measured)
       : graph_(made.graph),
         plan_(made.plan),
         fuses_(made.passes.contains("fuse_regions")),
@@ -59,7 +59,7 @@ class Explainer {
     return std::ranges::any_of(CyclesIn(stage), [](int cycle) { return cycle != kNoCycle; });
   }
 
-  // Of each instruction the cycle that it is on, or kNoCycle.
+  // Gives each instruction of each stage the cycle that it is on, or kNoCycle.
   static std::vector<std::vector<int>> CyclesOfStages(const StepGraph& graph, const StepPlan& plan) {
     std::vector<std::vector<int>> cycles;
     for (const Stage& stage : plan.stages) {
@@ -156,14 +156,47 @@ class Explainer {
                                    .flops = instruction.cost.flops,
                                    .bytes = instruction.cost.bytes,
                                    .estimate = EstimateMicroseconds(instruction.cost, *plan_.target)};
-    if (!measured_.empty()) explained.measured = measured_[i];
+    if (measured_ != nullptr) {
+      explained.measured = measured_->microseconds[i];
+      explained.limit = LimitOf(instruction.cost, stage);
+    }
     if (instruction.packed) explained.notes.emplace_back("reads weights in a layout of their own");
+    if (const std::string rounds = HowItRounds(node, instruction, stage); !rounds.empty()) {
+      explained.notes.push_back(rounds);
+    }
     if (instruction.by_blobs) explained.notes.emplace_back("finds its shapes anew in each step");
     if (instruction.has_side_effects) explained.notes.emplace_back("does more than to compute, so it keeps its place");
     if (const std::string shared = HowShared(i, stage); !shared.empty()) explained.notes.push_back(shared);
     AddWhyInLoop(i, stage, &explained.notes);
     AddWhatIsNotFused(i, stage, &explained.notes);
     return explained;
+  }
+
+  // Why results may differ in their last bits from those of --opt_level=1; empty where they do not.
+  std::string HowItRounds(const StepNode& node, const Instruction& instruction, const Stage& stage) const {
+    std::vector<std::string> why;
+    if (instruction.packed) why.emplace_back("its terms are added up in another order");
+    if (node.kind == StepNode::Kind::kProduct && stage.steps_at_once > 1)
+      why.emplace_back("it has the rows of many steps");
+    const auto adds = [&](int value) { return graph_.values[value].added; };
+    if (node.kind == StepNode::Kind::kProduct && std::ranges::any_of(node.given(), adds)) {
+      why.emplace_back("its sum goes on from what is there");
+    }
+    return why.empty() ? "" : StrCat("may round otherwise than with --opt_level=1: ", Join(why, ", "));
+  }
+
+  // Whichever takes longer: the arithmetic, or the bytes, which lie in the cache that holds all that the stage touches.
+  std::optional<ExplainedLimit> LimitOf(const Cost& cost, const Stage& stage) const {
+    if (cost.flops <= 0 && cost.bytes <= 0) return {};
+    double touched = 0;
+    for (int i = stage.begin; i < stage.end; ++i) touched += plan_.instructions[i].cost.bytes;
+    const MachineLimits& limits = measured_->limits;
+    const MachineLimits::Cache& cache =
+        limits.CacheOf(touched * static_cast<double>(std::max<std::int64_t>(1, stage.steps_at_once)));
+    const double arithmetic = cost.flops / limits.flops_per_microsecond;
+    const double reading = cost.bytes / cache.bytes_per_microsecond;
+    if (arithmetic >= reading) return {{arithmetic, StrCat(Number(limits.flops_per_microsecond / 1e3, 3), " GFLOP/s")}};
+    return {{reading, StrCat(Number(cache.bytes_per_microsecond / 1e3, 3), " GB/s from the ", cache.name)}};
   }
 
   // Empty where one thread runs all of it.
@@ -252,13 +285,13 @@ class Explainer {
   const StepGraph& graph_;
   const StepPlan& plan_;
   const bool fuses_;
-  const std::vector<double>& measured_;
+  const Measured* const measured_;
   const std::vector<std::vector<int>> cycles_;  // by stage
 };
 
 }  // namespace
 
-Explanation Explain(const MadePlan& made, const std::vector<double>& measured) {
+Explanation Explain(const MadePlan& made, const Measured* measured) {
   Explanation explanation{.net = made.plan.name, .backward = made.plan.backward};
   explanation.num_operators = static_cast<int>(std::ranges::count_if(made.imported.nodes, &StepNode::RunsOperators));
   Explainer(made, measured).Run(&explanation);

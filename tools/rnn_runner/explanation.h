@@ -10,8 +10,15 @@
 
 #include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
+#include "stepnet/core/machine_limits.h"
 
 namespace stepnet::runner {
+
+// The least time that a core can take, of which it has measured what it can do.
+struct ExplainedLimit {
+  double microseconds = 0;  // of one step
+  std::string what;         // "251 GFLOP/s", "230 GB/s from the second cache"
+};
 
 struct ExplainedInstruction {
   enum class Kind {
@@ -29,7 +36,8 @@ struct ExplainedInstruction {
   double bytes = 0;                   // that one step moves
   double estimate = 0;                // microseconds of one step on one core
   std::optional<double> measured;     // the same of a run
-  std::vector<std::string> notes;     // why it is as it is
+  std::optional<ExplainedLimit> limit;
+  std::vector<std::string> notes;  // why it is as it is
 };
 
 // Instructions that run for as many steps at once.
@@ -70,8 +78,14 @@ struct MadePlan {
   StepPlan plan;
 };
 
-// `measured`, if it is not empty, has the microseconds a step of each instruction.
-Explanation Explain(const MadePlan& made, const std::vector<double>& measured);
+// What was measured: the microseconds a step of each instruction, and what the machine can do.
+struct Measured {
+  std::vector<double> microseconds;
+  MachineLimits limits;
+};
+
+// `measured`: null where nothing was.
+Explanation Explain(const MadePlan& made, const Measured* measured);
 
 const char* KindName(ExplainedInstruction::Kind kind);
 int NumInstructions(const Explanation& explanation);

@@ -43,10 +43,13 @@ std::string Row(const ExplainedInstruction& of, double longest) {
   for (const std::string& formula : of.formulas) what += StrCat("<code>", Escaped(formula), "</code><br>");
   for (const std::string& note : of.notes) what += StrCat("<div class=why>", Escaped(note), "</div>");
   const double microseconds = MicrosecondsOf(of);
-  return StrCat("<tr><td>", of.number, "<td>", KindName(of.kind), "<td>", what, "<td class=time>",
-                of.measured ? "" : "about ", Number(microseconds, 3),
-                "<span class=bar style=\"width:", Number(longest > 0 ? 100 * microseconds / longest : 0, 3),
-                "%\"></span>\n");
+  return StrCat(
+      "<tr><td>", of.number, "<td>", KindName(of.kind), "<td>", what, "<td class=time>", of.measured ? "" : "about ",
+      Number(microseconds, 3),
+      of.limit && microseconds > 0 ? StrCat("<div class=why>", Number(100 * of.limit->microseconds / microseconds, 2),
+                                            " % of ", of.limit->what, "</div>")
+                                   : "",
+      "<span class=bar style=\"width:", Number(longest > 0 ? 100 * microseconds / longest : 0, 3), "%\"></span>\n");
 }
 
 std::string Section(const Explanation& of) {

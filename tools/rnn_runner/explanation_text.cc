@@ -22,6 +22,9 @@ std::string TimeText(const ExplainedInstruction& of) {
   const double microseconds = of.measured.value_or(of.estimate);
   std::string text = StrCat(of.measured ? "" : "about ", Number(microseconds, 3), " us a step");
   if (const std::string rate = RateText(of, microseconds); of.measured && !rate.empty()) text += ", " + rate;
+  if (of.limit && microseconds > 0) {
+    text += StrCat(", ", Number(100 * of.limit->microseconds / microseconds, 2), " % of ", of.limit->what);
+  }
   if (of.measured) text += StrCat(" (estimate ", Number(of.estimate, 3), " us)");
   return text;
 }
@@ -93,6 +96,10 @@ nlohmann::ordered_json ExplanationJson(const Explanation& of) {
                                      {"bytes_a_step", instruction.bytes},
                                      {"estimated_us", instruction.estimate}};
       if (instruction.measured) item["measured_us"] = *instruction.measured;
+      if (instruction.limit) {
+        item["limit_us"] = instruction.limit->microseconds;
+        item["limit"] = instruction.limit->what;
+      }
       item["notes"] = instruction.notes;
       instructions.push_back(std::move(item));
     }

@@ -12,12 +12,14 @@ struct Words {
   Words(const OperatorCall& op, const OpRun& run)
       : seed(op.seed()),
         id(op.random_id()),
-        run_number(run.context().RunNumber()),
+        run_number(static_cast<const std::uint64_t*>(run.context().RunNumberOnDevice())),
         step(static_cast<std::uint64_t>(run.step())) {}
   __device__ unsigned operator[](std::int64_t i) const {
-    return device::RandomWord(seed, id, run_number, step, static_cast<unsigned long long>(i));
+    return device::RandomWord(seed, id, *run_number, step, static_cast<unsigned long long>(i));
   }
-  std::uint64_t seed, id, run_number, step;
+  std::uint64_t seed, id;
+  const std::uint64_t* run_number;  // on the device: what was recorded draws new numbers when it is played
+  std::uint64_t step;
 };
 
 __device__ inline double UnitInterval(unsigned word) { return word * 0x1p-32; }  // [0, 1)

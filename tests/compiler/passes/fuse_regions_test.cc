@@ -37,6 +37,18 @@ TEST(FuseRegions, WhatGivesAnotherShapeIsPartOfIt) {
                  dims + "  }\n"));
 }
 
+TEST(FuseRegions, ACopyIsPartOfIt) {
+  for (const char* copy : {"Copy", "Alias", "StopGradient"}) {
+    const auto call = [&](const std::string& where, const std::string& kind) {
+      return StrCat("    b.1: float [1, 4] ", where, "= ", kind, copy, "(a.1) @1 {}\n");
+    };
+    EXPECT_EQ(After(Loop(StrCat("  a.1: float [1, 4] = region Gelu(x) @0 {}\n", call("", "region ").substr(2),
+                                "  h.1: float [1, 4] at 1[16 * (t + 1)] = region test.Add(b.1, h_prev) @2 {}\n"))),
+              Loop(StrCat("  region {\n    a.1: float [1, 4] local = Gelu(x) @0 {}\n", call("local ", ""),
+                          "    h.1: float [1, 4] at 1[16 * (t + 1)] = test.Add(b.1, h_prev) @2 {}\n  }\n")));
+  }
+}
+
 // Averages over the last dimension are those of rows.
 TEST(FuseRegions, AnRmsNormIsOneRegion) {
   const std::string axes = "{arg { name: \"axes\" ints: -1 }}\n";

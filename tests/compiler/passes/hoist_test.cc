@@ -1,4 +1,5 @@
 #include "pass_case.h"
+#include "stepnet/core/strings.h"
 
 namespace stepnet {
 namespace {
@@ -35,9 +36,12 @@ TEST(Hoist, LeavesWhatStepsChangeOrKeep) {
                   use);
 }
 
-TEST(Hoist, LeavesStepsWithoutStagesAlone) {
-  ExpectUnchanged(
-      "  q.1: float [2] = region Sigmoid(p) @1 {}\n  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n");
+TEST(Hoist, TakesAStepWithoutStagesForALoop) {
+  const std::string use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
+  EXPECT_EQ(After(Hoist, Step(StrCat(kInputs, "  q.1: float [2] = region Sigmoid(p) @1 {}\n", use))),
+            Step(StrCat(kInputs, "  once for all steps:\n  q.1: float [2] once = region Sigmoid(p) @1 {}\n",
+                        "  in each step:\n", use)));
+  ExpectUnchanged("  y.1: float [1, 2] at 1[8 * t] = region Tanh(x) @3 {}\n");
 }
 
 }  // namespace

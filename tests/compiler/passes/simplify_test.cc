@@ -22,6 +22,13 @@ TEST(Simplify, TakesAwayWhatNobodyReadsAndWhatWasMadeForIt) {
             Step(kX + Tanh("a.1: float [1, 2]") + kOut));
 }
 
+TEST(Simplify, TakesAwayProductsThatNobodyReads) {
+  const std::string w = "  w: float [2, 2] at 2\n";
+  EXPECT_EQ(After(Simplify, Step(kX + w + Tanh("a.1: float [1, 2]") +
+                                 "  b.1: float [1, 2] = product x [1, 2] * w [2, 2]^T by FC(x, w) @1 {}\n" + kOut)),
+            Step(kX + w + Tanh("a.1: float [1, 2]") + kOut));
+}
+
 TEST(Simplify, KeepsWhatIsReadLater) {
   ExpectUnchanged(Tanh("a.1: float [1, 2]") + kOut);
   ExpectUnchanged(Tanh("a.1: float [1, 2] kept"));

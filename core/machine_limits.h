@@ -1,0 +1,32 @@
+// MachineLimits: what a core of this machine can do at most, measured: what times of operators are compared with.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace stepnet {
+
+// Of a core, but for the third, which cores share: what the system says, or what is usual.
+std::int64_t FirstCacheBytes();
+std::int64_t SecondCacheBytes();
+std::int64_t ThirdCacheBytes();
+
+struct MachineLimits {
+  // A cache, for one core that reads what lies in it.
+  struct Cache {
+    const char* name;        // "second cache"
+    std::int64_t bytes = 0;  // that it holds
+    double bytes_per_microsecond = 0;
+  };
+  // Additions and multiplications of float, by vectors that do both at once.
+  double flops_per_microsecond = 0;
+  std::array<Cache, 3> caches;
+
+  // The first cache that holds so many bytes, or the last one.
+  const Cache& CacheOf(double bytes) const;
+};
+
+// Measures the core that calls, which takes some ten milliseconds. Beside other work it finds less.
+MachineLimits MeasureMachineLimits();
+
+}  // namespace stepnet
