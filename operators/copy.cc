@@ -63,11 +63,10 @@ Operator CopyOperator(const std::string& type, const std::string& doc) {
   return op;
 }
 
-const Registration copy =
-    CopyOperator("Copy", "y = x.")
-        .Expands(ExpandCopy)
-        .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
-        .OnEveryDevice(CopyKernel());
+const Registration copy = CopyOperator("Copy", "y = x.")
+                              .Expands(ExpandCopy)
+                              .Gradient("CopyOnDeviceLike", {"dy", "x"}, {"dx"})
+                              .OnEveryDevice(CopyKernel());
 
 const Registration copy_from_cpu_input =
     CopyOperator("CopyFromCPUInput", "y = x, where x is in the memory of the CPU whatever device the operator is on.")

@@ -343,13 +343,12 @@ TEST(ParallelRandomStages, OfSeveralChunksAndARestGiveWhatOneLoopGives) {
     const std::string what = StrCat("seed ", seed, " of ", net.ShortDebugString());
     const auto expected = SteadyValues(step, net, kSteps);
     CountsOfPlans of_net;
-    ExpectExecutorsAgree(
-        step, net, kMaxOptLevel, {kSteps}, what, &of_net, [&](std::int64_t, const Workspace& found) {
-          for (const auto& [name, values] : expected) {
-            ASSERT_LT(Distance(Values(found.GetTensor(name)), values), 10 * kMaxDistance) << name << ", " << what;
-            compared += of_net.with_stages > 0 ? 1 : 0;
-          }
-        });
+    ExpectExecutorsAgree(step, net, kMaxOptLevel, {kSteps}, what, &of_net, [&](std::int64_t, const Workspace& found) {
+      for (const auto& [name, values] : expected) {
+        ASSERT_LT(Distance(Values(found.GetTensor(name)), values), 10 * kMaxDistance) << name << ", " << what;
+        compared += of_net.with_stages > 0 ? 1 : 0;
+      }
+    });
     counts.with_stages += of_net.with_stages;
     counts.with_chunks += of_net.with_chunks;
     counts.with_all_steps += of_net.with_all_steps;

@@ -270,7 +270,8 @@ std::string DamagedExprs(std::mt19937& random) {
 std::string DamagedGraph(std::mt19937& random) {
   const NetSubject subject = AnyNet(random);
   std::vector<std::string> texts;
-  RunOptions options{.executor = "serial", .threads = 1, .opt_level = static_cast<int>(random() % (kMaxOptLevel + 1)), .quiet = true};
+  RunOptions options{
+      .executor = "serial", .threads = 1, .opt_level = static_cast<int>(random() % (kMaxOptLevel + 1)), .quiet = true};
   options.on_pass = [&](const std::string&, const StepGraph& graph) { texts.push_back(GraphText(graph)); };
   Workspace workspace;
   for (const auto& [name, tensor] : subject.feeds) workspace.SetTensor(name, tensor.Clone());
