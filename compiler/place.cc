@@ -15,6 +15,7 @@ struct Room {
   std::int64_t bytes = 0;
   std::vector<int> users = {};  // nodes, in their order, each once
   int stage = 0;                // of what takes turns: in which it is used
+  std::int64_t min_steps = 0;   // of the stage that gives it: shorter runs do without
 };
 
 std::vector<Room> RoomsOf(const StepGraph& graph) {
@@ -29,6 +30,7 @@ std::vector<Room> RoomsOf(const StepGraph& graph) {
     while (!graph.stages.empty() && graph.stages[stage].end <= static_cast<int>(n)) ++stage;
     const auto use = [&](int value) {
       Room& room = rooms[graph.values[value].home];
+      if (room.users.empty() && !graph.stages.empty()) room.min_steps = graph.stages[stage].min_steps;
       if (room.users.empty() || room.users.back() != static_cast<int>(n)) room.users.push_back(static_cast<int>(n));
       room.stage = stage;
     };
@@ -204,7 +206,7 @@ class Placer {
       case Home::Kind::kOnce:
         return {.blob = room.blob,
                 .storage_class = StorageClass::kShared,
-                .base = AddPiece(room.bytes, 1),
+                .base = AddPiece(room.bytes, 1, room.min_steps),
                 .bytes = room.bytes};
       case Home::Kind::kTemporary: break;
     }
@@ -239,8 +241,8 @@ class Placer {
             .bytes = room.bytes};
   }
 
-  int AddPiece(std::int64_t row_bytes, std::int64_t rows) {
-    plan_.arena.push_back({.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows});
+  int AddPiece(std::int64_t row_bytes, std::int64_t rows, std::int64_t min_steps = 0) {
+    plan_.arena.push_back({.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows, .min_steps = min_steps});
     return plan_.num_bases++;
   }
 

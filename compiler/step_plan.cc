@@ -4,19 +4,27 @@
 
 namespace stepnet {
 
-std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const {
+std::int64_t ArenaPiece::BytesFor(std::int64_t num_steps) const {
+  if (num_steps < min_steps) return 0;
+  std::int64_t bytes = 0;
+  const bool overflows = __builtin_mul_overflow(row_bytes, rows == 0 ? num_steps : rows, &bytes) ||
+                         bytes > std::numeric_limits<std::int64_t>::max() - 63;
+  if (overflows)
+    throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"));
+  return bytes;
+}
+
+std::int64_t StepPlan::ArenaBytes(std::int64_t num_steps) const try {
   std::int64_t total = 0;
   for (const ArenaPiece& piece : arena) {
-    std::int64_t bytes = piece.row_bytes;
-    const bool overflow = __builtin_mul_overflow(bytes, piece.rows == 0 ? num_steps : piece.rows, &bytes) ||
-                          bytes > std::numeric_limits<std::int64_t>::max() - 63 ||
-                          __builtin_add_overflow(total, AlignedBytes(bytes), &total);
-    if (overflow) {
-      throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"))
-          .At({.net = name});
+    if (__builtin_add_overflow(total, AlignedBytes(piece.BytesFor(num_steps)), &total)) {
+      throw Error(ErrorCode::kOutOfMemory, StrCat("the values of ", num_steps, " steps need more than 2^63 bytes"));
     }
   }
   return total;
+} catch (Error& error) {
+  error.At({.net = name});
+  throw;
 }
 
 }  // namespace stepnet

@@ -71,7 +71,11 @@ struct PlannedMove {
 struct ArenaPiece {
   int base = -1;
   std::int64_t row_bytes = 0;
-  std::int64_t rows = 1;  // 0: T rows
+  std::int64_t rows = 1;       // 0: T rows
+  std::int64_t min_steps = 0;  // runs of fewer steps do without it
+
+  // What a run of so many steps has. Throws kOutOfMemory when they exceed int64.
+  std::int64_t BytesFor(std::int64_t num_steps) const;
 };
 
 struct StepPlan {

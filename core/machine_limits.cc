@@ -93,7 +93,7 @@ double LeastTime(const Body& body) {
   return least;
 }
 
-// Of so many bytes, read again and again.
+// How fast so many bytes are read, again and again.
 double ReadRate(std::int64_t bytes) {
   constexpr std::int64_t kBytesOfRun = 4 << 20;
   const std::vector<float> data(static_cast<size_t>(bytes) / sizeof(float), 1.0F);

@@ -6,7 +6,7 @@
 
 namespace stepnet {
 
-// Of a core, but for the third, which cores share: what the system says, or what is usual.
+// Caches of a core, but for the third, which cores share: what the system says, or what is usual.
 std::int64_t FirstCacheBytes();
 std::int64_t SecondCacheBytes();
 std::int64_t ThirdCacheBytes();

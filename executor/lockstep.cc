@@ -1,6 +1,7 @@
 // A round is one task of one step, or for the batch the whole stage; rounds follow each other. A thread is told of
 // nothing: it sees in the counters of all parts that a round is over. Parts of threads that have not come are done by
-// those that wait, so the caller alone can do everything.
+// those that wait, so the caller alone can do everything. Where other processes keep threads from their cores again and
+// again, so that the others sleep for much of the run, helpers leave between two rounds, and the caller goes on alone.
 //
 // tests/models/lockstep.pml is LockstepRun as a model that is checked; changes here are made there too.
 #include "stepnet/executor/lockstep.h"
@@ -80,10 +81,12 @@ class LockstepRun : public SharedWork {
   void GoThrough(int lane) {
     parts_[lane].has_thread.store(true, std::memory_order_relaxed);
     for (std::int64_t round = FirstOpen(); round < num_rounds_ && !over_.load(std::memory_order_relaxed); ++round) {
+      if (lane > 0 && sleeps_much_.load(std::memory_order_relaxed)) break;
       const int parts = parts_of_task_[round % num_tasks_];
       if (lane < parts) TryPart(lane, lane, round);
       if (!IsDone(round, parts)) WaitFor(lane, round, parts);
     }
+    parts_[lane].has_thread.store(false, std::memory_order_relaxed);
   }
 
   // All rounds that some part has ended are over, but for the last of them.
@@ -149,7 +152,21 @@ class LockstepRun : public SharedWork {
       help(/*all=*/true);
       watch();
       Sleep(is_over);
+      // Who has no part sleeps in any case.
+      if (parts == static_cast<int>(parts_.size())) CountSleep(end);
     }
+  }
+
+  // A thread has slept until now, for others who have a part of the round as it had.
+  void CountSleep(std::chrono::steady_clock::time_point since) {
+    using Microseconds = std::chrono::duration<double, std::micro>;
+    const auto now = std::chrono::steady_clock::now();
+    const auto slept = static_cast<std::int64_t>(Microseconds(now - since).count());
+    const std::int64_t all = slept_us_.fetch_add(slept, std::memory_order_relaxed) + slept;
+    const double elapsed = Microseconds(now - begun_).count() * static_cast<double>(parts_.size());
+    constexpr int kMinSleeps = 3;
+    constexpr double kMaxShare = 0.25;  // of the time of all threads
+    if (++num_sleeps_ >= kMinSleeps && static_cast<double>(all) > kMaxShare * elapsed) sleeps_much_ = true;
   }
 
   template <typename IsOver>
@@ -214,6 +231,10 @@ class LockstepRun : public SharedWork {
   std::atomic<bool> over_ = false;         // it has failed
   std::atomic<int> sleepers_ = 0;          // read by all, changed rarely
   std::atomic<std::uint32_t> signal_ = 0;  // changes when a sleeper has something to look at
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::atomic<std::int64_t> slept_us_ = 0;  // all threads together
+  std::atomic<int> num_sleeps_ = 0;
+  std::atomic<bool> sleeps_much_ = false;
   std::mutex watched_mutex_;
   int inside_ = 0;       // helpers
   bool closed_ = false;  // to helpers

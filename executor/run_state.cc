@@ -112,21 +112,24 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   std::int64_t offset = 0;
   for (size_t k = 0; k < pieces_.size(); ++k) {
     const ArenaPiece& piece = plan_->arena[k];
-    pieces_[k] = {.offset = offset, .bytes = piece.row_bytes * (piece.rows == 0 ? num_steps : piece.rows)};
+    pieces_[k] = {.offset = offset, .bytes = piece.BytesFor(num_steps)};
     bases_[piece.base] = ArenaTensor(piece.base);
     offset += StepPlan::AlignedBytes(pieces_[k].bytes);
   }
   blobs_.Prepare(num_steps, workspace);
-  for (size_t i = 0; i < instructions_.size(); ++i) {
-    const Instruction& instruction = plan_->instructions[i];
-    BoundInstruction& bound = instructions_[i];
-    for (const Operand& input : instruction.inputs) BindOperand(input, input.position, instruction, &bound);
-    for (const Operand& output : instruction.outputs) {
-      BindOperand(output, instruction.inputs.size() + output.position, instruction, &bound);
-    }
-    const bool packs = instruction.packed && num_steps >= plan_->target->min_steps_to_pack;
-    bound.packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw(device_) : nullptr;
+  for (const Stage& stage : plan_->stages) {
+    if (num_steps < stage.min_steps) continue;
+    for (int i = stage.begin; i < stage.end; ++i) BindInstruction(plan_->instructions[i], &instructions_[i]);
   }
+}
+
+void RunState::BindInstruction(const Instruction& instruction, BoundInstruction* bound) {
+  for (const Operand& input : instruction.inputs) BindOperand(input, input.position, instruction, bound);
+  for (const Operand& output : instruction.outputs) {
+    BindOperand(output, instruction.inputs.size() + output.position, instruction, bound);
+  }
+  const bool packs = instruction.packed && num_steps_ >= plan_->target->min_steps_to_pack;
+  bound->packed = packs ? bases_[plan_->slots[instruction.packed->slot].base].raw(device_) : nullptr;
 }
 
 void RunState::BindOperand(const Operand& operand, size_t k, const Instruction& instruction, BoundInstruction* bound) {

@@ -45,7 +45,7 @@ class OnEveryDevice : public testing::TestWithParam<Device> {
   INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(::stepnet::kTestedDevices), \
                            [](const auto& info) { return ::stepnet::TestedDeviceName(info.param); })
 
-// How a run on the CPU's serial executor is asked for.
+// How a run on the serial executor of the CPU is asked for, whose products add up as those of other devices do.
 RunOptions Reference(int opt_level = kMaxOptLevel);
 
 // "" or the first reason why the device does not run the net: a step net with an operator for which it has no kernel.

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "failing_operator.h"
 #include "recurrent_case.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/operator.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/tests/core/error_of.h"
 
@@ -160,9 +164,45 @@ TEST(Lockstep, AFailureOrACancellationEndsTheRunAndTheNextOneWorks) {
   }
 }
 
+std::thread::id calling_thread;
+std::atomic<int> parts_of_helpers = 0;
+
+RunFn MakeSlowInHelpers(const OperatorCall&) {
+  return [](const OpRun& run) {
+    if (std::this_thread::get_id() != calling_thread) {
+      ++parts_of_helpers;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    const auto [begin, end] = run.Share(run.In(0).size());
+    std::copy(run.In(0).As<float>() + begin, run.In(0).As<float>() + end, run.Out(0).As<float>() + begin);
+  };
+}
+
+const Registration slow_in_helpers =
+    Operator("test.SlowInHelpers")
+        .Doc("y = x, late where another thread than the caller's runs it.")
+        .Input("x", "any")
+        .Output("y", "as x")
+        .Shapes(SameAsInput(0))
+        .StopsGradient()
+        .Cpu(
+            {.make = MakeSlowInHelpers, .max_parts = [](const ShapeQuery&, std::span<const TensorInfo>) { return 2; }});
+
+// As where another process has their core.
+TEST(Lockstep, HelpersThatOthersWaitForAgainAndAgainLeave) {
+  const NetDef def = Lstm({ParseOp("copy = test.SlowInHelpers(tc)"), ParseOp("h_next = Mul(so, copy)")}).Build();
+  calling_thread = std::this_thread::get_id();
+  const Tensor expected = RunOn(0, def, 4, 64).h;
+  parts_of_helpers = 0;
+  const Shared shared = RunOn(2, def, 4, 64);
+  ASSERT_EQ(shared.schedule.sharing, Sharing::kLockstep);
+  ExpectSame(shared.h, expected, "with a slow helper");
+  EXPECT_LT(parts_of_helpers, kSteps / 2);
+}
+
 TEST(Lockstep, ShortRunsAreSharedInAnotherWay) {
   const NetDef def = Lstm().Build();
-  for (const std::int64_t steps : {1, 2, 47, 48, 49, 3}) {
+  for (const std::int64_t steps : {1, 2, 7, 8, 9, 49, 3}) {
     Workspace serial, parallel;
     for (Workspace* workspace : {&serial, &parallel}) {
       Feed(4, 64, *workspace);

@@ -4,7 +4,7 @@
  * under a lock in which nothing happens that others could see without the lock is one step. Memory is sequentially
  * consistent: which memory orders the accesses need is not checked here. A look-out may end at any moment; of its looks
  * that find nothing only the last is a step, and IsDone looks no further than to the first part that is not done.
- * Helpers come when they come, or never.
+ * Helpers come when they come, or never, and may leave between two rounds.
  *
  * Checked: of every round every part runs once, when all parts of the round before have ended, and where one fails no
  * other round begins; each thread leaves, and the caller when all rounds are over, or one has failed and no part runs;
@@ -317,6 +317,7 @@ proctype Thread(byte lane) {
   :: round >= ROUNDS -> break
 #if MUTANT != GOES_ON_WHEN_OVER
   :: round < ROUNDS && over_ -> break
+  :: lane > 0 && round < ROUNDS && !over_ -> break /* sleeps_much_ */
   :: round < ROUNDS && !over_ ->
 #else
   :: round < ROUNDS ->
@@ -366,6 +367,7 @@ proctype Thread(byte lane) {
      fi;
      atomic { is_over = false; round++ }
   od;
+  has_thread[lane] = false;
   round = 0;
 
   if
