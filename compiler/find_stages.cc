@@ -61,20 +61,34 @@ std::int64_t RowsOf(const Instruction& instruction) {
   return rows;
 }
 
+// The largest operand that all steps share, and the largest of which each has its own.
+struct OperandBytes {
+  std::int64_t shared = 0, own = 0;
+
+  explicit OperandBytes(const Instruction& instruction) {
+    for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
+      for (const Operand& operand : *operands) {
+        std::int64_t& max_bytes = operand.has_rows ? own : shared;
+        max_bytes = std::max(max_bytes, operand.info.size_bytes());
+      }
+    }
+  }
+};
+
 // What all steps share is large beside what each has of its own, which many steps at once take out of the caches; or
 // that is so little that calls count.
 bool GainsOverTime(const Instruction& instruction, const Target& target) {
-  if (target.takes_all_over_time) return true;
-  if (instruction.can_pack && RowsOf(instruction) >= target.min_rows_of_step) return false;
-  std::int64_t shared = 0, own = 0;
-  for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
-    for (const Operand& operand : *operands) {
-      const std::int64_t bytes = operand.info.size_bytes();
-      std::int64_t& max_bytes = operand.has_rows ? own : shared;
-      max_bytes = std::max(max_bytes, bytes);
-    }
-  }
-  return shared >= target.min_shared_ratio * own || (shared > own && own <= target.small_step_bytes);
+  const OperandBytes bytes(instruction);
+  return target.takes_all_over_time || bytes.shared >= target.min_shared_ratio * bytes.own ||
+         (bytes.shared > bytes.own && bytes.own <= target.small_step_bytes);
+}
+
+// One step reads packed weights as fast as many at once would, and what it gives stays in the cache.
+bool IsAsFastInLoop(const Instruction& instruction, const Target& target) {
+  if (target.takes_all_over_time || !instruction.can_pack || RowsOf(instruction) < target.min_rows_of_step)
+    return false;
+  const std::int64_t bytes = OperandBytes(instruction).shared;
+  return bytes >= target.min_bytes_in_loop && bytes <= target.max_bytes_in_loop;
 }
 
 std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& stages) {
@@ -87,7 +101,8 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
   return std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
 }
 
-enum class Kind { kLoop, kOverTime, kEither, kSum };
+// kOpensLoop: in the loop of what comes behind it.
+enum class Kind { kLoop, kOverTime, kOpensLoop, kEither, kSum };
 
 // Instructions that wait for each other, around a loop, or a single one.
 struct Component {
@@ -161,6 +176,7 @@ class StageFinder {
     const Instruction& instruction = plan_.instructions[first];
     if (component.instructions.size() > 1 || waits_for_itself[first] || !instruction.can_batch_steps)
       return Kind::kLoop;
+    if (IsAsFastInLoop(instruction, *plan_.target)) return Kind::kOpensLoop;
     if (!GainsOverTime(instruction, *plan_.target)) return Kind::kEither;
     const bool has_rows =
         std::ranges::any_of(instruction.outputs, [](const Operand& output) { return output.has_rows; });
@@ -204,7 +220,11 @@ class StageFinder {
         continue;
       }
       const bool is_loop = component.first % 2 != 0;
-      component.stage = component.first + (is_loop == (component.kind == Kind::kLoop) ? 0 : 1);
+      if (component.kind == Kind::kOpensLoop) {
+        component.stage = component.first + (is_loop ? 2 : 1);
+      } else {
+        component.stage = component.first + (is_loop == (component.kind == Kind::kLoop) ? 0 : 1);
+      }
     }
   }
 

@@ -5,7 +5,8 @@
 // and Kennedy, Optimizing Compilers for Modern Architectures, 2001, section 5). That is worth it for products with what
 // all steps share: weights are then read once instead of once a step, and one product of many rows is faster than many
 // of few. So projections of sequences run before the loop of a layer, gradients of weights after it, and the loops of
-// two layers come apart where a projection lies between them.
+// two layers come apart where a projection lies between them. Projections that are as fast step by step
+// (Target::min_rows_of_step) are in the loop behind them.
 //
 // Stages take some steps in turn, a chunk: the same ones on any number of threads, so that rounding is the same. What
 // one stage gives to the next is then still in a cache, and stages may work on different chunks at the same time. Sums

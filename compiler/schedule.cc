@@ -249,12 +249,15 @@ Schedule FasterSchedule(const StepPlan& plan, const Stage& stage, const Dependen
   return best;
 }
 
-}  // namespace
+// A schedule, and how many microseconds of a step its threads save.
+struct ChosenSchedule {
+  Schedule schedule;
+  double gain = 0;
+};
 
-Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
+// The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
+ChosenSchedule ChooseThreads(const StepPlan& plan, const Stage& stage) {
   const Dependencies dependencies = FindDependencies(plan, stage);
-  if (threads > 0) return FasterSchedule(plan, stage, dependencies, threads);
-  // The smallest number of threads that is nearly as fast as any other; of many, not every number is tried.
   const int max_threads = std::min(NumCores(), plan.target->max_threads);
   Schedule best = ScheduleFor(plan, stage, dependencies, 1, /*splits=*/false);
   const double alone = best.step_microseconds;
@@ -270,15 +273,24 @@ Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
     best = std::move(next);
     fastest = time;
   }
-  if (best.threads < 2) return best;
-  const auto steps_to_come = static_cast<std::int64_t>(plan.target->microseconds_to_wake / (alone - fastest));
-  best.min_steps = std::max(best.min_steps, Schedule().min_steps + steps_to_come);
-  if (best.of_shorter_runs != nullptr) {
-    Schedule shorter = *best.of_shorter_runs;
-    shorter.min_steps += steps_to_come;
-    best.of_shorter_runs = std::make_shared<Schedule>(std::move(shorter));
-  }
-  return best;
+  return {std::move(best), alone - fastest};
+}
+
+// Runs of fewer steps, for which threads would come too late, are serial.
+void WaitForThreads(std::int64_t steps_to_come, Schedule* schedule) {
+  if (schedule->threads < 2) return;
+  schedule->min_steps = std::max(schedule->min_steps, Schedule().min_steps + steps_to_come);
+  if (schedule->of_shorter_runs == nullptr) return;
+  Schedule shorter = *schedule->of_shorter_runs;
+  shorter.min_steps += steps_to_come;
+  schedule->of_shorter_runs = std::make_shared<Schedule>(std::move(shorter));
+}
+
+}  // namespace
+
+Schedule MakeSchedule(const StepPlan& plan, const Stage& stage, int threads) {
+  return threads > 0 ? FasterSchedule(plan, stage, FindDependencies(plan, stage), threads)
+                     : ChooseThreads(plan, stage).schedule;
 }
 
 Schedule MakePipeline(const StepPlan& plan, int threads) {
@@ -315,6 +327,18 @@ void SetCosts(const std::vector<double>& microseconds, std::shared_ptr<const Sch
   *schedule = std::make_shared<Schedule>(std::move(changed));
 }
 
+// Threads that have come for one stage are there for the others, too.
+void AddSchedulesOfSomeThreads(StepPlan* plan) {
+  std::vector<ChosenSchedule> chosen;
+  double gain = 0;
+  for (const Stage& stage : plan->stages) gain += chosen.emplace_back(ChooseThreads(*plan, stage)).gain;
+  for (ChosenSchedule& of_stage : chosen) {
+    if (gain > 0)
+      WaitForThreads(static_cast<std::int64_t>(plan->target->microseconds_to_wake / gain), &of_stage.schedule);
+    plan->schedules.push_back(std::make_shared<Schedule>(std::move(of_stage.schedule)));
+  }
+}
+
 // The pipeline where it is faster than stages that run one after the other; else null.
 std::shared_ptr<const Schedule> FasterPipeline(StepPlan plan, int threads) {
   const SchedulingCosts& costs = plan.target->assumed_scheduling;
@@ -333,8 +357,12 @@ std::shared_ptr<const Schedule> FasterPipeline(StepPlan plan, int threads) {
 
 void AddSchedules(int threads, StepPlan* plan) {
   plan->schedules.clear();
-  for (const Stage& stage : plan->stages) {
-    plan->schedules.push_back(std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads)));
+  if (threads > 0) {
+    for (const Stage& stage : plan->stages) {
+      plan->schedules.push_back(std::make_shared<Schedule>(MakeSchedule(*plan, stage, threads)));
+    }
+  } else {
+    AddSchedulesOfSomeThreads(plan);
   }
   plan->pipeline = plan->pipeline_of_shorter_runs = nullptr;
   if (plan->chunk_steps == 0 || threads == 1) return;

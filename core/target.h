@@ -119,9 +119,13 @@ struct Target {
   // Many steps are taken at once where they share so many times the bytes that one of them has of its own: where it is
   // less, the steps take more out of the caches than reading the shared bytes once saves. Chosen.
   std::int64_t min_shared_ratio = 4;
-  // Steps of so many rows read weights in panels (operators/panel_product.h) as fast as many of them at once would, so
-  // that what they give stays in the caches: bench, ProductPanels.
+  // Steps of so many rows read weights in panels (operators/panel_product.h) as fast as many of them at once would
+  // (bench, ProductPanels). Products of such steps stay in the loop, and what they give in the caches, where their
+  // weights have so many bytes: by bench, Layered, and lstm.cell with H from 64 to 1024, on a core with 1 MB of the
+  // second cache.
   std::int64_t min_rows_of_step = 16;
+  std::int64_t min_bytes_in_loop = 512 << 10;
+  std::int64_t max_bytes_in_loop = 8 << 20;
   // Steps that have no more than this of their own are taken many at once wherever they share more than that: calls
   // take longer than the bytes. From lstm.cell with (B, H) = (8, 16), which takes 1.28 times as long without.
   std::int64_t small_step_bytes = 8 << 10;

@@ -287,7 +287,7 @@ TEST(Stages, WeightsThatManyChunksReadArePackedToo) {
   const std::vector<std::pair<std::int64_t, bool>> cases = {
       {8, true}, {16, true}, {4, false}, {64, true}, {200, false}};
   for (const auto& [batch, packs] : cases) {
-    constexpr std::int64_t kUnits = 1030;
+    constexpr std::int64_t kUnits = 1000;
     const Feeds feeds = {{"x", Random({kCpuTarget.min_steps_to_pack + 1, batch, kUnits}, 1)},
                          {"h0", Random({batch, kUnits}, 2)},
                          {"w", Random({kUnits, kUnits}, 3)},
@@ -406,17 +406,36 @@ TEST(Stages, AChunkHas64RowsIn4StepsAtLeast) {
   }
 }
 
-// They read packed weights as fast as many steps at once would.
+// They read packed weights as fast as many steps at once would, where weights are neither small nor beyond the caches.
 TEST(Stages, AProductOfManyRowsStaysInTheLoop) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Step(Product("h_next = FC(x_t, w)"));
   const NetDef def = net.Output("h_all", "h", 1).Build();
-  for (const std::int64_t rows : {kCpuTarget.min_rows_of_step, std::int64_t{64}}) {
-    const Feeds feeds = {{"x", Tensor::Zeros(DType::kFloat, {2, rows, 4 * rows})},
-                         {"h0", Tensor::Zeros(DType::kFloat, {rows, 4 * rows})},
-                         {"w", Tensor::Zeros(DType::kFloat, {4 * rows, 4 * rows})}};
-    EXPECT_EQ(PlansOf(def, feeds).forward.chunk_steps, 0) << rows << " rows";
-  }
+  const auto stays = [&](std::int64_t rows, std::int64_t size) {
+    const Feeds feeds = {{"x", Tensor::Zeros(DType::kFloat, {2, rows, size})},
+                         {"h0", Tensor::Zeros(DType::kFloat, {rows, size})},
+                         {"w", Tensor::Zeros(DType::kFloat, {size, size})}};
+    return PlansOf(def, feeds).forward.chunk_steps == 0;
+  };
+  const std::int64_t rows = kCpuTarget.min_rows_of_step;
+  EXPECT_TRUE(stays(rows, 512));
+  EXPECT_TRUE(stays(64, 512));
+  EXPECT_FALSE(stays(rows - 1, 512));
+  EXPECT_FALSE(stays(rows, 256)) << "small weights";
+  EXPECT_FALSE(stays(rows, 1536)) << "large weights";
+}
+
+TEST(Stages, LoopsComeApartWhereAProductThatStaysIsBetweenThem) {
+  constexpr Target kStays = {.min_rows_of_step = 1, .min_bytes_in_loop = 0};
+  const NetDef net =
+      Training(TwoLayers(Product("p = FC(h_next, w, b)")).Build(), {"g_all", "h_all"}, {"x", "h0", "w", "u", "v", "b"});
+  const Plans plans = PlansOf(net, LayerFeeds(3, 4), {.executor = "serial", .target = &kStays});
+  const Lines forward = StagesOf(plans.forward);
+  const auto product = std::ranges::find(forward, "p = FC(h_next, w, b)");
+  ASSERT_NE(product, forward.end());
+  EXPECT_EQ(*(product - 1), "in each step:");
+  EXPECT_EQ(*(product - 2), "h_next = Tanh(s)");
+  EXPECT_EQ(plans.forward.chunk_steps, 0);
 }
 
 TEST(Stages, AProductOfSeveralRowsOfASequenceStaysInTheLoop) {
