@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -339,6 +340,25 @@ void AddSchedulesOfSomeThreads(StepPlan* plan) {
   }
 }
 
+// Whether two stages add to the same sums over the steps: in another order where they overlap than one after the other,
+// and sums round in their order.
+bool StagesAddToTheSame(const StepPlan& plan) {
+  std::map<int, std::vector<std::pair<const Slot*, const Stage*>>> sums;  // by base
+  for (const Stage& stage : plan.stages) {
+    for (int i = stage.begin; i < stage.end && stage.steps_at_once != kAllSteps; ++i) {
+      for (const Operand& output : plan.instructions[i].outputs) {
+        const Slot& slot = plan.slots[output.slot];
+        if (!output.added || output.has_rows || slot.row_bytes != 0) continue;
+        auto& others = sums[slot.base];
+        const auto meets = [&](const auto& other) { return other.second != &stage && ShareBytes(*other.first, slot); };
+        if (std::ranges::any_of(others, meets)) return true;
+        others.emplace_back(&slot, &stage);
+      }
+    }
+  }
+  return false;
+}
+
 // The pipeline where it is faster than stages that run one after the other; else null.
 std::shared_ptr<const Schedule> FasterPipeline(StepPlan plan, int threads) {
   const SchedulingCosts& costs = plan.target->assumed_scheduling;
@@ -365,7 +385,7 @@ void AddSchedules(int threads, StepPlan* plan) {
     AddSchedulesOfSomeThreads(plan);
   }
   plan->pipeline = plan->pipeline_of_shorter_runs = nullptr;
-  if (plan->chunk_steps == 0 || threads == 1) return;
+  if (plan->chunk_steps == 0 || threads == 1 || StagesAddToTheSame(*plan)) return;
   const int max_threads = threads > 0 ? threads : NumCores();
   plan->pipeline = FasterPipeline(*plan, max_threads);
   if (plan->pipeline != nullptr) return;

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "stepnet/core/signal_block.h"
+#include "stepnet/core/system_cores.h"
 #include "stepnet/core/target.h"
 
 namespace stepnet {
@@ -33,7 +34,7 @@ int MaxHelpers() {
 
 }  // namespace
 
-int NumCores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int NumCores() { return SystemCores(); }
 
 ThreadPool& ThreadPool::Process() {
   static ThreadPool pool;

@@ -438,6 +438,33 @@ TEST(Stages, LoopsComeApartWhereAProductThatStaysIsBetweenThem) {
   EXPECT_EQ(plans.forward.chunk_steps, 0);
 }
 
+// Two layers, each with a factor; overlapping stages would add to the gradient of one that both have in another order.
+TEST(Stages, DoNotOverlapWhereTheyAddToOneSum) {
+  for (const std::string second : {"r", "s"}) {
+    RecurrentCase net;
+    net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("g", "h0", "g_prev", "g_next");
+    for (const char* name : {"w", "b", "s", "r"}) net.Captured(name);
+    net.Step("a = Mul(h_prev, s)").Step("c = Add(x_t, a)").Step("h_next = Tanh(c)");
+    net.Step(Product("p = FC(h_next, w, b)")).Step(ParseOp(StrCat("d = Mul(g_prev, ", second, ")")));
+    net.Step("e = Add(p, d)").Step("g_next = Tanh(e)").Output("g_all", "g", 1);
+    const NetDef def = Training(net.Build(), {"g_all"}, {"x", "s", "w"});
+    Feeds feeds = LayerFeeds(150, 3);
+    feeds.emplace_back("s", Random({kSize}, 7));
+    feeds.emplace_back("r", Random({kSize}, 8));
+    Tensor expected;
+    for (const int threads : {1, 2, 3}) {
+      Workspace workspace;
+      for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
+      const Plans plans = PlansOf(def, workspace, {.threads = threads});
+      const Tensor found = workspace.GetTensor("s_grad").Clone();
+      if (threads == 1) expected = found;
+      ExpectSame(found, expected, StrCat(threads, " threads, ", second));
+      const bool overlap = plans.backward.pipeline != nullptr;
+      EXPECT_EQ(overlap, threads > 1 && second == "r") << threads << " threads, " << second;
+    }
+  }
+}
+
 TEST(Stages, AProductOfSeveralRowsOfASequenceStaysInTheLoop) {
   RecurrentCase net;
   net.Sequence("x", "x_t").Sequence("y", "y_w", 0, 2).State("h", "h0", "", "h_next").Captured("w");

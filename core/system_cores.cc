@@ -1,0 +1,47 @@
+#include "stepnet/core/system_cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+#include "stepnet/core/control_groups.h"
+
+namespace stepnet {
+namespace {
+
+// Of a quota and the period in which it may be used, both in microseconds; "max", -1 and what is no number limit
+// nothing.
+int WholeCores(const std::string& quota, const std::string& period) {
+  std::istringstream numbers(quota + " " + period);
+  double of_period = 0, length = 0;
+  if (!(numbers >> of_period >> length) || of_period <= 0 || length <= 0) return kMaxCores;
+  return static_cast<int>(std::clamp(of_period / length, 1.0, static_cast<double>(kMaxCores)));
+}
+
+int CoresOfAffinity() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : kMaxCores;
+}
+
+}  // namespace
+
+int ControlGroupCores(std::string_view groups, const std::string& mount) {
+  int cores = kMaxCores;
+  ForEachControlGroup(groups, mount, "cpu", [&](const std::string& folder, bool is_version_2) {
+    const std::string text =
+        is_version_2 ? TextOfSystemFile(folder + "/cpu.max") : TextOfSystemFile(folder + "/cpu.cfs_quota_us");
+    cores = std::min(cores, WholeCores(text, is_version_2 ? "" : TextOfSystemFile(folder + "/cpu.cfs_period_us")));
+  });
+  return cores;
+}
+
+int SystemCores() {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::min(
+      {cores, CoresOfAffinity(), ControlGroupCores(TextOfSystemFile("/proc/self/cgroup"), "/sys/fs/cgroup")});
+}
+
+}  // namespace stepnet
