@@ -310,6 +310,8 @@ template <typename T>
 void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, const T* a, std::int64_t a_stride,
                   const T* panels, T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
   if (m == 0 || columns.n == 0) return;
+  static constexpr T kNothing[kPanelColumns] = {};
+  if (k == 0) panels = kNothing;  // sums of no terms, of panels that are nowhere
   const std::int64_t max_columns = ColumnsOfCall(m * (columns.n / columns.group), k);
   for (std::int64_t begin = columns.begin; begin < columns.end; begin += max_columns) {
     PanelColumns some = columns;
