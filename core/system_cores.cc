@@ -11,7 +11,7 @@
 namespace stepnet {
 namespace {
 
-// Of a quota and the period in which it may be used, both in microseconds; "max", -1 and what is no number limit
+// What a quota gives of the period in which it may be used, both in microseconds; "max", -1 and what is no number limit
 // nothing.
 int WholeCores(const std::string& quota, const std::string& period) {
   std::istringstream numbers(quota + " " + period);
