@@ -3,27 +3,16 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <filesystem>
 #include <thread>
 
+#include "control_group_files.h"
 #include "stepnet/core/thread_pool.h"
-#include "stepnet/io/file.h"
-#include "temp_dir.h"
 
 namespace stepnet {
 namespace {
 
-class Groups {
- public:
-  void Put(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = dir_.Path(path);
-    std::filesystem::create_directories(file.parent_path());
-    WriteFile(file.string(), text);
-  }
-  int Cores(const std::string& groups) const { return ControlGroupCores(groups, dir_.path()); }
-
- private:
-  TempDir dir_;
+struct Groups : ControlGroupFiles {
+  int Cores(const std::string& groups) const { return ControlGroupCores(groups, mount()); }
 };
 
 TEST(ControlGroupCores, AreWholeOnesOfTheGroupAndThoseAroundIt) {

@@ -2,28 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <limits>
 
-#include "stepnet/io/file.h"
-#include "temp_dir.h"
+#include "control_group_files.h"
 
 namespace stepnet {
 namespace {
 
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-class Groups {
- public:
-  void Put(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = dir_.Path(path);
-    std::filesystem::create_directories(file.parent_path());
-    WriteFile(file.string(), text);
-  }
-  std::int64_t Memory(const std::string& groups) const { return ControlGroupMemory(groups, dir_.path()); }
-
- private:
-  TempDir dir_;
+struct Groups : ControlGroupFiles {
+  std::int64_t Memory(const std::string& groups) const { return ControlGroupMemory(groups, mount()); }
 };
 
 TEST(ControlGroupMemory, IsThatOfTheGroupOrOfOneAroundIt) {

@@ -218,8 +218,7 @@ class Explainer {
   void AddWhyInLoop(int i, const Stage& stage, std::vector<std::string>* notes) const {
     const bool may_leave = graph_.nodes[i].kind == StepNode::Kind::kProduct && plan_.instructions[i].can_batch_steps;
     if (stage.steps_at_once != 1 || !may_leave || CyclesIn(stage)[i - stage.begin] != kNoCycle) return;
-    const Shape& shape = plan_.instructions[i].outputs.front().info.shape;
-    if (plan_.instructions[i].packed && shape.size() / shape[-1] >= plan_.target->min_rows_of_step) {
+    if (plan_.instructions[i].packed && IsAsFastInLoop(i)) {
       notes->emplace_back(
           "waits for no other step, but reads its weights as fast in each, and what it gives stays in the caches");
       return;
@@ -227,6 +226,18 @@ class Explainer {
     notes->emplace_back(
         "waits for no other step, but what a step has of its own is large beside its weights, and would "
         "leave the caches");
+  }
+
+  // By its rows and the bytes of its weights (compiler/find_stages.cc).
+  bool IsAsFastInLoop(int i) const {
+    const StepNode& node = graph_.nodes[i];
+    const Target& target = *plan_.target;
+    const Shape& shape = plan_.instructions[i].outputs.front().info.shape;
+    const auto& product = node.products.front();
+    if (shape.size() == 0 || !product || !product->right) return false;
+    if (shape.size() / shape[-1] < target.min_rows_of_step) return false;
+    const std::int64_t bytes = graph_.values[node.inputs[product->right->input]].info.size_bytes();
+    return bytes >= target.min_bytes_in_loop && bytes <= target.max_bytes_in_loop;
   }
 
   // The next instruction of the loop reads what this one leaves in memory: why they are two.
