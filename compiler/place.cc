@@ -206,7 +206,7 @@ class Placer {
       case Home::Kind::kOnce:
         return {.blob = room.blob,
                 .storage_class = StorageClass::kShared,
-                .base = AddPiece(room.bytes, 1, room.min_steps),
+                .base = AddPieceForOnce(room),
                 .bytes = room.bytes};
       case Home::Kind::kTemporary: break;
     }
@@ -241,9 +241,16 @@ class Placer {
             .bytes = room.bytes};
   }
 
-  int AddPiece(std::int64_t row_bytes, std::int64_t rows, std::int64_t min_steps = 0) {
-    plan_.arena.push_back({.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows, .min_steps = min_steps});
+  int AddPiece(std::int64_t row_bytes, std::int64_t rows) {
+    plan_.arena.push_back({.base = plan_.num_bases, .row_bytes = row_bytes, .rows = rows});
     return plan_.num_bases++;
+  }
+
+  int AddPieceForOnce(const Room& room) {
+    const int base = AddPiece(room.bytes, /*rows=*/1);
+    plan_.arena.back().min_steps = room.min_steps;
+    plan_.arena.back().is_once = true;
+    return base;
   }
 
   const StepGraph& graph_;

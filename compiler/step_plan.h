@@ -73,6 +73,7 @@ struct ArenaPiece {
   std::int64_t row_bytes = 0;
   std::int64_t rows = 1;       // 0: T rows
   std::int64_t min_steps = 0;  // runs of fewer steps do without it
+  bool is_once = false;        // it holds what is computed once for all steps, of what they share
 
   // What a run of so many steps has. Throws kOutOfMemory when they exceed int64.
   std::int64_t BytesFor(std::int64_t num_steps) const;
@@ -90,6 +91,9 @@ struct StepPlan {
   std::vector<PlannedMove> after;                          // moves after the last step
   std::vector<ArenaPiece> arena;
   int num_bases = 0;
+  // So many stages, the first ones, compute once for all steps what follows from memory that all steps share and none
+  // writes: a run whose memory holds the same may keep what an earlier one has made.
+  int num_once_stages = 0;
   std::vector<bool> is_copied;  // by base: steps see a copy of what the caller has lent (RowMove::Kind::kLend)
   // Dynamic blobs: for each list whether it has one blob a step or one in all.
   std::vector<bool> dynamic_lists;

@@ -93,6 +93,7 @@ class Storage {
 
   void* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
+  std::atomic<std::uint64_t>& constant_id() { return constant_id_; }
 
  private:
   DType dtype_;
@@ -100,6 +101,7 @@ class Storage {
   std::int64_t count_;
   std::int64_t bytes_ = 0;
   void* data_ = nullptr;
+  std::atomic<std::uint64_t> constant_id_ = 0;
 };
 
 const char* DTypeName(DType dtype) {
@@ -234,7 +236,16 @@ Tensor Tensor::To(Device device) const {
   return copy;
 }
 
-bool Tensor::OwnsStorageAlone() const { return storage_ != nullptr && storage_.use_count() == 1; }
+bool Tensor::OwnsStorageAlone() const { return storage_ != nullptr && storage_.use_count() == 1 && ConstantId() == 0; }
+
+void Tensor::SetConstant() const {
+  static std::atomic<std::uint64_t> last_id = 0;
+  if (storage_ == nullptr || ConstantId() != 0) return;
+  std::uint64_t none = 0;
+  storage_->constant_id().compare_exchange_strong(none, ++last_id);
+}
+
+std::uint64_t Tensor::ConstantId() const { return storage_ == nullptr ? 0 : storage_->constant_id().load(); }
 
 std::int64_t Tensor::CapacityBytes() const {
   if (!defined()) return 0;

@@ -168,8 +168,15 @@ class Tensor {
   // The same values on a device: itself where they lie there. The host waits for what is copied to it.
   Tensor To(Device device) const;
 
-  // True when no other tensor shares the storage, so that overwriting it surprises nobody.
+  // True when no other tensor shares the storage and it is not constant, so that overwriting it surprises nobody.
   bool OwnsStorageAlone() const;
+  // Promises that nobody writes to the elements of the storage any more, whoever holds it. Runs then keep for later
+  // runs what they compute of such tensors alone: weights that are laid out for products, weights side by side. Blobs
+  // take other memory for what operators give them then; an operator that would write in place throws. It cannot be
+  // taken back: other values are another tensor.
+  void SetConstant() const;
+  // A number that no other storage of the process has; 0 where it is not constant.
+  std::uint64_t ConstantId() const;
   bool SharesStorageWith(const Tensor& other) const { return defined() && storage_ == other.storage_; }
   // Number of bytes from the first element to the end of the storage.
   std::int64_t CapacityBytes() const;

@@ -49,6 +49,7 @@ void Executor::Run(RunState& state, RunContext& context) const {
     if (error.code() == ErrorCode::kCancelled || !state.faults().any()) throw;
   }
   state.faults().Throw();
+  state.KeepOnceValues();
   state.RunMovesAfter(context);
 }
 

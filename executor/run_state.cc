@@ -100,27 +100,65 @@ void RunState::Prepare(std::int64_t num_steps, Workspace& workspace) {
   num_steps_ = num_steps;
   fills_ = device_.IsHost() && MemoryFill().has_value();
   faults_.Take();  // of a run that an exception ended
-  const std::int64_t arena_bytes = plan_->ArenaBytes(num_steps);
-  try {
-    arena_.MakeTensor(DType::kUInt8, Shape({arena_bytes}), device_);
-  } catch (const Error& error) {  // before the first step
-    if (error.code() != ErrorCode::kOutOfMemory) throw;
-    throw Error(error.code(),
-                StrCat("what ", num_steps, " steps compute needs ", arena_bytes, " bytes at once: ", error.message()))
-        .At({.net = plan_->name});
-  }
-  std::int64_t offset = 0;
-  for (size_t k = 0; k < pieces_.size(); ++k) {
-    const ArenaPiece& piece = plan_->arena[k];
-    pieces_[k] = {.offset = offset, .bytes = piece.BytesFor(num_steps)};
-    bases_[piece.base] = ArenaTensor(piece.base);
-    offset += StepPlan::AlignedBytes(pieces_[k].bytes);
-  }
+  FindOnceSources();
+  MakeArena();
   blobs_.Prepare(num_steps, workspace);
   for (const Stage& stage : plan_->stages) {
     if (num_steps < stage.min_steps) continue;
     for (int i = stage.begin; i < stage.end; ++i) BindInstruction(plan_->instructions[i], &instructions_[i]);
   }
+}
+
+void RunState::FindOnceSources() {
+  new_sources_.clear();
+  const int first_own_base = plan_->num_bases - static_cast<int>(pieces_.size());
+  const int end = plan_->num_once_stages == 0 ? 0 : plan_->stages[plan_->num_once_stages - 1].end;
+  bool are_constant = device_.IsHost();
+  for (int i = 0; i < end && are_constant; ++i) {
+    for (const Operand& input : plan_->instructions[i].inputs) {
+      const int base = plan_->slots[input.slot].base;
+      if (base >= first_own_base) continue;
+      new_sources_.push_back({bases_[base].ConstantId(), bases_[base].raw()});
+      are_constant = are_constant && new_sources_.back().constant_id != 0;
+    }
+  }
+  if (!are_constant) new_sources_.clear();
+  if (new_sources_ != once_sources_) num_kept_ = 0;
+  once_sources_.swap(new_sources_);
+}
+
+void RunState::KeepOnceValues() {
+  if (once_sources_.empty() || plan_->does_nothing) return;
+  for (int s = 0; s < plan_->num_once_stages; ++s) {
+    const Stage& stage = plan_->stages[s];
+    if (stage.end <= num_kept_) continue;
+    if (NumRunsOf(stage) == 0) break;
+    num_kept_ = stage.end;
+  }
+}
+
+void RunState::MakeArena() {
+  const std::int64_t all_bytes = plan_->ArenaBytes(num_steps_);
+  once_steps_ = std::max(once_steps_, num_steps_);
+  std::int64_t bytes = 0, once_bytes = 0;
+  for (size_t k = 0; k < pieces_.size(); ++k) {
+    const ArenaPiece& piece = plan_->arena[k];
+    std::int64_t& end = piece.is_once ? once_bytes : bytes;
+    pieces_[k] = {.offset = end, .bytes = piece.BytesFor(piece.is_once ? once_steps_ : num_steps_)};
+    end += StepPlan::AlignedBytes(pieces_[k].bytes);
+  }
+  if (num_kept_ > 0 && once_.GetTensor().size() != once_bytes) num_kept_ = 0;
+  try {
+    arena_.MakeTensor(DType::kUInt8, Shape({bytes}), device_);
+    if (num_kept_ == 0) once_.MakeTensor(DType::kUInt8, Shape({once_bytes}), device_);
+  } catch (const Error& error) {  // before the first step
+    num_kept_ = 0;
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    throw Error(error.code(),
+                StrCat("what ", num_steps_, " steps compute needs ", all_bytes, " bytes at once: ", error.message()))
+        .At({.net = plan_->name});
+  }
+  for (const ArenaPiece& piece : plan_->arena) bases_[piece.base] = ArenaTensor(piece.base);
 }
 
 void RunState::BindInstruction(const Instruction& instruction, BoundInstruction* bound) {
@@ -162,7 +200,7 @@ void RunState::CheckBounds(const Slot& slot, const TensorInfo& info) const {
 }
 
 std::int64_t RunState::MemoryBytes() const {
-  std::int64_t bytes = BytesOf(arena_) + blobs_.MemoryBytes();
+  std::int64_t bytes = BytesOf(arena_) + BytesOf(once_) + blobs_.MemoryBytes();
   for (const auto& [base, copy] : copies_) bytes += BytesOf(copy);
   return bytes;
 }
@@ -177,7 +215,7 @@ std::vector<const void*> RunState::Addresses() const {
 }
 
 std::int64_t RunState::NumRunsOf(const Stage& stage) const {
-  if (num_steps_ < stage.min_steps) return 0;
+  if (stage.end <= num_kept_ || num_steps_ < stage.min_steps) return 0;
   if (stage.steps_at_once == kAllSteps) return std::min<std::int64_t>(num_steps_, 1);
   return (num_steps_ + stage.steps_at_once - 1) / stage.steps_at_once;
 }
@@ -188,8 +226,10 @@ void RunState::ReleaseBases() {
 }
 
 Tensor RunState::ArenaTensor(int base) const {
-  const PlacedPiece& piece = pieces_.at(base - (plan_->num_bases - static_cast<int>(pieces_.size())));
-  return arena_.GetTensor().At(piece.offset, DType::kUInt8, Shape({piece.bytes}));
+  const size_t number = base - (plan_->num_bases - pieces_.size());
+  const PlacedPiece& piece = pieces_.at(number);
+  const Blob& memory = plan_->arena[number].is_once ? once_ : arena_;
+  return memory.GetTensor().At(piece.offset, DType::kUInt8, Shape({piece.bytes}));
 }
 
 RunEvent RunState::LoopEvent(RunEventKind kind) const {

@@ -46,6 +46,10 @@ class RunState {
   void SetDynamicList(int list, const BlobList* blobs) { blobs_.Lend(list, blobs); }
   // Allocates what `num_steps` steps need (nothing when the last run's memory suffices) and resolves every address.
   void Prepare(std::int64_t num_steps, Workspace& workspace);
+  // After a run without a fault: what its first stages computed once, the next runs keep where the tensors that these
+  // read are the same, and constant (StepPlan::num_once_stages, Tensor::ConstantId). On the host alone: what a device
+  // has recorded runs whole.
+  void KeepOnceValues();
   // Lets go of the tensors outside, so that their blobs no longer look shared.
   void ReleaseBases();
 
@@ -110,6 +114,14 @@ class RunState {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
+  // A tensor outside that the first stages read.
+  struct OnceSource {
+    std::uint64_t constant_id = 0;
+    const void* address = nullptr;
+    friend bool operator==(const OnceSource&, const OnceSource&) = default;
+  };
+  void MakeArena();
+  void FindOnceSources();
   void SetNumbers(const Tensor& to);
   void RunMoves(const std::vector<PlannedMove>& moves, size_t first_number, RunContext& context);
   Tensor RowsAt(const BaseRows& rows) const;
@@ -150,6 +162,11 @@ class RunState {
   std::map<int, Tensor> lent_;  // what steps write to copies of, by base
   std::map<int, Blob> copies_;
   Blob arena_{"arena"};
+  Blob once_{"once"};                     // of pieces that hold what is computed once: no run moves them
+  std::int64_t once_steps_ = 0;           // of the longest run, which such pieces have memory for
+  std::vector<OnceSource> once_sources_;  // of what they hold; empty where one is not constant
+  std::vector<OnceSource> new_sources_;   // while they are looked at
+  int num_kept_ = 0;                      // so many instructions, the first ones, have left their values there
   DynamicBlobs blobs_;
   std::vector<PlacedPiece> pieces_;  // of the plan's arena, in its order: the last bases
   std::vector<BoundInstruction> instructions_;

@@ -24,7 +24,7 @@ void RunSerially(RunState& state, RunContext& context) {
 void RunSerially(RunState& state, const Stage& stage, std::int64_t begin, std::int64_t end, RunContext& context,
                  const InstructionPart& part) {
   const std::int64_t at_once = stage.steps_at_once == kAllSteps ? state.num_steps() : stage.steps_at_once;
-  end = state.num_steps() < stage.min_steps ? 0 : std::min(end, state.num_steps());
+  end = state.NumRunsOf(stage) == 0 ? 0 : std::min(end, state.num_steps());
   for (std::int64_t step = begin; step < end; step += at_once) {
     CheckCancelled();
     for (int i = stage.begin; i < stage.end; ++i) state.RunInstruction(i, step / at_once, context, part);

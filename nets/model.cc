@@ -173,4 +173,20 @@ MetaNetDef ReadBundle(const std::string& path) {
               StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
 }
 
+void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace) {
+  std::vector<Tensor> written;
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& output : op.output()) {
+      const Blob* blob = workspace.FindBlob(output);
+      if (blob != nullptr && blob->HasTensor()) written.push_back(blob->GetTensor());
+    }
+  }
+  for (const std::string& name : blobs) {
+    const Blob* blob = workspace.FindBlob(name);
+    if (blob == nullptr || !blob->HasTensor()) continue;
+    const auto shares = [&](const Tensor& other) { return blob->GetTensor().SharesStorageWith(other); };
+    if (std::ranges::none_of(written, shares)) blob->GetTensor().SetConstant();
+  }
+}
+
 }  // namespace stepnet

@@ -71,6 +71,15 @@ class PartsOfRun : public SharedWork {
   FirstFailure failure_;
 };
 
+// Of what an operator writes in place.
+void ExpectMayWrite(const Blob& blob) {
+  if (!blob.HasTensor() || blob.GetTensor().ConstantId() == 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("blob \"", blob.name(),
+                     "\" holds a constant tensor (Tensor::SetConstant), which an operator cannot "
+                     "write in place; let it write another blob, or give the blob a copy"));
+}
+
 }  // namespace
 
 NetOperator::NetOperator(OperatorCall call)
@@ -155,6 +164,7 @@ void NetOperator::PrepareOutputs(std::span<Blob* const> inputs, std::span<Blob* 
       output_views_[o] = outputs[o]->MakeTensor(info.dtype, info.shape, device_).View(device_);
       continue;
     }
+    ExpectMayWrite(*inputs[i]);
     const Tensor& tensor = inputs[i]->GetTensor();
     if (!(input_infos_[i] == info)) outputs[o]->SetTensor(tensor.Reinterpreted(info.dtype, info.shape));
     output_views_[o] = outputs[o]->GetTensor().View(device_);
@@ -211,6 +221,9 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool has_tensor = inputs[i]->HasTensor();
     input_views_[i] = has_tensor ? inputs[i]->GetTensor().View(inputs[i]->GetTensor().device()) : TensorView{};
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (in_place_of_[o] >= 0) ExpectMayWrite(*inputs[in_place_of_[o]]);
   }
   BlobHost host(inputs, outputs, workspace);
   kernel_(OpRun(input_views_, output_views_, context, step, &host));

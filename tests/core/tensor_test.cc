@@ -268,5 +268,23 @@ TEST(Float16, TinyValuesBecomeZero) {
   EXPECT_EQ(ToFloat16(std::nextafter(0x1p-25f, 1.0f)).bits, 1);
 }
 
+TEST(Tensor, AConstantStorageHasANumberOfItsOwn) {
+  const Tensor tensor = Tensor::Zeros(DType::kFloat, {2, 3}), other = Tensor::Zeros(DType::kFloat, {2, 3});
+  EXPECT_EQ(tensor.ConstantId(), 0);
+  EXPECT_TRUE(other.OwnsStorageAlone());
+  tensor.Slice(1, 2).SetConstant();
+  other.SetConstant();
+  const std::uint64_t id = tensor.ConstantId();
+  EXPECT_NE(id, 0);
+  EXPECT_EQ(tensor.Reshaped({6}).ConstantId(), id);
+  EXPECT_NE(other.ConstantId(), id);
+  EXPECT_FALSE(other.OwnsStorageAlone());
+  tensor.SetConstant();
+  EXPECT_EQ(tensor.ConstantId(), id);
+  EXPECT_EQ(tensor.Clone().ConstantId(), 0);
+  Tensor().SetConstant();
+  EXPECT_EQ(Tensor().ConstantId(), 0);
+}
+
 }  // namespace
 }  // namespace stepnet

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "stepnet/core/tensor.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/session.h"
@@ -182,11 +183,15 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
   std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
 }
 
+bool HasGradients(const NetDef& net) { return std::ranges::any_of(net.op(), &OperatorDef::is_gradient_op); }
+
 int Bench(const std::vector<std::string>&) {
   if (FLAGS_json && IsGiven("rows")) throw UsageError("--rows is of the table, and --json prints all operators");
   RunOptions options = RunOptionsFromFlags();
   options.quiet = true;
   Session session = OpenSession(options);
+  // As a model that serves is run. Of one that trains, each iteration changes them.
+  if (!HasGradients(session.def)) SetConstant(session.parameters, session.def, *session.workspace);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
   const Measured measured = Measure(*net);
   {
@@ -220,6 +225,9 @@ const Command kBench = {
         "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
         "Wall-clock time of whole runs, then, from further runs, the time of each operator; an operator with step\n"
         "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.\n"
+        "Parameters of a net without gradients count as constant, as where a model serves: what the runs compute of "
+        "them\n"
+        "alone is computed once, in the runs before those that are timed.\n"
         "--stats tells more of the same runs as the table of operators, --trace writes one run more.",
     .example = "rnn_runner bench net.pb --shape=x=100x32x256,lengths=32:int32=100 --repetitions=50 --json",
     .flags = BenchFlags(),

@@ -32,8 +32,11 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
   const std::vector<std::string> given_by_file = NamesGivenBy(parameters);
   Model model = cell ? CellModel(*cell) : LoadModel(FLAGS_net, std::move(parameters));
   if (fills_on_host) PlaceOnHost(&model.init_net);
-  Session session{
-      .def = model.net, .workspace = std::make_unique<Workspace>(), .outputs = model.outputs, .made_up = {}};
+  Session session{.def = model.net,
+                  .workspace = std::make_unique<Workspace>(),
+                  .outputs = model.outputs,
+                  .parameters = NamesGivenBy(model),
+                  .made_up = {}};
   CheckRead(FLAGS_net, {&session.def}, fed, also_read);
   RemarkOnUnread({&session.def}, given_by_file);
   if (session.outputs.empty()) session.outputs = UnreadBlobs(model.net);

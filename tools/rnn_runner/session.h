@@ -19,6 +19,7 @@ struct Session {
   NetDef def;
   std::unique_ptr<Workspace> workspace;  // parameters and inputs are in it
   std::vector<std::string> outputs;      // what the file calls outputs, otherwise what no operator reads
+  std::vector<std::string> parameters;   // what the model, its init_net or --init_net gives
   std::vector<std::string> made_up;      // of a cell, what nobody gave: random, or as the cell fills it
 };
 
