@@ -64,7 +64,9 @@ class Emitter {
       if (graph_.homes[graph_.values[value].home].kind == Home::Kind::kLocal) continue;
       plan_.finals[blob] = {.slot = graph_.values[value].home, .info = graph_.values[value].info};
     }
-    plan_.num_once_stages = NumOnceStages();
+    const int num_once = graph_.NumOnceNodes();
+    const auto is_once = [&](const Stage& stage) { return stage.end <= num_once; };
+    plan_.num_once_stages = static_cast<int>(std::ranges::count_if(plan_.stages, is_once));
     plan_.does_nothing = DoesNothing();
     plan_.is_copied.assign(plan_.num_bases, false);
     for (const RowMove& move : graph_.before) {
@@ -98,15 +100,6 @@ class Emitter {
       case StepNode::Kind::kPack: EmitPack(node, &instruction); break;
     }
     return instruction;
-  }
-
-  int NumOnceStages() const {
-    const auto is_once = [&](const Stage& stage) {
-      return stage.steps_at_once == kAllSteps &&
-             std::all_of(graph_.nodes.begin() + stage.begin, graph_.nodes.begin() + stage.end,
-                         [&](const StepNode& node) { return graph_.GivesOnce(node); });
-    };
-    return static_cast<int>(std::ranges::find_if_not(plan_.stages, is_once) - plan_.stages.begin());
   }
 
   Operand OperandOf(int value, size_t position) const {

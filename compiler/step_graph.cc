@@ -47,6 +47,50 @@ bool StepGraph::GivesOnce(const StepNode& node) const {
                              [&](int value) { return homes[values[value].home].kind == Home::Kind::kOnce; });
 }
 
+int StepGraph::NumOnceNodes() const {
+  int count = 0;
+  for (const Stage& stage : stages) {
+    const auto gives_once = [&](const StepNode& node) { return GivesOnce(node); };
+    const bool is_once = stage.steps_at_once == kAllSteps &&
+                         std::all_of(nodes.begin() + stage.begin, nodes.begin() + stage.end, gives_once);
+    if (!is_once) break;
+    count = stage.end;
+  }
+  return count;
+}
+
+int StepGraph::AddOnce(std::vector<StepNode> added, std::int64_t min_steps) {
+  const auto count = static_cast<int>(added.size());
+  const int begin = NumOnceNodes();
+  if (stages.empty() && !nodes.empty()) stages = {{.begin = 0, .end = static_cast<int>(nodes.size())}};
+  const auto behind = std::ranges::find_if(stages, [&](const Stage& stage) { return stage.end > begin; });
+  for (auto stage = behind; stage != stages.end(); ++stage) {
+    stage->begin += count;
+    stage->end += count;
+  }
+  if (behind != stages.begin() && std::prev(behind)->min_steps == min_steps) {
+    std::prev(behind)->end += count;
+  } else {
+    stages.insert(behind, {.begin = begin, .end = begin + count, .steps_at_once = kAllSteps, .min_steps = min_steps});
+  }
+  nodes.insert(nodes.begin() + begin, std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
+  FindProducers();
+  return begin;
+}
+
+std::vector<StepNode> StepGraph::TakeOnce() {
+  const int count = NumOnceNodes();
+  std::vector<StepNode> taken(std::make_move_iterator(nodes.begin()), std::make_move_iterator(nodes.begin() + count));
+  nodes.erase(nodes.begin(), nodes.begin() + count);
+  std::erase_if(stages, [&](const Stage& stage) { return stage.end <= count; });
+  for (Stage& stage : stages) {
+    stage.begin -= count;
+    stage.end -= count;
+  }
+  FindProducers();
+  return taken;
+}
+
 std::vector<TensorInfo> StepGraph::InfosOf(std::span<const int> of) const {
   std::vector<TensorInfo> infos;
   for (const int value : of) infos.push_back(values[value].info);

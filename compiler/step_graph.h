@@ -121,6 +121,12 @@ struct StepGraph {
   std::vector<TensorInfo> InfosOf(std::span<const int> of) const;
   // Whether the node gives nothing but what is the same in all steps (Home::Kind::kOnce), so that it runs once.
   bool GivesOnce(const StepNode& node) const;
+  // So many nodes, the first ones, run once for all steps and give nothing else, in stages of their own.
+  int NumOnceNodes() const;
+  // Adds such nodes behind them; runs of fewer than min_steps leave these out. Returns where they begin.
+  int AddOnce(std::vector<StepNode> added, std::int64_t min_steps = 0);
+  // Takes all of them away and returns them.
+  std::vector<StepNode> TakeOnce();
   // Adds a value, with the first version that its name has free where it has none yet.
   int AddValue(StepValue value);
   // Before a value is taken away: if it is what its blob ends as, the blob has no last value any more.

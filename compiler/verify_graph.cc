@@ -204,12 +204,10 @@ class Verifier {
   }
 
   void CheckOrder() const {
+    // What is computed once is there before the first step.
     StepGraph loop = graph_;
-    loop.stages.clear();
-    // What is packed is never written again: it is as if each step had its own.
-    for (Home& home : loop.homes) {
-      if (home.kind == Home::Kind::kOnce) home.kind = Home::Kind::kTemporary;
-    }
+    const int num_once = static_cast<int>(loop.TakeOnce().size());
+    const std::vector<Stage> stages = std::exchange(loop.stages, {});
     // What writes the first term in place of zeros adds it, as far as the order of terms is asked.
     const std::vector<bool> is_written_first = BasesClearedWithoutStepsAlone();
     for (StepValue& value : loop.values) {
@@ -219,13 +217,12 @@ class Verifier {
       }
     }
     const StepPlan plan = EmitPlan(loop, {.is_draft = true});
-    for (const Stage& stage : graph_.stages) {
+    for (const Stage& stage : stages) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != 1; ++n) {
-        const bool can_be = plan.instructions[n].can_batch_steps || graph_.GivesOnce(graph_.nodes[n]);
-        if (!can_be) ThrowOf(n, "it cannot run for several steps at once");
+        if (!plan.instructions[n].can_batch_steps) ThrowOf(num_once + n, "it cannot run for several steps at once");
       }
     }
-    const std::string problem = BrokenOrder(plan, graph_.stages);
+    const std::string problem = BrokenOrder(plan, stages);
     if (!problem.empty()) Throw(problem);
   }
 

@@ -173,6 +173,13 @@ MetaNetDef ReadBundle(const std::string& path) {
               StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
 }
 
+std::vector<std::string> FilledBy(const Model& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.parameters) names.push_back(name);
+  for (const OperatorDef& op : model.init_net.op()) names.insert(names.end(), op.output().begin(), op.output().end());
+  return names;
+}
+
 void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace) {
   std::vector<Tensor> written;
   for (const OperatorDef& op : net.op()) {

@@ -36,6 +36,9 @@ Model LoadModel(const std::string& net_path, Model parameters);
 // The init_net and the parameters that `path` gives, as `init_path` above, without a net. Throws kInputOutput.
 Model LoadParameters(const std::string& path);
 
+// The blobs that Initialize fills: the parameters, and what init_net writes.
+std::vector<std::string> FilledBy(const Model& model);
+
 // Promises that nobody writes to the tensors of `blobs` any more (Tensor::SetConstant), as whoever serves a model may of
 // its parameters; leaves out what `net` writes, what shares memory with that, and blobs without tensors.
 void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace);

@@ -99,12 +99,15 @@ void Arrange(const std::vector<StageDraft>& stages, StepGraph* graph) {
 }  // namespace
 
 bool FormStages(StepGraph* graph) {
+  std::vector<StepNode> once = graph->TakeOnce();
+  graph->stages.clear();
   StepPlan draft = EmitPlan(*graph, {.is_draft = true});
   const std::set<int> halves = CutSumsOff(graph, &draft);
   std::vector<StageDraft> stages = FindStages(draft);
   JoinHalvesOfLoops(halves, &stages, graph);
   KeepBetween(stages, graph);
   Arrange(stages, graph);
+  if (!once.empty()) graph->AddOnce(std::move(once));
   return true;
 }
 

@@ -62,17 +62,10 @@ class Hoister {
       for (int n = stage.begin; n < stage.end; ++n) (leaves[n] ? nodes : others).push_back(std::move(graph_.nodes[n]));
       rest.end = static_cast<int>(others.size());
     }
-    const auto count = static_cast<int>(nodes.size());
     std::erase_if(stages, [](const Stage& stage) { return stage.begin == stage.end; });
-    for (Stage& stage : stages) {
-      stage.begin += count;
-      stage.end += count;
-    }
-    stages.insert(stages.begin(), {.begin = 0, .end = count, .steps_at_once = kAllSteps});
-    nodes.insert(nodes.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
-    graph_.nodes = std::move(nodes);
+    graph_.nodes = std::move(others);
     graph_.stages = std::move(stages);
-    graph_.FindProducers();
+    graph_.AddOnce(std::move(nodes));
   }
 
   StepGraph& graph_;

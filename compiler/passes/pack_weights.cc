@@ -81,22 +81,7 @@ bool PackWeights(StepGraph* graph) {
     }
   }
   if (packs.empty()) return false;
-  // Behind what is computed once, of which some are made.
-  const Stage& first = stages.front();
-  const bool has_front = first.steps_at_once == kAllSteps && graph->GivesOnce(graph->nodes[first.begin]);
-  const int begin = has_front ? stages.front().end : 0;
-  const auto count = static_cast<int>(packs.size());
-  for (Stage& stage : stages) {
-    if (stage.begin < begin) continue;
-    stage.begin += count;
-    stage.end += count;
-  }
-  const Stage stage{
-      .begin = begin, .end = begin + count, .steps_at_once = kAllSteps, .min_steps = graph->target->min_steps_to_pack};
-  stages.insert(stages.begin() + (has_front ? 1 : 0), stage);
-  graph->stages = std::move(stages);
-  graph->nodes.insert(graph->nodes.begin() + begin, packs.begin(), packs.end());
-  graph->FindProducers();
+  graph->AddOnce(std::move(packs), graph->target->min_steps_to_pack);
   return true;
 }
 

@@ -92,14 +92,20 @@ bool CopyInputs(StepGraph* graph);
 // What the caller has lent (Home::lent) and nodes write to is copied before the first step: steps change the copy.
 bool CopyLent(StepGraph* graph);
 
+// What follows from what is the same in all steps, as from parameters alone, is computed once, before the first step.
+// Bits stay the same. In training such values are kept for the gradient, a row a step, and stay where they are.
+bool Hoist(StepGraph* graph);
+
+// Products of one value become one where their weights, which all steps share, are small: these are laid side by side,
+// once for all steps, and what was a product is a part of the columns. So do products that are added up, if all of them
+// are of the same values: x u + h v and x w + h z. Rounds otherwise: a product of more columns may add up in another
+// order.
+bool MergeProducts(StepGraph* graph);
+
 // Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to
 // another is kept. Rounds otherwise: a product of many rows adds up in another order.
 bool FormStages(StepGraph* graph);
-
-// What follows from what is the same in all steps, as from parameters alone, is computed once, before the first step.
-// Bits stay the same. In training such values are kept for the gradient, a row a step, and stay where they are.
-bool Hoist(StepGraph* graph);
 
 // Operators of loops read weights in the form that their kernel likes best (Kernel::packing), made once before the
 // first step where nothing writes to them. Rounds otherwise: kernels of another form add up in another order.

@@ -484,9 +484,21 @@ TEST(Stages, AProductWithWeightsThatTheStepComputesStaysInTheLoop) {
   net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("u");
   net.Step("v = Tanh(w)").Step(Product("p = FC(x_t, v)")).Step(Product("q = FC(x_t, u)"));
   net.Step("h_next = Sum(p, q)").Output("h_all", "h", 1);
-  const Plans plans = PlansOf(net.Build(), LayerFeeds(3));
+  const Plans plans = PlansOf(net.Build(), LayerFeeds(3), {.disabled_passes = {"hoist", "merge_products"}});
   EXPECT_EQ(StageWith(plans.forward, "p"), "in each step");
   EXPECT_EQ(StageWith(plans.forward, "q"), "for 64 steps at once");
+  const Plans hoisted = PlansOf(net.Build(), LayerFeeds(3), {.disabled_passes = {"merge_products"}});
+  EXPECT_EQ(StageWith(hoisted.forward, "v"), "once for all steps");
+  EXPECT_EQ(StageWith(hoisted.forward, "p"), "for 64 steps at once");
+}
+
+TEST(Stages, ProductsOfOneSequenceAreOneOverTime) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step(Product("p = FC(x_t, w)")).Step(Product("q = FC(x_t, u)")).Step("s = Mul(p, h_prev)");
+  net.Step("h_next = Sum(s, q)").Output("h_all", "h", 1);
+  const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "two products");
+  EXPECT_EQ(StageWith(plans.forward, "p, q"), "for 64 steps at once");
 }
 
 TEST(Stages, RandomNumbersStayThoseOfTheirStep) {

@@ -12,7 +12,6 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recurrent_spec.h"
-#include "stepnet/tools/rnn_runner/cell_file.h"
 
 namespace stepnet::runner {
 namespace {
@@ -104,7 +103,7 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options) : vocabul
     ThrowIfProblems(CheckNet(Completed(model.net)));  // with every fault, before one of them is met
     model.Initialize(workspace_, options);
     states_ = CarriedStatesOf(model.net, workspace_, options);
-    SetConstant(NamesGivenBy(model), model.net, workspace_);
+    SetConstant(FilledBy(model), model.net, workspace_);
     workspace_.CreateBlob("tokens");
     net_ = Net::Create(model.net, workspace_, options);
   } catch (...) {

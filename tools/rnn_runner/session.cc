@@ -35,7 +35,7 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
   Session session{.def = model.net,
                   .workspace = std::make_unique<Workspace>(),
                   .outputs = model.outputs,
-                  .parameters = NamesGivenBy(model),
+                  .parameters = FilledBy(model),
                   .made_up = {}};
   CheckRead(FLAGS_net, {&session.def}, fed, also_read);
   RemarkOnUnread({&session.def}, given_by_file);

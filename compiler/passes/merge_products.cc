@@ -1,0 +1,271 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stepnet/compiler/passes/passes.h"
+#include "stepnet/compiler/passes/uses.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet {
+namespace {
+
+void SetInts(OperatorDef* op, const std::string& name, const std::vector<std::int64_t>& values) {
+  Argument& argument = *op->add_arg();
+  argument.set_name(name);
+  for (const std::int64_t value : values) argument.add_ints(value);
+}
+
+// An operator of the same options as another, of which errors and traces say that it is at its place.
+StepNode MakeNode(const StepNode& like, const OperatorDef& def, std::vector<int> inputs, std::vector<int> outputs) {
+  return {.call = std::make_shared<const OperatorCall>(def, like.call->options()),
+          .def = std::make_shared<const OperatorDef>(def),
+          .op_index = like.op_index,
+          .inputs = std::move(inputs),
+          .outputs = std::move(outputs)};
+}
+
+class ProductMerger {
+ public:
+  explicit ProductMerger(StepGraph* graph)
+      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), replaced_by_(graph->nodes.size()) {}
+
+  bool Run() {
+    for (const auto& [key, sums] : FindSums()) {
+      if (sums.size() > 1) Merge(sums);
+    }
+    if (once_.empty()) return false;
+    ReplaceNodes();
+    Expand(&graph_);
+    return true;
+  }
+
+ private:
+  // Nodes of products that are added up in one home, in their order.
+  using Sum = std::vector<int>;
+
+  const ProductFactor& RightOf(const StepNode& node) const { return *node.products[0]->right; }
+  int WeightOf(const StepNode& node) const { return node.inputs[RightOf(node).input]; }
+
+  bool IsTheSameInAllSteps(int value) const {
+    const StepValue& v = graph_.values[value];
+    const Home& home = graph_.homes[v.home];
+    if (home.kind == Home::Kind::kOnce) return true;
+    return v.producer < 0 && home.kind == Home::Kind::kOutside && !home.starts_at_zero && home.slot.row_bytes == 0 &&
+           !written_.contains(home.slot.base);
+  }
+
+  // A product of a value and a matrix that all steps share, and perhaps a bias that they share, too.
+  bool IsProduct(const StepNode& node) const {
+    if (node.kind != StepNode::Kind::kProduct || node.outputs.size() != 1 || node.outputs[0] == kNoValue) return false;
+    if (!DependsOnInputsAlone(graph_, node) || !node.products[0] || !node.products[0]->right) return false;
+    const Product& product = *node.products[0];
+    const bool has_bias = product.bias >= 0;
+    if (node.inputs.size() != (has_bias ? 3u : 2u) || product.left.input == product.right->input) return false;
+    if (has_bias && !IsTheSameInAllSteps(node.inputs[product.bias])) return false;
+    const Shape& weight = graph_.values[WeightOf(node)].info.shape;
+    return weight.rank() == 2 && weight == product.right->shape && IsTheSameInAllSteps(WeightOf(node));
+  }
+
+  // What products have in common whose weights may lie side by side.
+  std::string KeyOf(const StepNode& node) const {
+    const Product& product = *node.products[0];
+    std::string key = StrCat(node.inputs[product.left.input], " ", node.call->type(), " ", product.bias, " ",
+                             RightOf(node).transposed, " ", graph_.values[WeightOf(node)].info.dtype);
+    for (const Argument& argument : node.def->arg()) key += " " + argument.SerializeAsString();
+    return key;
+  }
+
+  // By what their products have in common.
+  std::map<std::string, std::vector<Sum>> FindSums() const {
+    std::map<int, Sum> by_home;
+    std::set<int> others;  // homes to which something else writes
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const StepNode& node = graph_.nodes[n];
+      for (const int value : node.given()) {
+        const int home = graph_.values[value].home;
+        IsProduct(node) ? by_home[home].push_back(static_cast<int>(n)) : static_cast<void>(others.insert(home));
+      }
+    }
+    std::map<std::string, std::vector<Sum>> sums;
+    for (const auto& [home, sum] : by_home) {
+      if (others.contains(home) || !IsReadAtItsEnd(home, sum)) continue;
+      std::string key;
+      for (const int n : sum) key += KeyOf(graph_.nodes[n]) + "\n";
+      sums[key].push_back(sum);
+    }
+    return sums;
+  }
+
+  // Whether the home goes with the step, and nobody sees in it what is there before all products are added up.
+  bool IsReadAtItsEnd(int home, const Sum& sum) const {
+    for (const int n : sum) {
+      const int value = graph_.nodes[n].outputs[0];
+      const bool is_last = n == sum.back();
+      if (!uses_.IsTemporary(value) || graph_.values[value].added != (n != sum.front())) return false;
+      if ((uses_.NumReaders(value) > 0) != is_last) return false;
+    }
+    return uses_.NumValues(home) == std::ssize(sum);
+  }
+
+  bool HasSmallWeights(const std::vector<Sum>& sums, size_t k) const {
+    std::int64_t bytes = 0;
+    for (const Sum& sum : sums) bytes += graph_.values[WeightOf(graph_.nodes[sum[k]])].info.size_bytes();
+    return bytes <= kMaxBytes;
+  }
+
+  // One product in place of the k-th of all sums, of their weights side by side.
+  StepNode MergedProduct(const std::vector<Sum>& sums, size_t k, int home) {
+    const StepNode& first = graph_.nodes[sums[0][k]];
+    const Product& product = *first.products[0];
+    const bool transposed = RightOf(first).transposed;
+    std::vector<int> weights, biases;
+    std::int64_t columns = 0;
+    for (const Sum& sum : sums) {
+      const StepNode& node = graph_.nodes[sum[k]];
+      weights.push_back(WeightOf(node));
+      if (product.bias >= 0) biases.push_back(node.inputs[product.bias]);
+      columns += RightOf(node).columns();
+    }
+    std::vector<int> inputs = first.inputs;
+    inputs[product.right->input] = SideBySide(first, weights, transposed ? 0 : 1);
+    if (product.bias >= 0) inputs[product.bias] = SideBySide(first, biases, 0);
+    const StepValue& one = graph_.values[first.outputs[0]];
+    const int output = graph_.AddValue({.blob = NamesOf(sums, k),
+                                        .info = {.dtype = one.info.dtype, .shape = one.info.shape.With(-1, columns)},
+                                        .home = home,
+                                        .producer = sums[0][k],
+                                        .added = k > 0});
+    OperatorDef def = *first.def;
+    for (size_t i = 0; i < inputs.size(); ++i) def.set_input(static_cast<int>(i), graph_.values[inputs[i]].blob);
+    def.set_output(0, graph_.values[output].blob);
+    return MakeNode(first, def, std::move(inputs), {output});
+  }
+
+  std::string NamesOf(const std::vector<Sum>& sums, size_t k) const {
+    std::vector<std::string> names;
+    for (const Sum& sum : sums) names.push_back(graph_.values[graph_.nodes[sum[k]].outputs[0]].blob);
+    return Join(names, ", ");
+  }
+
+  // The values one beside the other along a dimension, once for all steps.
+  int SideBySide(const StepNode& like, const std::vector<int>& values, int axis) {
+    if (const auto found = joined_.find({values, axis}); found != joined_.end()) return found->second;
+    OperatorDef def;
+    def.set_type("Concat");
+    SetInts(&def, "axis", {});
+    def.mutable_arg(0)->set_i(axis);
+    std::vector<std::string> names;
+    std::vector<std::int64_t> sizes;
+    for (const int value : values) {
+      names.push_back(graph_.values[value].blob);
+      def.add_input(names.back());
+      sizes.push_back(graph_.values[value].info.shape[axis]);
+    }
+    std::int64_t size = 0;
+    for (const std::int64_t s : sizes) size += s;
+    const StepValue& first = graph_.values[values[0]];
+    const TensorInfo info{.dtype = first.info.dtype, .shape = first.info.shape.With(axis, size)};
+    const int joined = AddOnceValue(Join(names, ", "), info);
+    const Shape count = {static_cast<std::int64_t>(values.size())};
+    const int info_value = AddOnceValue(Join(names, ", ") + " sizes", {.dtype = DType::kInt32, .shape = count});
+    for (const int output : {joined, info_value}) def.add_output(graph_.values[output].blob);
+    once_.push_back(MakeNode(like, def, values, {joined, info_value}));
+    return joined_[{values, axis}] = joined;
+  }
+
+  int AddOnceValue(std::string name, TensorInfo info) {
+    graph_.homes.push_back({.kind = Home::Kind::kOnce});
+    const int home = static_cast<int>(graph_.homes.size()) - 1;
+    return graph_.AddValue({.blob = std::move(name), .outside = true, .info = std::move(info), .home = home});
+  }
+
+  void Merge(const std::vector<Sum>& sums) {
+    for (size_t k = 0; k < sums[0].size(); ++k) {
+      if (!HasSmallWeights(sums, k)) return;
+    }
+    graph_.homes.push_back({});
+    const int home = static_cast<int>(graph_.homes.size()) - 1;
+    std::vector<StepNode> merged;
+    for (size_t k = 0; k < sums[0].size(); ++k) {
+      merged.push_back(MergedProduct(sums, k, home));
+    }
+    merged.push_back(SplitOf(merged.back(), sums));
+    for (size_t k = 0; k < sums[0].size(); ++k) {
+      int place = sums[0][k];
+      for (const Sum& sum : sums) {
+        place = std::min(place, sum[k]);
+        gone_.insert(sum[k]);
+      }
+      replaced_by_[place].push_back(std::move(merged[k]));
+      if (k + 1 == sums[0].size()) replaced_by_[place].push_back(std::move(merged[k + 1]));
+    }
+  }
+
+  // What all of them end as, each in memory of its own.
+  StepNode SplitOf(const StepNode& product, const std::vector<Sum>& sums) {
+    OperatorDef def;
+    def.set_type("Split");
+    def.add_input(graph_.values[product.outputs[0]].blob);
+    std::vector<int> parts;
+    std::vector<std::int64_t> sizes;
+    for (const Sum& sum : sums) {
+      parts.push_back(graph_.nodes[sum.back()].outputs[0]);
+      StepValue& part = graph_.values[parts.back()];
+      graph_.homes.push_back({});
+      part.home = static_cast<int>(graph_.homes.size()) - 1;
+      part.added = false;
+      sizes.push_back(part.info.shape[-1]);
+      def.add_output(part.blob);
+    }
+    SetInts(&def, "axis", {});
+    def.mutable_arg(0)->set_i(-1);
+    SetInts(&def, "split", sizes);
+    return MakeNode(product, def, {product.outputs[0]}, std::move(parts));
+  }
+
+  void ReplaceNodes() {
+    std::vector<StepNode> nodes;
+    std::vector<bool> gone;
+    std::vector<Stage> stages = graph_.stages;
+    for (size_t n = 0, s = 0; n < graph_.nodes.size(); ++n) {
+      while (s < stages.size() && graph_.stages[s].end <= static_cast<int>(n)) ++s;
+      const auto added = static_cast<int>(replaced_by_[n].size());
+      for (size_t later = s; later < stages.size(); ++later) {
+        if (later > s) stages[later].begin += added;
+        stages[later].end += added;
+      }
+      for (StepNode& node : replaced_by_[n]) {
+        nodes.push_back(std::move(node));
+        gone.push_back(false);
+      }
+      nodes.push_back(std::move(graph_.nodes[n]));
+      gone.push_back(gone_.contains(static_cast<int>(n)));
+    }
+    graph_.nodes = std::move(nodes);
+    graph_.stages = std::move(stages);
+    const size_t num_once = once_.size();
+    const int begin = graph_.AddOnce(std::move(once_));
+    gone.insert(gone.begin() + begin, num_once, false);
+    graph_.Erase(gone);
+  }
+
+  // Weights side by side are copied in each run in which they may have changed: large ones gain less than that takes.
+  static constexpr std::int64_t kMaxBytes = 256 << 10;
+
+  StepGraph& graph_;
+  const Uses uses_;
+  const std::set<int> written_;  // bases
+  std::map<std::pair<std::vector<int>, int>, int> joined_;
+  std::vector<StepNode> once_;
+  std::set<int> gone_;                              // nodes
+  std::vector<std::vector<StepNode>> replaced_by_;  // by node: what is put before it
+};
+
+}  // namespace
+
+bool MergeProducts(StepGraph* graph) { return ProductMerger(graph).Run(); }
+
+}  // namespace stepnet

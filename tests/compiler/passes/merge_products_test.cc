@@ -1,0 +1,129 @@
+#include "pass_case.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kInputs[] = R"(  h: float [1, 2] at 0[8 * t]
+  x: float [1, 4] at 1[16 * t]
+  a: float [3] at 2
+  b: float [1] at 3
+  u: float [3, 2] at 4
+  v: float [1, 2] at 5
+  w: float [3, 4] at 6
+  z: float [1, 4] at 7
+  g: float [1, 1] at 12
+)";
+constexpr char kFirst[] = "  p.1: float [1, 3] = product h [1, 2] * u [3, 2]^T by FC(h, u) @0 {}\n";
+constexpr char kSecond[] = "  q.1: float [1, 1] = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n";
+constexpr char kReaders[] = R"(  ^y: float [1, 3] at 8[12 * t] = p.1
+  ^r: float [1, 1] at 9[4 * t] = q.1
+)";
+
+std::string AfterLines(const std::string& lines) { return After(MergeProducts, Step(kInputs + lines)); }
+
+void ExpectUnchanged(const std::string& lines) { EXPECT_EQ(AfterLines(lines), Step(kInputs + lines)); }
+
+TEST(MergeProducts, ThoseOfOneValueBecomeOne) {
+  const std::string between = "  t.1: float [1, 3] = region Tanh(p.1) @1 {}\n";
+  EXPECT_EQ(AfterLines(StrCat(kFirst, between, kSecond, "  ^r: float [1, 1] at 9[4 * t] = q.1\n")),
+            Step(StrCat(kInputs, R"(  once for all steps:
+  ^"u, v": float [4, 2] once, ^"u, v sizes": int32 [2] once = region Concat(u, v) @0 {arg { name: "axis" i: 0 }}
+  in each step:
+  "p, q".1: float [1, 4] = product h [1, 2] * ^"u, v" [4, 2]^T by FC(h, ^"u, v") @0 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p, q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+  t.1: float [1, 3] = region Tanh(p.1) @1 {}
+  ^r: float [1, 1] at 9[4 * t] = q.1
+  at the end: no "p, q"
+)")));
+}
+
+TEST(MergeProducts, SumsOfThemDo) {
+  const std::string lines = R"(  s.1: float [1, 3] = product x [1, 4] * w [3, 4]^T + a by FC(x, w, a) @0 {}
+  p.1: float [1, 3] added in s.1 = product h [1, 2] * u [3, 2]^T by FC(h, u) @1 {}
+  t.1: float [1, 1] = product x [1, 4] * z [1, 4]^T + b by FC(x, z, b) @2 {}
+  q.1: float [1, 1] added in t.1 = product h [1, 2] * v [1, 2]^T by FC(h, v) @3 {}
+)";
+  EXPECT_EQ(AfterLines(StrCat(lines, kReaders, "  at the end: no s, no t\n")),
+            Step(StrCat(kInputs, R"(  once for all steps:
+  ^"w, z": float [4, 4] once, ^"w, z sizes": int32 [2] once = region Concat(w, z) @0 {arg { name: "axis" i: 0 }}
+  ^"a, b": float [4] once, ^"a, b sizes": int32 [2] once = region Concat(a, b) @0 {arg { name: "axis" i: 0 }}
+  ^"u, v": float [4, 2] once, ^"u, v sizes": int32 [2] once = region Concat(u, v) @1 {arg { name: "axis" i: 0 }}
+  in each step:
+  "s, t".1: float [1, 4] = product x [1, 4] * ^"w, z" [4, 4]^T + ^"a, b" by FC(x, ^"w, z", ^"a, b") @0 {}
+  "p, q".1: float [1, 4] added in "s, t".1 = product h [1, 2] * ^"u, v" [4, 2]^T by FC(h, ^"u, v") @1 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p, q".1) @1 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+  ^y: float [1, 3] at 8[12 * t] = p.1
+  ^r: float [1, 1] at 9[4 * t] = q.1
+  at the end: no "p, q", no "s, t"
+)")));
+}
+
+TEST(MergeProducts, WeightsByRowsLieSideBySideInColumns) {
+  const std::string text = AfterLines(R"(  c: float [2, 3] at 10
+  d: float [2, 1] at 11
+  p.1: float [1, 3] = product h [1, 2] * c [2, 3] by MatMul(h, c) @0 {}
+  q.1: float [1, 1] = product h [1, 2] * d [2, 1] by MatMul(h, d) @1 {}
+  ^y: float [1, 3] at 8[12 * t] = p.1
+  ^r: float [1, 1] at 9[4 * t] = q.1
+)");
+  EXPECT_NE(text.find("^\"c, d\": float [2, 4] once"), std::string::npos) << text;
+  EXPECT_NE(text.find(" = product h [1, 2] * ^\"c, d\" [2, 4] by MatMul(h, ^\"c, d\") @0 {}"), std::string::npos)
+      << text;
+}
+
+TEST(MergeProducts, LeavesOthersAlone) {
+  const std::string readers = kReaders;
+  for (const std::string& lines : std::vector<std::string>{
+           kFirst + std::string("  ^y: float [1, 3] at 8[12 * t] = p.1\n"),  // one alone
+           // Of another value.
+           StrCat(kFirst, "  q.1: float [1, 1] = product x [1, 4] * z [1, 4]^T by FC(x, z) @2 {}\n", readers),
+           // Of another kind, or with a bias.
+           StrCat(kFirst,
+                  "  q.1: float [1, 1] = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {arg { name: \"axis\" i: -1 "
+                  "}}\n",
+                  readers),
+           StrCat(kFirst, "  q.1: float [1, 1] = product h [1, 2] * v [1, 2]^T + b by FC(h, v, b) @2 {}\n", readers),
+           // With weights or a bias that the step writes.
+           StrCat(kFirst, kSecond, readers, "  v.1: float [1, 2] at 5 = Tanh(h) @3 {}\n"),
+           StrCat(kFirst, "  v.1: float [1, 2] = Tanh(h) @1 {}\n",
+                  "  q.1: float [1, 1] = product h [1, 2] * v.1 [1, 2]^T by FC(h, v.1) @2 {}\n", readers),
+           // Kept, or where somebody else looks.
+           StrCat(kFirst, "  q.1: float [1, 1] kept = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n", readers),
+           StrCat(kFirst, "  q.1: float [1, 1] at 9[4 * t] = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n",
+                  "  ^y: float [1, 3] at 8[12 * t] = p.1\n"),
+           // Added to what is no product.
+           StrCat("  s.1: float [1, 1] = region Tanh(g) @1 {}\n", kFirst,
+                  "  q.1: float [1, 1] added in s.1 = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n", readers,
+                  "  at the end: no s\n")}) {
+    ExpectUnchanged(lines);
+  }
+}
+
+TEST(MergeProducts, LeavesLargeWeightsAlone) {
+  const std::string inputs =
+      "  h: float [1, 1024] at 0[4096 * t]\n  u: float [64, 1024] at 1\n  v: float [1, 1024] at 2\n";
+  const std::string lines =
+      StrCat(inputs, R"(  p.1: float [1, 64] = product h [1, 1024] * u [64, 1024]^T by FC(h, u) @0 {}
+  q.1: float [1, 1] = product h [1, 1024] * v [1, 1024]^T by FC(h, v) @1 {}
+  ^y: float [1, 64] at 3[256 * t] = p.1
+  ^r: float [1, 1] at 4[4 * t] = q.1
+)");
+  EXPECT_EQ(After(MergeProducts, Step(lines)), Step(lines));
+}
+
+// A pass before may have left what is computed once.
+TEST(MergeProducts, WeightsMayBeComputedOnce) {
+  const std::string text = AfterLines(
+      StrCat(R"(  once for all steps:
+  c.1: float [1, 2] once = region Tanh(v) @1 {}
+  in each step:
+)",
+             kFirst, "  q.1: float [1, 1] = product h [1, 2] * c.1 [1, 2]^T by FC(h, c.1) @2 {}\n", kReaders));
+  EXPECT_NE(text.find("  c.1: float [1, 2] once = region Tanh(v) @1 {}\n  ^\"u, c\": float [4, 2] once"),
+            std::string::npos)
+      << text;
+}
+
+}  // namespace
+}  // namespace stepnet
