@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """LSTMs and GRUs on the CPU in PyTorch and onnxruntime, with StepNet's weights: the peers of scripts/bench_peers.
 
-FOLDER has a file for each blob that StepNet's net reads, as x.npy and layer0__w.npy (layer0/w), and gradient.npy, that of
-the output h. CELL is lstm or gru (examples/cells/gru_reset_after.cell), PEER is torch or onnxruntime.
+FOLDER has a file for each blob that StepNet's net reads, as x.npy and layer0__w.npy (layer0/w), gradient.npy, that of the
+output h, and parameters.pb, TensorProtos with the parameters. CELL is lstm or gru (examples/cells/gru_reset_after.cell), PEER is torch or onnxruntime.
 
   recurrent.py data FOLDER CELL BATCH HIDDEN STEPS LAYERS   writes them, random
   recurrent.py check FOLDER CELL LAYERS PEER...             compares with StepNet's results, in FOLDER/forward, FOLDER/both
@@ -47,6 +47,21 @@ def weights(folder: Path, cell: str, layers: int, peer: str) -> Iterator[list[np
         yield layer if len(layer) == 4 else [*layer, np.zeros_like(layer[-1])]
 
 
+def varint(value: int) -> bytes:
+    low = value & 127
+    return bytes([low | 128]) + varint(value >> 7) if value > 127 else bytes([low])
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of bytes in protobuf's encoding."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def tensor_proto(name: str, values: np.ndarray) -> bytes:
+    dims = b"".join(varint(1 << 3) + varint(size) for size in values.shape)
+    return dims + field(3, values.tobytes()) + field(7, name.encode())
+
+
 def write_data(folder: Path, cell: str, batch: int, hidden: int, steps: int, layers: int) -> None:
     folder.mkdir(parents=True)
     random = np.random.default_rng(1)
@@ -57,12 +72,16 @@ def write_data(folder: Path, cell: str, batch: int, hidden: int, steps: int, lay
 
     write("x", random.standard_normal((steps, batch, hidden)))
     write("gradient", random.standard_normal((steps, batch, hidden)))
+    protos = b""
     shapes = {"w": (rows, hidden), "u": (rows, hidden), "b": rows} | ({"b_u": rows} if cell == "gru" else {})
     for prefix in prefixes(layers):
         for name, shape in shapes.items():
-            write(prefix + name, random.uniform(-1, 1, shape) / hidden**0.5)
+            values = (random.uniform(-1, 1, shape) / hidden**0.5).astype(np.float32)
+            write(prefix + name, values)
+            protos += field(1, tensor_proto((prefix + name).replace("__", "/"), values))
         for state in ["h", "c"] if cell == "lstm" else ["h"]:
             write(f"{prefix}{state}_init", np.zeros((1, batch, hidden)))
+    (folder / "parameters.pb").write_bytes(protos)
 
 
 class Torch:

@@ -147,7 +147,7 @@ class ProductMerger {
   std::string NamesOf(const std::vector<Sum>& sums, size_t k) const {
     std::vector<std::string> names;
     for (const Sum& sum : sums) names.push_back(graph_.values[graph_.nodes[sum[k]].outputs[0]].blob);
-    return Join(names, ", ");
+    return Join(names, "|");
   }
 
   // The values one beside the other along a dimension, once for all steps.
@@ -168,9 +168,9 @@ class ProductMerger {
     for (const std::int64_t s : sizes) size += s;
     const StepValue& first = graph_.values[values[0]];
     const TensorInfo info{.dtype = first.info.dtype, .shape = first.info.shape.With(axis, size)};
-    const int joined = AddOnceValue(Join(names, ", "), info);
+    const int joined = AddOnceValue(Join(names, "|"), info);
     const Shape count = {static_cast<std::int64_t>(values.size())};
-    const int info_value = AddOnceValue(Join(names, ", ") + " sizes", {.dtype = DType::kInt32, .shape = count});
+    const int info_value = AddOnceValue(Join(names, "|") + " sizes", {.dtype = DType::kInt32, .shape = count});
     for (const int output : {joined, info_value}) def.add_output(graph_.values[output].blob);
     once_.push_back(MakeNode(like, def, values, {joined, info_value}));
     return joined_[{values, axis}] = joined;

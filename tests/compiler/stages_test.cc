@@ -498,7 +498,7 @@ TEST(Stages, ProductsOfOneSequenceAreOneOverTime) {
   net.Step(Product("p = FC(x_t, w)")).Step(Product("q = FC(x_t, u)")).Step("s = Mul(p, h_prev)");
   net.Step("h_next = Sum(s, q)").Output("h_all", "h", 1);
   const Plans plans = ExpectLevelsAgree(net.Build(), LayerFeeds(150), "two products");
-  EXPECT_EQ(StageWith(plans.forward, "p, q"), "for 64 steps at once");
+  EXPECT_EQ(StageWith(plans.forward, "p|q"), "for 64 steps at once");
 }
 
 TEST(Stages, RandomNumbersStayThoseOfTheirStep) {

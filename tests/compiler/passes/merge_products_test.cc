@@ -28,13 +28,13 @@ TEST(MergeProducts, ThoseOfOneValueBecomeOne) {
   const std::string between = "  t.1: float [1, 3] = region Tanh(p.1) @1 {}\n";
   EXPECT_EQ(AfterLines(StrCat(kFirst, between, kSecond, "  ^r: float [1, 1] at 9[4 * t] = q.1\n")),
             Step(StrCat(kInputs, R"(  once for all steps:
-  ^"u, v": float [4, 2] once, ^"u, v sizes": int32 [2] once = region Concat(u, v) @0 {arg { name: "axis" i: 0 }}
+  ^"u|v": float [4, 2] once, ^"u|v sizes": int32 [2] once = region Concat(u, v) @0 {arg { name: "axis" i: 0 }}
   in each step:
-  "p, q".1: float [1, 4] = product h [1, 2] * ^"u, v" [4, 2]^T by FC(h, ^"u, v") @0 {}
-  p.1: float [1, 3], q.1: float [1, 1] = region Split("p, q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+  "p|q".1: float [1, 4] = product h [1, 2] * ^"u|v" [4, 2]^T by FC(h, ^"u|v") @0 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @0 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
   t.1: float [1, 3] = region Tanh(p.1) @1 {}
   ^r: float [1, 1] at 9[4 * t] = q.1
-  at the end: no "p, q"
+  at the end: no "p|q"
 )")));
 }
 
@@ -46,16 +46,16 @@ TEST(MergeProducts, SumsOfThemDo) {
 )";
   EXPECT_EQ(AfterLines(StrCat(lines, kReaders, "  at the end: no s, no t\n")),
             Step(StrCat(kInputs, R"(  once for all steps:
-  ^"w, z": float [4, 4] once, ^"w, z sizes": int32 [2] once = region Concat(w, z) @0 {arg { name: "axis" i: 0 }}
-  ^"a, b": float [4] once, ^"a, b sizes": int32 [2] once = region Concat(a, b) @0 {arg { name: "axis" i: 0 }}
-  ^"u, v": float [4, 2] once, ^"u, v sizes": int32 [2] once = region Concat(u, v) @1 {arg { name: "axis" i: 0 }}
+  ^"w|z": float [4, 4] once, ^"w|z sizes": int32 [2] once = region Concat(w, z) @0 {arg { name: "axis" i: 0 }}
+  ^"a|b": float [4] once, ^"a|b sizes": int32 [2] once = region Concat(a, b) @0 {arg { name: "axis" i: 0 }}
+  ^"u|v": float [4, 2] once, ^"u|v sizes": int32 [2] once = region Concat(u, v) @1 {arg { name: "axis" i: 0 }}
   in each step:
-  "s, t".1: float [1, 4] = product x [1, 4] * ^"w, z" [4, 4]^T + ^"a, b" by FC(x, ^"w, z", ^"a, b") @0 {}
-  "p, q".1: float [1, 4] added in "s, t".1 = product h [1, 2] * ^"u, v" [4, 2]^T by FC(h, ^"u, v") @1 {}
-  p.1: float [1, 3], q.1: float [1, 1] = region Split("p, q".1) @1 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
+  "s|t".1: float [1, 4] = product x [1, 4] * ^"w|z" [4, 4]^T + ^"a|b" by FC(x, ^"w|z", ^"a|b") @0 {}
+  "p|q".1: float [1, 4] added in "s|t".1 = product h [1, 2] * ^"u|v" [4, 2]^T by FC(h, ^"u|v") @1 {}
+  p.1: float [1, 3], q.1: float [1, 1] = region Split("p|q".1) @1 {arg { name: "axis" i: -1 } arg { name: "split" ints: 3 ints: 1 }}
   ^y: float [1, 3] at 8[12 * t] = p.1
   ^r: float [1, 1] at 9[4 * t] = q.1
-  at the end: no "p, q", no "s, t"
+  at the end: no "p|q", no "s|t"
 )")));
 }
 
@@ -67,8 +67,8 @@ TEST(MergeProducts, WeightsByRowsLieSideBySideInColumns) {
   ^y: float [1, 3] at 8[12 * t] = p.1
   ^r: float [1, 1] at 9[4 * t] = q.1
 )");
-  EXPECT_NE(text.find("^\"c, d\": float [2, 4] once"), std::string::npos) << text;
-  EXPECT_NE(text.find(" = product h [1, 2] * ^\"c, d\" [2, 4] by MatMul(h, ^\"c, d\") @0 {}"), std::string::npos)
+  EXPECT_NE(text.find("^\"c|d\": float [2, 4] once"), std::string::npos) << text;
+  EXPECT_NE(text.find(" = product h [1, 2] * ^\"c|d\" [2, 4] by MatMul(h, ^\"c|d\") @0 {}"), std::string::npos)
       << text;
 }
 
@@ -120,7 +120,7 @@ TEST(MergeProducts, WeightsMayBeComputedOnce) {
   in each step:
 )",
              kFirst, "  q.1: float [1, 1] = product h [1, 2] * c.1 [1, 2]^T by FC(h, c.1) @2 {}\n", kReaders));
-  EXPECT_NE(text.find("  c.1: float [1, 2] once = region Tanh(v) @1 {}\n  ^\"u, c\": float [4, 2] once"),
+  EXPECT_NE(text.find("  c.1: float [1, 2] once = region Tanh(v) @1 {}\n  ^\"u|c\": float [4, 2] once"),
             std::string::npos)
       << text;
 }
