@@ -1,12 +1,15 @@
 #include "stepnet/operators/gemv.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/gemv.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include "stepnet/core/half_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
@@ -70,28 +73,51 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
   for (; j < n; ++j) OneVector(one, k, x, b + j, n, y + j, accumulates);
 }
 
+// A vector of elements of B.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
+  return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
+}
+
+// The first `count` of a vector, zeros behind them.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, size_t count) {
+  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFirst(D d, const BFloat16* from, size_t count) {
+  // Masked loads of 16 bits may touch memory behind the last element, on machines that have none.
+  HWY_ALIGN BFloat16 elements[hn::MaxLanes(d)] = {};
+  std::memcpy(elements, from, count * sizeof(BFloat16));
+  return LoadElements(d, elements);
+}
+
 // One element of y, by four sums of vectors: so many hide the latency of one multiplication behind the others.
-template <typename T>
-HWY_INLINE T DotRow(std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b) {
+template <typename T, typename W>
+HWY_INLINE T DotRow(std::int64_t k, const T* HWY_RESTRICT x, const W* HWY_RESTRICT b) {
   const hn::ScalableTag<T> v;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
   auto s0 = hn::Zero(v), s1 = hn::Zero(v), s2 = hn::Zero(v), s3 = hn::Zero(v);
   std::int64_t l = 0;
   for (; l + 4 * lanes <= k; l += 4 * lanes) {
-    s0 = hn::MulAdd(hn::LoadU(v, b + l), hn::LoadU(v, x + l), s0);
-    s1 = hn::MulAdd(hn::LoadU(v, b + l + lanes), hn::LoadU(v, x + l + lanes), s1);
-    s2 = hn::MulAdd(hn::LoadU(v, b + l + 2 * lanes), hn::LoadU(v, x + l + 2 * lanes), s2);
-    s3 = hn::MulAdd(hn::LoadU(v, b + l + 3 * lanes), hn::LoadU(v, x + l + 3 * lanes), s3);
+    s0 = hn::MulAdd(LoadElements(v, b + l), hn::LoadU(v, x + l), s0);
+    s1 = hn::MulAdd(LoadElements(v, b + l + lanes), hn::LoadU(v, x + l + lanes), s1);
+    s2 = hn::MulAdd(LoadElements(v, b + l + 2 * lanes), hn::LoadU(v, x + l + 2 * lanes), s2);
+    s3 = hn::MulAdd(LoadElements(v, b + l + 3 * lanes), hn::LoadU(v, x + l + 3 * lanes), s3);
   }
   for (; l < k; l += lanes) {
-    const auto is_there = hn::FirstN(v, static_cast<size_t>(std::min(lanes, k - l)));
-    s0 = hn::MulAdd(hn::MaskedLoad(is_there, v, b + l), hn::MaskedLoad(is_there, v, x + l), s0);
+    const auto count = static_cast<size_t>(std::min(lanes, k - l));
+    s0 = hn::MulAdd(LoadFirst(v, b + l, count), LoadFirst(v, x + l, count), s0);
   }
   return hn::GetLane(hn::SumOfLanes(v, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
-template <typename T>
-void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+template <typename T, typename W>
+void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y, bool accumulates,
                   const T* bias) {
   for (std::int64_t j = 0; j < n; ++j) {
     T sum = DotRow(k, x, b + j * stride);
@@ -106,6 +132,10 @@ void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::i
 
 void RowsFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, std::int64_t stride, float* y,
                bool accumulates, const float* bias) {
+  MultiplyRows(n, k, x, b, stride, y, accumulates, bias);
+}
+void RowsBFloat16(std::int64_t n, std::int64_t k, const float* x, const BFloat16* b, std::int64_t stride, float* y,
+                  bool accumulates, const float* bias) {
   MultiplyRows(n, k, x, b, stride, y, accumulates, bias);
 }
 void RowsDouble(std::int64_t n, std::int64_t k, const double* x, const double* b, std::int64_t stride, double* y,
@@ -128,6 +158,7 @@ HWY_AFTER_NAMESPACE();
 namespace stepnet {
 
 HWY_EXPORT(RowsFloat);
+HWY_EXPORT(RowsBFloat16);
 HWY_EXPORT(RowsDouble);
 HWY_EXPORT(GemvFloat);
 HWY_EXPORT(GemvDouble);
@@ -141,10 +172,12 @@ void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool acc
   }
 }
 
-template <typename T>
-void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+template <typename T, typename W>
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y, bool accumulates,
                 const T* bias) {
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<W, BFloat16>) {
+    HWY_DYNAMIC_DISPATCH(RowsBFloat16)(n, k, x, b, stride, y, accumulates, bias);
+  } else if constexpr (std::is_same_v<T, float>) {
     HWY_DYNAMIC_DISPATCH(RowsFloat)(n, k, x, b, stride, y, accumulates, bias);
   } else {
     HWY_DYNAMIC_DISPATCH(RowsDouble)(n, k, x, b, stride, y, accumulates, bias);
@@ -152,6 +185,8 @@ void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int
 }
 
 template void GemvOfRows(std::int64_t, std::int64_t, const float*, const float*, std::int64_t, float*, bool,
+                         const float*);
+template void GemvOfRows(std::int64_t, std::int64_t, const float*, const BFloat16*, std::int64_t, float*, bool,
                          const float*);
 template void GemvOfRows(std::int64_t, std::int64_t, const double*, const double*, std::int64_t, double*, bool,
                          const double*);

@@ -8,6 +8,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_double(temperature, 1, "above 1 the text is more daring, below less; 0: always the most probable character");
 DEFINE_int64(top_k, 0, "draw only among so many most probable characters; 0: among all");
@@ -58,6 +59,7 @@ std::vector<FlagUse> SampleFlags() {
                                 {.name = "top_k", .value = "K", .min = 0},
                                 {.name = "seed", .value = "N", .doc = "another seed, another text"}};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  flags.push_back(WeightsFlag());
   return WithCommonFlags(std::move(flags));
 }
 

@@ -12,6 +12,8 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/recurrent_spec.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 namespace stepnet::runner {
 namespace {
@@ -102,6 +104,7 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options) : vocabul
     }
     ThrowIfProblems(CheckNet(Completed(model.net)));  // with every fault, before one of them is met
     model.Initialize(workspace_, options);
+    StoreWeights(model.net, NamesGivenBy(model), workspace_, options);
     states_ = CarriedStatesOf(model.net, workspace_, options);
     workspace_.CreateBlob("tokens");
     net_ = Net::Create(model.net, workspace_, options);

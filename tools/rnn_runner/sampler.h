@@ -25,7 +25,8 @@ class Sampler {
  public:
   // `folder` holds what `rnn_runner train` writes: net.pb with the input tokens, int32 [T, B], the output
   // probabilities, [T, B, V], and RecurrentNetwork operators whose initial states are inputs; init_net.pb, which fills
-  // parameters and initial states of B = 1; vocabulary.json. Throws kInputOutput, and kInvalidNet for another net.
+  // parameters and initial states of B = 1; vocabulary.json. Weights become what --weights says. Throws kInputOutput,
+  // and kInvalidNet for another net.
   Sampler(const std::string& folder, const RunOptions& options);
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
