@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/unroll.h"
 #include "stepnet/operators/transpose_matrix.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,14 +18,6 @@
 
 #ifndef STEPNET_PANEL_OPERANDS
 #define STEPNET_PANEL_OPERANDS
-
-// Before a loop whose variables are to be registers. Clang sees that by itself, and asked for it takes all memory where
-// sanitizers look at each access.
-#if HWY_COMPILER_CLANG
-#define STEPNET_UNROLL
-#else
-#define STEPNET_UNROLL _Pragma("GCC unroll 8")
-#endif
 
 namespace stepnet {
 namespace {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stepnet/core/tensor.h"
 #include "stepnet/operators/gemm.h"
 
 namespace stepnet {

@@ -4,7 +4,6 @@
 // float. Products of our own promote in registers. A library that multiplies needs floats in memory.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -23,6 +22,9 @@ void ForWeights(const TensorView& w, Fn&& fn) {
   fn(w.As<T>());
 }
 
+// The same numbers.
+void Promote(std::int64_t n, const BFloat16* from, float* to);
+
 // B [K, N] for Gemm: itself, or the floats that it stands for, in the run's scratch memory. Made anew for each block of
 // a product, it is in the cache when the block is computed. It has the strides of what it copies, as libraries choose
 // by them how they add up.
@@ -35,10 +37,8 @@ MatrixView<T> Promoted(const OpRun& run, std::int64_t k, std::int64_t n, MatrixV
     if (rows == 0 || columns == 0) return {.data = nullptr, .stride = b.stride, .transposed = b.transposed};
     T* const floats = run.ScratchOf<T>((rows - 1) * b.stride + columns);
     for (std::int64_t r = 0; r < rows; ++r) {
-      const W* const from = b.data + r * b.stride;
-      T* const to = floats + r * b.stride;
       CountWork(columns);
-      for (std::int64_t c = 0; c < columns; ++c) to[c] = std::bit_cast<T>(std::uint32_t{from[c].bits} << 16);
+      Promote(columns, b.data + r * b.stride, floats + r * b.stride);
     }
     return {.data = floats, .stride = b.stride, .transposed = b.transposed};
   }

@@ -75,7 +75,7 @@ struct CellRun {
   }
 };
 
-// Of all executors and levels: a run with weights in bfloat16 beside one with the floats that they are.
+// A run with weights in bfloat16 has the bits of one with the floats that they are, on all executors and levels.
 void ExpectBitsOfRoundedFloats(const CellRun& run, const std::string& what) {
   Workspace stored;
   run.Fill(stored);

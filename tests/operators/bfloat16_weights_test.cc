@@ -5,9 +5,11 @@
 #include <random>
 
 #include "op_test.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/operators/gemv.h"
 #include "stepnet/operators/panel_product.h"
+#include "stepnet/tests/devices/tested_devices.h"
 
 namespace stepnet {
 namespace {
@@ -46,6 +48,26 @@ Tensor RandomFloats(const Shape& shape, unsigned seed) {
   return tensor;
 }
 
+// Output 0 of the operator on the CPU; other devices refuse such weights.
+Tensor OutputOf(const std::string& type, const std::vector<Tensor>& inputs, bool trans_b = false) {
+  Workspace workspace;
+  NetDef net;
+  OperatorDef* const op = net.add_op();
+  op->set_type(type);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    op->add_input(StrCat("input", i));
+    workspace.SetTensor(op->input(static_cast<int>(i)), inputs[i]);
+  }
+  op->add_output("output0");
+  if (type == "FCGradient") op->add_output("output1");
+  if (trans_b) {
+    op->add_arg()->set_name("trans_b");
+    op->mutable_arg(0)->set_i(1);
+  }
+  RunNetOnce(net, workspace);
+  return workspace.GetTensor("output0");
+}
+
 void ExpectSameBits(const Tensor& a, const Tensor& b, const std::string& what) {
   ASSERT_EQ(a.Description(), b.Description()) << what;
   EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.size_bytes())), 0) << what;
@@ -62,12 +84,9 @@ TEST(BFloat16Weights, FullyConnectedLayersHaveTheBitsOfRoundedFloats) {
         const RoundedWeights w(transposed ? Shape{k, n} : Shape{n, k}, static_cast<unsigned>(m + k + n), has_rare);
         const Tensor x = RandomFloats({m, k}, 3), b = RandomFloats({n}, 4);
         const char* type = transposed ? "FCTransposed" : "FC";
-        const auto run = [&](const Tensor& weights) {
-          return OpTest(type).Input("x", x).Input("w", weights).Input("b", b).Run()[0];
-        };
-        ExpectSameBits(run(w.stored), run(w.floats), StrCat(type, " ", m, " ", k, " ", n, " ", has_rare));
-        const Tensor alone = OpTest(type).Input("x", x).Input("w", w.stored).Run()[0];
-        ExpectSameBits(alone, OpTest(type).Input("x", x).Input("w", w.floats).Run()[0], "without bias");
+        const std::string what = StrCat(type, " ", m, " ", k, " ", n, " ", has_rare);
+        ExpectSameBits(OutputOf(type, {x, w.stored, b}), OutputOf(type, {x, w.floats, b}), what);
+        ExpectSameBits(OutputOf(type, {x, w.stored}), OutputOf(type, {x, w.floats}), what + " without bias");
       }
     }
   }
@@ -75,13 +94,11 @@ TEST(BFloat16Weights, FullyConnectedLayersHaveTheBitsOfRoundedFloats) {
 
 TEST(BFloat16Weights, MatMulHasTheBitsOfRoundedFloats) {
   for (const auto& [m, k, n] : kSizes) {
-    for (const int trans_b : {0, 1}) {
-      const RoundedWeights b(trans_b != 0 ? Shape{n, k} : Shape{k, n}, static_cast<unsigned>(m + k + n), true);
+    for (const bool trans_b : {false, true}) {
+      const RoundedWeights b(trans_b ? Shape{n, k} : Shape{k, n}, static_cast<unsigned>(m + k + n), true);
       const Tensor a = RandomFloats({m, k}, 3);
-      const auto run = [&](const Tensor& right) {
-        return OpTest("MatMul").Arg("trans_b", trans_b).Input("a", a).Input("b", right).Run()[0];
-      };
-      ExpectSameBits(run(b.stored), run(b.floats), StrCat(m, " ", k, " ", n, " ", trans_b));
+      ExpectSameBits(OutputOf("MatMul", {a, b.stored}, trans_b), OutputOf("MatMul", {a, b.floats}, trans_b),
+                     StrCat(m, " ", k, " ", n, " ", trans_b));
     }
   }
 }
@@ -112,6 +129,7 @@ TEST(BFloat16Weights, RowsReadNothingBehindThem) {
     const RoundedWeights w({3, k}, static_cast<unsigned>(k), false);
     const Tensor x = RandomFloats({k}, 6);
     std::vector<BFloat16> exact(w.stored.data<BFloat16>(), w.stored.data<BFloat16>() + 3 * k);
+    exact.resize(exact.size() + 64, ToBFloat16(std::numeric_limits<float>::quiet_NaN()));
     std::array<float, 3> y = {1, 2, 3}, expected = y;
     GemvOfRows(3, k, x.data<float>(), exact.data(), k, y.data(), /*accumulates=*/true);
     GemvOfRows(3, k, x.data<float>(), w.floats.data<float>(), k, expected.data(), /*accumulates=*/true);
@@ -120,39 +138,39 @@ TEST(BFloat16Weights, RowsReadNothingBehindThem) {
 }
 
 TEST(BFloat16Weights, AreForFloatsAndForInference) {
-  Workspace workspace;
-  workspace.SetTensor("x", RandomFloats({2, 3}, 1));
-  workspace.SetTensor("dy", RandomFloats({2, 4}, 1));
-  workspace.SetTensor("b", Tensor::Zeros(DType::kBFloat16, {4}));
-  workspace.SetTensor("w", Tensor::Zeros(DType::kBFloat16, {4, 3}));
-  workspace.SetTensor("d", Tensor::Zeros(DType::kDouble, {2, 3}));
-  const auto run = [&](const std::string& type, const std::vector<std::string>& inputs) {
-    NetDef net;
-    OperatorDef* op = net.add_op();
-    op->set_type(type);
-    for (const std::string& input : inputs) op->add_input(input);
-    op->add_output("out");
-    if (type == "FCGradient") op->add_output("db");
-    RunNetOnce(net, workspace);
-  };
+  const Tensor x = RandomFloats({2, 3}, 1), doubles = Tensor::Zeros(DType::kDouble, {2, 3});
+  const Tensor w = Tensor::Zeros(DType::kBFloat16, {4, 3}), b = Tensor::Zeros(DType::kBFloat16, {4});
   ExpectError(
       [&] {
-        run("FC", {"d", "w"});
+        OutputOf("FC", {doubles, w});
       },
-      "…FC needs inputs of one type; d is double [2, 3] and w is bfloat16 [4, 3]");
+      "…FC needs inputs of one type; input0 is double [2, 3] and input1 is bfloat16 [4, 3]");
   ExpectError(
       [&] {
-        run("FC", {"x", "w", "b"});
+        OutputOf("FC", {x, w, b});
       },
-      "…FC needs inputs of one type; x is float [2, 3] and b is bfloat16 [4]");
-  ExpectError([&] { run("FC", {"w", "w"}); }, "…FC works on float and double; w is bfloat16 [4, 3]");
-  ExpectError([&] { run("MatMul", {"w", "x"}); }, "…MatMul works on float and double; w is bfloat16 [4, 3]");
+      "…FC needs inputs of one type; input0 is float [2, 3] and input2 is bfloat16 [4]");
+  ExpectError([&] { OutputOf("FC", {w, w}); }, "…FC works on float and double; input0 is bfloat16 [4, 3]");
+  ExpectError([&] { OutputOf("MatMul", {w, x}); }, "…MatMul works on float and double; input0 is bfloat16 [4, 3]");
   ExpectError(
       [&] {
-        run("FCGradient", {"x", "w", "dy"});
+        OutputOf("FCGradient", {x, w, RandomFloats({2, 4}, 1)});
       },
       "…FCGradient computes no gradients with weights in bfloat16, which are for inference; to train, keep them "
-      "in float; w is bfloat16 [4, 3]");
+      "in float; input1 is bfloat16 [4, 3]");
+}
+
+TEST(BFloat16Weights, AreForTheCpu) {
+  for (const Device device : OtherDevices()) {
+    Workspace workspace;
+    workspace.SetTensor("x", RandomFloats({2, 3}, 1));
+    workspace.SetTensor("w", Tensor::Zeros(DType::kBFloat16, {4, 3}));
+    NetDef net;
+    ParseMessageText("op { type: 'FC' input: ['x', 'w'] output: 'y' }", "test", &net);
+    ExpectError([&] { RunNetOnce(net, workspace, OnDevice({}, device)); },
+                StrCat("…FC takes weights in bfloat16 on the CPU alone, and ", device,
+                       " is another device; w is bfloat16 [4, 3]"));
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "stepnet/core/random.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -38,7 +39,11 @@ void Print(const std::string& text) {
 }
 
 int Sample(const std::vector<std::string>& operands) {
-  Sampler sampler(operands.front(), RunOptionsFromFlags());
+  const RunOptions run_options = RunOptionsFromFlags();
+  static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
+  Sampler sampler(operands.front(), run_options, [&](const Model& model, Workspace& workspace) {
+    StoreWeights(model.net, NamesGivenBy(model), workspace, run_options);
+  });
   const SamplingOptions options{.temperature = FLAGS_temperature, .top_k = FLAGS_top_k};
   std::vector<std::int32_t> unread = Prompt(sampler.vocabulary());
   Print(FLAGS_prompt);
