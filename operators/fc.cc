@@ -404,9 +404,9 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                    .packing = WeightsInPanels(transposed, /*is_gradient=*/false),
                    .bfloat16_weights = {1}};
   return std::move(WithAxes(Operator(type))
-                       .Doc(doc)
+                       .Doc(StrCat(doc, " On the CPU w may be bfloat16 where the others are float."))
                        .Input("x", "[M, K], each of them any number of sizes")
-                       .Input("w", StrCat(transposed ? "[K, N]" : "[N, K]", ", weights; may be bfloat16 on the CPU"))
+                       .Input("w", transposed ? "[K, N], weights" : "[N, K], weights")
                        .OptionalInput("b", "[N], bias")
                        .Output("y", "[M, N], with the sizes of x that make M")
                        .Shapes(FcShapes(transposed))

@@ -301,9 +301,9 @@ const Registration mat_mul =
     Operator("MatMul")
         .Doc(
             "Product of two matrices. Tensors of other ranks are read as matrices of their sizes before and from an "
-            "axis.")
+            "axis. On the CPU b may be bfloat16 where a is float.")
         .Input("a", "[M, K], or [K, M] with trans_a")
-        .Input("b", "[K, N], or [N, K] with trans_b; may be bfloat16 on the CPU")
+        .Input("b", "[K, N], or [N, K] with trans_b")
         .Output("y", "[M, N]")
         .Arg("trans_a", false, "a is the transpose of what is multiplied")
         .Arg("trans_b", false, "b is the transpose of what is multiplied")

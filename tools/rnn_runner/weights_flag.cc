@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/bfloat16_weights.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -46,6 +47,11 @@ bool WantsBFloat16Weights() {
 void StoreWeights(const NetDef& net, const std::vector<std::string>& parameters, Workspace& workspace,
                   const RunOptions& options) {
   if (!WantsBFloat16Weights()) return;
+  if (parameters.empty()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--weights=bf16 is for parameters, and nothing gives any: what --input and --shape give is as it is, "
+                "--init_net gives parameters");
+  }
   const BFloat16Weights weights = StoreWeightsInBFloat16(net, parameters, workspace, options);
   std::cerr << PrintableLine(StoredText(weights)) << "\n";
   for (const FloatWeight& weight : weights.kept) {
