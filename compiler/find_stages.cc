@@ -10,6 +10,7 @@
 #include "stepnet/compiler/components.h"
 #include "stepnet/compiler/conflicts.h"
 #include "stepnet/compiler/dependencies.h"
+#include "stepnet/core/floating.h"
 
 namespace stepnet {
 namespace {
@@ -61,7 +62,8 @@ std::int64_t RowsOf(const Instruction& instruction) {
   return rows;
 }
 
-// The largest operand that all steps share, and the largest of which each has its own.
+// The largest operand that all steps share, and the largest of which each has its own, as computed with: weights that
+// are stored in fewer bytes make the same stages, and so the same bits.
 struct OperandBytes {
   std::int64_t shared = 0, own = 0;
 
@@ -69,7 +71,7 @@ struct OperandBytes {
     for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
       for (const Operand& operand : *operands) {
         std::int64_t& max_bytes = operand.has_rows ? own : shared;
-        max_bytes = std::max(max_bytes, operand.info.size_bytes());
+        max_bytes = std::max(max_bytes, operand.info.shape.size() * DTypeBytes(ComputedIn(operand.info.dtype)));
       }
     }
   }

@@ -75,6 +75,7 @@ std::string NumberProblem(const OperatorSchema& schema) {
   for (const auto& [device, kernel] : schema.kernels) {
     for (const int i : kernel.host_inputs) numbers.Input(i, "host_inputs");
     for (const int i : kernel.can_add) numbers.Output(i, "can_add");
+    for (const int i : kernel.bfloat16_weights) numbers.Input(i, "bfloat16_weights");
     if (kernel.packing) numbers.Input(kernel.packing->input, "packing");
   }
   return numbers.problem();

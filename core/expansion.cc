@@ -114,11 +114,13 @@ std::span<const RegionPart> Expansion::parts() const {
 
 std::string ProductProblem(const Product& product, std::span<const TensorInfo> inputs, const TensorInfo& output) {
   const auto is_input = [&](int input) { return input >= 0 && input < static_cast<int>(inputs.size()); };
-  const auto is_of = [&](const ProductFactor& factor) {
-    return is_input(factor.input) && factor.shape.rank() >= 2 &&
-           factor.shape.size() == inputs[factor.input].shape.size() && inputs[factor.input].dtype == output.dtype;
+  const auto is_of = [&](const ProductFactor& factor, bool may_be_bfloat16) {
+    if (!is_input(factor.input)) return false;
+    const TensorInfo& info = inputs[factor.input];
+    const DType dtype = may_be_bfloat16 && info.dtype == DType::kBFloat16 ? DType::kFloat : info.dtype;
+    return factor.shape.rank() >= 2 && factor.shape.size() == info.shape.size() && dtype == output.dtype;
   };
-  if (!is_of(product.left) || (product.right && !is_of(*product.right))) {
+  if (!is_of(product.left, false) || (product.right && !is_of(*product.right, true))) {
     return "a factor is no matrices that an input holds";
   }
   if (product.right) {

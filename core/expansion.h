@@ -34,7 +34,8 @@ struct ProductFactor {
 };
 
 // What an output holds: for each index of the batch left · right, [M, N], with the bias [N] in each row. Sizes of the
-// batch are repeated as NumPy does it. Without `right` it is the sum over the rows of `left`, [N].
+// batch are repeated as NumPy does it. Without `right` it is the sum over the rows of `left`, [N]. `right` may be
+// bfloat16 where the others are float, and stands for the floats that it holds.
 struct Product {
   ProductFactor left = {};
   std::optional<ProductFactor> right = {};

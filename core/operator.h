@@ -180,6 +180,9 @@ struct Kernel {
   bool can_leave_out = false;
   // It can use OpRun::packed in place of an input, and does where it is not null.
   std::optional<Packing> packing = {};
+  // Inputs that may be bfloat16 where the others are float: weights, of which it computes with the floats that they
+  // are. It gives the bits of a run with these floats.
+  std::vector<int> bfloat16_weights = {};
   // It may find values of its inputs that are not allowed, and then calls OpRun::Fault and writes what does no harm.
   bool checks_values = false;
   // It asks RunContext::stops_after_faults, on a device whose faults are late.
@@ -440,7 +443,7 @@ std::map<std::string, std::string> RegistrationProblems();
 inline constexpr Abi kAbi = MakeAbi(
     STEPNET_VERSION, LayoutOf<std::string, std::function<void()>, Shape, Tensor, TensorView, TensorInfo, Blob,
                               ArgumentValue, ArgumentSpec, Error, RunOptions, RunContext, OperatorCall, ShapeQuery,
-                              OpRun, Packing, GradientOp, GradientBuilder, OperatorSchema, Operator>());
+                              OpRun, Packing, Kernel, GradientOp, GradientBuilder, OperatorSchema, Operator>());
 [[gnu::section(".note.stepnet"), gnu::used]] alignas(4) static constexpr AbiNote kAbiNote = {.abi = kAbi};
 
 }  // namespace stepnet

@@ -10,6 +10,7 @@
 #include "stepnet/operators/gemv.h"
 #include "stepnet/operators/input_checks.h"
 #include "stepnet/operators/panel_product.h"
+#include "stepnet/operators/stored_weights.h"
 
 namespace stepnet {
 namespace {
@@ -68,6 +69,12 @@ ShapeRule FcShapes(bool transposed) {
 
 ShapeRule FcGradientShapes(bool transposed) {
   return [transposed](const ShapeQuery& query) {
+    if (query.In(1).dtype == DType::kBFloat16) {
+      throw Error(
+          ErrorCode::kTypeMismatch,
+          StrCat(query.op().type(), " computes no gradients with weights in bfloat16, which are for inference; ",
+                 "to train, keep them in float; ", InputText(query, 1)));
+    }
     const Shape y = ProductShape(query, transposed);
     if (query.In(2).shape != y) {
       throw Error(ErrorCode::kShapeMismatch,
@@ -181,12 +188,12 @@ ExpansionRule FcGradientExpansion(bool transposed) {
 }
 
 // The matrix that multiplies rows: the weights, [K, N] or its transpose, or for the gradient of x the other way around.
-template <typename T>
+template <typename W>
 struct Weights {
   std::int64_t n, k;  // of the product, whose sums have k terms
-  MatrixView<T> matrix;
+  MatrixView<W> matrix;
 
-  Weights(const Layout& layout, const T* w, const Shape& shape, bool is_gradient) {
+  Weights(const Layout& layout, const W* w, const Shape& shape, bool is_gradient) {
     const int cut = shape.CanonicalAxis(layout.axis_w, "axis_w");
     const std::int64_t rows = shape.SizeTo(cut), columns = shape.SizeFrom(cut);
     const bool transposed = layout.transposed == is_gradient;
@@ -213,20 +220,24 @@ Packing WeightsInPanels(bool transposed, bool is_gradient) {
             const Sizes sizes = Layout(query.op(), transposed).SizesOf(query.In(0).shape, query.In(1).shape);
             const bool is_given = !is_gradient || GivesInputGradient(query.op(), outputs);
             const Target& target = *query.op().options().target;
-            const bool is_fast = !is_gradient && IsRowTimesRows(sizes.m, transposed) &&
-                                 query.In(1).size_bytes() > target.max_bytes_to_pack_for_row;
+            // As floats where they are stored as less, so that the same products pack: others round otherwise.
+            const std::int64_t bytes = query.In(1).shape.size() * DTypeBytes(query.In(0).dtype);
+            const bool is_fast =
+                !is_gradient && IsRowTimesRows(sizes.m, transposed) && bytes > target.max_bytes_to_pack_for_row;
             if (!is_given || is_fast || sizes.m > target.max_rows_to_pack) return 0;
             const auto weights = weights_of(query.op(), query.In(1).shape);
             return PanelElements(weights.n, weights.k) * DTypeBytes(query.In(1).dtype);
           },
           .pack = [=](const OperatorCall& op) -> RunFn {
             return [layout = Layout(op, transposed), type = op.type(), is_gradient](const OpRun& run) {
-              ForFloatType(run.In(0).dtype, type, [&](auto zero) {
-                using T = decltype(zero);
-                const Weights<T> weights(layout, run.In(0).As<T>(), *run.In(0).shape, is_gradient);
+              const auto pack = [&](const auto* w) {
+                using W = std::remove_cvref_t<decltype(*w)>;
+                const Weights<W> weights(layout, w, *run.In(0).shape, is_gradient);
                 const auto [first, last] = run.Share(NumPanels(weights.n));
-                PackPanels<T>(weights.n, weights.k, weights.matrix, first, last, static_cast<T*>(run.Out(0).data));
-              });
+                PackPanels<W>(weights.n, weights.k, weights.matrix, first, last, static_cast<W*>(run.Out(0).data));
+              };
+              if (run.In(0).dtype == DType::kBFloat16) return pack(run.In(0).As<BFloat16>());
+              ForFloatType(run.In(0).dtype, type, [&](auto zero) { pack(run.In(0).As<decltype(zero)>()); });
             };
           },
           .max_parts =
@@ -245,16 +256,16 @@ PanelColumns ShareOfColumns(const OpRun& run, std::int64_t n) {
 }
 
 // y [M, N] = x [M, K] and the weights in panels, plus b where it is not null: the share of a run.
-template <typename T>
-void MultiplyByPanels(const OpRun& run, std::int64_t m, const Weights<T>& weights, const T* x, T* y, bool adds,
+template <typename T, typename W>
+void MultiplyByPanels(const OpRun& run, std::int64_t m, const Weights<W>& weights, const T* x, T* y, bool adds,
                       const T* b) {
-  PanelProduct(m, ShareOfColumns(run, weights.n), weights.k, x, weights.k, static_cast<const T*>(run.packed()), y,
+  PanelProduct(m, ShareOfColumns(run, weights.n), weights.k, x, weights.k, static_cast<const W*>(run.packed()), y,
                weights.n, adds, b);
 }
 
 // The same of one row, and weights that lie by rows.
-template <typename T>
-void MultiplyRowByRows(const OpRun& run, const Weights<T>& weights, const T* x, T* y, bool adds, const T* b) {
+template <typename T, typename W>
+void MultiplyRowByRows(const OpRun& run, const Weights<W>& weights, const T* x, T* y, bool adds, const T* b) {
   const auto [n, begin, end, group] = ShareOfColumns(run, weights.n);
   if (begin >= end) return;
   CountWork((end - begin) * (n / group) * weights.k / kProductsOfWork);
@@ -264,29 +275,39 @@ void MultiplyRowByRows(const OpRun& run, const Weights<T>& weights, const T* x, 
   }
 }
 
+// y = x w + b by the library that multiplies, in blocks.
+template <typename T, typename W>
+void MultiplyInBlocks(const OpRun& run, const Sizes& sizes, MatrixView<W> w, const T* x, T* y, const T* b) {
+  const auto [m, k, n] = sizes;
+  const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
+  const std::int64_t size = of_rows ? m : n;
+  const auto [first, last] = run.Share(blocks);
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
+    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
+    const std::int64_t columns = of_rows ? n : end - begin;
+    Gemm<T>(of_rows ? end - begin : m, columns, k, {x + row * k, k},
+            Promoted<T>(run, k, columns, ColumnsFrom(w, column)), y + row * n + column, n, run.Adds(0),
+            b == nullptr ? b : b + column);
+  }
+}
+
 RunFn FcKernel(const OperatorCall& op, bool transposed) {
   PrepareGemm();
   return [layout = Layout(op, transposed), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
-      const auto [m, k, n] = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
+      const Sizes sizes = layout.SizesOf(*run.In(0).shape, *run.In(1).shape);
       const T *x = run.In(0).As<T>(), *b = run.num_inputs() == 3 ? run.In(2).As<T>() : nullptr;
       T* const y = run.Out(0).As<T>();
-      const Weights<T> weights(layout, run.In(1).As<T>(), *run.In(1).shape, /*is_gradient=*/false);
-      if (run.packed() != nullptr) return MultiplyByPanels(run, m, weights, x, y, run.Adds(0), b);
-      if (IsRowTimesRows(m, layout.transposed)) {
-        return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
-      }
-      const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
-      const std::int64_t size = of_rows ? m : n;
-      const auto [first, last] = run.Share(blocks);
-      for (std::int64_t block = first; block < last; ++block) {
-        const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
-        const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-        Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {x + row * k, k},
-                ColumnsFrom(weights.matrix, column), y + row * n + column, n, run.Adds(0),
-                b == nullptr ? b : b + column);
-      }
+      ForWeights<T>(run.In(1), [&](const auto* w) {
+        const Weights weights(layout, w, *run.In(1).shape, /*is_gradient=*/false);
+        if (run.packed() != nullptr) return MultiplyByPanels(run, sizes.m, weights, x, y, run.Adds(0), b);
+        if (IsRowTimesRows(sizes.m, layout.transposed)) {
+          return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
+        }
+        MultiplyInBlocks(run, sizes, weights.matrix, x, y, b);
+      });
     });
   };
 }
@@ -329,7 +350,7 @@ void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, i
   const auto [n, k] = std::pair(weights.n, weights.k);
   const T* const dy = run.In(2).As<T>();
   T* const to = run.Out(dx).As<T>();
-  if (run.packed() != nullptr) return MultiplyByPanels<T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
+  if (run.packed() != nullptr) return MultiplyByPanels<T, T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
   const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
   const std::int64_t size = of_rows ? m : n;
   const auto [first, last] = run.Share(blocks);
@@ -380,9 +401,10 @@ Operator Fc(const char* type, bool transposed, const char* doc) {
                    .max_parts = FcParts(transposed),
                    .can_add = {0},
                    .can_part_units = !transposed,
-                   .packing = WeightsInPanels(transposed, /*is_gradient=*/false)};
+                   .packing = WeightsInPanels(transposed, /*is_gradient=*/false),
+                   .bfloat16_weights = {1}};
   return std::move(WithAxes(Operator(type))
-                       .Doc(doc)
+                       .Doc(StrCat(doc, " On the CPU w may be bfloat16 where the others are float."))
                        .Input("x", "[M, K], each of them any number of sizes")
                        .Input("w", transposed ? "[K, N], weights" : "[N, K], weights")
                        .OptionalInput("b", "[N], bias")

@@ -1,12 +1,18 @@
 #include "stepnet/operators/gemv.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
+
+#include "stepnet/core/unroll.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepnet/operators/gemv.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include "stepnet/core/half_vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepnet {
@@ -70,42 +76,116 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
   for (; j < n; ++j) OneVector(one, k, x, b + j, n, y + j, accumulates);
 }
 
-// One element of y, by four sums of vectors: so many hide the latency of one multiplication behind the others.
-template <typename T>
-HWY_INLINE T DotRow(std::int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT b) {
-  const hn::ScalableTag<T> v;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
-  auto s0 = hn::Zero(v), s1 = hn::Zero(v), s2 = hn::Zero(v), s3 = hn::Zero(v);
-  std::int64_t l = 0;
-  for (; l + 4 * lanes <= k; l += 4 * lanes) {
-    s0 = hn::MulAdd(hn::LoadU(v, b + l), hn::LoadU(v, x + l), s0);
-    s1 = hn::MulAdd(hn::LoadU(v, b + l + lanes), hn::LoadU(v, x + l + lanes), s1);
-    s2 = hn::MulAdd(hn::LoadU(v, b + l + 2 * lanes), hn::LoadU(v, x + l + 2 * lanes), s2);
-    s3 = hn::MulAdd(hn::LoadU(v, b + l + 3 * lanes), hn::LoadU(v, x + l + 3 * lanes), s3);
-  }
-  for (; l < k; l += lanes) {
-    const auto is_there = hn::FirstN(v, static_cast<size_t>(std::min(lanes, k - l)));
-    s0 = hn::MulAdd(hn::MaskedLoad(is_there, v, b + l), hn::MaskedLoad(is_there, v, x + l), s0);
-  }
-  return hn::GetLane(hn::SumOfLanes(v, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+// A vector of elements of B.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
+  return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
 }
 
-template <typename T>
-void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
-                  const T* bias) {
-  for (std::int64_t j = 0; j < n; ++j) {
-    T sum = DotRow(k, x, b + j * stride);
-    if (bias != nullptr) {
-      sum += accumulates ? y[j] + bias[j] : bias[j];
-    } else if (accumulates) {
-      sum += y[j];
-    }
-    y[j] = sum;
+// The first `count` of a vector, zeros behind them.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, size_t count) {
+  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFirst(D d, const BFloat16* from, size_t count) {
+  // Masked loads of 16 bits may touch memory behind the last element, on machines that have none.
+  HWY_ALIGN BFloat16 elements[hn::MaxLanes(d)] = {};
+  std::memcpy(elements, from, count * sizeof(BFloat16));
+  return LoadElements(d, elements);
+}
+
+// Rows of B that are multiplied together, where there are registers for the sums: the next row's loads hide what the
+// last sums of a row wait for. While that is done, as many rows behind them come into the first cache, where they take
+// a third of it at most. With both, rows of 1024 bfloat16 beyond the second cache take 80 us in place of 110 by
+// themselves, of 512 floats 35 in place of 43; fetching rows of 4096 would take longer than not to.
+constexpr std::int64_t kMaxBytesToFetch = 16 << 10;
+#if HWY_MAX_BYTES >= 64
+constexpr int kRowsTogether = 4;
+#else
+constexpr int kRowsTogether = 1;
+#endif
+
+// Elements of y, each by four sums of vectors: so many hide the latency of one multiplication behind the others.
+template <int kRows, bool kFetches, typename T, typename W>
+HWY_INLINE void DotRows(std::int64_t k, const T* HWY_RESTRICT x, const W* HWY_RESTRICT b, std::int64_t stride,
+                        T* HWY_RESTRICT y) {
+  const hn::ScalableTag<T> v;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(v));
+  constexpr int kSums = 4;
+  hn::Vec<decltype(v)> sums[kRows][kSums];
+  STEPNET_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    STEPNET_UNROLL
+    for (int i = 0; i < kSums; ++i) sums[r][i] = hn::Zero(v);
   }
+  std::int64_t l = 0;
+  for (; l + kSums * lanes <= k; l += kSums * lanes) {
+    STEPNET_UNROLL
+    for (int i = 0; i < kSums; ++i) {
+      const auto factor = hn::LoadU(v, x + l + i * lanes);
+      STEPNET_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const W* const elements = b + r * stride + l + i * lanes;
+        const bool begins_line = static_cast<size_t>(i) * hn::Lanes(v) * sizeof(W) % 64 == 0;
+        if (kFetches && begins_line) hwy::Prefetch(elements + kRows * stride);
+        sums[r][i] = hn::MulAdd(LoadElements(v, elements), factor, sums[r][i]);
+      }
+    }
+  }
+  for (; l < k; l += lanes) {
+    const auto count = static_cast<size_t>(std::min(lanes, k - l));
+    const auto factor = LoadFirst(v, x + l, count);
+    STEPNET_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      sums[r][0] = hn::MulAdd(LoadFirst(v, b + r * stride + l, count), factor, sums[r][0]);
+    }
+  }
+  STEPNET_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    y[r] = hn::GetLane(hn::SumOfLanes(v, hn::Add(hn::Add(sums[r][0], sums[r][1]), hn::Add(sums[r][2], sums[r][3]))));
+  }
+}
+
+// Elements [j, j + kRows) of y.
+template <int kRows, bool kFetches, typename T, typename W>
+HWY_INLINE void MultiplySomeRows(std::int64_t j, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y,
+                                 bool accumulates, const T* bias) {
+  T sums[kRows];
+  DotRows<kRows, kFetches>(k, x, b + j * stride, stride, sums);
+  for (int r = 0; r < kRows; ++r) {
+    if (bias != nullptr) {
+      sums[r] += accumulates ? y[j + r] + bias[j + r] : bias[j + r];
+    } else if (accumulates) {
+      sums[r] += y[j + r];
+    }
+    y[j + r] = sums[r];
+  }
+}
+
+template <typename T, typename W>
+void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y, bool accumulates,
+                  const T* bias) {
+  constexpr std::int64_t kRows = kRowsTogether;
+  const bool fetches = kRows * stride * static_cast<std::int64_t>(sizeof(W)) <= kMaxBytesToFetch;
+  std::int64_t j = 0;
+  for (; fetches && j + 2 * kRows <= n; j += kRows) {
+    MultiplySomeRows<kRows, true>(j, k, x, b, stride, y, accumulates, bias);
+  }
+  for (; j + kRows <= n; j += kRows) MultiplySomeRows<kRows, false>(j, k, x, b, stride, y, accumulates, bias);
+  for (; j < n; ++j) MultiplySomeRows<1, false>(j, k, x, b, stride, y, accumulates, bias);
 }
 
 void RowsFloat(std::int64_t n, std::int64_t k, const float* x, const float* b, std::int64_t stride, float* y,
                bool accumulates, const float* bias) {
+  MultiplyRows(n, k, x, b, stride, y, accumulates, bias);
+}
+void RowsBFloat16(std::int64_t n, std::int64_t k, const float* x, const BFloat16* b, std::int64_t stride, float* y,
+                  bool accumulates, const float* bias) {
   MultiplyRows(n, k, x, b, stride, y, accumulates, bias);
 }
 void RowsDouble(std::int64_t n, std::int64_t k, const double* x, const double* b, std::int64_t stride, double* y,
@@ -128,6 +208,7 @@ HWY_AFTER_NAMESPACE();
 namespace stepnet {
 
 HWY_EXPORT(RowsFloat);
+HWY_EXPORT(RowsBFloat16);
 HWY_EXPORT(RowsDouble);
 HWY_EXPORT(GemvFloat);
 HWY_EXPORT(GemvDouble);
@@ -141,10 +222,12 @@ void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool acc
   }
 }
 
-template <typename T>
-void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+template <typename T, typename W>
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y, bool accumulates,
                 const T* bias) {
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<W, BFloat16>) {
+    HWY_DYNAMIC_DISPATCH(RowsBFloat16)(n, k, x, b, stride, y, accumulates, bias);
+  } else if constexpr (std::is_same_v<T, float>) {
     HWY_DYNAMIC_DISPATCH(RowsFloat)(n, k, x, b, stride, y, accumulates, bias);
   } else {
     HWY_DYNAMIC_DISPATCH(RowsDouble)(n, k, x, b, stride, y, accumulates, bias);
@@ -152,6 +235,8 @@ void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int
 }
 
 template void GemvOfRows(std::int64_t, std::int64_t, const float*, const float*, std::int64_t, float*, bool,
+                         const float*);
+template void GemvOfRows(std::int64_t, std::int64_t, const float*, const BFloat16*, std::int64_t, float*, bool,
                          const float*);
 template void GemvOfRows(std::int64_t, std::int64_t, const double*, const double*, std::int64_t, double*, bool,
                          const double*);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "stepnet/core/tensor.h"
+
 namespace stepnet {
 
 // Matrices of at most so many columns are its own: what it reads in one go is then on and on in memory. Others round
@@ -16,8 +18,9 @@ void Gemv(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool acc
 
 // y [N] = x [K] B^T, plus y when `accumulates`, plus bias [N] where it is not null; B [N, K] has `stride` elements from
 // one row to the next, which are read one after the other. An element of y has the same bits however many there are.
-template <typename T>
-void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const T* b, std::int64_t stride, T* y, bool accumulates,
+// B is of T or, where that is float, of BFloat16: those give the bits of the floats that they are.
+template <typename T, typename W>
+void GemvOfRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::int64_t stride, T* y, bool accumulates,
                 const T* bias = nullptr);
 
 }  // namespace stepnet

@@ -26,9 +26,30 @@ void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes
 
 void ExpectFloat(const ShapeQuery& query, int i) { ExpectType(query, i, {DType::kFloat, DType::kDouble}); }
 
+namespace {
+
+bool TakesBFloat16(const ShapeQuery& query, int i, DeviceKind device) {
+  const Kernel* kernel = query.op().schema().FindKernel(device);
+  return kernel != nullptr && std::ranges::count(kernel->bfloat16_weights, i) > 0;
+}
+
+// Whether input i is weights in bfloat16 that the device of the run computes with. Throws where only others do.
+bool IsBFloat16Weights(const ShapeQuery& query, int i) {
+  if (query.In(i).dtype != DType::kBFloat16 || query.In(0).dtype != DType::kFloat) return false;
+  const Device device = query.op().options().device();
+  if (TakesBFloat16(query, i, device.kind)) return true;
+  if (!TakesBFloat16(query, i, DeviceKind::kCpu)) return false;
+  throw Error(ErrorCode::kTypeMismatch, StrCat(query.op().type(), " takes weights in bfloat16 on the CPU alone, and ",
+                                               device, " is another device; ", InputText(query, i)));
+}
+
+}  // namespace
+
 void ExpectFloats(const ShapeQuery& query) {
   ExpectFloat(query, 0);
-  for (int i = 1; i < query.num_inputs(); ++i) ExpectSameType(query, 0, i);
+  for (int i = 1; i < query.num_inputs(); ++i) {
+    if (!IsBFloat16Weights(query, i)) ExpectSameType(query, 0, i);
+  }
 }
 
 void ExpectSameType(const ShapeQuery& query, int i, int j) {

@@ -16,7 +16,8 @@ std::string InputText(const ShapeQuery& query, int i);
 void ExpectType(const ShapeQuery& query, int i, const std::vector<DType>& dtypes);
 // Throws kTypeMismatch unless input i is float or double.
 void ExpectFloat(const ShapeQuery& query, int i);
-// Throws kTypeMismatch unless all inputs are float or all are double.
+// Throws kTypeMismatch unless all inputs are float or all are double; of floats, weights may be bfloat16 where the
+// kernel of the device says so (Kernel::bfloat16_weights).
 void ExpectFloats(const ShapeQuery& query);
 // Throws kTypeMismatch unless inputs i and j are of one type.
 void ExpectSameType(const ShapeQuery& query, int i, int j);

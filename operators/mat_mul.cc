@@ -7,6 +7,7 @@
 #include "stepnet/operators/elementwise.h"
 #include "stepnet/operators/gemm.h"
 #include "stepnet/operators/input_checks.h"
+#include "stepnet/operators/stored_weights.h"
 
 namespace stepnet {
 namespace {
@@ -122,26 +123,37 @@ MatrixView<T> WithoutFirst(MatrixView<T> matrix, std::int64_t begin, bool column
   return matrix;
 }
 
+// y [M, N], in blocks.
+template <typename T, typename W>
+void MultiplyMatrices(const OpRun& run, const Factor& a, const Factor& b, const T* left_data, const W* right_data,
+                      T* y) {
+  const std::int64_t m = a.outer_as_left(), n = b.outer_as_right(), k = a.inner_as_left();
+  const MatrixView<T> left = View<T>(a, left_data);
+  const MatrixView<W> right = View<W>(b, right_data);
+  const GemmBlocks blocks = BlocksOfGemm(m, n, k);
+  const auto [first, last] = run.Share(blocks.count);
+  for (std::int64_t block = first; block < last; ++block) {
+    const std::int64_t size = blocks.of_rows ? m : n;
+    const std::int64_t begin = size * block / blocks.count, end = size * (block + 1) / blocks.count;
+    if (blocks.of_rows) {
+      Gemm<T>(end - begin, n, k, WithoutFirst(left, begin, false), Promoted<T>(run, k, n, right), y + begin * n, n,
+              run.Adds(0));
+    } else {
+      Gemm<T>(m, end - begin, k, left, Promoted<T>(run, k, end - begin, WithoutFirst(right, begin, true)), y + begin, n,
+              run.Adds(0));
+    }
+  }
+}
+
 RunFn MatMulKernel(const OperatorCall& op) {
   PrepareGemm();
   return [arguments = MatMulArguments(op), type = op.type()](const OpRun& run) {
     ForFloatType(run.Out(0).dtype, type, [&](auto zero) {
       using T = decltype(zero);
       const Factor a = arguments.A(*run.In(0).shape), b = arguments.B(*run.In(1).shape);
-      const std::int64_t m = a.outer_as_left(), n = b.outer_as_right(), k = a.inner_as_left();
-      const MatrixView<T> left = View<T>(a, run.In(0).As<T>()), right = View<T>(b, run.In(1).As<T>());
-      T* y = run.Out(0).As<T>();
-      const GemmBlocks blocks = BlocksOfGemm(m, n, k);
-      const auto [first, last] = run.Share(blocks.count);
-      for (std::int64_t block = first; block < last; ++block) {
-        const std::int64_t size = blocks.of_rows ? m : n;
-        const std::int64_t begin = size * block / blocks.count, end = size * (block + 1) / blocks.count;
-        if (blocks.of_rows) {
-          Gemm<T>(end - begin, n, k, WithoutFirst(left, begin, false), right, y + begin * n, n, run.Adds(0));
-        } else {
-          Gemm<T>(m, end - begin, k, left, WithoutFirst(right, begin, true), y + begin, n, run.Adds(0));
-        }
-      }
+      ForWeights<T>(run.In(1), [&](const auto* right) {
+        MultiplyMatrices(run, a, b, run.In(0).As<T>(), right, run.Out(0).As<T>());
+      });
     });
   };
 }
@@ -289,7 +301,7 @@ const Registration mat_mul =
     Operator("MatMul")
         .Doc(
             "Product of two matrices. Tensors of other ranks are read as matrices of their sizes before and from an "
-            "axis.")
+            "axis. On the CPU b may be bfloat16 where a is float.")
         .Input("a", "[M, K], or [K, M] with trans_a")
         .Input("b", "[K, N], or [N, K] with trans_b")
         .Output("y", "[M, N]")
@@ -302,7 +314,7 @@ const Registration mat_mul =
         .Rows(MatMulRows)
         .Expands(ExpandMatMul)
         .Gradient(MatMulGradient)
-        .Cpu({.make = MatMulKernel, .max_parts = MatMulParts, .can_add = {0}});
+        .Cpu({.make = MatMulKernel, .max_parts = MatMulParts, .can_add = {0}, .bfloat16_weights = {1}});
 
 const Registration batch_mat_mul =
     Operator("BatchMatMul")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/unroll.h"
 #include "stepnet/operators/transpose_matrix.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,27 +14,21 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "stepnet/core/half_vectors-inl.h"
+
 #ifndef STEPNET_PANEL_OPERANDS
 #define STEPNET_PANEL_OPERANDS
-
-// Before a loop whose variables are to be registers. Clang sees that by itself, and asked for it takes all memory where
-// sanitizers look at each access.
-#if HWY_COMPILER_CLANG
-#define STEPNET_UNROLL
-#else
-#define STEPNET_UNROLL _Pragma("GCC unroll 8")
-#endif
 
 namespace stepnet {
 namespace {
 
-// What a product reads and writes, from its first row and column on.
-template <typename T>
+// What a product reads and writes, from its first row and column on: of T, and panels of W.
+template <typename T, typename W>
 struct PanelOperands {
   std::int64_t m, k;
   const T* a;
   std::int64_t a_stride;
-  const T* panels;
+  const W* panels;
   T* c;
   std::int64_t c_stride;
   const T* bias;  // or null
@@ -46,8 +41,8 @@ inline std::int64_t WidthOfPanel(std::int64_t panel, std::int64_t n) {
 }
 
 // How many lines of the cache a row of a panel has.
-template <typename T>
-constexpr int kLinesOfRow = kPanelColumns* static_cast<int>(sizeof(T)) / 64;
+template <typename W>
+constexpr int kLinesOfRow = kPanelColumns* static_cast<int>(sizeof(W)) / 64;
 
 }  // namespace
 }  // namespace stepnet
@@ -84,21 +79,30 @@ HWY_INLINE void PrefetchToSecondCache(const void* data) {
 constexpr int kRowVectors = 8;
 
 // What a tile reads and writes beside A: vectors of columns, wherever they lie.
-template <typename T>
+template <typename W>
 struct Vectors {
-  const T* b[kRowVectors];
+  const W* b[kRowVectors];
   std::int64_t b_stride;
   std::int64_t column[kRowVectors];  // of C
   size_t last = 0;                   // columns that the last vector has
   bool has_more = false;             // rows of C behind these come next
   // The panel that comes next, or null: tiles fetch lines [first_line, last_line) of each of its rows into the second
   // cache.
-  const T* next_panel = nullptr;
+  const W* next_panel = nullptr;
   int first_line = 0, last_line = 0;
 };
 
-template <int kRows, int kVectors, typename T>
-HWY_INLINE void Tile(const PanelOperands<T>& of, std::int64_t row, const Vectors<T>& at) {
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadColumns(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadColumns(D d, const BFloat16* from) {
+  return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
+}
+
+template <int kRows, int kVectors, typename T, typename W>
+HWY_INLINE void Tile(const PanelOperands<T, W>& of, std::int64_t row, const Vectors<W>& at) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
   const auto is_there = hn::FirstN(d, at.last);
@@ -123,7 +127,7 @@ HWY_INLINE void Tile(const PanelOperands<T>& of, std::int64_t row, const Vectors
     for (int v = 0; v < kVectors; ++v) hwy::Prefetch(c + (kRows + i) * of.c_stride + at.column[v]);
   }
   const T* HWY_RESTRICT a = of.a + row * of.a_stride;
-  const T* b[kVectors];
+  const W* b[kVectors];
   STEPNET_UNROLL
   for (int v = 0; v < kVectors; ++v) b[v] = at.b[v];
   for (std::int64_t l = 0, offset = 0; l < of.k; ++l, offset += at.b_stride) {
@@ -132,7 +136,7 @@ HWY_INLINE void Tile(const PanelOperands<T>& of, std::int64_t row, const Vectors
     }
     V factors[kVectors];
     STEPNET_UNROLL
-    for (int v = 0; v < kVectors; ++v) factors[v] = hn::LoadU(d, b[v] + offset);
+    for (int v = 0; v < kVectors; ++v) factors[v] = LoadColumns(d, b[v] + offset);
     STEPNET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const V factor = hn::Set(d, a[i * of.a_stride + l]);
@@ -154,8 +158,8 @@ HWY_INLINE void Tile(const PanelOperands<T>& of, std::int64_t row, const Vectors
   }
 }
 
-template <int kVectors, typename T>
-HWY_INLINE void TileOfRows(int rows, const PanelOperands<T>& of, std::int64_t row, const Vectors<T>& at) {
+template <int kVectors, typename T, typename W>
+HWY_INLINE void TileOfRows(int rows, const PanelOperands<T, W>& of, std::int64_t row, const Vectors<W>& at) {
   switch (rows) {
     case 1: return Tile<1, kVectors>(of, row, at);
     case 2: return Tile<2, kVectors>(of, row, at);
@@ -167,26 +171,26 @@ HWY_INLINE void TileOfRows(int rows, const PanelOperands<T>& of, std::int64_t ro
 }
 
 // All rows, divided into tiles of about as many each.
-template <int kVectors, typename T>
-HWY_NOINLINE void Columns(const PanelOperands<T>& of, Vectors<T> at) {
+template <int kVectors, typename T, typename W>
+HWY_NOINLINE void Columns(const PanelOperands<T, W>& of, Vectors<W> at) {
   const std::int64_t tiles = (of.m + kTileRows - 1) / kTileRows;
   const bool fetches = at.next_panel != nullptr && tiles >= kMinTilesToFetch;
   std::int64_t row = 0;
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
     const std::int64_t end = of.m * tile / tiles;
     at.has_more = tile < tiles;
-    at.first_line = fetches ? static_cast<int>(kLinesOfRow<T> * (tile - 1) / tiles) : 0;
-    at.last_line = fetches ? static_cast<int>(kLinesOfRow<T> * tile / tiles) : 0;
+    at.first_line = fetches ? static_cast<int>(kLinesOfRow<W> * (tile - 1) / tiles) : 0;
+    at.last_line = fetches ? static_cast<int>(kLinesOfRow<W> * tile / tiles) : 0;
     TileOfRows<kVectors>(static_cast<int>(end - row), of, row, at);
     row = end;
   }
 }
 
 // Columns [begin, end) of each group, as many vectors at a time as a tile has, also of several groups.
-template <typename T>
+template <typename T, typename W>
 class ColumnsInTiles {
  public:
-  explicit ColumnsInTiles(const PanelOperands<T>& of)
+  explicit ColumnsInTiles(const PanelOperands<T, W>& of)
       : of_(of), lanes_(static_cast<std::int64_t>(hn::Lanes(Tag<T>()))), max_(of.m == 1 ? kRowVectors : kTileVectors) {}
 
   void Run(const PanelColumns& columns) {
@@ -244,18 +248,21 @@ class ColumnsInTiles {
     }
   }
 
-  const PanelOperands<T>& of_;
+  const PanelOperands<T, W>& of_;
   const std::int64_t lanes_;
   const int max_;
-  Vectors<T> at_ = {};
+  Vectors<W> at_ = {};
   int count_ = 0;
 };
 
-void MultiplyFloat(const PanelColumns& columns, const PanelOperands<float>& of) {
-  ColumnsInTiles<float>(of).Run(columns);
+void MultiplyFloat(const PanelColumns& columns, const PanelOperands<float, float>& of) {
+  ColumnsInTiles<float, float>(of).Run(columns);
 }
-void MultiplyDouble(const PanelColumns& columns, const PanelOperands<double>& of) {
-  ColumnsInTiles<double>(of).Run(columns);
+void MultiplyBFloat16(const PanelColumns& columns, const PanelOperands<float, BFloat16>& of) {
+  ColumnsInTiles<float, BFloat16>(of).Run(columns);
+}
+void MultiplyDouble(const PanelColumns& columns, const PanelOperands<double, double>& of) {
+  ColumnsInTiles<double, double>(of).Run(columns);
 }
 
 }  // namespace
@@ -268,11 +275,14 @@ namespace stepnet {
 namespace {
 
 HWY_EXPORT(MultiplyFloat);
+HWY_EXPORT(MultiplyBFloat16);
 HWY_EXPORT(MultiplyDouble);
 
-template <typename T>
-void Multiply(const PanelColumns& columns, const PanelOperands<T>& of) {
-  if constexpr (std::is_same_v<T, float>) {
+template <typename T, typename W>
+void Multiply(const PanelColumns& columns, const PanelOperands<T, W>& of) {
+  if constexpr (std::is_same_v<W, BFloat16>) {
+    HWY_DYNAMIC_DISPATCH(MultiplyBFloat16)(columns, of);
+  } else if constexpr (std::is_same_v<T, float>) {
     HWY_DYNAMIC_DISPATCH(MultiplyFloat)(columns, of);
   } else {
     HWY_DYNAMIC_DISPATCH(MultiplyDouble)(columns, of);
@@ -287,6 +297,17 @@ std::int64_t ColumnsOfCall(std::int64_t m, std::int64_t k) {
   return std::max(columns / kPanelColumns, std::int64_t{1}) * kPanelColumns;
 }
 
+template <typename T>
+void Transpose(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
+               std::int64_t y_stride) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    TransposeMatrix(rows, columns, reinterpret_cast<const std::uint16_t*>(x), x_stride,
+                    reinterpret_cast<std::uint16_t*>(y), y_stride);
+  } else {
+    TransposeMatrix(rows, columns, x, x_stride, y, y_stride);
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -297,20 +318,20 @@ void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t fi
     T* const to = panels + begin * k;
     CountWork(width * k);
     if (b.transposed) {
-      TransposeMatrix(columns, k, b.data + begin * b.stride, b.stride, to, width);
+      Transpose(columns, k, b.data + begin * b.stride, b.stride, to, width);
     } else {
       for (std::int64_t l = 0; l < k; ++l) std::copy_n(b.data + l * b.stride + begin, columns, to + l * width);
     }
     for (std::int64_t l = 0; columns < width && l < k; ++l)
-      std::fill(to + l * width + columns, to + (l + 1) * width, T{0});
+      std::fill(to + l * width + columns, to + (l + 1) * width, T{});
   }
 }
 
-template <typename T>
+template <typename T, typename W>
 void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, const T* a, std::int64_t a_stride,
-                  const T* panels, T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
+                  const W* panels, T* c, std::int64_t c_stride, bool accumulates, const T* bias) {
   if (m == 0 || columns.n == 0) return;
-  static constexpr T kNothing[kPanelColumns] = {};
+  static constexpr W kNothing[kPanelColumns] = {};
   if (k == 0) panels = kNothing;  // sums of no terms, of panels that are nowhere
   const std::int64_t max_columns = ColumnsOfCall(m * (columns.n / columns.group), k);
   for (std::int64_t begin = columns.begin; begin < columns.end; begin += max_columns) {
@@ -318,21 +339,24 @@ void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, c
     some.begin = begin;
     some.end = std::min(columns.end, begin + max_columns);
     CountWork(m * (some.end - some.begin) * (some.n / some.group) * k / kProductsOfWork);
-    Multiply<T>(some, {.m = m,
-                       .k = k,
-                       .a = a,
-                       .a_stride = a_stride,
-                       .panels = panels,
-                       .c = c,
-                       .c_stride = c_stride,
-                       .bias = bias,
-                       .accumulates = accumulates});
+    Multiply<T, W>(some, {.m = m,
+                          .k = k,
+                          .a = a,
+                          .a_stride = a_stride,
+                          .panels = panels,
+                          .c = c,
+                          .c_stride = c_stride,
+                          .bias = bias,
+                          .accumulates = accumulates});
   }
 }
 
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<float>, std::int64_t, std::int64_t, float*);
+template void PackPanels(std::int64_t, std::int64_t, MatrixView<BFloat16>, std::int64_t, std::int64_t, BFloat16*);
 template void PackPanels(std::int64_t, std::int64_t, MatrixView<double>, std::int64_t, std::int64_t, double*);
 template void PanelProduct(std::int64_t, const PanelColumns&, std::int64_t, const float*, std::int64_t, const float*,
+                           float*, std::int64_t, bool, const float*);
+template void PanelProduct(std::int64_t, const PanelColumns&, std::int64_t, const float*, std::int64_t, const BFloat16*,
                            float*, std::int64_t, bool, const float*);
 template void PanelProduct(std::int64_t, const PanelColumns&, std::int64_t, const double*, std::int64_t, const double*,
                            double*, std::int64_t, bool, const double*);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stepnet/core/tensor.h"
 #include "stepnet/operators/gemm.h"
 
 namespace stepnet {
@@ -23,7 +24,7 @@ constexpr std::int64_t NumPanelUnits(std::int64_t n) { return (n + kPanelUnit - 
 // Elements of B [K, N] in panels.
 constexpr std::int64_t PanelElements(std::int64_t n, std::int64_t k) { return NumPanelUnits(n) * kPanelUnit * k; }
 
-// Lays out panels [first, last) of B [K, N]; `panels` is where all of them lie. T is float or double.
+// Lays out panels [first, last) of B [K, N]; `panels` is where all of them lie. T is float, double or BFloat16.
 template <typename T>
 void PackPanels(std::int64_t n, std::int64_t k, MatrixView<T> b, std::int64_t first, std::int64_t last, T* panels);
 
@@ -38,9 +39,10 @@ struct PanelColumns {
 
 // These columns of C [M, N] = A [M, K] B, plus C when `accumulates`, plus bias [N] in every row where it is not null. A
 // and C are row-major with so many elements from row to row. Unless accumulated to, C is not read. Sizes may be 0.
-// REQUIRES: C overlaps no input.
-template <typename T>
+// Panels are of T or, where that is float, of BFloat16: those give the bits of the floats that they are. REQUIRES: C
+// overlaps no input.
+template <typename T, typename W>
 void PanelProduct(std::int64_t m, const PanelColumns& columns, std::int64_t k, const T* a, std::int64_t a_stride,
-                  const T* panels, T* c, std::int64_t c_stride, bool accumulates = false, const T* bias = nullptr);
+                  const W* panels, T* c, std::int64_t c_stride, bool accumulates = false, const T* bias = nullptr);
 
 }  // namespace stepnet

@@ -33,22 +33,51 @@ void TransposeColumns(std::int64_t rows, std::int64_t columns, const T* x, std::
 
 #else
 
+// Eight rows and columns of 16 bits, in pairs that are turned around, then pairs of pairs, then halves.
+HWY_INLINE void TransposeEight(const std::uint16_t* x, std::int64_t x_stride, std::uint16_t* y, std::int64_t y_stride) {
+  const hn::FixedTag<std::uint16_t, 8> v;
+  const hn::FixedTag<std::uint32_t, 4> of_pairs;
+  const hn::FixedTag<std::uint64_t, 2> of_halves;
+  using Pairs = hn::Vec<decltype(of_pairs)>;
+  Pairs lower[4], upper[4];  // the first four columns of two rows, and the last four
+  for (int i = 0; i < 4; ++i) {
+    const auto a = hn::LoadU(v, x + 2 * i * x_stride), b = hn::LoadU(v, x + (2 * i + 1) * x_stride);
+    lower[i] = hn::BitCast(of_pairs, hn::InterleaveLower(v, a, b));
+    upper[i] = hn::BitCast(of_pairs, hn::InterleaveUpper(v, a, b));
+  }
+  const auto store = [&](Pairs first, Pairs last, std::int64_t column) HWY_ATTR {  // of rows, two columns each
+    const auto a = hn::BitCast(of_halves, first), b = hn::BitCast(of_halves, last);
+    hn::StoreU(hn::BitCast(v, hn::InterleaveLower(of_halves, a, b)), v, y + column * y_stride);
+    hn::StoreU(hn::BitCast(v, hn::InterleaveUpper(of_halves, a, b)), v, y + (column + 1) * y_stride);
+  };
+  for (const bool is_upper : {false, true}) {
+    const Pairs* const of = is_upper ? upper : lower;
+    const std::int64_t column = is_upper ? 4 : 0;
+    store(hn::InterleaveLower(of_pairs, of[0], of[1]), hn::InterleaveLower(of_pairs, of[2], of[3]), column);
+    store(hn::InterleaveUpper(of_pairs, of[0], of[1]), hn::InterleaveUpper(of_pairs, of[2], of[3]), column + 2);
+  }
+}
+
 // As many rows and columns as 16 bytes hold elements: what wider vectors do is to take such blocks apart.
 template <typename T>
 HWY_INLINE void TransposeBlock(const T* x, std::int64_t x_stride, T* y, std::int64_t y_stride) {
-  const hn::FixedTag<T, 16 / sizeof(T)> v;
-  const auto a = hn::LoadU(v, x), b = hn::LoadU(v, x + x_stride);
-  if constexpr (sizeof(T) == 8) {
-    hn::StoreU(hn::InterleaveLower(v, a, b), v, y);
-    hn::StoreU(hn::InterleaveUpper(v, a, b), v, y + y_stride);
+  if constexpr (sizeof(T) == 2) {
+    TransposeEight(x, x_stride, y, y_stride);
   } else {
-    const auto c = hn::LoadU(v, x + 2 * x_stride), d = hn::LoadU(v, x + 3 * x_stride);
-    const auto ab_lower = hn::InterleaveLower(v, a, b), ab_upper = hn::InterleaveUpper(v, a, b);
-    const auto cd_lower = hn::InterleaveLower(v, c, d), cd_upper = hn::InterleaveUpper(v, c, d);
-    hn::StoreU(hn::ConcatLowerLower(v, cd_lower, ab_lower), v, y);
-    hn::StoreU(hn::ConcatUpperUpper(v, cd_lower, ab_lower), v, y + y_stride);
-    hn::StoreU(hn::ConcatLowerLower(v, cd_upper, ab_upper), v, y + 2 * y_stride);
-    hn::StoreU(hn::ConcatUpperUpper(v, cd_upper, ab_upper), v, y + 3 * y_stride);
+    const hn::FixedTag<T, 16 / sizeof(T)> v;
+    const auto a = hn::LoadU(v, x), b = hn::LoadU(v, x + x_stride);
+    if constexpr (sizeof(T) == 8) {
+      hn::StoreU(hn::InterleaveLower(v, a, b), v, y);
+      hn::StoreU(hn::InterleaveUpper(v, a, b), v, y + y_stride);
+    } else {
+      const auto c = hn::LoadU(v, x + 2 * x_stride), d = hn::LoadU(v, x + 3 * x_stride);
+      const auto ab_lower = hn::InterleaveLower(v, a, b), ab_upper = hn::InterleaveUpper(v, a, b);
+      const auto cd_lower = hn::InterleaveLower(v, c, d), cd_upper = hn::InterleaveUpper(v, c, d);
+      hn::StoreU(hn::ConcatLowerLower(v, cd_lower, ab_lower), v, y);
+      hn::StoreU(hn::ConcatUpperUpper(v, cd_lower, ab_lower), v, y + y_stride);
+      hn::StoreU(hn::ConcatLowerLower(v, cd_upper, ab_upper), v, y + 2 * y_stride);
+      hn::StoreU(hn::ConcatUpperUpper(v, cd_upper, ab_upper), v, y + 3 * y_stride);
+    }
   }
 }
 
@@ -81,6 +110,10 @@ void TransposeTiles(std::int64_t rows, std::int64_t columns, const T* x, std::in
   }
 }
 
+void TransposeUInt16(std::int64_t rows, std::int64_t columns, const std::uint16_t* x, std::int64_t x_stride,
+                     std::uint16_t* y, std::int64_t y_stride) {
+  TransposeTiles(rows, columns, x, x_stride, y, y_stride);
+}
 void TransposeUInt32(std::int64_t rows, std::int64_t columns, const std::uint32_t* x, std::int64_t x_stride,
                      std::uint32_t* y, std::int64_t y_stride) {
   TransposeTiles(rows, columns, x, x_stride, y, y_stride);
@@ -105,6 +138,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepnet {
 
+HWY_EXPORT(TransposeUInt16);
 HWY_EXPORT(TransposeUInt32);
 HWY_EXPORT(TransposeUInt64);
 HWY_EXPORT(TransposeFloat);
@@ -114,7 +148,9 @@ template <typename T>
 void TransposeMatrix(std::int64_t rows, std::int64_t columns, const T* x, std::int64_t x_stride, T* y,
                      std::int64_t y_stride) {
   if (rows == 0 || columns == 0) return;  // x and y may be null then
-  if constexpr (std::is_same_v<T, std::uint32_t>) {
+  if constexpr (std::is_same_v<T, std::uint16_t>) {
+    HWY_DYNAMIC_DISPATCH(TransposeUInt16)(rows, columns, x, x_stride, y, y_stride);
+  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
     HWY_DYNAMIC_DISPATCH(TransposeUInt32)(rows, columns, x, x_stride, y, y_stride);
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {
     HWY_DYNAMIC_DISPATCH(TransposeUInt64)(rows, columns, x, x_stride, y, y_stride);

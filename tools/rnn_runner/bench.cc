@@ -17,6 +17,7 @@
 DEFINE_int32(warmup, 2, "runs before those that are timed");
 DEFINE_int32(repetitions, 20, "runs that are timed");
 DEFINE_int32(rows, 30, "operators in the table, the longest first; 0: all");
+DECLARE_string(weights);
 DEFINE_bool(json, false, "print JSON, all operators included");
 
 namespace stepnet::runner {
@@ -162,6 +163,7 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
                                  {"p95_ms", times.p95() * 1e3},
                                  {"device", DeviceName(options.device())},
                                  {"math", MathName(options.math)},
+                                 {"weights", FLAGS_weights},
                                  {"peak_tensor_bytes", measured.peak_bytes},
                                  {"operators", nlohmann::ordered_json::array()}};
   for (const OpTime& time : measured.operators) {

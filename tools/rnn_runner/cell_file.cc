@@ -114,6 +114,13 @@ void CheckGiven(const CellNetInput& input, const Tensor& given, std::int64_t ste
                                                 "; it must be ", ExpectedText(input, steps, batch)));
 }
 
+// Weights may be bfloat16 (Kernel::bfloat16_weights); whoever reads them says whether these may.
+bool FitsParameter(const Blob& blob, const Tensor& parameter) {
+  if (!blob.HasTensor() || blob.GetTensor().shape() != parameter.shape()) return false;
+  const DType dtype = blob.GetTensor().dtype();
+  return dtype == parameter.dtype() || (dtype == DType::kBFloat16 && parameter.dtype() == DType::kFloat);
+}
+
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
@@ -215,7 +222,7 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
     const Blob& blob = given.GetBlob(name);
     if (std::ranges::find(known, name) == known.end()) {
       faults.push_back(StrCat("the cell has no parameter \"", name, "\"", DidYouMean(name, known)));
-    } else if (InfoText(blob) != workspace.GetTensor(name).Description()) {
+    } else if (!FitsParameter(blob, workspace.GetTensor(name))) {
       faults.push_back(
           StrCat("\"", name, "\" is ", InfoText(blob), ", must be ", workspace.GetTensor(name).Description()));
     } else {

@@ -21,6 +21,7 @@
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_string(loss, "",
               "blobs whose elements are summed, when the net itself does not say of what its gradients are;\n"
@@ -383,6 +384,7 @@ int Gradcheck(const std::vector<std::string>&) {
 
 std::vector<FlagUse> GradcheckFlags() {
   std::vector<FlagUse> flags = SessionFlags();
+  std::erase_if(flags, [](const FlagUse& flag) { return flag.name == WeightsFlag().name; });
   flags.push_back({.name = "loss", .value = "BLOB,…", .is_list = true});
   flags.push_back({.name = "rebuild"});
   flags.push_back({.name = "samples", .value = "N", .min = 0});
@@ -407,6 +409,7 @@ const Command kGradcheck = {
     .flags = GradcheckFlags(),
     .min_operands = 0,
     .max_operands = 0,
+    .unknown_flag = AdviceOnWeights,
     .run = Gradcheck,
 };
 

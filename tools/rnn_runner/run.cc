@@ -17,6 +17,7 @@
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 #include "stepnet/tools/rnn_runner/watch.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_string(output_dir, "",
               "folder for the outputs, a file BLOB.npy each (a / in the name becomes __, a control\n"
@@ -100,6 +101,7 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
 int RunPlanFile(const RunOptions& options) {
   RefuseToWatch(FLAGS_net);
   RefuseCellFlags(FLAGS_net);
+  if (WantsBFloat16Weights()) throw UsageError(StrCat("--weights=bf16 is for nets, and ", FLAGS_net, " is a plan"));
   PlanDef plan;
   ReadMessage(FLAGS_net, &plan);
   Workspace workspace;

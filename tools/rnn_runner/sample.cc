@@ -5,9 +5,11 @@
 
 #include "stepnet/core/random.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_double(temperature, 1, "above 1 the text is more daring, below less; 0: always the most probable character");
 DEFINE_int64(top_k, 0, "draw only among so many most probable characters; 0: among all");
@@ -37,7 +39,11 @@ void Print(const std::string& text) {
 }
 
 int Sample(const std::vector<std::string>& operands) {
-  Sampler sampler(operands.front(), RunOptionsFromFlags());
+  const RunOptions run_options = RunOptionsFromFlags();
+  static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
+  Sampler sampler(operands.front(), run_options, [&](const Model& model, Workspace& workspace) {
+    StoreWeights(model.net, NamesGivenBy(model), workspace, run_options);
+  });
   const SamplingOptions options{.temperature = FLAGS_temperature, .top_k = FLAGS_top_k};
   std::vector<std::int32_t> unread = Prompt(sampler.vocabulary());
   Print(FLAGS_prompt);
@@ -58,6 +64,7 @@ std::vector<FlagUse> SampleFlags() {
                                 {.name = "top_k", .value = "K", .min = 0},
                                 {.name = "seed", .value = "N", .doc = "another seed, another text"}};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  flags.push_back(WeightsFlag());
   return WithCommonFlags(std::move(flags));
 }
 

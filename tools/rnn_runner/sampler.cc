@@ -93,7 +93,8 @@ std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& o
   return order.front();  // rounding left nothing to fall on
 }
 
-Sampler::Sampler(const std::string& folder, const RunOptions& options) : vocabulary_(ReadVocabulary(folder)) {
+Sampler::Sampler(const std::string& folder, const RunOptions& options, const Prepare& prepare)
+    : vocabulary_(ReadVocabulary(folder)) {
   const Model model = LoadModel(folder + "/net.pb", folder + "/init_net.pb");
   try {
     const auto& inputs = model.net.external_input();
@@ -102,6 +103,7 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options) : vocabul
     }
     ThrowIfProblems(CheckNet(Completed(model.net)));  // with every fault, before one of them is met
     model.Initialize(workspace_, options);
+    if (prepare) prepare(model, workspace_);
     states_ = CarriedStatesOf(model.net, workspace_, options);
     SetConstant(FilledBy(model), model.net, workspace_);
     workspace_.CreateBlob("tokens");

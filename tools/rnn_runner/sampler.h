@@ -1,12 +1,14 @@
 // Sampler: writes text with a language model, character by character, its states carried on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "stepnet/core/workspace.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/tools/rnn_runner/corpus.h"
 
@@ -25,8 +27,10 @@ class Sampler {
  public:
   // `folder` holds what `rnn_runner train` writes: net.pb with the input tokens, int32 [T, B], the output
   // probabilities, [T, B, V], and RecurrentNetwork operators whose initial states are inputs; init_net.pb, which fills
-  // parameters and initial states of B = 1; vocabulary.json. Throws kInputOutput, and kInvalidNet for another net.
-  Sampler(const std::string& folder, const RunOptions& options);
+  // parameters and initial states of B = 1; vocabulary.json. `prepare` may change the workspace before the net is made,
+  // which then holds what init_net gives. Throws kInputOutput, and kInvalidNet for another net.
+  using Prepare = std::function<void(const Model& model, Workspace& workspace)>;
+  Sampler(const std::string& folder, const RunOptions& options, const Prepare& prepare = {});
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 

@@ -9,6 +9,7 @@
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DECLARE_int64(batch);
 
@@ -19,12 +20,14 @@ std::vector<FlagUse> SessionFlags() {
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
+  flags.push_back(WeightsFlag());
   return flags;
 }
 
 namespace {
 
 Session Open(const RunOptions& options, const std::vector<std::string>& also_read, bool fills_on_host) {
+  static_cast<void>(WantsBFloat16Weights());  // wrong use is said before files are read
   const NamedTensors fed = ReadInputs();
   const std::optional<CellNet> cell = ExpandCellFile(FLAGS_net, {.batch = FLAGS_batch}, fed);
   Model parameters;
@@ -54,6 +57,11 @@ Session Open(const RunOptions& options, const std::vector<std::string>& also_rea
     if (cell) CheckParameter(*cell, name, tensor, *session.workspace);
     session.workspace->SetTensor(name, tensor);
     given.push_back(name);
+  }
+  try {
+    StoreWeights(session.def, cell ? cell->parameters : NamesGivenBy(model), *session.workspace, options);
+  } catch (const Error&) {
+    throw CurrentError().At({.file = FLAGS_net});
   }
   if (!cell) return session;
   session.made_up = FeedCellInputs(*cell, *session.workspace);

@@ -12,7 +12,7 @@
 
 namespace stepnet::runner {
 
-// --net, --init_net, inputs, executor.
+// --net, --init_net, inputs, executor, --weights.
 std::vector<FlagUse> SessionFlags();
 
 struct Session {
@@ -23,8 +23,9 @@ struct Session {
   std::vector<std::string> made_up;      // of a cell, what nobody gave: random, or as the cell fills it
 };
 
-// Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are random. Throws what
-// reading and running throw, with the file; kInvalidArgument for inputs on the command line that the net does not read.
+// Reads the nets, runs what fills parameters, feeds inputs; those of a cell that nobody gave are random. Weights become
+// what --weights says. Throws what reading and running throw, with the file; kInvalidArgument for inputs on the command
+// line that the net does not read.
 //
 // Somebody else takes care of the inputs in `also_read`.
 Session OpenSession(const RunOptions& options, const std::vector<std::string>& also_read = {});

@@ -25,6 +25,7 @@
 #include "stepnet/tools/rnn_runner/trainer.h"
 #include "stepnet/tools/rnn_runner/training_progress.h"
 #include "stepnet/tools/rnn_runner/watch.h"
+#include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_bool(fresh, false, "start anew where the folder holds a run already, and overwrite it");
 DEFINE_int64(stop_after, -1, "stop as ^C does when so many iterations are done in all; -1: when all are");
@@ -314,6 +315,7 @@ int Train(const std::vector<std::string>& operands) {
 
 // Says of a field of the config that it is no flag; empty for other names.
 std::string UnknownFlag(const std::string& name) {
+  if (std::string advice = AdviceOnWeights(name); !advice.empty()) return advice;
   const bool is_of_optimizer = OptimizerDef::descriptor()->FindFieldByName(name) != nullptr;
   if (!is_of_optimizer && TrainConfig::descriptor()->FindFieldByName(name) == nullptr) return "";
   return StrCat("the config says it, as ", is_of_optimizer ? "optimizer { " : "", name, ": …",
