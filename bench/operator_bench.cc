@@ -133,9 +133,17 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   Register(name("AddColumn"), "Add", 1, {x, column}, "arg { name: \"broadcast\" i: 1 }");
   Register(name("Softmax"), "Softmax", 1, {x});
   Register(name("SoftmaxGradient"), "SoftmaxGradient", 1, {x, x});
+  const Operand of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
+  Register(name("LogSoftmax"), "LogSoftmax", 1, {x});
+  Register(name("LogSoftmaxGradient"), "LogSoftmaxGradient", 1, {x, x});
   Register(name("LayerNorm"), "LayerNorm", 3, {x});
+  Register(name("LayerNormGradient"), "LayerNormGradient", 1, {x, x, of_rows, of_rows, x});
+  Register(name("ElementwiseLinear"), "ElementwiseLinear", 1, {x, column, column});
   Register(name("SquaredL2Distance"), "SquaredL2Distance", 1, {x, x});
   Register(name("CrossEntropy"), "CrossEntropy", 1, {x, {.shape = x.shape, .scale = 0}});
+  Register(name("SigmoidCrossEntropyWithLogits"), "SigmoidCrossEntropyWithLogits", 1, {x, x});
+  Register(name("SigmoidCrossEntropyWithLogitsGradient"), "SigmoidCrossEntropyWithLogitsGradient", 1,
+           {{.shape = {rows}}, x, x});
   for (const auto& [what, of_b] :
        {std::pair("Columns", Operand{.shape = {columns}}), {"Rows", {.shape = {rows, 1}}}, {"One", {.shape = {1}}}}) {
     Register(name(StrCat("DivGradientBy", what).c_str()), "DivGradient", 2, {of_b, x, x});
@@ -143,7 +151,6 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   Register(name("ReduceSum"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 1 }");
   Register(name("ReduceSumOfColumns"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 0 }");
   Register(name("ReduceSumOfAll"), "ReduceSum", 1, {x});
-  const Operand of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
   for (const char* type : {"ReduceSumGradient", "ReduceMeanGradient"}) {
     Register(name(type), type, 1, {of_rows, x, of_rows}, "arg { name: \"axes\" ints: 1 }");
     Register(name(StrCat(type, "OfColumns").c_str()), type, 1, {of_columns, x, of_columns},

@@ -38,7 +38,7 @@ struct RegionSizes {
   std::int64_t kept_row_bytes = 192 << 10;
   // Blocks hold several rows that are shorter than this: in general, where elements are gathered; where operands lie
   // one after the other; and where something is computed of whole rows, for several at once.
-  std::int64_t short_row = 128;
+  std::int64_t short_row = 64;
   std::int64_t short_dense_row = 512;
   std::int64_t short_reduced_row = 1024;
   // Columns of joined rows from which on kernels go from row to row for operands that have one value a row.

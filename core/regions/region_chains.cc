@@ -33,7 +33,11 @@ void Chain(void* out, const void* a, const void* b, const void* c, const void* l
     auto value = access.Load(d, x + i);
     if constexpr (kBefore != ChainStep::kNone) value = StepOf<kBefore>(value, access.Load(d, y + i));
     value = f(d, value);
-    if constexpr (kAfter != ChainStep::kNone) value = StepOf<kAfter>(value, access.Load(d, z + i));
+    if constexpr (kAfter == ChainStep::kMulAdd) {
+      value = MulAddOf(d, value, access.Load(d, z + i), access.Load(d, u + i));
+    } else if constexpr (kAfter != ChainStep::kNone) {
+      value = StepOf<kAfter>(value, access.Load(d, z + i));
+    }
     if constexpr (kLast != ChainStep::kNone) value = StepOf<kLast>(value, access.Load(d, u + i));
     access.Store(d, value, to + i);
   });
@@ -67,6 +71,9 @@ template <ChainStep kBefore, class F, typename T>
 RegionKernel ChainToFunction(ChainStep after) {
   constexpr ChainStep kNone = ChainStep::kNone;
   if (after == ChainStep::kMultiply) return Chain<kBefore, F, ChainStep::kMultiply, kNone, T>;
+  if constexpr (kBefore == kNone && std::is_same_v<F, ExpFn>) {  // gates gain nothing
+    if (after == ChainStep::kMulAdd) return Chain<kNone, F, ChainStep::kMulAdd, kNone, T>;
+  }
   if (after == kNone && kBefore != kNone) return Chain<kBefore, F, kNone, kNone, T>;
   return nullptr;
 }

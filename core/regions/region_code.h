@@ -37,6 +37,7 @@ struct RegionPattern {
     kBlend,
     kGate,
     kSelect,
+    kScaledRest,
     kRowSum,
     kCopy,
     kFill
@@ -54,7 +55,7 @@ struct RegionPattern {
 struct RegionInstruction {
   enum class Kind : std::uint8_t {
     kCompute,  // kernel(out, operands)
-    kOfRows,   // row_operand_kernel(out, operands); bit k of `number`: operand k is of rows
+    kOfRows,   // row_operand_kernel(out, operands), of which some are `repeated`
     kUniform,
     kIndex,       // out = the indices of rows along dimension `number`
     kColumns,     // out = the columns
@@ -77,6 +78,7 @@ struct RegionInstruction {
   RegionKernel kernel = nullptr;
   RegionPattern pattern = {};  // kCompute: what the kernel does, where it is more than `op`
   RowOperandKernel row_operand_kernel = nullptr;
+  RepeatedOperands repeated = {};
   RowKernel row_kernel = nullptr;
   RowsKernel rows_kernel = nullptr;
 };

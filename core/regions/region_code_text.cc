@@ -10,7 +10,7 @@ namespace {
 using Kind = RegionInstruction::Kind;
 
 const char* StepText(ChainStep step) {
-  constexpr const char* kSigns[] = {"", "+", "-", "from -", "*", "/"};
+  constexpr const char* kSigns[] = {"", "+", "-", "from -", "*", "/", "mul_add"};
   return kSigns[static_cast<int>(step)];
 }
 
@@ -44,6 +44,7 @@ std::string OpText(const RegionInstruction& instruction) {
     case RegionPattern::Kind::kSlope: return SlopeText(pattern.slope);
     case RegionPattern::Kind::kBlend: return pattern.is_of_tanh ? "blend tanh" : "blend";
     case RegionPattern::Kind::kGate: return "(sigmoid) * (tanh)";
+    case RegionPattern::Kind::kScaledRest: return "- mul_add *";
     case RegionPattern::Kind::kCopy: return "copy";
     case RegionPattern::Kind::kFill: return "fill";
     case RegionPattern::Kind::kRowSum: return StrCat("row_sum", pattern.casts ? " double" : "", pattern.term);

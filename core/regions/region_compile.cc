@@ -92,7 +92,7 @@ class Compiler {
     return std::ranges::all_of(nodes_, [&](const Node& node) {
       const std::span<const int> operands(node.operands, static_cast<size_t>(node.num_operands));
       return !node.is_reduction() || std::ranges::all_of(operands, [&](int operand) {
-        return nodes_[operand].level == RegionLevel::kElement || node.of_rows != 0;
+        return nodes_[operand].level == RegionLevel::kElement || node.repeated.of_rows != 0;
       });
     });
   }
@@ -117,16 +117,18 @@ class Compiler {
   }
 
   void AllocateMemory() {
-    std::vector<bool> is_read(code_.operands.size());
+    std::vector<bool> is_read(code_.operands.size()), is_read_as_is(code_.operands.size());
     for (const Node& node : nodes_) {
-      if (node.expr->op == ExprOp::kInput && node.level == RegionLevel::kElement) is_read[node.expr->number] = true;
+      if (node.expr->op != ExprOp::kInput || node.level != RegionLevel::kElement) continue;
+      is_read[node.expr->number] = true;
+      if (node.is_read_as_is) is_read_as_is[node.expr->number] = true;
     }
     memory_slot_.assign(code_.operands.size(), -1);
     for (int i = 0; i < static_cast<int>(code_.operands.size()); ++i) {
       const bool is_output = i >= code_.num_inputs;
       const bool has_elements =
           is_output ? !IsOfRows(region_, region_.outputs[i - code_.num_inputs]) : static_cast<bool>(is_read[i]);
-      if (!has_elements || !code_.IsContiguous(code_.operands[i])) continue;
+      if (!has_elements || !(is_read_as_is[i] || code_.IsContiguous(code_.operands[i]))) continue;
       memory_slot_[i] = static_cast<int>(code_.memory_operands.size());
       code_.memory_operands.push_back(i);
     }
@@ -156,7 +158,9 @@ class Compiler {
       if (node->is_reduction() && !keeps_values_) node->partials = NewBuffer(bytes * kRowPartials, Extent::kOne);
     } else if (node->expr->op == ExprOp::kInput) {
       const int memory = memory_slot_[node->expr->number];
-      node->slot = memory >= 0 ? memory : NewBuffer(bytes, LoadedElements());
+      const bool is_array = node->is_read_as_is || code_.IsContiguous(code_.operands[node->expr->number]);
+      node->slot = memory >= 0 && is_array ? memory : NewBuffer(bytes, LoadedElements());
+      if (node->is_read_as_is && node->is_spread) node->spread = NewBuffer(bytes, Extent::kBlock);
     }
   }
 
@@ -335,14 +339,12 @@ class Compiler {
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
-      if (!is_read[i] || node.expr->op != ExprOp::kInput || node.slot < num_memory_ ||
-          node.level != RegionLevel::kElement) {
-        continue;
-      }
+      if (!is_read[i] || node.expr->op != ExprOp::kInput || node.level != RegionLevel::kElement) continue;
+      const int slot = SlotAt(RegionLevel::kElement, static_cast<int>(i));
+      if (slot < num_memory_) continue;
       const RegionIndex& strides = code_.operands[node.expr->number].strides;
       const bool is_tile = code_.joins_rows && strides[0] == 0 && strides[1] == 0 && strides[2] == 0;
-      (is_tile ? code_.tile_loads : code_.phases[first].loads)
-          .push_back({.operand = node.expr->number, .slot = node.slot});
+      (is_tile ? code_.tile_loads : code_.phases[first].loads).push_back({.operand = node.expr->number, .slot = slot});
     }
   }
 
@@ -438,8 +440,8 @@ class Compiler {
     std::vector<RegionInstruction>& code = node.is_reduction() && keeps_values_ ? phase.reductions : phase.block;
     int operands[kMaxExprOperands];
     for (int k = 0; k < kMaxExprOperands; ++k) {
-      const bool is_of_row = (node.of_rows >> k & 1) != 0;
-      operands[k] = k >= node.num_operands ? -1 : is_of_row ? nodes_[node.operands[k]].slot : (*slot)[node.operands[k]];
+      const bool is_as_is = node.repeated.Has(k);
+      operands[k] = k >= node.num_operands ? -1 : is_as_is ? nodes_[node.operands[k]].slot : (*slot)[node.operands[k]];
     }
     if (node.is_reduction()) {
       RegionInstruction reduce{.kind = keeps_values_ ? Kind::kReduceRows : Kind::kReduce,

@@ -19,14 +19,12 @@ RegionInstruction InstructionOf(const RegionValue& value, int out, int keys_of_r
   const ExprNode& expr = *value.expr;
   RegionInstruction instruction{
       .op = expr.op, .dtype = expr.dtype, .level = value.level, .number = expr.number, .out = out};
-  if (value.kernel != nullptr) {
-    instruction.kernel = value.kernel;
-    instruction.pattern = value.pattern;
-  }
+  instruction.kernel = value.kernel;
+  instruction.pattern = value.pattern;
   if (value.row_operand_kernel != nullptr) {
     instruction.kind = Kind::kOfRows;
     instruction.row_operand_kernel = value.row_operand_kernel;
-    instruction.number = static_cast<int>(value.of_rows);
+    instruction.repeated = value.repeated;
   }
   if (instruction.kernel != nullptr || instruction.row_operand_kernel != nullptr) return instruction;
   switch (expr.op) {

@@ -20,8 +20,8 @@ RegionKernel FillKernelOf(DType dtype);
 // Several primitives as one kernel, without a way through memory between them. Each rounds by itself: the bits are
 // those of single kernels.
 //
-// A chain: out = last(after(f(before(a, b)), c), d).
-enum class ChainStep : std::uint8_t { kNone, kAdd, kSubtract, kSubtractFrom, kMultiply, kDivide };
+// A chain: out = last(after(f(before(a, b)), c), d), or with kMulAdd, which is `after`, MulAdd(f(before(a, b)), c, d).
+enum class ChainStep : std::uint8_t { kNone, kAdd, kSubtract, kSubtractFrom, kMultiply, kDivide, kMulAdd };
 struct RegionChain {                    // kSubtractFrom: c - value
   ChainStep before = ChainStep::kNone;  // kNone: of a alone
   ExprOp f = ExprOp::kConstant;         // kConstant: nothing
@@ -57,14 +57,21 @@ RegionKernel GateKernelOf(DType dtype);
 // c where a compares to b as `comparison` says, d elsewhere; all of one number type.
 RegionKernel SelectKernelOf(ExprOp comparison, DType dtype);
 
-// Kernels of `rows` rows of n elements, which are one after the other. Bit k of `of_rows`: arrays[k] has one value a
-// row.
-using RowOperandKernel = void (*)(void* out, const void* const* arrays, unsigned of_rows, std::int64_t rows,
-                                  std::int64_t n);
-// Null where there is no such kernel: for chains, of which one step alone has kConstant as `f` and no `after`, and for
-// MulAdd.
+// Which operands have one value a row, and which one row for all: bit k, operand k.
+struct RepeatedOperands {
+  unsigned of_rows = 0;
+  unsigned of_columns = 0;
+  bool Has(int k) const { return ((of_rows | of_columns) >> k & 1) != 0; }
+  bool operator==(const RepeatedOperands&) const = default;
+};
+// Kernels of `rows` rows of n elements, which are one after the other but in such operands.
+using RowOperandKernel = void (*)(void* out, const void* const* arrays, const RepeatedOperands& operands,
+                                  std::int64_t rows, std::int64_t n);
+// Null where there is no such kernel. Of chains, one step alone has kConstant as `f` and no `after`.
 RowOperandKernel RowOperandChainOf(const RegionChain& chain, DType dtype);
 RowOperandKernel RowOperandMulAddOf(DType dtype);
+// MulAdd(a, b, c - d) * e, as gradients of normalizations have it.
+RowOperandKernel ScaledRestKernelOf(DType dtype);
 
 // partial[j % kRowPartials] = op(partial[j % kRowPartials], a[j]) for j < n.
 using RowKernel = void (*)(void* partial, const void* a, std::int64_t n);

@@ -51,7 +51,8 @@ class Finder {
       if (MayEnd(value) && value.expr->op == ExprOp::kMultiply) FindGate(&value);
     }
     for (RegionValue& value : values_) {
-      if (!MayEnd(value) || StepOf(value.expr->op) == ChainStep::kNone) continue;
+      const bool is_mul_add = value.expr->op == ExprOp::kMulAdd;
+      if (!MayEnd(value) || (!is_mul_add && StepOf(value.expr->op) == ChainStep::kNone)) continue;
       for (int k = 0; k < 2; ++k) {
         if (IsFunction(values_[value.operands[k]].expr->op) && EndFunctionChain(&value, k)) break;
       }
@@ -90,27 +91,36 @@ class Finder {
     }
   }
 
-  // Which values read values of rows as they are.
+  // Which values read values of rows and columns as they are.
   void FindRowOperands() {
     for (RegionValue& value : values_) {
-      if (value.level == RegionLevel::kRow) value.is_spread = value.is_output_element;
+      if (value.level == RegionLevel::kRow || value.is_of_columns) value.is_spread = value.is_output_element;
+    }
+    for (RegionValue& value : values_) {
+      if (MayEnd(value) && value.expr->op == ExprOp::kMultiply) FindScaledRest(&value);
     }
     for (RegionValue& value : values_) {
       if (!value.is_in_blocks()) continue;
-      unsigned of_rows = 0;
+      RepeatedOperands repeated;
       for (int k = 0; k < value.num_operands; ++k) {
-        if (values_[value.operands[k]].level == RegionLevel::kRow) of_rows |= 1U << k;
+        const RegionValue& operand = values_[value.operands[k]];
+        if (operand.level == RegionLevel::kRow) repeated.of_rows |= 1U << k;
+        if (operand.is_of_columns) repeated.of_columns |= 1U << k;
       }
-      if (of_rows == value.of_rows) continue;  // none, or a sum knows
+      if (repeated == value.repeated) continue;  // none, or a sum knows
       const RowOperandKernel kernel = value.is_reduction() ? nullptr : RowOperandKernelOf(value);
       if (kernel != nullptr) {
-        value.of_rows = of_rows;
+        value.repeated = repeated;
         value.row_operand_kernel = kernel;
-        continue;
       }
       for (int k = 0; k < value.num_operands; ++k) {
-        if ((of_rows >> k & 1) != 0) values_[value.operands[k]].is_spread = true;
+        RegionValue& operand = values_[value.operands[k]];
+        if (repeated.Has(k) && !value.repeated.Has(k)) operand.is_spread = true;
+        if (operand.is_of_columns && value.repeated.Has(k)) operand.is_read_as_is = true;
       }
+    }
+    for (RegionValue& value : values_) {
+      if (value.is_of_columns) value.is_spread &= value.is_read_as_is;  // else there is no other array
     }
   }
 
@@ -118,6 +128,7 @@ class Finder {
   static RowOperandKernel RowOperandKernelOf(const RegionValue& value) {
     const DType dtype = value.expr->dtype;
     if (!IsFloat(dtype)) return nullptr;
+    if (value.pattern.kind == Kind::kScaledRest) return ScaledRestKernelOf(dtype);
     if (value.pattern.kind == Kind::kChain) return RowOperandChainOf(value.pattern.chain, dtype);
     if (value.pattern.kind != Kind::kNone) return nullptr;
     if (value.expr->op == ExprOp::kMulAdd) return RowOperandMulAddOf(dtype);
@@ -126,6 +137,21 @@ class Finder {
   }
 
   bool IsElement(int value) const { return values_[value].level == RegionLevel::kElement; }
+  bool IsOfRow(int value) const { return values_[value].level == RegionLevel::kRow; }
+
+  // MulAdd(a, b, c - d) * e, in any order, where a and c alone are elements.
+  void FindScaledRest(RegionValue* value) {
+    for (int k = 0; k < 2; ++k) {
+      RegionValue* sum = LinkOf(*value, k, {ExprOp::kMulAdd});
+      RegionValue* rest = sum == nullptr ? nullptr : LinkOf(*sum, 2, {ExprOp::kSubtract});
+      if (rest == nullptr) continue;
+      const int share = IsElement(sum->operands[0]) ? 1 : 0;  // the place of b
+      const int a = sum->operands[1 - share], b = sum->operands[share];
+      const int c = rest->operands[0], d = rest->operands[1], e = value->operands[1 - k];
+      if (!IsElement(a) || !IsOfRow(b) || !IsElement(c) || !IsOfRow(d) || !IsOfRow(e)) continue;
+      return Take(value, {.kind = Kind::kScaledRest}, nullptr, {a, b, c, d, e}, {sum, rest});
+    }
+  }
 
   static void TakeRowSum(RegionValue* sum, const RegionPattern& pattern, std::initializer_list<int> operands,
                          RowsKernel kernel) {
@@ -144,7 +170,7 @@ class Finder {
       difference.is_absorbed = difference.uses == 0;
       TakeRowSum(sum, {.kind = Kind::kRowSum, .casts = casts, .term = " (-)^2"},
                  {difference.operands[0], difference.operands[1]}, SumOfSquaresKernelOf(from, to));
-      sum->of_rows = 2;
+      sum->repeated.of_rows = 2;
       return true;
     }
     if (!IsElement(a) || !IsElement(b)) return false;
@@ -301,23 +327,28 @@ class Finder {
   bool EndFunctionChain(RegionValue* value, int k) {
     RegionValue* function = LinkOf(*value, k);
     if (function == nullptr) return false;
-    RegionChain chain{.f = function->expr->op, .after = StepOf(value->expr->op, k)};
+    const bool is_mul_add = value->expr->op == ExprOp::kMulAdd;
+    RegionChain chain{.f = function->expr->op, .after = is_mul_add ? ChainStep::kMulAdd : StepOf(value->expr->op, k)};
     if (chain.after == ChainStep::kNone) return false;  // c / f(a)
-    const int other = value->operands[1 - k];
+    const auto take = [&](int a, int b, std::initializer_list<RegionValue*> absorbed) {
+      const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype);
+      if (kernel == nullptr) return false;
+      const RegionPattern pattern{.kind = Kind::kChain, .chain = chain};
+      const int c = value->operands[1 - k];
+      if (is_mul_add) {
+        Take(value, pattern, kernel, {a, b, c, value->operands[2]}, absorbed);
+      } else {
+        Take(value, pattern, kernel, {a, b, c}, absorbed);
+      }
+      return true;
+    };
     if (RegionValue* sum = LinkOf(*function, 0, {ExprOp::kAdd, ExprOp::kSubtract})) {
       chain.before = StepOf(sum->expr->op);
-      if (const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype)) {
-        Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {sum->operands[0], sum->operands[1], other},
-             {sum, function});
-        return true;
-      }
+      if (take(sum->operands[0], sum->operands[1], {sum, function})) return true;
       chain.before = ChainStep::kNone;
     }
-    const RegionKernel kernel = ChainKernelOf(chain, value->expr->dtype);
-    if (kernel == nullptr) return false;
     const int a = function->operands[0];
-    Take(value, {.kind = Kind::kChain, .chain = chain}, kernel, {a, a, other}, {function});
-    return true;
+    return take(a, a, {function});
   }
 
   // `value` as a function of a sum or difference.

@@ -33,7 +33,7 @@ struct Partials {
     for (int k = 0; k < kVectors; ++k) vectors[k] = hn::Set(d, first);
   }
 
-  // Adds at(access, j), the elements [j, j + lanes) of n as a vector.
+  // Adds at(access, j, k), the elements [j, j + lanes) of n as a vector, to vectors[k].
   template <class At>
   HWY_INLINE void AddAll(std::int64_t n, const At& at) {
     const D d;
@@ -41,7 +41,7 @@ struct Partials {
     std::int64_t i = 0;
     for (; i + kRowPartials <= n; i += kRowPartials) {
       HWY_UNROLL(16)
-      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes));
+      for (int k = 0; k < kVectors; ++k) vectors[k] = fn(d, vectors[k], at(WholeVectors(), i + k * kLanes, k));
     }
     if (i == n) return;
     HWY_UNROLL(16)
@@ -49,35 +49,36 @@ struct Partials {
       const std::int64_t count = std::clamp<std::int64_t>(n - i - k * kLanes, 0, kLanes);
       if (count == 0) break;
       const auto mask = hn::FirstN(d, static_cast<size_t>(count));
-      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], at(PartOfVector{count}, i + k * kLanes)), vectors[k]);
+      vectors[k] = hn::IfThenElse(mask, fn(d, vectors[k], at(PartOfVector{count}, i + k * kLanes, k)), vectors[k]);
     }
   }
 
   HWY_INLINE void Add(const T* x, std::int64_t n) {
-    AddAll(n, [x](auto access, std::int64_t j) HWY_ATTR { return access.Load(D(), x + j); });
+    AddAll(n, [x](auto access, std::int64_t j, int /*k*/) HWY_ATTR { return access.Load(D(), x + j); });
   }
 
   // Half as many each time, of a row of n elements: those behind them are what each began with, which changes nothing.
+  template <class Last = Fn>
   HWY_INLINE T Finish(std::int64_t n) {
     const D d;
-    const Fn fn;
+    const Last fn;
     HWY_UNROLL(8)
     for (int width = kVectors / 2; width > 0; width /= 2) {
       if (n <= width * kLanes) continue;
       HWY_UNROLL(16)
       for (int k = 0; k < width; ++k) vectors[k] = fn(d, vectors[k], vectors[k + width]);
     }
-    return FinishLanes(d, vectors[0]);
+    return FinishLanes<Last>(d, vectors[0]);
   }
 
  private:
-  template <class Lanes>
+  template <class Last, class Lanes>
   static HWY_INLINE T FinishLanes([[maybe_unused]] Lanes d, hn::Vec<Lanes> lanes) {
-    [[maybe_unused]] const Fn fn;
+    [[maybe_unused]] const Last fn;
 #if HWY_TARGET != HWY_SCALAR  // which has no halves
     if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
       const hn::Half<Lanes> half;
-      return FinishLanes(half, fn(half, hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
+      return FinishLanes<Last>(half, fn(half, hn::LowerHalf(half, lanes), hn::UpperHalf(half, lanes)));
     }
 #endif
 #if HWY_TARGET == HWY_SCALAR
@@ -116,6 +117,38 @@ void ReduceRowsVectors(void* out, const void* a, const void* /*b*/, std::int64_t
   }
 }
 
+struct GreaterOrSecondVectors {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return GreaterOrSecond(a, b);
+  }
+};
+
+// Of long rows. A partial result forgets its NaN at the next number: those of the row are kept apart, so that no vector
+// waits for the test of the one before.
+template <typename T>
+void MaxRowsVectors(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
+  if (n < 8 * kRowPartials) return ReduceRowsVectors<MaxVectors, T>(out, a, b, rows, n);
+  using P = Partials<GreaterOrSecondVectors, T>;
+  const typename P::D d;
+  const T* x = static_cast<const T*>(a);
+  for (std::int64_t row = 0; row < rows; ++row, x += n) {
+    P largest(-std::numeric_limits<T>::infinity());
+    P nans(T{0});
+    largest.AddAll(n, [&](auto access, std::int64_t j, int k) HWY_ATTR {
+      const auto value = access.Load(d, x + j);
+      nans.vectors[k] = hn::IfThenElse(hn::Eq(value, value), nans.vectors[k], value);
+      return value;
+    });
+    HWY_UNROLL(16)
+    for (int k = 0; k < P::kVectors; ++k) {
+      const auto nan = nans.vectors[k];
+      largest.vectors[k] = hn::IfThenElse(hn::Eq(nan, nan), largest.vectors[k], nan);
+    }
+    static_cast<T*>(out)[row] = largest.template Finish<MaxVectors>(n);
+  }
+}
+
 enum class Term : std::uint8_t { kElement, kProduct, kSquare };
 
 // Sums as Sum of terms of From, which are rounded before they become Sum.
@@ -129,7 +162,7 @@ void SumRows(void* out, const void* a, const void* b, std::int64_t rows, std::in
     const From* y = static_cast<const From*>(b) + (kTerm == Term::kProduct ? row * n : 0);
     const auto center = hn::Set(from, kTerm == Term::kSquare ? y[row] : From{0});
     P partials(0);
-    partials.AddAll(n, [&](auto access, std::int64_t j) HWY_ATTR {
+    partials.AddAll(n, [&](auto access, std::int64_t j, int /*k*/) HWY_ATTR {
       auto value = access.Load(from, x + j);
       if constexpr (kTerm == Term::kProduct) value = hn::Mul(value, access.Load(from, y + j));
       if constexpr (kTerm == Term::kSquare) {
@@ -177,8 +210,8 @@ void ReduceRowsNumbers(void* out, const void* a, const void* /*b*/, std::int64_t
 RowsKernel RowsKernelForTarget(ExprOp op, DType dtype) {
   const bool is_sum = op == ExprOp::kRowSum;
   switch (dtype) {
-    case DType::kFloat: return is_sum ? ReduceRowsVectors<AddVectors, float> : ReduceRowsVectors<MaxVectors, float>;
-    case DType::kDouble: return is_sum ? ReduceRowsVectors<AddVectors, double> : ReduceRowsVectors<MaxVectors, double>;
+    case DType::kFloat: return is_sum ? ReduceRowsVectors<AddVectors, float> : MaxRowsVectors<float>;
+    case DType::kDouble: return is_sum ? ReduceRowsVectors<AddVectors, double> : MaxRowsVectors<double>;
     case DType::kInt32:
       return is_sum ? ReduceRowsNumbers<scalar::Add<std::int32_t>, std::int32_t>
                     : ReduceRowsNumbers<scalar::Max<std::int32_t>, std::int32_t>;

@@ -1,4 +1,4 @@
-// Kernels of elements some of whose operands are one value a row.
+// Kernels of elements some of whose operands are one value a row, or one row for all.
 #include "stepnet/core/regions/region_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -6,7 +6,9 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "stepnet/core/arithmetic_vectors-inl.h"
 #include "stepnet/core/regions/region_vectors-inl.h"
@@ -16,19 +18,27 @@ HWY_BEFORE_NAMESPACE();
 namespace stepnet {
 namespace HWY_NAMESPACE {
 
+// From one row of operand k to the next.
+HWY_INLINE std::int64_t StepOf(const RepeatedOperands& kinds, int k, std::int64_t n) {
+  return (kinds.of_columns >> k & 1) != 0 ? 0 : n;
+}
+
 // The operands of one row. A value of the row is a vector of equal elements, which is read again for each vector.
 template <typename T, int kOperands>
-class RowOperands {
+class OperandsOfRow {
  public:
-  RowOperands(const void* const* arrays, unsigned of_rows) : of_rows_(of_rows) {
-    for (int k = 0; k < kOperands; ++k) arrays_[k] = static_cast<const T*>(arrays[k]);
+  OperandsOfRow(const void* const* arrays, const RepeatedOperands& kinds, std::int64_t n) : of_rows_(kinds.of_rows) {
+    for (int k = 0; k < kOperands; ++k) {
+      arrays_[k] = static_cast<const T*>(arrays[k]);
+      steps_[k] = StepOf(kinds, k, n);
+    }
   }
 
-  HWY_INLINE void GoTo(std::int64_t row, std::int64_t n) {
+  HWY_INLINE void GoTo(std::int64_t row) {
     const hn::ScalableTag<T> d;
     for (int k = 0; k < kOperands; ++k) {
       if ((of_rows_ >> k & 1) == 0) {
-        from_[k] = arrays_[k] + row * n;
+        from_[k] = arrays_[k] + row * steps_[k];
         mask_[k] = -1;
         continue;
       }
@@ -47,6 +57,7 @@ class RowOperands {
  private:
   const unsigned of_rows_;
   const T* arrays_[kOperands];
+  std::int64_t steps_[kOperands];
   const T* from_[kOperands];
   std::int64_t mask_[kOperands];
   HWY_ALIGN T equal_[kOperands][hn::MaxLanes(hn::ScalableTag<T>())];
@@ -56,7 +67,7 @@ class RowOperands {
 template <typename T>
 struct ValueOfRow {
   hn::Vec<hn::ScalableTag<T>> value;
-  HWY_INLINE ValueOfRow(const void* array, std::int64_t row, std::int64_t /*n*/)
+  HWY_INLINE ValueOfRow(const void* array, std::int64_t row, std::int64_t /*step*/)
       : value(hn::Set(hn::ScalableTag<T>(), static_cast<const T*>(array)[row])) {}
   template <class Access>
   HWY_INLINE auto Load(Access, std::int64_t /*i*/) const {
@@ -66,58 +77,52 @@ struct ValueOfRow {
 template <typename T>
 struct ElementsOfRow {
   const T* from;
-  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row, std::int64_t n)
-      : from(static_cast<const T*>(array) + row * n) {}
+  HWY_INLINE ElementsOfRow(const void* array, std::int64_t row, std::int64_t step)
+      : from(static_cast<const T*>(array) + row * step) {}
   template <class Access>
   HWY_INLINE auto Load(Access access, std::int64_t i) const {
     return access.Load(hn::ScalableTag<T>(), from + i);
   }
 };
 
-// The usual kinds of operands: kOfRows is what is dynamic elsewhere. The first has elements.
-template <class Fn, typename T, int kOperands, unsigned kOfRows>
-HWY_INLINE void OfThese(void* out, const void* const* arrays, std::int64_t rows, std::int64_t n) {
-  using B = std::conditional_t<(kOfRows & 2) != 0, ValueOfRow<T>, ElementsOfRow<T>>;
-  using C = std::conditional_t<(kOfRows & 4) != 0, ValueOfRow<T>, ElementsOfRow<T>>;
+// The usual kinds of operands: kOfRows is what is dynamic elsewhere.
+template <class Fn, typename T, unsigned kOfRows, size_t... kOperand>
+HWY_INLINE void OfThese(void* out, const void* const* arrays, const RepeatedOperands& kinds, std::int64_t rows,
+                        std::int64_t n, std::index_sequence<kOperand...>) {
   const hn::ScalableTag<T> d;
-  const Fn fn;
+  const std::int64_t steps[] = {StepOf(kinds, kOperand, n)...};
   T* to = static_cast<T*>(out);
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    const ElementsOfRow<T> a(arrays[0], row, n);
-    const B b(arrays[1], row, n);
-    const C c(arrays[kOperands == 3 ? 2 : 0], row, n);
+    const std::tuple<std::conditional_t<(kOfRows >> kOperand & 1) != 0, ValueOfRow<T>, ElementsOfRow<T>>...> operands(
+        {arrays[kOperand], row, steps[kOperand]}...);
     ForVectors<T, Fn::kIsShort>(
         n, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
-          if constexpr (kOperands == 2) {
-            access.Store(d, fn(d, a.Load(access, i), b.Load(access, i)), to + i);
-          } else {
-            access.Store(d, fn(d, a.Load(access, i), b.Load(access, i), c.Load(access, i)), to + i);
-          }
+          access.Store(d, Fn()(d, std::get<kOperand>(operands).Load(access, i)...), to + i);
         });
   }
 }
 
-template <class Fn, typename T, int kOperands>
-void OfRows(void* out, const void* const* arrays, unsigned of_rows, std::int64_t rows, std::int64_t n) {
-  if (of_rows == 2) return OfThese<Fn, T, kOperands, 2>(out, arrays, rows, n);
-  if (kOperands == 3 && of_rows == 6) return OfThese<Fn, T, kOperands, 6>(out, arrays, rows, n);
+template <class Fn, typename T, size_t... kOperand>
+HWY_INLINE void OfAny(void* out, const void* const* arrays, const RepeatedOperands& kinds, std::int64_t rows,
+                      std::int64_t n, std::index_sequence<kOperand...>) {
   const hn::ScalableTag<T> d;
-  const Fn fn;
   T* to = static_cast<T*>(out);
-  RowOperands<T, kOperands> operands(arrays, of_rows);
+  OperandsOfRow<T, sizeof...(kOperand)> operands(arrays, kinds, n);
   for (std::int64_t row = 0; row < rows; ++row, to += n) {
-    operands.GoTo(row, n);
+    operands.GoTo(row);
     ForVectors<T, Fn::kIsShort>(
-        n, [&](auto access, std::int64_t i) HWY_ATTR __attribute__((always_inline)) {
-          const auto a = operands.Load(access, 0, i);
-          const auto b = operands.Load(access, 1, i);
-          if constexpr (kOperands == 2) {
-            access.Store(d, fn(d, a, b), to + i);
-          } else {
-            access.Store(d, fn(d, a, b, operands.Load(access, 2, i)), to + i);
-          }
-        });
+        n, [&](auto access, std::int64_t i) HWY_ATTR
+        __attribute__((always_inline)) { access.Store(d, Fn()(d, operands.Load(access, kOperand, i)...), to + i); });
   }
+}
+
+// kUsual: kinds of operands, by those of rows, that have a loop of their own.
+template <class Fn, typename T, int kOperands, unsigned... kUsual>
+void OfRows(void* out, const void* const* arrays, const RepeatedOperands& kinds, std::int64_t rows, std::int64_t n) {
+  using Operands = std::make_index_sequence<kOperands>;
+  const bool is_usual =
+      ((kinds.of_rows == kUsual && (OfThese<Fn, T, kUsual>(out, arrays, kinds, rows, n, Operands()), true)) || ...);
+  if (!is_usual) OfAny<Fn, T>(out, arrays, kinds, rows, n, Operands());
 }
 
 // after(f(before(a, b)), c).
@@ -136,36 +141,63 @@ struct ChainOfRows {
 struct MulAddOfRows {
   static constexpr bool kIsShort = true;
   template <class D, class V>
-  HWY_INLINE V operator()(D, V a, V b, V c) const {
-    return hn::MulAdd(a, b, c);
+  HWY_INLINE V operator()(D d, V a, V b, V c) const {
+    return MulAddOf(d, a, b, c);
   }
 };
+// MulAdd(exp(a), c, e); b is a.
+struct ExpMulAddOfRows {
+  static constexpr bool kIsShort = false;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V /*b*/, V c, V e) const {
+    return MulAddOf(d, ExpFn()(d, a), c, e);
+  }
+};
+struct ScaledRestOfRows {
+  static constexpr bool kIsShort = true;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b, V c, V mean, V scale) const {
+    return hn::Mul(MulAddOf(d, a, b, hn::Sub(c, mean)), scale);
+  }
+};
+
+template <class Fn, typename T>
+constexpr RowOperandKernel OfTwo = OfRows<Fn, T, 2, 0, 2>;
+template <class Fn, typename T>
+constexpr RowOperandKernel OfThree = OfRows<Fn, T, 3, 0, 2, 6>;
 
 template <typename T, ChainStep kBefore>
 RowOperandKernel ShortChain(ChainStep after) {
   switch (after) {
-    case ChainStep::kNone: return OfRows<ChainOfRows<kBefore, NoFn, ChainStep::kNone>, T, 2>;
-    case ChainStep::kAdd: return OfRows<ChainOfRows<kBefore, NoFn, ChainStep::kAdd>, T, 3>;
-    case ChainStep::kSubtract: return OfRows<ChainOfRows<kBefore, NoFn, ChainStep::kSubtract>, T, 3>;
-    case ChainStep::kSubtractFrom: return OfRows<ChainOfRows<kBefore, NoFn, ChainStep::kSubtractFrom>, T, 3>;
-    case ChainStep::kMultiply: return OfRows<ChainOfRows<kBefore, NoFn, ChainStep::kMultiply>, T, 3>;
+    case ChainStep::kNone: return OfTwo<ChainOfRows<kBefore, NoFn, ChainStep::kNone>, T>;
+    case ChainStep::kAdd: return OfThree<ChainOfRows<kBefore, NoFn, ChainStep::kAdd>, T>;
+    case ChainStep::kSubtract: return OfThree<ChainOfRows<kBefore, NoFn, ChainStep::kSubtract>, T>;
+    case ChainStep::kSubtractFrom: return OfThree<ChainOfRows<kBefore, NoFn, ChainStep::kSubtractFrom>, T>;
+    case ChainStep::kMultiply: return OfThree<ChainOfRows<kBefore, NoFn, ChainStep::kMultiply>, T>;
     default: return nullptr;
   }
 }
 
 template <typename T>
+RowOperandKernel ChainOfExp(const RegionChain& chain) {
+  if (chain.before == ChainStep::kSubtract && chain.after == ChainStep::kNone) {
+    return OfTwo<ChainOfRows<ChainStep::kSubtract, ExpFn, ChainStep::kNone>, T>;
+  }
+  const bool is_mul_add = chain.before == ChainStep::kNone && chain.after == ChainStep::kMulAdd;
+  return is_mul_add ? &OfRows<ExpMulAddOfRows, T, 4, 4> : nullptr;
+}
+
+template <typename T>
 RowOperandKernel ChainKernel(const RegionChain& chain) {
   if (chain.last != ChainStep::kNone) return nullptr;
-  if (chain.f == ExprOp::kExp && chain.before == ChainStep::kSubtract && chain.after == ChainStep::kNone) {
-    return OfRows<ChainOfRows<ChainStep::kSubtract, ExpFn, ChainStep::kNone>, T, 2>;
-  }
+  if (chain.f == ExprOp::kExp) return ChainOfExp<T>(chain);
   if (chain.f != ExprOp::kConstant) return nullptr;
   switch (chain.before) {
     case ChainStep::kAdd: return ShortChain<T, ChainStep::kAdd>(chain.after);
     case ChainStep::kSubtract: return ShortChain<T, ChainStep::kSubtract>(chain.after);
     case ChainStep::kMultiply: return ShortChain<T, ChainStep::kMultiply>(chain.after);
     case ChainStep::kDivide:
-      return chain.after == ChainStep::kNone ? OfRows<ChainOfRows<ChainStep::kDivide, NoFn, ChainStep::kNone>, T, 2>
+      return chain.after == ChainStep::kNone ? OfTwo<ChainOfRows<ChainStep::kDivide, NoFn, ChainStep::kNone>, T>
                                              : nullptr;
     default: return nullptr;
   }
@@ -175,12 +207,14 @@ RowOperandKernel RowOperandChainForTarget(const RegionChain& chain, DType dtype)
   return dtype == DType::kFloat ? ChainKernel<float>(chain) : ChainKernel<double>(chain);
 }
 
-RowOperandKernel RowOperandMulAddForTarget([[maybe_unused]] DType dtype) {
-#if HWY_NATIVE_FMA
-  return dtype == DType::kFloat ? OfRows<MulAddOfRows, float, 3> : OfRows<MulAddOfRows, double, 3>;
-#else  // hn::MulAdd would round twice
-  return nullptr;
-#endif
+RowOperandKernel RowOperandMulAddForTarget(DType dtype) {
+  return dtype == DType::kFloat ? OfThree<MulAddOfRows, float> : OfThree<MulAddOfRows, double>;
+}
+
+RowOperandKernel ScaledRestForTarget(DType dtype) {
+  constexpr unsigned kAllButElements = 0b11010;
+  return dtype == DType::kFloat ? &OfRows<ScaledRestOfRows, float, 5, kAllButElements>
+                                : &OfRows<ScaledRestOfRows, double, 5, kAllButElements>;
 }
 
 }  // namespace HWY_NAMESPACE
@@ -192,11 +226,13 @@ namespace stepnet {
 
 HWY_EXPORT(RowOperandChainForTarget);
 HWY_EXPORT(RowOperandMulAddForTarget);
+HWY_EXPORT(ScaledRestForTarget);
 
 RowOperandKernel RowOperandChainOf(const RegionChain& chain, DType dtype) {
   return HWY_DYNAMIC_DISPATCH(RowOperandChainForTarget)(chain, dtype);
 }
 RowOperandKernel RowOperandMulAddOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(RowOperandMulAddForTarget)(dtype); }
+RowOperandKernel ScaledRestKernelOf(DType dtype) { return HWY_DYNAMIC_DISPATCH(ScaledRestForTarget)(dtype); }
 
 }  // namespace stepnet
 #endif  // HWY_ONCE

@@ -343,9 +343,9 @@ class Runner {
   }
 
   void ComputeOfRows(const RegionInstruction& instruction, char* out) const {
-    const void* arrays[3] = {};
+    const void* arrays[kMaxExprOperands] = {};
     for (int k = 0; k < instruction.num_operands; ++k) arrays[k] = slots_[instruction.operands[k]];
-    instruction.row_operand_kernel(out, arrays, static_cast<unsigned>(instruction.number), num_rows_, num_columns_);
+    instruction.row_operand_kernel(out, arrays, instruction.repeated, num_rows_, num_columns_);
   }
 
   void ReduceRows(const RegionInstruction& reduce) const {

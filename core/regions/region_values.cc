@@ -182,6 +182,12 @@ class Finder {
     return bytes == 0 || code_->sizes[3] <= kCpuTarget.regions.kept_row_bytes / bytes;
   }
 
+  // An input that every row reads again, where a block has several.
+  bool IsOfColumns(const RegionValue& value) const {
+    return code_->joins_rows && value.expr->op == ExprOp::kInput &&
+           code_->operands[value.expr->number].strides == RegionIndex{0, 0, 0, 1};
+  }
+
   // Sums of what a row keeps have patterns of their own.
   void ChoosePatterns() {
     std::vector<RegionValue> kept = values_.all;
@@ -193,7 +199,9 @@ class Finder {
     } else {
       FindPatterns(values_.all);
     }
-    if (!code_->joins_rows || code_->sizes[3] >= kCpuTarget.regions.min_row_of_operands) FindRowOperands(values_.all);
+    if (code_->joins_rows && code_->sizes[3] < kCpuTarget.regions.min_row_of_operands) return;
+    for (RegionValue& value : values_.all) value.is_of_columns = IsOfColumns(value);
+    FindRowOperands(values_.all);
   }
 
   const Region& region_;

@@ -20,14 +20,16 @@ struct RegionValue {
   int phase = 0;                   // of a row
   bool is_splat = false;           // of the run, and instructions on elements read it
   bool is_row_splat = false;       // of the run, and instructions on rows read it
-  bool is_spread = false;          // of the row, and instructions on elements read it
+  bool is_of_columns = false;      // an input of joined rows, which has one row for all
+  bool is_read_as_is = false;      // likewise, and an instruction reads that row
+  bool is_spread = false;          // of the row or of columns, and instructions read as much as a block has
   bool is_output_element = false;  // an output that has elements is this
   bool is_absorbed = false;        // a part of the pattern of what uses it
   RegionPattern pattern = {};
   RegionKernel kernel = nullptr;     // of the pattern
   RowsKernel rows_kernel = nullptr;  // likewise, of a reduction
   RowOperandKernel row_operand_kernel = nullptr;
-  unsigned of_rows = 0;  // which operands instructions read as values of rows
+  RepeatedOperands repeated;  // which operands instructions read as values of rows or columns
 
   bool is_reduction() const { return expr->op == ExprOp::kRowSum || expr->op == ExprOp::kRowMax; }
   // Whether blocks have an instruction for it. For a reduction that is what adds elements to partial results.

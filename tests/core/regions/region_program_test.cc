@@ -248,6 +248,8 @@ TEST(RegionProgram, ComputesChainsInOneInstruction) {
   EXPECT_EQ(block_of(Tanh(x) * Sigmoid(y)), "block: s2 = (sigmoid) * (tanh) s1, s0\n");
   EXPECT_EQ(block_of(y / Exp(x - y)), "block: s2 = - exp s0, s1\nblock: s2 = / s1, s2\n");
   EXPECT_EQ(block_of(Sqrt(x) + y), "block: s2 = sqrt + s0, s0, s1\n");
+  EXPECT_EQ(block_of(MulAdd(Exp(x), y, x)), "block: s2 = exp mul_add s0, s0, s1, s0\n");
+  EXPECT_EQ(block_of(MulAdd(y, Exp(x - y), x)), "block: s2 = - s0, s1\nblock: s2 = exp mul_add s2, s2, s1, s0\n");
   EXPECT_EQ(block_of(Where(NotEqual(x, y), x, y)), "block: s2 = where != s0, s1, s0, s1\n");
   EXPECT_EQ(block_of(Where(x <= y, x * y, y)), "block: s2 = * s0, s1\nblock: s2 = where <= s0, s1, s2, s1\n");
 }
@@ -332,47 +334,6 @@ TEST(RegionProgram, SumsSquaresOfDifferences) {
       EXPECT_NE(text.find(in_double ? "row_sum double (-)^2" : "row_sum (-)^2"), std::string::npos) << text;
     }
   }
-}
-
-// Values of rows are read as they are by the usual steps, and spread for others.
-TEST(RegionProgram, ReadsValuesOfRows) {
-  using Step = Expr (*)(const Expr&, const Expr&);
-  const std::vector<Step> steps = {[](const Expr& a, const Expr& b) { return a + b; },
-                                   [](const Expr& a, const Expr& b) { return a - b; },
-                                   [](const Expr& a, const Expr& b) { return a * b; },
-                                   [](const Expr& a, const Expr& b) { return a / b; },
-                                   [](const Expr& a, const Expr& b) { return Exp(a - b); },
-                                   [](const Expr& a, const Expr& b) { return MulAdd(a, b, a); },
-                                   [](const Expr& a, const Expr& b) { return MulAdd(b, b, a); },
-                                   [](const Expr& a, const Expr& b) { return Max(a, b); }};
-  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
-    const Expr a = Expr::Input(0, "a", dtype), row = Expr::Input(1, "row", dtype), b = Expr::Input(2, "b", dtype);
-    for (const auto& [rows, columns] : {std::pair(5, 40), {4, 20}, {2, 1100}}) {
-      const Dense dense{.rows = rows, .columns = columns};
-      RegionOperand of_rows = dense.Rows();
-      of_rows.dtype = dtype;
-      for (const Step& first : steps) {
-        for (const Step& second : steps) {
-          for (const Expr& value : {second(first(a, row), b), second(row, first(b, a)), second(first(row, a), row)}) {
-            const Region region{.sizes = dense.Sizes(),
-                                .inputs = {dense.Elements(dtype), of_rows, dense.Elements(dtype)},
-                                .outputs = {{.value = value, .memory = dense.Elements(dtype)}}};
-            ExpectLikeDefinition(region, 8);
-          }
-        }
-      }
-    }
-  }
-  const Dense dense{.rows = 2, .columns = 40};
-  const Expr row = Expr::Input(1, "row", DType::kFloat);
-  const auto text_of = [&](const Expr& value) {
-    return RegionProgram(Region{.sizes = dense.Sizes(),
-                                .inputs = {dense.Elements(), dense.Rows()},
-                                .outputs = {{.value = value, .memory = dense.Elements()}}})
-        .Text();
-  };
-  EXPECT_EQ(text_of(x / row).find("spread"), std::string::npos);
-  EXPECT_NE(text_of(Max(x, row)).find("spread"), std::string::npos);
 }
 
 TEST(RegionProgram, FlatProgramsRunAnyNumberOfElements) {

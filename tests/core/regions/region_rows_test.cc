@@ -1,0 +1,155 @@
+// Rows of a region: values that are one a row or one row for all, and what is computed of whole rows.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "dense_region.h"
+#include "random_region.h"
+#include "stepnet/core/regions/region_program.h"
+#include "stepnet/tests/core/for_each_target.h"
+
+namespace stepnet {
+namespace {
+
+const Expr x = Expr::Input(0, "x", DType::kFloat);
+
+void ExpectLikeDefinition(const Region& region, unsigned seed) {
+  ASSERT_EQ(DifferenceFromDefinition(region, seed), "");
+}
+
+// Values of rows are read as they are by the usual steps, and spread for others.
+TEST(RegionRows, ReadsValuesOfRows) {
+  using Step = Expr (*)(const Expr&, const Expr&);
+  const std::vector<Step> steps = {[](const Expr& a, const Expr& b) { return a + b; },
+                                   [](const Expr& a, const Expr& b) { return a - b; },
+                                   [](const Expr& a, const Expr& b) { return a * b; },
+                                   [](const Expr& a, const Expr& b) { return a / b; },
+                                   [](const Expr& a, const Expr& b) { return Exp(a - b); },
+                                   [](const Expr& a, const Expr& b) { return MulAdd(a, b, a); },
+                                   [](const Expr& a, const Expr& b) { return MulAdd(b, b, a); },
+                                   [](const Expr& a, const Expr& b) { return Max(a, b); }};
+  for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+    const Expr a = Expr::Input(0, "a", dtype), row = Expr::Input(1, "row", dtype), b = Expr::Input(2, "b", dtype);
+    for (const auto& [rows, columns] : {std::pair(5, 40), {4, 20}, {2, 1100}}) {
+      const Dense dense{.rows = rows, .columns = columns};
+      RegionOperand of_rows = dense.Rows();
+      of_rows.dtype = dtype;
+      for (const Step& first : steps) {
+        for (const Step& second : steps) {
+          for (const Expr& value : {second(first(a, row), b), second(row, first(b, a)), second(first(row, a), row)}) {
+            const Region region{.sizes = dense.Sizes(),
+                                .inputs = {dense.Elements(dtype), of_rows, dense.Elements(dtype)},
+                                .outputs = {{.value = value, .memory = dense.Elements(dtype)}}};
+            ExpectLikeDefinition(region, 8);
+          }
+        }
+      }
+    }
+  }
+  const Dense dense{.rows = 2, .columns = 40};
+  const Expr row = Expr::Input(1, "row", DType::kFloat);
+  const auto text_of = [&](const Expr& value) {
+    return RegionProgram(Region{.sizes = dense.Sizes(),
+                                .inputs = {dense.Elements(), dense.Rows()},
+                                .outputs = {{.value = value, .memory = dense.Elements()}}})
+        .Text();
+  };
+  EXPECT_EQ(text_of(x / row).find("spread"), std::string::npos);
+  EXPECT_NE(text_of(Max(x, row)).find("spread"), std::string::npos);
+}
+
+// An input that is one row for all is read as it is by the usual steps, and repeated for others.
+TEST(RegionRows, ReadsValuesOfColumnsOnEveryTarget) {
+  using Step = Expr (*)(const Expr&, const Expr&);
+  const std::vector<Step> steps = {[](const Expr& a, const Expr& b) { return a + b; },
+                                   [](const Expr& a, const Expr& b) { return a / b; },
+                                   [](const Expr& a, const Expr& b) { return MulAdd(a, b, a); },
+                                   [](const Expr& a, const Expr& b) { return Max(a, b); },
+                                   [](const Expr& a, const Expr& b) { return a * RowSum(b); }};
+  const RegionOperand column = {.dtype = DType::kFloat, .size = 40, .strides = {0, 0, 0, 1}};
+  const Dense dense{.rows = 5, .columns = 40};
+  const Expr of_columns = Expr::Input(1, "column", DType::kFloat), row = Expr::Input(2, "row", DType::kFloat);
+  const auto region_of = [&](const Expr& value) {
+    return Region{.sizes = dense.Sizes(),
+                  .inputs = {dense.Elements(), column, dense.Rows()},
+                  .outputs = {{.value = value, .memory = dense.Elements()}}};
+  };
+  ForEachTarget([&] {
+    for (const Step& first : steps) {
+      for (const Step& second : steps) {
+        for (const Expr& value : {second(first(x, of_columns), of_columns), second(of_columns, first(of_columns, x)),
+                                  second(first(x, row), of_columns)}) {
+          ExpectLikeDefinition(region_of(value), 9);
+        }
+      }
+    }
+  });
+  const auto text_of = [&](const Expr& value) { return RegionProgram(region_of(value)).Text(); };
+  EXPECT_EQ(text_of(x + of_columns).find("load rows"), std::string::npos);
+  EXPECT_EQ(text_of(x * of_columns + of_columns).find("load rows"), std::string::npos);
+  EXPECT_NE(text_of(Max(x, of_columns)).find("load rows"), std::string::npos);
+
+  // Some read the row and others need it repeated; an output is it; sums are like it.
+  Region both = region_of(x + of_columns);
+  both.outputs.push_back({.value = Max(x, of_columns), .memory = dense.Elements()});
+  both.outputs.push_back({.value = of_columns, .memory = dense.Elements()});
+  ExpectLikeDefinition(both, 9);
+  Region sums = region_of(x + of_columns);
+  sums.outputs.push_back({.value = x * of_columns, .memory = column, .kind = RegionOutputKind::kSums});
+  ExpectLikeDefinition(sums, 9);
+}
+
+// As gradients of normalizations have it: one pass over the elements behind the sums.
+TEST(RegionRows, ComputesScaledRestsOnEveryTarget) {
+  ForEachTarget([] {
+    for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+      const Expr dy = Expr::Input(0, "dy", dtype), y = Expr::Input(1, "y", dtype);
+      const Expr mean = Expr::Input(2, "mean", dtype), row = Expr::Input(3, "row", dtype);
+      const Expr rest = dy - mean;
+      for (const auto& [rows, columns] : {std::pair(5, 40), {3, 300}, {2, 1100}, {4, 9}}) {
+        const Dense dense{.rows = rows, .columns = columns};
+        RegionOperand of_rows = dense.Rows();
+        of_rows.dtype = dtype;
+        for (const Expr& value : {MulAdd(y, -RowSum(dy * y), dy - RowSum(dy)) * (1 / row), MulAdd(y, row, rest) * mean,
+                                  row * MulAdd(mean, y, rest), MulAdd(y, dy, rest) * row, MulAdd(y, row, rest) * y,
+                                  MulAdd(row, row, rest) * row, MulAdd(y, row, rest) * row + rest}) {
+          const Region region{.sizes = dense.Sizes(),
+                              .inputs = {dense.Elements(dtype), dense.Elements(dtype), of_rows, of_rows},
+                              .outputs = {{.value = value, .memory = dense.Elements(dtype)}}};
+          ExpectLikeDefinition(region, 10);
+        }
+      }
+    }
+  });
+  const Expr y = Expr::Input(1, "y", DType::kFloat), row = Expr::Input(2, "row", DType::kFloat);
+  const Dense dense{.rows = 3, .columns = 300};
+  const Region region{.sizes = dense.Sizes(),
+                      .inputs = {dense.Elements(), dense.Elements(), dense.Rows()},
+                      .outputs = {{.value = MulAdd(y, row, x - RowSum(x)) * row, .memory = dense.Elements()}}};
+  EXPECT_NE(RegionProgram(region).Text().find(" = - mul_add * "), std::string::npos) << RegionProgram(region).Text();
+}
+
+// The last of equal numbers, as zeros of two signs, and a NaN wherever it is.
+TEST(RegionRows, FindsTheLargestOfLongRowsOnEveryTarget) {
+  ForEachTarget([] {
+    for (const DType dtype : {DType::kFloat, DType::kDouble}) {
+      for (const std::int64_t columns : {512, 523, 1500}) {
+        const Dense dense{.rows = 4, .columns = columns};
+        RegionOperand of_rows = dense.Rows();
+        of_rows.dtype = dtype;
+        const Expr a = Expr::Input(0, "a", dtype);
+        const Expr zeros = Where(a < 1, Expr::Constant(dtype, -0.0), Expr::Constant(dtype, 0));
+        for (const Expr& value : {RowMax(a), RowMax(Where(Equal(a, a), a, -1)), RowMax(zeros)}) {
+          const Region region{.sizes = dense.Sizes(),
+                              .inputs = {dense.Elements(dtype)},
+                              .outputs = {{.value = value, .memory = of_rows, .kind = RegionOutputKind::kRows}}};
+          for (unsigned seed = 11; seed < 15; ++seed) ExpectLikeDefinition(region, seed);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace stepnet
