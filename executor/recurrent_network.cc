@@ -55,7 +55,11 @@ class RecurrentNetwork {
     record->inputs = inputs;
     record->num_steps = num_steps;
     run.context().KeepRunNumber(&record->run);
-    records_.TakeMemory([&] { Bind(*record, run); });
+    try {
+      records_.TakeMemory([&] { Bind(*record, run); });
+    } catch (const Error& error) {
+      throw WithNeeds(error, *record);
+    }
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
     Publish(record, run);

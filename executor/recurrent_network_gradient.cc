@@ -56,7 +56,12 @@ class RecurrentNetworkGradient {
     const double bytes = BytesOfStates(*record->plan, record->num_steps) +
                          static_cast<double>(plan->steps->ArenaBytes(record->num_steps));
     const std::shared_ptr<BackwardRun> backward = runs_.Take(plan, bytes, [&] { return MakeRun(plan); });
-    runs_.TakeMemory([&] { Bind(run, layout, *record, *backward); });
+    record->gradient.Note(plan->steps);
+    try {
+      runs_.TakeMemory([&] { Bind(run, layout, *record, *backward); });
+    } catch (const Error& error) {
+      throw WithNeeds(error, *record);
+    }
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
     context.run = &record->run;  // the masks of the forward run, where operators are computed again
