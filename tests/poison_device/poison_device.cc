@@ -23,6 +23,7 @@
 
 #include "stepnet/core/accumulate.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/recording_times.h"
 #include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/executor/recording_executor.h"
@@ -357,7 +358,11 @@ class PoisonRecorder : public Recorder {
       const ScopedValue<Watched> scope(watched, {.refusal = refusal, .kept = kept.get()});
       work();
     }
-    if (refusal->empty()) works_ = std::move(kept);
+    if (!refusal->empty()) return;
+    RecordingTimes times;
+    for (const auto& call : *kept) times.nodes += std::ssize(call.works);
+    AddRecording(times);
+    works_ = std::move(kept);
   }
   void Play() override { runtime_.PutRecorded(works_); }
   int num_lanes() const override { return 3; }
