@@ -17,7 +17,7 @@ Error WithNeeds(const Error& error, const RecurrentRecord& record) {
   double states = BytesOfStates(plan, record.num_steps);
   const auto bytes = [](double number) { return static_cast<std::int64_t>(number); };
   std::string gradient;
-  if (const std::shared_ptr<const StepPlan> backward = record.gradient.plan()) {
+  if (const std::shared_ptr<const StepPlan> backward = record.gradient->Of(record.plan)) {
     gradient = StrCat(", and its gradient ", bytes(states), " for those of states and ",
                       backward->ArenaBytes(record.num_steps), " for what the steps back compute");
   }

@@ -13,21 +13,25 @@
 
 namespace stepnet {
 
-// The plan of a gradient that was computed from a record, while somebody has it. Safe to use from any thread.
+// The plan of the gradient that was computed last from a record of an operator, while somebody has it. Safe to use from
+// any thread.
 class RecentGradient {
  public:
-  void Note(const std::shared_ptr<const StepPlan>& plan) const {
+  void Note(const std::shared_ptr<const ForwardPlan>& forward, const std::shared_ptr<const StepPlan>& plan) {
     const std::lock_guard lock(mutex_);
+    forward_ = forward;
     plan_ = plan;
   }
-  std::shared_ptr<const StepPlan> plan() const {
+  // Null where it was of runs of another plan.
+  std::shared_ptr<const StepPlan> Of(const std::shared_ptr<const ForwardPlan>& forward) const {
     const std::lock_guard lock(mutex_);
-    return plan_.lock();
+    return forward_.lock() == forward ? plan_.lock() : nullptr;
   }
 
  private:
   mutable std::mutex mutex_;
-  mutable std::weak_ptr<const StepPlan> plan_;
+  std::weak_ptr<const ForwardPlan> forward_;
+  std::weak_ptr<const StepPlan> plan_;
 };
 
 struct RecurrentRecord {
@@ -40,7 +44,7 @@ struct RecurrentRecord {
   std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
   Blob timesteps{"timesteps"};                      // 0 … T-1, int32 [T]
   std::unique_ptr<RunState> steps;
-  RecentGradient gradient;  // of an earlier run, or this one
+  std::shared_ptr<RecentGradient> gradient;  // of the operator
 
   std::int64_t MemoryBytes() const {
     return BytesOf(states) + BytesOf(step_outputs) + BytesOf(timesteps) + steps->MemoryBytes();

@@ -53,7 +53,7 @@ TEST_F(CompilerStampTest, IsStaleWhenTheFileIsAnother) {
   EXPECT_EQ(opened_, 1);
   GetAnew();
   EXPECT_EQ(opened_, 0);
-  // Of the same size, but not of the same time; and the same compiler, so that what it made is there.
+  // Its size is the same and its time another; it is the same compiler, and what it made is there.
   using namespace std::chrono_literals;
   std::filesystem::last_write_time(path_, std::filesystem::file_time_type::clock::now() + 5s);
   EXPECT_EQ(GetAnew(), "x by second");
