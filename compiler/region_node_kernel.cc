@@ -274,7 +274,7 @@ void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const
   const std::span<const void* const> inputs(from, num_inputs);
   const std::span<void* const> outputs(to, num_outputs);
   if (!is_on_host) {
-    std::call_once(shapes.once, [&] { shapes.on_device = MakeOnDevice(shapes); });
+    std::call_once(shapes.once, [&] { shapes.on_device = GetDeviceSpec(device_).make_region(RegionOf(shapes)); });
     shapes.on_device(run, inputs, outputs);
   } else if (run.units() > 0) {
     composed.column_programs().Run(composed.region(), inputs, outputs, run.part(), run.parts());
@@ -283,14 +283,14 @@ void RegionNodeKernel::RunAsOne(const ForShapes& shapes, const OpRun& run) const
   }
 }
 
-RunRegionFn RegionNodeKernel::MakeOnDevice(const ForShapes& shapes) const {
+DeviceRegion RegionNodeKernel::RegionOf(const ForShapes& shapes) const {
   DeviceRegion region{.region = shapes.composed->region(), .name = StrCat("Region_of_", spec_.calls.size())};
   for (size_t i = 0; i < shapes.composed->inputs().size(); ++i) {
     const int value = shapes.composed->inputs()[i] - shapes.RunValuesBegin();
     if (value >= 0 && RunValueAt(value) != kNumberOfRun) region.host_inputs.push_back(static_cast<int>(i));
   }
   region.device_index = spec_.calls.front().call->options().device_index;
-  return GetDeviceSpec(device_).make_region(region);
+  return region;
 }
 
 // With `keeps_outputs` they go where the run wants them.
@@ -379,6 +379,12 @@ Cost RegionNodeKernel::EstimatedCost(std::span<const TensorInfo> inputs) const {
 
 std::shared_ptr<const ComposedProgram> RegionNodeKernel::Composed(std::span<const TensorInfo> inputs) const {
   return With(inputs, [](const ForShapes& shapes) { return shapes.composed; });
+}
+
+std::optional<DeviceRegion> RegionNodeKernel::ForDevice(std::span<const TensorInfo> inputs) const {
+  return With(inputs, [&](const ForShapes& shapes) {
+    return shapes.composed ? std::optional(RegionOf(shapes)) : std::optional<DeviceRegion>();
+  });
 }
 
 std::string RegionNodeKernel::Obstacle(std::span<const TensorInfo> inputs) const {

@@ -55,6 +55,9 @@ class RegionNodeKernel {
   Cost EstimatedCost(std::span<const TensorInfo> inputs) const;
   // The program that the operators are; null where they are no single one.
   std::shared_ptr<const ComposedProgram> Composed(std::span<const TensorInfo> inputs) const;
+  // That program as a device is given it (DeviceSpec::make_region); nothing where there is none. It refers to what
+  // Composed(inputs) gives.
+  std::optional<DeviceRegion> ForDevice(std::span<const TensorInfo> inputs) const;
   // Why the region is no single program for these; empty where it is one.
   std::string Obstacle(std::span<const TensorInfo> inputs) const;
 
@@ -65,7 +68,7 @@ class RegionNodeKernel {
   auto With(std::span<const TensorInfo> inputs, const Use& use) const;
   void RunFor(const ForShapes& shapes, const OpRun& run) const;
   void RunAsOne(const ForShapes& shapes, const OpRun& run) const;
-  RunRegionFn MakeOnDevice(const ForShapes& shapes) const;
+  DeviceRegion RegionOf(const ForShapes& shapes) const;
   void RunOneByOne(const ForShapes& shapes, const OpRun& run, bool keeps_outputs) const;
   void RunOperator(size_t number, std::span<const TensorView> operands, const OpRun& run) const;
   RunRange RangeOf(const RegionCall& call, std::span<const TensorView> operands, const OpRun& run) const;

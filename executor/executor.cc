@@ -5,8 +5,11 @@
 namespace stepnet {
 namespace {
 
+// All that run: what takes many steps at once runs once for those.
 std::int64_t NumOperators(const RunState& state) {
-  return static_cast<std::int64_t>(state.plan().instructions.size()) * state.num_steps();
+  std::int64_t number = 0;
+  for (const Stage& stage : state.plan().stages) number += (stage.end - stage.begin) * state.NumRunsOf(stage);
+  return number;
 }
 
 // Empty where so many operators are recorded.

@@ -21,13 +21,13 @@ namespace stepnet {
 template <typename Run>
 class KeptRuns {
  public:
-  // One of this plan that nobody else holds; what `make` returns where there is none. The run is about to need about
-  // `bytes`.
-  template <typename Plan, typename Make>
-  std::shared_ptr<Run> Take(const std::shared_ptr<const Plan>& plan, double bytes, const Make& make) {
+  // One of this plan, for which fits(run) holds, that nobody else holds; what `make` returns where there is none. The
+  // run is about to need about `bytes`.
+  template <typename Plan, typename Make, typename Fits>
+  std::shared_ptr<Run> Take(const std::shared_ptr<const Plan>& plan, double bytes, const Make& make, const Fits& fits) {
     const std::lock_guard lock(mutex_);
     ++num_taken_;
-    const auto is_free = [&](const Kept& kept) { return IsIdle(kept) && kept.run->plan == plan; };
+    const auto is_free = [&](const Kept& kept) { return IsIdle(kept) && kept.run->plan == plan && fits(*kept.run); };
     const auto found = std::find_if(runs_.begin(), runs_.end(), is_free);
     if (found != runs_.end()) runs_.splice(runs_.begin(), runs_, found);
     DropOthers(/*is_first_taken=*/found != runs_.end(), bytes);
@@ -38,6 +38,11 @@ class KeptRuns {
     }
     runs_.front().taken = num_taken_;
     return runs_.front().run;
+  }
+
+  template <typename Plan, typename Make>
+  std::shared_ptr<Run> Take(const std::shared_ptr<const Plan>& plan, double bytes, const Make& make) {
+    return Take(plan, bytes, make, [](const Run&) { return true; });
   }
 
   // Calls fn, which takes memory for a run; where there is too little of it, once more without what is kept for others.

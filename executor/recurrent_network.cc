@@ -50,12 +50,22 @@ class RecurrentNetwork {
     CheckAliases(*plan, num_steps);
     ReleaseOutputs(run);
     for (const RecurrentState& state : spec_.states) run.host().workspace().CreateBlob(state.name).Reset();
-    const std::shared_ptr<RecurrentRecord> record =
-        records_.Take(plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); });
+    // On a device, which plays runs, a record says the same for as long as there is one: its run may be played after
+    // others.
+    const bool is_on_host = op_.options().device().IsHost();
+    const auto fits = [&](const RecurrentRecord& kept) {
+      return is_on_host || (kept.num_steps == num_steps && kept.inputs == inputs);
+    };
+    const std::shared_ptr<RecurrentRecord> record = records_.Take(
+        plan, BytesOfRun(*plan, num_steps), [&] { return MakeRecord(plan); }, fits);
     record->inputs = inputs;
     record->num_steps = num_steps;
     run.context().KeepRunNumber(&record->run);
-    records_.TakeMemory([&] { Bind(*record, run); });
+    try {
+      records_.TakeMemory([&] { Bind(*record, run); });
+    } catch (const Error& error) {
+      throw WithNeeds(error, *record);
+    }
     executor_->Run(*record->steps, run.context());
     if (!plan->keeps_all) record->steps->ReleaseBases();
     Publish(record, run);
@@ -97,6 +107,7 @@ class RecurrentNetwork {
     auto record = std::make_shared<RecurrentRecord>();
     record->plan = plan;
     record->forward = forward_;
+    record->gradient = gradient_;
     for (const RecurrentState& state : spec_.states) record->states.push_back(std::make_unique<Blob>(state.name));
     for (const StepOutput& output : spec_.step_outputs) {
       record->step_outputs.push_back(std::make_unique<Blob>(output.destination));
@@ -167,6 +178,7 @@ class RecurrentNetwork {
   const std::shared_ptr<const Executor> executor_;
   PlanCache<std::vector<TensorInfo>, ForwardPlan> plans_;
   KeptRuns<RecurrentRecord> records_;
+  const std::shared_ptr<RecentGradient> gradient_ = std::make_shared<RecentGradient>();
 };
 
 const Registration recurrent_network =

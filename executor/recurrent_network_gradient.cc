@@ -23,6 +23,7 @@ namespace {
 // Memory of a backward run.
 struct BackwardRun {
   std::shared_ptr<const BackwardPlan> plan;
+  std::int64_t num_steps = -1;
   std::vector<std::unique_ptr<Blob>> state_gradients;
   std::vector<std::unique_ptr<Blob>> zero_gradients;
   Blob timesteps{"timesteps"};
@@ -55,8 +56,18 @@ class RecurrentNetworkGradient {
     for (const RecurrentState& state : spec_.states) StateGradientBlob(run, state).Reset();
     const double bytes = BytesOfStates(*record->plan, record->num_steps) +
                          static_cast<double>(plan->steps->ArenaBytes(record->num_steps));
-    const std::shared_ptr<BackwardRun> backward = runs_.Take(plan, bytes, [&] { return MakeRun(plan); });
-    runs_.TakeMemory([&] { Bind(run, layout, *record, *backward); });
+    // What a device plays finds the numbers of its steps where they were.
+    const bool is_on_host = op_.options().device().IsHost();
+    const std::shared_ptr<BackwardRun> backward = runs_.Take(
+        plan, bytes, [&] { return MakeRun(plan); },
+        [&](const BackwardRun& kept) { return is_on_host || kept.num_steps == record->num_steps; });
+    backward->num_steps = record->num_steps;
+    record->gradient->Note(record->plan, plan->steps);
+    try {
+      runs_.TakeMemory([&] { Bind(run, layout, *record, *backward); });
+    } catch (const Error& error) {
+      throw WithNeeds(error, *record);
+    }
     run.context().PrepareLanes(1);
     RunContext& context = run.context().lanes[0];
     context.run = &record->run;  // the masks of the forward run, where operators are computed again

@@ -11,6 +11,26 @@ double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps) {
   return bytes;
 }
 
+Error WithNeeds(const Error& error, const RecurrentRecord& record) {
+  if (error.code() != ErrorCode::kOutOfMemory) return error;
+  const ForwardPlan& plan = *record.plan;
+  double states = BytesOfStates(plan, record.num_steps);
+  const auto bytes = [](double number) { return static_cast<std::int64_t>(number); };
+  std::string gradient;
+  if (const std::shared_ptr<const StepPlan> backward = record.gradient->Of(record.plan)) {
+    gradient = StrCat(", and its gradient ", bytes(states), " for those of states and ",
+                      backward->ArenaBytes(record.num_steps), " for what the steps back compute");
+  }
+  for (const auto& [base, info] : plan.step_outputs) {
+    states += static_cast<double>(info.size_bytes()) * static_cast<double>(record.num_steps);
+  }
+  Error told(error.code(), StrCat("a run of ", record.num_steps, " steps needs ", bytes(states),
+                                  " bytes for states and outputs and ", plan.steps->ArenaBytes(record.num_steps),
+                                  " for what the steps compute", gradient, ": ", error.message()));
+  for (const Place& place : error.places()) told.At(place);
+  return told;
+}
+
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,
                    std::int64_t num_steps) {
   for (const Link& link : links) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,27 @@
 #include "stepnet/nets/forward_operator.h"
 
 namespace stepnet {
+
+// The plan of the gradient that was computed last from a record of an operator, while somebody has it. Safe to use from
+// any thread.
+class RecentGradient {
+ public:
+  void Note(const std::shared_ptr<const ForwardPlan>& forward, const std::shared_ptr<const StepPlan>& plan) {
+    const std::lock_guard lock(mutex_);
+    forward_ = forward;
+    plan_ = plan;
+  }
+  // Null where it was of runs of another plan.
+  std::shared_ptr<const StepPlan> Of(const std::shared_ptr<const ForwardPlan>& forward) const {
+    const std::lock_guard lock(mutex_);
+    return forward_.lock() == forward ? plan_.lock() : nullptr;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::weak_ptr<const ForwardPlan> forward_;
+  std::weak_ptr<const StepPlan> plan_;
+};
 
 struct RecurrentRecord {
   std::shared_ptr<const ForwardPlan> plan;
@@ -22,6 +44,7 @@ struct RecurrentRecord {
   std::vector<std::unique_ptr<Blob>> step_outputs;  // [T, …]
   Blob timesteps{"timesteps"};                      // 0 … T-1, int32 [T]
   std::unique_ptr<RunState> steps;
+  std::shared_ptr<RecentGradient> gradient;  // of the operator
 
   std::int64_t MemoryBytes() const {
     return BytesOf(states) + BytesOf(step_outputs) + BytesOf(timesteps) + steps->MemoryBytes();
@@ -30,6 +53,10 @@ struct RecurrentRecord {
 
 // What the states of a run take, and so do their gradients.
 double BytesOfStates(const ForwardPlan& plan, std::int64_t num_steps);
+
+// What was thrown where a run, or its gradient, took its memory. Where there was too little, with what all of it takes:
+// states and what the steps compute, and the same of the gradient, where its plan is known.
+Error WithNeeds(const Error& error, const RecurrentRecord& record);
 
 // Checks that input `i` of a recurrent operator, named `name`, fits the links that see it and gives num_steps steps.
 void CheckSequence(const std::vector<Link>& links, const std::string& name, const Tensor& tensor,

@@ -138,7 +138,6 @@ void RunState::KeepOnceValues() {
 }
 
 void RunState::MakeArena() {
-  const std::int64_t all_bytes = plan_->ArenaBytes(num_steps_);
   once_steps_ = std::max(once_steps_, num_steps_);
   std::int64_t bytes = 0, once_bytes = 0;
   for (size_t k = 0; k < pieces_.size(); ++k) {
@@ -153,10 +152,7 @@ void RunState::MakeArena() {
     if (num_kept_ == 0) once_.MakeTensor(DType::kUInt8, Shape({once_bytes}), device_);
   } catch (const Error& error) {  // before the first step
     num_kept_ = 0;
-    if (error.code() != ErrorCode::kOutOfMemory) throw;
-    throw Error(error.code(),
-                StrCat("what ", num_steps_, " steps compute needs ", all_bytes, " bytes at once: ", error.message()))
-        .At({.net = plan_->name});
+    throw Error(error).At({.net = plan_->name});
   }
   for (const ArenaPiece& piece : plan_->arena) bases_[piece.base] = ArenaTensor(piece.base);
 }

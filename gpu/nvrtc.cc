@@ -179,6 +179,12 @@ std::string DeviceCompilerText() {
   return StrCat("NVRTC ", major, ".", minor, " ", Join(kOptions, " "));
 }
 
+std::string DeviceCompilerFile() {
+  Dl_info info = {};
+  const bool is_known = dladdr(reinterpret_cast<const void*>(GetNvrtc().version), &info) != 0;
+  return is_known && info.dli_fname != nullptr ? info.dli_fname : "";
+}
+
 std::string WhyNoDeviceCompiler() { return SharedNvrtc().fault; }
 
 std::vector<KernelResources> ResourcesIn(std::string_view log) {

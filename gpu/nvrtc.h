@@ -29,6 +29,8 @@ DeviceCode CompileDeviceCode(std::string_view source, std::string_view architect
 
 // Options beside the architecture, and the compiler, as text: part of the key of what is kept. Throws as above.
 std::string DeviceCompilerText();
+// The file that NVRTC was opened from; "" where the loader does not tell. Throws as above.
+std::string DeviceCompilerFile();
 // "" or why there is no NVRTC.
 std::string WhyNoDeviceCompiler();
 

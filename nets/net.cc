@@ -13,6 +13,7 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/dag_net.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/nets/net_recordings.h"
 #include "stepnet/nets/operator_lanes.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
@@ -24,10 +25,8 @@ class SimpleNet : public Net {
  protected:
   void RunOperators() override {
     if (late_faults_ == nullptr) late_faults_ = MakeLateFaults();
-    for (RunContext* context : {&context_, &recorded_context_}) {
-      Lend(context);
-      context->late_faults = late_faults_.get();
-    }
+    Lend(&context_);
+    context_.late_faults = late_faults_.get();
     // Those of a run that an exception has ended.
     if (late_faults_ != nullptr && late_faults_->pending()) late_faults_->Take();
     // First what may find no memory: before operators have changed what the next run reads.
@@ -52,34 +51,37 @@ class SimpleNet : public Net {
     const int count = recordable_->count;
     if (count == 0) return 0;
     if (!observers_.empty()) {  // they see each operator
-      if (recorded_ != nullptr) recorded_->Forget();
+      if (recordings_ != nullptr) recordings_->Forget();
       return 0;
     }
     first_refused_ = -1;
     try {
-      if (recorded_ == nullptr) MakeRecordedRun(count);
-      recorded_->Run(recorded_context_, [this] { RunInLanes(); });
+      if (recordings_ == nullptr) MakeRecordings(count);
+      NetRecordings::Recording& recording = recordings_->OfNextRun();
+      Lend(&recording.context);
+      recording.context.late_faults = late_faults_.get();
+      recordings_->Run(recording, [&] { RunInLanes(recording); });
+      if (recording.run->has_given_up()) RecordLess(recording.run->refusal());
     } catch (Error& error) {
       if (error.places().empty()) error.At({.net = name_});
       throw;
     }
-    if (recorded_->has_given_up()) RecordLess();
     return count;
   }
 
-  void RunInLanes() {
-    recorded_context_.PrepareLanes(num_lanes_);
-    const auto run = [this](const OperatorLane& at) {
-      RunContext& context = recorded_context_.lanes[at.lane];
+  void RunInLanes(NetRecordings::Recording& recording) {
+    recording.context.PrepareLanes(num_lanes_);
+    const auto run = [&](const OperatorLane& at) {
+      RunContext& context = recording.context.lanes[at.lane];
       RunOperator(at.op, context);
       NoteRefusal(at.op, context);
     };
-    Recorder* const recorder = recorded_->recorder();
+    Recorder* const recorder = recording.run->recorder();
     for (const OperatorLane& at : lanes_) {
       recorder == nullptr ? run(at) : recorder->InLane(at.lane, at.behind, [&] { run(at); });
     }
     // Which takes the memory that the next run needs.
-    for (RunContext& context : recorded_context_.lanes) context.ResetScratch();
+    for (RunContext& context : recording.context.lanes) context.ResetScratch();
   }
 
   void NoteRefusal(int i, const RunContext& context) {
@@ -88,30 +90,26 @@ class SimpleNet : public Net {
   }
 
   // Those in front of the operator that speaks against it may be recorded yet.
-  void RecordLess() {
-    const std::string why(recorded_->refusal());
+  void RecordLess(const std::string& why) {
     const int i = first_refused_;
     recordable_ = {
         .count = std::max(i, 0),
         .why_no_more = i < 0 ? why : StrCat("operator ", origins_[i], ", ", operators_[i]->call().type(), ": ", why)};
-    recorded_.reset();
+    recordings_.reset();
   }
 
-  void MakeRecordedRun(int count) {
+  void MakeRecordings(int count) {
     const std::vector<OperatorToRecord> operators = OperatorsToRecord();
     const auto first = std::ranges::find(operators, false, &OperatorToRecord::is_entry);
     const Device device = first->op->call().options().device();
-    std::unique_ptr<Recorder> recorder = RuntimeOf(device).MakeRecorder();
-    lanes_ = FindLanes(operators, count, recorder == nullptr ? 1 : recorder->num_lanes());
+    recordings_ = std::make_unique<NetRecordings>(operators, count, workspace(), device);
+    lanes_ = FindLanes(operators, count, recordings_->num_lanes());
     for (const OperatorLane& at : lanes_) num_lanes_ = std::max(num_lanes_, at.lane + 1);
-    recorded_ = std::make_unique<RecordedRun>(device, std::make_unique<NetBlobs>(operators, count, workspace()),
-                                              std::move(recorder));
   }
 
   std::unique_ptr<LateFaults> late_faults_;
   RunContext context_;
-  RunContext recorded_context_;  // whose temporary memory nothing else uses
-  std::unique_ptr<RecordedRun> recorded_;
+  std::unique_ptr<NetRecordings> recordings_;
   std::vector<OperatorLane> lanes_;  // of the operators that are recorded
   int num_lanes_ = 1;
   int first_refused_ = -1;  // of the operators, in the run that was watched or recorded last

@@ -1,9 +1,11 @@
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 
+#include <chrono>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "stepnet/core/recording_times.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/gpu/cuda/cuda_event.h"
 
@@ -14,6 +16,30 @@ struct GraphDelete {
   void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
 };
 using Graph = std::unique_ptr<CUgraph_st, GraphDelete>;
+
+// Seconds since it was made, or asked last.
+class LapClock {
+ public:
+  double Lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+cudaGraphExec_t Instantiated(cudaGraph_t graph) {
+  cudaGraphExec_t made = nullptr;
+  STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, graph, 0));
+  return made;
+}
+
+std::int64_t NumNodes(cudaGraph_t graph) {
+  size_t count = 0;
+  STEPNET_CUDA_CALL(cudaGraphGetNodes(graph, nullptr, &count));
+  return static_cast<std::int64_t>(count);
+}
 
 }  // namespace
 
@@ -77,6 +103,8 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
     const cudaError_t result = cudaStreamEndCapture(queue.stream(), &made);
     return std::pair(result, Graph(made));
   };
+  RecordingTimes times;
+  LapClock clock;
   // Relaxed: other threads go on with their calls, and this one may compile kernels.
   STEPNET_CUDA_CALL(cudaStreamBeginCapture(queue.stream(), cudaStreamCaptureModeRelaxed));
   std::optional<Lanes> lanes;  // streams are not to end while they are recorded
@@ -84,7 +112,9 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
     const CudaRuntime::WatchedScope recorded(refusal, &queue);
     lanes.emplace(queue, refusal);
     const ScopedValue<Lanes*> lent(lanes_, &*lanes);
+    times.capture_seconds += clock.Lap();
     work();
+    times.host_seconds += clock.Lap();
     lanes->Join();
   } catch (...) {
     static_cast<void>(end());
@@ -94,9 +124,13 @@ void CudaRecorder::Record(const std::function<void()>& work, std::string* refusa
   const auto [result, graph] = end();
   CheckCuda(result, "cudaStreamEndCapture");
   if (!refusal->empty()) return;
-  cudaGraphExec_t made = nullptr;
-  STEPNET_CUDA_CALL(cudaGraphInstantiate(&made, graph.get(), 0));
-  graph_.reset(made);
+  times.capture_seconds += clock.Lap();
+  graph_.reset(Instantiated(graph.get()));
+  // Otherwise the first time that it is played would bring it there.
+  STEPNET_CUDA_CALL(cudaGraphUpload(graph_.get(), runtime_.own_queue().stream()));
+  times.instantiate_seconds += clock.Lap();
+  times.nodes = NumNodes(graph.get());
+  AddRecording(times);
 }
 
 void CudaRecorder::Play() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "stepnet/core/error.h"
+#include "stepnet/core/memory_changes.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/gpu/cuda/accumulate.h"
@@ -81,6 +82,7 @@ void MeetHost(std::string_view how) {
 // What is played finds memory that it took, or gave back, in other hands.
 void* CudaRuntime::Allocate(std::int64_t bytes) {
   Refuse("it takes memory of the device");
+  NoteMemoryChange();
   const std::lock_guard lock(mutex_);
   UseCudaDevice(index_);
   return memory_->Allocate(bytes);
@@ -88,6 +90,7 @@ void* CudaRuntime::Allocate(std::int64_t bytes) {
 
 void CudaRuntime::Free(void* memory, std::int64_t bytes) noexcept {
   Refuse("it gives memory of the device back");
+  NoteMemoryChange();
   const std::lock_guard lock(mutex_);
   memory_->Free(memory, bytes);
 }

@@ -1,5 +1,5 @@
-// The figures of a GPU that were found by measuring one: kCudaTarget, by which plans are made, and kCudaRegions, by
-// which regions become kernels.
+// The figures of a GPU that were found by measuring one: kCudaTarget, by which plans are made, kCudaRegions, by which
+// regions become kernels, and kCudaProducts, by which products do.
 //
 // What is not here stands with its kernel: sizes of blocks of threads, by which the kernel is written, and whatever
 // says in which order terms are added, as tiles of products (few_rows_product.cu), because bits hang on it.
@@ -41,5 +41,15 @@ struct CudaRegionSizes {
   std::int64_t min_block_terms = 64;
 };
 inline constexpr CudaRegionSizes kCudaRegions = {};
+
+// Which kernel computes a product.
+struct CudaProductSizes {
+  // Multiplications up to which products of few rows are computed exactly, by the kernel for that (few_rows_product.h),
+  // also where TF32 would do: tensor cores have too little to do. To be measured; lstm.cell with (B, H) = (32, 256),
+  // whose steps multiply [32, 256] with 1 MB, took 0.79 ms in TF32 and 0.65 exactly, and with (64, 512), eight times as
+  // many, tensor cores are faster (scripts/bench_gpu).
+  std::int64_t max_exact_multiplications = std::int64_t{32} * 256 * 1024;
+};
+inline constexpr CudaProductSizes kCudaProducts = {};
 
 }  // namespace stepnet

@@ -13,7 +13,9 @@
 #include <optional>
 #include <string>
 
+#include "stepnet/core/run_options.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cuda_target.h"
 
 namespace stepnet {
 
@@ -25,6 +27,11 @@ struct ProductSizes {
   std::int64_t depth = 0;
   bool right_transposed = false;
 };
+
+// Whether a product of float is computed exactly, as FewRowsProduct does.
+inline bool IsExact(const ProductSizes& sizes, Math math) {
+  return math == Math::kFloat32 || sizes.rows * sizes.columns * sizes.depth <= kCudaProducts.max_exact_multiplications;
+}
 
 // What the choice depends on.
 struct ProductDevice {

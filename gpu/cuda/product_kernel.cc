@@ -91,11 +91,7 @@ class ProductKernel::Plan {
     }
     for (const std::int64_t size : batch_) count_ *= size;
     strided_ = IsStrided(left_) && IsStrided(right_);
-    const std::int64_t at_once = strided_ ? count_ : 1;
-    a_.emplace(dtype, right_.shape[-2], right_.shape[-1], at_once, StrideOf(right_));
-    b_.emplace(dtype, left_.shape[-2], left_.shape[-1], at_once, StrideOf(left_));
-    c_.emplace(dtype, m_, n_, at_once, m_ * n_);
-    if (dtype_ == DType::kFloat && math_ == Math::kFloat32 && count_ == 1 && !left_.transposed) PlanFewRows();
+    if (dtype_ == DType::kFloat && count_ == 1 && !left_.transposed) PlanFewRows();
   }
 
   bool takes_bias() const { return dtype_ == DType::kFloat; }
@@ -127,9 +123,10 @@ class ProductKernel::Plan {
   };
 
   void PlanFewRows() {
+    const ProductSizes sizes{.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed};
+    if (!IsExact(sizes, math_)) return;
     UseCudaDevice(device_);
-    few_rows_ = FewRowsProduct::Make({.rows = m_, .columns = n_, .depth = k_, .right_transposed = right_.transposed},
-                                     FewRowsProduct::DeviceOf(device_));
+    few_rows_ = FewRowsProduct::Make(sizes, FewRowsProduct::DeviceOf(device_));
     if (!few_rows_) return;
     few_rows_->Prepare();
     SharedProductChoices().Note(device_, TextOf({.is_aligned = true}), few_rows_->Text());
@@ -168,8 +165,17 @@ class ProductKernel::Plan {
     for (const std::unique_ptr<const Calls>& calls : calls_) {
       if (calls->has_bias == has_bias && calls->is_aligned == is_aligned) return *calls;
     }
+    if (!c_) MakeLayouts();
     calls_.push_back(MakeCalls(has_bias, is_aligned));
     return *calls_.back();
+  }
+
+  // Opens cuBLASLt, which products of few rows alone do without.
+  void MakeLayouts() {
+    const std::int64_t at_once = strided_ ? count_ : 1;
+    a_.emplace(dtype_, right_.shape[-2], right_.shape[-1], at_once, StrideOf(right_));
+    b_.emplace(dtype_, left_.shape[-2], left_.shape[-1], at_once, StrideOf(left_));
+    c_.emplace(dtype_, m_, n_, at_once, m_ * n_);
   }
 
   std::unique_ptr<const Calls> MakeCalls(bool has_bias, bool is_aligned) const {
@@ -260,7 +266,7 @@ class ProductKernel::Plan {
   std::vector<std::int64_t> batch_;
   std::int64_t count_ = 1;
   bool strided_ = false;
-  std::optional<Layout> a_, b_, c_;
+  std::optional<Layout> a_, b_, c_;  // made when cuBLASLt is first called
   std::optional<FewRowsProduct> few_rows_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<const Calls>> calls_;

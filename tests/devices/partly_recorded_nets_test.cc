@@ -1,8 +1,10 @@
 // Nets of which a device cannot record all: what ends a recording is launched, with the values of the CPU, and the net
 // says why.
 #include "recorded_nets.h"
+#include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_builder.h"
+#include "stepnet/tests/executor/layers.h"
 
 namespace stepnet {
 namespace {
@@ -96,6 +98,39 @@ TEST(PartlyRecordedNetsOfThePoisonDevice, AreLaunchedWhereTheyHaveVeryManySteps)
             "operator 1, RecurrentNetwork: its steps have more than 200000 operators in all");
   EXPECT_GE(CountsOfPoisonDevice().kernels - before.kernels, std::int64_t{4} * 3 * 67'000);
   EXPECT_EQ(CountsOfPoisonDevice().played, before.played);
+}
+
+// A product that takes all steps at once is one node, however many steps there are.
+TEST(PartlyRecordedNetsOfThePoisonDevice, CountWhatTakesManyStepsAtOnceOnce) {
+  constexpr std::int64_t kSteps = 100;
+  std::int64_t if_each_took_one = 0, num_runs = 0;
+  const auto count = [&](const StepPlan& plan) {
+    if_each_took_one = std::ssize(plan.instructions) * kSteps;
+    num_runs = 0;
+    for (const Stage& stage : plan.stages) {
+      const std::int64_t at_once = stage.steps_at_once == kAllSteps ? kSteps : stage.steps_at_once;
+      num_runs += (stage.end - stage.begin) * ((kSteps + at_once - 1) / at_once);
+    }
+  };
+  const auto num_played = [&](std::int64_t max_recorded_operators) {
+    const Target target = {.device = DeviceKind::kPrivate,
+                           .chunk_rows = 1024,
+                           .takes_all_over_time = true,
+                           .max_recorded_operators = max_recorded_operators};
+    RunOptions options = OnDevice({.on_plan = count}, kPoisonDevice);
+    options.target = &target;
+    Workspace workspace;
+    FeedLayers(1, kSteps, 1, workspace);
+    const std::unique_ptr<Net> net = Net::Create(Layers(1, /*training=*/false), workspace, options);
+    const std::int64_t before = CountsOfPoisonDevice().played;
+    for (int run = 0; run < 6; ++run) net->Run();
+    net->Wait();
+    return CountsOfPoisonDevice().played - before;
+  };
+  EXPECT_EQ(num_played(1'000'000), 4);
+  ASSERT_LT(num_runs, if_each_took_one);
+  EXPECT_EQ(num_played(num_runs), 4);
+  EXPECT_EQ(num_played(num_runs - 1), 0);
 }
 
 // Calls of test.Meets that are not to be as they should.

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "small_training.h"
+#include "stepnet/core/recording_times.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
@@ -31,6 +32,37 @@ TEST_P(RecordedNets, TrainBitForBitAsTheyDoLaunched) {
   if (IsCounted()) {
     EXPECT_EQ(NumPlayed() - before, 6) << "the first two are launched";
   }
+}
+
+// Launched, watched, recorded and played: nothing but the check of indices behind the whole run makes the host wait.
+TEST_P(RecordedNets, TrainWithoutWaitingForTheDevice) {
+  if (GetParam().IsHost()) GTEST_SKIP() << "nobody waits for the CPU";
+  DeviceRuntime& runtime = RuntimeOf(GetParam());
+  const NetDef layers = Layers(2, /*training=*/true);
+  for (const char* executor : {"serial", ""}) {
+    Workspace workspace;
+    FeedLayers(2, 5, 1, workspace);
+    const std::unique_ptr<Net> net = Net::Create(layers, workspace, Options(kMaxOptLevel, executor));
+    const std::int64_t before = runtime.num_host_waits();
+    for (int run = 0; run < 6; ++run) net->Run();
+    EXPECT_EQ(runtime.num_host_waits() - before, 0) << executor;
+  }
+  SmallTraining training(Options());
+  for (int iteration = 0; iteration < 6; ++iteration) {
+    const std::int64_t before = runtime.num_host_waits();
+    training.Iterate();
+    EXPECT_LE(runtime.num_host_waits() - before, 2) << "for indices, and in the end: iteration " << iteration;
+  }
+}
+
+TEST_P(RecordedNets, AreCountedWithTheirNodes) {
+  SmallTraining training(Options());
+  const RecordingTimes before = RecordingsSoFar();
+  for (int iteration = 0; iteration < 6; ++iteration) training.Iterate();
+  const RecordingTimes after = RecordingsSoFar();
+  EXPECT_EQ(after.recordings - before.recordings, GetParam().IsHost() ? 0 : 1);
+  EXPECT_EQ(after.nodes - before.nodes > 10, !GetParam().IsHost()) << after.nodes - before.nodes;
+  EXPECT_GE(after.seconds(), before.seconds());
 }
 
 TEST_P(RecordedNets, FindFaultsInAnIterationThatIsPlayed) {

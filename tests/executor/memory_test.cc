@@ -386,7 +386,7 @@ TEST(Memory, TheLimitIsAnErrorThatNamesTheOperator) {
   FeedLstm(net, 100, 2, 64);
   const std::int64_t limit = TensorMemory().limit;
   SetTensorMemoryLimit(TensorMemory().current + 10'000);
-  ExpectError([&] { net.Run(); }, "…out of memory: a tensor float");
+  ExpectError([&] { net.Run(); }, "…out of memory: a run of 100 steps needs 103424 bytes for states and outputs and ");
   SetTensorMemoryLimit(limit);
   net.Run();
 }

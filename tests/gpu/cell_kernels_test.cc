@@ -4,6 +4,9 @@
 #include <map>
 
 #include "no_device_compiler.h"
+#include "stepnet/compiler/instruction_rows.h"
+#include "stepnet/compiler/region_node_kernel.h"
+#include "stepnet/compiler/step_graph.h"
 #include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/expansion.h"
 #include "stepnet/core/formulas/formula.h"
@@ -12,9 +15,8 @@
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/completion.h"
-#include "stepnet/nets/op_builder.h"
-#include "stepnet/nets/recurrent_spec.h"
 #include "stepnet/tests/examples/cell_case.h"
+#include "stepnet/tools/rnn_runner/placed_plans.h"
 
 namespace stepnet {
 namespace {
@@ -22,23 +24,35 @@ namespace {
 // Kernels of one text, each once.
 class Kernels {
  public:
-  // Those of an operator for inputs and outputs of these shapes.
-  void Add(const OperatorDef& def, const std::vector<TensorInfo>& inputs, const std::vector<TensorInfo>& outputs) {
+  // Those of an operator for inputs of these descriptions. `outputs`: those that follow from values, else none;
+  // `wanted`: bit o for output o, others are not computed.
+  void Add(const OperatorDef& def, const std::vector<TensorInfo>& inputs, const std::vector<TensorInfo>& outputs = {},
+           std::uint64_t wanted = ~std::uint64_t{0}) {
     const OperatorCall op(def);
     const OperatorSchema& schema = op.schema();
     const ShapeQuery query(op, inputs);
-    if (schema.formula) {
-      if (!FormulaApplies(query, outputs)) return;
-      const FormulaRegion formula = MakeFormulaRegion(query, outputs);
-      AddRegion(formula.region, SourceOptionsOf(formula, "kernel"));
-    } else if (schema.expansion) {
+    if (schema.expansion) {
       const bool reads_values = !schema.shape_value_inputs.empty();
       const Expansion expansion(query, reads_values ? outputs : std::vector<TensorInfo>());
       for (const RegionPart& part : expansion.parts()) AddRegion(part.region, {.name = "kernel"});
+    } else if (schema.formula) {
+      const std::vector<TensorInfo> of_formula = schema.shapes(query);
+      if (!FormulaApplies(query, of_formula)) return;
+      const FormulaRegion formula = MakeFormulaRegion(query, of_formula, wanted);
+      AddRegion(formula.region, SourceOptionsOf(formula, "kernel"));
     }
+  }
+  // That of a region of several operators, or theirs where they are no single program.
+  void Add(const RegionNodeKernelSpec& spec, const std::vector<TensorInfo>& inputs) {
+    const RegionNodeKernel kernel(spec, DeviceKind::kCuda);
+    const std::shared_ptr<const ComposedProgram> composed = kernel.Composed(inputs);
+    if (composed == nullptr) return AddOneByOne(spec, inputs);
+    const DeviceRegion region = *kernel.ForDevice(inputs);
+    num_of_several_ += AddRegion(region.region, {.name = "kernel", .values = region.host_inputs}) ? 1 : 0;
   }
 
   size_t size() const { return sources_.size(); }
+  size_t num_of_several() const { return num_of_several_; }  // operators
   std::string Text() const {
     std::string text = StrCat(DeviceCodeText(), "\nusing namespace stepnet::device;\n");
     for (const auto& [source, named] : sources_) text += named;
@@ -46,26 +60,52 @@ class Kernels {
   }
 
  private:
-  void AddRegion(const Region& region, RegionSourceOptions options) {
+  void AddOneByOne(const RegionNodeKernelSpec& spec, const std::vector<TensorInfo>& inputs) {
+    std::vector<TensorInfo> operands = inputs;
+    operands.resize(inputs.size() + spec.num_outputs + spec.num_locals);
+    for (const RegionCall& call : spec.calls) {
+      std::vector<TensorInfo> read;
+      for (const int input : call.inputs) read.push_back(operands[input]);
+      const std::vector<TensorInfo> given = call.call->schema().shapes(ShapeQuery(*call.call, read));
+      for (size_t o = 0; o < call.outputs.size(); ++o) operands[call.outputs[o]] = given[o];
+      Add(*call.def, read);
+    }
+  }
+
+  // Whether it is a new one.
+  bool AddRegion(const Region& region, RegionSourceOptions options) {
     std::string& named = sources_[PrintRegion(region, options).kernels];
-    if (!named.empty()) return;
+    if (!named.empty()) return false;
     options.name = StrCat("kernel", sources_.size());
     named = PrintRegion(region, options).kernels;
+    return true;
   }
 
   std::map<std::string, std::string> sources_;  // by the text under one name
+  size_t num_of_several_ = 0;
 };
 
-// Adds those of the step net of a plan, in which each operator is an instruction.
-void AddStep(const StepPlan& plan, const NetDef& step, Kernels* kernels) {
-  for (const Instruction& instruction : plan.instructions) {
-    if (instruction.op_index < 0 || instruction.by_blobs) continue;
-    const OperatorDef& op = step.op(instruction.op_index);
-    if (op.type() != instruction.type || static_cast<int>(instruction.inputs.size()) != op.input_size()) continue;
-    std::vector<TensorInfo> inputs(instruction.inputs.size()), outputs(op.output_size());
-    for (const Operand& input : instruction.inputs) inputs[input.position] = input.info;
-    for (const Operand& output : instruction.outputs) outputs[output.position] = output.info;
-    if (instruction.outputs.size() == outputs.size()) kernels->Add(op, inputs, outputs);
+// Adds those of the plan that a graph has become, for runs of so many steps.
+void AddPlan(const StepGraph& graph, const StepPlan& plan, std::int64_t num_steps, Kernels* kernels) {
+  ASSERT_EQ(graph.nodes.size(), plan.instructions.size());
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const StepNode& node = graph.nodes[i];
+    const Instruction& instruction = plan.instructions[i];
+    if (!node.RunsOperators() || instruction.by_blobs) continue;
+    const bool takes_all = instruction.steps_at_once == kAllSteps || instruction.steps_at_once > num_steps;
+    const std::int64_t at_once = takes_all ? num_steps : instruction.steps_at_once;
+    std::vector<TensorInfo> inputs(instruction.inputs.size());
+    for (const Operand& input : instruction.inputs) {
+      inputs[input.position] = input.info;
+      inputs[input.position].shape = ShapeOfSteps(input, at_once);
+    }
+    if (!node.IsOneOperator()) {
+      kernels->Add(SpecOf(graph, node), inputs);
+      continue;
+    }
+    std::uint64_t wanted = 0;
+    for (const Operand& output : instruction.outputs) wanted |= std::uint64_t{1} << output.position;
+    kernels->Add(*node.def, inputs, {}, wanted);
   }
 }
 
@@ -90,15 +130,18 @@ NetDef WithGradients(const CellNet& net) {
   return AddGradients(def, outputs, net.parameters).net;
 }
 
-void AddCell(const CellCase& test, Kernels* kernels) {
+// Adds the kernels of a cell's net with its gradients, as a GPU runs it.
+void AddCell(const CellCase& test, int opt_level, Kernels* kernels) {
   const CellNet cell = test.Expand();
   const NetDef net = Completed(WithGradients(cell));
   Workspace workspace;
   Feed(test, cell, &workspace);
-  std::vector<StepPlan> plans;
-  Net::Create(net, workspace,
-              {.threads = 1, .opt_level = 0, .on_plan = [&](const StepPlan& plan) { plans.push_back(plan); }})
-      ->Run();
+  RunNetOnce(net, workspace, {.threads = 1, .opt_level = 0});  // for the shapes
+  RunOptions options = OnDevice({.opt_level = opt_level}, {.kind = DeviceKind::kCuda});
+  StepGraph last;
+  options.on_pass = [&](const std::string&, const StepGraph& graph) { last = graph; };
+  options.on_plan = [&](const StepPlan& plan) { AddPlan(last, plan, test.num_steps, kernels); };
+  runner::MakePlacedPlans(workspace, net, options);
   const auto infos = [&](const auto& blobs) {
     std::vector<TensorInfo> all;
     for (const std::string& blob : blobs) {
@@ -108,30 +151,27 @@ void AddCell(const CellCase& test, Kernels* kernels) {
     return all;
   };
   for (const OperatorDef& op : net.op()) {
-    if (!op.type().starts_with("RecurrentNetwork")) {
-      kernels->Add(op, infos(op.input()), infos(op.output()));
-      continue;
-    }
-    const RecurrentSpec spec = ParseRecurrentSpec(OperatorCall(op));
-    for (const StepPlan& plan : plans) {
-      if (plan.name == spec.step_net->name() && !plan.backward) AddStep(plan, *spec.step_net, kernels);
-      if (spec.backward_step_net == nullptr || !plan.backward) continue;
-      if (plan.name == spec.backward_step_net->name()) AddStep(plan, *spec.backward_step_net, kernels);
-    }
+    if (!op.type().starts_with("RecurrentNetwork")) kernels->Add(op, infos(op.input()), infos(op.output()));
   }
 }
 
-TEST(CellKernels, OfEveryExampleCellCompile) {
+class CellKernels : public testing::TestWithParam<int> {};
+
+TEST_P(CellKernels, OfEveryExampleCellCompile) {
   if (const std::string why = WhyNoDeviceCompilerHere(); !why.empty()) GTEST_SKIP() << why;
+  if (FindDeviceSpec(DeviceKind::kCuda) == nullptr) GTEST_SKIP() << "built without CUDA";
   Kernels kernels;
   for (const std::string& name : ExampleCells()) {
     const CellSource cell = ReadExampleCell(name);
     for (const bool training : {false, true}) {
       AddCell({.cell = cell, .use = {.sizes = SmallSizes(cell.def), .training = training}, .num_steps = 3, .batch = 2},
-              &kernels);
+              GetParam(), &kernels);
     }
   }
   EXPECT_GT(kernels.size(), 30U);
+  if (GetParam() == kMaxOptLevel) {
+    EXPECT_GT(kernels.num_of_several(), 30U);
+  }
   for (const char* architecture : {"sm_80", "sm_90a"}) {
     const DeviceCode code = CompileDeviceCode(kernels.Text(), architecture);
     EXPECT_EQ(WarningsIn(code.log), "");
@@ -141,6 +181,10 @@ TEST(CellKernels, OfEveryExampleCellCompile) {
     }
   }
 }
+
+// Level by level: what runs by default, and the operators one by one.
+INSTANTIATE_TEST_SUITE_P(, CellKernels, testing::Values(0, kMaxOptLevel),
+                         [](const auto& info) { return StrCat("AtLevel", info.param); });
 
 }  // namespace
 }  // namespace stepnet

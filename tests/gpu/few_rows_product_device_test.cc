@@ -57,6 +57,15 @@ TEST(FewRowsProduct, LeavesToCublasWhatThatIsFasterWith) {
       << "the memory of a block is too small";
 }
 
+TEST(FewRowsProduct, LeavesToTensorCoresWhatIsMuchWork) {
+  for (const Math math : kMaths) {
+    const bool is_exact = math == Math::kFloat32;
+    EXPECT_TRUE(IsExact({.rows = 32, .columns = 1024, .depth = 256, .right_transposed = true}, math));
+    EXPECT_EQ(IsExact({.rows = 64, .columns = 1024, .depth = 256, .right_transposed = true}, math), is_exact);
+    EXPECT_EQ(IsExact({.rows = 64, .columns = 2048, .depth = 512, .right_transposed = true}, math), is_exact);
+  }
+}
+
 TEST(FewRowsProduct, IsCutSoThatAllProcessorsWork) {
   const auto text = [](const ProductSizes& sizes, const ProductDevice& device) {
     return FewRowsProduct::Make(sizes, device)->Text();

@@ -22,7 +22,9 @@
 #include <vector>
 
 #include "stepnet/core/accumulate.h"
+#include "stepnet/core/memory_changes.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/recording_times.h"
 #include "stepnet/core/regions/region_program.h"
 #include "stepnet/core/scoped_value.h"
 #include "stepnet/executor/recording_executor.h"
@@ -145,6 +147,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
   // Memory comes one after the other, and again by size. Behind each lies a page that not even the device may touch.
   void* Allocate(std::int64_t bytes) override {
     watched.Refuse("it takes memory of the device");
+    NoteMemoryChange();
     const std::lock_guard lock(mutex_);
     const std::int64_t pages = PagesOf(bytes);
     if (pages > memory_.limit - memory_.current || Fails(PoisonFault::kAllocation)) {
@@ -171,6 +174,7 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
 
   void Free(void* data, std::int64_t bytes) noexcept override {
     watched.Refuse("it gives memory of the device back");
+    NoteMemoryChange();
     const std::lock_guard lock(mutex_);
     const std::int64_t pages = PagesOf(bytes);
     std::byte* memory = static_cast<std::byte*>(data) + RoundUp(std::max<std::int64_t>(bytes, 1), 256) - pages;
@@ -357,7 +361,11 @@ class PoisonRecorder : public Recorder {
       const ScopedValue<Watched> scope(watched, {.refusal = refusal, .kept = kept.get()});
       work();
     }
-    if (refusal->empty()) works_ = std::move(kept);
+    if (!refusal->empty()) return;
+    RecordingTimes times;
+    for (const auto& call : *kept) times.nodes += std::ssize(call.works);
+    AddRecording(times);
+    works_ = std::move(kept);
   }
   void Play() override { runtime_.PutRecorded(works_); }
   int num_lanes() const override { return 3; }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "stepnet/core/recording_times.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -50,7 +51,8 @@ struct OpTime {
 
 struct Measured {
   Times times;
-  Times host;  // of these, until the device had been given everything
+  Times host;       // of these, until the device had been given everything
+  Times on_device;  // of these, by marks in its queue; none on the host
   int observed_runs = 0;
   std::vector<NetStats> nets;     // over the observed runs
   std::vector<OpTime> operators;  // of these, the longest first
@@ -78,19 +80,27 @@ std::vector<OpTime> OperatorsOf(const std::vector<NetStats>& nets) {
   return operators;
 }
 
-Measured Measure(Net& net) {
+// Runs the net and notes its times.
+void TimeRun(Net& net, Queue* queue, Measured* measured) {
+  const double start = Now();
+  std::shared_ptr<const double> begin, end;
+  if (queue != nullptr) begin = queue->MarkTime();
+  measured->host.seconds.push_back(RunNet(net, [&] { end = queue == nullptr ? nullptr : queue->MarkTime(); }));
+  measured->times.seconds.push_back(Now() - start);
+  if (begin != nullptr && end != nullptr) measured->on_device.seconds.push_back(*end - *begin);
+}
+
+Measured Measure(Net& net, const Device& device) {
   Measured measured;
+  Queue* const queue = device.IsHost() ? nullptr : &RuntimeOf(device).queue();
   Progress progress("bench");
   ResetPeakTensorMemory();
   for (int i = 0; i < FLAGS_warmup; ++i) RunNet(net);
   for (int i = 0; i < FLAGS_repetitions; ++i) {
     progress.Show(i, FLAGS_repetitions);
-    const double start = Now();
-    measured.host.seconds.push_back(RunNet(net));
-    measured.times.seconds.push_back(Now() - start);
+    TimeRun(net, queue, &measured);
   }
-  std::ranges::sort(measured.times.seconds);
-  std::ranges::sort(measured.host.seconds);
+  for (Times* times : {&measured.times, &measured.host, &measured.on_device}) std::ranges::sort(times->seconds);
   measured.peak_bytes = TensorMemory().peak;
   // On their own, because looking at every operator costs time.
   RunStats stats;
@@ -115,11 +125,22 @@ double FlopsOf(const OpTime& time, const Net& net) {
   return net.operators()[time.op_index]->LastCost().flops;
 }
 
-// What the host does of a run on a device, which goes on behind it.
-std::string HostText(const Measured& measured, const Device& device) {
+// What a device and the host each took of a run: the device goes on behind the host.
+std::string DeviceTimesText(const Measured& measured, const Device& device) {
   if (device.IsHost()) return "";
-  return StrCat("the host had given a run to ", DeviceName(device), " after: min ", Milliseconds(measured.host.min()),
-                " ms, median ", Milliseconds(measured.host.median()), " ms\n");
+  std::string text;
+  if (const Times& times = measured.on_device; !times.seconds.empty()) {
+    text = StrCat(DeviceName(device), " took, by its clock: min ", Milliseconds(times.min()), " ms, median ",
+                  Milliseconds(times.median()), " ms, p95 ", Milliseconds(times.p95()), " ms\n");
+  }
+  if (const RecordingTimes times = RecordingsSoFar(); times.recordings > 0) {
+    text += StrCat(Count(times.recordings, "graph"), " of ", Count(times.nodes, "node"), " recorded in ",
+                   Milliseconds(times.seconds()), " ms: host code ", Milliseconds(times.host_seconds), " ms, capture ",
+                   Milliseconds(times.capture_seconds), " ms, instantiation ", Milliseconds(times.instantiate_seconds),
+                   " ms\n");
+  }
+  return StrCat(text, "the host had given a run to ", DeviceName(device), " after: min ",
+                Milliseconds(measured.host.min()), " ms, median ", Milliseconds(measured.host.median()), " ms\n");
 }
 
 void PrintText(const Measured& measured, const Net& net, const RunOptions& options) {
@@ -130,7 +151,7 @@ void PrintText(const Measured& measured, const Net& net, const RunOptions& optio
             << "\n"
             << Count(FLAGS_repetitions, "run") << " after " << FLAGS_warmup << ": min " << Milliseconds(times.min())
             << " ms, median " << Milliseconds(times.median()) << " ms, p95 " << Milliseconds(times.p95()) << " ms\n"
-            << HostText(measured, options.device()) << "tensors took "
+            << DeviceTimesText(measured, options.device()) << "tensors took "
             << Bytes(static_cast<double>(measured.peak_bytes)) << " at most" << DevicePeakText(options.device())
             << "\n\n";
   Table table({"operator", "where", "calls", "ms a run", "share", "GFLOP/s"});
@@ -179,6 +200,17 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
   }
   if (!options.device().IsHost()) {
     json["host_median_ms"] = measured.host.median() * 1e3;
+    if (const Times& times = measured.on_device; !times.seconds.empty()) {
+      json["device_min_ms"] = times.min() * 1e3;
+      json["device_median_ms"] = times.median() * 1e3;
+      json["device_p95_ms"] = times.p95() * 1e3;
+    }
+    const RecordingTimes recorded = RecordingsSoFar();
+    json["recorded"] = {{"graphs", recorded.recordings},
+                        {"nodes", recorded.nodes},
+                        {"host_ms", recorded.host_seconds * 1e3},
+                        {"capture_ms", recorded.capture_seconds * 1e3},
+                        {"instantiate_ms", recorded.instantiate_seconds * 1e3}};
     json["peak_device_bytes"] = RuntimeOf(options.device()).memory().peak;
   }
   if (FLAGS_stats) json["stats"] = StatsJson(measured.nets);
@@ -195,7 +227,7 @@ int Bench(const std::vector<std::string>&) {
   // As a model that serves is run. Of one that trains, each iteration changes them.
   if (!HasGradients(session.def)) SetConstant(session.parameters, session.def, *session.workspace);
   const std::unique_ptr<Net> net = CreateNet(session.def, *session.workspace, options);
-  const Measured measured = Measure(*net);
+  const Measured measured = Measure(*net, options.device());
   {
     TraceOfRuns trace(*net);
     RunNet(*net);
@@ -225,7 +257,8 @@ const Command kBench = {
     .doc = "times a net and its operators",
     .details =
         "F is a NetDef, a MetaNetDef, a minidb model or a cell, binary or text.\n"
-        "Wall-clock time of whole runs, then, from further runs, the time of each operator; an operator with step\n"
+        "Wall-clock time of whole runs, and of a GPU its own, then, from further runs, the time of each operator; an "
+        "operator with step\n"
         "nets includes them, and theirs are counted over all steps. GFLOP/s where the operator states its work.\n"
         "Parameters of a net without gradients count as constant, as where a model serves: what the runs compute of "
         "them\n"

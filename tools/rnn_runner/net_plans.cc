@@ -1,53 +1,13 @@
 #include "stepnet/tools/rnn_runner/net_plans.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "stepnet/compiler/backward_plan.h"
-#include "stepnet/compiler/forward_plan.h"
-#include "stepnet/executor/recurrent_record.h"
-#include "stepnet/nets/completion.h"
-#include "stepnet/nets/net_check.h"
-#include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/placement.h"
-#include "stepnet/nets/requested_gradients.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/tools/rnn_runner/placed_plans.h"
 
 namespace stepnet::runner {
 namespace {
-
-// Makes the plans of the net's recurrent operators, where `options` and the net place them, by what a run on the host
-// has left in the workspace.
-void MakePlansFrom(const Workspace& workspace, const NetDef& net, const RunOptions& options) {
-  struct Forward {
-    std::shared_ptr<const ForwardOperator> op;
-    std::shared_ptr<const ForwardPlan> plan;
-    std::shared_ptr<const RecurrentRecord> record;
-  };
-  std::map<std::string, Forward> forward_of;  // by the blob of the record
-  const PlacedNet placed = Place(Completed(net), options);
-  const std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(*placed.net);
-  for (int i = 0; i < placed.net->op_size(); ++i) {
-    const OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]), readers[i]);
-    if (op.type() == "RecurrentNetwork") {
-      const Blob& blob = workspace.GetBlob(op.outputs().back());
-      Forward forward{.record = blob.GetObject<RecurrentRecord>()};
-      if (forward.record == nullptr) continue;  // another operator has written there
-      forward.op = std::make_shared<const ForwardOperator>(op);
-      forward.plan = MakeForwardPlan(*forward.op, forward.record->inputs);
-      forward_of[blob.name()] = forward;
-    } else if (op.type() == "RecurrentNetworkGradient" && forward_of.contains(op.inputs().back())) {
-      const Forward& forward = forward_of.at(op.inputs().back());
-      const RecurrentSpec spec = WithRequestedGradients(op, ParseRecurrentSpec(op));
-      const GradientInputs layout{.num_output_gradients = static_cast<int>(spec.outputs_with_grads.size()),
-                                  .num_inputs = forward.op->op.num_inputs()};
-      MakeBackwardPlan(op, spec, layout, {forward.op, forward.plan, forward.record->inputs});
-    }
-  }
-}
 
 bool IsOnHost(const NetDef& net, const RunOptions& options) {
   return std::ranges::all_of(
@@ -71,7 +31,7 @@ Session MakePlans(const RunOptions& options) {
   NetDef host_net = session.def;
   PlaceOnHost(&host_net);
   RunNet(*CreateNet(host_net, *session.workspace, on_host));
-  MakePlansFrom(*session.workspace, session.def, options);
+  MakePlacedPlans(*session.workspace, session.def, options);
   return session;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
@@ -45,6 +46,14 @@ std::string StringText(const std::string& text) {
   if (text.size() <= kShown) return Quoted(text);
   const std::string shown = Shortened(text, kShown);
   return Quoted(shown.substr(0, shown.size() - std::string_view("…").size())) + "…";
+}
+
+// "device: cuda:0"; "" of the CPU. What is no device here has the number that the file gives it.
+std::string DeviceText(const DeviceOption& option) {
+  constexpr int kCpuType = 0, kCudaType = 1;
+  if (option.device_type() == kCpuType) return "";
+  if (option.device_type() != kCudaType) return StrCat("device type: ", option.device_type());
+  return StrCat("device: ", DeviceKindName(DeviceKind::kCuda), ":", option.cuda_gpu_id());
 }
 
 // What Caffe2's Python layer writes to every operator for back ends that are not ours.
@@ -174,8 +183,7 @@ class TextWriter {
                         NameList(net.external_output()), ") {"));
     const std::string inside = indent + "  ";
     if (!net.type().empty()) Line(inside, "type: " + NameText(net.type()));
-    if (net.device_option().device_type() != 0)
-      Line(inside, StrCat("device type: ", net.device_option().device_type()));
+    if (const std::string device = DeviceText(net.device_option()); !device.empty()) Line(inside, device);
     for (const Argument& argument : net.arg()) Line(inside, NameText(argument.name()) + ": " + ArgumentText(argument));
     for (const OperatorDef& op : net.op()) WriteOperator(op, inside, depth);
     Line(indent, "}");
@@ -199,9 +207,7 @@ class TextWriter {
       }
     }
     if (!op.engine().empty()) attributes.push_back("engine: " + NameText(op.engine()));
-    if (op.device_option().device_type() != 0) {
-      attributes.push_back(StrCat("device type: ", op.device_option().device_type()));
-    }
+    if (std::string device = DeviceText(op.device_option()); !device.empty()) attributes.push_back(std::move(device));
     if (op.device_option().has_random_seed()) {
       attributes.push_back(StrCat("random seed: ", op.device_option().random_seed()));
     }

@@ -84,8 +84,12 @@ std::string PropertiesText(const OperatorSchema& schema) {
   if (schema.has_side_effects) items.push_back("has side effects");
   if (schema.files) items.push_back("opens files");
   if (schema.arguments_as_in_file) items.push_back("accepts any argument");
-  for (const int i : schema.shape_value_inputs) {
-    items.push_back(StrCat("shapes depend on the value of ", FormalName(schema.inputs, i)));
+  std::vector<std::string> values;
+  for (const int i : schema.shape_value_inputs) values.push_back(FormalName(schema.inputs, i));
+  if (!values.empty()) {
+    items.push_back(StrCat("shapes may depend on what ", Join(values, " and "),
+                           values.size() == 1 ? " holds, which" : " hold, which",
+                           " the host then reads: it waits for a GPU"));
   }
   return Join(items, ", ");
 }

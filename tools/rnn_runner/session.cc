@@ -102,11 +102,12 @@ std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const Ru
   }
 }
 
-double RunNet(Net& net) {
+double RunNet(Net& net, const std::function<void()>& is_given) {
   try {
     const double start = Now();
     net.Run();
     const double seconds = Now() - start;
+    if (is_given) is_given();
     net.Wait();
     return seconds;
   } catch (...) {

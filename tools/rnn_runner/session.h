@@ -2,6 +2,7 @@
 // `gradcheck` start from.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,8 +39,8 @@ void PlaceOnHost(NetDef* net);
 // Checks that no input is missing and creates the net. What it throws names the file.
 std::unique_ptr<Net> CreateNet(const NetDef& def, Workspace& workspace, const RunOptions& options);
 
-// Runs the net once, to its end. Returns the seconds that the host took: a device goes on behind it. What it throws
-// names the file.
-double RunNet(Net& net);
+// Runs the net once, to its end. Returns the seconds that the host took: a device goes on behind it, and `is_given` is
+// called when it has been given everything. What it throws names the file.
+double RunNet(Net& net, const std::function<void()>& is_given = {});
 
 }  // namespace stepnet::runner

@@ -5,7 +5,10 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/completion.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/nets/placement.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/json_text.h"
@@ -76,12 +79,30 @@ bool PrintTensors(const AnyMessage& file) {
   return false;
 }
 
+// Each operator where --device runs it, with the copies between devices. Throws kInvalidNet where it cannot be placed.
+NetDef AsPlaced(const NetDef& net) {
+  const RunOptions options = RunOptionsOn(DeviceNamedByFlags());
+  NetDef completed = Completed(net);
+  // Blobs that nothing writes may be given when the net runs.
+  ThrowIfProblems(CheckNet(completed, {.run = options, .blob_exists = [](const std::string&) { return true; }}));
+  return *Place(std::move(completed), options).net;
+}
+
+NetDef AsAsked(const NetDef& net, const std::string& path) {
+  if (!IsGiven("device")) return net;
+  try {
+    return AsPlaced(net);
+  } catch (...) {
+    throw CurrentError().At({.file = path});
+  }
+}
+
 void PrintText(const AnyMessage& file, const std::string& path) {
   if (PrintTensors(file)) return;
   if (file.kind == MessageKind::kMetaNetDef) PrintBlobLists(static_cast<const MetaNetDef&>(*file.message));
   for (const NamedNet& named : NetsOf(file, path)) {
     if (!named.name.empty() && named.name != named.net->name()) std::cout << NameText(named.name) << ": ";
-    std::cout << NetAsText(*named.net);
+    std::cout << NetAsText(AsAsked(*named.net, path));
   }
   if (file.kind == MessageKind::kPlanDef) {
     for (const ExecutionStep& step : static_cast<const PlanDef&>(*file.message).execution_step()) PrintStep(step, "");
@@ -91,7 +112,7 @@ void PrintText(const AnyMessage& file, const std::string& path) {
 // Without --schedule and --graph no net is run, and flags that say how to run one would be lost.
 void RefuseRunFlags() {
   for (const FlagUse& flag : ScheduleFlags()) {
-    const bool has_other_use = flag.name == CellSizeFlag().name;
+    const bool has_other_use = flag.name == CellSizeFlag().name || flag.name == DeviceFlag().name;
     if (has_other_use || !IsGiven(flag.name.c_str())) continue;
     if (flag.name == "simulate") throw UsageError("--simulate is of schedules; give --schedule too");
     throw UsageError(StrCat("--", flag.name, " says how to run the net; give --schedule or --graph too"));
@@ -116,10 +137,11 @@ int Show(const std::vector<std::string>& operands) {
   }
   const AnyMessage file = ReadNetFile(path);
   if (FLAGS_format == "json") {
+    if (IsGiven("device")) throw UsageError("--device is of text and pictures; JSON is of the file as it is");
     SayWhatIsLeftOut(*file.message, path, "the JSON");
     std::cout << JsonText(file.message.get(), path);
   } else if (FLAGS_format == "dot") {
-    for (const NamedNet& named : NetsOf(file, path)) std::cout << NetAsDot(*named.net);
+    for (const NamedNet& named : NetsOf(file, path)) std::cout << NetAsDot(AsAsked(*named.net, path));
   } else {
     PrintText(file, path);
   }
@@ -143,11 +165,15 @@ const Command kShow = {
         "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors, names, "
         "types\n"
         "and shapes are listed. The net need not be right: `check` tells what is wrong with it. As text, hints for\n"
-        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. --schedule and "
-        "--graph\n"
-        "run the net once, so they take the inputs that `run` takes.",
+        "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. With --device=cuda it says of "
+        "each\n"
+        "operator where it runs, with the copies between GPU and CPU that a run adds; no GPU is needed, and the net "
+        "has "
+        "to\n"
+        "be right. --schedule and --graph run the net once, so they take the inputs that `run` takes.",
     .example =
         "rnn_runner show net.pb\nrnn_runner show net.pb --format=dot | dot -Tsvg > net.svg\n"
+        "rnn_runner show net.pb --device=cuda\n"
         "rnn_runner show net.pb --schedule --input_pb=inputs.pb --simulate=16\n"
         "rnn_runner show lstm.cell --size=H=8,D=4 --graph=fold_sums",
     .flags = ShowFlags(),

@@ -1,0 +1,14 @@
+// Memory changes: how often a thread has taken memory of a device, or given some back.
+#pragma once
+
+#include <cstdint>
+
+namespace stepnet {
+
+// This thread's, on all devices. Who keeps addresses to use them again asks before and after work that may have taken
+// their memory away.
+std::int64_t NumMemoryChanges();
+// For DeviceRuntime::Allocate and Free.
+void NoteMemoryChange();
+
+}  // namespace stepnet
