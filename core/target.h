@@ -142,6 +142,11 @@ struct Target {
   // Steps of the shortest run that packs: below, it would take longer than it saves. By bench, Layered: at 40 steps all
   // gain, up to twice; at 8, with weights of 16 MB, 64 rows gain a seventh and 8 rows lose as much.
   std::int64_t min_steps_to_pack = 16;
+  // Weights of products of one value are laid side by side where they have no more bytes in all: where they may change
+  // they are copied in each run, which takes longer for larger ones than fewer instructions save. From an LSTM of eight
+  // products: with 64 KB its steps take 0.75 of the time; 1 MB takes longer to copy than 100 steps gain.
+  std::int64_t max_bytes_to_merge = 256 << 10;
+
   // Steps that a product takes at once, so that it reads its weights once for all of them, up to which it packs.
   // Chosen.
   std::int64_t max_chunk_to_pack = 12;

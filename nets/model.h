@@ -39,8 +39,8 @@ Model LoadParameters(const std::string& path);
 // The blobs that Initialize fills: the parameters, and what init_net writes.
 std::vector<std::string> FilledBy(const Model& model);
 
-// Promises that nobody writes to the tensors of `blobs` any more (Tensor::SetConstant), as whoever serves a model may of
-// its parameters; leaves out what `net` writes, what shares memory with that, and blobs without tensors.
+// Promises that nobody writes to the tensors of `blobs` any more (Tensor::SetConstant), as whoever serves a model may
+// of its parameters; leaves out what `net` writes, what shares memory with that, and blobs without tensors.
 void SetConstant(const std::vector<std::string>& blobs, const NetDef& net, const Workspace& workspace);
 
 // Whether a minidb holds a net beside its blobs. Throws kInputOutput.

@@ -7,6 +7,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -110,10 +111,14 @@ class ProductMerger {
     return uses_.NumValues(home) == std::ssize(sum);
   }
 
+  // As computed with: weights that are stored in fewer bytes give the same bits.
   bool HasSmallWeights(const std::vector<Sum>& sums, size_t k) const {
     std::int64_t bytes = 0;
-    for (const Sum& sum : sums) bytes += graph_.values[WeightOf(graph_.nodes[sum[k]])].info.size_bytes();
-    return bytes <= kMaxBytes;
+    for (const Sum& sum : sums) {
+      const TensorInfo& weight = graph_.values[WeightOf(graph_.nodes[sum[k]])].info;
+      bytes += weight.shape.size() * DTypeBytes(ComputedIn(weight.dtype));
+    }
+    return bytes <= graph_.target->max_bytes_to_merge;
   }
 
   // One product in place of the k-th of all sums, of their weights side by side.
@@ -251,9 +256,6 @@ class ProductMerger {
     gone.insert(gone.begin() + begin, num_once, false);
     graph_.Erase(gone);
   }
-
-  // Weights side by side are copied in each run in which they may have changed: large ones gain less than that takes.
-  static constexpr std::int64_t kMaxBytes = 256 << 10;
 
   StepGraph& graph_;
   const Uses uses_;

@@ -17,7 +17,7 @@ namespace stepnet {
 // with fewer rows stages overlap more, and products are slower; between 256 and 2048 rows four layers of LSTMUnit take
 // the same time, with one chunk for all steps a quarter more. More queues gain nothing: each kernel has many blocks.
 // Whatever can takes many steps at once, because a launch takes longer than the work of a step: a million operations
-// take no longer (chosen).
+// take no longer (chosen). To copy weights takes as long as a few launches of steps.
 inline constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                        .flops_per_microsecond = 20e6,
                                        .bytes_per_microsecond = 2e6,
@@ -25,6 +25,7 @@ inline constexpr Target kCudaTarget = {.device = DeviceKind::kCuda,
                                        .chunk_rows = 1024,
                                        .max_chunk_steps = 64,
                                        .takes_all_over_time = true,
+                                       .max_bytes_to_merge = 32 << 20,
                                        .max_queues = 8,
                                        .max_repeated_operations = 1 << 20};
 

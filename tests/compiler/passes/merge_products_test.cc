@@ -68,8 +68,7 @@ TEST(MergeProducts, WeightsByRowsLieSideBySideInColumns) {
   ^r: float [1, 1] at 9[4 * t] = q.1
 )");
   EXPECT_NE(text.find("^\"c|d\": float [2, 4] once"), std::string::npos) << text;
-  EXPECT_NE(text.find(" = product h [1, 2] * ^\"c|d\" [2, 4] by MatMul(h, ^\"c|d\") @0 {}"), std::string::npos)
-      << text;
+  EXPECT_NE(text.find(" = product h [1, 2] * ^\"c|d\" [2, 4] by MatMul(h, ^\"c|d\") @0 {}"), std::string::npos) << text;
 }
 
 TEST(MergeProducts, LeavesOthersAlone) {
