@@ -1,12 +1,9 @@
-// What of a net can be recorded, to be played (core/recorded_run.h), and what its runs depend on.
+// What of a net can be recorded, to be played (nets/net_recordings.h).
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "stepnet/core/blob_state.h"
-#include "stepnet/core/recorded_run.h"
 #include "stepnet/nets/net_operator.h"
 
 namespace stepnet {
@@ -31,27 +28,5 @@ RecordableOperators FindRecordable(const std::vector<OperatorToRecord>& operator
 bool RunsSteps(const OperatorCall& op);
 // Blobs that an operator that runs steps sets although they are none of its outputs; of others none.
 std::vector<std::string> OtherBlobs(const OperatorCall& op);
-
-// What the first `count` operators of a net find in blobs: all that their work depends on.
-class NetBlobs : public HostState {
- public:
-  NetBlobs(const std::vector<OperatorToRecord>& operators, int count, Workspace& workspace);
-  void Note() override;
-  bool IsAsNoted() const override;
-  void Restore() override;
-
- private:
-  struct Known {
-    Blob* blob = nullptr;
-    std::string name = {};       // of one that operators look up in each run, and others may remove; of those bound ""
-    bool is_read_first = false;  // what it holds is read before it is written
-  };
-  // The blob, or null where another one has its name now.
-  Blob* Find(const Known& known) const;
-
-  Workspace& workspace_;
-  std::vector<Known> blobs_;
-  std::vector<BlobState> states_;
-};
 
 }  // namespace stepnet
