@@ -12,11 +12,11 @@ the output h. CELL is lstm or gru (examples/cells/gru_reset_after.cell), PEER is
 """
 import importlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from timing import Run, difference, least_ms, serve
 
 TOLERANCE = 1e-5
 # The order in which each keeps the gates of a weight.
@@ -27,7 +27,6 @@ GATES = {
 }
 
 Results = dict[str, np.ndarray]  # by StepNet's names of files
-Run = Callable[[], object]
 
 
 def prefixes(layers: int) -> list[str]:
@@ -165,33 +164,23 @@ def check(folder: Path, cell: str, layers: int, peers: list[str]) -> None:
         peer.load(folder, cell, layers)
         for pass_, results in peer.results(cell, layers).items():
             for blob, wanted in results.items():
-                ours = np.load(folder / pass_ / f"{blob}.npy")
-                error = np.abs(ours - wanted).max() if ours.shape == wanted.shape else np.inf
+                error = difference(np.load(folder / pass_ / f"{blob}.npy"), wanted)
                 if not error <= TOLERANCE:
                     sys.exit(f"{cell}: {blob} of StepNet and of {name} differ by {error:.2g}, more than {TOLERANCE}")
 
 
-def least_ms(run: Run, runs: int) -> float:
-    run()
-    times = []
-    for _ in range(runs):
-        begin = time.perf_counter()
-        run()
-        times.append(1e3 * (time.perf_counter() - begin))
-    return min(times)
-
-
-def serve(name: str, threads: int) -> None:
+def answer_of(name: str, threads: int) -> Callable[..., float]:
     peer = PEERS[name](threads)
     loaded = None
-    for line in sys.stdin:
-        folder, cell, layers, pass_, runs = line.split()
+
+    def milliseconds(folder: str, cell: str, layers: str, pass_: str, runs: str) -> float:
+        nonlocal loaded
         if folder != loaded:
             peer.load(Path(folder), cell, int(layers))
             loaded = folder
-        milliseconds = least_ms(peer.run_of(pass_), int(runs))
-        time.sleep(0.05)  # threads that still spin must not slow down whoever is next
-        print(milliseconds, flush=True)
+        return least_ms(peer.run_of(pass_), int(runs))
+
+    return milliseconds
 
 
 def gflops_per_second() -> float:
@@ -215,7 +204,7 @@ def main() -> None:
         case ["check", folder, cell, layers, *peers]:
             check(Path(folder), cell, int(layers), peers)
         case ["serve", peer, threads]:
-            serve(peer, int(threads))
+            serve(answer_of(peer, int(threads)))
         case ["rate"]:
             print(gflops_per_second())
         case ["version", peer]:
