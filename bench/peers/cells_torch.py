@@ -117,18 +117,16 @@ def attention_dot(p: Blobs) -> Tensor:
 
 
 def two_speeds(p: Blobs) -> Tensor:
-    u, v, size = p["u"], p["v"], p["u"].shape[1]
+    u, v, size = p["u"], p["v"].t(), p["u"].shape[1]
     speed = sigmoid(p["speed"])
 
     def step(of_input, h, slow):
-        of_state = linear(h, u)
-        of_slow = linear(slow, v)
-        r, z = sigmoid(of_input[:, : 2 * size] + of_state[:, : 2 * size] + torch.cat([zero, of_slow[:, :size]], -1)).chunk(2, -1)
-        n = tanh(torch.addcmul(of_input[:, 2 * size :] + of_slow[:, size:], r, of_state[:, 2 * size :]))
-        h = torch.lerp(n, h, z)
+        h_r, h_z, h_n = linear(h, u).chunk(3, -1)
+        a_z, a_n = addmm(of_input[:, size:], slow, v).chunk(2, -1)
+        n = tanh(torch.addcmul(a_n, sigmoid(of_input[:, :size] + h_r), h_n))
+        h = torch.lerp(n, h, sigmoid(a_z + h_z))
         return h, torch.lerp(slow, h, speed)
 
-    zero = zeros(p, size)
     return loop(step, [linear(p["x"], p["w"], p["b"])], zeros(p, size), zeros(p, size))
 
 
