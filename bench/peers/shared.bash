@@ -6,7 +6,7 @@ self=$(basename "$0")
 say() { echo "$self: $*" >&2; }
 
 usage() {
-  sed -n 's/^#   /usage: /p' "$0" >&2
+  sed -n 's/^#    \( *\)/       \1/p; s/^#   /usage: /p' "$0" >&2
   exit 2
 }
 
