@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, addmm, bmm, sigmoid, tanh
+from torch import Tensor, bmm, sigmoid, tanh
 from torch.nn.functional import layer_norm, linear, logsigmoid, softmax
 from timing import Run, difference, least_ms, serve
 
@@ -72,11 +72,11 @@ def mi_lstm(p: Blobs) -> Tensor:
 
 
 def peephole_lstm(p: Blobs) -> Tensor:
-    u, size = p["u"].t(), p["u"].shape[1]
+    u, size = p["u"], p["u"].shape[1]
     of_cell = torch.cat([p["p_i"], p["p_f"]])
 
     def step(of_input, h, c):
-        a = addmm(of_input, h, u)
+        a = of_input + linear(h, u)
         i, f = sigmoid(torch.addcmul(a[:, : 2 * size], of_cell, torch.cat([c, c], -1))).chunk(2, -1)
         c = torch.addcmul(f * c, i, tanh(a[:, 3 * size :]))
         return sigmoid(torch.addcmul(a[:, 2 * size : 3 * size], p["p_o"], c)) * tanh(c), c
@@ -85,10 +85,10 @@ def peephole_lstm(p: Blobs) -> Tensor:
 
 
 def slstm(p: Blobs) -> Tensor:
-    u, size = p["u"].t(), p["u"].shape[1]
+    u, size = p["u"], p["u"].shape[1]
 
     def step(of_input, h, c, n, m):
-        a_i, a_f, a_o, a_z = addmm(of_input, h, u).chunk(4, -1)
+        a_i, a_f, a_o, a_z = (of_input + linear(h, u)).chunk(4, -1)
         kept = logsigmoid(a_f) + m
         m = torch.maximum(kept, a_i)
         i = torch.exp(a_i - m)
@@ -101,12 +101,12 @@ def slstm(p: Blobs) -> Tensor:
 
 
 def attention_dot(p: Blobs) -> Tensor:
-    u, v, size = p["u"].t(), p["v"].t(), p["u"].shape[1]
+    u, v, size = p["u"], p["v"], p["u"].shape[1]
     values = p["encoder"].transpose(0, 1).contiguous()
     keys = values.transpose(1, 2)
 
     def step(of_input, h, c, context):
-        a = addmm(addmm(of_input, h, u), context, v)
+        a = of_input + linear(h, u) + linear(context, v)
         i, f, o = sigmoid(a[:, : 3 * size]).chunk(3, -1)
         c = torch.addcmul(f * c, i, tanh(a[:, 3 * size :]))
         h = o * tanh(c)
@@ -117,12 +117,12 @@ def attention_dot(p: Blobs) -> Tensor:
 
 
 def two_speeds(p: Blobs) -> Tensor:
-    u, v, size = p["u"], p["v"].t(), p["u"].shape[1]
+    u, v, size = p["u"], p["v"], p["u"].shape[1]
     speed = sigmoid(p["speed"])
 
     def step(of_input, h, slow):
         h_r, h_z, h_n = linear(h, u).chunk(3, -1)
-        a_z, a_n = addmm(of_input[:, size:], slow, v).chunk(2, -1)
+        a_z, a_n = (of_input[:, size:] + linear(slow, v)).chunk(2, -1)
         n = tanh(torch.addcmul(a_n, sigmoid(of_input[:, :size] + h_r), h_n))
         h = torch.lerp(n, h, sigmoid(a_z + h_z))
         return h, torch.lerp(slow, h, speed)
@@ -146,11 +146,11 @@ def mi_norm_gru(p: Blobs) -> Tensor:
 
 
 def delta_memory(p: Blobs) -> Tensor:
-    u, size = p["u"].t(), p["u"].shape[1]
-    rows = (u.shape[1] - 2 - 2 * size) // 2
+    u, size = p["u"], p["u"].shape[1]
+    rows = (u.shape[0] - 2 - 2 * size) // 2
 
     def step(of_input, h, memory):
-        a = addmm(of_input, h, u)
+        a = of_input + linear(h, u)
         key, query = softmax(a[:, : 2 * rows].view(-1, 2, rows), -1).unsqueeze(2).unbind(1)
         value, gates = a[:, 2 * rows : 2 * rows + size], sigmoid(a[:, 2 * rows + size :])
         faded = gates[:, size : size + 1, None] * memory
