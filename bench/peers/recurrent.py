@@ -2,7 +2,7 @@
 """LSTMs and GRUs on the CPU in PyTorch and onnxruntime, with StepNet's weights: the peers of scripts/bench_peers.
 
 FOLDER has a file for each blob that StepNet's net reads, as x.npy and layer0__w.npy (layer0/w), gradient.npy, that of the
-output h, and parameters.pb, TensorProtos with the parameters. CELL is lstm or gru (examples/cells/gru_reset_after.cell), PEER is torch or onnxruntime.
+output h, and the parameters once more in parameters.pb. CELL is lstm or gru (examples/cells/gru_reset_after.cell), PEER is torch or onnxruntime.
 
   recurrent.py data FOLDER CELL BATCH HIDDEN STEPS LAYERS   writes them, random
   recurrent.py check FOLDER CELL LAYERS PEER...             compares with StepNet's results, in FOLDER/forward, FOLDER/both
@@ -12,11 +12,11 @@ output h, and parameters.pb, TensorProtos with the parameters. CELL is lstm or g
 """
 import importlib
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from shared import Run, difference, least_ms, serve, write_parameters
 
 TOLERANCE = 1e-5
 # The order in which each keeps the gates of a weight.
@@ -27,7 +27,6 @@ GATES = {
 }
 
 Results = dict[str, np.ndarray]  # by StepNet's names of files
-Run = Callable[[], object]
 
 
 def prefixes(layers: int) -> list[str]:
@@ -47,21 +46,6 @@ def weights(folder: Path, cell: str, layers: int, peer: str) -> Iterator[list[np
         yield layer if len(layer) == 4 else [*layer, np.zeros_like(layer[-1])]
 
 
-def varint(value: int) -> bytes:
-    low = value & 127
-    return bytes([low | 128]) + varint(value >> 7) if value > 127 else bytes([low])
-
-
-def field(number: int, content: bytes) -> bytes:
-    """A field of bytes in protobuf's encoding."""
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def tensor_proto(name: str, values: np.ndarray) -> bytes:
-    dims = b"".join(varint(1 << 3) + varint(size) for size in values.shape)
-    return dims + field(3, values.tobytes()) + field(7, name.encode())
-
-
 def write_data(folder: Path, cell: str, batch: int, hidden: int, steps: int, layers: int) -> None:
     folder.mkdir(parents=True)
     random = np.random.default_rng(1)
@@ -72,16 +56,14 @@ def write_data(folder: Path, cell: str, batch: int, hidden: int, steps: int, lay
 
     write("x", random.standard_normal((steps, batch, hidden)))
     write("gradient", random.standard_normal((steps, batch, hidden)))
-    protos = b""
+    parameters = {}
     shapes = {"w": (rows, hidden), "u": (rows, hidden), "b": rows} | ({"b_u": rows} if cell == "gru" else {})
     for prefix in prefixes(layers):
         for name, shape in shapes.items():
-            values = (random.uniform(-1, 1, shape) / hidden**0.5).astype(np.float32)
-            write(prefix + name, values)
-            protos += field(1, tensor_proto((prefix + name).replace("__", "/"), values))
+            parameters[prefix + name] = random.uniform(-1, 1, shape) / hidden**0.5
         for state in ["h", "c"] if cell == "lstm" else ["h"]:
             write(f"{prefix}{state}_init", np.zeros((1, batch, hidden)))
-    (folder / "parameters.pb").write_bytes(protos)
+    write_parameters(folder, parameters)
 
 
 class Torch:
@@ -184,33 +166,23 @@ def check(folder: Path, cell: str, layers: int, peers: list[str]) -> None:
         peer.load(folder, cell, layers)
         for pass_, results in peer.results(cell, layers).items():
             for blob, wanted in results.items():
-                ours = np.load(folder / pass_ / f"{blob}.npy")
-                error = np.abs(ours - wanted).max() if ours.shape == wanted.shape else np.inf
+                error = difference(np.load(folder / pass_ / f"{blob}.npy"), wanted)
                 if not error <= TOLERANCE:
                     sys.exit(f"{cell}: {blob} of StepNet and of {name} differ by {error:.2g}, more than {TOLERANCE}")
 
 
-def least_ms(run: Run, runs: int) -> float:
-    run()
-    times = []
-    for _ in range(runs):
-        begin = time.perf_counter()
-        run()
-        times.append(1e3 * (time.perf_counter() - begin))
-    return min(times)
-
-
-def serve(name: str, threads: int) -> None:
+def answer_of(name: str, threads: int) -> Callable[..., float]:
     peer = PEERS[name](threads)
     loaded = None
-    for line in sys.stdin:
-        folder, cell, layers, pass_, runs = line.split()
+
+    def milliseconds(folder: str, cell: str, layers: str, pass_: str, runs: str) -> float:
+        nonlocal loaded
         if folder != loaded:
             peer.load(Path(folder), cell, int(layers))
             loaded = folder
-        milliseconds = least_ms(peer.run_of(pass_), int(runs))
-        time.sleep(0.05)  # threads that still spin must not slow down whoever is next
-        print(milliseconds, flush=True)
+        return least_ms(peer.run_of(pass_), int(runs))
+
+    return milliseconds
 
 
 def gflops_per_second() -> float:
@@ -234,7 +206,7 @@ def main() -> None:
         case ["check", folder, cell, layers, *peers]:
             check(Path(folder), cell, int(layers), peers)
         case ["serve", peer, threads]:
-            serve(peer, int(threads))
+            serve(answer_of(peer, int(threads)))
         case ["rate"]:
             print(gflops_per_second())
         case ["version", peer]:
