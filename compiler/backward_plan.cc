@@ -426,7 +426,8 @@ class BackwardPlanMaker {
     plan_->stacked.emplace_back(slot.base, base);
     Home home{.kind = Home::Kind::kOutside, .slot = slot, .lent = true};
     home.slot.blob = blob;  // a home may have the name of another value
-    home.slot.storage_class = StorageClass::kLinked;
+    // What was computed once for all steps is shared as it was there.
+    if (slot.storage_class != StorageClass::kShared) home.slot.storage_class = StorageClass::kLinked;
     home.slot.base = base;
     bindings_.blobs.push_back({.home = home, .info = final.info});
   }

@@ -25,9 +25,12 @@ void Fetch(const OpRun& run, const std::string& prefix) {
   };
   for (std::int64_t t = 0; t < record->num_steps; ++t) {
     for (const auto& [blob, final] : record->plan->steps->finals) {
-      const StorageClass storage_class = record->plan->steps->slots[final.slot].storage_class;
-      // Captured tensors are in the workspace already.
-      if (storage_class == StorageClass::kShared || blob == timestep) continue;
+      const StepPlan& plan = *record->plan->steps;
+      const Slot& slot = plan.slots[final.slot];
+      // Captured tensors are in the workspace already; what is computed of them once is not.
+      const bool is_captured =
+          slot.storage_class == StorageClass::kShared && slot.base < plan.num_bases - std::ssize(plan.arena);
+      if (is_captured || blob == timestep) continue;
       const Tensor value = record->steps->Final(blob, t);
       if (value.defined()) publish(blob, t, value.Clone());  // others are objects of nested operators
     }

@@ -71,7 +71,7 @@ class PartsOfRun : public SharedWork {
   FirstFailure failure_;
 };
 
-// Of what an operator writes in place.
+// An operator writes to the blob in place: it must be no constant.
 void ExpectMayWrite(const Blob& blob) {
   if (!blob.HasTensor() || blob.GetTensor().ConstantId() == 0) return;
   throw Error(ErrorCode::kInvalidArgument,

@@ -23,9 +23,9 @@ class InPlaceAdder {
       auto [first, last] = std::pair(node.inputs[0], node.inputs[1]);
       if (ProducerOf(first) > ProducerOf(last)) std::swap(first, last);
       if (!IsOnlyRead(last, sum) || !CanAdd(graph_, last)) continue;
-      if (IsOnlyRead(first, sum) && ProducerOf(first) != ProducerOf(last)) {
+      if (IsOnlyReadOrSum(first, sum) && ProducerOf(first) != ProducerOf(last)) {
         graph_.ForgetLast(first);
-        graph_.values[first].home = graph_.values[sum].home;
+        PutWith(first, sum);
       } else if (IsThereForAllSteps(first, sum)) {
         copies_.emplace(ProducerOf(last), Copy{.term = first, .sum = sum});
       } else {
@@ -63,6 +63,19 @@ class InPlaceAdder {
            !value.added && value.info == graph_.values[sum].info && uses_.HasOneReader(term);
   }
 
+  // The same of a sum that this pass has made: it goes on.
+  bool IsOnlyReadOrSum(int term, int sum) const {
+    if (!sums_.contains(term)) return IsOnlyRead(term, sum);
+    return graph_.values[term].info == graph_.values[sum].info && uses_.IsTemporary(term) &&
+           uses_.NumReaders(term) == 1;
+  }
+
+  void PutWith(int first, int sum) {
+    const int home = graph_.values[first].home;
+    graph_.homes[home].kept = graph_.homes[graph_.values[sum].home].kept;
+    graph_.values[sum].home = home;
+  }
+
   // Whether rows of a sequence that no step writes hold as much as the sum, on a target that copies them for many steps
   // at once.
   bool IsThereForAllSteps(int term, int sum) const {
@@ -79,6 +92,7 @@ class InPlaceAdder {
     std::ranges::replace(graph_.nodes[ProducerOf(last)].outputs, last, sum);
     graph_.values[sum].added = true;
     graph_.values[sum].producer = ProducerOf(last);
+    sums_.insert(sum);
   }
 
   // A copy of each term of `copies_`, to where the node that it stands before adds the other one.
@@ -105,6 +119,7 @@ class InPlaceAdder {
   const Uses uses_;
   const std::set<int> written_;      // bases
   std::vector<bool> gone_;           // by node
+  std::set<int> sums_;               // values that were made so
   std::multimap<int, Copy> copies_;  // by the node that they stand before
 };
 

@@ -27,7 +27,9 @@ class Hoister {
         if (!leaves[n]) continue;
         for (const int value : node.given()) {
           is_the_same_[value] = true;
-          graph_.homes[graph_.values[value].home].kind = Home::Kind::kOnce;
+          Home& home = graph_.homes[graph_.values[value].home];
+          home.kind = Home::Kind::kOnce;
+          home.kept = false;  // it is there for all steps
         }
       }
     }
@@ -46,7 +48,10 @@ class Hoister {
 
   bool MayLeave(const StepNode& node) const {
     if (!DependsOnInputsAlone(graph_, node) || node.inputs.empty()) return false;
-    const auto is_apart = [&](int value) { return uses_.IsApart(value); };
+    const auto is_apart = [&](int value) {
+      const int home = graph_.values[value].home;
+      return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == 1;
+    };
     const Kernel* kernel = node.call->schema().FindKernel(graph_.target->device);
     return kernel != nullptr && std::ranges::all_of(node.given(), is_apart) &&
            std::ranges::all_of(node.inputs, [&](int value) { return is_the_same_[value]; }) &&

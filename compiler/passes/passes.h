@@ -93,7 +93,7 @@ bool CopyInputs(StepGraph* graph);
 bool CopyLent(StepGraph* graph);
 
 // What follows from what is the same in all steps, as from parameters alone, is computed once, before the first step.
-// Bits stay the same. In training such values are kept for the gradient, a row a step, and stay where they are.
+// Bits stay the same. The gradient's steps read what it was kept for there, too.
 bool Hoist(StepGraph* graph);
 
 // Products of one value become one where their weights, which all steps share, are small: these are laid side by side,

@@ -492,6 +492,21 @@ TEST(Stages, AProductWithWeightsThatTheStepComputesStaysInTheLoop) {
   EXPECT_EQ(StageWith(hoisted.forward, "p"), "for 64 steps at once");
 }
 
+// In training, too: the gradient's steps read the one value that the forward steps do.
+TEST(Stages, WhatIsComputedOnceIsSharedWithTheGradient) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");
+  net.Step("v = Tanh(w)").Step(Product("p = FC(x_t, v)")).Step(Product("r = FC(h_prev, u)"));
+  net.Step("s = Sum(p, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
+  const Plans plans =
+      ExpectLevelsAgree(Training(net.Build(), {"h_all"}, {"x", "h0", "w", "u"}), LayerFeeds(150), "weights of weights");
+  EXPECT_EQ(StageWith(plans.forward, "v"), "once for all steps");
+  EXPECT_EQ(StageWith(plans.forward, "p"), "for 64 steps at once");
+  const auto of_v = std::ranges::find(plans.backward.slots, "v", &Slot::blob);
+  ASSERT_NE(of_v, plans.backward.slots.end());
+  EXPECT_EQ(of_v->storage_class, StorageClass::kShared);
+}
+
 TEST(Stages, ProductsOfOneSequenceAreOneOverTime) {
   RecurrentCase net;
   net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Captured("u");

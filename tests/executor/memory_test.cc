@@ -359,6 +359,21 @@ TEST(Memory, M10TheFetcherCopiesWhatEachStepHad) {
   }
 }
 
+// What the plan computes once for all steps is of each step, captured tensors are of none.
+TEST(Memory, M10TheFetcherCopiesWhatIsComputedOnce) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("w").Step("v = Tanh(w)");
+  net.Step("s = Add(h_prev, v)").Step("h_next = Add(s, x_t)").Output("all", "h", 1);
+  net.Feed("x", Column({1, 2})).Feed("h0", One(0)).Feed("w", One(0.5));
+  NetDef def = net.Build();
+  *def.add_op() = ParseOp("names = RecurrentNetworkBlobFetcher(record)");
+  RunNetOnce(def, net.workspace());
+  for (const char* fetched : {"rnn_v0", "rnn_v1"}) {
+    EXPECT_NEAR(Values(net.Get(fetched)).at(0), std::tanh(0.5), 1e-15) << fetched;
+  }
+  EXPECT_EQ(net.workspace().FindBlob("rnn_w0"), nullptr);
+}
+
 TEST(Memory, M10WhatWasFetchedKeepsItsValues) {
   RecurrentCase net = LstmCase(false);
   FeedLstm(net, 3, 2, 8);

@@ -25,6 +25,29 @@ TEST(AddInPlace, TheLaterTermIsAddedToTheOther) {
   }
 }
 
+TEST(AddInPlace, ASumGoesOn) {
+  const std::string more =
+      "  q.1: float [2, 2] = MatMul(w, v) @2 {}\n"
+      "  s.1: float [2, 2] = Add(t.1, p.1) @3 {}\n"
+      "  r.1: float [2, 2] kept = Add(s.1, q.1) @4 {}\n";
+  const std::string after = After(AddInPlace, Step(kTerms + more));
+  EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
+                       "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                       "  r.1: float [2, 2] added in t.1 = MatMul(w, v) @2 {}\n"),
+            std::string::npos)
+      << after;
+}
+
+TEST(AddInPlace, ASumThatSomebodyReadsDoesNotGoOn) {
+  const std::string more =
+      "  q.1: float [2, 2] = MatMul(w, v) @2 {}\n"
+      "  s.1: float [2, 2] = Add(t.1, p.1) @3 {}\n"
+      "  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"
+      "  ^y: float [2, 2] at 3 = s.1\n";
+  const std::string after = After(AddInPlace, Step(kTerms + more));
+  EXPECT_NE(after.find("  r.1: float [2, 2] = Add(s.1, q.1) @4 {}\n"), std::string::npos) << after;
+}
+
 TEST(AddInPlace, WhatIsKeptIsKept) {
   const std::string after =
       After(AddInPlace, Step(std::string(kTerms) + "  s.1: float [2, 2] kept = Add(t.1, p.1) @2 {}\n"));

@@ -27,13 +27,20 @@ TEST(Hoist, ComputesOnceWhatFollowsFromParameters) {
                                         "  y.1: float [1, 2] at 1[8 * t] = region Mul(a.1, r.1) @3 {}\n"));
 }
 
-TEST(Hoist, LeavesWhatStepsChangeOrKeep) {
+TEST(Hoist, LeavesWhatStepsChange) {
   const std::string loop = "  in each step:\n", use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
-  ExpectUnchanged(loop + "  q.1: float [2] kept = region Sigmoid(p) @1 {}\n" + use);
   ExpectUnchanged(loop + "  q.1: float [1, 2] = region Sigmoid(x) @1 {}\n" + use);
   ExpectUnchanged(loop + "  q.1: float [2] = region Sigmoid(p) @1 {}\n" + use + "  p.1: float [2] at 2 = q.1\n");
   ExpectUnchanged(loop + "  q.1: float [2], m.1: bool [2] = region Dropout(p) @1 {arg { name: \"ratio\" f: 0.5 }}\n" +
                   use);
+}
+
+// For the gradient: one value is there for all steps.
+TEST(Hoist, WhatIsKeptNeedsNoRowAStep) {
+  const std::string use = "  y.1: float [1, 2] at 1[8 * t] = region Mul(x, q.1) @3 {}\n";
+  EXPECT_EQ(After(Hoist, Step(StrCat(kInputs, "  q.1: float [2] kept = region Sigmoid(p) @1 {}\n", use))),
+            Step(StrCat(kInputs, "  once for all steps:\n  q.1: float [2] once = region Sigmoid(p) @1 {}\n",
+                        "  in each step:\n", use)));
 }
 
 TEST(Hoist, TakesAStepWithoutStagesForALoop) {
