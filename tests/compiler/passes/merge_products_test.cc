@@ -75,9 +75,9 @@ TEST(MergeProducts, LeavesOthersAlone) {
   const std::string readers = kReaders;
   for (const std::string& lines : std::vector<std::string>{
            kFirst + std::string("  ^y: float [1, 3] at 8[12 * t] = p.1\n"),  // one alone
-           // Of another value.
+           // The values differ.
            StrCat(kFirst, "  q.1: float [1, 1] = product x [1, 4] * z [1, 4]^T by FC(x, z) @2 {}\n", readers),
-           // Of another kind, or with a bias.
+           // The kinds differ, or one has a bias.
            StrCat(kFirst,
                   "  q.1: float [1, 1] = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {arg { name: \"axis\" i: -1 "
                   "}}\n",
