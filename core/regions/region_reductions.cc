@@ -124,8 +124,8 @@ struct GreaterOrSecondVectors {
   }
 };
 
-// For long rows. A partial result forgets its NaN at the next number: those of the row are kept apart, so that no vector
-// waits for the test of the one before.
+// For long rows. A partial result forgets its NaN at the next number: those of the row are kept apart, so that no
+// vector waits for the test of the one before.
 template <typename T>
 void MaxRowsVectors(void* out, const void* a, const void* b, std::int64_t rows, std::int64_t n) {
   if (n < 8 * kRowPartials) return ReduceRowsVectors<MaxVectors, T>(out, a, b, rows, n);
