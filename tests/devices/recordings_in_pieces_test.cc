@@ -71,6 +71,21 @@ TEST_P(RecordingsInPieces, OfLayersGiveTheBitsOfOneAfterTheOther) {
   }
 }
 
+// Behind an operator of the host steps are played on their own.
+TEST_P(RecordingsInPieces, OfStepsAloneGiveTheBitsOfOneAfterTheOther) {
+  if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
+  NetDef def;
+  *def.add_op() = ParseOp("x = Relu(raw)");
+  def.mutable_op(0)->mutable_device_option()->set_device_type(0);
+  def.mutable_op()->MergeFrom(Layers(2, /*training=*/false).op());
+  const auto feed = [](unsigned seed, Workspace& workspace) {
+    FeedLayers(2, 300, seed, workspace);
+    workspace.SetTensor("raw", Random({300, 3, 12}, seed));
+  };
+  EXPECT_EQ(NumPiecesOf(def, feed, 1'000'000, "graphs of all"), 1);
+  EXPECT_GT(NumPiecesOf(def, feed, 50, "graphs of 50"), 3);
+}
+
 // A cut in one of the lanes is one in all.
 TEST_P(RecordingsInPieces, OfLoopsBesideEachOtherGiveTheBitsOfOneAfterTheOther) {
   if (GetParam().IsHost()) GTEST_SKIP() << "nothing is recorded on the CPU";
