@@ -13,7 +13,7 @@ bool TakesChunks(const Stage& stage) { return stage.steps_at_once != kAllSteps; 
 
 }  // namespace
 
-// Those that chunks are put in of, for each of which many are.
+// That a chunk of steps puts in, of all stages that take chunks.
 std::int64_t NumOperatorsOfChunk(const StepPlan& plan) {
   std::int64_t number = 0;
   for (const Stage& stage : plan.stages) {
