@@ -38,7 +38,7 @@ def floor(gpu, math, sizes, path):
     recorded = json.loads(pathlib.Path(path).read_text()).get("recorded", {})
     if recorded.get("graphs"):
         # Loops may go on beside each other, each kernel behind the one before in its own.
-        parts["nodes"] = recorded["nodes"] / recorded["graphs"] / loops * NODE_US * 1e-6
+        parts["nodes"] = recorded["nodes"] / recorded["recordings"] / loops * NODE_US * 1e-6
     if not parts:
         return "unknown"
     cause, seconds = max(parts.items(), key=lambda part: part[1])

@@ -95,8 +95,15 @@ class Recorder {
     static_cast<void>(lane), static_cast<void>(behind);
     work();
   }
-  // Puts in what is kept. The memory that it uses is the caller's care. REQUIRES: there is something.
-  virtual void Play() = 0;
+  // Within the call of Record: one piece of what is kept ends here and the next one begins, in whichever lane; what
+  // comes from now on is done when all of the piece is. Elsewhere nothing. Throws where the piece cannot be kept.
+  virtual void Cut() {}
+  // How many pieces there are of what is kept: 0 where nothing is, and 1 where nobody has cut.
+  virtual int num_pieces() const = 0;
+  // Puts in one of them. Whoever plays puts in all, in their order, or goes no further than one of them. The memory
+  // that they use is the caller's care. Of several at most two are under way: it returns when all before this one are
+  // done, and at once for the last. Waits count as those of the host (DeviceRuntime::num_host_waits).
+  virtual void Play(int piece) = 0;
 };
 
 // One device, from when it is first asked for to the end of the process. Safe to use from any thread.

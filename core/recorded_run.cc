@@ -21,6 +21,10 @@ std::int64_t NumChecks(const RunContext& context) {
 RecordedRun::RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder)
     : device_(device), state_(std::move(state)), recorder_(std::move(recorder)) {}
 
+std::int64_t RecordedRun::num_step_operators() const {
+  return recorder_ == nullptr || recorder_->num_pieces() == 0 ? 0 : notes_.num_step_operators;
+}
+
 bool RecordedRun::has_given_up() const { return num_refused_ == kMaxRefused; }
 
 void RecordedRun::Run(RunContext& context, const std::function<void()>& work) {
@@ -68,7 +72,7 @@ bool RecordedRun::Watch(RunContext& context, const std::function<void()>& work) 
 bool RecordedRun::Record(RunContext& context, const std::function<void()>& work) {
   const std::int64_t num_checks = NumChecks(context);
   notes_.SetNumbers(run_, context.run, RuntimeOf(device_).queue());
-  RecordingNotes notes;
+  RecordingNotes notes = {.recorder = recorder_.get()};
   try {
     const ScopedValue<RecordingNotes*> noted(context.recording, &notes);
     const auto record = [&] {
@@ -88,6 +92,7 @@ bool RecordedRun::Record(RunContext& context, const std::function<void()>& work)
     state_->Restore();
     return Refused(notes.refusal);
   }
+  notes.recorder = nullptr;
   notes_ = std::move(notes);
   run_ = context.run;
   checks_values_ = NumChecks(context) > num_checks;
@@ -99,8 +104,12 @@ bool RecordedRun::Record(RunContext& context, const std::function<void()>& work)
 void RecordedRun::Play(const RunContext& context) {
   CheckCancelled();
   notes_.SetNumbers(run_, context.run, RuntimeOf(device_).queue());
-  recorder_->Play();
+  // First: a run that ends between pieces may leave a fault, which is not to be one of the next run.
   if (checks_values_) context.late_faults->SetPending();
+  for (int piece = 0; piece < recorder_->num_pieces(); ++piece) {
+    CheckCancelled();
+    recorder_->Play(piece);
+  }
 }
 
 }  // namespace stepnet

@@ -30,7 +30,8 @@ class RecordedRun {
   RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder);
 
   // Does `work`, or plays it. Work runs with `context`, whose RunContext::recording says when it is watched or
-  // recorded. Throws what it throws; a recording that fails is no error, and the work is done then.
+  // recorded. Throws what it throws; a recording that fails is no error, and the work is done then. Throws kCancelled
+  // also between pieces of what is played (Recorder::Cut); it is played again the next time.
   void Run(RunContext& context, const std::function<void()>& work);
   // The work has been, or will be, done otherwise.
   void Forget() { stage_ = Stage::kUnknown; }
@@ -41,6 +42,8 @@ class RecordedRun {
   bool has_given_up() const;
   // Why it was not recorded when that was last tried, or empty.
   const std::string& refusal() const { return refusal_; }
+  // Of what is kept, for which the device has memory.
+  std::int64_t num_step_operators() const;
 
  private:
   enum class Stage {
@@ -64,5 +67,17 @@ class RecordedRun {
   const std::uint64_t* run_ = nullptr;  // where the run that was watched found its number
   bool checks_values_ = false;          // and notes faults in the record of the context
 };
+
+// Takes recordings from the end of a list, in which the last used come first, until all have `max` step operators at
+// most, or one is left: each of them is memory.
+template <typename List, typename RunOf>
+void KeepOfRecordings(std::int64_t max, List& recordings, const RunOf& run_of) {
+  size_t kept = 0;
+  for (std::int64_t count = 0; kept < recordings.size(); ++kept) {
+    count += run_of(*recordings[kept]).num_step_operators();
+    if (kept > 0 && count > max) break;
+  }
+  recordings.resize(kept);
+}
 
 }  // namespace stepnet

@@ -27,6 +27,7 @@ void AddRecording(const RecordingTimes& times) {
   Shared& shared = TheShared();
   const std::lock_guard lock(shared.mutex);
   shared.times.recordings += 1;
+  shared.times.graphs += times.graphs;
   shared.times.nodes += times.nodes;
   shared.times.host_seconds += times.host_seconds;
   shared.times.capture_seconds += times.capture_seconds;

@@ -7,6 +7,7 @@ namespace stepnet {
 
 struct RecordingTimes {
   std::int64_t recordings = 0;
+  std::int64_t graphs = 0;         // pieces of them, of which each is played as one
   std::int64_t nodes = 0;          // kernels, copies and fills in them
   double host_seconds = 0;         // in the code that puts in the work, each of whose calls is captured
   double capture_seconds = 0;      // until all of it is a graph

@@ -83,6 +83,11 @@ void RecordingNotes::Note(Reader reader) {
   if (std::ranges::none_of(readers, is_same)) readers.push_back(std::move(reader));
 }
 
+void RecordingNotes::Cut() {
+  recorder->Cut();
+  num_in_piece = 0;
+}
+
 void RecordingNotes::SetNumbers(const std::uint64_t* then, const std::uint64_t* now, Queue& queue) const {
   for (const Reader& reader : readers) {  // in their order: one may read what another keeps
     const std::uint64_t* const from = reader.from == then ? now : reader.from;

@@ -80,12 +80,20 @@ struct RecordingNotes {
   std::vector<Reader> readers = {};
   std::string refusal = {};             // why what runs cannot be played, or empty
   std::int64_t num_step_operators = 0;  // that step nets run, over all steps
+  Recorder* recorder = nullptr;         // that keeps what runs; null where it is only watched
+  std::int64_t num_in_piece = 0;        // step operators since its last Recorder::Cut
 
   void Note(Reader reader);
   // The first one counts.
   void Refuse(std::string_view why) {
     if (refusal.empty()) refusal = why;
   }
+  // Whether the piece that is recorded has no room for so many more step operators, of `max`. Whoever puts them in cuts
+  // first then, and counts them.
+  bool IsFullFor(std::int64_t num_operators, std::int64_t max) const {
+    return recorder != nullptr && num_in_piece > 0 && num_operators > max - num_in_piece;
+  }
+  void Cut();
   // Gives them the numbers of now. What was read `then` is read from `now`.
   void SetNumbers(const std::uint64_t* then, const std::uint64_t* now, Queue& queue) const;
 };

@@ -161,9 +161,13 @@ struct Target {
   // call of a kernel takes. Chosen.
   double max_repeated_operations = 256;
 
-  // Operators of a run's steps, all together, of which a graph is recorded (core/recorded_run.h), at most: graphs of
-  // more are not worth their memory. Chosen.
-  std::int64_t max_recorded_operators = 200'000;
+  // Operators of a run's steps, all together, that are recorded (core/recorded_run.h), at most: graphs take memory for
+  // each of them, of the host and of the device, which no limit counts. An LSTM trains over 100,000 steps with less.
+  // Recordings that are kept have no more together. Chosen.
+  std::int64_t max_recorded_operators = 1'000'000;
+  // Of these so many in one graph, about (Recorder::Cut): between two of them a run can be stopped, which takes as long
+  // as they do, a tenth of a second or some. Chosen.
+  std::int64_t max_operators_of_graph = 50'000;
 
   // Steps that may be under way at once where nobody says, a power of two: with more, temporaries leave the caches.
   // Chosen.

@@ -29,8 +29,12 @@ class Executor {
 // What "serial" is; other devices than the CPU, whose queues keep the order of the work, may take it as it is.
 std::shared_ptr<const Executor> MakeSerialExecutor();
 
-// Runs all stages of the plan, one after the other, on the calling thread.
+// Runs all stages of the plan, one after the other, on the calling thread, as RunStage.
 void RunSerially(RunState& state, RunContext& context);
+
+// Runs one stage of the plan for all steps. Where it is recorded, the recorder cuts between steps (core/device.h), for
+// its pieces to have about Target::max_operators_of_graph. REQUIRES: of what runs these steps nothing is under way.
+void RunStage(RunState& state, const Stage& stage, RunContext& context);
 
 // Runs one stage of the plan for steps [begin, end), or as many as there are, counted in the direction of the plan, on
 // the calling thread, or a part of it. `begin` is a multiple of what the stage takes at once.

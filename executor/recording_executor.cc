@@ -68,6 +68,8 @@ class RecordingExecutor : public Executor {
     recordings->now.push_back(context.late_faults);
     Recording& recording = Find(*recordings, state.device());
     recording.run.Run(context, [&] { recording.runner->Run(state, context); });
+    KeepOfRecordings(state.plan().target->max_recorded_operators, recordings->of_steps,
+                     [](const Recording& kept) -> const RecordedRun& { return kept.run; });
   }
 
  private:

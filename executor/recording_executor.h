@@ -20,8 +20,9 @@ using StepRunnerFactory = std::function<std::unique_ptr<StepRunner>()>;
 // Each instruction of each step in turn, into the context's queue.
 std::unique_ptr<StepRunner> MakeSerialStepRunner();
 
-// Steps are launched in the first runs, then recorded for the addresses that they use, and played. Where they are part
-// of a run that is recorded as a whole they are launched into that.
+// Steps are launched in the first runs, then recorded for the addresses that they use, and played: many steps in
+// several pieces, between which a run can be stopped. Where they are part of a run that is recorded as a whole they are
+// launched into that.
 std::shared_ptr<const Executor> MakeRecordingExecutor(StepRunnerFactory make_runner);
 
 }  // namespace stepnet

@@ -101,8 +101,9 @@ class SimpleNet : public Net {
   void MakeRecordings(int count) {
     const std::vector<OperatorToRecord> operators = OperatorsToRecord();
     const auto first = std::ranges::find(operators, false, &OperatorToRecord::is_entry);
-    const Device device = first->op->call().options().device();
-    recordings_ = std::make_unique<NetRecordings>(operators, count, workspace(), device);
+    const RunOptions& options = first->op->call().options();
+    recordings_ = std::make_unique<NetRecordings>(operators, count, workspace(), options.device(),
+                                                  options.target->max_recorded_operators);
     lanes_ = FindLanes(operators, count, recordings_->num_lanes());
     for (const OperatorLane& at : lanes_) num_lanes_ = std::max(num_lanes_, at.lane + 1);
   }

@@ -78,8 +78,13 @@ bool RunBlobs::BringBack() {
   return IsAsNoted();
 }
 
-NetRecordings::NetRecordings(std::vector<OperatorToRecord> operators, int count, Workspace& workspace, Device device)
-    : operators_(std::move(operators)), count_(count), workspace_(workspace), device_(device) {
+NetRecordings::NetRecordings(std::vector<OperatorToRecord> operators, int count, Workspace& workspace, Device device,
+                             std::int64_t max_step_operators)
+    : operators_(std::move(operators)),
+      count_(count),
+      workspace_(workspace),
+      device_(device),
+      max_step_operators_(max_step_operators) {
   if (const std::unique_ptr<Recorder> recorder = RuntimeOf(device).MakeRecorder()) num_lanes_ = recorder->num_lanes();
 }
 
@@ -115,6 +120,8 @@ void NetRecordings::Run(Recording& recording, const std::function<void()>& work)
     throw;
   }
   forget();
+  KeepOfRecordings(max_step_operators_, recordings_,
+                   [](const Recording& kept) -> const RecordedRun& { return *kept.run; });
 }
 
 void NetRecordings::Forget() {

@@ -40,8 +40,9 @@ class RunBlobs : public HostState {
 
 class NetRecordings {
  public:
-  // For the first `count` operators, which are on one device.
-  NetRecordings(std::vector<OperatorToRecord> operators, int count, Workspace& workspace, Device device);
+  // For the first `count` operators, which are on one device. What is kept has `max_step_operators` in all, or is one.
+  NetRecordings(std::vector<OperatorToRecord> operators, int count, Workspace& workspace, Device device,
+                std::int64_t max_step_operators);
 
   // One of them, with temporary memory that nothing else uses: what is played uses it again.
   struct Recording {
@@ -69,6 +70,7 @@ class NetRecordings {
   const int count_;
   Workspace& workspace_;
   const Device device_;
+  const std::int64_t max_step_operators_;
   int num_lanes_ = 1;
   std::vector<std::unique_ptr<Recording>> recordings_;  // the last used first
 };

@@ -12,10 +12,10 @@ struct CudaEventDelete {
 };
 using CudaEvent = std::unique_ptr<CUevent_st, CudaEventDelete>;
 
-// What the stream has been given so far.
-inline CudaEvent EventOf(const CudaQueue& queue) {
+// What the stream has been given so far. A thread that waits for it sleeps, or, with 0, may look again and again.
+inline CudaEvent EventOf(const CudaQueue& queue, unsigned flags = 0) {
   cudaEvent_t made = nullptr;
-  STEPNET_CUDA_CALL(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+  STEPNET_CUDA_CALL(cudaEventCreateWithFlags(&made, cudaEventDisableTiming | flags));
   CudaEvent event(made);
   STEPNET_CUDA_CALL(cudaEventRecord(made, queue.stream()));
   return event;

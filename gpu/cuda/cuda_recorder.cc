@@ -1,7 +1,6 @@
 #include "stepnet/gpu/cuda/cuda_recorder.h"
 
 #include <chrono>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,12 +45,14 @@ std::int64_t NumNodes(cudaGraph_t graph) {
 // Streams beside the one that is recorded, which join its capture.
 class CudaRecorder::Lanes {
  public:
-  Lanes(CudaQueue& first, std::string* refusal)
-      : first_(first), refusal_(refusal), begun_(EventOf(first)), others_(kMaxLanes - 1) {}
+  Lanes(CudaQueue& first, std::string* refusal) : first_(first), refusal_(refusal), others_(kMaxLanes - 1) {}
 
   void Put(int lane, std::span<const int> behind, const std::function<void()>& work) {
+    lane_ = lane;
     CudaQueue& queue = QueueOf(lane);
-    for (const int call : behind) WaitFor(ends_.at(call), queue);
+    for (const int call : behind) {
+      if (ends_.at(call) != nullptr) WaitFor(ends_.at(call), queue);
+    }
     if (lane == 0) {
       work();
     } else {
@@ -59,34 +60,120 @@ class CudaRecorder::Lanes {
       work();
     }
     ends_.push_back(EventOf(queue));
+    lane_ = 0;
   }
 
-  void Join() const {
-    for (const std::unique_ptr<CudaQueue>& other : others_) {
-      if (other != nullptr) WaitFor(EventOf(*other), first_);
+  // When a capture has begun. The lane whose work goes on is part of it again; what calls of the one before have put in
+  // is done.
+  void Begin() {
+    begun_ = EventOf(first_);
+    for (CudaEvent& end : ends_) end.reset();
+    static_cast<void>(QueueOf(lane_));
+  }
+
+  // Before it ends.
+  void Join() {
+    for (Other& other : others_) {
+      if (std::exchange(other.is_captured, false)) WaitFor(EventOf(*other.queue), first_);
     }
   }
 
  private:
+  struct Other {
+    std::unique_ptr<CudaQueue> queue;
+    bool is_captured = false;
+  };
+
   CudaQueue& QueueOf(int lane) {
     if (lane == 0) return first_;
-    std::unique_ptr<CudaQueue>& other = others_.at(lane - 1);
-    if (other == nullptr) {
-      other = std::make_unique<CudaQueue>(first_.runtime());
-      WaitFor(begun_, *other);
-    }
-    return *other;
+    Other& other = others_.at(lane - 1);
+    if (other.queue == nullptr) other.queue = std::make_unique<CudaQueue>(first_.runtime());
+    if (!std::exchange(other.is_captured, true)) WaitFor(begun_, *other.queue);
+    return *other.queue;
   }
 
   CudaQueue& first_;
   std::string* const refusal_;
-  const CudaEvent begun_;
-  std::vector<std::unique_ptr<CudaQueue>> others_;
-  std::vector<CudaEvent> ends_;  // of the calls
+  CudaEvent begun_;
+  std::vector<Other> others_;
+  std::vector<CudaEvent> ends_;  // of the calls; null where they come before this capture
+  int lane_ = 0;                 // into which work is put
+};
+
+// What a thread puts in, as graphs.
+class CudaRecorder::Capture {
+ public:
+  Capture(CudaRuntime& runtime, std::string* refusal)
+      : runtime_(runtime), refusal_(refusal), queue_(runtime), lanes_(queue_, refusal) {}
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture() {
+    if (!is_under_way_) return;  // nothing was thrown
+    static_cast<void>(End());
+    static_cast<void>(cudaGetLastError());
+  }
+
+  CudaQueue& queue() { return queue_; }
+  Lanes& lanes() { return lanes_; }
+
+  void Begin() {
+    // Relaxed: other threads go on with their calls, and this one may compile kernels.
+    STEPNET_CUDA_CALL(cudaStreamBeginCapture(queue_.stream(), cudaStreamCaptureModeRelaxed));
+    is_under_way_ = true;
+    lanes_.Begin();
+    times_.capture_seconds += clock_.Lap();
+  }
+  void Cut() {
+    EndPiece();
+    Begin();
+  }
+  // Ends the last piece. Empty where there is a refusal.
+  std::vector<Piece> Finish() {
+    EndPiece();
+    if (!refusal_->empty()) return {};
+    AddRecording(times_);
+    return std::move(pieces_);
+  }
+
+ private:
+  std::pair<cudaError_t, Graph> End() {
+    is_under_way_ = false;
+    cudaGraph_t made = nullptr;
+    const cudaError_t result = cudaStreamEndCapture(queue_.stream(), &made);
+    return {result, Graph(made)};
+  }
+
+  void EndPiece() {
+    times_.host_seconds += clock_.Lap();
+    lanes_.Join();
+    const auto [result, graph] = End();
+    CheckCuda(result, "cudaStreamEndCapture");
+    times_.capture_seconds += clock_.Lap();
+    if (!refusal_->empty()) return;
+    pieces_.emplace_back(Instantiated(graph.get()));
+    // Otherwise the first time that it is played would bring it there.
+    STEPNET_CUDA_CALL(cudaGraphUpload(pieces_.back().get(), runtime_.own_queue().stream()));
+    ++times_.graphs;
+    times_.nodes += NumNodes(graph.get());
+    times_.instantiate_seconds += clock_.Lap();
+  }
+
+  CudaRuntime& runtime_;
+  std::string* const refusal_;
+  CudaQueue queue_;  // into which no other thread puts work
+  Lanes lanes_;      // streams are not to end while they are recorded
+  bool is_under_way_ = false;
+  LapClock clock_;
+  RecordingTimes times_;
+  std::vector<Piece> pieces_;
 };
 
 void CudaRecorder::InLane(int lane, std::span<const int> behind, const std::function<void()>& work) {
-  lanes_ == nullptr ? work() : lanes_->Put(lane, behind, work);
+  capture_ == nullptr ? work() : capture_->lanes().Put(lane, behind, work);
+}
+
+void CudaRecorder::Cut() {
+  if (capture_ != nullptr) capture_->Cut();
 }
 
 void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal) {
@@ -95,47 +182,27 @@ void CudaRecorder::Watch(const std::function<void()>& work, std::string* refusal
 }
 
 void CudaRecorder::Record(const std::function<void()>& work, std::string* refusal) {
-  graph_.reset();
+  pieces_.clear();
   UseCudaDevice(runtime_.index());
-  CudaQueue queue(runtime_);  // into which no other thread puts work
-  const auto end = [&] {
-    cudaGraph_t made = nullptr;
-    const cudaError_t result = cudaStreamEndCapture(queue.stream(), &made);
-    return std::pair(result, Graph(made));
-  };
-  RecordingTimes times;
-  LapClock clock;
-  // Relaxed: other threads go on with their calls, and this one may compile kernels.
-  STEPNET_CUDA_CALL(cudaStreamBeginCapture(queue.stream(), cudaStreamCaptureModeRelaxed));
-  std::optional<Lanes> lanes;  // streams are not to end while they are recorded
-  try {
-    const CudaRuntime::WatchedScope recorded(refusal, &queue);
-    lanes.emplace(queue, refusal);
-    const ScopedValue<Lanes*> lent(lanes_, &*lanes);
-    times.capture_seconds += clock.Lap();
+  Capture capture(runtime_, refusal);
+  capture.Begin();
+  {
+    const CudaRuntime::WatchedScope recorded(refusal, &capture.queue());
+    const ScopedValue<Capture*> lent(capture_, &capture);
     work();
-    times.host_seconds += clock.Lap();
-    lanes->Join();
-  } catch (...) {
-    static_cast<void>(end());
-    static_cast<void>(cudaGetLastError());
-    throw;
   }
-  const auto [result, graph] = end();
-  CheckCuda(result, "cudaStreamEndCapture");
-  if (!refusal->empty()) return;
-  times.capture_seconds += clock.Lap();
-  graph_.reset(Instantiated(graph.get()));
-  // Otherwise the first time that it is played would bring it there.
-  STEPNET_CUDA_CALL(cudaGraphUpload(graph_.get(), runtime_.own_queue().stream()));
-  times.instantiate_seconds += clock.Lap();
-  times.nodes = NumNodes(graph.get());
-  AddRecording(times);
+  pieces_ = capture.Finish();
 }
 
-void CudaRecorder::Play() {
+void CudaRecorder::Play(int piece) {
   UseCudaDevice(runtime_.index());
-  STEPNET_CUDA_CALL(cudaGraphLaunch(graph_.get(), runtime_.own_queue().stream()));
+  const CudaQueue& queue = runtime_.own_queue();
+  STEPNET_CUDA_CALL(cudaGraphLaunch(pieces_[piece].get(), queue.stream()));
+  if (piece + 1 == num_pieces()) return last_played_.reset();
+  const CudaEvent before = std::exchange(last_played_, EventOf(queue, cudaEventBlockingSync));
+  if (piece == 0) return;
+  runtime_.CountHostWait();
+  STEPNET_CUDA_CALL(cudaEventSynchronize(before.get()));
 }
 
 }  // namespace stepnet

@@ -1,8 +1,11 @@
-// CudaRecorder: work as a CUDA graph. What is in several lanes is recorded from a stream each.
+// CudaRecorder: work as a CUDA graph, or several, one for each piece. What is in several lanes is recorded from a
+// stream each.
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
 
 namespace stepnet {
@@ -12,19 +15,24 @@ class CudaRecorder : public Recorder {
   explicit CudaRecorder(CudaRuntime& runtime) : runtime_(runtime) {}
   void Watch(const std::function<void()>& work, std::string* refusal) override;
   void Record(const std::function<void()>& work, std::string* refusal) override;
-  void Play() override;
+  void Cut() override;
+  int num_pieces() const override { return static_cast<int>(pieces_.size()); }
+  void Play(int piece) override;
   int num_lanes() const override { return kMaxLanes; }
   void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) override;
 
  private:
   static constexpr int kMaxLanes = 4;
+  class Capture;
   class Lanes;
   struct GraphDelete {
     void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
   };
+  using Piece = std::unique_ptr<CUgraphExec_st, GraphDelete>;
   CudaRuntime& runtime_;
-  Lanes* lanes_ = nullptr;  // while it records
-  std::unique_ptr<CUgraphExec_st, GraphDelete> graph_;
+  Capture* capture_ = nullptr;  // while it records
+  std::vector<Piece> pieces_;
+  CudaEvent last_played_;  // the end of that piece
 };
 
 }  // namespace stepnet

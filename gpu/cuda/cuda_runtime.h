@@ -32,6 +32,7 @@ class CudaRuntime : public DeviceRuntime {
   MemoryUse memory() const override;
   void SetMemoryLimit(std::int64_t bytes) override;
   std::int64_t num_host_waits() const override;
+  void CountHostWait() { ++host_waits_; }
   std::vector<std::string> Choices() const override;
   std::unique_ptr<LateFaults> MakeLateFaults() override;
   std::unique_ptr<Recorder> MakeRecorder() override;

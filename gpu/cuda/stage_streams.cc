@@ -13,6 +13,16 @@ bool TakesChunks(const Stage& stage) { return stage.steps_at_once != kAllSteps; 
 
 }  // namespace
 
+// That a chunk of steps puts in, of all stages that take chunks.
+std::int64_t NumOperatorsOfChunk(const StepPlan& plan) {
+  std::int64_t number = 0;
+  for (const Stage& stage : plan.stages) {
+    if (!TakesChunks(stage)) continue;
+    number += (stage.end - stage.begin) * ((plan.chunk_steps + stage.steps_at_once - 1) / stage.steps_at_once);
+  }
+  return number;
+}
+
 // The streams of the stages, and who waits for whom.
 class StageStreams::Joins {
  public:
@@ -46,8 +56,9 @@ class StageStreams::Joins {
   size_t StreamOf(size_t stage) const { return stream_of_[stage]; }
   CudaQueue& QueueOf(size_t stream) const { return *queues_[queues_.size() == 1 ? 0 : stream]; }
 
-  // The other streams begin behind the first, and the first goes on behind them.
-  void Fork() const {
+  // The other streams begin behind the first, with a chunk, and the first goes on behind them.
+  void Fork(std::int64_t chunk) {
+    first_chunk_ = chunk;
     if (others_.empty()) return;
     const CudaEvent begun = EventOf(*queues_[0]);
     for (const auto& other : others_) WaitFor(begun, *other);
@@ -61,7 +72,8 @@ class StageStreams::Joins {
     if (others_.empty()) return;
     for (const Dependency& edge : dependencies_.edges) {
       const auto from = static_cast<size_t>(edge.from);
-      if (static_cast<size_t>(edge.to) != stage || chunk < edge.delta || StreamOf(from) == StreamOf(stage)) continue;
+      if (static_cast<size_t>(edge.to) != stage || chunk - edge.delta < first_chunk_) continue;
+      if (StreamOf(from) == StreamOf(stage)) continue;
       WaitFor(done_[from][chunk - edge.delta], QueueOf(StreamOf(stage)));
     }
   }
@@ -78,6 +90,7 @@ class StageStreams::Joins {
   std::vector<CudaQueue*> queues_;
   std::vector<std::unique_ptr<CudaQueue>> others_;
   std::vector<std::vector<CudaEvent>> done_;  // by stage and chunk
+  std::int64_t first_chunk_ = 0;              // that runs since the streams forked; those before are done
 };
 
 StageStreams::StageStreams() = default;
@@ -90,9 +103,9 @@ void StageStreams::Run(RunState& state, RunContext& context) {
   bool have_chunks_run = false;
   for (const Stage& stage : state.plan().stages) {
     if (!joins_->overlaps() || !TakesChunks(stage)) {
-      RunSerially(state, stage, 0, state.num_steps(), contexts_[0]);
+      RunStage(state, stage, contexts_[0]);
     } else if (!have_chunks_run) {
-      RunChunks(state);
+      RunChunks(state, context.recording);
       have_chunks_run = true;
     }
   }
@@ -109,10 +122,17 @@ void StageStreams::Prepare(const RunState& state, const RunContext& lender) {
   }
 }
 
-void StageStreams::RunChunks(RunState& state) {
+void StageStreams::RunChunks(RunState& state, RecordingNotes* notes) {
   const std::vector<Stage>& stages = state.plan().stages;
-  joins_->Fork();
+  const std::int64_t num_operators = NumOperatorsOfChunk(state.plan());
+  joins_->Fork(0);
   for (std::int64_t chunk = 0; chunk < joins_->num_chunks(); ++chunk) {
+    if (notes != nullptr && notes->IsFullFor(num_operators, state.plan().target->max_operators_of_graph)) {
+      joins_->Join();
+      notes->Cut();
+      joins_->Fork(chunk);
+    }
+    if (notes != nullptr) notes->num_in_piece += num_operators;
     const std::int64_t begin = chunk * joins_->chunk();
     for (size_t s = 0; s < stages.size(); ++s) {
       if (!TakesChunks(stages[s])) continue;

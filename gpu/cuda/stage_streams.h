@@ -2,7 +2,8 @@
 //
 // Where they are recorded, stages that take chunks of the steps (compiler/find_stages.h) have a stream each, joined
 // where one reads what another wrote: while a layer is at a chunk, the one behind it is at the chunk before. In the
-// graph the joins are edges, and nobody waits for them on the host.
+// graph the joins are edges, and nobody waits for them on the host. Where a graph ends and the next begins all streams
+// meet.
 #pragma once
 
 #include <memory>
@@ -25,7 +26,8 @@ class StageStreams : public StepRunner {
  private:
   class Joins;
   void Prepare(const RunState& state, const RunContext& lender);
-  void RunChunks(RunState& state);
+  // While it is recorded, with what is to be known of that; or null.
+  void RunChunks(RunState& state, RecordingNotes* notes);
 
   std::unique_ptr<Joins> joins_;      // of the last run: streams are not to end while they are recorded
   std::vector<RunContext> contexts_;  // of each stream

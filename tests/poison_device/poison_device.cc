@@ -256,11 +256,12 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     PutWork(std::move(run));
   }
 
-  // All of them, one after the other, as one work.
-  void PutRecorded(const std::shared_ptr<const Recording>& recording) {
+  // All of them, one after the other, as one work; and waits, or not, until that is the only one.
+  void PutRecorded(const std::shared_ptr<const Recording>& recording, bool waits) {
     const std::lock_guard lock(mutex_);
     ++counts_.played;
     PutWork([recording, seed = static_cast<unsigned>(counts_.played)] { DoInSomeOrder(*recording, seed); });
+    if (waits) DoAllBut(1);
   }
 
  private:
@@ -304,10 +305,11 @@ class PoisonRuntime : public DeviceRuntime, public Queue {
     }
   }
 
-  void DoAll() {
+  void DoAll() { DoAllBut(0); }
+  void DoAllBut(std::int64_t last) {
     ++counts_.host_waits;
     SomeGoOn();
-    Do(std::ssize(work_));
+    Do(std::ssize(work_) - last);
     if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
@@ -354,33 +356,46 @@ class PoisonRecorder : public Recorder {
     work();
   }
   void Record(const std::function<void()>& work, std::string* refusal) override {
-    works_.reset();
-    auto kept = std::make_shared<Recording>(1);
+    pieces_.clear();
+    kept_ = {std::make_shared<Recording>(1)};
     num_calls_ = 0;
     {
-      const ScopedValue<Watched> scope(watched, {.refusal = refusal, .kept = kept.get()});
+      const ScopedValue<Watched> scope(watched, {.refusal = refusal, .kept = kept_.back().get()});
       work();
     }
     if (!refusal->empty()) return;
-    RecordingTimes times;
-    for (const auto& call : *kept) times.nodes += std::ssize(call.works);
+    RecordingTimes times = {.graphs = std::ssize(kept_)};
+    for (const auto& piece : kept_) {
+      for (const auto& call : *piece) times.nodes += std::ssize(call.works);
+    }
     AddRecording(times);
-    works_ = std::move(kept);
+    pieces_ = {kept_.begin(), kept_.end()};
+    kept_.clear();
   }
-  void Play() override { runtime_.PutRecorded(works_); }
+  // The call that is under way goes on in the next piece. What calls are behind and is not there has been done.
+  void Cut() override {
+    if (watched.kept == nullptr) return;
+    const KeptCall& call = watched.kept->back();
+    kept_.push_back(std::make_shared<Recording>(1, KeptCall{.lane = call.lane, .number = call.number}));
+    watched.kept = kept_.back().get();
+  }
+  int num_pieces() const override { return static_cast<int>(pieces_.size()); }
+  void Play(int piece) override {
+    runtime_.PutRecorded(pieces_[piece], /*waits=*/piece > 0 && piece + 1 < num_pieces());
+  }
   int num_lanes() const override { return 3; }
   void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) override {
-    Recording* const kept = watched.kept;
-    if (kept == nullptr) return work();
-    kept->push_back({.lane = lane, .behind = {behind.begin(), behind.end()}, .number = num_calls_++});
+    if (watched.kept == nullptr) return work();
+    watched.kept->push_back({.lane = lane, .behind = {behind.begin(), behind.end()}, .number = num_calls_++});
     work();
-    kept->emplace_back();  // what follows is in no call
+    watched.kept->emplace_back();  // what follows is in no call
   }
 
  private:
   PoisonRuntime& runtime_;
-  int num_calls_ = 0;  // of what is kept
-  std::shared_ptr<const Recording> works_;
+  int num_calls_ = 0;                             // of what is kept
+  std::vector<std::shared_ptr<Recording>> kept_;  // while it records
+  std::vector<std::shared_ptr<const Recording>> pieces_;
 };
 
 std::unique_ptr<Recorder> PoisonRuntime::MakeRecorder() { return std::make_unique<PoisonRecorder>(*this); }

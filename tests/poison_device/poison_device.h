@@ -18,7 +18,7 @@ inline constexpr int kNumPoisonDevices = 4;
 // What has happened since the process began.
 struct PoisonCounts {
   std::int64_t kernels = 0;  // those that are put in alone
-  std::int64_t played = 0;   // recordings
+  std::int64_t played = 0;   // pieces of recordings
   std::int64_t copies = 0;   // within the device
   std::int64_t copies_from_host = 0;
   std::int64_t host_waits = 0;

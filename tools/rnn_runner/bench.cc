@@ -134,7 +134,7 @@ std::string DeviceTimesText(const Measured& measured, const Device& device) {
                   Milliseconds(times.median()), " ms, p95 ", Milliseconds(times.p95()), " ms\n");
   }
   if (const RecordingTimes times = RecordingsSoFar(); times.recordings > 0) {
-    text += StrCat(Count(times.recordings, "graph"), " of ", Count(times.nodes, "node"), " recorded in ",
+    text += StrCat(Count(times.graphs, "graph"), " of ", Count(times.nodes, "node"), " recorded in ",
                    Milliseconds(times.seconds()), " ms: host code ", Milliseconds(times.host_seconds), " ms, capture ",
                    Milliseconds(times.capture_seconds), " ms, instantiation ", Milliseconds(times.instantiate_seconds),
                    " ms\n");
@@ -206,7 +206,8 @@ void PrintJson(const Measured& measured, const Net& net, const RunOptions& optio
       json["device_p95_ms"] = times.p95() * 1e3;
     }
     const RecordingTimes recorded = RecordingsSoFar();
-    json["recorded"] = {{"graphs", recorded.recordings},
+    json["recorded"] = {{"recordings", recorded.recordings},
+                        {"graphs", recorded.graphs},
                         {"nodes", recorded.nodes},
                         {"host_ms", recorded.host_seconds * 1e3},
                         {"capture_ms", recorded.capture_seconds * 1e3},
