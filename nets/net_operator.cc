@@ -222,9 +222,6 @@ void NetOperator::RunOn(std::span<Blob* const> inputs, std::span<Blob* const> ou
     const bool has_tensor = inputs[i]->HasTensor();
     input_views_[i] = has_tensor ? inputs[i]->GetTensor().View(inputs[i]->GetTensor().device()) : TensorView{};
   }
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    if (in_place_of_[o] >= 0) ExpectMayWrite(*inputs[in_place_of_[o]]);
-  }
   BlobHost host(inputs, outputs, workspace);
   kernel_(OpRun(input_views_, output_views_, context, step, &host));
 }
