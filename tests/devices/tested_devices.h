@@ -52,8 +52,8 @@ RunOptions Reference(int opt_level = kMaxOptLevel);
 // Needs no such device.
 std::string WhyRefused(const NetDef& net, Device device);
 
-// How far from what the CPU computed a device may be, as parts of the largest finite element; or of 1, where all are less
-// and they are known to be left of larger ones (tested_devices.cc). Where both are 0 the bits are the same.
+// How far from what the CPU computed a device may be, as parts of the largest finite element, or of 1 where all are
+// less. Where both are 0 the bits are the same.
 struct Tolerance {
   double of_float = 0;
   double of_double = 0;

@@ -14,8 +14,7 @@ struct KernelCase {
   std::string name;
   OperatorDef def;
   std::vector<Tensor> inputs;
-  double tolerance = 0;  // of the largest element
-  int max_ulps = 0;      // how many numbers of the dtype lie between; both 0: the same bits
+  double tolerance = 0;  // of the largest element; 0: the same bits
 };
 std::vector<KernelCase> KernelCases();
 
