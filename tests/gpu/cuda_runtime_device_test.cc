@@ -134,9 +134,9 @@ TEST_F(CudaRuntimeTest, ItsClockIsThatOfTheHost) {
 TEST_F(CudaRuntimeTest, Tf32IsNearFloat32AndChosenApart) {
   const auto product = [](const RunOptions& options) {
     Workspace workspace;
-    workspace.SetTensor("x", Random({64, 256}, 1, DType::kFloat));
-    workspace.SetTensor("w", Random({128, 256}, 2, DType::kFloat));
-    workspace.SetTensor("b", Random({128}, 3, DType::kFloat));
+    workspace.SetTensor("x", Random({64, 512}, 1, DType::kFloat));
+    workspace.SetTensor("w", Random({1024, 512}, 2, DType::kFloat));
+    workspace.SetTensor("b", Random({1024}, 3, DType::kFloat));
     NetDef net;
     *net.add_op() = ParseOp("y = FC(x, w, b)");
     Net::Create(net, workspace, options)->Run();
@@ -156,8 +156,8 @@ TEST_F(CudaRuntimeTest, Tf32IsNearFloat32AndChosenApart) {
   EXPECT_LT(tf32_error, 1e-1);
   int found = 0;
   for (const std::string& choice : RuntimeOf(kGpu).Choices()) {
-    found += Contains(choice, "product of float, float32: [64, 256] x [128, 256]^T: tiles of 8 x 32, ");
-    found += Contains(choice, "product of float, tf32: [64, 256] x [128, 256]^T + bias: algorithm ");
+    found += Contains(choice, "product of float, float32: [64, 512] x [1024, 512]^T");
+    found += Contains(choice, "product of float, tf32: [64, 512] x [1024, 512]^T + bias: algorithm ");
   }
   EXPECT_EQ(found, 2) << Join(RuntimeOf(kGpu).Choices(), "\n");
 }
