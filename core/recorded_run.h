@@ -42,7 +42,7 @@ class RecordedRun {
   bool has_given_up() const;
   // Why it was not recorded when that was last tried, or empty.
   const std::string& refusal() const { return refusal_; }
-  // Of what is kept, for which the device has memory.
+  // How many are kept, for which the device has memory.
   std::int64_t num_step_operators() const;
 
  private:

@@ -165,7 +165,7 @@ struct Target {
   // each of them, of the host and of the device, which no limit counts. An LSTM trains over 100,000 steps with less.
   // Recordings that are kept have no more together. Chosen.
   std::int64_t max_recorded_operators = 1'000'000;
-  // Of these so many in one graph, about (Recorder::Cut): between two of them a run can be stopped, which takes as long
+  // So many of these are in one graph, about (Recorder::Cut): between two a run can be stopped, which takes as long
   // as they do, a tenth of a second or some. Chosen.
   std::int64_t max_operators_of_graph = 50'000;
 

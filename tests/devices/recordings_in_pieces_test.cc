@@ -261,7 +261,7 @@ TEST(RecordingsInPiecesOfThePoisonDevice, EndWhereSomebodyAsksForIt) {
     twins.Run(StrCat("after call ", call));
     EXPECT_EQ(CountsOfPoisonDevice().played - played, 6) << call;
   }
-  // Of two pieces the last one is put in before anybody waits, of many it is as soon as one is left.
+  // The last of two pieces is put in before anybody waits, that of many as soon as one is left.
   Cancellation late;
   to_cancel = &late;
   calls_before = 45;
