@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "stepnet/core/tensor.h"
+
 #if defined(STEPNET_CORE_HALF_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEPNET_CORE_HALF_VECTORS_INL_H_
 #undef STEPNET_CORE_HALF_VECTORS_INL_H_
@@ -100,6 +102,16 @@ struct StoreBFloat16 {
     return hn::DemoteTo(StoredBits<D>(), hn::IfThenElse(is_nan, quiet, hn::BitCast(i, rounded)));
   }
 };
+
+// A vector of elements in memory, of what D has or in bfloat16.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const T* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
+  return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace stepnet

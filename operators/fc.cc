@@ -275,9 +275,9 @@ void MultiplyRowByRows(const OpRun& run, const Weights<W>& weights, const T* x, 
   }
 }
 
-// y = x w + b by the library that multiplies, in blocks.
+// y = x w + b by the library that multiplies, in blocks of columns, or of rows where there are many.
 template <typename T, typename W>
-void MultiplyInBlocks(const OpRun& run, const Sizes& sizes, MatrixView<W> w, const T* x, T* y, const T* b) {
+void MultiplyInBlocks(const OpRun& run, const Sizes& sizes, MatrixView<W> w, const T* x, T* y, bool adds, const T* b) {
   const auto [m, k, n] = sizes;
   const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
   const std::int64_t size = of_rows ? m : n;
@@ -287,7 +287,7 @@ void MultiplyInBlocks(const OpRun& run, const Sizes& sizes, MatrixView<W> w, con
     const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
     const std::int64_t columns = of_rows ? n : end - begin;
     Gemm<T>(of_rows ? end - begin : m, columns, k, {x + row * k, k},
-            Promoted<T>(run, k, columns, ColumnsFrom(w, column)), y + row * n + column, n, run.Adds(0),
+            Promoted<T>(run, k, columns, ColumnsFrom(w, column)), y + row * n + column, n, adds,
             b == nullptr ? b : b + column);
   }
 }
@@ -306,7 +306,7 @@ RunFn FcKernel(const OperatorCall& op, bool transposed) {
         if (IsRowTimesRows(sizes.m, layout.transposed)) {
           return MultiplyRowByRows(run, weights, x, y, run.Adds(0), b);
         }
-        MultiplyInBlocks(run, sizes, weights.matrix, x, y, b);
+        MultiplyInBlocks(run, sizes, weights.matrix, x, y, run.Adds(0), b);
       });
     });
   };
@@ -342,7 +342,7 @@ void SumGradients(const OpRun& run, const Sizes& sizes, bool transposed, bool wa
   }
 }
 
-// dx, in blocks of its columns, or of rows where there are many.
+// dx = dy w^T.
 template <typename T>
 void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, int dx) {
   const std::int64_t m = sizes.m;
@@ -351,15 +351,7 @@ void InputGradient(const OpRun& run, const Sizes& sizes, const Layout& layout, i
   const T* const dy = run.In(2).As<T>();
   T* const to = run.Out(dx).As<T>();
   if (run.packed() != nullptr) return MultiplyByPanels<T, T>(run, m, weights, dy, to, run.Adds(dx), nullptr);
-  const auto [of_rows, blocks] = BlocksOfGemm(m, n, k);
-  const std::int64_t size = of_rows ? m : n;
-  const auto [first, last] = run.Share(blocks);
-  for (std::int64_t block = first; block < last; ++block) {
-    const std::int64_t begin = size * block / blocks, end = size * (block + 1) / blocks;
-    const std::int64_t row = of_rows ? begin : 0, column = of_rows ? 0 : begin;
-    Gemm<T>(of_rows ? end - begin : m, of_rows ? n : end - begin, k, {dy + row * k, k},
-            ColumnsFrom(weights.matrix, column), to + row * n + column, n, run.Adds(dx));
-  }
+  MultiplyInBlocks<T, T>(run, {.m = m, .k = k, .n = n}, weights.matrix, dy, to, run.Adds(dx), nullptr);
 }
 
 RunFn FcGradientKernel(const OperatorCall& op, bool transposed) {

@@ -76,16 +76,6 @@ void Multiply(std::int64_t n, std::int64_t k, const T* x, const T* b, T* y, bool
   for (; j < n; ++j) OneVector(one, k, x, b + j, n, y + j, accumulates);
 }
 
-// A vector of elements of B.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> LoadElements(D d, const T* from) {
-  return hn::LoadU(d, from);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadElements(D d, const BFloat16* from) {
-  return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
-}
-
 // The first `count` of a vector, zeros behind them.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, size_t count) {

@@ -92,15 +92,6 @@ struct Vectors {
   int first_line = 0, last_line = 0;
 };
 
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> LoadColumns(D d, const T* from) {
-  return hn::LoadU(d, from);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadColumns(D d, const BFloat16* from) {
-  return LoadBFloat16()(d, hn::LoadU(StoredBits<D>(), &from->bits));
-}
-
 template <int kRows, int kVectors, typename T, typename W>
 HWY_INLINE void Tile(const PanelOperands<T, W>& of, std::int64_t row, const Vectors<W>& at) {
   const Tag<T> d;
@@ -136,7 +127,7 @@ HWY_INLINE void Tile(const PanelOperands<T, W>& of, std::int64_t row, const Vect
     }
     V factors[kVectors];
     STEPNET_UNROLL
-    for (int v = 0; v < kVectors; ++v) factors[v] = LoadColumns(d, b[v] + offset);
+    for (int v = 0; v < kVectors; ++v) factors[v] = LoadElements(d, b[v] + offset);
     STEPNET_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const V factor = hn::Set(d, a[i * of.a_stride + l]);

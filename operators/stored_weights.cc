@@ -18,7 +18,7 @@ void PromoteElements(std::int64_t n, const BFloat16* from, float* to) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(LoadBFloat16()(d, hn::LoadU(StoredBits<decltype(d)>(), &from[i].bits)), d, to + i);
+    hn::StoreU(LoadElements(d, from + i), d, to + i);
   }
   for (; i < n; ++i) to[i] = ToFloat(from[i]);
 }
