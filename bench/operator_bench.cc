@@ -18,13 +18,13 @@
 namespace stepnet {
 namespace {
 
-struct Operand {
+struct Input {
   std::vector<std::int64_t> shape;
   DType dtype = DType::kFloat;
   float scale = 10;  // of numbers in [-0.1, 0.1)
 };
 
-Tensor TensorOf(const Operand& operand, unsigned seed) {
+Tensor TensorOf(const Input& operand, unsigned seed) {
   const Shape shape(operand.shape);
   Tensor tensor(operand.dtype, shape);
   const Tensor random = Random(shape, seed);
@@ -41,13 +41,13 @@ Tensor TensorOf(const Operand& operand, unsigned seed) {
 }
 
 // Runs the kernel of an operator, given as a net's text, on these inputs.
-void RunOperator(benchmark::State& state, const std::string& text, const std::vector<Operand>& operands) try {
+void RunOperator(benchmark::State& state, const std::string& text, const std::vector<Input>& operands) try {
   OperatorDef def;
   if (!google::protobuf::TextFormat::ParseFromString(text, &def)) return state.SkipWithError("does not parse");
   const OperatorCall call(def);
   std::vector<Tensor> inputs;
   std::vector<TensorInfo> infos;
-  for (const Operand& operand : operands) {
+  for (const Input& operand : operands) {
     inputs.push_back(TensorOf(operand, static_cast<unsigned>(inputs.size())));
     infos.push_back({.dtype = operand.dtype, .shape = inputs.back().shape()});
   }
@@ -75,7 +75,7 @@ std::string TextOf(const std::string& type, int inputs, int outputs, const std::
   return text + arguments;
 }
 
-void Register(const std::string& name, const std::string& type, int outputs, const std::vector<Operand>& operands,
+void Register(const std::string& name, const std::string& type, int outputs, const std::vector<Input>& operands,
               const std::string& arguments = "") {
   const std::string text = TextOf(type, static_cast<int>(operands.size()), outputs, arguments);
   benchmark::RegisterBenchmark(StrCat("Op/", name).c_str(),
@@ -83,8 +83,8 @@ void Register(const std::string& name, const std::string& type, int outputs, con
 }
 
 void RegisterPointwise(std::int64_t n) {
-  const Operand x{.shape = {n}};
-  const auto add = [&](const std::string& type, const std::vector<Operand>& operands, const std::string& arguments = "",
+  const Input x{.shape = {n}};
+  const auto add = [&](const std::string& type, const std::vector<Input>& operands, const std::string& arguments = "",
                        int outputs = 1) { Register(StrCat(type, "/", n), type, outputs, operands, arguments); };
   for (const char* type : {"Tanh", "Sigmoid", "Relu", "Elu", "LeakyRelu", "Exp", "Softplus", "Softsign", "Swish",
                            "Sqrt", "Sqr", "Abs", "Negative", "Sin", "HardSigmoid", "Log", "Gelu"}) {
@@ -115,7 +115,7 @@ void RegisterPointwise(std::int64_t n) {
 }
 
 void RegisterTraining() {
-  const Operand iteration{.shape = {1}, .dtype = DType::kInt64};
+  const Input iteration{.shape = {1}, .dtype = DType::kInt64};
   Register("Iter", "Iter", 1, {iteration});
   for (const char* policy : {"fixed", "step", "exp", "inv", "poly", "cosine"}) {
     Register(StrCat("LearningRate/", policy), "LearningRate", 1, {iteration},
@@ -127,13 +127,13 @@ void RegisterTraining() {
 
 // Rows [R, C].
 void RegisterRows(std::int64_t rows, std::int64_t columns) {
-  const Operand x{.shape = {rows, columns}};
-  const Operand column{.shape = {columns}};
+  const Input x{.shape = {rows, columns}};
+  const Input column{.shape = {columns}};
   const auto name = [&](const char* type) { return StrCat(type, "/", rows, "/", columns); };
   Register(name("AddColumn"), "Add", 1, {x, column}, "arg { name: \"broadcast\" i: 1 }");
   Register(name("Softmax"), "Softmax", 1, {x});
   Register(name("SoftmaxGradient"), "SoftmaxGradient", 1, {x, x});
-  const Operand of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
+  const Input of_rows{.shape = {rows, 1}}, of_columns{.shape = {1, columns}};
   Register(name("LogSoftmax"), "LogSoftmax", 1, {x});
   Register(name("LogSoftmaxGradient"), "LogSoftmaxGradient", 1, {x, x});
   Register(name("LayerNorm"), "LayerNorm", 3, {x});
@@ -145,7 +145,7 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
   Register(name("SigmoidCrossEntropyWithLogitsGradient"), "SigmoidCrossEntropyWithLogitsGradient", 1,
            {{.shape = {rows}}, x, x});
   for (const auto& [what, of_b] :
-       {std::pair("Columns", Operand{.shape = {columns}}), {"Rows", {.shape = {rows, 1}}}, {"One", {.shape = {1}}}}) {
+       {std::pair("Columns", Input{.shape = {columns}}), {"Rows", {.shape = {rows, 1}}}, {"One", {.shape = {1}}}}) {
     Register(name(StrCat("DivGradientBy", what).c_str()), "DivGradient", 2, {of_b, x, x});
   }
   Register(name("ReduceSum"), "ReduceSum", 1, {x}, "arg { name: \"axes\" ints: 1 }");
@@ -155,27 +155,27 @@ void RegisterRows(std::int64_t rows, std::int64_t columns) {
     Register(name(type), type, 1, {of_rows, x, of_rows}, "arg { name: \"axes\" ints: 1 }");
     Register(name(StrCat(type, "OfColumns").c_str()), type, 1, {of_columns, x, of_columns},
              "arg { name: \"axes\" ints: 0 }");
-    const Operand middle{.shape = {4, 1, columns}}, whole{.shape = {4, rows / 4, columns}};
+    const Input middle{.shape = {4, 1, columns}}, whole{.shape = {4, rows / 4, columns}};
     Register(name(StrCat(type, "OfMiddle").c_str()), type, 1, {middle, whole, middle},
              "arg { name: \"axes\" ints: 1 }");
   }
-  const Operand condition{.shape = {rows}, .dtype = DType::kBool};
+  const Input condition{.shape = {rows}, .dtype = DType::kBool};
   const std::string on_rows = "arg { name: \"broadcast_on_rows\" i: 1 }";
   Register(name("WhereOnRows"), "Where", 1, {condition, x, x}, on_rows);
   Register(name("WhereGradientOnRows"), "WhereGradient", 2, {condition, x}, on_rows);
   Register(name("SequenceMaskUpper"), "SequenceMask", 1, {x}, "arg { name: \"mode\" s: \"upper\" }");
   if (columns < 30) return;
-  const Operand lengths{.shape = {rows}, .dtype = DType::kInt32};  // from 10 to 29
+  const Input lengths{.shape = {rows}, .dtype = DType::kInt32};  // from 10 to 29
   Register(name("SequenceMask"), "SequenceMask", 1, {x, lengths}, "arg { name: \"mode\" s: \"sequence\" }");
   Register(name("LabelCrossEntropyGradient"), "LabelCrossEntropyGradient", 1, {x, lengths, {.shape = {rows}}});
   Register(name("StepMask"), "StepMask", 1, {{.shape = {columns, rows, 1}}, lengths});
 }
 
 void RegisterUnits(std::int64_t n, std::int64_t d) {
-  const Operand state{.shape = {1, n, d}};
-  const auto gates = [&](int count) { return Operand{.shape = {1, n, count * d}}; };
-  const Operand lengths{.shape = {n}, .dtype = DType::kInt32};
-  const Operand step{.shape = {1}, .dtype = DType::kInt32, .scale = 0};
+  const Input state{.shape = {1, n, d}};
+  const auto gates = [&](int count) { return Input{.shape = {1, n, count * d}}; };
+  const Input lengths{.shape = {n}, .dtype = DType::kInt32};
+  const Input step{.shape = {1}, .dtype = DType::kInt32, .scale = 0};
   const std::string without = "arg { name: \"sequence_lengths\" i: 0 }";
   const auto name = [&](const char* what) { return StrCat(what, "/", n, "/", d); };
   Register(name("LSTMUnit"), "LSTMUnit", 2, {state, state, gates(4), lengths, step});

@@ -25,7 +25,7 @@ using Exact = long double;
 using Numbers = std::vector<Exact>;
 
 // An input: numbers drawn evenly from [low, high), or one int32 that is 0.
-struct Operand {
+struct Input {
   std::vector<std::int64_t> shape;
   double low = -1;
   double high = 1;
@@ -35,7 +35,7 @@ struct Operand {
 struct Case {
   std::string type;
   std::string sizes;  // for people
-  std::vector<Operand> inputs;
+  std::vector<Input> inputs;
   std::vector<std::string> outputs;
   // What the outputs are, of what the inputs are; an output that is left empty is not compared.
   std::function<std::vector<Numbers>(const std::vector<Numbers>& inputs)> exact;
@@ -147,7 +147,7 @@ std::vector<Numbers> GruUnitGradient(const Numbers& h_prev, const Numbers& gates
 std::vector<Case> PointwiseCases() {
   constexpr Exact kSqrtHalf = 1 / std::numbers::sqrt2_v<Exact>;
   const auto slope = [](const std::string& type, double reach, Exact (*exact)(Exact x)) {
-    const Operand x{{1 << 16}, -reach, reach};
+    const Input x{{1 << 16}, -reach, reach};
     return Case{.type = type,
                 .sizes = StrCat("65536 in [-", reach, ", ", reach, ")"),
                 .inputs = {x, {{1 << 16}}},
@@ -185,8 +185,8 @@ std::vector<Case> PointwiseCases() {
 
 std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
   const std::string sizes = StrCat(rows, " rows of ", columns);
-  const auto matrix = [=](double low, double high) { return Operand{{rows, columns}, low, high}; };
-  const Operand column{{columns}}, stds{{rows, 1}, 0.5, 2};
+  const auto matrix = [=](double low, double high) { return Input{{rows, columns}, low, high}; };
+  const Input column{{columns}}, stds{{rows, 1}, 0.5, 2};
   using In = const std::vector<Numbers>&;
   using Out = std::vector<Numbers>;
   const auto layer_norm = [=](const std::string& kind, double mean) {
@@ -272,7 +272,7 @@ std::vector<Case> RowCases(std::int64_t rows, std::int64_t columns) {
 }
 
 template <typename T>
-Tensor Draw(const Operand& operand, std::mt19937_64& random, Numbers* numbers) {
+Tensor Draw(const Input& operand, std::mt19937_64& random, Numbers* numbers) {
   const Shape shape(operand.shape);
   if (operand.is_step_number) {
     Tensor step(DType::kInt32, shape);

@@ -62,8 +62,7 @@ std::int64_t RowsOf(const Instruction& instruction) {
   return rows;
 }
 
-// The largest operand that all steps share, and the largest of which each has its own, as computed with: weights that
-// are stored in fewer bytes make the same stages, and so the same bits.
+// The largest operand that all steps share, and the largest of which each has its own.
 struct OperandBytes {
   std::int64_t shared = 0, own = 0;
 
@@ -71,7 +70,7 @@ struct OperandBytes {
     for (const std::vector<Operand>* operands : {&instruction.inputs, &instruction.outputs}) {
       for (const Operand& operand : *operands) {
         std::int64_t& max_bytes = operand.has_rows ? own : shared;
-        max_bytes = std::max(max_bytes, operand.info.shape.size() * DTypeBytes(ComputedIn(operand.info.dtype)));
+        max_bytes = std::max(max_bytes, ComputedBytes(operand.info));
       }
     }
   }
@@ -103,7 +102,7 @@ std::int64_t ChunkSteps(const StepPlan& plan, const std::vector<StageDraft>& sta
   return std::clamp(target.chunk_rows / rows, target.min_chunk_steps, target.max_chunk_steps);
 }
 
-// kOpensLoop: in the loop of what comes behind it.
+// kOpensLoop: in the loop of what comes behind it. kEither: in a loop or over time, as what is around it asks.
 enum class Kind { kLoop, kOverTime, kOpensLoop, kEither, kSum };
 
 // Instructions that wait for each other, around a loop, or a single one.

@@ -154,7 +154,7 @@ class Importer {
     return blob->home = static_cast<int>(graph_.homes.size()) - 1;
   }
 
-  // In which its values of no known shape live.
+  // Its values of no known shape live there.
   int DynamicHomeOf(BlobOfStep* blob) {
     if (blob->bound != nullptr && blob->bound->home.kind == Home::Kind::kDynamic) return HomeOf(blob);
     if (blob->dynamic_home >= 0) return blob->dynamic_home;

@@ -140,6 +140,34 @@ std::vector<int> CyclesOf(const StepGraph& graph, int begin, int end, const std:
   return cycles;
 }
 
+std::vector<std::pair<int, int>> WaitsOfNextStep(const StepGraph& graph, int begin, int end) {
+  constexpr size_t kMaxWaits = 64;
+  const auto rows_of = [&](int value) -> const Slot* {
+    const Home& home = graph.homes[graph.values[value].home];
+    return home.kind == Home::Kind::kOutside && home.slot.row_bytes != 0 ? &home.slot : nullptr;
+  };
+  std::map<int, std::vector<std::pair<int, const Slot*>>> writers;  // by base
+  for (int n = begin; n < end; ++n) {
+    for (const int value : graph.nodes[n].given()) {
+      if (const Slot* rows = rows_of(value)) writers[rows->base].emplace_back(n, rows);
+    }
+  }
+  std::vector<std::pair<int, int>> waits;
+  for (int n = begin; n < end; ++n) {
+    for (const int value : graph.nodes[n].inputs) {
+      const Slot* rows = rows_of(value);
+      if (rows == nullptr) continue;
+      Slot next = *rows;
+      next.offset += graph.backward ? -1 : 1;
+      for (const auto& [writer, written] : writers[rows->base]) {
+        if (waits.size() == kMaxWaits) return waits;
+        if (written->row_bytes == next.row_bytes && ShareBytes(*written, next)) waits.emplace_back(writer, n);
+      }
+    }
+  }
+  return waits;
+}
+
 NodePrecedence::NodePrecedence(int num_nodes) : in_turn_(true), num_chains_(1), chain_of_(num_nodes, 0) {}
 
 NodePrecedence::NodePrecedence(const std::vector<std::vector<int>>& followers)

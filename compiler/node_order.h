@@ -1,6 +1,7 @@
 // Which nodes of a step must keep their order.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "stepnet/compiler/step_graph.h"
@@ -20,6 +21,10 @@ std::vector<std::vector<int>> FollowersByBytes(const StepGraph& graph, int begin
 // kNoCycle for others.
 std::vector<int> CyclesOf(const StepGraph& graph, int begin, int end, const std::vector<std::vector<int>>& followers);
 inline constexpr int kNoCycle = -1;
+
+// Pairs of nodes of a loop, those of [begin, end): the second one reads, in the next step, rows outside that the first
+// one writes in a step. A few of them, where there are many.
+std::vector<std::pair<int, int>> WaitsOfNextStep(const StepGraph& graph, int begin, int end);
 
 // Which of some nodes come before others whatever else is going on, by what follows each of them: chains of nodes, of
 // which one follows the other, and for each node how far along each chain all has come before it (vector clocks;

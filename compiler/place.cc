@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <set>
+#include <utility>
 
 #include "stepnet/compiler/node_order.h"
 
@@ -137,7 +139,8 @@ class Placer {
         all_kept_(all_kept),
         plan_(*plan),
         rooms_(RoomsOf(graph)),
-        row_of_(graph.homes.size(), -1) {
+        row_of_(graph.homes.size(), -1),
+        is_single_row_(graph.homes.size(), ring_rows == 1) {
     ShareRows();
     base_of_row_.assign(bytes_of_row_.size(), -1);
   }
@@ -194,6 +197,29 @@ class Placer {
     for (const auto& [cycle, of_cycle] : by_cycle) {
       RowSharing(rooms_, precedence, stage.begin, &row_of_, &bytes_of_row_).Run(of_cycle);
     }
+    if (!by_cycle.empty()) FindSingleRows(stage, by_cycle, precedence);
+  }
+
+  // One row is enough where whoever writes it first waits in any case for all who used it in the step before: for what
+  // some of them, or those behind them, write to rows outside, which it or those before it read.
+  void FindSingleRows(const Stage& stage, const std::map<int, std::vector<int>>& by_cycle,
+                      const NodePrecedence& precedence) {
+    std::map<int, std::set<int>> users_of_row;
+    for (const auto& [cycle, of_cycle] : by_cycle) {
+      for (const int h : of_cycle) users_of_row[row_of_[h]].insert(rooms_[h].users.begin(), rooms_[h].users.end());
+    }
+    const auto is_before = [&](int earlier, int later) {
+      return earlier == later || precedence.IsBefore(earlier - stage.begin, later - stage.begin);
+    };
+    const std::vector<std::pair<int, int>> waits = WaitsOfNextStep(graph_, stage.begin, stage.end);
+    for (const auto& [row, users] : users_of_row) {
+      const auto is_done = [&, first = *users.begin()](int user) {
+        return std::ranges::any_of(waits, [&](const std::pair<int, int>& wait) {
+          return is_before(user, wait.first) && is_before(wait.second, first);
+        });
+      };
+      if (std::ranges::all_of(users, is_done)) is_single_row_[row] = true;
+    }
   }
 
   Slot SlotOf(int h) {
@@ -229,10 +255,10 @@ class Placer {
   }
 
   Slot RingSlot(const Room& room, int row) {
-    const bool turns = ring_rows_ > 1;  // otherwise every step uses the one row
+    const bool turns = !is_single_row_[row];  // otherwise every step uses the one row
     const std::int64_t row_bytes = turns ? StepPlan::AlignedBytes(bytes_of_row_[row]) : bytes_of_row_[row];
     int& base = base_of_row_[row];
-    if (base < 0) base = AddPiece(row_bytes, ring_rows_);
+    if (base < 0) base = AddPiece(row_bytes, turns ? ring_rows_ : 1);
     return {.blob = room.blob,
             .storage_class = StorageClass::kRing,
             .base = base,
@@ -260,6 +286,7 @@ class Placer {
   const std::vector<Room> rooms_;
   std::vector<int> row_of_;  // by home
   std::vector<std::int64_t> bytes_of_row_;
+  std::vector<bool> is_single_row_;  // there are no more rows than homes
   std::vector<int> base_of_row_;
 };
 

@@ -393,7 +393,7 @@ std::string RegionNodeKernel::Obstacle(std::span<const TensorInfo> inputs) const
 
 namespace {
 
-// As an instruction of its own would have them.
+// The operands as an instruction of this call alone would have them.
 std::optional<RowOperands> RowsOf(const RegionCall& call, std::span<const TensorInfo> operands) {
   const std::vector<TensorInfo> inputs = InfosOf(call.inputs, operands), outputs = InfosOf(call.outputs, operands);
   const ShapeQuery query(*call.call, inputs);

@@ -27,6 +27,9 @@ class HostState {
 // which does not run it, and then played. From then on it is played, until something is not what it was.
 class RecordedRun {
  public:
+  // Recordings of one work that are worth keeping: memory that it finds may be one of a few, as may its shapes.
+  static constexpr size_t kMaxOfOneWork = 4;
+
   RecordedRun(Device device, std::unique_ptr<HostState> state, std::unique_ptr<Recorder> recorder);
 
   // Does `work`, or plays it. Work runs with `context`, whose RunContext::recording says when it is watched or

@@ -77,6 +77,18 @@ struct Target {
   // keeps a core from others. The first by scripts/bench_executors, idle and with --busy, the other chosen.
   std::int64_t microseconds_to_look_out = 50;
   std::int64_t microseconds_to_look_out_for_runs = 20;
+  // Threads of a loop go on without one that others waited for so often, and for such a share of the time of all: it
+  // has no core. Chosen.
+  int min_sleeps_to_leave = 3;
+  double max_share_of_sleep = 0.25;
+
+  // Bytes of rows of bfloat16 weights that come into the first cache while the rows before them are multiplied, a third
+  // of it at most: rows of 1024 beyond the second cache take 80 us so in place of 110, rows of 4096 would take longer.
+  // Rows of float, twice as many lines, take up to a fifth longer where they are in the second cache (768 rows of 256).
+  std::int64_t max_bytes_to_fetch = 16 << 10;
+  // Tiles of a packed product from which on the next panel is fetched meanwhile: the work of fewer does not hide it.
+  // Chosen.
+  int min_tiles_to_fetch = 8;
 
   // Costs of moving tasks: rounded up from bench, Overhead (0.02 and 0.2 to 0.4); and larger ones, chosen, by which
   // schedules are compared, so that threads are used where that surely gains.

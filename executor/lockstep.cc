@@ -31,6 +31,8 @@ class LockstepRun : public SharedWork {
         context_(context),
         is_watched_(!context.observers.empty()),
         look_out_(state.plan().target->microseconds_to_look_out),
+        min_sleeps_(state.plan().target->min_sleeps_to_leave),
+        max_share_of_sleep_(state.plan().target->max_share_of_sleep),
         num_tasks_(static_cast<std::int64_t>(schedule.tasks.size())),
         num_rounds_(schedule.sharing == Sharing::kBatch ? 1 : num_tasks_ * state.NumRunsOf(stage)),
         parts_(schedule.threads) {
@@ -164,9 +166,7 @@ class LockstepRun : public SharedWork {
     const auto slept = static_cast<std::int64_t>(Microseconds(now - since).count());
     const std::int64_t all = slept_us_.fetch_add(slept, std::memory_order_relaxed) + slept;
     const double elapsed = Microseconds(now - begun_).count() * static_cast<double>(parts_.size());
-    constexpr int kMinSleeps = 3;
-    constexpr double kMaxShare = 0.25;  // of the time of all threads
-    if (++num_sleeps_ >= kMinSleeps && static_cast<double>(all) > kMaxShare * elapsed) sleeps_much_ = true;
+    if (++num_sleeps_ >= min_sleeps_ && static_cast<double>(all) > max_share_of_sleep_ * elapsed) sleeps_much_ = true;
   }
 
   template <typename IsOver>
@@ -222,7 +222,10 @@ class LockstepRun : public SharedWork {
   const Schedule& schedule_;
   RunContext& context_;
   const bool is_watched_;  // by observers
+  // Of the target, for helpers that come when the caller and its plan are gone.
   const std::chrono::microseconds look_out_;
+  const int min_sleeps_;
+  const double max_share_of_sleep_;
   const std::int64_t num_tasks_;
   const std::int64_t num_rounds_;
   std::vector<int> parts_of_task_;

@@ -48,7 +48,6 @@ struct Recordings {
   std::vector<std::unique_ptr<Recording>> of_steps;
   std::unique_ptr<StepRunner> of_whole;  // for a net that is recorded as a whole
 };
-constexpr size_t kMaxRecordings = 4;
 
 class RecordingExecutor : public Executor {
  public:
@@ -79,7 +78,7 @@ class RecordingExecutor : public Executor {
     if (found != list.end()) {
       std::rotate(list.begin(), found, found + 1);
     } else {
-      if (list.size() == kMaxRecordings) list.pop_back();
+      if (list.size() == RecordedRun::kMaxOfOneWork) list.pop_back();
       list.insert(list.begin(), std::make_unique<Recording>(device, recordings.now, make_runner_()));
     }
     return *list.front();

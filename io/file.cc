@@ -40,14 +40,29 @@ std::string SystemReason(int code) { return std::generic_category().message(code
 
 int CloseFile(std::FILE* file) { return file != nullptr ? std::fclose(file) : 0; }
 
+std::string FolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
 // So that the new name outlives a crash of the machine. Some file systems know no such thing of folders; then the name
 // is as safe as it can be.
 void SyncFolderOf(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const int descriptor = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor = open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
   static_cast<void>(fsync(descriptor));
   close(descriptor);
+}
+
+// By which an open file can be given a name.
+std::string NameInProc(int descriptor) { return StrCat("/proc/self/fd/", descriptor); }
+
+// A new file that has no name in the folder yet; -1 where that cannot be.
+int OpenWithoutName(const std::string& folder) {
+  const int descriptor = open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (descriptor < 0 || access(NameInProc(descriptor).c_str(), F_OK) == 0) return descriptor;
+  close(descriptor);
+  return -1;
 }
 
 // Where the links that `path` may be lead, also to a file that is not there yet: who follows them writes there.
@@ -236,7 +251,11 @@ FileWriter::FileWriter(const std::string& path) : path_(path), file_(nullptr, Cl
   target_ = TargetOf(path);
   static std::atomic<int> counter{0};
   temporary_ = StrCat(target_, ".", getpid(), ".", counter++, ".tmp");
-  const int descriptor = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  int descriptor = OpenWithoutName(FolderOf(target_));
+  if (descriptor < 0) {
+    descriptor = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    has_name_ = true;
+  }
   if (descriptor < 0) {
     temporary_.clear();
     ThrowSystem("write", path);
@@ -246,14 +265,14 @@ FileWriter::FileWriter(const std::string& path) : path_(path), file_(nullptr, Cl
   if (file_ == nullptr) {
     const int code = errno;
     close(descriptor);
-    unlink(temporary_.c_str());
+    if (has_name_) unlink(temporary_.c_str());
     ThrowSystem("write", path, code);
   }
 }
 
 FileWriter::~FileWriter() {
   file_.reset();
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (has_name_ && !temporary_.empty()) unlink(temporary_.c_str());
 }
 
 void FileWriter::Write(const void* data, std::int64_t bytes) {
@@ -268,6 +287,13 @@ void FileWriter::Write(const void* data, std::int64_t bytes) {
 void FileWriter::Commit() {
   if (std::fflush(file_.get()) != 0) ThrowSystem("write", path_);
   if (!temporary_.empty() && fsync(fileno(file_.get())) != 0) ThrowSystem("write", path_);
+  if (!temporary_.empty() && !has_name_) {
+    const std::string file = NameInProc(fileno(file_.get()));
+    if (linkat(AT_FDCWD, file.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      ThrowSystem("write", path_);
+    }
+    has_name_ = true;
+  }
   if (std::fclose(file_.release()) != 0) ThrowSystem("write", path_);
   if (temporary_.empty()) return;
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) ThrowSystem("write", path_);

@@ -41,8 +41,10 @@ class FileReader {
 // Throws kInputOutput when `path` is a pipe: to open it for writing may take for ever.
 void ExpectNoPipe(const std::string& path);
 
-// Writes under a temporary name beside `path`; Commit flushes to the disk and renames. A device or pipe is written
-// directly. A symbolic link stays one, and where it leads is written, whether a file is there already or not.
+// Writes to a file that has no name until Commit flushes it to the disk, where the file system can do that (O_TMPFILE),
+// so that a process which is killed leaves nothing; elsewhere under a temporary name beside `path`. Commit renames. A
+// device or pipe is written directly. A symbolic link stays one, and where it leads is written, whether a file is there
+// already or not.
 class FileWriter {
  public:
   explicit FileWriter(const std::string& path);  // throws kInputOutput
@@ -58,6 +60,7 @@ class FileWriter {
   std::string path_;       // as given, for messages
   std::string target_;     // where links lead
   std::string temporary_;  // "" when written directly or committed
+  bool has_name_ = false;  // the temporary one
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
 };
 

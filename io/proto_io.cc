@@ -140,10 +140,9 @@ void CheckMemory(const std::string& what, std::int64_t bytes) {
 // Parses into `message`; false with the first error in `error`.
 bool ParseText(const std::string& text, const std::string& what, FirstError* error, Message* message) {
   // A message takes a brace, a value at least two characters: neither takes more memory than this.
-  constexpr std::int64_t kBytesOfMessage = 320;
   constexpr std::int64_t kBytesOfCharacter = 24;
   const std::int64_t messages = std::ranges::count_if(text, [](char c) { return c == '{' || c == '<'; });
-  CheckMemory(what, messages * kBytesOfMessage + static_cast<std::int64_t>(text.size()) * kBytesOfCharacter);
+  CheckMemory(what, messages * kMaxMessageBytes + static_cast<std::int64_t>(text.size()) * kBytesOfCharacter);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(error);
   parser.SetRecursionLimit(kMaxMessageNesting);

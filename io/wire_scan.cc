@@ -14,9 +14,7 @@ using google::protobuf::FieldDescriptor;
 
 enum WireType { kVarint = 0, kFixed64 = 1, kLength = 2, kStartGroup = 3, kEndGroup = 4, kFixed32 = 5 };
 
-// Upper bounds for what the C++ library keeps, in bytes: a message with its presence bits and empty fields, a string,
-// a repeated scalar (the array grows by doubling).
-constexpr std::int64_t kMessageBytes = 320;
+// Upper bounds for what the C++ library keeps, in bytes: a string, a repeated scalar (the array grows by doubling).
 constexpr std::int64_t kStringBytes = 64;
 constexpr std::int64_t kScalarBytes = 16;
 
@@ -51,7 +49,7 @@ class Scanner {
 
   // Walks [position_, end) as a message of `type`.
   bool Message(const Descriptor& type, size_t end, int depth) {
-    result_.max_bytes += kMessageBytes;
+    result_.max_bytes += kMaxMessageBytes;
     while (position_ < end) {
       const size_t start = position_;
       std::uint64_t tag = 0;

@@ -17,6 +17,9 @@ namespace stepnet {
 // Messages may nest this deep, in both formats.
 inline constexpr int kMaxMessageNesting = 100;
 
+// What the C++ library keeps of a message at most, with its presence bits and empty fields, in bytes.
+inline constexpr std::int64_t kMaxMessageBytes = 320;
+
 struct WireScan {
   std::string problem = {};    // "" for well-formed bytes, otherwise what is wrong and where
   std::int64_t known = 0;      // fields of the outermost message that its type declares, with content that fits

@@ -1,6 +1,7 @@
 #include "stepnet/nets/bfloat16_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -96,6 +97,13 @@ Tensor Rounded(const Tensor& weights) {
   return rounded;
 }
 
+// Finite elements that bfloat16 cannot hold: they would be infinite.
+std::int64_t NumTooLarge(const Tensor& weights) {
+  const float* from = weights.data<float>();
+  return std::count_if(from, from + weights.size(),
+                       [](float value) { return std::isfinite(value) && std::isinf(ToFloat(ToBFloat16(value))); });
+}
+
 // Why a weight of products cannot be stored; "": it can.
 std::string WhyKept(const std::string& name, const WeightUse& use, const Tensor& weights) {
   if (!use.gradient.empty()) {
@@ -110,7 +118,9 @@ std::string WhyKept(const std::string& name, const WeightUse& use, const Tensor&
   if (weights.dtype() != DType::kFloat && weights.dtype() != DType::kBFloat16) {
     return StrCat("it is ", weights.Description());
   }
-  return use.other;
+  if (!use.other.empty() || weights.dtype() == DType::kBFloat16) return use.other;
+  const std::int64_t too_large = NumTooLarge(weights);
+  return too_large == 0 ? "" : StrCat("of its elements ", too_large, " would be infinite");
 }
 
 [[noreturn]] void ThrowNothingStored(const std::vector<FloatWeight>& kept) {

@@ -1,9 +1,10 @@
-// Plans: which nets run, how often, and which at the same time.
+// Execution plans (Caffe2's PlanDef): which nets run, how often, and which at the same time. Its execution steps are no
+// timesteps.
 //
-// A step runs its nets, or its substeps, one after the other or concurrently, num_iter times or until its
-// should_stop_blob (bool, one element) is true. A step with create_workspace runs in a workspace of its own, made anew
+// An execution step runs its nets, or its substeps, one after the other or concurrently, num_iter times or until its
+// should_stop_blob (bool, one element) is true. One with create_workspace runs in a workspace of its own, made anew
 // each time, whose parent is the one around it. Reporters (report_net, substeps with run_every_ms) run from time to
-// time while the step runs, and once more at its end.
+// time while it runs, and once more at its end.
 //
 // Nets that run at the same time and touch the same blob, one of them writing, take turns; nets with operators that
 // have side effects run alone.

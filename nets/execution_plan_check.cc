@@ -3,6 +3,7 @@
 #include <set>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -10,7 +11,6 @@ namespace stepnet {
 namespace {
 
 constexpr int kMaxNesting = 100;
-constexpr std::int64_t kMaxThreads = 1024;  // of a plan, at one time
 constexpr std::int64_t kManyThreads = std::int64_t{1} << 31;
 
 class PlanChecker {

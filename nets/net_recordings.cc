@@ -98,7 +98,7 @@ NetRecordings::Recording& NetRecordings::OfNextRun() {
   const auto is_of_now = [](const auto& recording) { return recording->blobs->BringBack(); };
   auto chosen = std::ranges::find_if(recordings_, is_of_now);
   if (chosen == recordings_.end()) {
-    if (recordings_.size() < kMaxRecordings) recordings_.push_back(std::make_unique<Recording>());
+    if (recordings_.size() < RecordedRun::kMaxOfOneWork) recordings_.push_back(std::make_unique<Recording>());
     chosen = std::prev(recordings_.end());  // of which the temporary memory serves again
     Begin(chosen->get());
   }

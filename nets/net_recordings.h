@@ -61,7 +61,6 @@ class NetRecordings {
   int num_lanes() const { return num_lanes_; }
 
  private:
-  static constexpr size_t kMaxRecordings = 4;
   // Makes it one of runs of which nothing is known.
   void Begin(Recording* recording) const;
   void ForgetOthers(const Recording& recording);

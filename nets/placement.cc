@@ -13,9 +13,7 @@
 namespace stepnet {
 namespace {
 
-// Caffe2's numbers.
-constexpr int kCpuType = 0;
-constexpr int kCudaType = 1;
+// Others of Caffe2's numbers.
 constexpr int kMkldnnType = 2;  // back ends of the CPU; ours chooses for itself
 constexpr int kIdeepType = 5;
 

@@ -13,6 +13,10 @@
 
 namespace stepnet {
 
+// What files call devices (DeviceOption::device_type), by Caffe2's numbers.
+inline constexpr int kCpuType = 0;
+inline constexpr int kCudaType = 1;
+
 // What its option says, if it says one: an option may be there for the seed alone. Throws kInvalidArgument for a type
 // of device that this library does not know, and for a number that no GPU has.
 std::optional<Device> DeviceAskedFor(const OperatorDef& op, const NetDef& net);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "stepnet/core/target.h"
 #include "stepnet/core/unroll.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -90,11 +91,8 @@ HWY_INLINE hn::Vec<D> LoadFirst(D d, const BFloat16* from, size_t count) {
 }
 
 // Rows of bfloat16 that are multiplied together, where there are registers for the sums: the next row's loads hide what
-// the last sums of a row wait for. While that is done, as many rows behind them come into the first cache, where they
-// take a third of it at most. With both, rows of 1024 beyond the second cache take 80 us in place of 110; fetching rows
-// of 4096 would take longer than not to. Rows of float, twice as many lines, take up to a fifth longer so where they
-// are in the second cache (768 rows of 256).
-constexpr std::int64_t kMaxBytesToFetch = 16 << 10;
+// the last sums of a row wait for. Meanwhile as many rows behind them come into the first cache
+// (Target::max_bytes_to_fetch).
 #if HWY_MAX_BYTES >= 64
 constexpr int kRowsTogether = 4;
 #else
@@ -163,7 +161,8 @@ void MultiplyRows(std::int64_t n, std::int64_t k, const T* x, const W* b, std::i
                   const T* bias) {
   constexpr bool kIsPromoted = std::is_same_v<W, BFloat16>;
   constexpr int kRows = kIsPromoted ? kRowsTogether : 1;
-  const bool fetches = kIsPromoted && kRows * stride * static_cast<std::int64_t>(sizeof(W)) <= kMaxBytesToFetch;
+  const bool fetches =
+      kIsPromoted && kRows * stride * static_cast<std::int64_t>(sizeof(W)) <= kCpuTarget.max_bytes_to_fetch;
   std::int64_t j = 0;
   for (; fetches && j + 2 * kRows <= n; j += kRows) {
     MultiplySomeRows<kRows, true>(j, k, x, b, stride, y, accumulates, bias);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/target.h"
 #include "stepnet/core/unroll.h"
 #include "stepnet/operators/transpose_matrix.h"
 
@@ -65,7 +66,6 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 2;
 #endif
 constexpr int kTileRows = 6;
-constexpr int kMinTilesToFetch = 8;  // with fewer, the work of a tile does not hide it
 
 HWY_INLINE void PrefetchToSecondCache(const void* data) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
@@ -165,7 +165,7 @@ HWY_INLINE void TileOfRows(int rows, const PanelOperands<T, W>& of, std::int64_t
 template <int kVectors, typename T, typename W>
 HWY_NOINLINE void Columns(const PanelOperands<T, W>& of, Vectors<W> at) {
   const std::int64_t tiles = (of.m + kTileRows - 1) / kTileRows;
-  const bool fetches = at.next_panel != nullptr && tiles >= kMinTilesToFetch;
+  const bool fetches = at.next_panel != nullptr && tiles >= kCpuTarget.min_tiles_to_fetch;
   std::int64_t row = 0;
   for (std::int64_t tile = 1; tile <= tiles; ++tile) {
     const std::int64_t end = of.m * tile / tiles;

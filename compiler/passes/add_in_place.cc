@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
+#include "stepnet/compiler/passes/weight_products.h"
 
 namespace stepnet {
 namespace {
@@ -13,7 +16,11 @@ namespace {
 class InPlaceAdder {
  public:
   explicit InPlaceAdder(StepGraph* graph)
-      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), gone_(graph->nodes.size(), false) {}
+      : graph_(*graph),
+        uses_(*graph),
+        written_(WrittenBases(*graph)),
+        gone_(graph->nodes.size(), false),
+        products_(*graph) {}
 
   bool Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -23,7 +30,9 @@ class InPlaceAdder {
       auto [first, last] = std::pair(node.inputs[0], node.inputs[1]);
       if (ProducerOf(first) > ProducerOf(last)) std::swap(first, last);
       if (!IsOnlyRead(last, sum) || !CanAdd(graph_, last)) continue;
+      if (!mergeable_) FindMergeable();
       if (IsOnlyReadOrSum(first, sum) && ProducerOf(first) != ProducerOf(last)) {
+        if (WouldComeIntoLoop(first, last) || KeepsFromMerging(first) || KeepsFromMerging(last)) continue;
         graph_.ForgetLast(first);
         PutWith(first, sum);
       } else if (IsThereForAllSteps(first, sum)) {
@@ -46,6 +55,13 @@ class InPlaceAdder {
     int sum = kNoValue;
   };
 
+  // Products of one key.
+  struct Mergeable {
+    int num = 0;
+    std::int64_t bytes = 0;
+    std::set<std::string> partners = {};  // keys of what they are added to; "" of those that are added to nothing
+  };
+
   int ProducerOf(int value) const { return graph_.values[value].producer; }
 
   bool IsSumOfTwo(const StepNode& node) const {
@@ -53,14 +69,18 @@ class InPlaceAdder {
     const int sum = node.outputs[0];
     if (sum == kNoValue || graph_.values[sum].dynamic || !AddsItsInputs(graph_, node)) return false;
     const int home = graph_.values[sum].home;
-    return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == 1;
+    const auto is_there = [&](int value) { return graph_.values[value].home == home; };
+    // Nets often write a sum over one of its terms.
+    const auto num_values = 1 + std::ranges::count_if(node.inputs, is_there);
+    return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == num_values;
   }
 
   // Whether an operator of the step has made as much of it as the sum is, and nothing else looks at it.
   bool IsOnlyRead(int term, int sum) const {
     const StepValue& value = graph_.values[term];
     return value.producer >= 0 && !gone_[value.producer] && graph_.nodes[value.producer].RunsOperators() &&
-           !value.added && value.info == graph_.values[sum].info && uses_.HasOneReader(term);
+           !value.added && value.info == graph_.values[sum].info && uses_.NumReaders(term) == 1 &&
+           (value.home == graph_.values[sum].home || uses_.IsApart(term));
   }
 
   // The same of a sum that this pass has made: it goes on.
@@ -68,6 +88,44 @@ class InPlaceAdder {
     if (!sums_.contains(term)) return IsOnlyRead(term, sum);
     return graph_.values[term].info == graph_.values[sum].info && uses_.IsTemporary(term) &&
            uses_.NumReaders(term) == 1;
+  }
+
+  // Whether no step waits for what gives `last`, which may run for many steps at once, but for what gives `first`.
+  bool WouldComeIntoLoop(int first, int last) {
+    if (cycles_.empty()) {
+      const auto end = static_cast<int>(graph_.nodes.size());
+      cycles_ = CyclesOf(graph_, 0, end, FollowersByBytes(graph_, 0, end));
+    }
+    return cycles_[ProducerOf(last)] == kNoCycle && cycles_[ProducerOf(first)] != kNoCycle;
+  }
+
+  // Whether the value is a product that could become one with others of the same value, but not all of them are added
+  // to a product of one other value, so that the sums could become one, too.
+  bool KeepsFromMerging(int value) {
+    const StepNode& node = graph_.nodes[ProducerOf(value)];
+    if (!products_.Contains(node)) return false;
+    const Mergeable& of_key = mergeable_->at(products_.KeyOf(node));
+    return of_key.num > 1 && of_key.bytes <= graph_.target->max_bytes_to_merge && of_key.partners.size() > 1;
+  }
+
+  void FindMergeable() {
+    std::map<int, std::string> partner_of;  // by value, where it is one of two that are added up
+    for (const StepNode& node : graph_.nodes) {
+      if (!IsSumOfTwo(node)) continue;
+      for (const int k : {0, 1}) {
+        const int other = ProducerOf(node.inputs[1 - k]);
+        const bool is_product = other >= 0 && products_.Contains(graph_.nodes[other]);
+        partner_of[node.inputs[k]] = is_product ? products_.KeyOf(graph_.nodes[other]) : "another";
+      }
+    }
+    mergeable_.emplace();
+    for (const StepNode& node : graph_.nodes) {
+      if (!products_.Contains(node)) continue;
+      Mergeable& of_key = (*mergeable_)[products_.KeyOf(node)];
+      ++of_key.num;
+      of_key.bytes += products_.WeightBytes(node);
+      of_key.partners.insert(partner_of[node.outputs[0]]);
+    }
   }
 
   void PutWith(int first, int sum) {
@@ -117,10 +175,13 @@ class InPlaceAdder {
 
   StepGraph& graph_;
   const Uses uses_;
-  const std::set<int> written_;      // bases
-  std::vector<bool> gone_;           // by node
-  std::set<int> sums_;               // values that were made so
-  std::multimap<int, Copy> copies_;  // by the node that they stand before
+  const std::set<int> written_;  // bases
+  std::vector<bool> gone_;       // by node
+  std::set<int> sums_;           // values that were made so
+  const WeightProducts products_;
+  std::optional<std::map<std::string, Mergeable>> mergeable_;  // as the nodes were
+  std::vector<int> cycles_;                                    // of the nodes, as they were, once somebody has asked
+  std::multimap<int, Copy> copies_;                            // by the node that they stand before
 };
 
 }  // namespace

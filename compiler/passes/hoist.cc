@@ -18,7 +18,8 @@ class Hoister {
   }
 
   bool Run() {
-    for (size_t v = 0; v < graph_.values.size(); ++v) is_the_same_[v] = IsOfAllSteps(graph_.values[v]);
+    for (size_t v = 0; v < graph_.values.size(); ++v)
+      is_the_same_[v] = IsGivenWhole(graph_, written_, static_cast<int>(v));
     std::vector<bool> leaves(graph_.nodes.size(), false);
     for (const Stage& stage : stages_) {
       for (int n = stage.begin; n < stage.end && stage.steps_at_once != kAllSteps; ++n) {
@@ -39,13 +40,6 @@ class Hoister {
   }
 
  private:
-  // What is there before the first step, whole, and stays.
-  bool IsOfAllSteps(const StepValue& value) const {
-    const Home& home = graph_.homes[value.home];
-    return value.producer < 0 && home.kind == Home::Kind::kOutside && !home.starts_at_zero &&
-           home.slot.row_bytes == 0 && !written_.contains(home.slot.base);
-  }
-
   bool MayLeave(const StepNode& node) const {
     if (!DependsOnInputsAlone(graph_, node) || node.inputs.empty()) return false;
     const auto is_apart = [&](int value) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "stepnet/compiler/passes/passes.h"
@@ -13,6 +14,9 @@ class EqualNodes {
  public:
   explicit EqualNodes(StepGraph* graph) : graph_(*graph), uses_(*graph), stands_for_(graph->values.size()) {
     for (size_t v = 0; v < stands_for_.size(); ++v) stands_for_[v] = static_cast<int>(v);
+    for (const StepNode& node : graph_.nodes) {
+      if (AddsTermOutside(graph_, node) && CanAdd(graph_, node.inputs[0])) terms_.insert(node.inputs[0]);
+    }
   }
 
   bool Run() {
@@ -43,7 +47,7 @@ class EqualNodes {
   // An operator that gives the same for the same inputs, in memory where nothing else is, and does nothing beside.
   bool MayBeOneOfSeveral(const StepNode& node) const {
     if (!DependsOnInputsAlone(graph_, node)) return false;
-    const auto is_apart = [&](int value) { return uses_.IsApart(value); };
+    const auto is_apart = [&](int value) { return uses_.IsApart(value) && !terms_.contains(value); };
     const auto is_sum = [&](int value) { return graph_.homes[graph_.values[value].home].starts_at_zero; };
     return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum);
   }
@@ -62,6 +66,9 @@ class EqualNodes {
 
   StepGraph& graph_;
   const Uses uses_;
+  // What an operator can add to a sum outside, where the move that adds it goes (fold_sums): row by row, in another
+  // order than a sum over the rows that is added afterwards.
+  std::set<int> terms_;
   std::vector<int> stands_for_;  // by value: itself, or the equal one that is there before it
   std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // nodes that stay
 };

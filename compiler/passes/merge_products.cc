@@ -7,7 +7,7 @@
 
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
-#include "stepnet/core/floating.h"
+#include "stepnet/compiler/passes/weight_products.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -19,19 +19,10 @@ void SetInts(OperatorDef* op, const std::string& name, const std::vector<std::in
   for (const std::int64_t value : values) argument.add_ints(value);
 }
 
-// An operator of the same options as another, of which errors and traces say that it is at its place.
-StepNode MakeNode(const StepNode& like, const OperatorDef& def, std::vector<int> inputs, std::vector<int> outputs) {
-  return {.call = std::make_shared<const OperatorCall>(def, like.call->options()),
-          .def = std::make_shared<const OperatorDef>(def),
-          .op_index = like.op_index,
-          .inputs = std::move(inputs),
-          .outputs = std::move(outputs)};
-}
-
 class ProductMerger {
  public:
   explicit ProductMerger(StepGraph* graph)
-      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), replaced_by_(graph->nodes.size()) {}
+      : graph_(*graph), uses_(*graph), products_(*graph), replaced_by_(graph->nodes.size()) {}
 
   bool Run() {
     for (const auto& [key, sums] : FindSums()) {
@@ -48,38 +39,8 @@ class ProductMerger {
   using Sum = std::vector<int>;
 
   const ProductFactor& RightOf(const StepNode& node) const { return *node.products[0]->right; }
-  int WeightOf(const StepNode& node) const { return node.inputs[RightOf(node).input]; }
 
-  bool IsTheSameInAllSteps(int value) const {
-    const StepValue& v = graph_.values[value];
-    const Home& home = graph_.homes[v.home];
-    if (home.kind == Home::Kind::kOnce) return true;
-    return v.producer < 0 && home.kind == Home::Kind::kOutside && !home.starts_at_zero && home.slot.row_bytes == 0 &&
-           !written_.contains(home.slot.base);
-  }
-
-  // A product of a value and a matrix that all steps share, and perhaps a bias that they share, too.
-  bool IsProduct(const StepNode& node) const {
-    if (node.kind != StepNode::Kind::kProduct || node.outputs.size() != 1 || node.outputs[0] == kNoValue) return false;
-    if (!DependsOnInputsAlone(graph_, node) || !node.products[0] || !node.products[0]->right) return false;
-    const Product& product = *node.products[0];
-    const bool has_bias = product.bias >= 0;
-    if (node.inputs.size() != (has_bias ? 3u : 2u) || product.left.input == product.right->input) return false;
-    if (has_bias && !IsTheSameInAllSteps(node.inputs[product.bias])) return false;
-    const Shape& weight = graph_.values[WeightOf(node)].info.shape;
-    return weight.rank() == 2 && weight == product.right->shape && IsTheSameInAllSteps(WeightOf(node));
-  }
-
-  // What products have in common whose weights may lie side by side.
-  std::string KeyOf(const StepNode& node) const {
-    const Product& product = *node.products[0];
-    std::string key = StrCat(node.inputs[product.left.input], " ", node.call->type(), " ", product.bias, " ",
-                             RightOf(node).transposed, " ", graph_.values[WeightOf(node)].info.dtype);
-    for (const Argument& argument : node.def->arg()) key += " " + argument.SerializeAsString();
-    return key;
-  }
-
-  // By what their products have in common.
+  // Sums, by what their products have in common.
   std::map<std::string, std::vector<Sum>> FindSums() const {
     std::map<int, Sum> by_home;
     std::set<int> others;  // homes to which something else writes
@@ -87,14 +48,15 @@ class ProductMerger {
       const StepNode& node = graph_.nodes[n];
       for (const int value : node.given()) {
         const int home = graph_.values[value].home;
-        IsProduct(node) ? by_home[home].push_back(static_cast<int>(n)) : static_cast<void>(others.insert(home));
+        products_.Contains(node) ? by_home[home].push_back(static_cast<int>(n))
+                                 : static_cast<void>(others.insert(home));
       }
     }
     std::map<std::string, std::vector<Sum>> sums;
     for (const auto& [home, sum] : by_home) {
       if (others.contains(home) || !IsReadAtItsEnd(home, sum)) continue;
       std::string key;
-      for (const int n : sum) key += KeyOf(graph_.nodes[n]) + "\n";
+      for (const int n : sum) key += products_.KeyOf(graph_.nodes[n]) + "\n";
       sums[key].push_back(sum);
     }
     return sums;
@@ -111,14 +73,24 @@ class ProductMerger {
     return uses_.NumValues(home) == std::ssize(sum);
   }
 
-  // As computed with: weights that are stored in fewer bytes give the same bits.
   bool HasSmallWeights(const std::vector<Sum>& sums, size_t k) const {
     std::int64_t bytes = 0;
-    for (const Sum& sum : sums) {
-      const TensorInfo& weight = graph_.values[WeightOf(graph_.nodes[sum[k]])].info;
-      bytes += weight.shape.size() * DTypeBytes(ComputedIn(weight.dtype));
-    }
+    for (const Sum& sum : sums) bytes += products_.WeightBytes(graph_.nodes[sum[k]]);
     return bytes <= graph_.target->max_bytes_to_merge;
+  }
+
+  std::vector<int> WeightsOf(const std::vector<Sum>& sums, size_t k) const {
+    std::vector<int> weights;
+    for (const Sum& sum : sums) weights.push_back(WeightProducts::WeightOf(graph_.nodes[sum[k]]));
+    return weights;
+  }
+
+  // Whether none of the weights lies beside others than these: so all copies together are no larger than the weights.
+  bool HaveOnePlace(const std::vector<int>& weights) const {
+    return std::ranges::all_of(weights, [&](int weight) {
+      const auto found = place_of_.find(weight);
+      return found == place_of_.end() || found->second == weights;
+    });
   }
 
   // One product in place of the k-th of all sums, of their weights side by side.
@@ -126,11 +98,12 @@ class ProductMerger {
     const StepNode& first = graph_.nodes[sums[0][k]];
     const Product& product = *first.products[0];
     const bool transposed = RightOf(first).transposed;
-    std::vector<int> weights, biases;
+    const std::vector<int> weights = WeightsOf(sums, k);
+    for (const int weight : weights) place_of_.emplace(weight, weights);
+    std::vector<int> biases;
     std::int64_t columns = 0;
     for (const Sum& sum : sums) {
       const StepNode& node = graph_.nodes[sum[k]];
-      weights.push_back(WeightOf(node));
       if (product.bias >= 0) biases.push_back(node.inputs[product.bias]);
       columns += RightOf(node).columns();
     }
@@ -146,7 +119,7 @@ class ProductMerger {
     OperatorDef def = *first.def;
     for (size_t i = 0; i < inputs.size(); ++i) def.set_input(static_cast<int>(i), graph_.values[inputs[i]].blob);
     def.set_output(0, graph_.values[output].blob);
-    return MakeNode(first, def, std::move(inputs), {output});
+    return NodeLike(first, def, std::move(inputs), {output});
   }
 
   std::string NamesOf(const std::vector<Sum>& sums, size_t k) const {
@@ -177,7 +150,7 @@ class ProductMerger {
     const Shape count = {static_cast<std::int64_t>(values.size())};
     const int info_value = AddOnceValue(Join(names, "|") + " sizes", {.dtype = DType::kInt32, .shape = count});
     for (const int output : {joined, info_value}) def.add_output(graph_.values[output].blob);
-    once_.push_back(MakeNode(like, def, values, {joined, info_value}));
+    once_.push_back(NodeLike(like, def, values, {joined, info_value}));
     return joined_[{values, axis}] = joined;
   }
 
@@ -189,7 +162,7 @@ class ProductMerger {
 
   void Merge(const std::vector<Sum>& sums) {
     for (size_t k = 0; k < sums[0].size(); ++k) {
-      if (!HasSmallWeights(sums, k)) return;
+      if (!HasSmallWeights(sums, k) || !HaveOnePlace(WeightsOf(sums, k))) return;
     }
     graph_.homes.push_back({});
     const int home = static_cast<int>(graph_.homes.size()) - 1;
@@ -228,7 +201,7 @@ class ProductMerger {
     SetInts(&def, "axis", {});
     def.mutable_arg(0)->set_i(-1);
     SetInts(&def, "split", sizes);
-    return MakeNode(product, def, {product.outputs[0]}, std::move(parts));
+    return NodeLike(product, def, {product.outputs[0]}, std::move(parts));
   }
 
   void ReplaceNodes() {
@@ -259,7 +232,8 @@ class ProductMerger {
 
   StepGraph& graph_;
   const Uses uses_;
-  const std::set<int> written_;  // bases
+  const WeightProducts products_;
+  std::map<int, std::vector<int>> place_of_;  // by weight, those that it lies beside, and itself
   std::map<std::pair<std::vector<int>, int>, int> joined_;
   std::vector<StepNode> once_;
   std::set<int> gone_;                              // nodes

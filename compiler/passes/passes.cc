@@ -22,6 +22,7 @@ constexpr Pass kPasses[] = {
     {.name = "fold_sums", .opt_level = 0, .run = FoldSums},
     {.name = "simplify", .opt_level = 1, .run = Simplify},
     {.name = "drop_outputs", .opt_level = 0, .run = DropOutputs},
+    {.name = "fold_biases", .opt_level = 2, .run = FoldBiases},
     {.name = "add_in_place", .opt_level = 2, .run = AddInPlace},
     {.name = "copy_inputs", .opt_level = 0, .required = true, .run = CopyInputs},
     {.name = "copy_lent", .opt_level = 0, .required = true, .run = CopyLent},

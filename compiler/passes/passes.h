@@ -30,14 +30,14 @@ void CheckDisabledPasses(const std::set<std::string>& names);
 // CheckDisabledPasses and VerifyGraph.
 void RunPasses(const RunOptions& options, StepGraph* graph);
 
-// Operators that sum a gradient like an input that may have been repeated (OperatorSchema::sum_like), and find the two
-// of one shape, become moves. A gradient rule, which knows no shapes, writes such a sum for each such input.
+// An operator that sums a gradient until it has the shape of an input (OperatorSchema::sum_like) becomes a move where
+// it has that shape already. A gradient rule knows no shapes: it writes such a sum for each input that may be repeated.
 bool CopyEqualSums(StepGraph* graph);
 
-// Moves of blobs of the step go, as of sums of gradients in which nothing is to be summed, or of outputs of steps: what
-// gives a value that only the move reads gives the copy instead, also to memory outside, or what reads the copy reads
-// the value. A move stays where both are seen from outside, or one of them is overwritten while the other is read.
-// Rounds otherwise where what gives a term comes to add it to a sum.
+// A move in the step goes where nobody needs both the value and its copy: the operator before it gives the copy, also
+// to memory outside, or the operators behind it read the value. It stays where both are seen from outside, or one of
+// them is overwritten while the other is read. Sums of gradients in which nothing is summed, and outputs of steps, are
+// such moves. Rounds otherwise where an operator comes to add its term to a sum.
 bool DropMoves(StepGraph* graph);
 
 // Operators that have a formula or only copy and fill become regions, one each, which passes may join
@@ -80,9 +80,15 @@ bool Simplify(StepGraph* graph);
 // outputs that they are asked for (Operator::Rows): the gradient of weights that nobody trains.
 bool DropOutputs(StepGraph* graph);
 
+// A bias that all steps share, and which an operator adds to each row of a product or of a sum with products, is added
+// by one of the products, where that can have one; rather by one that no step waits for. Rounds otherwise.
+bool FoldBiases(StepGraph* graph);
+
 // Where an operator adds up two values, and the later of them comes from one that can add, that adds to the other where
 // the sum is to be, which rounds otherwise. Behind what takes away unread values: nothing reads the first one any more.
 // Where the other is of a sequence from outside, on targets that take copies of many steps at once, it is copied there.
+// It does not where a product that may run for many steps at once would come into the loop, nor where it would keep
+// products of one value from becoming one (merge_products).
 bool AddInPlace(StepGraph* graph);
 
 // Kernels read and write in any order. Where links show an operator the same rows as an input and as an output, or rows

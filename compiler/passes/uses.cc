@@ -71,6 +71,12 @@ std::set<int> WrittenBases(const StepGraph& graph) {
   return bases;
 }
 
+bool IsGivenWhole(const StepGraph& graph, const std::set<int>& written_bases, int value) {
+  const Home& home = graph.homes[graph.values[value].home];
+  return graph.values[value].producer < 0 && home.kind == Home::Kind::kOutside && !home.starts_at_zero &&
+         home.slot.row_bytes == 0 && !written_bases.contains(home.slot.base);
+}
+
 bool AddsTermOutside(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kMove) return false;
   const StepValue &from = graph.values[node.inputs[0]], &to = graph.values[node.outputs[0]];

@@ -48,6 +48,9 @@ class Uses {
 // Bases outside to some of whose memory a node writes.
 std::set<int> WrittenBases(const StepGraph& graph);
 
+// Whether the value is memory outside that is there before the first step, the same in all of them, and stays as it is.
+bool IsGivenWhole(const StepGraph& graph, const std::set<int>& written_bases, int value);
+
 // Whether the node is a move that adds what one operator of the step has made to memory outside.
 bool AddsTermOutside(const StepGraph& graph, const StepNode& node);
 

@@ -45,7 +45,7 @@ std::int64_t NumNodes(cudaGraph_t graph) {
 // Streams beside the one that is recorded, which join its capture.
 class CudaRecorder::Lanes {
  public:
-  Lanes(CudaQueue& first, std::string* refusal) : first_(first), refusal_(refusal), others_(kMaxLanes - 1) {}
+  Lanes(CudaQueue& first, std::string* refusal) : first_(first), refusal_(refusal), others_(kMaxCudaLanes - 1) {}
 
   void Put(int lane, std::span<const int> behind, const std::function<void()>& work) {
     lane_ = lane;

@@ -7,6 +7,7 @@
 
 #include "stepnet/gpu/cuda/cuda_event.h"
 #include "stepnet/gpu/cuda/cuda_runtime.h"
+#include "stepnet/gpu/cuda/cuda_target.h"
 
 namespace stepnet {
 
@@ -18,11 +19,10 @@ class CudaRecorder : public Recorder {
   void Cut() override;
   int num_pieces() const override { return static_cast<int>(pieces_.size()); }
   void Play(int piece) override;
-  int num_lanes() const override { return kMaxLanes; }
+  int num_lanes() const override { return kMaxCudaLanes; }
   void InLane(int lane, std::span<const int> behind, const std::function<void()>& work) override;
 
  private:
-  static constexpr int kMaxLanes = 4;
   class Capture;
   class Lanes;
   struct GraphDelete {

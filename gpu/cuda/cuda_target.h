@@ -43,6 +43,9 @@ struct CudaRegionSizes {
 };
 inline constexpr CudaRegionSizes kCudaRegions = {};
 
+// Streams of a recording: each has scratch memory of its own. Chosen.
+inline constexpr int kMaxCudaLanes = 4;
+
 // Which kernel computes a product.
 struct CudaProductSizes {
   // Multiplications up to which products of few rows are computed exactly, by the kernel for that (few_rows_product.h),

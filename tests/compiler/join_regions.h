@@ -8,8 +8,8 @@
 
 namespace stepnet {
 
-// Makes regions that stand next to each other in a stage one: all of them, or with `random` some. Returns how many
-// regions of several operators there are then.
+// Makes regions that stand next to each other in a stage of steps one: all of them, or with `random` some. Returns how
+// many regions of several operators there are then.
 inline int JoinRegions(StepGraph* graph, std::mt19937* random = nullptr) {
   const auto is_region = [&](int n) { return graph->nodes[n].kind == StepNode::Kind::kRegion; };
   const auto may_join = [&](int n) {  // nodes n - 1 and n
@@ -18,7 +18,7 @@ inline int JoinRegions(StepGraph* graph, std::mt19937* random = nullptr) {
     }
     return is_region(n - 1) && is_region(n);
   };
-  for (int n = static_cast<int>(graph->nodes.size()) - 1; n > 0; --n) {
+  for (int n = static_cast<int>(graph->nodes.size()) - 1; n > graph->NumOnceNodes(); --n) {
     if (may_join(n) && (random == nullptr || (*random)() % 4 != 0))
       FormRegions(std::array{NodeRange{n - 1, n + 1}}, graph);
   }

@@ -274,6 +274,22 @@ TEST(NodeOrder, MemoryThatAllStepsShareIsACycle) {
   }
 }
 
+TEST(NodeOrder, TheNextStepWaitsForTheRowsThatItReads) {
+  using Waits = std::vector<std::pair<int, int>>;
+  const auto waits = [](const std::string& lines, bool backward = false) {
+    const StepGraph graph = Graph(lines, backward);
+    return WaitsOfNextStep(graph, 0, NumNodes(graph));
+  };
+  const std::string reads = "  a.1: float [1, 4] = Tanh(x) @0 {}\n";
+  EXPECT_EQ(waits(StrCat(kX, reads, "  y.1: float [1, 4] at 0[16 * (t + 1)] = Relu(a.1) @1 {}\n")), (Waits{{1, 0}}));
+  EXPECT_EQ(waits(StrCat(kX, reads, "  y.1: float [1, 4] at 0[16 * (t + 2)] = Relu(a.1) @1 {}\n")), Waits())
+      << "the step after it does";
+  EXPECT_EQ(waits(StrCat(kX, reads, "  y.1: float [1, 4] at 0[16 * (t - 1)] = Relu(a.1) @1 {}\n"), true),
+            (Waits{{1, 0}}));
+  EXPECT_EQ(waits(StrCat(kX, reads, "  y.1: float [1, 4] at 1[16 * (t + 1)] = Relu(a.1) @1 {}\n")), Waits())
+      << "other memory";
+}
+
 TEST(NodeOrder, CyclesOfAStageAreThoseOfItsNodes) {
   const StepGraph graph = Graph(
       "  h: float [1, 4] at 1[16 * t]\n"

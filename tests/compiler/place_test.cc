@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "stepnet/compiler/dependencies.h"
 #include "stepnet/compiler/emit.h"
 #include "stepnet/compiler/graph_text.h"
@@ -60,6 +62,48 @@ std::string StateStep(const std::string& lines, const std::string& last) {
 
 StepPlan PlanOf(const std::string& text, std::int64_t ring_rows) {
   return EmitPlan(ParseGraph(text), {.ring_rows = ring_rows});
+}
+
+// How many rows have the slots of these blobs.
+std::map<std::string, std::int64_t> RowsOf(const StepPlan& plan) {
+  std::map<std::string, std::int64_t> rows;
+  for (const Slot& slot : plan.slots) {
+    if (slot.storage_class == StorageClass::kRing) rows[slot.blob] = slot.ring_rows;
+  }
+  return rows;
+}
+
+TEST(Place, OneRowIsEnoughWhereAStepWaitsForThoseWhoUsedIt) {
+  // a is written behind a read of h, which what reads a has written the step before.
+  EXPECT_EQ(RowsOf(PlanOf(StateStep("  a.1: float [1, 2] = Tanh(h) @1 {}\n", "a.1"), 4)),
+            (std::map<std::string, std::int64_t>{{"a", 0}}));
+  // b is read beside what the next step waits for.
+  EXPECT_EQ(RowsOf(PlanOf("step s {\n"
+                          "  h: float [1, 2] at 0[8 * t]\n"
+                          "  b.1: float [1, 2] = Tanh(h) @0 {}\n"
+                          "  h.1: float [1, 2] at 0[8 * (t + 1)] = Copy(b.1) @1 {}\n"
+                          "  y.1: float [1, 2] at 1[8 * t] = Relu(b.1) @2 {}\n"
+                          "}\n",
+                          4)),
+            (std::map<std::string, std::int64_t>{{"b", 4}}));
+  // c is of a step whose state is read two steps later.
+  EXPECT_EQ(RowsOf(PlanOf("step s {\n"
+                          "  h: float [1, 2] at 0[8 * t]\n"
+                          "  c.1: float [1, 2] = Tanh(h) @0 {}\n"
+                          "  h.1: float [1, 2] at 0[8 * (t + 2)] = Copy(c.1) @1 {}\n"
+                          "}\n",
+                          4)),
+            (std::map<std::string, std::int64_t>{{"c", 4}}));
+}
+
+TEST(Place, OneRowIsEnoughBackwardsToo) {
+  EXPECT_EQ(RowsOf(PlanOf("backward step s {\n"
+                          "  h: float [1, 2] at 0[8 * (t + 1)]\n"
+                          "  a.1: float [1, 2] = Tanh(h) @0 {}\n"
+                          "  h.1: float [1, 2] at 0[8 * t] = Copy(a.1) @1 {}\n"
+                          "}\n",
+                          4)),
+            (std::map<std::string, std::int64_t>{{"a", 0}}));
 }
 
 // That all that a plan of overlapping steps orders is ordered without sharing, too.

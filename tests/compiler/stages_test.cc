@@ -10,30 +10,13 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/tests/compiler/stages_case.h"
 #include "stepnet/tests/executor/layers.h"
 #include "stepnet/tests/executor/recurrent_case.h"
 #include "stepnet/tests/operators/op_test.h"
 
 namespace stepnet {
 namespace {
-
-using Lines = std::vector<std::string>;
-using Feeds = std::vector<std::pair<std::string, Tensor>>;
-
-// What a plan does, a line for the title of each stage and for each instruction.
-Lines StagesOf(const StepPlan& plan) {
-  Lines lines;
-  for (const Stage& stage : plan.stages) {
-    lines.push_back(StageTitle(stage) + ":");
-    for (int i = stage.begin; i < stage.end; ++i) lines.push_back(plan.instructions[i].text);
-  }
-  return lines;
-}
-
-// The title of the stage in which weights are packed.
-std::string WhenPacked() {
-  return StrCat("once for all steps, in runs of ", kCpuTarget.min_steps_to_pack, " steps or more:");
-}
 
 // The title of the stage with the instruction that gives `outputs`, as its text has them.
 std::string StageWith(const StepPlan& plan, const std::string& outputs) {
@@ -45,37 +28,11 @@ std::string StageWith(const StepPlan& plan, const std::string& outputs) {
   return "nowhere";
 }
 
-struct Plans {
-  StepPlan forward, backward;
-};
-
-// Runs the net in the workspace and returns the plans that it made, of operators one by one.
-Plans PlansOf(const NetDef& def, Workspace& workspace, RunOptions options = {.executor = "serial"}) {
-  Plans plans;
-  options.disabled_passes.insert("fuse_regions");
-  options.on_plan = [&](const StepPlan& plan) { (plan.backward ? plans.backward : plans.forward) = plan; };
-  Net::Create(def, workspace, options)->Run();
-  return plans;
-}
-
-Plans PlansOf(const NetDef& def, const Feeds& feeds, const RunOptions& options = {.executor = "serial"}) {
-  Workspace workspace;
-  for (const auto& [name, tensor] : feeds) workspace.SetTensor(name, tensor.Clone());
-  return PlansOf(def, workspace, options);
-}
-
 // The net with the gradients of `outputs` by `inputs`.
 NetDef Training(const NetDef& forward, const Lines& outputs, const Lines& inputs) {
   NetDef net = forward;
   AddBackwardStepNets(&net);
   return AddGradients(net, outputs, inputs).net;
-}
-
-// A product of rows [1, B, K].
-OperatorDef Product(const std::string& text) {
-  OperatorDef op = ParseOp(text);
-  AddInt(&op, "axis", 2);
-  return op;
 }
 
 // Over all elements of a step, so that several steps are no more rows of one run.
@@ -94,31 +51,6 @@ Tensor Weights(unsigned seed) {
   const Tensor weights = Random({kSize, kSize}, seed);
   for (std::int64_t i = 0; i < weights.size(); ++i) weights.data<double>()[i] *= 0.3;
   return weights;
-}
-
-// Runs the net at level 0 and 1 and compares all blobs, which must differ by rounding alone.
-Plans ExpectLevelsAgree(const NetDef& def, const Feeds& feeds, const std::string& what) {
-  Workspace in_a_loop;
-  for (const auto& [name, tensor] : feeds) in_a_loop.SetTensor(name, tensor.Clone());
-  const Plans loops = PlansOf(def, in_a_loop, {.executor = "serial", .opt_level = 0});
-  EXPECT_EQ(loops.forward.stages.size(), 1u);
-  Plans plans;
-  for (const int threads : {1, 3}) {
-    Workspace in_stages;
-    for (const auto& [name, tensor] : feeds) in_stages.SetTensor(name, tensor.Clone());
-    plans = PlansOf(def, in_stages, {.executor = threads == 1 ? "serial" : "parallel", .threads = threads});
-    for (const std::string& name : in_a_loop.LocalBlobs()) {
-      if (!in_a_loop.FindBlob(name)->HasTensor()) continue;
-      const std::vector<double> expected = Values(in_a_loop.GetTensor(name)), found = Values(in_stages.GetTensor(name));
-      EXPECT_EQ(found.size(), expected.size()) << name;
-      for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
-        EXPECT_NEAR(found[i], expected[i], 1e-12 * (1 + std::abs(expected[i])))
-            << name << " element " << i << ", " << threads << " threads, " << what;
-        if (testing::Test::HasFailure()) return plans;
-      }
-    }
-  }
-  return plans;
 }
 
 // A recurrent layer over x: what comes from it goes through `above`, which gives h_next from p, and r of the state.
@@ -247,70 +179,6 @@ TEST(Stages, ChunksThatShareATemporaryDoNotRunBesideEachOther) {
                                    "in each step:", "h_next = Sum(q, h_prev)"}));
   // No step of the first loop waits for another, but m is in a ring.
   EXPECT_EQ(EdgesOf(plan), (PipelineEdges{{0, 1, 0}, {1, 1, 1}, {1, 2, 0}, {2, 3, 0}, {3, 3, 1}}));
-}
-
-// A layer of so many units that its product is made in several blocks.
-Feeds WideFeeds(std::int64_t steps, std::int64_t batch) {
-  constexpr std::int64_t kUnits = 1030;
-  Tensor u = Random({kUnits, kUnits}, 4);
-  for (std::int64_t i = 0; i < u.size(); ++i) u.data<double>()[i] /= kUnits;  // so that rounding does not grow
-  return {{"x", Random({steps, batch, kUnits}, 1)},
-          {"h0", Random({batch, kUnits}, 2)},
-          {"u", u},
-          {"b", Random({kUnits}, 6)}};
-}
-
-TEST(Stages, WeightsThatTheLoopReadsArePackedOnce) {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u").Captured("b");
-  net.Step(Product("r = FC(h_prev, u, b)")).Step("s = Sum(x_t, r)").Step("h_next = Tanh(s)").Output("h_all", "h", 1);
-  const auto has_packed = [](const StepPlan& plan) { return StagesOf(plan).front() == WhenPacked(); };
-  const NetDef one_row = net.Build();
-  EXPECT_FALSE(has_packed(PlansOf(one_row, WideFeeds(2, 1)).forward)) << "a row times rows needs no other form";
-  for (const std::int64_t batch : {2, 4}) {
-    const auto what = StrCat("batch ", batch);
-    EXPECT_TRUE(
-        has_packed(ExpectLevelsAgree(net.Build(), WideFeeds(kCpuTarget.min_steps_to_pack, batch), what).forward))
-        << what;
-  }
-  constexpr Target kPacksThree = {.max_rows_to_pack = 3};
-  const RunOptions options{.executor = "serial", .target = &kPacksThree};
-  EXPECT_TRUE(has_packed(PlansOf(net.Build(), WideFeeds(2, 3), options).forward));
-  EXPECT_FALSE(has_packed(PlansOf(net.Build(), WideFeeds(2, 4), options).forward)) << "more rows than are worth it";
-}
-
-TEST(Stages, WeightsThatManyChunksReadArePackedToo) {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "", "h_next").Captured("w").Captured("b");
-  const NetDef def = net.Step(Product("h_next = FC(x_t, w, b)")).Output("h_all", "h", 1).Build();
-  // Chunks of 64 rows in 8 steps, in so many steps that runs have few of them, and steps of many rows.
-  const std::vector<std::pair<std::int64_t, bool>> cases = {
-      {8, true}, {16, true}, {4, false}, {64, true}, {200, false}};
-  for (const auto& [batch, packs] : cases) {
-    constexpr std::int64_t kUnits = 1000;
-    const Feeds feeds = {{"x", Random({kCpuTarget.min_steps_to_pack + 1, batch, kUnits}, 1)},
-                         {"h0", Random({batch, kUnits}, 2)},
-                         {"w", Random({kUnits, kUnits}, 3)},
-                         {"b", Random({kUnits}, 4)}};
-    const Plans plans = ExpectLevelsAgree(def, feeds, StrCat("batch ", batch));
-    EXPECT_EQ(StagesOf(plans.forward).size(), packs ? 4u : 2u) << "batch " << batch;
-    EXPECT_EQ(StagesOf(plans.forward)[1], packs ? "w packed = Pack(w)" : "h_next = FC(x_t, w, b)") << "batch " << batch;
-  }
-}
-
-TEST(Stages, RunsOfFewStepsReadWeightsAsTheyAre) {
-  RecurrentCase net;
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").Captured("u");
-  net.Step(Product("r = FC(h_prev, u)")).Step("h_next = Sum(x_t, r)").Output("h_all", "h", 1);
-  Workspace workspaces[kMaxOptLevel + 1];
-  for (const int level : {0, 1, 2}) {
-    for (const auto& [name, tensor] : WideFeeds(kCpuTarget.min_steps_to_pack - 1, 4))
-      workspaces[level].SetTensor(name, tensor);
-    RunNetOnce(net.Build(), workspaces[level], {.opt_level = level});
-  }
-  for (const int level : {1, 2}) {
-    ExpectSame(workspaces[0].GetTensor("h_all"), workspaces[level].GetTensor("h_all"), StrCat("level ", level));
-  }
 }
 
 TEST(Stages, LoopsWithoutAProductBetweenThemAreOne) {

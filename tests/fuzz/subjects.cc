@@ -267,17 +267,51 @@ std::string DamagedExprs(std::mt19937& random) {
   }
 }
 
+namespace {
+
+// Changes one thing, so that the graph still has a text, which is often read: it may mean something else, or nothing.
+void DamageSlightly(StepGraph* graph, std::mt19937& random) {
+  const auto any = [&](const auto& items) { return Below(static_cast<int>(items.size()), random); };
+  if (graph->nodes.empty() || graph->values.empty()) return;
+  StepNode& node = graph->nodes[any(graph->nodes)];
+  StepValue& value = graph->values[any(graph->values)];
+  Home& home = graph->homes[value.home];
+  switch (random() % 8) {
+    case 0: std::swap(value.home, graph->values[any(graph->values)].home); break;
+    case 1:
+      if (!node.inputs.empty()) node.inputs[any(node.inputs)] = any(graph->values);
+      break;
+    case 2: std::swap(node, graph->nodes[any(graph->nodes)]); break;
+    case 3: home.slot.offset += Below(5, random) - 2; break;
+    case 4: home.kept = !home.kept; break;
+    case 5: home.lent = !home.lent; break;
+    case 6: value.added = !value.added; break;
+    default: {
+      std::vector<bool> gone(graph->nodes.size(), false);
+      gone[any(graph->nodes)] = true;
+      graph->Erase(gone);
+    }
+  }
+  graph->FindProducers();
+}
+
+}  // namespace
+
 std::string DamagedGraph(std::mt19937& random) {
   const NetSubject subject = AnyNet(random);
-  std::vector<std::string> texts;
+  std::vector<StepGraph> graphs;
   RunOptions options{
       .executor = "serial", .threads = 1, .opt_level = static_cast<int>(random() % (kMaxOptLevel + 1)), .quiet = true};
-  options.on_pass = [&](const std::string&, const StepGraph& graph) { texts.push_back(GraphText(graph)); };
+  options.on_pass = [&](const std::string&, const StepGraph& graph) { graphs.push_back(graph); };
   Workspace workspace;
   for (const auto& [name, tensor] : subject.feeds) workspace.SetTensor(name, tensor.Clone());
   Net::Create(subject.net, workspace, options)->Run();
-  if (texts.empty()) return "step none {\n}\n";
-  const std::string text = texts[random() % texts.size()];
+  if (graphs.empty()) return "step none {\n}\n";
+  StepGraph graph = graphs[random() % graphs.size()];
+  const bool is_damaged_as_graph = random() % 2 == 0;
+  if (is_damaged_as_graph) DamageSlightly(&graph, random);
+  const std::string text = GraphText(graph);
+  if (is_damaged_as_graph) return text;
   return random() % 4 == 0 ? DamagedBytes(text, random) : DamagedText(text, random);
 }
 

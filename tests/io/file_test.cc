@@ -1,8 +1,11 @@
 #include "stepnet/io/file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 
 #include "stepnet/core/cancellation.h"
@@ -44,10 +47,26 @@ TEST(File, WithoutCommitNothingChanges) {
     FileWriter writer(dir.Path("a"));
     writer.Write("new");
     EXPECT_EQ(dir.Get("a"), "old");
-    EXPECT_EQ(dir.Names().size(), 2u);
   }
   EXPECT_EQ(dir.Get("a"), "old");
   EXPECT_EQ(dir.Names(), std::vector<std::string>{"a"});
+}
+
+TEST(File, AWriterThatIsKilledLeavesNothing) {
+  const TempDir dir;
+  const int unnamed = open(dir.path().c_str(), O_WRONLY | O_TMPFILE, 0666);
+  if (unnamed < 0) GTEST_SKIP() << "the file system has no files without a name";
+  close(unnamed);
+  const pid_t child = fork();
+  if (child == 0) {
+    FileWriter writer(dir.Path("a"));
+    writer.Write(std::string(100'000, 'x'));
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(dir.Names(), std::vector<std::string>{});
 }
 
 TEST(File, TwoWritersOfOneFileDoNotMix) {

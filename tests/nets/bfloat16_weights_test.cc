@@ -147,15 +147,17 @@ TEST(BFloat16WeightsOfNets, LeaveWhatIsNoWeightOrNotAWeightAlone) {
     workspace.SetTensor(name, Normal({4, 4}, 1));
   workspace.SetTensor("half", Tensor::Zeros(DType::kFloat16, {4, 4}));
   workspace.SetTensor("x", Normal({4, 4}, 2));
+  const float inf = std::numeric_limits<float>::infinity();
+  workspace.SetTensor("large", Tensor::Of<float>({1, 4}, {3.4e38f, inf, 3.3e38f, -3.4e38f}));
   NetDef net;
   ParseMessageText(
       "name: 'n' external_output: ['y', 'given'] op { type: 'Gather' input: ['table', 'tokens'] output: 'e' } "
       "op { type: 'FC' input: ['e', 'table', 'b'] output: 'a' } op { type: 'FC' input: ['x', 'w', 'b'] output: 'c' } "
       "op { type: 'MatMul' input: ['x', 'v'] output: 'd' } op { type: 'FC' input: ['x', 'given'] output: 'f' } "
       "op { type: 'FC' input: ['x', 'half'] output: 'y' } op { type: 'Relu' input: 'w2' output: 'written' } "
-      "op { type: 'FC' input: ['x', 'written'] output: 'g' }",
+      "op { type: 'FC' input: ['x', 'written'] output: 'g' } op { type: 'FC' input: ['x', 'large'] output: 'l' }",
       "test", &net);
-  const Names parameters = {"w", "v", "table", "given", "written", "half", "b", "absent"};
+  const Names parameters = {"w", "v", "table", "given", "written", "half", "b", "absent", "large"};
   const BFloat16Weights weights = StoreWeightsInBFloat16(net, parameters, workspace);
   EXPECT_EQ(weights.stored, (Names{"v", "w"}));
   EXPECT_EQ(weights.bytes, 64);
@@ -164,6 +166,7 @@ TEST(BFloat16WeightsOfNets, LeaveWhatIsNoWeightOrNotAWeightAlone) {
   EXPECT_EQ(kept,
             "given: the net gives it\n"
             "half: it is float16 [4, 4]\n"
+            "large: of its elements 2 would be infinite\n"
             "table: Gather, op 0 of net \"n\", reads it too\n"
             "written: Relu, op 6 of net \"n\", writes it\n");
   EXPECT_EQ(workspace.GetTensor("x").dtype(), DType::kFloat);  // no parameter

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "stepnet/io/proto_io.h"
@@ -243,6 +244,29 @@ void ExpectModelReadsAsTrainer(const Job& job) {
   const auto at_once = whole.Read(numbers);
   const auto in_steps = sampler.Read({numbers.back()});
   for (size_t i = 0; i < at_once.size(); ++i) EXPECT_NEAR(at_once[i], in_steps[i], 1e-6);
+}
+
+TEST(Trainer, AModelWhoseProbabilitiesAreNoNumbersWritesNothing) {
+  const Job job("batch: 1");
+  Trainer trainer = job.Make();
+  const TempDir dir;
+  WriteMessage(trainer.ModelNet(), dir.Path("net.pb"));
+  WriteMessage(trainer.ModelInitNet(), dir.Path("init_net.pb"));
+  dir.Put("vocabulary.json", Vocabulary::Of(SplitCharacters(Job::PlainText(), "text")).Json());
+  Sampler sampler(dir.path(), {}, [](const Model&, Workspace& workspace) {
+    Tensor bias = workspace.GetTensor("output_b").Clone();
+    bias.data<float>()[2] = std::numeric_limits<float>::quiet_NaN();
+    workspace.SetTensor("output_b", bias);
+  });
+  try {
+    sampler.Read({1, 2});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    const std::string what = error.what();
+    EXPECT_NE(what.find("\"probabilities\" of the character behind the first 2"), std::string::npos) << what;
+    EXPECT_NE(what.find("net.pb"), std::string::npos) << what;
+  }
 }
 
 TEST(Trainer, WritesModelsThatReadAsItDoes) {

@@ -10,6 +10,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/op_arguments.h"
+#include "stepnet/nets/placement.h"
 #include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
@@ -50,7 +51,6 @@ std::string StringText(const std::string& text) {
 
 // "device: cuda:0"; "" of the CPU. What is no device here has the number that the file gives it.
 std::string DeviceText(const DeviceOption& option) {
-  constexpr int kCpuType = 0, kCudaType = 1;
   if (option.device_type() == kCpuType) return "";
   if (option.device_type() != kCudaType) return StrCat("device type: ", option.device_type());
   return StrCat("device: ", DeviceKindName(DeviceKind::kCuda), ":", option.cuda_gpu_id());

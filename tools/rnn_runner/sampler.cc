@@ -94,7 +94,7 @@ std::int64_t Draw(std::span<const float> probabilities, const SamplingOptions& o
 }
 
 Sampler::Sampler(const std::string& folder, const RunOptions& options, const Prepare& prepare)
-    : vocabulary_(ReadVocabulary(folder)) {
+    : folder_(folder), vocabulary_(ReadVocabulary(folder)) {
   const Model model = LoadModel(folder + "/net.pb", folder + "/init_net.pb");
   try {
     const auto& inputs = model.net.external_input();
@@ -114,6 +114,7 @@ Sampler::Sampler(const std::string& folder, const RunOptions& options, const Pre
 }
 
 std::span<const float> Sampler::Read(const std::vector<std::int32_t>& characters) {
+  num_read_ += std::ssize(characters);
   const Shape shape = {static_cast<std::int64_t>(characters.size()), 1};
   workspace_.SetTensor("tokens", Tensor::Of<std::int32_t>(shape, characters));
   net_->Run();
@@ -125,8 +126,17 @@ std::span<const float> Sampler::Read(const std::vector<std::int32_t>& characters
     throw Error(ErrorCode::kInvalidNet, StrCat("probabilities is ", probabilities.Description(), " for tokens ", shape,
                                                " and ", vocabulary_.size(), " characters"));
   }
-  return {probabilities.data<float>() + probabilities.size() - vocabulary_.size(),
-          static_cast<size_t>(vocabulary_.size())};
+  const std::span<const float> last(probabilities.data<float>() + probabilities.size() - vocabulary_.size(),
+                                    static_cast<size_t>(vocabulary_.size()));
+  // A sum of numbers that are no number, or infinite, is neither.
+  if (!std::isfinite(std::accumulate(last.begin(), last.end(), 0.0))) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("\"probabilities\" of the character behind the first ", num_read_,
+                       " are not all finite: a parameter is not, or what follows from them is too "
+                       "large"))
+        .At({.file = folder_ + "/net.pb"});
+  }
+  return last;
 }
 
 }  // namespace stepnet::runner

@@ -34,10 +34,13 @@ class Sampler {
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
-  // Reads characters, at least one, and gives the probabilities of the next; valid until the next call.
+  // Reads characters, at least one, and gives the probabilities of the next; valid until the next call. Throws
+  // kInvalidArgument where they are not finite.
   std::span<const float> Read(const std::vector<std::int32_t>& characters);
 
  private:
+  std::string folder_;
+  std::int64_t num_read_ = 0;  // characters
   Vocabulary vocabulary_;
   Workspace workspace_;
   std::vector<std::pair<std::string, std::string>> states_;  // initial, last

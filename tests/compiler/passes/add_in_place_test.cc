@@ -55,6 +55,58 @@ TEST(AddInPlace, WhatIsKeptIsKept) {
   EXPECT_NE(after.find("  s.1: float [2, 2] added in t.1 = MatMul(w, v)"), std::string::npos) << after;
 }
 
+TEST(AddInPlace, ASumMayLieWhereATermWas) {
+  // Over the later term, which is then nowhere; and over the first one.
+  for (const auto& [home, other] : {std::pair("p", "t"), std::pair("t", "p")}) {
+    std::string given = kTerms;
+    const std::string mark = StrCat("  ", home, ".1: float [2, 2]");
+    given.insert(given.find(mark) + mark.size(), " kept");
+    const std::string after =
+        After(AddInPlace, Step(StrCat(given, "  s.1: float [2, 2] in ", home, ".1 = Sum(", home, ".1, ", other,
+                                      ".1) @2 {}\n", "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n")));
+    EXPECT_NE(after.find("  t.1: float [2, 2] kept = Tanh(x) @0 {}\n"
+                         "  s.1: float [2, 2] added in t.1 = MatMul(w, v) @1 {}\n"
+                         "  u.1: float [2, 2] = Tanh(s.1) @3 {}\n"),
+              std::string::npos)
+        << after;
+  }
+}
+
+TEST(AddInPlace, WhatMayRunForManyStepsAtOnceDoesNotComeIntoTheLoop) {
+  const auto step = [](const char* read, const char* sum) {
+    return Step(StrCat("  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n  w: float [2, 2] at 2\n",
+                       "  r.1: float [2, 2] = Tanh(h) @0 {}\n  p.1: float [2, 2] = FC(", read, ", w) @1 {}\n", sum,
+                       "  h.1: float [2, 2] at 1[16 * (t + 1)] = Relu(s.1) @3 {}\n"));
+  };
+  const char* sum = "  s.1: float [2, 2] = Sum(p.1, r.1) @2 {}\n";
+  EXPECT_EQ(After(AddInPlace, step("x_t", sum)), step("x_t", sum));
+  EXPECT_NE(After(AddInPlace, step("h", sum)), step("h", sum)) << "it is in the loop";
+}
+
+TEST(AddInPlace, ProductsThatBecomeOneStayApart) {
+  const std::string given =
+      "  x_t: float [2, 2] at 0[16 * t]\n  h: float [2, 2] at 1[16 * t]\n"
+      "  w: float [2, 2] at 2\n  u: float [2, 2] at 3\n  v: float [2, 2] at 4\n";
+  const std::string products =
+      "  p.1: float [2, 2] = product x_t [2, 2] * w [2, 2]^T by FC(x_t, w) @0 {}\n"
+      "  q.1: float [2, 2] = product h [2, 2] * u [2, 2]^T by FC(h, u) @1 {}\n";
+  const std::string sum = "  s.1: float [2, 2] = Sum(p.1, q.1) @2 {}\n";
+  EXPECT_NE(After(AddInPlace, Step(given + products + sum)), Step(given + products + sum)) << "one of each value";
+  // Another product of h, which is added to none of x_t.
+  const std::string other =
+      "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @3 {}\n"
+      "  y.1: float [2, 2] at 5[16 * t] = Mul(s.1, r.1) @4 {}\n";
+  EXPECT_EQ(After(AddInPlace, Step(given + products + sum + other)), Step(given + products + sum + other));
+  // One that is added to another of x_t: the sums become one.
+  const std::string alike =
+      "  z.1: float [2, 2] = product x_t [2, 2] * v [2, 2]^T by FC(x_t, v) @3 {}\n"
+      "  r.1: float [2, 2] = product h [2, 2] * v [2, 2]^T by FC(h, v) @4 {}\n"
+      "  o.1: float [2, 2] = Sum(z.1, r.1) @5 {}\n";
+  const std::string after = After(AddInPlace, Step(given + products + sum + alike));
+  EXPECT_NE(after.find("s.1: float [2, 2] added in p.1"), std::string::npos) << after;
+  EXPECT_NE(after.find("o.1: float [2, 2] added in z.1"), std::string::npos) << after;
+}
+
 TEST(AddInPlace, LeavesOtherSumsAlone) {
   const std::string x = "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2, 2] at 2\n";
   for (const std::string& lines : std::vector<std::string>{
@@ -73,6 +125,9 @@ TEST(AddInPlace, LeavesOtherSumsAlone) {
            // It is no sum, or is not a temporary.
            kTerms + std::string("  s.1: float [2, 2] = Mul(t.1, p.1) @2 {}\n"),
            kTerms + std::string("  s.1: float [2, 2] at 3 = Add(t.1, p.1) @2 {}\n"),
+           // Where it lies something else follows.
+           kTerms + std::string("  s.1: float [2, 2] in p.1 = Add(t.1, p.1) @2 {}\n"
+                                "  s.2: float [2, 2] in p.1 = Mul(s.1, x) @3 {}\n"),
            // A term is repeated.
            "  w: float [2, 3] at 0\n  v: float [3, 2] at 1\n  x: float [2] at 2\n  t.1: float [2] = Tanh(x) @0 {}\n"
            "  p.1: float [2, 2] = MatMul(w, v) @1 {}\n  s.1: float [2, 2] = Add(t.1, p.1) @2 {}\n",

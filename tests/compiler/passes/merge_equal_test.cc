@@ -30,6 +30,14 @@ TEST(MergeEqual, ComputesOnceWhatIsComputedTwice) {
 
 const std::string kReadBoth = "  y.1: float [1, 2] at 1[8 * t] = region Sum(a.1, b.1) @9 {}\n";
 
+// Each of them adds what it computes to a sum itself, once moves are folded into operators (fold_sums): terms one after
+// the other, in another order than a value that is added when it is there.
+TEST(MergeEqual, WhatIsAddedOutsideStaysApart) {
+  const std::string both =
+      "  a.1: float [1, 2] = " + kProduct + " @0 {}\n  b.1: float [1, 2] = " + kProduct + " @1 {}\n";
+  ExpectUnchanged(both + "  ^p: float [1, 2] added at 3 = a.1\n  ^q: float [1, 2] added at 4 = b.1\n");
+}
+
 TEST(MergeEqual, KeepsWhatIsOtherwise) {
   const std::string one = "  a.1: float [1, 2] = region Scale(x) @0 {arg { name: \"scale\" f: 2 }}\n";
   ExpectUnchanged(one + "  b.1: float [1, 2] = region Scale(x) @1 {arg { name: \"scale\" f: 3 }}\n" + kReadBoth);

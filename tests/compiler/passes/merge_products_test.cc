@@ -112,6 +112,26 @@ TEST(MergeProducts, LeavesLargeWeightsAlone) {
 }
 
 // A pass before may have left what is computed once.
+// So that all copies together take no more than the weights: 40 of them make 780 pairs.
+TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
+  const std::string others = R"(  m.1: float [1, 3] = product k [1, 2] * u [3, 2]^T by FC(k, u) @3 {}
+  n.1: float [1, 1] = product k [1, 2] * v [1, 2]^T by FC(k, v) @4 {}
+)";
+  const std::string more = R"(  o.1: float [1, 3] = product l [1, 2] * u [3, 2]^T by FC(l, u) @5 {}
+  s.1: float [1, 1] = product l [1, 2] * d [1, 2]^T by FC(l, d) @6 {}
+)";
+  const std::string readers = R"(  ^s: float [1, 3] at 15[12 * t] = m.1
+  ^t: float [1, 1] at 16[4 * t] = n.1
+  ^o: float [1, 3] at 17[12 * t] = o.1
+  ^p: float [1, 1] at 18[4 * t] = s.1
+)";
+  const std::string given = "  d: float [1, 2] at 19\n  k: float [1, 2] at 13[8 * t]\n  l: float [1, 2] at 14[8 * t]\n";
+  const std::string after = AfterLines(StrCat(given, kFirst, kSecond, others, more, kReaders, readers));
+  EXPECT_NE(after.find("FC(h, ^\"u|v\")"), std::string::npos) << after;
+  EXPECT_NE(after.find("FC(k, ^\"u|v\")"), std::string::npos) << "the same two lie there already: " << after;
+  EXPECT_NE(after.find("FC(l, u)"), std::string::npos) << "another two: " << after;
+}
+
 TEST(MergeProducts, WeightsMayBeComputedOnce) {
   const std::string text = AfterLines(
       StrCat(R"(  once for all steps:

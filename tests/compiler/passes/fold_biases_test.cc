@@ -1,0 +1,76 @@
+#include "pass_case.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+constexpr char kGiven[] =
+    "  x_t: float [2, 3] at 0[24 * t]\n"
+    "  h: float [2, 4] at 1[32 * t]\n"
+    "  w: float [4, 3] at 2\n"
+    "  u: float [4, 4] at 3\n"
+    "  b: float [4] at 4\n";
+constexpr char kOfX[] = "  p.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T by FC(x_t, w) @0 {}\n";
+constexpr char kOfH[] = "  q.1: float [2, 4] = product h [2, 4] * u [4, 4]^T by FC(h, u) @1 {}\n";
+
+TEST(FoldBiases, AProductAddsItsBias) {
+  for (const char* sum : {"Add(p.1, b)", "Add(b, p.1)"}) {
+    EXPECT_EQ(After(FoldBiases, Step(StrCat(kGiven, kOfX, "  s.1: float [2, 4] = region ", sum, " @2 {}\n",
+                                            "  y.1: float [2, 4] at 5[32 * t] = Tanh(s.1) @3 {}\n"))),
+              Step(StrCat(kGiven, "  s.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T + b by FC(x_t, w, b) @0 {}\n",
+                          "  y.1: float [2, 4] at 5[32 * t] = Tanh(s.1) @3 {}\n")));
+  }
+}
+
+// The state is read in the step after that which writes it.
+constexpr char kLoop[] = "  h.1: float [2, 4] at 1[32 * (t + 1)] = region Tanh(r.1) @5 {}\n";
+
+TEST(FoldBiases, OfASumTheProductThatNoStepWaitsForDoes) {
+  const std::string before = Step(StrCat(kGiven, kOfH, kOfX, "  s.1: float [2, 4] = region Sum(q.1, p.1) @2 {}\n",
+                                         "  r.1: float [2, 4] kept = region Add(s.1, b) @3 {}\n", kLoop));
+  const std::string after = After(FoldBiases, before);
+  EXPECT_NE(after.find("p.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T + b by FC(x_t, w, b)"), std::string::npos)
+      << after;
+  EXPECT_NE(after.find("r.1: float [2, 4] kept = region Sum(q.1, p.1)"), std::string::npos) << after;
+}
+
+TEST(FoldBiases, TwoBiasesGoToTwoProducts) {
+  const std::string after = After(FoldBiases, Step(StrCat(kGiven, "  c: float [4] at 6\n", kOfX, kOfH,
+                                                          "  s.1: float [2, 4] = region Sum(p.1, q.1) @2 {}\n",
+                                                          "  o.1: float [2, 4] = region Add(s.1, c) @3 {}\n",
+                                                          "  r.1: float [2, 4] = region Add(o.1, b) @4 {}\n", kLoop)));
+  EXPECT_NE(after.find("+ c by FC(x_t, w, c)"), std::string::npos) << after;
+  EXPECT_NE(after.find("+ b by FC(h, u, b)"), std::string::npos) << after;
+}
+
+TEST(FoldBiases, LeavesOtherSumsAlone) {
+  const std::string given = kGiven;
+  for (const std::string& lines : std::vector<std::string>{
+           // Something else reads the product.
+           given + kOfX +
+               "  s.1: float [2, 4] = region Add(p.1, b) @2 {}\n  r.1: float [2, 4] = region Tanh(p.1) @3 {}\n",
+           // The product has a bias.
+           given + "  p.1: float [2, 4] = product x_t [2, 3] * w [4, 3]^T + b by FC(x_t, w, b) @0 {}\n" +
+               "  s.1: float [2, 4] = region Add(p.1, b) @2 {}\n",
+           // It is no sum.
+           given + kOfX + "  s.1: float [2, 4] = region Mul(p.1, b) @2 {}\n",
+           given + kOfX + "  s.1: float [2, 4] = region Sub(b, p.1) @2 {}\n",
+           // What is added is of the step, or of another row each.
+           given + "  d_t: float [4] at 6[16 * t]\n" + kOfX + "  s.1: float [2, 4] = region Add(p.1, d_t) @2 {}\n",
+           given + "  d: float [2, 1] at 6\n" + kOfX + "  s.1: float [2, 4] = region Add(p.1, d) @2 {}\n",
+           given + "  d: float [1] at 6\n" + kOfX + "  s.1: float [2, 4] = region Add(p.1, d) @2 {}\n",
+           // A step writes it.
+           given + "  b.1: float [4] at 4 = region Tanh(b) @5 {}\n" + kOfX +
+               "  s.1: float [2, 4] = region Add(p.1, b.1) @2 {}\n",
+           // The operator of the product takes no bias.
+           given + "  p.1: float [2, 4] = product h [2, 4] * u [4, 4] by MatMul(h, u) @0 {}\n" +
+               "  s.1: float [2, 4] = region Add(p.1, b) @2 {}\n",
+           // A term of the sum is no product.
+           given + "  p.1: float [2, 4] = region Tanh(h) @0 {}\n  s.1: float [2, 4] = region Add(p.1, b) @2 {}\n",
+       }) {
+    EXPECT_EQ(After(FoldBiases, Step(lines)), Step(lines));
+  }
+}
+
+}  // namespace
+}  // namespace stepnet
