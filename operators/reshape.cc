@@ -83,6 +83,11 @@ void RunReshape(const OpRun& run) {
   });
 }
 
+void ExpandReshape(Expansion& e) {
+  ExpandCopy(e);
+  e.Constants(1, e.num_inputs() > 1 ? e.In(1).dtype : DType::kInt64, e.In(0).shape.ToVector());
+}
+
 const Registration reshape =
     Operator("Reshape")
         .Doc(
@@ -99,6 +104,7 @@ const Registration reshape =
         .ShapesReadValues({1})
         .Shapes(ReshapeShapes)
         .InPlace({{0, 0}})
+        .Expands(ExpandReshape)
         .Gradient([](GradientBuilder& g) {
           const std::string dx = g.GI(0);
           g.Add({.type = "Reshape",

@@ -188,6 +188,7 @@ TEST(Expansion, CopiesAndFillsAreThoseThatKernelsMake) {
   };
   ExpectParts(with("y = Squeeze(x)", "dims", {0, 2}), {{1, 3, 1, 2}});
   ExpectParts(with("y = ExpandDims(x)", "dims", {0, 2}), {{3, 0}});
+  ExpectParts(with("y, old = Reshape(x)", "shape", {3, -1}), {{2, 3, 2}});
   ExpectParts(ParseOp("y = Flatten(x)"), {{2, 3, 2}});
   ExpectParts(ParseOp("y = FlattenToVec(x)"), {{2, 3}});
   ExpectParts(ParseOp("y = ResizeLike(x, like)"), {{2, 3}, {6}});
