@@ -164,7 +164,7 @@ class ProductMerger {
     return IsReadAtItsEnd(home, products.by_home.at(home)) ? "" : "one is read before all terms of its sum are there";
   }
 
-  // Of two products of one value.
+  // Why two products of one value are not joined.
   std::string WhyApart(const Products& products, int n, int other) const {
     const StepNode &a = graph_.nodes[n], &b = graph_.nodes[other];
     for (const StepNode* node : {&a, &b}) {
@@ -197,7 +197,8 @@ class ProductMerger {
     return uses_.NumValues(home) == std::ssize(sum);
   }
 
-  // Of the k-th products of all sums, as computed with: weights that are stored in fewer bytes give the same bits.
+  // The k-th products of all sums have so many, as computed with: weights that are stored in fewer bytes give the same
+  // bits.
   std::int64_t BytesOfWeights(const std::vector<Sum>& sums, size_t k) const {
     std::int64_t bytes = 0;
     for (const Sum& sum : sums) {
