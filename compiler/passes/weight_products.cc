@@ -16,15 +16,17 @@ bool WeightProducts::IsTheSameInAllSteps(int value) const {
   return graph_.homes[graph_.values[value].home].kind == Home::Kind::kOnce || IsGivenWhole(graph_, written_, value);
 }
 
-bool WeightProducts::Contains(const StepNode& node) const {
+bool WeightProducts::MultipliesByMatrix(const StepGraph& graph, const StepNode& node) {
   if (node.kind != StepNode::Kind::kProduct || node.outputs.size() != 1 || node.outputs[0] == kNoValue) return false;
-  if (!DependsOnInputsAlone(graph_, node) || !node.products[0] || !node.products[0]->right) return false;
+  if (!DependsOnInputsAlone(graph, node) || !node.products[0] || !node.products[0]->right) return false;
   const Product& product = *node.products[0];
-  const bool has_bias = product.bias >= 0;
-  if (node.inputs.size() != (has_bias ? 3u : 2u) || product.left.input == product.right->input) return false;
-  if (has_bias && !IsTheSameInAllSteps(node.inputs[product.bias])) return false;
-  const Shape& weight = graph_.values[WeightOf(node)].info.shape;
-  return weight.rank() == 2 && weight == product.right->shape && IsTheSameInAllSteps(WeightOf(node));
+  if (node.inputs.size() != (product.bias >= 0 ? 3u : 2u) || product.left.input == product.right->input) return false;
+  const Shape& weight = graph.values[WeightOf(node)].info.shape;
+  return weight.rank() == 2 && weight == product.right->shape;
+}
+
+bool WeightProducts::Contains(const StepNode& node) const {
+  return MultipliesByMatrix(graph_, node) && HasSharedBias(node) && IsTheSameInAllSteps(WeightOf(node));
 }
 
 std::string WeightProducts::KeyOf(const StepNode& node) const {
@@ -34,8 +36,6 @@ std::string WeightProducts::KeyOf(const StepNode& node) const {
   for (const Argument& argument : node.def->arg()) key += " " + argument.SerializeAsString();
   return key;
 }
-
-int WeightProducts::WeightOf(const StepNode& node) { return node.inputs[node.products[0]->right->input]; }
 
 std::int64_t WeightProducts::WeightBytes(const StepNode& node) const {
   return ComputedBytes(graph_.values[WeightOf(node)].info);

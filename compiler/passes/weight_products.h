@@ -13,18 +13,24 @@ class WeightProducts {
  public:
   explicit WeightProducts(const StepGraph& graph);
 
-  // Whether the node is such a product, and nothing else; its bias, if it has one, is shared, too.
+  // Whether the node is a product of a value and a matrix, perhaps with a bias, and nothing else.
+  static bool MultipliesByMatrix(const StepGraph& graph, const StepNode& node);
+  // Whether that is so, and all steps share the matrix and the bias.
   bool Contains(const StepNode& node) const;
   // What such products have in common whose weights may lie side by side, so that they are one (merge_products).
   std::string KeyOf(const StepNode& node) const;
-  // The value that holds the matrix.
-  static int WeightOf(const StepNode& node);
-  // Bytes that it takes in the dtype that is computed in.
+  // REQUIRES of what follows: MultipliesByMatrix.
+  static int LeftOf(const StepNode& node) { return node.inputs[node.products[0]->left.input]; }
+  static int WeightOf(const StepNode& node) { return node.inputs[node.products[0]->right->input]; }
+  static bool HasBias(const StepNode& node) { return node.products[0]->bias >= 0; }
+  bool HasSharedBias(const StepNode& node) const {
+    return !HasBias(node) || IsTheSameInAllSteps(node.inputs[node.products[0]->bias]);
+  }
+  // Bytes that the matrix takes in the dtype that is computed in.
   std::int64_t WeightBytes(const StepNode& node) const;
-
- private:
   bool IsTheSameInAllSteps(int value) const;
 
+ private:
   const StepGraph& graph_;
   const std::set<int> written_;  // bases
 };
