@@ -48,7 +48,7 @@ void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t
   std::vector<std::int64_t> dims = input.dims;
   std::ranges::replace(dims, CellNetInput::kSteps, steps);
   std::ranges::replace(dims, CellNetInput::kBatch, batch);
-  if (given.shape() == Shape(dims)) return;
+  if (std::ranges::equal(given.shape().dims(), dims)) return;
   throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", given.Description(),
                                                 "; it must be ", ExpectedShapeText(input, steps, batch)));
 }

@@ -13,7 +13,7 @@ namespace stepnet {
 std::string ExpectedShapeText(const CellNetInput& input, std::int64_t steps, std::int64_t batch);
 
 // Throws kShapeMismatch where the input has another shape than the cell declares, also where it could be repeated; what
-// a state starts from as CheckCellStart does.
+// a state starts from as CheckCellStart does. Numbers below 0, which are not known, are those of no input.
 void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch);
 
 // Throws kShapeMismatch where a state starts with more or fewer rows than steps see, as outputs would be of other steps

@@ -56,7 +56,7 @@ class Buffer {
   bool is_held_ = false;
 };
 
-// By kind, one of b i u f B (bfloat16), and size in bytes.
+// The dtype of a kind, which is one of b i u f and B (bfloat16), and of a size in bytes.
 std::optional<DType> DTypeOf(char kind, std::int64_t bytes) {
   switch (kind) {
     case 'b': return bytes == 1 ? std::optional(DType::kBool) : std::nullopt;
@@ -77,7 +77,7 @@ std::optional<DType> DTypeOf(char kind, std::int64_t bytes) {
   }
 }
 
-// Of the format of a buffer: one character, after a sign of the machine's own byte order.
+// The dtype that a buffer's format names: one character, behind a sign of the machine's own byte order.
 std::optional<DType> DTypeOf(const Py_buffer& view) {
   const char* format = view.format == nullptr ? "B" : view.format;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
