@@ -27,7 +27,7 @@ std::string DenseGradient(const std::string& input, const GradientBlobs& gradien
   return name;
 }
 
-// Of the operators of `net` those from `begin` up to `end`.
+// The net with those of its operators from `begin` up to `end`.
 NetDef Part(const NetDef& net, int begin, int end) {
   NetDef part = net;
   part.clear_op();
