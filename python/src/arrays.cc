@@ -3,6 +3,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -80,7 +82,8 @@ std::optional<DType> DTypeOf(char kind, std::int64_t bytes) {
 // The dtype that a buffer's format names: one character, behind a sign of the machine's own byte order.
 std::optional<DType> DTypeOf(const Py_buffer& view) {
   const char* format = view.format == nullptr ? "B" : view.format;
-  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  constexpr char kOwnOrder = std::endian::native == std::endian::little ? '<' : '>';
+  if (*format == '@' || *format == '=' || *format == kOwnOrder) ++format;
   if (*format == '\0' || format[1] != '\0') return std::nullopt;
   switch (*format) {
     case '?': return DTypeOf('b', view.itemsize);
@@ -123,7 +126,7 @@ Tensor CopyOf(nb::handle array, const ArrayRole& role, const char* why) {
   const std::string text =
       StrCat(Text(role), " is ", why, " and is copied; give it as numpy.ascontiguousarray makes it");
   nb::module_::import_("warnings")
-      .attr("warn")(text, nb::module_::import_("stepnet.errors").attr("CopyWarning"), nb::arg("stacklevel") = 3);
+      .attr("warn")(text, nb::module_::import_("stepnet.errors").attr("CopyWarning"), nb::arg("stacklevel") = 2);
   const nb::module_ numpy = nb::module_::import_("numpy");
   nb::object source = nb::borrow(array);
   if (!PyObject_CheckBuffer(array.ptr())) source = numpy.attr("from_dlpack")(source);
@@ -182,7 +185,7 @@ Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
   if (!nb::try_cast(array, *lent, /*convert=*/false)) {
     ThrowWhyNotLent(array, role);
     throw Error(ErrorCode::kTypeMismatch,
-                StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no ", "array that can be read"));
+                StrCat(Text(role), " is a ", TypeName(array), " whose __dlpack__ gives no array that can be read"));
   }
   if (lent->device_type() != nb::device::cpu::value) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -190,8 +193,14 @@ Tensor TensorOfDlpack(nb::handle array, const ArrayRole& role) {
   }
   const std::optional<DType> dtype = DTypeOf(lent->dtype());
   if (!dtype) ThrowNoDType(role, array);
-  if (!IsContiguous(*lent)) return CopyOf(array, role, "not contiguous");
-  if (!IsAligned(lent->data(), *dtype)) return CopyOf(array, role, "not aligned");
+  const char* const fault = !IsContiguous(*lent)               ? "not contiguous"
+                            : !IsAligned(lent->data(), *dtype) ? "not aligned"
+                                                               : nullptr;
+  if (fault != nullptr && *dtype == DType::kBFloat16) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(Text(role), " is ", fault, ", and NumPy, which would copy it, has no bfloat16; give a copy"));
+  }
+  if (fault != nullptr) return CopyOf(array, role, fault);
   std::vector<std::int64_t> dims;
   for (size_t d = 0; d < lent->ndim(); ++d) dims.push_back(static_cast<std::int64_t>(lent->shape(d)));
   const void* const data = lent->data();

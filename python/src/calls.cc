@@ -1,5 +1,7 @@
 #include "stepnet/python/src/calls.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -29,10 +31,11 @@ struct CallsUnderWay {
 };
 
 // Never destroyed: threads may wait in it when the process ends.
-CallsUnderWay& UnderWay() {
-  static auto& calls = *new CallsUnderWay;
-  return calls;
-}
+CallsUnderWay* under_way = new CallsUnderWay;
+CallsUnderWay& UnderWay() { return *under_way; }
+
+// A process that was forked has one thread: the calls of others are not under way in it.
+void ForgetCalls() { under_way = new CallsUnderWay; }
 
 void Raise(const Error& error) {
   try {
@@ -47,12 +50,17 @@ void Raise(const Error& error) {
 }  // namespace
 
 void InitCalls() {
+  pthread_atfork(nullptr, nullptr, ForgetCalls);
   signal_thread = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
 }
 
 bool HandlesSignals() { return PyThread_get_thread_ident() == signal_thread; }
 
 WithoutGil::WithoutGil(Cancellation* cancellation) : cancellation_(cancellation) {
+  if (CurrentCancellation() != nullptr) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "this thread is in a call already, which called back: a signal handler cannot run a cell or a net");
+  }
   {
     const std::lock_guard lock(UnderWay().mutex);
     if (UnderWay().are_ending) throw Error(ErrorCode::kCancelled, "the interpreter is about to end");

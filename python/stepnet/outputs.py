@@ -27,7 +27,7 @@ def outputs_type(type_name: str, names: Sequence[str]) -> Any:
             field += "_"
         fields.append(field)
     index_of = {name: i for i, name in enumerate(names)}
-    base = namedtuple(type_name, fields)
+    base = namedtuple(type_name, fields)  # type: ignore[misc]
 
     def getitem(self: Any, key: Any) -> Any:
         if isinstance(key, str):

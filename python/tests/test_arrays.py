@@ -66,6 +66,9 @@ def test_what_is_not_contiguous_is_copied_with_a_warning(lstm):
             assert numpy.array_equal(lstm(params, x=each).h, expected)
         with pytest.warns(stepnet.CopyWarning):
             assert numpy.array_equal(lstm(params, x=OnlyDlpack(each)).h, expected)
+    with pytest.warns(stepnet.CopyWarning) as warned:
+        lstm(params, x=others["strided"])
+    assert [each.filename for each in warned] == [__file__]  # it is the caller's line
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lstm(params, x=x[1::5])  # contiguous, as there is one of them

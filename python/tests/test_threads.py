@@ -80,6 +80,21 @@ def test_a_signal_whose_handler_raises_nothing_ends_no_run(lstm, cells):
     assert seen == [1]
 
 
+def test_a_signal_handler_runs_no_cell(long_run, lstm):
+    def handler(*_):
+        lstm(lstm.init(), x=numpy.zeros((1, 1, 5), "float32"))
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        timer.start()
+        with pytest.raises(stepnet.InvalidArgumentError, match="a signal handler cannot run a cell or a net"):
+            long_run()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_a_cell_runs_after_an_interrupt(lstm):
     params = lstm.init()
     x = numpy.ones((2000, 64, 5), "float32")
@@ -95,6 +110,23 @@ def test_a_cell_runs_after_an_interrupt(lstm):
             pass
         timer.join()
         assert numpy.array_equal(lstm(params, x=x).h, expected)
+
+
+def test_a_process_that_was_forked_runs_cells_and_ends():
+    program = """
+        import os, sys, threading, time, numpy, stepnet
+        cell = stepnet.cell("cell a(x[D]; h[D]) { size D = 64\\n h = Tanh(x + h)\\n output h }", threads=2)
+        x = numpy.zeros((20000, 8, 64), "float32")
+        threading.Thread(target=lambda: [cell({}, x=x) for _ in range(5)]).start()
+        time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            cell({}, x=x[:10])
+            sys.exit(7)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60)
+    assert done.returncode == 7, done.stderr
 
 
 def test_a_program_may_end_while_threads_run():

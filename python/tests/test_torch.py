@@ -146,6 +146,12 @@ def test_tensors_are_read_where_they_are():
     assert stepnet._stepnet.address_of(half) == half.data_ptr()
 
 
+def test_bfloat16_that_must_be_copied_is_refused():
+    half = torch.zeros(4, 4, dtype=torch.bfloat16).t()[::2]
+    with pytest.raises(stepnet.InvalidArgumentError, match="has no bfloat16; give a copy"):
+        stepnet._stepnet.address_of(half)
+
+
 def test_outputs_become_tensors_without_a_copy(lstm):
     h = lstm(lstm.init(), x=torch.randn(3, 2, 5)).h
     assert torch.from_dlpack(h).data_ptr() == h.ctypes.data
