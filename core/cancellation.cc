@@ -9,6 +9,9 @@ namespace {
 
 thread_local constinit const Cancellation* current = nullptr;
 
+// Between two questions whether a run shall stop. Whoever presses a key does not notice it.
+constexpr std::chrono::milliseconds kBetweenQuestions{50};
+
 }  // namespace
 
 Cancellation::Cancellation(std::chrono::duration<double> limit) : limit_(limit) {
@@ -19,7 +22,18 @@ Cancellation::Cancellation(std::chrono::duration<double> limit) : limit_(limit) 
   }
 }
 
+Cancellation::Cancellation(std::function<bool()> wanted)
+    : wanted_(std::move(wanted)), asker_(std::this_thread::get_id()), next_ask_(Clock::now() + kBetweenQuestions) {}
+
+void Cancellation::Ask() const {
+  const Clock::time_point now = Clock::now();
+  if (now < next_ask_) return;
+  if (wanted_()) cancelled_.store(true, std::memory_order_relaxed);
+  next_ask_ = Clock::now() + kBetweenQuestions;
+}
+
 void Cancellation::Check() const {
+  if (wanted_ && std::this_thread::get_id() == asker_) Ask();
   if (cancelled_.load(std::memory_order_relaxed)) throw Error(ErrorCode::kCancelled, "the run was cancelled");
   if (end_ == Clock::time_point::max() || Clock::now() < end_) return;
   throw Error(ErrorCode::kCancelled, StrCat("the run took longer than its limit of ", limit_.count(), " s"));

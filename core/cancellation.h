@@ -10,6 +10,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <thread>
 
 #include "stepnet/core/error.h"
 
@@ -21,6 +23,9 @@ class Cancellation {
   Cancellation() = default;
   // Asks for it when `limit` is over; a limit that the clock cannot reach, as infinity, never is. REQUIRES limit >= 0.
   explicit Cancellation(std::chrono::duration<double> limit);
+  // Asks for it when `wanted` says so, which is called now and then, some twenty times a second at most, by the thread
+  // that makes this object and by no other: for programs in which one thread alone may look whether a signal has come.
+  explicit Cancellation(std::function<bool()> wanted);
 
   void Cancel() { cancelled_ = true; }
 
@@ -29,9 +34,14 @@ class Cancellation {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::atomic<bool> cancelled_ = false;
+  void Ask() const;
+
+  mutable std::atomic<bool> cancelled_ = false;  // which Ask sets, too
   std::chrono::duration<double> limit_{};
   Clock::time_point end_ = Clock::time_point::max();
+  const std::function<bool()> wanted_ = {};
+  const std::thread::id asker_ = {};  // the thread that calls wanted_
+  mutable Clock::time_point next_ask_ = {};
 };
 
 // What the calling thread works under, null for nothing.

@@ -77,7 +77,19 @@ class Storage {
       FillUnwritten(data_, bytes_);
     }
   }
+  // Memory of the host that somebody else has lent.
+  Storage(const void* lent, DType dtype, const Shape& shape, std::function<void()> release)
+      : dtype_(dtype),
+        count_(shape.size()),
+        bytes_(shape.size() * DTypeBytes(dtype)),
+        data_(const_cast<void*>(lent)),
+        is_lent_(true),
+        release_(std::move(release)) {}
   ~Storage() {
+    if (is_lent_) {
+      if (release_) release_();
+      return;
+    }
     if (runtime_ != nullptr) {
       runtime_->Free(data_, bytes_);
       return;
@@ -93,6 +105,7 @@ class Storage {
 
   void* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
+  bool is_lent() const { return is_lent_; }
   std::atomic<std::uint64_t>& constant_id() { return constant_id_; }
 
  private:
@@ -101,6 +114,8 @@ class Storage {
   std::int64_t count_;
   std::int64_t bytes_ = 0;
   void* data_ = nullptr;
+  bool is_lent_ = false;
+  std::function<void()> release_;  // of lent memory
   std::atomic<std::uint64_t> constant_id_ = 0;
 };
 
@@ -197,6 +212,21 @@ Tensor Tensor::Zeros(DType dtype, const Shape& shape, Device device) {
   return tensor;
 }
 
+Tensor Tensor::Wrap(const void* data, DType dtype, const Shape& shape, std::function<void()> release) {
+  if (dtype == DType::kString) {
+    throw Error(ErrorCode::kTypeMismatch, StrCat("strings ", shape, " of somebody else cannot be a tensor"));
+  }
+  // Views of no elements have an address like any other.
+  alignas(64) static constexpr std::byte kNothing[64] = {};
+  const void* const start = data == nullptr && shape.size() == 0 ? kNothing : data;
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  tensor.storage_ = std::make_shared<Storage>(start, dtype, shape, std::move(release));
+  tensor.data_ = tensor.storage_->data();
+  return tensor;
+}
+
 void Tensor::ThrowElsewhere(Device wanted) const {
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("a tensor ", Description(), " is needed on ", wanted, "; Tensor::To gives a copy there"));
@@ -236,7 +266,11 @@ Tensor Tensor::To(Device device) const {
   return copy;
 }
 
-bool Tensor::OwnsStorageAlone() const { return storage_ != nullptr && storage_.use_count() == 1 && ConstantId() == 0; }
+bool Tensor::OwnsStorageAlone() const {
+  return storage_ != nullptr && storage_.use_count() == 1 && ConstantId() == 0 && !IsLent();
+}
+
+bool Tensor::IsLent() const { return storage_ != nullptr && storage_->is_lent(); }
 
 void Tensor::SetConstant() const {
   static std::atomic<std::uint64_t> last_id = 0;

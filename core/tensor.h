@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -137,6 +138,12 @@ class Tensor {
     return Of<T>(shape, std::vector<T>(values));
   }
   static Tensor Zeros(DType dtype, const Shape& shape, Device device = {});
+  // A tensor over memory of the host that somebody else has lent, which holds shape.size() elements in row-major order,
+  // aligned as their dtype is. It is only read: blobs take other memory for what operators give them, and an operator
+  // that would write in place throws. `release`, where given, is called once, when no tensor shows the memory any more,
+  // by whichever thread lets go of the last; it must not throw. Lent memory is not counted. `data` may be null where
+  // there are no elements. Throws kTypeMismatch for kString; then `release` is not called.
+  static Tensor Wrap(const void* data, DType dtype, const Shape& shape, std::function<void()> release = {});
 
   bool defined() const { return storage_ != nullptr; }
   DType dtype() const { return dtype_; }
@@ -168,8 +175,10 @@ class Tensor {
   // The same values on a device: itself where they lie there. The host waits for what is copied to it.
   Tensor To(Device device) const;
 
-  // True when no other tensor shares the storage and it is not constant, so that overwriting it surprises nobody.
+  // True when no other tensor shares the storage and it may be written, so that overwriting it surprises nobody.
   bool OwnsStorageAlone() const;
+  // Whether the memory is somebody else's (Wrap).
+  bool IsLent() const;
   // Promises that nobody writes to the elements of the storage any more, whoever holds it. Runs then keep for later
   // runs what they compute of such tensors alone: weights that are laid out for products, weights side by side. Blobs
   // take other memory for what operators give them then; an operator that would write in place throws. It cannot be

@@ -1,6 +1,7 @@
 #include "stepnet/nets/net_blobs.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,6 +40,32 @@ std::vector<std::string> BlobsReadFirst(const NetDef& net) {
   }
   std::ranges::sort(read_first);
   return read_first;
+}
+
+std::vector<std::string> ReadFirst(const NetDef& net) {
+  std::vector<std::string> first;
+  std::set<std::string> known;
+  const auto read = [&](const std::string& blob) {
+    if (known.insert(blob).second) first.push_back(blob);
+  };
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& input : op.input()) read(input);
+    known.insert(op.output().begin(), op.output().end());
+  }
+  for (const std::string& output : net.external_output()) read(output);
+  return first;
+}
+
+std::vector<std::string> UnreadBlobs(const NetDef& net) {
+  std::set<std::string> known;  // read, or listed already
+  for (const OperatorDef& op : net.op()) known.insert(op.input().begin(), op.input().end());
+  std::vector<std::string> outputs;
+  for (const OperatorDef& op : net.op()) {
+    for (const std::string& output : op.output()) {
+      if (known.insert(output).second) outputs.push_back(output);
+    }
+  }
+  return outputs;
 }
 
 std::vector<std::string> BlobsReadForShape(const NetDef& net) {

@@ -30,8 +30,14 @@ std::map<std::string, BlobUse> UsesOf(const NetDef& net);
 // The blobs that `net` reads before it writes them, sorted.
 std::vector<std::string> BlobsReadFirst(const NetDef& net);
 
-// Those of them of which all operators that read them read but the shape: the second input of SumReduceLike.
-// Their elements need not be kept for them.
+// Those blobs in the order of reading, then what the net gives as it is (external_output).
+std::vector<std::string> ReadFirst(const NetDef& net);
+
+// The blobs that the net writes and no operator reads, in the order of writing.
+std::vector<std::string> UnreadBlobs(const NetDef& net);
+
+// Of the blobs that `net` reads before it writes them those of which all readers read but the shape: the second input
+// of SumReduceLike. Their elements need not be kept for them.
 std::vector<std::string> BlobsReadForShape(const NetDef& net);
 
 }  // namespace stepnet

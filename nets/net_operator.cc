@@ -71,9 +71,16 @@ class PartsOfRun : public SharedWork {
   FirstFailure failure_;
 };
 
-// An operator writes to the blob in place: it must be no constant.
+// An operator writes to the blob in place: it must be no constant, nor memory of somebody else.
 void ExpectMayWrite(const Blob& blob) {
-  if (!blob.HasTensor() || blob.GetTensor().ConstantId() == 0) return;
+  if (!blob.HasTensor()) return;
+  if (blob.GetTensor().IsLent()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("blob \"", blob.name(),
+                       "\" holds memory that is lent to be read (Tensor::Wrap), which an operator cannot write in "
+                       "place; let it write another blob, or give the blob a copy"));
+  }
+  if (blob.GetTensor().ConstantId() == 0) return;
   throw Error(ErrorCode::kInvalidArgument,
               StrCat("blob \"", blob.name(),
                      "\" holds a constant tensor (Tensor::SetConstant), which an operator cannot "

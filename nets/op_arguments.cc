@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -18,6 +19,17 @@ Argument* NewArgument(OperatorDef* op, std::string_view name) {
   argument->Clear();
   argument->set_name(std::string(name));
   return argument;
+}
+
+bool NetOfArgument(const Argument& argument, NetDef* net) {
+  if (argument.has_n()) {
+    *net = argument.n();
+    return true;
+  }
+  const bool is_net = argument.name() == "step_net" || argument.name() == "backward_step_net";
+  if (!is_net || argument.s().empty()) return false;
+  ParseMessageText(argument.s(), argument.name(), net);
+  return true;
 }
 
 }  // namespace stepnet

@@ -19,6 +19,38 @@ TEST(Cancellation, LimitsThatTheClockCannotReachAreNone) {
               "cancelled: the run took longer than its limit of 0 s");
 }
 
+TEST(Cancellation, AsksTheThreadThatMadeItAndNoOther) {
+  const std::thread::id here = std::this_thread::get_id();
+  std::atomic<int> asked = 0;
+  std::atomic<bool> asked_here_alone = true, stop = false;
+  const Cancellation cancellation([&] {
+    ++asked;
+    if (std::this_thread::get_id() != here) asked_here_alone = false;
+    return stop.load();
+  });
+  std::atomic<bool> other_stopped = false;
+  std::thread other([&] {
+    const CancellationScope scope(&cancellation);
+    try {
+      for (;;) CheckCancelled();
+    } catch (const Error&) {
+      other_stopped = true;
+    }
+  });
+  const CancellationScope scope(&cancellation);
+  while (asked < 3) ASSERT_NO_THROW(CheckCancelled());
+  stop = true;
+  ExpectError(
+      [] {
+        for (;;) CheckCancelled();
+      },
+      "cancelled: the run was cancelled");
+  other.join();
+  EXPECT_TRUE(other_stopped);
+  EXPECT_TRUE(asked_here_alone);
+  EXPECT_EQ(asked, 4);
+}
+
 TEST(Cancellation, AThreadWorksUnderThatOfTheInnermostScope) {
   EXPECT_NO_THROW(CheckCancelled());
   Cancellation cancelled;

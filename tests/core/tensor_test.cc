@@ -149,6 +149,61 @@ TEST(Tensor, ReinterpretsMemoryThatSuffices) {
   EXPECT_THROW(words.At(8, DType::kString, {1}), Error);
 }
 
+TEST(Tensor, WrapsMemoryOfSomebodyElseUntilNobodyShowsIt) {
+  const std::vector<float> memory = {1, 2, 3, 4, 5, 6};
+  const std::int64_t before = TensorMemory().current;
+  int released = 0;
+  {
+    Tensor row;
+    {
+      const Tensor tensor = Tensor::Wrap(memory.data(), DType::kFloat, {2, 3}, [&] { ++released; });
+      EXPECT_EQ(tensor.Description(), "float [2, 3]");
+      EXPECT_EQ(tensor.raw(), memory.data());
+      EXPECT_EQ(tensor.CapacityBytes(), 24);
+      EXPECT_EQ(TensorMemory().current, before);
+      EXPECT_TRUE(tensor.IsLent());
+      EXPECT_FALSE(tensor.Clone().IsLent());
+      row = tensor.Slice(1, 2);
+    }
+    EXPECT_EQ(released, 0);
+    EXPECT_EQ(row.data<float>()[2], 6);
+  }
+  EXPECT_EQ(released, 1);
+  EXPECT_NO_THROW(Tensor::Wrap(memory.data(), DType::kFloat, {6}));
+}
+
+TEST(Tensor, WrapsNoElementsAndNoStrings) {
+  const Tensor nothing = Tensor::Wrap(nullptr, DType::kFloat, {0, 4});
+  EXPECT_NE(nothing.raw(), nullptr);
+  EXPECT_EQ(nothing.Description(), "float [0, 4]");
+  const std::string text = "a";
+  int released = 0;
+  ExpectError([&] { Tensor::Wrap(&text, DType::kString, {1}, [&] { ++released; }); },
+              "type mismatch: strings [1] of somebody else cannot be a tensor");
+  EXPECT_EQ(released, 0);
+}
+
+TEST(Tensor, LentMemoryIsNotWritten) {
+  const std::vector<float> memory = {-1, 2};
+  Workspace workspace;
+  Blob& x = workspace.CreateBlob("x");
+  x.SetTensor(Tensor::Wrap(memory.data(), DType::kFloat, {2}));
+  EXPECT_FALSE(x.GetTensor().OwnsStorageAlone());
+  NetDef net;
+  OperatorDef& op = *net.add_op();
+  op.set_type("Relu");
+  op.add_input("x");
+  op.add_output("x");
+  ExpectError([&] { RunNetOnce(net, workspace); },
+              "…blob \"x\" holds memory that is lent to be read (Tensor::Wrap), which an operator cannot write in "
+              "place; let it write another blob, or give the blob a copy");
+  op.set_output(0, "y");
+  RunNetOnce(net, workspace);
+  EXPECT_EQ(workspace.GetTensor("y").data<float>()[0], 0);
+  EXPECT_NE(x.MakeTensor(DType::kFloat, {2}).raw(), memory.data());
+  EXPECT_EQ(memory[0], -1);
+}
+
 TEST(Tensor, CountsItsMemory) {
   const std::int64_t before = TensorMemory().current;
   ResetPeakTensorMemory();

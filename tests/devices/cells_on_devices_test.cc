@@ -3,9 +3,9 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/tests/examples/cell_case.h"
-#include "stepnet/tools/rnn_runner/double_net.h"
 #include "tested_devices.h"
 
 namespace stepnet {
@@ -13,7 +13,7 @@ namespace {
 
 // The net of the cell with the gradients of the sum of its outputs by parameters and sequences.
 NetDef WithGradients(const CellNet& cell, DType dtype) {
-  NetDef net = dtype == DType::kDouble ? runner::InDouble(cell.net) : cell.net;
+  NetDef net = dtype == DType::kDouble ? InDouble(cell.net) : cell.net;
   std::vector<std::string> wanted = cell.parameters;
   std::set<std::string> not_floating;
   for (const CellNetInput& input : cell.inputs) {

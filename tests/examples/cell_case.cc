@@ -10,11 +10,11 @@
 #include "stepnet/core/workspace.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/double_net.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/nets/op_builder.h"
 #include "stepnet/tests/core/source_path.h"
 #include "stepnet/tests/devices/tested_devices.h"
-#include "stepnet/tools/rnn_runner/double_net.h"
 
 namespace stepnet {
 namespace {
@@ -79,7 +79,7 @@ Tensors CellCase::RandomValues(const CellNet& net) const {
     given[input.blob] = tensor;
   }
   Workspace workspace;
-  RunNetOnce(runner::InDouble(net.init_net), workspace);
+  RunNetOnce(InDouble(net.init_net), workspace);
   for (const OperatorDef& fill : net.init_net.op()) {
     const Tensor& filled = workspace.GetTensor(fill.output(0));
     const bool is_parameter = std::ranges::find(net.parameters, fill.output(0)) != net.parameters.end();
@@ -91,14 +91,14 @@ Tensors CellCase::RandomValues(const CellNet& net) const {
 Tensors RunCell(const CellNet& net, const Tensors& given) {
   Workspace workspace;
   RunOnEveryDevice(
-      runner::InDouble(net.net), [&](Workspace& there) { Feed(given, there); }, workspace);
+      InDouble(net.net), [&](Workspace& there) { Feed(given, there); }, workspace);
   Tensors outputs;
   for (const std::string& blob : net.net.external_output()) outputs[blob] = workspace.GetTensor(blob);
   return outputs;
 }
 
 Tensors CellGradients(const CellNet& net, const Tensors& given, const Tensors& weights) {
-  NetDef def = runner::InDouble(net.net);
+  NetDef def = InDouble(net.net);
   Tensors inputs = given;
   std::vector<std::string> losses;
   for (const auto& [name, weight] : weights) {

@@ -12,6 +12,16 @@ TEST(NetBlobs, ListsWhatANetReadsFirst) {
   EXPECT_EQ(BlobsReadFirst(net), (std::vector<std::string>{"b", "c", "x"}));
 }
 
+TEST(NetBlobs, ListsWhatGoesInAndWhatComesOutInTheirOrder) {
+  NetDef net;
+  for (const char* op : {"a = Mul(x, b)", "b = Tanh(a)", "x = Copy(c)", "d, a = Split(b)"}) *net.add_op() = ParseOp(op);
+  net.add_external_output("as_it_is");
+  EXPECT_EQ(ReadFirst(net), (std::vector<std::string>{"x", "b", "c", "as_it_is"}));
+  EXPECT_EQ(UnreadBlobs(net), (std::vector<std::string>{"d"}));
+  EXPECT_TRUE(ReadFirst(NetDef()).empty());
+  EXPECT_TRUE(UnreadBlobs(NetDef()).empty());
+}
+
 // What is read otherwise, too, before or behind, and what the net itself has written, is no such blob.
 TEST(NetBlobs, ListsWhatIsReadForItsShapeAlone) {
   NetDef net;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "stepnet/compiler/forward_plan.h"
+#include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -71,47 +71,6 @@ std::int64_t SizeOf(const char* flag, std::int64_t value, std::int64_t size, con
   if (!IsGiven(flag) || value == size) return size;
   throw UsageError(
       StrCat("--", flag, " is ", value, ", and the input ", NameText(input.blob), " that was given says ", size));
-}
-
-// "[T, B, 5], of 3 steps and a batch of 2".
-std::string ExpectedText(const CellNetInput& input, std::int64_t steps, std::int64_t batch) {
-  std::vector<std::string> dims, means;
-  for (const std::int64_t dim : input.dims) {
-    dims.push_back(dim == CellNetInput::kSteps ? "T" : dim == CellNetInput::kBatch ? "B" : StrCat(dim));
-    if (dim == CellNetInput::kSteps) means.push_back(Count(steps, "step"));
-    if (dim == CellNetInput::kBatch) means.push_back(StrCat("a batch of ", batch));
-  }
-  return StrCat("[", Join(dims, ", "), "]", means.empty() ? "" : StrCat(", of ", Join(means, " and ")));
-}
-
-// Throws where a state starts with more or fewer rows than steps see, as outputs would be of other steps than they say,
-// or with rows of another size. A batch of one is for all; a single row may lack its dimension, and one for all both.
-void CheckStart(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
-  const Shape& shape = given.shape();
-  if (NumInitialRows(shape) != input.dims[0]) {
-    throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(),
-                                                  "; steps see ", Count(input.dims[0], "row"),
-                                                  " of the state, so it must be ", ExpectedText(input, steps, batch)));
-  }
-  const auto num_item_dims = std::ssize(input.dims) - 2;
-  const std::int64_t num_leading = shape.rank() - num_item_dims;
-  bool fits = num_leading >= 0 && num_leading <= 2;
-  for (std::int64_t d = 0; fits && d < num_item_dims; ++d) fits = shape[num_leading + d] == input.dims[2 + d];
-  if (fits && num_leading > 0) fits = shape[num_leading - 1] == 1 || shape[num_leading - 1] == batch;
-  if (fits) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(),
-                                                "; it must be ", ExpectedText(input, steps, batch)));
-}
-
-// Throws where the input has another shape than the cell declares: what can be repeated would be.
-void CheckGiven(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
-  if (input.is_state) return CheckStart(input, given, steps, batch);
-  std::vector<std::int64_t> dims = input.dims;
-  std::ranges::replace(dims, CellNetInput::kSteps, steps);
-  std::ranges::replace(dims, CellNetInput::kBatch, batch);
-  if (given.shape() == Shape(dims)) return;
-  throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", given.Description(),
-                                                "; it must be ", ExpectedText(input, steps, batch)));
 }
 
 // Weights may be bfloat16 (Kernel::bfloat16_weights); whoever reads them says whether these may.
@@ -267,7 +226,7 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
     ++number;
     const Blob* blob = workspace.FindBlob(input.blob);
     if (blob != nullptr && blob->HasTensor()) {
-      CheckGiven(input, blob->GetTensor(), steps, batch);
+      CheckCellInput(input, blob->GetTensor(), steps, batch);
       continue;
     }
     std::vector<std::int64_t> dims = input.dims;
@@ -284,7 +243,7 @@ std::vector<std::string> FeedCellInputs(const CellNet& cell, Workspace& workspac
   }
   for (const CellNetInput& start : cell.starts) {
     if (const Blob* blob = workspace.FindBlob(start.blob); blob != nullptr && blob->HasTensor()) {
-      CheckStart(start, blob->GetTensor(), steps, batch);
+      CheckCellStart(start, blob->GetTensor(), steps, batch);
     }
   }
   return made_up;

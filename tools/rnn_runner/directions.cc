@@ -6,7 +6,7 @@
 #include "stepnet/core/random.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
-#include "stepnet/tools/rnn_runner/double_net.h"
+#include "stepnet/nets/double_net.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"

@@ -233,20 +233,6 @@ NamedTensors ReadInputs() {
   return fed;
 }
 
-std::vector<std::string> ReadFirst(const NetDef& net) {
-  std::vector<std::string> first;
-  std::set<std::string> known;
-  const auto read = [&](const std::string& blob) {
-    if (known.insert(blob).second) first.push_back(blob);
-  };
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& input : op.input()) read(input);
-    known.insert(op.output().begin(), op.output().end());
-  }
-  for (const std::string& output : net.external_output()) read(output);
-  return first;
-}
-
 void CheckInputs(const NetDef& net, const Workspace& workspace) {
   std::vector<std::string> missing;
   std::string first;
@@ -300,18 +286,6 @@ void RemarkOnUnread(const std::vector<const NetDef*>& nets, const std::vector<st
   std::cerr << Printable(
                    StrCat("the net reads nothing of what ", FLAGS_init_net, " gives: ", Quoted(given.front()), others))
             << "\n";
-}
-
-std::vector<std::string> UnreadBlobs(const NetDef& net) {
-  std::set<std::string> known;  // read, or listed already
-  for (const OperatorDef& op : net.op()) known.insert(op.input().begin(), op.input().end());
-  std::vector<std::string> outputs;
-  for (const OperatorDef& op : net.op()) {
-    for (const std::string& output : op.output()) {
-      if (known.insert(output).second) outputs.push_back(output);
-    }
-  }
-  return outputs;
 }
 
 }  // namespace stepnet::runner

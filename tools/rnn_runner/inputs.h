@@ -6,6 +6,7 @@
 
 #include "stepnet/core/workspace.h"
 #include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/tools/rnn_runner/command.h"
 
@@ -29,11 +30,5 @@ void CheckRead(const std::string& path, const std::vector<const NetDef*>& nets, 
 
 // Says on standard error that none of the nets takes any of the blobs that --init_net gives, where that is so.
 void RemarkOnUnread(const std::vector<const NetDef*>& nets, const std::vector<std::string>& given);
-
-// The blobs that the net writes and no operator reads.
-std::vector<std::string> UnreadBlobs(const NetDef& net);
-
-// The blobs that the net reads, or gives as they are, and has not written before; in the order of reading.
-std::vector<std::string> ReadFirst(const NetDef& net);
 
 }  // namespace stepnet::runner

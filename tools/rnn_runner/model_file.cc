@@ -8,6 +8,7 @@
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/unknown_fields.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/nets/op_arguments.h"
 #include "stepnet/tools/rnn_runner/net_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
 

@@ -8,7 +8,6 @@
 #include "stepnet/core/device.h"
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/io/proto_io.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -60,8 +59,6 @@ std::string DeviceText(const DeviceOption& option) {
 bool IsHint(const std::string& argument) {
   return argument == "order" || argument == "use_cudnn" || argument == "cudnn_exhaustive_search";
 }
-
-bool IsNetName(const std::string& argument) { return argument == "step_net" || argument == "backward_step_net"; }
 
 // The arguments by which RecurrentNetwork says what its step net is connected to: parallel lists that mean little when
 // they are read one by one.
@@ -240,16 +237,6 @@ class TextWriter {
 };
 
 }  // namespace
-
-bool NetOfArgument(const Argument& argument, NetDef* net) {
-  if (argument.has_n()) {
-    *net = argument.n();
-    return true;
-  }
-  if (!IsNetName(argument.name()) || argument.s().empty()) return false;
-  ParseMessageText(argument.s(), argument.name(), net);
-  return true;
-}
 
 std::string ArgumentText(const Argument& argument) {
   std::vector<std::string> values;

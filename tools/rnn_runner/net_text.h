@@ -15,10 +15,6 @@ std::string NetAsText(const NetDef& net);
 // as hexagons, with an edge from what a step writes to what a later one reads.
 std::string NetAsDot(const NetDef& net);
 
-// The net within an argument, given as a net or, in old files, as its text. False when there is none; throws
-// kInputOutput when there is a text that is no net.
-bool NetOfArgument(const Argument& argument, NetDef* net);
-
 // The argument's value: "2", "[1, 2]", "\"abc\"".
 std::string ArgumentText(const Argument& argument);
 

@@ -1,13 +1,13 @@
-#include "stepnet/tools/rnn_runner/double_net.h"
+#include "stepnet/nets/double_net.h"
 
 #include <algorithm>
 #include <set>
 #include <string>
 
 #include "stepnet/nets/op_arguments.h"
-#include "stepnet/tools/rnn_runner/net_text.h"
+#include "stepnet/proto/net.pb.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 // Fills that give float unless their argument dtype says otherwise.
@@ -56,4 +56,4 @@ NetDef InDouble(const NetDef& net) {
   return result;
 }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

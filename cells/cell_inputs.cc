@@ -1,0 +1,56 @@
+#include "stepnet/cells/cell_inputs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "stepnet/compiler/forward_plan.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
+namespace stepnet {
+namespace {
+
+std::string Quoted(const std::string& name) { return StrCat("\"", name, "\""); }
+std::string Count(std::int64_t n, const char* what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
+
+}  // namespace
+
+std::string ExpectedShapeText(const CellNetInput& input, std::int64_t steps, std::int64_t batch) {
+  std::vector<std::string> dims, means;
+  for (const std::int64_t dim : input.dims) {
+    dims.push_back(dim == CellNetInput::kSteps ? "T" : dim == CellNetInput::kBatch ? "B" : StrCat(dim));
+    if (dim == CellNetInput::kSteps && steps >= 0) means.push_back(Count(steps, "step"));
+    if (dim == CellNetInput::kBatch && batch >= 0) means.push_back(StrCat("a batch of ", batch));
+  }
+  return StrCat("[", Join(dims, ", "), "]", means.empty() ? "" : StrCat(", of ", Join(means, " and ")));
+}
+
+void CheckCellStart(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
+  const Shape& shape = given.shape();
+  if (NumInitialRows(shape) != input.dims[0]) {
+    throw Error(
+        ErrorCode::kShapeMismatch,
+        StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(), "; steps see ",
+               Count(input.dims[0], "row"), " of the state, so it must be ", ExpectedShapeText(input, steps, batch)));
+  }
+  const auto num_item_dims = std::ssize(input.dims) - 2;
+  const std::int64_t num_leading = shape.rank() - num_item_dims;
+  bool fits = num_leading >= 0 && num_leading <= 2;
+  for (std::int64_t d = 0; fits && d < num_item_dims; ++d) fits = shape[num_leading + d] == input.dims[2 + d];
+  if (fits && num_leading > 0) fits = shape[num_leading - 1] == 1 || shape[num_leading - 1] == batch;
+  if (fits) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat("the initial state ", Quoted(input.blob), " is ", given.Description(),
+                                                "; it must be ", ExpectedShapeText(input, steps, batch)));
+}
+
+void CheckCellInput(const CellNetInput& input, const Tensor& given, std::int64_t steps, std::int64_t batch) {
+  if (input.is_state) return CheckCellStart(input, given, steps, batch);
+  std::vector<std::int64_t> dims = input.dims;
+  std::ranges::replace(dims, CellNetInput::kSteps, steps);
+  std::ranges::replace(dims, CellNetInput::kBatch, batch);
+  if (std::ranges::equal(given.shape().dims(), dims)) return;
+  throw Error(ErrorCode::kShapeMismatch, StrCat("the input ", Quoted(input.blob), " is ", given.Description(),
+                                                "; it must be ", ExpectedShapeText(input, steps, batch)));
+}
+
+}  // namespace stepnet

@@ -1,0 +1,116 @@
+// Nets with their parameters, for Python.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/nets/model.h"
+#include "stepnet/nets/net_blobs.h"
+#include "stepnet/python/src/arrays.h"
+#include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/calls.h"
+#include "stepnet/python/src/options.h"
+#include "stepnet/python/src/program.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+namespace {
+
+// The blobs that hold the record of a run, which is no tensor.
+bool IsRecord(const NetDef& net, const std::string& blob) {
+  return std::ranges::any_of(net.op(), [&](const OperatorDef& op) {
+    return op.type() == "RecurrentNetwork" && !op.output().empty() && *op.output().rbegin() == blob;
+  });
+}
+
+// A net and its parameters.
+class LoadedNet {
+ public:
+  LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options) {
+    if (!LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
+    }
+    const Model model = LoadModel(net_path, init_path);
+    name_ = model.net.name();
+    auto shared = std::make_shared<Workspace>();
+    model.Initialize(*shared, options);
+    SetConstant(FilledBy(model), model.net, *shared);
+    for (const std::string& blob : ReadFirst(model.net)) {
+      if (!shared->HasBlob(blob)) inputs_.push_back(blob);
+    }
+    outputs_ = model.outputs;
+    if (outputs_.empty()) {
+      outputs_ = UnreadBlobs(model.net);
+      std::erase_if(outputs_, [&](const std::string& blob) { return IsRecord(model.net, blob); });
+    }
+    program_ = std::make_shared<Program>(ProgramDef{
+        .net = model.net, .inputs = inputs_, .outputs = outputs_, .options = options, .shared = std::move(shared)});
+  }
+
+  const std::string& name() const { return name_; }
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+
+  nb::list Call(const nb::dict& given) const {
+    std::vector<Tensor> tensors;
+    for (const std::string& input : inputs_) {
+      PyObject* const array = PyDict_GetItemString(given.ptr(), input.c_str());  // borrowed
+      if (array == nullptr) {
+        CheckNames(given);  // a name may be misspelled
+        throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Named(), " is missing"));
+      }
+      tensors.push_back(TensorOf(array, {"input", input}));
+    }
+    if (tensors.size() != given.size()) CheckNames(given);
+    nb::list arrays;
+    for (const Tensor& tensor : CallWithoutGil([&] { return program_->Run(tensors); })) arrays.append(ArrayOf(tensor));
+    return arrays;
+  }
+
+ private:
+  std::string Named() const { return name_.empty() ? "the net" : StrCat("the net \"", name_, "\""); }
+
+  // Throws for the first name in `given` that no input has.
+  void CheckNames(const nb::dict& given) const {
+    for (const auto& [key, value] : given) {
+      const std::string name = nb::str(key).c_str();
+      if (std::ranges::count(inputs_, name) > 0) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(Named(), " has no input \"", name, "\"", DidYouMean(name, inputs_), "; its inputs are ",
+                         Join(inputs_, ", ")));
+    }
+  }
+
+  std::string name_;
+  std::vector<std::string> inputs_;
+  std::vector<std::string> outputs_;
+  std::shared_ptr<Program> program_;
+};
+
+std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, std::int64_t threads,
+                                const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
+  return CallWithoutGil([&] {
+    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
+    return std::make_shared<LoadedNet>(net_path, init_path, options);
+  });
+}
+
+}  // namespace
+
+void BindModel(nb::module_& module) {
+  nb::class_<LoadedNet>(module, "LoadedNet")
+      .def_prop_ro("name", &LoadedNet::name)
+      .def_prop_ro("inputs", &LoadedNet::inputs)
+      .def_prop_ro("outputs", &LoadedNet::outputs)
+      .def("call", &LoadedNet::Call);
+  module.def("load_net", &Load);
+}
+
+}  // namespace stepnet::python

@@ -1,0 +1,72 @@
+// What can be asked without running anything: checks, operators, the net that a cell stands for.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/operator.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/nets/completion.h"
+#include "stepnet/nets/net_check.h"
+#include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/calls.h"
+#include "stepnet/python/src/options.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+namespace {
+
+std::vector<std::string> ProblemsOf(const NetDef& net) {
+  std::vector<std::string> problems;
+  for (const NetProblem& problem : CheckNet(Completed(net))) problems.push_back(problem.Text());
+  return problems;
+}
+
+// Everything that is wrong with a cell or a net; what cannot be read is one problem.
+std::vector<std::string> Check(const std::string& text_or_path, bool is_text, const nb::dict& sizes) {
+  const CellUse use{.sizes = SizesOf(sizes)};
+  return CallWithoutGil([&]() -> std::vector<std::string> {
+    const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
+    const std::string what = is_text ? "<text>" : text_or_path;
+    try {
+      if (IsCell(content, what)) return ProblemsOf(ExpandCell(ParseCell(content, what), use).net);
+      NetDef net;
+      ParseMessage(content, what, &net);
+      return ProblemsOf(net);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kOutOfMemory) throw;
+      return {error.what()};
+    }
+  });
+}
+
+// The net that a cell stands for, or the one that fills its parameters, as text.
+std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool init, bool training,
+                   bool carry) {
+  const CellUse use{.sizes = SizesOf(sizes), .training = training, .carry = carry};
+  return CallWithoutGil([&] {
+    const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
+    return PrintMessageText(init ? cell.init_net : cell.net);
+  });
+}
+
+// The operators that nets and cells may use, with what each does.
+std::map<std::string, std::string> Ops() {
+  std::map<std::string, std::string> docs;
+  for (const std::string& type : OperatorTypes()) {
+    const OperatorSchema* schema = FindOperator(type);
+    if (schema != nullptr && !schema->is_private) docs[type] = schema->doc;
+  }
+  return docs;
+}
+
+}  // namespace
+
+void BindTexts(nb::module_& module) {
+  module.def("check", &Check);
+  module.def("expand", &Expand);
+  module.def("ops", &Ops);
+}
+
+}  // namespace stepnet::python

@@ -1,0 +1,12 @@
+// What the module _stepnet has, one function a file.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace stepnet::python {
+
+void BindCell(nanobind::module_& module);
+void BindModel(nanobind::module_& module);
+void BindTexts(nanobind::module_& module);
+
+}  // namespace stepnet::python

@@ -1,0 +1,208 @@
+#include "stepnet/python/src/cell.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/cells/cell_inputs.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/proto_io.h"
+#include "stepnet/nets/double_net.h"
+#include "stepnet/python/src/arrays.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+namespace {
+
+DType InPlaceOf(DType dtype, bool in_double) { return in_double && dtype == DType::kFloat ? DType::kDouble : dtype; }
+
+const char* KindOf(const Cell::Argument& argument) {
+  if (argument.is_parameter) return "parameter";
+  return argument.is_start || argument.input.is_state ? "initial state" : "input";
+}
+
+// Lengths, the one input of whole numbers, may be of either size.
+bool Fits(DType dtype, DType expected) {
+  return dtype == expected || (expected == DType::kInt32 && dtype == DType::kInt64);
+}
+
+std::string QuotedList(const std::vector<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(StrCat("\"", name, "\""));
+  return Join(quoted, ", ");
+}
+
+}  // namespace
+
+Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& options, bool in_double)
+    : name_(source.def.name()),
+      doc_(source.def.doc()),
+      text_(LooksLikeText(source.text) ? source.text : ""),
+      net_(ExpandCell(source, use)),
+      options_(options) {
+  if (in_double) {
+    net_.net = InDouble(net_.net);
+    net_.init_net = InDouble(net_.init_net);
+  }
+  outputs_ = net_.outputs;
+  for (const DType dtype : net_.output_dtypes) output_dtypes_.push_back(InPlaceOf(dtype, in_double));
+  Workspace filled;
+  RunNetOnce(net_.init_net, filled, options_);
+  const auto add = [&](const CellNetInput& input, bool is_parameter, bool is_start) {
+    Argument argument{.input = input, .is_parameter = is_parameter, .is_start = is_start};
+    if (is_parameter || is_start) {
+      argument.start = filled.GetTensor(input.blob).To({});
+      argument.start.SetConstant();
+      argument.input.dtype = argument.start.dtype();
+    } else {
+      argument.input.dtype = InPlaceOf(input.dtype, in_double);
+    }
+    arguments_.push_back(std::move(argument));
+  };
+  for (const std::string& parameter : net_.parameters) {
+    const auto start = std::ranges::find(net_.starts, parameter, &CellNetInput::blob);
+    const CellNetInput plain{.blob = parameter, .dtype = DType::kFloat, .dims = {}};
+    add(start == net_.starts.end() ? plain : *start, /*is_parameter=*/true, start != net_.starts.end());
+  }
+  for (const CellNetInput& input : net_.inputs) add(input, /*is_parameter=*/false, /*is_start=*/false);
+  for (const CellNetInput& start : net_.starts) {
+    const bool is_learned = std::ranges::count(net_.parameters, start.blob) > 0;
+    if (!is_learned) add(start, /*is_parameter=*/false, /*is_start=*/true);
+  }
+  for (const CarriedState& state : net_.states) {
+    outputs_.push_back(state.last);
+    output_dtypes_.push_back(InPlaceOf(DType::kFloat, in_double));
+  }
+  program_ = std::make_shared<Program>(MakeProgramDef());
+}
+
+ProgramDef Cell::MakeProgramDef() const {
+  ProgramDef def{.net = net_.net, .outputs = outputs_, .options = options_};
+  for (const Argument& argument : arguments_) def.inputs.push_back(argument.input.blob);
+  return def;
+}
+
+std::shared_ptr<Program> Cell::ProgramWithGradients(const std::vector<int>& arguments) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Program>& program = with_gradients_[arguments];
+  if (program != nullptr) return program;
+  std::vector<bool> is_floating;
+  for (const DType dtype : output_dtypes_) is_floating.push_back(IsFloating(dtype));
+  program = std::make_shared<Program>(WithGradients(MakeProgramDef(), is_floating, arguments));
+  return program;
+}
+
+std::vector<int> Cell::IndicesOf(const std::vector<std::string>& names) const {
+  std::vector<int> indices;
+  std::vector<std::string> known;
+  for (int i = 0; i < std::ssize(arguments_); ++i) {
+    const CellNetInput& input = arguments_[i].input;
+    if (!IsFloating(input.dtype)) continue;
+    known.push_back(input.blob);
+    if (names.empty() || std::ranges::count(names, input.blob) > 0) indices.push_back(i);
+  }
+  for (const std::string& name : names) {
+    if (std::ranges::count(known, name) > 0) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("wrt names \"", name, "\"", DidYouMean(name, known),
+                                                    "; gradients of ", name_, " are by ", QuotedList(known)));
+  }
+  return indices;
+}
+
+std::map<std::string, Tensor> Cell::Init(std::uint64_t seed) const {
+  RunOptions options = options_;
+  options.seed = seed;
+  Workspace filled;
+  RunNetOnce(net_.init_net, filled, options);
+  std::map<std::string, Tensor> parameters;
+  for (const std::string& parameter : net_.parameters) parameters[parameter] = filled.GetTensor(parameter).To({});
+  return parameters;
+}
+
+std::vector<std::string> Cell::NamesOf(bool parameters) const {
+  std::vector<std::string> names;
+  for (const Argument& argument : arguments_) {
+    if (argument.is_parameter == parameters) names.push_back(argument.input.blob);
+  }
+  return names;
+}
+
+// Throws for the first name in `given` that no argument has.
+void Cell::CheckNames(const nb::dict& given, bool parameters) const {
+  const std::vector<std::string> names = NamesOf(parameters);
+  for (const auto& [key, value] : given) {
+    const std::string name = nb::str(key).c_str();
+    if (std::ranges::count(names, name) > 0) continue;
+    const char* what = parameters ? "parameter" : "input";
+    throw Error(ErrorCode::kInvalidArgument, StrCat(name_, " has no ", what, " \"", name, "\"", DidYouMean(name, names),
+                                                    "; its ", what, "s are ", QuotedList(names)));
+  }
+}
+
+std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::dict& inputs) const {
+  std::vector<Tensor> tensors;
+  tensors.reserve(arguments_.size());
+  size_t num_parameters = 0, num_inputs = 0;
+  for (const Argument& argument : arguments_) {
+    const std::string& name = argument.input.blob;
+    const nb::dict& from = argument.is_parameter ? parameters : inputs;
+    PyObject* const given = PyDict_GetItemString(from.ptr(), name.c_str());  // borrowed
+    if (given == nullptr && argument.is_start && !argument.is_parameter) {
+      tensors.push_back(argument.start);
+      continue;
+    }
+    if (given == nullptr) {
+      CheckNames(from, argument.is_parameter);  // a name may be misspelled
+      const std::string shape =
+          argument.is_parameter ? argument.start.shape().ToString() : ExpectedShapeText(argument.input, -1, -1);
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat("the ", KindOf(argument), " \"", name, "\" of ", name_, " is missing; it is ",
+                         NumpyName(argument.input.dtype), " ", shape));
+    }
+    ++(argument.is_parameter ? num_parameters : num_inputs);
+    tensors.push_back(TensorOf(given, {KindOf(argument), name}));
+  }
+  if (num_parameters != parameters.size()) CheckNames(parameters, true);
+  if (num_inputs != inputs.size()) CheckNames(inputs, false);
+  CheckArguments(tensors);
+  return tensors;
+}
+
+void Cell::CheckArguments(const std::vector<Tensor>& tensors) const {
+  std::int64_t steps = -1, batch = -1;  // the first input that says so decides
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument& argument = arguments_[i];
+    const CellNetInput& input = argument.input;
+    const Shape& shape = tensors[i].shape();
+    if (argument.is_parameter || argument.is_start || input.is_state || shape.rank() != std::ssize(input.dims))
+      continue;
+    for (int d = 0; d < shape.rank(); ++d) {
+      if (steps < 0 && input.dims[d] == CellNetInput::kSteps) steps = shape[d];
+      if (batch < 0 && input.dims[d] == CellNetInput::kBatch) batch = shape[d];
+    }
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument& argument = arguments_[i];
+    const CellNetInput& input = argument.input;
+    const Tensor& tensor = tensors[i];
+    if (!Fits(tensor.dtype(), input.dtype)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat("the ", KindOf(argument), " \"", input.blob, "\" of ", name_, " is ",
+                         NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ", NumpyName(input.dtype)));
+    }
+    if (argument.is_parameter && !argument.is_start) {
+      if (tensor.shape() == argument.start.shape()) continue;
+      throw Error(ErrorCode::kShapeMismatch, StrCat("the parameter \"", input.blob, "\" of ", name_, " is ",
+                                                    tensor.shape(), "; it must be ", argument.start.shape()));
+    }
+    if (argument.is_start) {
+      CheckCellStart(input, tensor, steps, batch);
+    } else {
+      CheckCellInput(input, tensor, steps, batch);
+    }
+  }
+}
+
+}  // namespace stepnet::python

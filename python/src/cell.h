@@ -1,0 +1,72 @@
+// Cell: a cell with sizes, ready to be called with arrays.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/python/src/program.h"
+
+namespace stepnet::python {
+
+class Cell {
+ public:
+  // `in_double`: parameters, inputs and outputs that are float are double. Throws what ExpandCell and Net::Create
+  // throw.
+  Cell(const CellSource& source, const CellUse& use, const RunOptions& options, bool in_double);
+
+  // What a call is given: a parameter, an input, or what a state starts from.
+  struct Argument {
+    CellNetInput input = {};  // of parameters the blob and the dtype alone
+    bool is_parameter = false;
+    bool is_start = false;  // it may be left out
+    Tensor start = {};      // what it is then; of a parameter, what init_net fills it with
+  };
+
+  const std::vector<Argument>& arguments() const { return arguments_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  const std::string& name() const { return name_; }
+  const std::string& doc() const { return doc_; }
+  const std::string& text() const { return text_; }  // as it was read; "" where it was bytes
+  DType OutputDType(size_t i) const { return output_dtypes_[i]; }
+
+  // The parameters that init_net draws for a seed, by name.
+  std::map<std::string, Tensor> Init(std::uint64_t seed) const;
+
+  // One tensor for each argument, by name from two dictionaries. Throws kInvalidArgument for names that are missing or
+  // unknown, kTypeMismatch and kShapeMismatch for tensors that do not fit. Needs the GIL.
+  std::vector<Tensor> TakeArguments(const nanobind::dict& parameters, const nanobind::dict& inputs) const;
+
+  const std::shared_ptr<Program>& program() const { return program_; }
+  // The program that gives gradients by these arguments, too; made once.
+  std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments);
+  // The indices of the arguments of these names. Throws kInvalidArgument for names that no argument has, and for those
+  // that have no gradient. Of no names: of all that have one.
+  std::vector<int> IndicesOf(const std::vector<std::string>& names) const;
+
+ private:
+  ProgramDef MakeProgramDef() const;
+  void CheckNames(const nanobind::dict& given, bool parameters) const;
+  void CheckArguments(const std::vector<Tensor>& tensors) const;
+  std::vector<std::string> NamesOf(bool parameters) const;
+
+  std::string name_;
+  std::string doc_;
+  std::string text_;
+  CellNet net_;
+  RunOptions options_;
+  std::vector<Argument> arguments_;
+  std::vector<std::string> outputs_;
+  std::vector<DType> output_dtypes_;
+  std::shared_ptr<Program> program_;
+  std::mutex mutex_;
+  std::map<std::vector<int>, std::shared_ptr<Program>> with_gradients_;
+};
+
+}  // namespace stepnet::python

@@ -1,0 +1,15 @@
+// The module _stepnet: what the package stepnet is made of.
+#include "stepnet/core/version.h"
+#include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/calls.h"
+
+NB_MODULE(_stepnet, module) {
+  nanobind::set_leak_warnings(false);  // threads that still run when the interpreter ends hold what they use
+  module.attr("__version__") = STEPNET_VERSION;
+  stepnet::python::InitCalls();
+  module.def("end_calls", &stepnet::python::EndCalls);
+  stepnet::python::TranslateErrors();
+  stepnet::python::BindCell(module);
+  stepnet::python::BindModel(module);
+  stepnet::python::BindTexts(module);
+}

@@ -1,0 +1,244 @@
+#include "stepnet/python/src/program.h"
+
+#include <algorithm>
+#include <set>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/op_builder.h"
+
+namespace stepnet::python {
+namespace {
+
+// `name`, or with _ behind it as often as it takes to be no blob of the net.
+std::string NewName(std::string name, const std::map<std::string, BlobUse>& uses) {
+  while (uses.contains(name)) name += "_";
+  return name;
+}
+
+// The blob with the gradient as one tensor, which operators are added for where it is by rows.
+std::string DenseGradient(const std::string& input, const GradientBlobs& gradient, NetDef* net) {
+  if (!gradient.dense.empty() || gradient.indices.empty()) return gradient.dense;
+  const std::string name = NewName(input + "_grad", UsesOf(*net));
+  AddOp(net, "SparseToDense", {gradient.indices, gradient.values, input}, {name});
+  return name;
+}
+
+// The net with those of its operators from `begin` up to `end`.
+NetDef Part(const NetDef& net, int begin, int end) {
+  NetDef part = net;
+  part.clear_op();
+  for (int i = begin; i < end; ++i) *part.add_op() = net.op(i);
+  part.clear_external_output();
+  return part;
+}
+
+}  // namespace
+
+ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, std::vector<int> differentiated) {
+  const std::map<std::string, BlobUse> uses = UsesOf(def.net);
+  std::map<std::string, std::string> seeds;
+  def.output_gradients.clear();
+  for (size_t i = 0; i < def.outputs.size(); ++i) {
+    const std::string& output = def.outputs[i];
+    def.output_gradients.push_back(is_floating[i] ? NewName(output + "_output_grad", uses) : "");
+    if (is_floating[i]) seeds[output] = def.output_gradients.back();
+  }
+  std::vector<std::string> names;
+  for (const int i : differentiated) names.push_back(def.inputs[i]);
+  AddBackwardStepNets(&def.net, names);
+  NetWithGradients made = AddGradientsFrom(def.net, seeds, names);
+  def.gradients.clear();
+  for (const std::string& name : names) {
+    const auto found = made.gradients.find(name);
+    def.gradients.push_back(found == made.gradients.end() ? "" : DenseGradient(name, found->second, &made.net));
+  }
+  def.net = Part(made.net, 0, made.num_forward);
+  def.backward = Part(made.net, made.num_forward, made.net.op_size());
+  def.differentiated = std::move(differentiated);
+  // What the backward net reads of the forward run counts as read.
+  std::set<std::string> read(def.outputs.begin(), def.outputs.end());
+  for (const std::string& blob : BlobsReadFirst(def.backward)) {
+    if (UsesOf(def.net)[blob].IsWritten()) read.insert(blob);
+  }
+  for (const std::string& blob : read) def.net.add_external_output(blob);
+  for (const std::string& blob : def.gradients) {
+    if (!blob.empty()) def.backward.add_external_output(blob);
+  }
+  return def;
+}
+
+struct Program::Session {
+  explicit Session(Workspace* shared) : workspace(shared) {}
+
+  Workspace workspace;
+  std::vector<Blob*> inputs, outputs, output_gradients, gradients;  // null for blobs that there are not
+  std::unique_ptr<Net> net, backward;
+
+  // Lets go of what belongs to the caller.
+  void ReleaseGiven() {
+    for (Blob* blob : inputs) blob->Reset();
+    for (Blob* blob : output_gradients) {
+      if (blob != nullptr) blob->Reset();
+    }
+  }
+};
+
+// A session for one run, which goes back when that is over.
+class Program::Lease {
+ public:
+  explicit Lease(Program& program) : program_(program) {
+    {
+      const std::lock_guard lock(program_.mutex_);
+      if (!program_.free_.empty()) {
+        session_ = std::move(program_.free_.back());
+        program_.free_.pop_back();
+      }
+    }
+    if (session_ == nullptr) session_ = program_.MakeSession();
+  }
+  ~Lease() {
+    if (session_ != nullptr) program_.GiveBack(std::move(session_));
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  Session& operator*() { return *session_; }
+  std::unique_ptr<Session> Release() { return std::move(session_); }
+
+ private:
+  Program& program_;
+  std::unique_ptr<Session> session_;
+};
+
+Program::Program(ProgramDef def) : def_(std::move(def)) {
+  std::map<std::string, BlobUse> uses = UsesOf(def_.net);
+  for (const std::string& input : def_.inputs) is_overwritten_.push_back(uses[input].IsWritten());
+  for (const std::string& output : def_.outputs) is_kept_.push_back(uses[output].IsReadFirst());
+  for (const auto& [blob, use] : uses) {
+    if (use.IsWritten() && def_.shared != nullptr && def_.shared->HasBlob(blob)) has_state_ = true;
+  }
+  free_.push_back(MakeSession());
+}
+
+Program::~Program() = default;
+
+std::unique_ptr<Program::Session> Program::MakeSession() const {
+  auto session = std::make_unique<Session>(def_.shared.get());
+  const auto blobs_of = [&](const std::vector<std::string>& names) {
+    std::vector<Blob*> blobs;
+    for (const std::string& name : names)
+      blobs.push_back(name.empty() ? nullptr : &session->workspace.CreateBlob(name));
+    return blobs;
+  };
+  session->inputs = blobs_of(def_.inputs);
+  session->net = Net::Create(def_.net, session->workspace, def_.options);
+  session->outputs = blobs_of(def_.outputs);
+  if (def_.backward.op_size() == 0) return session;
+  session->output_gradients = blobs_of(def_.output_gradients);
+  session->backward = Net::Create(def_.backward, session->workspace, def_.options);
+  session->gradients = blobs_of(def_.gradients);
+  return session;
+}
+
+void Program::GiveBack(std::unique_ptr<Session> session) {
+  session->ReleaseGiven();
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(session));
+}
+
+std::uint64_t Program::RunForward(Session& session, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    session.inputs[i]->SetTensor(is_overwritten_[i] ? inputs[i].Clone() : inputs[i]);
+  }
+  const std::uint64_t run = num_runs_++;
+  session.net->SetRunCounter(run);
+  session.net->Run();
+  session.net->Wait();
+  return run;
+}
+
+std::vector<Tensor> Program::OutputsOf(const Session& session) const {
+  std::vector<Tensor> outputs;
+  outputs.reserve(session.outputs.size());
+  for (size_t i = 0; i < session.outputs.size(); ++i) {
+    const Blob& blob = *session.outputs[i];
+    Tensor tensor = blob.HasTensor() ? blob.GetTensor().To({}) : Tensor();
+    // What others go on to use is not the caller's to change.
+    const bool is_others = is_kept_[i] || tensor.IsLent() || tensor.ConstantId() != 0;
+    outputs.push_back(is_others ? tensor.Clone() : std::move(tensor));
+  }
+  return outputs;
+}
+
+std::vector<Tensor> Program::Run(const std::vector<Tensor>& inputs) {
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (has_state_) turn.lock();
+  Lease session(*this);
+  RunForward(*session, inputs);
+  return OutputsOf(*session);
+}
+
+std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradients(const std::vector<Tensor>& inputs) {
+  std::unique_lock turn(turn_, std::defer_lock);
+  if (has_state_) turn.lock();
+  Lease session(*this);
+  const std::uint64_t run = RunForward(*session, inputs);
+  std::vector<Tensor> outputs = OutputsOf(*session);
+  return {std::move(outputs), std::make_unique<Pullback>(shared_from_this(), session.Release(), run)};
+}
+
+Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session, std::uint64_t run)
+    : program_(std::move(program)), session_(std::move(session)), run_(run) {
+  const auto infos_of = [](const std::vector<Blob*>& blobs) {
+    std::vector<TensorInfo> infos;
+    for (const Blob* blob : blobs) {
+      const Tensor tensor = blob->HasTensor() ? blob->GetTensor() : Tensor();
+      infos.push_back({.dtype = tensor.dtype(), .shape = tensor.shape()});
+    }
+    return infos;
+  };
+  outputs_ = infos_of(session_->outputs);
+  inputs_ = infos_of(session_->inputs);
+}
+
+Pullback::~Pullback() { program_->GiveBack(std::move(session_)); }
+
+std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < session_->output_gradients.size(); ++i) {
+    Blob* const blob = session_->output_gradients[i];
+    if (blob == nullptr) continue;
+    const Tensor& given = output_gradients[i];
+    blob->SetTensor(given.defined() ? given : Tensor::Zeros(outputs_[i].dtype, outputs_[i].shape));
+  }
+  if (session_->backward != nullptr) {
+    session_->backward->SetRunCounter(run_);
+    session_->backward->Run();
+    session_->backward->Wait();
+  }
+  const ProgramDef& def = program_->def_;
+  std::vector<Tensor> gradients;
+  for (size_t i = 0; i < def.differentiated.size(); ++i) {
+    const TensorInfo& input = inputs_[def.differentiated[i]];
+    const Blob* blob = session_->backward == nullptr ? nullptr : session_->gradients[i];
+    if (blob == nullptr) {
+      gradients.push_back(Tensor::Zeros(input.dtype, input.shape));
+      continue;
+    }
+    const Tensor tensor = blob->GetTensor().To({});
+    // The gradient may be what was given, or that of another input too; each is the caller's to change.
+    const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
+    const bool is_others = tensor.IsLent() || std::ranges::any_of(gradients, shares);
+    gradients.push_back((is_others ? tensor.Clone() : tensor).Reshaped(input.shape));
+  }
+  for (Blob* blob : session_->output_gradients) {
+    if (blob != nullptr) blob->Reset();
+  }
+  return gradients;
+}
+
+}  // namespace stepnet::python

@@ -1,0 +1,91 @@
+// Program: a net, with its gradients where they are wanted, that any number of threads may run at once.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stepnet/nets/net.h"
+#include "stepnet/proto/net.pb.h"
+
+namespace stepnet::python {
+
+struct ProgramDef {
+  NetDef net = {};
+  std::vector<std::string> inputs = {};   // blobs that every run is given
+  std::vector<std::string> outputs = {};  // blobs that a run gives
+  RunOptions options = {};
+  std::shared_ptr<Workspace> shared = {};  // what all runs read; null where they are given everything
+
+  NetDef backward = {};                            // runs after `net`, in the same workspace; without operators: never
+  std::vector<std::string> output_gradients = {};  // what `backward` is given, one an output; "" where it takes none
+  std::vector<std::string> gradients = {};         // what it gives, one for each of `differentiated`; "": all zeros
+  std::vector<int> differentiated = {};            // indices of inputs
+};
+
+// `def` with a net that computes the gradients of outputs that are floating (`is_floating`, one an output) by the
+// inputs `differentiated`. Throws kInvalidNet for what has no gradient.
+ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, std::vector<int> differentiated);
+
+class Pullback;
+
+// Each run has a workspace and nets of its own, which later runs take again, with the plans in them: as many are made
+// as there are runs at a time. Runs of a net that writes to `shared` wait for each other.
+//
+// A run reads its inputs where they are and does not write to them. Its outputs are the caller's: no later run writes
+// to their memory, which they may share among each other.
+class Program : public std::enable_shared_from_this<Program> {
+ public:
+  // Throws kInvalidNet with all problems of the net.
+  explicit Program(ProgramDef def);
+  ~Program();
+
+  // One tensor for each input, on the host, gives one for each output, on the host: undefined for blobs that hold none.
+  std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
+  // The same, and what computes the gradients of this run. REQUIRES a program with gradients.
+  std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs);
+
+ private:
+  friend class Pullback;
+  struct Session;
+  class Lease;
+
+  std::unique_ptr<Session> MakeSession() const;
+  std::uint64_t RunForward(Session& session, const std::vector<Tensor>& inputs);
+  std::vector<Tensor> OutputsOf(const Session& session) const;
+  void GiveBack(std::unique_ptr<Session> session);
+
+  const ProgramDef def_;
+  std::vector<bool> is_overwritten_;  // of each input whether the net writes its blob
+  std::vector<bool> is_kept_;         // of each output whether the next run reads what its blob holds
+  bool has_state_ = false;
+  std::mutex turn_;                          // of runs of a net that has a state
+  std::atomic<std::uint64_t> num_runs_ = 0;  // each draws other random numbers
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Session>> free_;
+};
+
+// The gradients of one run. Keeps what the run has left for them; calls from several threads run one by one.
+class Pullback {
+ public:
+  Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session, std::uint64_t run);
+  ~Pullback();
+
+  // The gradients by ProgramDef::differentiated of the sum of all outputs' elements, each times that of its gradient.
+  // One tensor for each output; undefined ones are zeros.
+  std::vector<Tensor> Run(const std::vector<Tensor>& output_gradients);
+
+ private:
+  const std::shared_ptr<Program> program_;
+  std::unique_ptr<Program::Session> session_;
+  const std::uint64_t run_;
+  std::mutex mutex_;
+  std::vector<TensorInfo> outputs_;
+  std::vector<TensorInfo> inputs_;
+};
+
+}  // namespace stepnet::python

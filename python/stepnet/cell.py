@@ -1,0 +1,216 @@
+"""Cells: what one timestep computes, called on whole sequences."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
+
+import numpy
+
+from . import _stepnet
+from .outputs import outputs_type
+from .source import Source, all_sizes, text_or_path
+
+Array = Any
+"""NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
+
+Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]]"]]
+
+
+class Argument(NamedTuple):
+    """What a cell is given, apart from its parameters, or one of those."""
+
+    name: str
+    dtype: str
+    """As NumPy calls it."""
+    shape: str
+    """``"[T, B, 8]"``: T steps, a batch of B."""
+    optional: bool
+    """Whether it may be left out: a state then starts as the cell says."""
+
+
+class Gradients(NamedTuple):
+    """Gradients of a sum of outputs, each of the shape and dtype of what it is by."""
+
+    params: dict[str, numpy.ndarray]
+    inputs: dict[str, numpy.ndarray]
+
+
+class Pullback:
+    """From gradients of a call's outputs to those of what it was given. Made by :meth:`Cell.vjp`."""
+
+    def __init__(self, gradients: _stepnet.CellGradients) -> None:
+        self._gradients = gradients
+
+    def __call__(self, **output_gradients: Array) -> Gradients:
+        """The gradients of the sum of all outputs, each element times that of its gradient.
+
+        ``output_gradients`` are by the name of the output, of its shape and dtype; those that are missing are zeros. It
+        may be called any number of times.
+        """
+        return Gradients(*self._gradients(output_gradients))
+
+
+class Cell:
+    """A cell with its sizes and options. Made by :func:`cell`.
+
+    Any number of threads may call it: each call has memory of its own, which later calls take again.
+    """
+
+    def __init__(self, source: Source, options: Mapping[str, Any]) -> None:
+        self._source = source
+        self._options = dict(options)
+        text, is_text = text_or_path(source)
+        cell = _stepnet.make_cell(text, is_text, **options)
+        self._cell = cell
+        self._call = cell.call
+        self._outputs = outputs_type("Outputs", cell.outputs)
+        self._make = self._outputs._make
+        self.name: str = cell.name
+        self.__doc__ = cell.doc or f"The cell {cell.name}."
+        self.params: tuple[Argument, ...] = tuple(Argument(*each) for each in cell.arguments(True))
+        """The parameters, of which ``init`` gives values."""
+        self.inputs: tuple[Argument, ...] = tuple(Argument(*each) for each in cell.arguments(False))
+        """What else a call is given."""
+        self.outputs: tuple[str, ...] = tuple(cell.outputs)
+        """The names of what a call gives."""
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{each.name}{each.shape}" for each in self.inputs)
+        return f"<stepnet.Cell {self.name}({given}) -> {', '.join(self.outputs)}>"
+
+    def with_options(self, **options: Any) -> Cell:
+        """The same cell with other options, as :func:`cell` takes them, and otherwise those of this one."""
+        changed = dict(self._options)
+        if "dtype" in options:
+            changed["in_double"] = _is_double(options.pop("dtype"))
+        if "sizes" in options:
+            changed["sizes"] = {**changed["sizes"], **options.pop("sizes")}
+        for name, value in options.items():
+            if name in _OPTIONS:
+                changed[name] = value
+            else:
+                changed["sizes"] = {**changed["sizes"], name: value}
+        return Cell(self._cell.text or self._source, changed)
+
+    def __reduce__(self) -> Any:
+        """For ``pickle`` and ``copy``: the text of the cell goes with it, so that its file is not needed."""
+        return Cell, (self._cell.text or self._source, self._options)
+
+    def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
+        """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""
+        return self._cell.init(seed)
+
+    def __call__(self, params: Mapping[str, Array], /, **inputs: Array) -> Any:
+        """Runs the cell over a sequence.
+
+        Args:
+            params: an array for each of ``self.params``.
+            inputs: an array for each of ``self.inputs``, by name. The first one, ``[T, B, …]``, says how many steps there
+                are and how large the batch is.
+
+        Returns:
+            A named tuple with an array for each of ``self.outputs``: ``[T, B, …]``, or ``[1, B, …]`` of the last step.
+            They are the caller's; outputs that show the same state share memory with each other.
+        """
+        return self._make(self._call(_dict(params), inputs))
+
+    def vjp(
+        self, params: Mapping[str, Array], /, *, wrt: Iterable[str] = (), **inputs: Array
+    ) -> tuple[Any, Pullback]:
+        """As a call, and the function that gives the gradients of this call.
+
+        Args:
+            wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
+                needed for others alone is not computed.
+
+        Returns:
+            The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
+            keeps the memory of the run for as long as there is one.
+        """
+        names = [wrt] if isinstance(wrt, str) else list(wrt)
+        outputs, gradients = self._cell.vjp(_dict(params), inputs, names, True)
+        return self._make(outputs), Pullback(gradients)
+
+    def value_and_grad(
+        self, params: Mapping[str, Array], loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array
+    ) -> tuple[Any, Gradients]:
+        """The value of a loss and its gradients.
+
+        Args:
+            loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
+                the outputs and returns the loss with its gradients by outputs, by name.
+            wrt: as for :meth:`vjp`.
+        """
+        outputs, pullback = self.vjp(params, wrt=wrt, **inputs)
+        if callable(loss):
+            value, output_gradients = loss(outputs)
+        else:
+            names = [loss] if isinstance(loss, str) else list(loss)
+            value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
+            output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
+        return value, pullback(**output_gradients)
+
+
+_OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")
+
+
+def _is_double(dtype: Any) -> bool:
+    kind = numpy.dtype(dtype)
+    if kind not in (numpy.dtype("float32"), numpy.dtype("float64")):
+        raise TypeError(f"dtype is {kind}; it must be float32 or float64")
+    return bool(kind == numpy.dtype("float64"))
+
+
+def _dict(params: Mapping[str, Array]) -> dict[str, Array]:
+    if isinstance(params, dict):
+        return params
+    if isinstance(params, Mapping):
+        return dict(params)
+    raise TypeError(f"params is a {type(params).__name__}; it must be a dictionary of arrays by name")
+
+
+def cell(
+    source: Source,
+    /,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    training: bool = False,
+    carry: bool = False,
+    dtype: Any = "float32",
+    threads: int = 0,
+    device: str = "cpu",
+    opt_level: int = 2,
+    seed: int = 0,
+    **named_sizes: int,
+) -> Cell:
+    """A cell from its text, or from a file.
+
+    Args:
+        source: the path of a file, or the text of a cell (a string with a brace in it).
+        sizes, named_sizes: sizes of the cell, in place of those that it declares: ``H=128``.
+        training: whether dropout drops and zoneout draws.
+        carry: whether every state starts from an input and is an output at the end, so that a sequence can be run in
+            parts.
+        dtype: ``"float32"``, or ``"float64"``, in which all that the cell says is float is computed.
+        threads: how many to use; 0: as many as are worth having.
+        device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
+        opt_level: what the compiler may do, 0 to 2.
+        seed: of the random numbers of runs.
+
+    Raises:
+        CellSyntaxError: with the line and column of the mistake.
+        InvalidArgumentError: for sizes that the cell does not have, or that have no value.
+    """
+    return Cell(
+        source,
+        {
+            "sizes": all_sizes(sizes, named_sizes),
+            "training": training,
+            "carry": carry,
+            "in_double": _is_double(dtype),
+            "threads": threads,
+            "device": device,
+            "opt_level": opt_level,
+            "seed": seed,
+        },
+    )

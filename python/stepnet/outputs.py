@@ -1,0 +1,39 @@
+"""Named tuples of what cells and nets give."""
+
+from __future__ import annotations
+
+import keyword
+from collections import namedtuple
+from typing import Any, Sequence
+
+
+def _field(name: str) -> str:
+    """``name`` as a field of a named tuple: "layer0/h_last" becomes "layer0_h_last"."""
+    field = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name).lstrip("_")
+    if not field or field[0].isdigit():
+        field = "output_" + field
+    return field + "_" if keyword.iskeyword(field) else field
+
+
+def outputs_type(type_name: str, names: Sequence[str]) -> Any:
+    """A class of named tuples with a field for each name.
+
+    A value is also found by the name itself, ``out["layer0/h_last"]``, and ``out._names`` lists the names.
+    """
+    fields: list[str] = []
+    for name in names:
+        field = _field(name)
+        while field in fields:
+            field += "_"
+        fields.append(field)
+    index_of = {name: i for i, name in enumerate(names)}
+    base = namedtuple(type_name, fields)  # type: ignore[misc]
+
+    def getitem(self: Any, key: Any) -> Any:
+        if isinstance(key, str):
+            if key not in index_of:
+                raise KeyError(f"there is no output {key!r}; outputs are {', '.join(names)}")
+            key = index_of[key]
+        return tuple.__getitem__(self, key)
+
+    return type(type_name, (base,), {"__slots__": (), "__getitem__": getitem, "_names": tuple(names)})

@@ -1,0 +1,157 @@
+import array
+import gc
+import sys
+import warnings
+
+import numpy
+import pytest
+
+import stepnet
+from stepnet._stepnet import address_of
+
+NUMPY_DTYPES = ["float16", "float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16"]
+
+
+class OnlyDlpack:
+    """An array of which nothing is known but DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def input_of(batch=3):
+    return numpy.arange(2 * batch * 5, dtype="float32").reshape(2, batch, 5)
+
+
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_arrays_are_read_where_they_are(dtype):
+    x = numpy.zeros((3, 4), dtype)
+    assert address_of(x) == x.ctypes.data
+    assert address_of(x[1:]) == x[1:].ctypes.data
+    assert address_of(OnlyDlpack(x)) == x.ctypes.data
+
+
+def test_what_has_the_buffer_protocol_is_an_array():
+    numbers = array.array("f", [1, 2, 3])
+    assert address_of(numbers) == numbers.buffer_info()[0]
+    assert address_of(memoryview(numbers)) == numbers.buffer_info()[0]
+
+
+def test_arrays_that_must_not_be_written_are_read_as_others(lstm):
+    params, x = lstm.init(), input_of()
+    expected = lstm(params, x=x).h
+    x.flags.writeable = False
+    for each in params.values():
+        each.flags.writeable = False
+    assert address_of(x) == x.ctypes.data
+    assert numpy.array_equal(lstm(params, x=x).h, expected)
+
+
+def test_what_is_not_contiguous_is_copied_with_a_warning(lstm):
+    params, x = lstm.init(), input_of()
+    expected = lstm(params, x=x).h
+    others = {
+        "transposed": numpy.ascontiguousarray(x.transpose(2, 1, 0)).transpose(2, 1, 0),
+        "strided": numpy.repeat(x, 2, axis=0)[::2],
+        "backwards": x[::-1].copy()[::-1],
+    }
+    for each in others.values():
+        with pytest.warns(stepnet.CopyWarning, match='the input "x" is not contiguous and is copied'):
+            assert numpy.array_equal(lstm(params, x=each).h, expected)
+        with pytest.warns(stepnet.CopyWarning):
+            assert numpy.array_equal(lstm(params, x=OnlyDlpack(each)).h, expected)
+    with pytest.warns(stepnet.CopyWarning) as warned:
+        lstm(params, x=others["strided"])
+    assert [each.filename for each in warned] == [__file__]  # it is the caller's line
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lstm(params, x=x[1::5])  # contiguous, as there is one of them
+        with pytest.raises(stepnet.CopyWarning):
+            lstm(params, x=others["strided"])
+
+
+def test_what_is_not_aligned_is_copied_with_a_warning(lstm):
+    params, x = lstm.init(), input_of()
+    bytes_of = numpy.zeros(x.nbytes + 1, "uint8")
+    crooked = bytes_of[1:].view("float32").reshape(x.shape)
+    crooked[:] = x
+    with pytest.warns(stepnet.CopyWarning, match="is not aligned"):
+        assert numpy.array_equal(lstm(params, x=crooked).h, lstm(params, x=x).h)
+
+
+def test_outputs_are_not_overwritten_by_later_calls(lstm):
+    params = lstm.init()
+    first = lstm(params, x=input_of())
+    kept = [each.copy() for each in first]
+    for scale in range(5):
+        lstm(params, x=scale * input_of())
+    for each, copy in zip(first, kept):
+        assert numpy.array_equal(each, copy)
+
+
+def test_outputs_show_memory_of_the_run_and_may_be_written(lstm):
+    out = lstm(lstm.init(), x=input_of())
+    assert not out.h.flags.owndata
+    assert out.h.flags.writeable
+    assert numpy.shares_memory(out.h, out.h_last)  # the last row of h
+    again = numpy.from_dlpack(out.h)
+    assert again.ctypes.data == out.h.ctypes.data
+
+
+def test_memory_of_outputs_that_nobody_holds_is_used_again(lstm):
+    params, x = lstm.init(), input_of()
+    addresses = {lstm(params, x=x).h.ctypes.data for _ in range(20)}
+    assert len(addresses) <= 2
+
+
+def test_outputs_outlive_their_cell(cells):
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4)
+    h = cell(cell.init(), x=input_of()).h
+    copy = h.copy()
+    del cell
+    gc.collect()
+    assert numpy.array_equal(h, copy)
+
+
+def test_calls_keep_no_array_that_they_were_given(lstm):
+    params, x = lstm.init(), input_of()
+    before = {name: sys.getrefcount(each) for name, each in params.items()}
+    held = sys.getrefcount(x)
+    out = lstm(params, x=x)
+    for _ in range(3):
+        with pytest.raises(stepnet.Error):
+            lstm(params, x=x, h_init=x)
+    assert sys.getrefcount(x) == held
+    assert {name: sys.getrefcount(each) for name, each in params.items()} == before
+    outputs, pullback = lstm.vjp(params, x=x)
+    pullback(h=outputs.h)
+    del pullback
+    assert sys.getrefcount(x) == held
+    del out, outputs
+
+
+def test_a_pullback_keeps_what_it_reads(lstm):
+    params = lstm.init()
+    expected = lstm.value_and_grad(params, "h", x=input_of())[1]
+    outputs, pullback = lstm.vjp(lstm.init(), x=input_of())
+    gc.collect()
+    scratch = [numpy.full((2, 3, 5), 9, "float32") for _ in range(100)]  # takes what would have been freed
+    gradients = pullback(h=numpy.ones_like(outputs.h))
+    assert numpy.array_equal(gradients.params["w"], expected.params["w"])
+    assert numpy.array_equal(gradients.inputs["x"], expected.inputs["x"])
+    del scratch
+
+
+def test_inputs_are_not_changed(lstm):
+    params, x = lstm.init(), input_of()
+    copies = {name: each.copy() for name, each in params.items()}
+    x_copy = x.copy()
+    lstm.value_and_grad(params, ["h", "c_last"], x=x)
+    assert numpy.array_equal(x, x_copy)
+    assert all(numpy.array_equal(params[name], copies[name]) for name in params)

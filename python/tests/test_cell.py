@@ -1,0 +1,159 @@
+import pickle
+
+import numpy
+import pytest
+import references
+
+import stepnet
+
+ACCUMULATE = """
+# Adds up what comes in.
+cell accumulate(x[D]; sum[D]) {
+  size D
+  param scale[D] = 2
+  sum = sum + scale * x
+  output sum
+  output sum last as total
+}
+"""
+
+
+def test_an_lstm_follows_its_equations(lstm, random):
+    params = lstm.init(seed=1)
+    params["b"][:] = random.normal(size=16)
+    for steps, batch in [(1, 1), (7, 3), (40, 2), (1, 64)]:
+        x = random.normal(size=(steps, batch, 5)).astype("float32")
+        h, h_last, c_last = references.lstm(params, x)
+        out = lstm(params, x=x)
+        numpy.testing.assert_allclose(out.h, h, rtol=1e-4, atol=1e-5)
+        numpy.testing.assert_allclose(out.h_last, h_last[None], rtol=1e-4, atol=1e-5)
+        numpy.testing.assert_allclose(out.c_last, c_last[None], rtol=1e-4, atol=1e-5)
+
+
+def test_double_is_double_throughout(cells, random):
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, dtype="float64")
+    params = cell.init()
+    assert {name: array.dtype for name, array in params.items()} == dict.fromkeys("wub", numpy.dtype("float64"))
+    x = random.normal(size=(6, 3, 5))
+    out = cell(params, x=x)
+    assert out.h.dtype == numpy.float64
+    numpy.testing.assert_allclose(out.h, references.lstm(params, x)[0], rtol=1e-12)
+
+
+def test_no_steps_and_no_batch_give_no_elements(lstm):
+    params = lstm.init()
+    assert lstm(params, x=numpy.zeros((0, 3, 5), "float32")).h.shape == (0, 3, 4)
+    assert lstm(params, x=numpy.zeros((2, 0, 5), "float32")).h.shape == (2, 0, 4)
+
+
+def test_initial_states_may_be_given_or_left_out(lstm, random):
+    params = lstm.init()
+    x = random.normal(size=(4, 3, 5)).astype("float32")
+    h, c = (random.normal(size=(1, 3, 4)).astype("float32") for _ in range(2))
+    assert [(each.name, each.optional) for each in lstm.inputs] == [("x", False), ("h_init", True), ("c_init", True)]
+    numpy.testing.assert_allclose(
+        lstm(params, x=x, h_init=h, c_init=c).h, references.lstm(params, x, h[0], c[0])[0], rtol=1e-4, atol=1e-5
+    )
+    numpy.testing.assert_allclose(lstm(params, x=x).h, references.lstm(params, x)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_steps_beyond_a_length_do_not_count(cells, random, dtype):
+    text = (cells / "lstm.cell").read_text().replace("output c last", "output c last\n  option lengths = lengths")
+    cell = stepnet.cell(text, D=5, H=4)
+    params = cell.init()
+    x = random.normal(size=(6, 3, 5)).astype("float32")
+    lengths = numpy.array([6, 0, 3], dtype)
+    h, h_last, c_last = references.lstm(params, x, lengths=lengths)
+    out = cell(params, x=x, lengths=lengths)
+    numpy.testing.assert_allclose(out.h, h, rtol=1e-4, atol=1e-5)
+    numpy.testing.assert_allclose(out.c_last[0], c_last, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cell_that_is_carried_runs_a_sequence_in_parts(cells, random):
+    cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, carry=True)
+    params = cell.init()
+    x = random.normal(size=(6, 3, 5)).astype("float32")
+    states = {each.name: numpy.zeros((1, 3, 4), "float32") for each in cell.inputs if each.name != "x"}
+    whole = cell(params, x=x, **states)
+    first = cell(params, x=x[:4], **states)
+    given = dict(zip(states, first[-2:]))
+    second = cell(params, x=x[4:], **given)
+    numpy.testing.assert_allclose(numpy.concatenate([first.h, second.h]), whole.h, rtol=1e-5, atol=1e-6)
+
+
+def test_a_text_is_a_cell_too(random):
+    cell = stepnet.cell(ACCUMULATE, D=3)
+    assert cell.name == "accumulate"
+    assert cell.__doc__.strip() == "Adds up what comes in."
+    assert cell.params == (stepnet.Argument("scale", "float32", "[3]", False),)
+    assert cell.inputs[0] == stepnet.Argument("x", "float32", "[T, B, 3]", False)
+    x = random.normal(size=(4, 2, 3)).astype("float32")
+    out = cell(cell.init(), x=x)
+    numpy.testing.assert_allclose(out.sum, numpy.cumsum(2 * x, axis=0), rtol=1e-5, atol=1e-6)
+    assert out.total.shape == (1, 2, 3)
+    assert stepnet.cell(ACCUMULATE, sizes={"D": 3}).params == cell.params
+
+
+def test_seeds_draw_other_parameters(lstm):
+    assert numpy.array_equal(lstm.init(seed=3)["w"], lstm.init(seed=3)["w"])
+    assert not numpy.array_equal(lstm.init(seed=3)["w"], lstm.init(seed=4)["w"])
+    assert not lstm.init()["b"].any()
+
+
+def test_training_draws_other_masks_in_each_run(random):
+    text = ACCUMULATE.replace("output sum\n", "output sum\n  option zoneout = 0.5\n")
+    x = numpy.ones((3, 2, 8), "float32")
+    used, trained = stepnet.cell(text, D=8), stepnet.cell(text, D=8, training=True)
+    params = used.init()
+    assert numpy.array_equal(used(params, x=x).sum, used(params, x=x).sum)
+    first, second = trained(params, x=x).sum, trained(params, x=x).sum
+    assert not numpy.array_equal(first, second)
+    again = stepnet.cell(text, D=8, training=True)
+    assert numpy.array_equal(again(params, x=x).sum, first)
+    other_seed = stepnet.cell(text, D=8, training=True, seed=1)
+    assert not numpy.array_equal(other_seed(params, x=x).sum, first)
+
+
+def test_options_change_nothing_but_rounding(cells, random):
+    x = random.normal(size=(9, 3, 5)).astype("float32")
+    results = []
+    for options in [{}, {"threads": 1}, {"threads": 2}, {"opt_level": 0}, {"device": "cpu"}]:
+        cell = stepnet.cell(cells / "lstm.cell", D=5, H=4, **options)
+        results.append(cell(cell.init(), x=x).h)
+    for result in results:
+        numpy.testing.assert_allclose(result, results[0], rtol=1e-5, atol=1e-6)
+
+
+def test_outputs_have_names_of_python_and_of_the_cell(cells):
+    text = (cells / "lstm.cell").read_text().replace("output c last", "output c last\n  option layers = 2")
+    cell = stepnet.cell(text, D=5, H=4)
+    assert "layer0/h_last" in cell.outputs
+    out = cell(cell.init(), x=numpy.zeros((2, 1, 5), "float32"))
+    assert out["layer0/h_last"] is out.layer0_h_last
+    assert out._names == cell.outputs
+    with pytest.raises(KeyError, match="there is no output 'layer9'; outputs are h, "):
+        out["layer9"]
+
+
+def test_a_cell_is_pickled_with_its_text(cells, tmp_path, random):
+    path = tmp_path / "a.cell"
+    path.write_text((cells / "lstm.cell").read_text())
+    cell = stepnet.cell(path, D=5, H=4)
+    path.unlink()
+    other = pickle.loads(pickle.dumps(cell))
+    x = random.normal(size=(4, 2, 5)).astype("float32")
+    assert numpy.array_equal(cell(cell.init(), x=x).h, other(other.init(), x=x).h)
+
+
+def test_other_options_make_another_cell(lstm):
+    assert lstm.with_options(H=7).params[0].shape == "[28, 5]"
+    assert lstm.with_options(sizes={"H": 7}).params[0].shape == "[28, 5]"
+    assert lstm.with_options(dtype="float64").params[0].dtype == "float64"
+    assert lstm.with_options(threads=1).params == lstm.params
+    assert lstm.with_options(carry=True).inputs[1].optional is False
+
+
+def test_a_cell_says_what_it_is(lstm):
+    assert repr(lstm).startswith("<stepnet.Cell lstm(x[T, B, 5], h_init[")
+    assert "Long short-term memory" in lstm.__doc__

@@ -1,0 +1,39 @@
+import doctest
+import importlib.util
+import re
+
+import pytest
+from conftest import ROOT
+
+
+@pytest.fixture
+def in_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_what_the_page_shows_is_so(in_root):
+    text = (ROOT / "docs" / "python.md").read_text()
+    blocks = [match for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    assert len(blocks) >= 6
+    parser, names = doctest.DocTestParser(), {}
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    for match in blocks:
+        if "torch" in match[1] and importlib.util.find_spec("torch") is None:
+            continue
+        line = text[: match.start(1)].count("\n")
+        test = parser.get_doctest(match[1], names, f"python.md:{line + 1}", "docs/python.md", line)
+        test.globs = names  # blocks go on from those before
+        runner.run(test, clear_globs=False)
+    assert runner.summarize(verbose=False).failed == 0
+
+
+def test_docstrings_say_what_there_is():
+    import stepnet
+
+    for name in stepnet.__all__:
+        thing = getattr(stepnet, name)
+        if callable(thing):
+            assert thing.__doc__, name
+            for member, value in vars(thing).items() if isinstance(thing, type) else ():
+                if callable(value) and not member.startswith("_") and not isinstance(value, type):
+                    assert value.__doc__, f"{name}.{member}"

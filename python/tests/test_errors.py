@@ -1,0 +1,238 @@
+import re
+import warnings
+
+import numpy
+import pytest
+
+import stepnet
+
+X = numpy.zeros((2, 3, 5), "float32")
+
+
+def refuses(call, error, message):
+    with pytest.raises(error, match=re.escape(message)) as caught:
+        call()
+    assert isinstance(caught.value, stepnet.Error)
+    assert str(caught.value).startswith(caught.value.code + ": ")
+
+
+def test_errors_are_those_of_python_too():
+    assert issubclass(stepnet.ShapeMismatchError, ValueError)
+    assert issubclass(stepnet.TypeMismatchError, TypeError)
+    assert issubclass(stepnet.InputOutputError, OSError)
+    assert issubclass(stepnet.OutOfMemoryError, MemoryError)
+
+
+def test_a_wrong_dtype_is_named_with_the_one_that_it_must_be(lstm):
+    params = lstm.init()
+    refuses(
+        lambda: lstm(params, x=X.astype("float64")),
+        stepnet.TypeMismatchError,
+        'the input "x" of lstm is float64 [2, 3, 5]; it must be float32',
+    )
+    refuses(
+        lambda: lstm({**params, "b": numpy.zeros(16, "int32")}, x=X),
+        stepnet.TypeMismatchError,
+        'the parameter "b" of lstm is int32 [16]; it must be float32',
+    )
+
+
+@pytest.mark.parametrize(
+    "array, kind",
+    [
+        (numpy.zeros((2, 3, 5), "complex64"), "complex64"),
+        (numpy.zeros((2, 3, 5), ">f4"), ">f4"),
+        (numpy.zeros((2, 3, 5), "uint32"), "uint32"),
+        (numpy.zeros((2, 3, 5), "U3"), "<U3"),
+        (numpy.zeros((2, 3, 5), object), "object"),
+        (numpy.zeros((2, 3, 5), [("a", "f4")]), "[('a', '<f4')]"),
+    ],
+)
+def test_dtypes_that_no_tensor_has_are_refused(lstm, array, kind):
+    refuses(
+        lambda: lstm(lstm.init(), x=array),
+        stepnet.TypeMismatchError,
+        f'the input "x" has elements {kind}, which no tensor has; tensors have float16, ',
+    )
+
+
+def test_what_cannot_be_lent_says_why(lstm):
+    refuses(
+        lambda: lstm(lstm.init(), x=numpy.zeros((2, 3, 5), "M8[s]")),
+        stepnet.TypeMismatchError,
+        'the input "x" cannot be read: DLPack only supports ',
+    )
+
+
+@pytest.mark.parametrize("value", [[[0.0]], 3.0, None, "text", object(), {}])
+def test_what_is_no_array_is_refused(lstm, value):
+    refuses(
+        lambda: lstm(lstm.init(), x=value),
+        stepnet.TypeMismatchError,
+        f'the input "x" is a {type(value).__name__}, no array; it must be one of NumPy, or have __dlpack__',
+    )
+
+
+def test_a_wrong_shape_is_named_with_the_one_that_it_must_be(lstm):
+    params = lstm.init()
+    refuses(
+        lambda: lstm(params, x=X[:, :, :4].copy()),
+        stepnet.ShapeMismatchError,
+        'the input "x" is float [2, 3, 4]; it must be [T, B, 5], of 2 steps and a batch of 3',
+    )
+    refuses(
+        lambda: lstm(params, x=X[0]),
+        stepnet.ShapeMismatchError,
+        'the input "x" is float [3, 5]; it must be [T, B, 5]',
+    )
+    refuses(
+        lambda: lstm({**params, "u": numpy.zeros((16, 5), "float32")}, x=X),
+        stepnet.ShapeMismatchError,
+        'the parameter "u" of lstm is [16, 5]; it must be [16, 4]',
+    )
+    refuses(
+        lambda: lstm(params, x=X, h_init=numpy.zeros((1, 2, 4), "float32")),
+        stepnet.ShapeMismatchError,
+        'the initial state "h_init" is float [1, 2, 4]; it must be [1, B, 4], of a batch of 3',
+    )
+    with pytest.raises(stepnet.ShapeMismatchError, match="has 9 dimensions; tensors have at most 8"):
+        lstm(params, x=numpy.zeros((1,) * 9, "float32"))
+
+
+def test_no_elements_are_refused_where_they_do_not_fit(lstm):
+    params = lstm.init()
+    for shape in [(0,), (2, 3, 0), (0, 0, 0), ()]:
+        with pytest.raises(stepnet.ShapeMismatchError, match=r"it must be \[T, B, 5\]"):
+            lstm(params, x=numpy.zeros(shape, "float32"))
+    with pytest.raises(stepnet.ShapeMismatchError):
+        lstm({**params, "b": numpy.zeros(0, "float32")}, x=X)
+
+
+def test_missing_and_unknown_names_are_told(lstm):
+    params = lstm.init()
+    refuses(lambda: lstm(params), stepnet.InvalidArgumentError, 'the input "x" of lstm is missing; it is float32 [T, B, 5]')
+    refuses(
+        lambda: lstm({"w": params["w"], "u": params["u"]}, x=X),
+        stepnet.InvalidArgumentError,
+        'the parameter "b" of lstm is missing; it is float32 [16]',
+    )
+    refuses(
+        lambda: lstm(params, x=X, h_inti=X),
+        stepnet.InvalidArgumentError,
+        'lstm has no input "h_inti"; did you mean "h_init"?; its inputs are "x", "h_init", "c_init"',
+    )
+    refuses(
+        lambda: lstm({**params, "v": X}, x=X), stepnet.InvalidArgumentError, 'lstm has no parameter "v"'
+    )
+    with pytest.raises(stepnet.InvalidArgumentError, match="lstm has no input"):
+        lstm(params, X=X)
+    with pytest.raises(TypeError, match="params is a list; it must be a dictionary of arrays by name"):
+        lstm([params], x=X)
+    with pytest.raises(stepnet.InvalidArgumentError, match='lstm has no parameter "3"'):
+        lstm({**params, 3: X}, x=X)
+
+
+def test_mistakes_in_a_text_have_their_place(cells):
+    text = (cells / "lstm.cell").read_text().replace("Tanh(c)", "Tanh(cc)")
+    with pytest.raises(stepnet.CellSyntaxError, match=r'<text>:\d+:\d+: there is no blob "cc" so far') as caught:
+        stepnet.cell(text)
+    assert "^" in str(caught.value)
+    assert stepnet.check(text) == [str(caught.value)]
+
+
+def test_files_that_are_not_there_or_hold_something_else(tmp_path):
+    refuses(lambda: stepnet.cell(tmp_path / "no.cell"), stepnet.InputOutputError, "no.cell")
+    for content in [b"", b"\0" * 100, b"\xff\xfe" + bytes(range(256)), b"cell", b"cell a(", b"op { type: 3 }"]:
+        path = tmp_path / "wrong"
+        path.write_bytes(content)
+        for call in (lambda: stepnet.cell(path), lambda: stepnet.load(path)):
+            with pytest.raises(stepnet.Error):
+                call()
+        assert stepnet.check(path) != [] or content == b""
+
+
+def test_sizes_and_options_that_there_are_not(cells):
+    path = cells / "lstm.cell"
+    refuses(lambda: stepnet.cell(path, K=3), stepnet.InvalidArgumentError, "K")
+    refuses(lambda: stepnet.cell(path, H=0), stepnet.InvalidArgumentError, "the size H is 0, must be above 0")
+    refuses(lambda: stepnet.cell(path, H=2.5), stepnet.TypeMismatchError, "the size H is 2.5; it must be a whole number")
+    refuses(lambda: stepnet.cell(path, H=True), stepnet.TypeMismatchError, "the size H is True")
+    refuses(lambda: stepnet.cell(path, H=10**30), stepnet.TypeMismatchError, "the size H is 1000")
+    refuses(lambda: stepnet.cell(path, threads=-1), stepnet.InvalidArgumentError, "threads is -1; it must be between 0")
+    refuses(lambda: stepnet.cell(path, opt_level=9), stepnet.InvalidArgumentError, "opt_level is 9; it must be between 0 and 2")
+    refuses(lambda: stepnet.cell(path, device="tpu"), stepnet.InvalidArgumentError, "tpu")
+    with pytest.raises(TypeError, match="dtype is float16; it must be float32 or float64"):
+        stepnet.cell(path, dtype="float16")
+    with pytest.raises(TypeError, match="the source is a int; it must be a text or a path"):
+        stepnet.cell(3)
+
+
+def test_huge_sizes_are_out_of_memory_and_no_crash(cells):
+    with pytest.raises((stepnet.OutOfMemoryError, stepnet.ShapeMismatchError)):
+        stepnet.cell(cells / "lstm.cell", H=2**31)
+
+
+def test_wrong_gradients_are_told(lstm):
+    outputs, pullback = lstm.vjp(lstm.init(), x=X)
+    refuses(lambda: pullback(g=outputs.h), stepnet.InvalidArgumentError, 'lstm has no output "g" that has a gradient')
+    refuses(
+        lambda: pullback(h=outputs.h_last),
+        stepnet.ShapeMismatchError,
+        'the gradient of the output "h" is float32 [1, 3, 4]; it must be float32 [2, 3, 4], as the output is',
+    )
+    refuses(
+        lambda: pullback(h=outputs.h.astype("float64")),
+        stepnet.TypeMismatchError,
+        'the gradient of the output "h" is float64 [2, 3, 4]; it must be float32 [2, 3, 4]',
+    )
+    refuses(lambda: lstm.vjp(lstm.init(), wrt=["W"], x=X), stepnet.InvalidArgumentError, 'wrt names "W"')
+
+
+def test_a_cell_works_after_each_error(lstm):
+    params = lstm.init()
+    expected = lstm(params, x=X).h
+    for wrong in [X[0], X.astype("int8"), None, X[:, :, :1].copy()]:
+        with pytest.raises(stepnet.Error):
+            lstm(params, x=wrong)
+        assert numpy.array_equal(lstm(params, x=X).h, expected)
+
+
+def test_arguments_of_any_kind_are_taken_or_refused(lstm):
+    """Random dtypes, shapes, layouts, names and objects: an exception, or outputs of the shapes that they must have."""
+    random = numpy.random.default_rng(5)
+    dtypes = ["float32"] * 8 + ["float64", "float16", "int32", "int64", "bool", "complex64", "U1", "O", ">f4"]
+    taken = 0
+
+    def any_array(shape):
+        shape = list(shape)
+        if random.random() < 0.2:
+            shape[random.integers(len(shape))] = int(random.integers(0, 7))
+        if random.random() < 0.1:
+            shape.insert(0, int(random.integers(0, 3)))
+        array = numpy.zeros(shape, random.choice(dtypes) if random.random() < 0.3 else "float32")
+        if random.random() < 0.1:
+            array = array[::-1]
+        if random.random() < 0.1:
+            array = array.T
+        return array
+
+    for _ in range(3000):
+        params = {"w": any_array([16, 5]), "u": any_array([16, 4]), "b": any_array([16])}
+        inputs = {"x": any_array([2, 3, 5])}
+        if random.random() < 0.3:
+            inputs["h_init"] = any_array([1, 3, 4])
+        if random.random() < 0.1:
+            inputs[str(random.choice(["x", "h", "", "w"]))] = random.choice([None, 3, "x"])
+        if random.random() < 0.1:
+            del params["w" if random.random() < 0.5 else "b"]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", stepnet.CopyWarning)
+                outputs, pullback = lstm.vjp(params, **inputs)
+                pullback(h=any_array(outputs.h.shape))
+        except stepnet.Error:
+            continue
+        steps, batch, _ = inputs["x"].shape
+        assert outputs.h.shape == (steps, batch, 4)
+        taken += 1
+    assert 100 < taken < 2900

@@ -1,0 +1,134 @@
+import numpy
+import pytest
+import references
+
+import stepnet
+
+
+def loss_of(cell, params, weights, **inputs):
+    out = cell(params, **inputs)
+    return sum(float(numpy.sum(out[name] * weight)) for name, weight in weights.items())
+
+
+@pytest.mark.parametrize(
+    "name", ["lstm", "gru", "layer_norm_lstm", "lstmp", "causal_conv", "indrnn", "attention_dot", "slstm"]
+)
+def test_gradients_match_differences(cells, random, name):
+    cell = stepnet.cell(cells / f"{name}.cell", dtype="float64", sizes=small_sizes(cells / f"{name}.cell"))
+    params = {key: value + 0.1 * random.normal(size=value.shape) for key, value in cell.init(seed=2).items()}
+    sizes = {"T": 3, "B": 2}
+    inputs = {}
+    for each in cell.inputs:
+        if not each.optional:
+            dims = [sizes[d] if d in sizes else int(d) for d in each.shape.strip("[]").split(", ")]
+            inputs[each.name] = random.normal(size=dims)
+    outputs, pullback = cell.vjp(params, **inputs)
+    weights = {name: random.normal(size=outputs[name].shape) for name in cell.outputs}
+    gradients = pullback(**weights)
+    assert set(gradients.params) == set(params)
+    for values, found in ((params, gradients.params), (inputs, gradients.inputs)):
+        for key, value in values.items():
+            expected = references.differences(lambda: loss_of(cell, params, weights, **inputs), value)
+            numpy.testing.assert_allclose(found[key], expected, rtol=1e-5, atol=1e-7, err_msg=key)
+
+
+def small_sizes(path):
+    """Sizes 2, 3, … in place of those that the cell declares."""
+    names = [line.split()[1] for line in path.read_text().splitlines() if line.strip().startswith("size ")]
+    return {name: 3 for name in names}
+
+
+def test_a_pullback_may_be_called_again_and_lacks_what_is_zero(lstm, random):
+    params = lstm.init()
+    x = random.normal(size=(4, 3, 5)).astype("float32")
+    outputs, pullback = lstm.vjp(params, x=x)
+    of_h = pullback(h=numpy.ones_like(outputs.h))
+    of_c = pullback(c_last=numpy.ones_like(outputs.c_last))
+    of_both = pullback(h=numpy.ones_like(outputs.h), c_last=numpy.ones_like(outputs.c_last))
+    for name in params:
+        numpy.testing.assert_allclose(
+            of_both.params[name], of_h.params[name] + of_c.params[name], rtol=1e-4, atol=1e-5
+        )
+    assert not any(each.any() for each in pullback().params.values())
+    assert numpy.array_equal(pullback(h=numpy.ones_like(outputs.h)).inputs["x"], of_h.inputs["x"])
+
+
+def test_gradients_are_the_callers(lstm, random):
+    x = random.normal(size=(4, 3, 5)).astype("float32")
+    outputs, pullback = lstm.vjp(lstm.init(), x=x)
+    first = pullback(h=outputs.h)
+    copies = {name: each.copy() for name, each in first.params.items()}
+    second = pullback(h=2 * outputs.h)
+    second.params["w"][:] = 0
+    assert all(numpy.array_equal(first.params[name], copies[name]) for name in copies)
+    arrays = [*first.params.values(), *first.inputs.values()]
+    assert not any(numpy.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+
+
+def test_runs_and_their_pullbacks_may_cross(lstm, random):
+    params = lstm.init()
+    xs = [random.normal(size=(steps, 2, 5)).astype("float32") for steps in (3, 6, 3)]
+    alone = [lstm.value_and_grad(params, "h", x=x)[1].params["u"] for x in xs]
+    runs = [lstm.vjp(params, x=x) for x in xs]
+    for (outputs, pullback), expected in reversed(list(zip(runs, alone))):
+        assert numpy.array_equal(pullback(h=numpy.ones_like(outputs.h)).params["u"], expected)
+
+
+def test_gradients_by_some_alone(lstm, random):
+    params = lstm.init()
+    x = random.normal(size=(4, 3, 5)).astype("float32")
+    _, every = lstm.value_and_grad(params, "h", x=x)
+    _, some = lstm.value_and_grad(params, "h", wrt=["u", "x"], x=x)
+    assert set(some.params) == {"u"} and set(some.inputs) == {"x"}
+    numpy.testing.assert_allclose(some.params["u"], every.params["u"], rtol=1e-5, atol=1e-6)
+    numpy.testing.assert_allclose(some.inputs["x"], every.inputs["x"], rtol=1e-5, atol=1e-6)
+    assert set(every.inputs) == {"x", "h_init", "c_init"}
+
+
+def test_a_loss_is_outputs_or_a_function(lstm, random):
+    params = lstm.init()
+    x = random.normal(size=(4, 3, 5)).astype("float32")
+    value, gradients = lstm.value_and_grad(params, ["h", "c_last"], x=x)
+    out = lstm(params, x=x)
+    assert value == pytest.approx(float(out.h.sum() + out.c_last.sum()), rel=1e-4)
+
+    def squares(out):
+        return float((out.h**2).sum()), {"h": 2 * out.h}
+
+    value, gradients = lstm.value_and_grad(params, squares, x=x)
+    assert value == pytest.approx(float((out.h**2).sum()), rel=1e-5)
+    outputs, pullback = lstm.vjp(params, x=x)
+    assert numpy.array_equal(pullback(h=2 * outputs.h).params["w"], gradients.params["w"])
+
+
+def test_training_in_numpy_makes_the_loss_smaller(cells, random):
+    cell = stepnet.cell(cells / "gru.cell", D=1, H=8)
+    params = cell.init(seed=3)
+    x = random.uniform(-1, 1, size=(5, 32, 1)).astype("float32")
+    target = x.sum(axis=0)
+
+    def loss(out):
+        error = out.h_last[0, :, :1] - target
+        gradient = numpy.zeros_like(out.h_last)
+        gradient[0, :, :1] = 2 * error / error.size
+        return float((error**2).mean()), {"h_last": gradient}
+
+    losses = []
+    for _ in range(60):
+        value, gradients = cell.value_and_grad(params, loss, wrt=params, x=x)
+        losses.append(value)
+        for name, gradient in gradients.params.items():
+            params[name] -= 0.5 * gradient
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_outputs_of_a_run_with_gradients_must_not_be_written(lstm, random):
+    outputs, _ = lstm.vjp(lstm.init(), x=numpy.zeros((2, 1, 5), "float32"))
+    with pytest.raises(ValueError, match="read-only"):
+        outputs.h[:] = 0
+
+
+def test_no_steps_have_gradients_of_zero(lstm):
+    value, gradients = lstm.value_and_grad(lstm.init(), "h", x=numpy.zeros((0, 3, 5), "float32"))
+    assert value == 0
+    assert not any(each.any() for each in gradients.params.values())

@@ -1,0 +1,130 @@
+import numpy
+import pytest
+from conftest import ROOT
+
+import stepnet
+
+COUNTER = """
+name: "counter"
+op { type: "Add" input: "sum" input: "x" output: "sum" }
+op { type: "Copy" input: "sum" output: "copy" }
+external_output: "sum" external_output: "copy"
+"""
+FILL_SUM = 'op { type: "ConstantFill" output: "sum" arg { name: "shape" ints: 2 } arg { name: "value" f: 1 } }'
+IN_PLACE = 'name: "in_place" op { type: "Relu" input: "x" output: "x" } external_output: "x"'
+THROUGH_A_VIEW = """
+op { type: "Reshape" input: "x" output: "y" output: "old" arg { name: "shape" ints: 4 } }
+op { type: "Relu" input: "y" output: "y" }
+external_output: "y"
+"""
+
+
+def load(tmp_path, text, init=None, **options):
+    (tmp_path / "net.pbtxt").write_text(text)
+    if init is None:
+        return stepnet.load(tmp_path / "net.pbtxt", **options)
+    (tmp_path / "init.pbtxt").write_text(init)
+    return stepnet.load(tmp_path / "net.pbtxt", tmp_path / "init.pbtxt", **options)
+
+
+def test_a_net_of_caffe2_runs_with_its_parameters():
+    folder = ROOT / "examples" / "char_lm"
+    net = stepnet.load(folder / "net.pb", init=folder / "init_net.pb")
+    out = net(**char_lm_inputs(net))
+    assert out.probabilities.ndim == 3
+    numpy.testing.assert_allclose(out.probabilities.sum(axis=-1), 1, rtol=1e-4)
+    again = net(**char_lm_inputs(net))
+    assert numpy.array_equal(out.probabilities, again.probabilities)
+
+
+def char_lm_inputs(net):
+    """12 characters, one hot, and states of zeros."""
+    assert set(net.inputs) == {"input", "hidden_init", "cell_init", "seq_lengths"}
+    return {
+        "input": numpy.eye(65, dtype="float32")[:12, None],
+        "seq_lengths": numpy.array([12], "int32"),
+        "hidden_init": numpy.zeros((1, 1, 128), "float32"),
+        "cell_init": numpy.zeros((1, 1, 128), "float32"),
+    }
+
+
+def test_a_net_that_keeps_something_goes_on_with_it(tmp_path):
+    net = load(tmp_path, COUNTER, FILL_SUM)
+    assert net.inputs == ("x",)
+    x = numpy.array([1, 2], "float32")
+    outputs = [net(x=x) for _ in range(3)]
+    assert [each.sum.tolist() for each in outputs] == [[2, 3], [3, 5], [4, 7]]
+    assert [each.copy.tolist() for each in outputs] == [[2, 3], [3, 5], [4, 7]]
+    outputs[-1].sum[:] = 100  # is the caller's
+    assert net(x=x).sum.tolist() == [5, 9]
+
+
+def test_a_net_that_overwrites_what_it_is_given_has_a_copy(tmp_path):
+    net = load(tmp_path, IN_PLACE)
+    x = numpy.array([-1, 2], "float32")
+    x.flags.writeable = False
+    assert net(x=x).x.tolist() == [0, 2]
+    assert x.tolist() == [-1, 2]
+
+
+def test_nothing_is_written_through_a_view_of_an_input(tmp_path):
+    net = load(tmp_path, THROUGH_A_VIEW)
+    x = numpy.array([[-1, 2], [3, -4]], "float32")
+    try:
+        assert net(x=x).y.tolist() == [0, 2, 3, 0]
+    except stepnet.InvalidArgumentError as error:
+        assert "memory that is lent to be read" in str(error)
+    assert x.tolist() == [[-1, 2], [3, -4]]
+
+
+def test_an_input_that_is_given_as_it_is_is_a_copy(tmp_path):
+    net = load(tmp_path, 'op { type: "Tanh" input: "x" output: "y" } external_output: "x" external_output: "y"')
+    x = numpy.ones(3, "float32")
+    out = net(x=x)
+    assert out.x.tolist() == [1, 1, 1]
+    assert not numpy.shares_memory(out.x, x)
+
+
+def test_parameters_are_not_the_callers(tmp_path):
+    net = load(
+        tmp_path,
+        'op { type: "Add" input: "x" input: "w" output: "y" } external_output: "y" external_output: "w"',
+        FILL_SUM.replace('"sum"', '"w"'),
+    )
+    x = numpy.zeros(2, "float32")
+    net(x=x).w[:] = 7
+    assert net(x=x).y.tolist() == [1, 1]
+
+
+def test_names_and_files_that_do_not_fit(tmp_path, cells):
+    net = load(tmp_path, IN_PLACE)
+    with pytest.raises(stepnet.InvalidArgumentError, match='the input "x" of the net "in_place" is missing'):
+        net()
+    with pytest.raises(stepnet.InvalidArgumentError, match='the net "in_place" has no input "y"; .*its inputs are x'):
+        net(y=numpy.zeros(2, "float32"))
+    with pytest.raises(stepnet.InvalidArgumentError, match=r"lstm\.cell is a cell; stepnet\.cell takes it"):
+        stepnet.load(cells / "lstm.cell")
+    with pytest.raises(stepnet.InvalidNetError, match='no operator type "Rleu"; did you mean "Relu"'):
+        load(tmp_path, IN_PLACE.replace("Relu", "Rleu"))
+    with pytest.raises(stepnet.Error):
+        net(x=numpy.zeros(2, "int64"))
+    assert repr(net) == "<stepnet.Net in_place(x) -> x>"
+
+
+def test_check_lists_what_is_wrong(cells):
+    assert stepnet.check(cells / "lstm.cell") == []
+    assert stepnet.check(cells / "lstm.cell", H=3) == []
+    assert len(stepnet.check(cells / "lstm.cell", H=-3)) == 1
+    assert stepnet.check(IN_PLACE) == []
+    problems = stepnet.check(IN_PLACE.replace("Relu", "Rleu") + 'op { type: "Add" input: "x" output: "z" }')
+    assert len(problems) == 2
+
+
+def test_ops_and_expand_tell_what_there_is(cells):
+    ops = stepnet.ops()
+    assert "linear unit" in ops["Relu"].lower()
+    assert all(ops.values())
+    text = stepnet.expand(cells / "lstm.cell", H=3)
+    assert text.count("RecurrentNetwork") >= 1
+    assert stepnet.check(text) == []
+    assert "XavierFill" in stepnet.expand(cells / "lstm.cell", init=True)

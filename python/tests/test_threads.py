@@ -1,0 +1,145 @@
+import _thread
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy
+import pytest
+
+import stepnet
+
+
+@pytest.fixture
+def long_run(cells):
+    """A call that takes seconds."""
+    cell = stepnet.cell(cells / "lstm.cell", D=64, H=256, threads=1)
+    params = cell.init()
+    x = numpy.zeros((60000, 4, 64), "float32")
+    return lambda: cell(params, x=x)
+
+
+def test_threads_may_call_one_cell(lstm, random):
+    params = lstm.init()
+    xs = [random.normal(size=(1 + i % 5, 3, 5)).astype("float32") for i in range(8)]
+    expected = [lstm.value_and_grad(params, "h", x=x)[1].params["u"] for x in xs]
+    outputs = [lstm(params, x=x).h for x in xs]
+    faults = []
+
+    def work(i):
+        for _ in range(100):
+            if not numpy.array_equal(lstm(params, x=xs[i]).h, outputs[i]):
+                faults.append(i)
+            if not numpy.array_equal(lstm.value_and_grad(params, "h", x=xs[i])[1].params["u"], expected[i]):
+                faults.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(xs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+def test_other_threads_run_while_a_cell_does(long_run):
+    counted = 0
+    thread = threading.Thread(target=long_run)
+    thread.start()
+    while thread.is_alive():
+        counted += 1
+        time.sleep(0.001)
+    assert counted > 20
+
+
+def test_an_interrupt_ends_a_run(long_run):
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            long_run()
+    assert time.monotonic() - begin < 1.5
+
+
+def test_a_signal_whose_handler_raises_nothing_ends_no_run(lstm, cells):
+    seen = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    try:
+        cell = stepnet.cell(cells / "lstm.cell", D=64, H=128, threads=1)
+        params = cell.init()
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        x = numpy.zeros((20000, 4, 64), "float32")
+        out = cell(params, x=x)
+        timer.join()
+        assert out.h.shape == (20000, 4, 128)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [1]
+
+
+def test_a_signal_handler_runs_no_cell(long_run, lstm):
+    def handler(*_):
+        lstm(lstm.init(), x=numpy.zeros((1, 1, 5), "float32"))
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        timer.start()
+        with pytest.raises(stepnet.InvalidArgumentError, match="a signal handler cannot run a cell or a net"):
+            long_run()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_cell_runs_after_an_interrupt(lstm):
+    params = lstm.init()
+    x = numpy.ones((2000, 64, 5), "float32")
+    expected = lstm(params, x=x).h
+    for delay in numpy.linspace(0, 0.02, 20):
+        timer = threading.Timer(delay, _thread.interrupt_main)
+        try:
+            timer.start()
+            for _ in range(20):
+                lstm(params, x=x)
+            time.sleep(0.1)
+        except KeyboardInterrupt:
+            pass
+        timer.join()
+        assert numpy.array_equal(lstm(params, x=x).h, expected)
+
+
+def test_a_process_that_was_forked_runs_cells_and_ends():
+    program = """
+        import os, sys, threading, time, numpy, stepnet
+        cell = stepnet.cell("cell a(x[D]; h[D]) { size D = 64\\n h = Tanh(x + h)\\n output h }", threads=2)
+        x = numpy.zeros((20000, 8, 64), "float32")
+        threading.Thread(target=lambda: [cell({}, x=x) for _ in range(5)]).start()
+        time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            cell({}, x=x[:10])
+            sys.exit(7)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60)
+    assert done.returncode == 7, done.stderr
+
+
+def test_a_program_may_end_while_threads_run():
+    program = """
+        import threading, numpy, stepnet
+        cell = stepnet.cell("cell a(x[D]; h[D]) { size D = 4\\n h = Tanh(x + h)\\n output h }")
+        x = numpy.zeros((200000, 8, 4), "float32")
+        def work():
+            while True:
+                cell({}, x=x)
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        kept = cell({}, x=x)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")

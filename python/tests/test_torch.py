@@ -1,0 +1,184 @@
+import io
+
+import numpy
+import pytest
+import references
+
+import stepnet
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import stepnet.torch  # noqa: E402 - needs torch
+
+
+@pytest.fixture
+def module(lstm):
+    return stepnet.torch.Module(lstm, seed=1)
+
+
+def test_a_module_gives_what_its_cell_gives(lstm, module):
+    x = torch.randn(6, 3, 5)
+    out = module(x)
+    expected = lstm(lstm.init(seed=1), x=x)
+    assert numpy.array_equal(out.h.detach().numpy(), expected.h)
+    assert out._fields == expected._fields
+    with torch.no_grad():
+        assert not module(x=x).h.requires_grad
+        assert torch.equal(module(x).c_last, out.c_last)
+
+
+def test_gradients_in_double_match_differences(cells):
+    for name in ("lstm", "gru", "layer_norm_lstm", "causal_conv"):
+        path = cells / f"{name}.cell"
+        module = stepnet.torch.Module(stepnet.cell(path, D=3, H=2), seed=2).double()
+        x = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+        params = [parameter.detach().clone().requires_grad_() for parameter in module.parameters()]
+        names = [key for key, _ in module.named_parameters()]
+
+        def run(x, *params):
+            return tuple(torch.func.functional_call(module, dict(zip(names, params)), (x,)))
+
+        assert torch.autograd.gradcheck(run, (x, *params))
+
+
+def test_a_module_agrees_with_that_of_pytorch(module):
+    theirs = torch.nn.LSTM(5, 4)
+    order = torch.tensor([0, 1, 3, 2])  # i f o g here, i f g o there
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(module.w.view(4, 4, 5)[order].reshape(16, 5))
+        theirs.weight_hh_l0.copy_(module.u.view(4, 4, 4)[order].reshape(16, 4))
+        theirs.bias_ih_l0.zero_()
+        theirs.bias_hh_l0.zero_()
+    x, y = (torch.randn(7, 3, 5).requires_grad_() for _ in range(2))
+    y.data = x.data.clone()
+    out, (expected, _) = module(x), theirs(y)
+    torch.testing.assert_close(out.h, expected, rtol=1e-4, atol=1e-5)
+    weights = torch.randn_like(expected)
+    (out.h * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        module.u.grad.view(4, 4, 4)[order].reshape(16, 4), theirs.weight_hh_l0.grad, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_module_trains_among_others(cells):
+    torch.manual_seed(3)
+    model = torch.nn.ModuleDict(
+        {"cell": stepnet.torch.Module(stepnet.cell(cells / "gru.cell", D=1, H=16)), "sum": torch.nn.Linear(16, 1)}
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(150):
+        x = torch.rand(5, 32, 1) * 2 - 1
+        loss = ((model["sum"](model["cell"](x).h_last[0]) - x.sum(0)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_a_module_is_saved_and_loaded(lstm, module):
+    x = torch.randn(4, 2, 5)
+    assert list(module.state_dict()) == ["w", "u", "b"]
+    other = stepnet.torch.Module(lstm, seed=5)
+    assert not torch.equal(other(x).h, module(x).h)
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file))
+    assert torch.equal(other(x).h, module(x).h)
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x).h, module(x).h)
+
+
+def test_parameters_may_be_given(lstm):
+    params = lstm.init(seed=4)
+    module = stepnet.torch.Module(lstm, params)
+    x = torch.randn(3, 2, 5)
+    numpy.testing.assert_array_equal(module(x).h.detach().numpy(), lstm(params, x=x).h)
+    params["w"][:] = 0  # a copy was taken
+    assert module.w.abs().sum() > 0
+    with pytest.raises(ValueError, match="the parameter 'b' of lstm is missing; it is float32"):
+        stepnet.torch.Module(lstm, {"w": params["w"], "u": params["u"]})
+
+
+def test_dropout_drops_in_training_mode_alone(cells):
+    text = (cells / "gru.cell").read_text().rstrip().rstrip("}") + "  option zoneout = 0.5\n}\n"
+    module = stepnet.torch.Module(stepnet.cell(text))
+    x = torch.randn(5, 3, 8)
+    assert not torch.equal(module(x).h, module(x).h)
+    module.eval()
+    assert torch.equal(module(x).h, module(x).h)
+
+
+def test_writing_to_what_gradients_need_is_an_error(module):
+    x = torch.randn(4, 2, 5)
+    out = module(x)
+    with torch.no_grad():
+        module.w.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.h.sum().backward()
+    out = module(x)
+    h = out.h
+    h.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        h.sum().backward()
+
+
+def test_gradients_may_be_asked_for_twice_and_not_of_gradients(module):
+    x = torch.randn(4, 2, 5, requires_grad=True)
+    h = module(x).h
+    first = torch.autograd.grad(h.sum(), x, retain_graph=True)[0]
+    assert torch.equal(torch.autograd.grad(h.sum(), x)[0], first)
+    gradient = torch.autograd.grad((module(x).h ** 2).sum(), x, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_tensors_are_read_where_they_are():
+    x = torch.randn(3, 4)
+    assert stepnet._stepnet.address_of(x) == x.data_ptr()
+    half = torch.zeros(3, dtype=torch.bfloat16)
+    assert stepnet._stepnet.address_of(half) == half.data_ptr()
+
+
+def test_bfloat16_that_must_be_copied_is_refused():
+    half = torch.zeros(4, 4, dtype=torch.bfloat16).t()[::2]
+    with pytest.raises(stepnet.InvalidArgumentError, match="has no bfloat16; give a copy"):
+        stepnet._stepnet.address_of(half)
+
+
+def test_outputs_become_tensors_without_a_copy(lstm):
+    h = lstm(lstm.init(), x=torch.randn(3, 2, 5)).h
+    assert torch.from_dlpack(h).data_ptr() == h.ctypes.data
+
+
+def test_wrong_tensors_are_told(lstm, module):
+    with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "x" is float \[3, 2, 4\]'):
+        module(torch.randn(3, 2, 4))
+    with pytest.raises(stepnet.TypeMismatchError, match='the input "x" of lstm is float64'):
+        module(torch.randn(3, 2, 5, dtype=torch.float64))
+    with pytest.raises(stepnet.InvalidArgumentError, match='the input "x" of lstm is missing'):
+        module()
+    with pytest.raises(TypeError, match="lstm takes one input by position, x; 2 are given"):
+        module(torch.randn(3, 2, 5), torch.randn(3, 2, 5))
+    with pytest.raises(TypeError, match="the input 'x' of lstm is given twice"):
+        module(torch.randn(3, 2, 5), x=torch.randn(3, 2, 5))
+
+
+def test_initial_states_have_gradients(module):
+    h = torch.randn(1, 2, 4, requires_grad=True)
+    module(torch.randn(3, 2, 5), h_init=h).h_last.sum().backward()
+    assert h.grad.abs().sum() > 0
+
+
+def test_tensors_that_are_not_contiguous_are_no_trouble(module):
+    x = torch.randn(2, 4, 5).transpose(0, 1)
+    reference, _, _ = references.lstm({key: p.detach().numpy() for key, p in module.named_parameters()}, x.numpy())
+    numpy.testing.assert_allclose(module(x).h.detach().numpy(), reference, rtol=1e-4, atol=1e-5)
+    module(x).h.transpose(0, 1).sum().backward()
+    assert module.w.grad is not None
