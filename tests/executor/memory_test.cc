@@ -1,4 +1,4 @@
-// Memory and sharing: rules M1, M4-M6, M10, R1, R5 and G16 of docs/caffe2_compatibility.md.
+// Memory and sharing: rules M1, M4-M6 and M10 of docs/caffe2_compatibility.md.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -7,10 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "recurrent_case.h"
+#include "lstm_case.h"
 #include "stepnet/executor/recurrent_record.h"
-#include "stepnet/nets/rename.h"
-#include "stepnet/tests/operators/op_test.h"
 
 // Every allocation of the test program is counted. Sanitizers bring their own.
 #if defined(__has_feature)
@@ -58,47 +56,6 @@ void operator delete[](void* data, std::size_t, std::align_val_t) noexcept { Rel
 
 namespace stepnet {
 namespace {
-
-// An LSTM cell with its projection inside the step, forward and, when asked for, backward.
-RecurrentCase LstmCase(bool with_gradient) {
-  RecurrentCase net;
-  const auto fc = [](const std::string& text) {
-    OperatorDef op = ParseOp(text);
-    AddInt(&op, "axis", 2);
-    return op;
-  };
-  const auto unit = [](const std::string& text) {
-    OperatorDef op = ParseOp(text);
-    AddInt(&op, "sequence_lengths", 1);
-    return op;
-  };
-  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_next").State("c", "c0", "c_prev", "c_next");
-  net.Captured("w").Captured("b").Captured("lengths");
-  net.Step(fc("gates = FC(h_prev, w, b)")).Step("gates = Sum(gates, x_t)");
-  net.Step(unit("h_next, c_next = LSTMUnit(h_prev, c_prev, gates, lengths, timestep)"));
-  net.Output("h_all", "h", 1).Output("c_last", "c", -1);
-  if (!with_gradient) return net;
-  net.BackwardStep(
-      unit("dh, c_prev_grad, gates_grad = LSTMUnitGradient(h_prev, c_prev, gates, lengths, timestep, h_next, "
-           "c_next, h_next_grad, c_next_grad)"));
-  net.BackwardStep(fc("w_grad, b_grad, dh2 = FCGradient(h_prev, w, gates_grad)"))
-      .BackwardStep("h_prev_grad = Sum(dh, dh2)");
-  net.BackwardLink("h_next_grad", "h_grad", 1).BackwardLink("h_prev_grad", "h_grad", 0);
-  net.BackwardLink("c_next_grad", "c_grad", 1).BackwardLink("c_prev_grad", "c_grad", 0);
-  net.BackwardLink("gates_grad", "x_grad", 0).Param("w", "w_grad").Param("b", "b_grad");
-  net.OutputGradient("h_all").WithGradient();
-  return net;
-}
-
-void FeedLstm(RecurrentCase& net, std::int64_t steps, std::int64_t batch, std::int64_t size, unsigned seed = 1) {
-  net.Feed("x", Random({steps, batch, 4 * size}, seed, DType::kFloat))
-      .Feed("h0", Random({batch, size}, 2, DType::kFloat));
-  net.Feed("c0", Random({batch, size}, 3, DType::kFloat)).Feed("w", Random({4 * size, size}, 4, DType::kFloat));
-  net.Feed("b", Random({4 * size}, 5, DType::kFloat))
-      .Feed("h_all_grad", Random({steps, batch, size}, 6, DType::kFloat));
-  net.Feed("lengths",
-           Tensor::Of<std::int32_t>(Shape({batch}), std::vector<std::int32_t>(batch, static_cast<int>(steps))));
-}
 
 #ifdef STEPNET_COUNTS_ALLOCATIONS
 // The least of some runs: what a thread needs is made when it first finds something to do, in whichever run that is.
@@ -404,100 +361,6 @@ TEST(Memory, TheLimitIsAnErrorThatNamesTheOperator) {
   ExpectError([&] { net.Run(); }, "…out of memory: a run of 100 steps needs 103424 bytes for states and outputs and ");
   SetTensorMemoryLimit(limit);
   net.Run();
-}
-
-TEST(Determinism, R5RunsAreEqualBitForBit) {
-  RecurrentCase first = LstmCase(true), second = LstmCase(true);
-  for (RecurrentCase* net : {&first, &second}) {
-    FeedLstm(*net, 6, 3, 16);
-    net->Run();
-  }
-  second.Run();
-  for (const char* blob : {"h_all", "x_grad", "w_grad", "b_grad", "h0_grad"}) {
-    ExpectSame(first.Get(blob), second.Get(blob), blob);
-  }
-}
-
-// y[t] = dropout(x[t]); the mask shows as zeros.
-RecurrentCase DropoutCase(bool same_each_step) {
-  RecurrentCase net;
-  OperatorDef dropout = ParseOp("y_t, mask = Dropout(x_t)");
-  Argument* ratio = dropout.add_arg();
-  ratio->set_name("ratio");
-  ratio->set_f(0.5f);
-  dropout.mutable_device_option()->set_random_seed(5);
-  if (same_each_step) AddInt(&dropout, "same_mask_each_step", 1);
-  net.Sequence("x", "x_t").State("y", "y0", "", "y_t").Step(dropout).Output("y_all", "y", 1);
-  net.Feed("x", Tensor::Of<double>({4, 1, 64}, std::vector<double>(256, 1.0)))
-      .Feed("y0", Tensor::Zeros(DType::kDouble, {1, 64}));
-  return net;
-}
-
-std::vector<std::vector<double>> MasksOfSteps(const Tensor& y_all) {
-  std::vector<std::vector<double>> masks;
-  for (std::int64_t t = 0; t < y_all.dim(0); ++t) masks.push_back(Values(y_all.Slice(t, t + 1)));
-  return masks;
-}
-
-TEST(Determinism, R1MasksDifferBetweenStepsAndRunsAndRepeatWithTheCounter) {
-  RecurrentCase net = DropoutCase(false);
-  net.net().SetRunCounter(3);
-  const auto masks = MasksOfSteps(net.Run().Get("y_all").Clone());
-  for (int t = 1; t < 4; ++t) EXPECT_NE(masks[t], masks[t - 1]);
-  EXPECT_NE(MasksOfSteps(net.Run().Get("y_all")), masks);
-  net.net().SetRunCounter(3);
-  EXPECT_EQ(MasksOfSteps(net.Run().Get("y_all")), masks);
-}
-
-TEST(Determinism, R1AMaskCanBeTheSameInAllSteps) {
-  RecurrentCase net = DropoutCase(true);
-  const auto masks = MasksOfSteps(net.Run().Get("y_all").Clone());
-  for (int t = 1; t < 4; ++t) EXPECT_EQ(masks[t], masks[0]);
-}
-
-TEST(Rename, G16ReachesEveryReference) {
-  RecurrentCase net = LstmCase(true);
-  AddString(&net.gradient(), "h_grad.rename", "__m0");
-  NetDef def = net.Build();
-  AddString(def.mutable_op(0), "timestep", "timestep");
-  AddString(def.mutable_op(1), "timestep", "timestep");
-  std::map<std::string, std::string> names;
-  for (const char* blob : {"x", "h", "h_prev", "gates", "timestep", "w_grad", "h_grad", "__m0", "h_all", "lengths"}) {
-    names[blob] = std::string("copy/") + blob;
-  }
-  const std::string before = def.ShortDebugString();
-  RenameBlobs(names, &def);
-  const std::string text = def.ShortDebugString();
-  for (const auto& [old_name, new_name] : names) {
-    if (old_name != "timestep") {  // which is the name of an argument too
-      EXPECT_EQ(text.find("\"" + old_name + "\""), std::string::npos) << old_name;
-    }
-    EXPECT_NE(text.find("\"" + new_name + "\""), std::string::npos) << new_name;
-  }
-  EXPECT_NE(text.find("\"copy/h_grad.rename\""), std::string::npos);
-  std::map<std::string, std::string> back;
-  for (const auto& [old_name, new_name] : names) back[new_name] = old_name;
-  RenameBlobs(back, &def);
-  EXPECT_EQ(def.ShortDebugString(), before);
-}
-
-TEST(Rename, G16ARenamedNetGivesTheSameValues) {
-  RecurrentCase net = LstmCase(true);
-  FeedLstm(net, 5, 2, 8);
-  NetDef def = net.Build();
-  RenameBlobs({{"h", "copy/h"}, {"h_grad", "copy/h_grad"}, {"gates", "g"}, {"w_grad", "dw"}, {"timestep", "t"}}, &def);
-  net.Run();
-  RunNetOnce(def, net.workspace());
-  ExpectSame(net.Get("dw"), net.Get("w_grad"), "w_grad");
-}
-
-TEST(Rename, RefusesToMergeTwoBlobs) {
-  NetDef def = LstmCase(false).Build();
-  ExpectError(
-      [&] {
-        RenameBlobs({{"h", "c"}}, &def);
-      },
-      "invalid net: cannot rename \"h\" to \"c\": another blob has that name\n  in net \"case\"");
 }
 
 }  // namespace
