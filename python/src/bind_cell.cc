@@ -51,7 +51,8 @@ class CellGradients {
   std::vector<Tensor> Take(const nb::dict& given) const {
     const std::vector<std::string>& names = cell_->outputs();
     std::vector<Tensor> gradients(names.size());
-    for (const auto& [key, value] : given) {
+    for (const nb::handle item : given.items()) {
+      const nb::object key = item[0], value = item[1];
       const std::string name = nb::str(key).c_str();
       const size_t i = static_cast<size_t>(std::ranges::find(names, name) - names.begin());
       if (i == names.size() || !IsFloating(cell_->OutputDType(i))) {
@@ -117,8 +118,7 @@ nb::list Arguments(const Cell& cell, bool parameters) {
   nb::list list;
   for (const Cell::Argument& argument : cell.arguments()) {
     if (argument.is_parameter != parameters) continue;
-    const std::string shape =
-        parameters ? argument.start.shape().ToString() : ExpectedShapeText(argument.input, -1, -1);
+    const std::string shape = parameters ? argument.shape.ToString() : ExpectedShapeText(argument.input, -1, -1);
     list.append(nb::make_tuple(argument.input.blob, NumpyName(argument.input.dtype), shape, argument.is_start));
   }
   return list;

@@ -61,8 +61,8 @@ class LoadedNet {
   nb::list Call(const nb::dict& given) const {
     std::vector<Tensor> tensors;
     for (const std::string& input : inputs_) {
-      PyObject* const array = PyDict_GetItemString(given.ptr(), input.c_str());  // borrowed
-      if (array == nullptr) {
+      const nb::object array = nb::borrow(PyDict_GetItemString(given.ptr(), input.c_str()));
+      if (!array.is_valid()) {
         CheckNames(given);  // a name may be misspelled
         throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Named(), " is missing"));
       }
@@ -79,7 +79,7 @@ class LoadedNet {
 
   // Throws for the first name in `given` that no input has.
   void CheckNames(const nb::dict& given) const {
-    for (const auto& [key, value] : given) {
+    for (const nb::handle key : given.keys()) {
       const std::string name = nb::str(key).c_str();
       if (std::ranges::count(inputs_, name) > 0) continue;
       throw Error(ErrorCode::kInvalidArgument,

@@ -52,12 +52,13 @@ Cell::Cell(const CellSource& source, const CellUse& use, const RunOptions& optio
   RunNetOnce(net_.init_net, filled, options_);
   const auto add = [&](const CellNetInput& input, bool is_parameter, bool is_start) {
     Argument argument{.input = input, .is_parameter = is_parameter, .is_start = is_start};
+    argument.input.dtype = InPlaceOf(input.dtype, in_double);
     if (is_parameter || is_start) {
-      argument.start = filled.GetTensor(input.blob).To({});
+      const Tensor tensor = filled.GetTensor(input.blob).To({});
+      argument.input.dtype = tensor.dtype();
+      argument.shape = tensor.shape();
+      if (!is_parameter) argument.start = tensor;
       argument.start.SetConstant();
-      argument.input.dtype = argument.start.dtype();
-    } else {
-      argument.input.dtype = InPlaceOf(input.dtype, in_double);
     }
     arguments_.push_back(std::move(argument));
   };
@@ -132,7 +133,7 @@ std::vector<std::string> Cell::NamesOf(bool parameters) const {
 // Throws for the first name in `given` that no argument has.
 void Cell::CheckNames(const nb::dict& given, bool parameters) const {
   const std::vector<std::string> names = NamesOf(parameters);
-  for (const auto& [key, value] : given) {
+  for (const nb::handle key : given.keys()) {
     const std::string name = nb::str(key).c_str();
     if (std::ranges::count(names, name) > 0) continue;
     const char* what = parameters ? "parameter" : "input";
@@ -148,15 +149,16 @@ std::vector<Tensor> Cell::TakeArguments(const nb::dict& parameters, const nb::di
   for (const Argument& argument : arguments_) {
     const std::string& name = argument.input.blob;
     const nb::dict& from = argument.is_parameter ? parameters : inputs;
-    PyObject* const given = PyDict_GetItemString(from.ptr(), name.c_str());  // borrowed
-    if (given == nullptr && argument.is_start && !argument.is_parameter) {
+    // Held, since what reads an array may run code of Python's that changes the dictionary.
+    const nb::object given = nb::borrow(PyDict_GetItemString(from.ptr(), name.c_str()));
+    if (!given.is_valid() && argument.is_start && !argument.is_parameter) {
       tensors.push_back(argument.start);
       continue;
     }
-    if (given == nullptr) {
+    if (!given.is_valid()) {
       CheckNames(from, argument.is_parameter);  // a name may be misspelled
       const std::string shape =
-          argument.is_parameter ? argument.start.shape().ToString() : ExpectedShapeText(argument.input, -1, -1);
+          argument.is_parameter ? argument.shape.ToString() : ExpectedShapeText(argument.input, -1, -1);
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat("the ", KindOf(argument), " \"", name, "\" of ", name_, " is missing; it is ",
                          NumpyName(argument.input.dtype), " ", shape));
@@ -193,9 +195,9 @@ void Cell::CheckArguments(const std::vector<Tensor>& tensors) const {
                          NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ", NumpyName(input.dtype)));
     }
     if (argument.is_parameter && !argument.is_start) {
-      if (tensor.shape() == argument.start.shape()) continue;
+      if (tensor.shape() == argument.shape) continue;
       throw Error(ErrorCode::kShapeMismatch, StrCat("the parameter \"", input.blob, "\" of ", name_, " is ",
-                                                    tensor.shape(), "; it must be ", argument.start.shape()));
+                                                    tensor.shape(), "; it must be ", argument.shape));
     }
     if (argument.is_start) {
       CheckCellStart(input, tensor, steps, batch);

@@ -26,7 +26,8 @@ class Cell {
     CellNetInput input = {};  // of parameters the blob and the dtype alone
     bool is_parameter = false;
     bool is_start = false;  // it may be left out
-    Tensor start = {};      // what it is then; of a parameter, what init_net fills it with
+    Tensor start = {};      // what it is then
+    Shape shape = {};       // of a parameter
   };
 
   const std::vector<Argument>& arguments() const { return arguments_; }

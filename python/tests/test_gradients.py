@@ -1,3 +1,5 @@
+import pickle
+
 import numpy
 import pytest
 import references
@@ -29,6 +31,41 @@ def test_gradients_match_differences(cells, random, name):
     for values, found in ((params, gradients.params), (inputs, gradients.inputs)):
         for key, value in values.items():
             expected = references.differences(lambda: loss_of(cell, params, weights, **inputs), value)
+            numpy.testing.assert_allclose(found[key], expected, rtol=1e-5, atol=1e-7, err_msg=key)
+
+
+OPTIONS = {
+    "both directions, lengths": "option layers = 2\n option direction = bidirectional\n option lengths = lengths",
+    "residual, a mask": "option layers = 2\n option residual = true\n option mask = mask",
+    "dropout": "option layers = 2\n option dropout = 0.4\n option zoneout = 0.3\n option recurrent_dropout = 0.3",
+    "batch first, learned": "option batch_major = true\n state h initial=learned",
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+def test_gradients_with_options_match_differences(cells, random, options):
+    text = (cells / "gru.cell").read_text().rstrip().rstrip("}") + f"  {options}\n}}\n"
+    # Each run draws other random numbers, and the first run of another cell the same.
+    made = stepnet.cell(text, D=2, H=2, dtype="float64", training=True)
+    first_run = lambda: pickle.loads(pickle.dumps(made))  # noqa: E731
+    params = {key: value + 0.1 * random.normal(size=value.shape) for key, value in made.init(seed=2).items()}
+    inputs = {"x": random.normal(size=(3, 3, 2))}
+    if "lengths" in options:
+        inputs["lengths"] = numpy.array([3, 0, 2], "int32")
+    if "mask" in options:
+        inputs["mask"] = random.random((3, 3)) < 0.7
+    outputs, pullback = first_run().vjp(params, **inputs)
+    weights = {name: random.normal(size=outputs[name].shape) for name in made.outputs}
+    gradients = pullback(**weights)
+
+    def loss():
+        again, _ = first_run().vjp(params, **inputs)
+        return sum(float(numpy.sum(again[name] * weight)) for name, weight in weights.items())
+
+    assert loss() == sum(float(numpy.sum(outputs[name] * weight)) for name, weight in weights.items())
+    for values, found in ((params, gradients.params), ({"x": inputs["x"]}, gradients.inputs)):
+        for key in values:
+            expected = references.differences(loss, values[key])
             numpy.testing.assert_allclose(found[key], expected, rtol=1e-5, atol=1e-7, err_msg=key)
 
 
