@@ -11,6 +11,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_cache.h"
 #include "stepnet/core/move.h"
+#include "stepnet/core/operator_text.h"
 #include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/side_effects.h"
 
@@ -213,11 +214,11 @@ class Emitter {
 
   // "y = FC(x, w, b)", with the outputs that it gives.
   static std::string TextOf(const StepNode& node, const Instruction& instruction) {
-    std::string text = node.call->Text();
-    if (static_cast<int>(instruction.outputs.size()) == instruction.num_outputs) return text;
+    const OperatorCall& call = *node.call;
+    if (static_cast<int>(instruction.outputs.size()) == instruction.num_outputs) return call.Text();
     std::vector<std::string> outputs;
-    for (const Operand& output : instruction.outputs) outputs.push_back(node.call->outputs()[output.position]);
-    return Join(outputs, ", ") + text.substr(text.find(" = "));
+    for (const Operand& output : instruction.outputs) outputs.push_back(call.outputs()[output.position]);
+    return OperatorText(call.type(), call.inputs(), outputs);
   }
 
   void EstimateWork(const OperatorCall& call, const Kernel& kernel, Instruction* instruction) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "stepnet/core/operator_text.h"
 #include "stepnet/core/printable.h"
 #include "stepnet/proto/net.pb.h"
 
@@ -135,17 +136,7 @@ const std::vector<std::string>& OperatorCall::ReadersOf(int output) const {
   return output < static_cast<int>(readers.size()) ? readers[output] : none;
 }
 
-// Without a stream, which would be a tenth of the time that a net of many operators takes to create.
-std::string OperatorCall::Text() const {
-  std::string text;
-  const auto append = [&](const std::vector<std::string>& names) {
-    for (size_t i = 0; i < names.size(); ++i) text.append(i == 0 ? "" : ", ").append(names[i]);
-  };
-  append(outputs());
-  text.append(outputs().empty() ? "" : " = ").append(type()).append("(");
-  append(inputs());
-  return text.append(")");
-}
+std::string OperatorCall::Text() const { return OperatorText(type(), inputs(), outputs()); }
 
 std::vector<std::int64_t> ShapeQuery::IntsOf(int i) const {
   const Tensor& value = inputs_[i].value;

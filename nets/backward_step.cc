@@ -103,6 +103,10 @@ class BackwardStepMaker {
   // Operators read the windows themselves.
   OperatorDef WithWindows(const OperatorDef& op) const { return WithInputsNamed(op, windows_); }
 
+  static bool HasSameBlobs(const OperatorDef& a, const OperatorDef& b) {
+    return std::ranges::equal(a.input(), b.input()) && std::ranges::equal(a.output(), b.output());
+  }
+
   // Gives names of their own to the values that gradients read after they are overwritten.
   void ReplaceStepNet() {
     NetDef step = step_;
@@ -115,7 +119,7 @@ class BackwardStepMaker {
       if (std::ranges::any_of(passed_ | std::views::values, is_sum)) continue;
       *step.add_op() = WithWindows(op);
       is_changed = is_changed || step.op_size() > step_.op_size() ||
-                   OperatorText(*step.op().rbegin()) != OperatorText(step_.op(step.op_size() - 1));
+                   !HasSameBlobs(*step.op().rbegin(), step_.op(step.op_size() - 1));
     }
     if (is_changed) *NewArgument(op_, "step_net")->mutable_n() = std::move(step);
   }

@@ -11,6 +11,7 @@
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/index_of.h"
+#include "stepnet/core/operator_text.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
@@ -242,22 +243,6 @@ std::string CanonicalNetType(const std::string& type) {
   throw Error(ErrorCode::kInvalidNet, StrCat("no net type \"", type, "\"", DidYouMean(type, names)));
 }
 
-std::string OperatorText(const OperatorDef& op) {
-  constexpr size_t kMaxBytes = 600;
-  std::string text;
-  const auto add = [&](const auto& names) {
-    const char* before = "";
-    for (const std::string& name : names) {
-      if (text.size() > kMaxBytes) return;
-      text += before + (name.size() > kMaxBytes ? name.substr(0, kMaxBytes) + "…" : name);
-      before = ", ";
-    }
-  };
-  add(op.output());
-  if (op.output_size() > 0) text += " = ";
-  text += op.type() + "(";
-  add(op.input());
-  return text.size() > kMaxBytes ? text.substr(0, kMaxBytes) + "…" : text + ")";
-}
+std::string OperatorText(const OperatorDef& op) { return OperatorText(op.type(), op.input(), op.output()); }
 
 }  // namespace stepnet

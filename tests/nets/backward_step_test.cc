@@ -233,6 +233,19 @@ TEST(AddBackwardStepNets, GivesNamesToValuesThatAStepOverwrites) {
                                       "valid = Mul(h_t_before_1, v_t)", "h_t = Add(valid, h_prev)"}));
 }
 
+// Messages call an operator by the first of its blobs, and the one that gets a new name may be the last of many.
+TEST(AddBackwardStepNets, GivesNamesToTheLastOfManyBlobs) {
+  RecurrentCase net;
+  net.Sequence("x", "x_t").State("h", "h0", "h_prev", "h_t");
+  std::string parts;
+  for (int i = 0; i < 30; ++i) parts += StrCat("part", i, ", ");
+  OperatorDef split = ParseOp(StrCat(parts, "last = Split(x_t)"));
+  AddInt(&split, "axis", 2);
+  net.Step(split).Step(StrCat("greatest = Max(", parts, "last)")).Step("last = Tanh(part0)");
+  net.Step("h_t = Sum(h_prev, last, greatest)").Output("h_all", "h", 1);
+  ExpectMadeGradientsMatch(net.Build(), {"h_all"}, {{"x", Random({3, 2, 31}, 1)}, {"h0", Random({2, 1}, 2)}});
+}
+
 TEST(AddBackwardStepNets, KeepsWhatALinkGivesWhereTheStepOverwritesIt) {
   // A row of a sequence.
   RecurrentCase sequence;
