@@ -42,13 +42,17 @@ Shape ProductShape(const ShapeQuery& query, bool transposed) {
   const Shape& x = query.In(0).shape;
   const Shape& w = query.In(1).shape;
   const Layout layout(query.op(), transposed);
+  const char* const w_text = transposed ? "[K, N]" : "[N, K]";
+  if (layout.axis_w < -w.rank() || layout.axis_w >= w.rank()) {
+    throw Error(ErrorCode::kShapeMismatch, StrCat(query.op().type(), " needs w ", w_text, ", divided before axis_w = ",
+                                                  layout.axis_w, "; ", InputText(query, 1)));
+  }
   const Sizes sizes = layout.SizesOf(x, w);
   const int axis = x.CanonicalAxis(layout.axis);
   if (x.SizeFrom(axis) != sizes.k) {
     throw Error(ErrorCode::kShapeMismatch,
-                StrCat(query.op().type(), " needs x [M, K] and w ", transposed ? "[K, N]" : "[N, K]",
-                       ", where K are the sizes of x from axis ", axis, " on; ", InputText(query, 0), " and ",
-                       InputText(query, 1)));
+                StrCat(query.op().type(), " needs x [M, K] and w ", w_text, ", where K are the sizes of x from axis ",
+                       axis, " on; ", InputText(query, 0), " and ", InputText(query, 1)));
   }
   std::vector<std::int64_t> dims = x.ToVector();
   dims.resize(axis);

@@ -232,7 +232,7 @@ TEST(CellErrors, ShowTheLine) {
   ExpectError([] { ExpandCell(ParseCell(CellOf("param w[H, D]\nparam u[H, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
               "syntax error: c:5:7: nothing reads the parameter \"u\"\n  5 | param u[H, H]\n    |       ^");
   ExpectError([] { ExpandCell(ParseCell(CellOf("param w[D, H]\nh = Tanh(x @ w)\noutput h\n"), "c")); },
-              "…x_t is float [1, B, 2] and w is float [2, 3]\n  5 | h = Tanh(x @ w)\n    |            ^\n  at op 0 ");
+              "… `x @ w + b` also b[N]\n  5 | h = Tanh(x @ w)\n    |            ^\n  at op 0 ");
 }
 
 // A file is what its name says, whatever its first word is.
@@ -268,7 +268,9 @@ TEST(CellErrors, OfShapesNameTheBatchThatWasGiven) {
 TEST(CellErrors, OfShapes) {
   ExpectFault(CellOf("param w[H, D]\nparam u[H, D]\nh = Tanh(x @ w + h @ u)\noutput h"),
               "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 2 on; h_prev is "
-              "float [1, B, 3] and u is float [3, 2]\n  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, B, 3], u "
+              "float [1, B, 3] and u is float [3, 2]\n"
+              "  `x @ w` takes parameters w[N, D], where D is the last size of x, and `x @ w + b` also b[N]\n"
+              "  at op 1 `h.2 = FC(h_prev, u)` with h_prev float [1, B, 3], u "
               "float [3, 2]\n  in net \"c_step\"\n  in file c:6:20");
   ExpectFault(
       CellOf("param w[2*H, D]\nh = Tanh(x @ w)\noutput h"),
@@ -300,6 +302,28 @@ TEST(CellErrors, OfShapes) {
       "cell c(x[D]; ) {\n  size D = 2\n  y = Concat(x, x, axis=-1)\n  output y\n  option layers = 2\n"
       "  option residual = true\n}",
       "shape mismatch: c:6:10: residual adds the input of layer 1, [4] an item, to its output, [8]");
+}
+
+// FC, x and w are words of the net that a cell becomes; the cell has `@`.
+TEST(CellErrors, SayWhatAProductTakes) {
+  ExpectFault(CellOf("param w[D]\nh = Tanh(x @ w + h)\noutput h"),
+              "shape mismatch: FC needs w [N, K], divided before axis_w = 1; w is float [2]\n"
+              "  `x @ w` takes parameters w[N, D], where D is the last size of x, and `x @ w + b` also b[N]\n"
+              "  at op 0 `h.1 = FC(x_t, w)` with x_t float [1, B, 2], w float [2]\n"
+              "  in net \"c_step\"\n  in file c:5:12");
+  ExpectFault(CellOf("param w[H, D]\nk = Tanh(x @ w)\nh = k @ h\noutput h"),
+              "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 2 on; k is float "
+              "[1, B, 3] and h_prev is float [1, B, 3]\n"
+              "  `@` multiplies by parameters w[N, D]; two values of the step are multiplied by BatchMatMul(a, b), as "
+              "matrices [1, B, M, K] and [1, B, K, N], or by a * b, element by element\n"
+              "  at op 2 `h_t = FC(k, h_prev)` with k float [1, B, 3], h_prev float [1, B, 3]\n"
+              "  in net \"c_step\"\n  in file c:6:7");
+  // What is computed of parameters alone is a weight like another; a cell as a message has no `@`.
+  ExpectError([] { ExpandCell(ParseCell(CellOf("param w[D]\nh = Tanh(x @ Tanh(w) + h)\noutput h"), "c")); },
+              "…FC needs w [N, K], divided before axis_w = 1; h.1 is float [2]\n  `x @ w` takes parameters");
+  const CellSource cell = ParseCell(CellOf("param w[D]\nh = Tanh(x @ w + h)\noutput h"), "c");
+  ExpectError([&] { ExpandCell({.def = cell.def, .file = {}}); },
+              "…FC needs w [N, K], divided before axis_w = 1; w is float [2]\n  at op 0");
 }
 
 TEST(CellErrors, OfUses) {

@@ -127,7 +127,7 @@ TEST(Concat, RefusesInputsThatDoNotFit) {
       },
       "…type mismatch: a is float [2, 3] and b is int32 [1]; Concat needs inputs of one dtype\n");
   ExpectError([] { OpTest("Concat", 2).Random("a", {2}, 1).Run(); },
-              "…invalid argument: axis is 1, but the tensor is [2] and has 1 dimensions");
+              "…invalid argument: axis is 1, but the tensor is [2] and has 1 dimension");
 }
 
 TEST(Split, GivesEqualPartsByDefault) {

@@ -137,6 +137,11 @@ TEST(FC, AcceptsNoElements) {
 TEST(FC, RefusesShapesThatDoNotFit) {
   ExpectError(
       [] {
+        OpTest("FC").Random("x", {2, 3}, 1).Random("w", {3}, 2).Run();
+      },
+      "…shape mismatch: FC needs w [N, K], divided before axis_w = 1; w is float [3]");
+  ExpectError(
+      [] {
         OpTest("FC").Random("x", {2, 3}, 1).Random("w", {5, 4}, 2).Random("b", {5}, 3).Run();
       },
       "shape mismatch: FC needs x [M, K] and w [N, K], where K are the sizes of x from axis 1 on; "

@@ -25,7 +25,7 @@ TEST(Tile, AcceptsNoElementsAndNoTiles) {
 
 TEST(Tile, RefusesBadArguments) {
   ExpectError([] { TileBy(2, 1).Random("x", {2}, 1).Run(); },
-              "invalid argument: axis is 1, but the tensor is [2] and has 1 dimensions\n"
+              "invalid argument: axis is 1, but the tensor is [2] and has 1 dimension\n"
               "  at op 0 `output0 = Tile(x)` with x float [2]\n"
               "  in net \"test\"");
   ExpectError([] { TileBy(-1, 0).Random("x", {2}, 1).Run(); }, "…Tile: tiles is -1, must be at least 0");
