@@ -91,6 +91,17 @@ void SetFlag(const FlagUse& flag, const std::string& value) {
   CheckRange(flag, info.type, value);
 }
 
+// A further value of a flag that was given before. Throws unless it is a list: one of two values would be lost.
+void AddToList(const FlagUse& flag, const std::string& value, std::string* given) {
+  if (flag.is_list) {
+    *given += "," + value;
+    return;
+  }
+  const std::string twice = StrCat("--", flag.name, " is given twice");
+  throw UsageError(value == *given ? twice
+                                   : StrCat(twice, ", as \"", *given, "\" and as \"", value, "\"; give one of them"));
+}
+
 // The first operand in place of the flag that says the same.
 void TakeOperandAsFlag(const Command& command, const std::map<std::string, std::string>& values,
                        std::vector<std::string>* operands) {
@@ -188,9 +199,9 @@ std::vector<std::string> ParseArguments(const Command& command, const std::vecto
         throw UsageError(StrCat("--", flag->name, " needs a value: --", flag->name, "=", flag->value));
       }
     }
-    std::string& value = values[flag->name];
-    value = flag->is_list && !value.empty() ? value + "," + written.value : written.value;
-    SetFlag(*flag, value);
+    const auto [given, is_first] = values.try_emplace(flag->name, written.value);
+    if (!is_first) AddToList(*flag, written.value, &given->second);
+    SetFlag(*flag, given->second);
   }
   TakeOperandAsFlag(command, values, &operands);
   CheckOperands(command, operands);

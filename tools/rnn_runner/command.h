@@ -61,7 +61,8 @@ struct Command {
 bool IsGiven(const char* flag);
 
 // Sets the flags of `command` from `arguments` (without program and command names) and returns the operands. Throws
-// UsageError, naming what is nearest for an unknown flag, and what is allowed in place of a wrong value.
+// UsageError, naming what is nearest for an unknown flag, what is allowed in place of a wrong value, and a flag that is
+// given twice and is no list.
 std::vector<std::string> ParseArguments(const Command& command, const std::vector<std::string>& arguments);
 
 // Whether one of the arguments asks for help.

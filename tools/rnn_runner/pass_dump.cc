@@ -102,6 +102,11 @@ void ApplyPassFlags(RunOptions* options) {
   } catch (const Error& error) {
     throw UsageError("--disable_pass: " + error.message());
   }
+  for (const Pass& pass : Passes()) {
+    if (options->opt_level >= pass.opt_level || !options->disabled_passes.contains(pass.name)) continue;
+    throw UsageError(StrCat("--disable_pass=", pass.name, ": the pass runs from --opt_level=", pass.opt_level,
+                            " on, and this is --opt_level=", options->opt_level));
+  }
   if (FLAGS_dump_passes.empty()) return;
   static bool is_prepared = false;  // the runs of one command are one dump
   if (!is_prepared) PrepareFolder(FLAGS_dump_passes);
