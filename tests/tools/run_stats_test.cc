@@ -100,6 +100,39 @@ TEST(RunStats, OfEachThreadTimesAddUpToTheLoops) {
   }
 }
 
+// Of the operator's time all that is no loop, most of it in the first run, which makes the plan.
+TEST(RunStats, TellsPreparationFromSteps) {
+  RecurrentCase net = TrainingCase(kSteps);
+  const std::vector<NetStats> nets = StatsOf(net, {.threads = 1}, /*runs=*/2);
+  for (size_t k = 1; k < nets.size(); ++k) {
+    const NetStats& stats = nets[k];
+    EXPECT_GT(stats.preparation, stats.first_preparation);
+    EXPECT_GT(stats.first_preparation, stats.preparation / 2);
+    EXPECT_NEAR(stats.preparation + stats.seconds, nets[0].instructions[k - 1].seconds, 1e-9);
+  }
+  EXPECT_EQ(nets[0].preparation, 0);
+}
+
+TEST(StatsText, SaysWhatIsPreparation) {
+  RecurrentCase net = TrainingCase(kSteps);
+  std::vector<NetStats> nets = StatsOf(net, {.threads = 1}, /*runs=*/2);
+  nets[1].preparation = 0.05;
+  nets[1].first_preparation = 0.04;
+  nets[1].seconds = 0.001;
+  nets[2].preparation = 0.0001;
+  nets[2].first_preparation = 0.00005;
+  nets[2].seconds = 0.001;
+  const std::string text = StatsText(nets);
+  EXPECT_NE(text.find("\n  preparation: 50.000 ms beside the steps, 40.000 of them in the first run; a first run makes "
+                      "the plan and takes memory\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n  preparation: 0.1000 ms beside the steps, 0.0500 of them in the first run\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(StatsJson(nets)[1]["preparation_ms"], 50);
+}
+
 // Its work is done long after it was put in.
 TEST(RunStats, OfADeviceTimesAreItsOwn) {
   RecurrentCase net = TrainingCase(kSteps);

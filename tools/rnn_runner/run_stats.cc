@@ -29,6 +29,11 @@ void AddCall(const RunEvent& event, double seconds, std::vector<InstructionStats
   stats.seconds += seconds;
 }
 
+void AddPreparation(double seconds, NetStats* stats) {
+  if (stats->preparation == 0) stats->first_preparation = seconds;
+  stats->preparation += seconds;
+}
+
 // Adds what another thread saw of the same net.
 void Merge(const NetStats& from, NetStats* to) {
   if (to->of.empty()) to->of = from.of;
@@ -37,6 +42,8 @@ void Merge(const NetStats& from, NetStats* to) {
   to->max_steps = std::max(to->max_steps, from.max_steps);
   to->seconds += from.seconds;
   to->host_seconds += from.host_seconds;
+  to->preparation += from.preparation;
+  if (to->first_preparation == 0) to->first_preparation = from.first_preparation;
   if (to->device.empty()) to->device = from.device;
   to->instructions.resize(std::max(to->instructions.size(), from.instructions.size()));
   for (size_t i = 0; i < from.instructions.size(); ++i) {
@@ -150,9 +157,10 @@ void RunStats::Stopped(const RunEvent& event) {
   const double now = Now();
   Thread& thread = threads_.Mine();
   if (thread.open.empty()) return;  // started before this looked
-  const double start = thread.open.back().start;
-  Late late{.queue = event.queue, .begin = thread.open.back().begin};
+  const Thread::Open open = std::move(thread.open.back());
   thread.open.pop_back();
+  const double start = open.start;
+  Late late{.queue = event.queue, .begin = open.begin};
   Share& share = ShareOf(event, &thread);
   late.share = &share;
   double seconds = now - start;
@@ -170,12 +178,15 @@ void RunStats::Stopped(const RunEvent& event) {
     case RunEventKind::kOperator:
     case RunEventKind::kMove:
       AddCall(event, seconds, &share.stats.instructions);
+      if (open.loop != nullptr && late.begin == nullptr) AddPreparation(seconds - open.in_loop, &open.loop->stats);
       late.instruction = IndexOf(event);
       break;
     case RunEventKind::kWait: share.waiting += seconds; break;
     case RunEventKind::kLoop:
       share.inside += seconds;
       if (thread.open.empty()) break;  // a helper
+      thread.open.back().loop = &share;
+      thread.open.back().in_loop += seconds;
       share.stats.steps += event.num_steps;
       share.stats.max_steps = std::max(share.stats.max_steps, event.num_steps);
       [[fallthrough]];

@@ -40,10 +40,14 @@ struct NetStats {
   std::shared_ptr<const StepPlan> plan;  // null: a net, no step net
   std::string device;                    // "cuda:0" where the steps ran on one; times are its own then
   std::int64_t runs = 0;
-  std::int64_t steps = 0;                      // of all runs
-  std::int64_t max_steps = 0;                  // of one run
-  double seconds = 0;                          // from start to end, of all runs
-  double host_seconds = 0;                     // with a device: in which the host gave it the work
+  std::int64_t steps = 0;      // of all runs
+  std::int64_t max_steps = 0;  // of one run
+  double seconds = 0;          // from start to end, of all runs
+  double host_seconds = 0;     // with a device: in which the host gave it the work
+  // Of a step net on the host: what its operator took beside the loops, to make the plan and take memory; of this, in
+  // the first run that was looked at.
+  double preparation = 0;
+  double first_preparation = 0;
   std::vector<InstructionStats> instructions;  // in program order
   std::vector<ThreadStats> threads;            // of step nets on the host: those that took part
 
@@ -102,6 +106,8 @@ class RunStats : public Recorder {
       const std::string* net = nullptr;
       int op_index = -1;
       Mark begin = nullptr;
+      Share* loop = nullptr;  // that it ran within
+      double in_loop = 0;     // seconds
     };
     std::vector<Open> open;                                // innermost last
     std::unordered_map<const std::string*, Share> shares;  // by RunEvent::net

@@ -42,6 +42,14 @@ std::string ThreadTable(const NetStats& stats) {
   return table.Text("  ");
 }
 
+// What an operator does beside its steps: figures of a first run are hardly anything else.
+std::string PreparationText(const NetStats& stats) {
+  if (stats.preparation <= 0) return "";
+  return StrCat("  preparation: ", Milliseconds(stats.preparation), " ms beside the steps",
+                stats.runs > 1 ? StrCat(", ", Milliseconds(stats.first_preparation), " of them in the first run") : "",
+                stats.preparation > stats.seconds ? "; a first run makes the plan and takes memory\n" : "\n");
+}
+
 // What a device made of the steps, and the host beside it.
 std::string OnDeviceText(const NetStats& stats) {
   return StrCat("  on ", stats.device, ": busy ", Milliseconds(stats.busy()), " ms of ", Milliseconds(stats.seconds),
@@ -63,7 +71,8 @@ std::string ThreadsAndOverheadText(const NetStats& stats, double looking) {
 std::string StepNetText(const NetStats& stats, double looking) {
   return StrCat(stats.backward ? "backward " : "", "step net ", NameText(stats.net), ", run by ", stats.of, ": ",
                 Count(stats.runs, "run"), ", ", Count(stats.steps, "step"), ", ",
-                Number(Microseconds(stats.seconds, stats.steps), 3), " us a step\n", InstructionTable(stats),
+                Number(Microseconds(stats.seconds, stats.steps), 3), " us a step\n", PreparationText(stats),
+                InstructionTable(stats),
                 stats.device.empty() ? ThreadsAndOverheadText(stats, looking) : OnDeviceText(stats),
                 "  arena: ", Bytes(static_cast<double>(stats.plan->ArenaBytes(stats.max_steps))), " for ",
                 Count(stats.max_steps, "step"), "\n");
@@ -91,6 +100,7 @@ nlohmann::ordered_json StepNetJson(const NetStats& stats, double looking) {
   return {{"run_by", stats.of},
           {"steps", stats.steps},
           {"us_a_step", Microseconds(stats.seconds, stats.steps)},
+          {"preparation_ms", stats.preparation * 1e3},
           {"schedule", ScheduleOf(stats)},
           {"threads", threads},
           {"overhead_us", Microseconds(stats.overhead(), stats.starts())},
