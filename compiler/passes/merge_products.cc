@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -25,41 +26,121 @@ class ProductMerger {
       : graph_(*graph), uses_(*graph), products_(*graph), replaced_by_(graph->nodes.size()) {}
 
   bool Run() {
-    for (const auto& [key, sums] : FindSums()) {
-      if (sums.size() > 1) Merge(sums);
-    }
+    MergeAll();
     if (once_.empty()) return false;
     ReplaceNodes();
     Expand(&graph_);
     return true;
   }
 
+  // The nodes that others are to replace.
+  const std::set<int>& MergeAll() {
+    for (const auto& [key, sums] : FindSums()) {
+      if (sums.size() > 1) Merge(sums);
+    }
+    return gone_;
+  }
+
+  // `joined`: what MergeAll says of this graph.
+  std::vector<ProductApart> FindApart(const std::set<int>& joined) const {
+    std::map<int, std::vector<int>> of_value;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const StepNode& node = graph_.nodes[n];
+      if (products_.MultipliesByMatrix(node)) of_value[LeftOf(node)].push_back(static_cast<int>(n));
+    }
+    const Products products = FindProducts();
+    std::vector<ProductApart> apart;
+    for (const auto& [value, nodes] : of_value) {
+      std::vector<int> alone;
+      std::ranges::copy_if(nodes, std::back_inserter(alone), [&](int n) { return !joined.contains(n); });
+      // The second says it for the first, too, where none is joined.
+      const size_t first = alone.size() == nodes.size() ? 1 : 0;
+      for (size_t i = first; i < alone.size(); ++i) {
+        const int other = alone[i] == nodes[0] ? nodes[1] : nodes[0];
+        apart.push_back({.op_index = graph_.nodes[alone[i]].op_index,
+                         .value = graph_.values[value].blob,
+                         .why = WhyApart(products, alone[i], other)});
+      }
+    }
+    return apart;
+  }
+
  private:
   // Nodes of products that are added up in one home, in their order.
   using Sum = std::vector<int>;
 
-  const ProductFactor& RightOf(const StepNode& node) const { return *node.products[0]->right; }
-
-  // Sums, by what their products have in common.
-  std::map<std::string, std::vector<Sum>> FindSums() const {
+  struct Products {
     std::map<int, Sum> by_home;
     std::set<int> others;  // homes to which something else writes
+  };
+
+  const ProductFactor& RightOf(const StepNode& node) const { return *node.products[0]->right; }
+  int LeftOf(const StepNode& node) const { return node.inputs[node.products[0]->left.input]; }
+  int HomeOf(const StepNode& node) const { return graph_.values[node.outputs[0]].home; }
+
+  Products FindProducts() const {
+    Products found;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const StepNode& node = graph_.nodes[n];
       for (const int value : node.given()) {
         const int home = graph_.values[value].home;
-        products_.Contains(node) ? by_home[home].push_back(static_cast<int>(n))
-                                 : static_cast<void>(others.insert(home));
+        products_.Contains(node) ? found.by_home[home].push_back(static_cast<int>(n))
+                                 : static_cast<void>(found.others.insert(home));
       }
     }
+    return found;
+  }
+
+  std::string KeyOf(const Sum& sum) const {
+    std::string key;
+    for (const int n : sum) key += products_.KeyOf(graph_.nodes[n]) + "\n";
+    return key;
+  }
+
+  // Sums, by what their products have in common.
+  std::map<std::string, std::vector<Sum>> FindSums() const {
     std::map<std::string, std::vector<Sum>> sums;
-    for (const auto& [home, sum] : by_home) {
-      if (others.contains(home) || !IsReadAtItsEnd(home, sum)) continue;
-      std::string key;
-      for (const int n : sum) key += products_.KeyOf(graph_.nodes[n]) + "\n";
-      sums[key].push_back(sum);
+    const Products products = FindProducts();
+    for (const auto& [home, sum] : products.by_home) {
+      if (!products.others.contains(home) && IsReadAtItsEnd(home, sum)) sums[KeyOf(sum)].push_back(sum);
     }
     return sums;
+  }
+
+  // Why a product is joined with no other at all; "" where it might be.
+  std::string WhyAlone(const Products& products, const StepNode& node) const {
+    if (!products_.HasSharedWeight(node)) return "weights of one change from step to step";
+    if (!products_.HasSharedBias(node)) return "the bias of one changes from step to step";
+    const int home = HomeOf(node);
+    if (!uses_.IsTemporary(node.outputs[0])) return "one is a state or an output, or is kept for the gradient";
+    if (products.others.contains(home)) return "one is added to what is no product";
+    return IsReadAtItsEnd(home, products.by_home.at(home)) ? "" : "one is read before all terms of its sum are there";
+  }
+
+  // Why two products of one value are not joined.
+  std::string WhyApart(const Products& products, int n, int other) const {
+    const StepNode &a = graph_.nodes[n], &b = graph_.nodes[other];
+    for (const StepNode* node : {&a, &b}) {
+      if (std::string why = WhyAlone(products, *node); !why.empty()) return why;
+    }
+    const Sum &sum = products.by_home.at(HomeOf(a)), &other_sum = products.by_home.at(HomeOf(b));
+    if (sum == other_sum) return "they are terms of one sum";
+    if (sum.size() != other_sum.size()) return "one is in a sum of more products";
+    for (size_t k = 0; k < sum.size(); ++k) {
+      const StepNode &term = graph_.nodes[sum[k]], &other_term = graph_.nodes[other_sum[k]];
+      if (LeftOf(term) != LeftOf(other_term)) return "the other products of their sums are of different values";
+      if (WeightProducts::HasBias(term) != WeightProducts::HasBias(other_term)) {
+        return "one has a bias, and one has none";
+      }
+    }
+    if (KeyOf(sum) != KeyOf(other_sum)) return "they are operators of different types or arguments";
+    std::int64_t bytes = 0;
+    const std::vector<Sum> sums = FindSums().at(KeyOf(sum));
+    for (size_t k = 0; k < sum.size(); ++k) bytes = std::max(bytes, BytesOfWeights(sums, k));
+    const std::int64_t most = graph_.target->max_bytes_to_merge;
+    if (bytes <= most) return "a weight lies beside others already";
+    return StrCat(sum.size() > 1 ? "weights in their sums have " : "their weights have ", bytes >> 10,
+                  " KB in all, and up to ", most >> 10, " KB are laid side by side");
   }
 
   // Whether the home goes with the step, and nobody sees in it what is there before all products are added up.
@@ -73,10 +154,15 @@ class ProductMerger {
     return uses_.NumValues(home) == std::ssize(sum);
   }
 
-  bool HasSmallWeights(const std::vector<Sum>& sums, size_t k) const {
+  // The k-th products of all sums have so many.
+  std::int64_t BytesOfWeights(const std::vector<Sum>& sums, size_t k) const {
     std::int64_t bytes = 0;
     for (const Sum& sum : sums) bytes += products_.WeightBytes(graph_.nodes[sum[k]]);
-    return bytes <= graph_.target->max_bytes_to_merge;
+    return bytes;
+  }
+
+  bool HasSmallWeights(const std::vector<Sum>& sums, size_t k) const {
+    return BytesOfWeights(sums, k) <= graph_.target->max_bytes_to_merge;
   }
 
   std::vector<int> WeightsOf(const std::vector<Sum>& sums, size_t k) const {
@@ -243,5 +329,11 @@ class ProductMerger {
 }  // namespace
 
 bool MergeProducts(StepGraph* graph) { return ProductMerger(graph).Run(); }
+
+std::vector<ProductApart> FindProductsApart(StepGraph graph) {
+  StepGraph merged = graph;
+  ProductMerger merger(&merged);
+  return ProductMerger(&graph).FindApart(merger.MergeAll());
+}
 
 }  // namespace stepnet

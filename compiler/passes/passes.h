@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "stepnet/compiler/step_graph.h"
 
@@ -107,6 +108,15 @@ bool Hoist(StepGraph* graph);
 // are of the same values: x u + h v and x w + h z. Rounds otherwise: a product of more columns may add up in another
 // order.
 bool MergeProducts(StepGraph* graph);
+
+// A product that MergeProducts leaves alone beside others of the same value.
+struct ProductApart {
+  int op_index = -1;  // of its node
+  std::string value;  // blob
+  std::string why;    // "one has a bias, and one has none"
+};
+// Those of a graph as MergeProducts finds it.
+std::vector<ProductApart> FindProductsApart(StepGraph graph);
 
 // Finds the stages of a step (compiler/find_stages.h). An operator that gives sums over the steps and rows becomes two
 // nodes, which give each a part of its outputs, where these come to be in different stages. What one stage gives to

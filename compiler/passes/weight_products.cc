@@ -17,14 +17,22 @@ bool WeightProducts::IsTheSameInAllSteps(int value) const {
 }
 
 bool WeightProducts::Contains(const StepNode& node) const {
+  return MultipliesByMatrix(node) && HasSharedWeight(node) && HasSharedBias(node);
+}
+
+bool WeightProducts::MultipliesByMatrix(const StepNode& node) const {
   if (node.kind != StepNode::Kind::kProduct || node.outputs.size() != 1 || node.outputs[0] == kNoValue) return false;
   if (!DependsOnInputsAlone(graph_, node) || !node.products[0] || !node.products[0]->right) return false;
   const Product& product = *node.products[0];
-  const bool has_bias = product.bias >= 0;
-  if (node.inputs.size() != (has_bias ? 3u : 2u) || product.left.input == product.right->input) return false;
-  if (has_bias && !IsTheSameInAllSteps(node.inputs[product.bias])) return false;
+  if (node.inputs.size() != (HasBias(node) ? 3u : 2u) || product.left.input == product.right->input) return false;
   const Shape& weight = graph_.values[WeightOf(node)].info.shape;
-  return weight.rank() == 2 && weight == product.right->shape && IsTheSameInAllSteps(WeightOf(node));
+  return weight.rank() == 2 && weight == product.right->shape;
+}
+
+bool WeightProducts::HasSharedWeight(const StepNode& node) const { return IsTheSameInAllSteps(WeightOf(node)); }
+
+bool WeightProducts::HasSharedBias(const StepNode& node) const {
+  return !HasBias(node) || IsTheSameInAllSteps(node.inputs[node.products[0]->bias]);
 }
 
 std::string WeightProducts::KeyOf(const StepNode& node) const {

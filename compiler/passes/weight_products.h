@@ -15,6 +15,12 @@ class WeightProducts {
 
   // Whether the node is such a product, and nothing else; its bias, if it has one, is shared, too.
   bool Contains(const StepNode& node) const;
+  // What makes it one: it is a product with a matrix, that is the same in all steps, and so is its bias. The latter two
+  // REQUIRE the first.
+  bool MultipliesByMatrix(const StepNode& node) const;
+  bool HasSharedWeight(const StepNode& node) const;
+  bool HasSharedBias(const StepNode& node) const;
+  static bool HasBias(const StepNode& node) { return node.products[0]->bias >= 0; }
   // What such products have in common whose weights may lie side by side, so that they are one (merge_products).
   std::string KeyOf(const StepNode& node) const;
   // The value that holds the matrix.

@@ -55,6 +55,7 @@ int ExplainNet(const std::vector<std::string>& operands) {
       mine = made.size();
       made.push_back({.imported = graph});
     }
+    if (name == "merge_products") made[mine].unmerged = std::move(made[mine].graph);
     made[mine].graph = graph;
     made[mine].passes.insert(name);
   };

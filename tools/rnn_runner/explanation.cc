@@ -7,6 +7,7 @@
 #include "stepnet/compiler/graph_text.h"
 #include "stepnet/compiler/longest_chain.h"
 #include "stepnet/compiler/node_order.h"
+#include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/schedule.h"
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
@@ -33,7 +34,9 @@ class Explainer {
         plan_(made.plan),
         fuses_(made.passes.contains("fuse_regions")),
         measured_(measured),
-        cycles_(CyclesOfStages(graph_, plan_)) {}
+        cycles_(CyclesOfStages(graph_, plan_)) {
+    if (made.passes.contains("merge_products")) apart_ = FindProductsApart(made.unmerged);
+  }
 
   void Run(Explanation* to) const {
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
@@ -160,6 +163,7 @@ class Explainer {
       explained.measured = measured_->microseconds[i];
       explained.limit = LimitOf(instruction.cost, stage);
     }
+    AddWhatIsMerged(node, &explained.notes);
     if (instruction.packed) explained.notes.emplace_back("reads weights in a layout of their own");
     if (const std::string rounds = HowItRounds(node, instruction, stage); !rounds.empty()) {
       explained.notes.push_back(rounds);
@@ -170,6 +174,33 @@ class Explainer {
     AddWhyInLoop(i, stage, &explained.notes);
     AddWhatIsNotFused(i, stage, &explained.notes);
     return explained;
+  }
+
+  // Whether the product is several ones of the cell, and why it is not one with others of its value.
+  void AddWhatIsMerged(const StepNode& node, std::vector<std::string>* notes) const {
+    if (node.kind != StepNode::Kind::kProduct) return;
+    for (const auto& product : node.products) {
+      if (!product || !product->right) continue;
+      const std::vector<std::string> weights = WeightsSideBySide(node.inputs[product->right->input]);
+      if (weights.empty()) continue;
+      notes->push_back(StrCat("products of ", NameOf(node.inputs[product->left.input]), " with ", Join(weights, ", "),
+                              " as one: these lie side by side"));
+    }
+    for (const ProductApart& apart : apart_) {
+      if (apart.op_index != node.op_index) continue;
+      notes->push_back(StrCat("not one with the other products of ", NameText(apart.value), ": ", apart.why));
+    }
+  }
+
+  // What merge_products has laid side by side to be this value; nothing where it has not.
+  std::vector<std::string> WeightsSideBySide(int value) const {
+    const StepValue& v = graph_.values[value];
+    std::vector<std::string> names;
+    if (!v.outside || v.producer < 0) return names;
+    const StepNode& giver = graph_.nodes[v.producer];
+    if (giver.call == nullptr || giver.call->type() != "Concat") return names;
+    for (const int input : giver.inputs) names.push_back(NameOf(input));
+    return names;
   }
 
   // Why results may differ in their last bits from those of --opt_level=1; empty where they do not.
@@ -255,7 +286,7 @@ class Explainer {
 
   std::string WhyApart(const StepNode& giver, const StepNode& reader) const {
     for (const StepNode* node : {&giver, &reader}) {
-      if (node->kind == StepNode::Kind::kProduct) return "products are joined with nothing";
+      if (node->kind == StepNode::Kind::kProduct) return "products are not fused with other operators";
       if (node->by_blobs) return StrCat(node->call->type(), " finds its shapes anew in each step");
       if (node->kind == StepNode::Kind::kCall) return StrCat(node->call->type(), " has no formula");
     }
@@ -298,6 +329,7 @@ class Explainer {
   const bool fuses_;
   const Measured* const measured_;
   const std::vector<std::vector<int>> cycles_;  // by stage
+  std::vector<ProductApart> apart_;
 };
 
 }  // namespace

@@ -73,6 +73,7 @@ struct Explanation {
 // A plan with what it was made of.
 struct MadePlan {
   StepGraph imported;            // before all passes
+  StepGraph unmerged;            // before merge_products, where that runs
   StepGraph graph;               // behind them
   std::set<std::string> passes;  // that have run
   StepPlan plan;

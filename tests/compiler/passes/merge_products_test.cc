@@ -111,6 +111,66 @@ TEST(MergeProducts, LeavesLargeWeightsAlone) {
   EXPECT_EQ(After(MergeProducts, Step(lines)), Step(lines));
 }
 
+// "h: why" for each product that stays alone beside others of its value.
+std::vector<std::string> Apart(const std::string& lines) {
+  std::vector<std::string> texts;
+  for (const ProductApart& apart : FindProductsApart(ParseGraph(Step(lines)))) {
+    texts.push_back(StrCat("op ", apart.op_index, " of ", apart.value, ": ", apart.why));
+  }
+  return texts;
+}
+
+std::string Second(const std::string& text) { return StrCat(kInputs, kFirst, text, kReaders); }
+
+TEST(FindProductsApart, HasNoneOfThoseThatBecomeOne) {
+  EXPECT_TRUE(Apart(StrCat(kInputs, kFirst, kSecond, kReaders)).empty());
+  EXPECT_TRUE(Apart(StrCat(kInputs, kFirst, "  ^y: float [1, 3] at 8[12 * t] = p.1\n")).empty());
+}
+
+TEST(FindProductsApart, SaysWhyOnceForTwo) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(Apart(Second("  q.1: float [1, 1] = product h [1, 2] * v [1, 2]^T + b by FC(h, v, b) @2 {}\n")),
+            Texts{"op 2 of h: one has a bias, and one has none"});
+  EXPECT_EQ(
+      Apart(Second("  q.1: float [1, 1] = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {arg { name: \"axis\" i: -1 "
+                   "}}\n")),
+      Texts{"op 2 of h: they are operators of different types or arguments"});
+  EXPECT_EQ(Apart(Second("  v.1: float [1, 2] = Tanh(h) @1 {}\n"
+                         "  q.1: float [1, 1] = product h [1, 2] * v.1 [1, 2]^T by FC(h, v.1) @2 {}\n")),
+            Texts{"op 2 of h: weights of one change from step to step"});
+  EXPECT_EQ(Apart(Second("  q.1: float [1, 1] kept = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n")),
+            Texts{"op 2 of h: one is a state or an output, or is kept for the gradient"});
+  EXPECT_EQ(Apart(Second("  s.1: float [1, 1] = region Tanh(g) @1 {}\n"
+                         "  q.1: float [1, 1] added in s.1 = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n") +
+                  "  at the end: no s\n"),
+            Texts{"op 2 of h: one is added to what is no product"});
+  EXPECT_EQ(Apart(Second("  s.1: float [1, 1] = product x [1, 4] * z [1, 4]^T by FC(x, z) @1 {}\n"
+                         "  q.1: float [1, 1] added in s.1 = product h [1, 2] * v [1, 2]^T by FC(h, v) @2 {}\n") +
+                  "  at the end: no s\n"),
+            Texts{"op 2 of h: one is in a sum of more products"});
+}
+
+TEST(FindProductsApart, SaysHowLargeWeightsAre) {
+  EXPECT_EQ(Apart(R"(  h: float [1, 1024] at 0[4096 * t]
+  u: float [1024, 1024] at 1
+  v: float [1024, 1024] at 2
+  p.1: float [1, 1024] = product h [1, 1024] * u [1024, 1024]^T by FC(h, u) @0 {}
+  q.1: float [1, 1024] = product h [1, 1024] * v [1024, 1024]^T by FC(h, v) @1 {}
+  ^y: float [1, 1024] at 3[4096 * t] = p.1
+  ^r: float [1, 1024] at 4[4096 * t] = q.1
+)"),
+            std::vector<std::string>{StrCat("op 1 of h: their weights have 8192 KB in all, and up to ",
+                                            kCpuTarget.max_bytes_to_merge >> 10, " KB are laid side by side")});
+}
+
+// A third product beside two that become one.
+TEST(FindProductsApart, SpeaksOfTheOneThatIsLeft) {
+  EXPECT_EQ(Apart(StrCat(kInputs, R"(  o.1: float [1, 1] = product h [1, 2] * v [1, 2]^T + b by FC(h, v, b) @4 {}
+)",
+                         kFirst, kSecond, kReaders, "  ^s: float [1, 1] at 13[4 * t] = o.1\n")),
+            std::vector<std::string>{"op 4 of h: one has a bias, and one has none"});
+}
+
 // A pass before may have left what is computed once.
 // So that all copies together take no more than the weights: 40 of them make 780 pairs.
 TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
