@@ -117,10 +117,9 @@ void RemoveTemporaries(const std::string& folder, const std::string& prefix) {
   }
 }
 
-CheckpointFolder::CheckpointFolder(std::string path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
-  std::error_code fault;
-  std::filesystem::create_directories(path_, fault);
-  if (fault) Throw(path_, StrCat("cannot be made: ", fault.message()));
+CheckpointFolder::CheckpointFolder(const std::string& path, std::int64_t keep)
+    : path_(path), keep_(keep), made_(path, &fault_) {
+  if (fault_) Throw(path_, StrCat("cannot be made: ", fault_.message()));
   RemoveTemporaries(path_, kPrefix);
 }
 

@@ -11,6 +11,7 @@
 
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/proto/train.pb.h"
+#include "stepnet/tools/rnn_runner/made_folder.h"
 
 namespace stepnet::runner {
 
@@ -39,8 +40,9 @@ void RemoveTemporaries(const std::string& folder, const std::string& prefix);
 // The newest checkpoints of a run: iteration-N.minidb in a folder.
 class CheckpointFolder {
  public:
-  // Makes the folder where there is none and removes temporary files of checkpoints in it. Keeps the newest `keep`.
-  CheckpointFolder(std::string path, std::int64_t keep);
+  // Makes the folder where there is none (MadeFolder) and removes temporary files of checkpoints in it. Keeps the
+  // newest `keep`.
+  CheckpointFolder(const std::string& path, std::int64_t keep);
 
   // Writes a checkpoint; then, not before, removes those that are too old. Throws kInputOutput.
   void Write(const Checkpoint& checkpoint) const;
@@ -55,8 +57,10 @@ class CheckpointFolder {
   std::string FileOf(std::int64_t iteration) const;
   std::vector<std::string> Files() const;  // newest first
 
-  std::string path_;
-  std::int64_t keep_;
+  const std::string path_;
+  const std::int64_t keep_;
+  std::error_code fault_;
+  const MadeFolder made_;
 };
 
 }  // namespace stepnet::runner

@@ -13,6 +13,7 @@
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/made_folder.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 #include "stepnet/tools/rnn_runner/text.h"
@@ -48,13 +49,12 @@ Files OutputFiles(const std::vector<std::string>& blobs) {
   return files;
 }
 
-void MakeFolder(const std::string& path) {
+std::unique_ptr<MadeFolder> MakeFolder(const std::string& path) {
   std::error_code fault;
-  std::filesystem::create_directories(path, fault);
-  if (fault || !std::filesystem::is_directory(path, fault)) {
-    throw Error(ErrorCode::kInputOutput,
-                StrCat("cannot make the folder ", path, ": ", fault ? fault.message() : "it is a file"));
-  }
+  auto folder = std::make_unique<MadeFolder>(path, &fault);
+  if (!fault && std::filesystem::is_directory(path, fault)) return folder;
+  throw Error(ErrorCode::kInputOutput,
+              StrCat("cannot make the folder ", path, ": ", fault ? fault.message() : "it is a file"));
 }
 
 std::string Names(const std::vector<std::string>& blobs) {
@@ -80,9 +80,10 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
   const std::vector<std::string> asked = SplitList(FLAGS_output);
   const std::vector<std::string>& blobs = asked.empty() ? outputs : asked;
   Files files;
+  std::unique_ptr<MadeFolder> folder;
   if (!FLAGS_output_dir.empty()) {
     files = OutputFiles(blobs);
-    MakeFolder(FLAGS_output_dir);
+    folder = MakeFolder(FLAGS_output_dir);
   }
   const double start = Now();
   run();

@@ -19,6 +19,7 @@
 #include "stepnet/tools/rnn_runner/checkpoint.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/learning_curve.h"
+#include "stepnet/tools/rnn_runner/made_folder.h"
 #include "stepnet/tools/rnn_runner/metrics_reader.h"
 #include "stepnet/tools/rnn_runner/text.h"
 #include "stepnet/tools/rnn_runner/trained_model.h"
@@ -86,9 +87,7 @@ void Rehearse(Trainer* trainer) {
 class OwnFolder {
  public:
   // Makes the folder where there is none. Throws kInputOutput.
-  explicit OwnFolder(const std::string& path) {
-    std::error_code fault;
-    std::filesystem::create_directories(path, fault);
+  explicit OwnFolder(const std::string& path) : made_(path, &fault_) {
     descriptor_ = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor_ < 0) {
       throw Error(ErrorCode::kInputOutput, StrCat("cannot make the folder ", path, ": ", std::strerror(errno)));
@@ -102,6 +101,8 @@ class OwnFolder {
   OwnFolder& operator=(const OwnFolder&) = delete;
 
  private:
+  std::error_code fault_;  // opening it tells, too
+  const MadeFolder made_;
   int descriptor_;
 };
 
@@ -171,6 +172,7 @@ class TrainingRun {
     }
     trainer_.Restore(checkpoint);
     state_ = checkpoint.state;
+    state_.mutable_config()->set_iterations(job_.config.iterations());  // there may be more of them
     saved_ = state_.iteration();
     std::cerr << "going on behind iteration " << state_.iteration() << "\n";
     if (state_.has_best_bits()) CheckModel(checkpoint);
@@ -242,9 +244,11 @@ class TrainingRun {
   }
 
   [[noreturn]] void ThrowDiverged(std::int64_t iteration) const {
+    const OptimizerDef& optimizer = job_.config.optimizer();
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("the loss of iteration ", iteration, " is infinite or no number; a lower ",
-                       "optimizer.learning_rate or an optimizer.clip_norm may help", KeptText()));
+                       "optimizer.learning_rate than ", optimizer.learning_rate(),
+                       optimizer.clip_norm() > 0 ? "" : " or an optimizer.clip_norm", " may help", KeptText()));
   }
 
   std::string KeptText() const {

@@ -204,7 +204,23 @@ std::string Differences(const TrainState& checkpoint, const TrainState& now) {
     differencer.Compare(old, current);
     for (const std::string& difference : list.list()) differences.push_back(what + difference);
   };
-  compare("", checkpoint.config(), now.config());
+  // How many iterations come after those that are done changes nothing of these, unless the learning rate falls over
+  // all of them, and then decay_over differs, too.
+  TrainConfig old = checkpoint.config();
+  const std::int64_t iterations = now.config().iterations();
+  old.set_iterations(iterations);
+  compare("", old, now.config());
+  if (iterations != checkpoint.config().iterations()) {
+    for (std::string& difference : differences) {
+      if (!difference.starts_with("optimizer.decay_over: ")) continue;
+      difference += StrCat(", as it follows from iterations; with decay_over: ", old.optimizer().decay_over(),
+                           " in its optimizer the run goes on");
+    }
+    if (iterations <= checkpoint.iteration()) {
+      differences.push_back(StrCat("iterations: ", checkpoint.config().iterations(), " → ", iterations, ", and ",
+                                   checkpoint.iteration(), " are done"));
+    }
+  }
   compare("of the cell, ", checkpoint.cell(), now.cell());
   if (checkpoint.text_crc32c() != now.text_crc32c()) differences.push_back("the text is another one");
   return Join(differences, "; ");

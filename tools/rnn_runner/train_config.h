@@ -18,7 +18,8 @@ struct TrainJob {
 // no sense or are missing.
 TrainJob ReadTrainJob(const std::string& path);
 
-// What differs between two states that should be of one run, as "batch: 50 → 32, …"; "" where nothing does.
+// What differs between two states that should be of one run, as "batch: 50 → 32; …"; "" where nothing does. A run may
+// go on to another number of iterations than it was begun with, if they are more than the checkpoint has done.
 std::string Differences(const TrainState& checkpoint, const TrainState& now);
 
 }  // namespace stepnet::runner
