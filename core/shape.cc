@@ -52,9 +52,8 @@ void Shape::ThrowNoDimension(int i) const {
 
 int Shape::CanonicalAxis(std::int64_t axis, const char* what) const {
   if (axis < -rank_ || axis >= rank_) {
-    throw Error(ErrorCode::kInvalidArgument,
-                StrCat(what, " is ", axis, ", but the tensor is ", *this, " and has ", rank_,
-                       rank_ == 1 ? " dimension" : " dimensions"));
+    throw Error(ErrorCode::kInvalidArgument, StrCat(what, " is ", axis, ", but the tensor is ", *this, " and has ",
+                                                    rank_, rank_ == 1 ? " dimension" : " dimensions"));
   }
   return static_cast<int>(axis < 0 ? axis + rank_ : axis);
 }

@@ -100,7 +100,7 @@ TEST(RunStats, OfEachThreadTimesAddUpToTheLoops) {
   }
 }
 
-// Of the operator's time all that is no loop, most of it in the first run, which makes the plan.
+// It is all of the operator's time that is no loop, most of it in the first run, which makes the plan.
 TEST(RunStats, TellsPreparationFromSteps) {
   RecurrentCase net = TrainingCase(kSteps);
   const std::vector<NetStats> nets = StatsOf(net, {.threads = 1}, /*runs=*/2);

@@ -44,8 +44,8 @@ struct NetStats {
   std::int64_t max_steps = 0;  // of one run
   double seconds = 0;          // from start to end, of all runs
   double host_seconds = 0;     // with a device: in which the host gave it the work
-  // Of a step net on the host: what its operator took beside the loops, to make the plan and take memory; of this, in
-  // the first run that was looked at.
+  // What the operator of a step net on the host took beside the loops, to make the plan and take memory; how much of it
+  // in the first run that was looked at.
   double preparation = 0;
   double first_preparation = 0;
   std::vector<InstructionStats> instructions;  // in program order
