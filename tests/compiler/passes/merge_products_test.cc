@@ -111,6 +111,37 @@ TEST(MergeProducts, LeavesLargeWeightsAlone) {
   EXPECT_EQ(After(MergeProducts, Step(lines)), Step(lines));
 }
 
+TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
+  const std::string others = R"(  m.1: float [1, 3] = product k [1, 2] * u [3, 2]^T by FC(k, u) @3 {}
+  n.1: float [1, 1] = product k [1, 2] * v [1, 2]^T by FC(k, v) @4 {}
+)";
+  const std::string more = R"(  o.1: float [1, 3] = product l [1, 2] * u [3, 2]^T by FC(l, u) @5 {}
+  s.1: float [1, 1] = product l [1, 2] * d [1, 2]^T by FC(l, d) @6 {}
+)";
+  const std::string readers = R"(  ^s: float [1, 3] at 15[12 * t] = m.1
+  ^t: float [1, 1] at 16[4 * t] = n.1
+  ^o: float [1, 3] at 17[12 * t] = o.1
+  ^p: float [1, 1] at 18[4 * t] = s.1
+)";
+  const std::string given = "  d: float [1, 2] at 19\n  k: float [1, 2] at 13[8 * t]\n  l: float [1, 2] at 14[8 * t]\n";
+  const std::string after = AfterLines(StrCat(given, kFirst, kSecond, others, more, kReaders, readers));
+  EXPECT_NE(after.find("FC(h, ^\"u|v\")"), std::string::npos) << after;
+  EXPECT_NE(after.find("FC(k, ^\"u|v\")"), std::string::npos) << "the same two lie there already: " << after;
+  EXPECT_NE(after.find("FC(l, u)"), std::string::npos) << "another two: " << after;
+}
+
+TEST(MergeProducts, WeightsMayBeComputedOnce) {
+  const std::string text = AfterLines(
+      StrCat(R"(  once for all steps:
+  c.1: float [1, 2] once = region Tanh(v) @1 {}
+  in each step:
+)",
+             kFirst, "  q.1: float [1, 1] = product h [1, 2] * c.1 [1, 2]^T by FC(h, c.1) @2 {}\n", kReaders));
+  EXPECT_NE(text.find("  c.1: float [1, 2] once = region Tanh(v) @1 {}\n  ^\"u|c\": float [4, 2] once"),
+            std::string::npos)
+      << text;
+}
+
 // "h: why" for each product that stays alone beside others of its value.
 std::vector<std::string> Apart(const std::string& lines) {
   std::vector<std::string> texts;
@@ -163,6 +194,18 @@ TEST(FindProductsApart, SaysHowLargeWeightsAre) {
                                             kCpuTarget.max_bytes_to_merge >> 10, " KB are laid side by side")});
 }
 
+TEST(FindProductsApart, SaysWhereAWeightLiesBesideOthers) {
+  EXPECT_EQ(
+      Apart(StrCat(R"(  d: float [1, 2] at 19
+  k: float [1, 2] at 13[8 * t]
+)",
+                   kInputs, kFirst, kSecond, R"(  m.1: float [1, 3] = product k [1, 2] * u [3, 2]^T by FC(k, u) @3 {}
+  n.1: float [1, 1] = product k [1, 2] * d [1, 2]^T by FC(k, d) @4 {}
+)",
+                   kReaders, "  ^s: float [1, 3] at 15[12 * t] = m.1\n  ^t: float [1, 1] at 16[4 * t] = n.1\n")),
+      std::vector<std::string>{"op 4 of k: a weight lies beside others already"});
+}
+
 // A third product beside two that become one.
 TEST(FindProductsApart, SpeaksOfTheOneThatIsLeft) {
   EXPECT_EQ(Apart(StrCat(kInputs, R"(  o.1: float [1, 1] = product h [1, 2] * v [1, 2]^T + b by FC(h, v, b) @4 {}
@@ -173,36 +216,6 @@ TEST(FindProductsApart, SpeaksOfTheOneThatIsLeft) {
 
 // A pass before may have left what is computed once.
 // So that all copies together take no more than the weights: 40 of them make 780 pairs.
-TEST(MergeProducts, AWeightLiesBesideOthersOnce) {
-  const std::string others = R"(  m.1: float [1, 3] = product k [1, 2] * u [3, 2]^T by FC(k, u) @3 {}
-  n.1: float [1, 1] = product k [1, 2] * v [1, 2]^T by FC(k, v) @4 {}
-)";
-  const std::string more = R"(  o.1: float [1, 3] = product l [1, 2] * u [3, 2]^T by FC(l, u) @5 {}
-  s.1: float [1, 1] = product l [1, 2] * d [1, 2]^T by FC(l, d) @6 {}
-)";
-  const std::string readers = R"(  ^s: float [1, 3] at 15[12 * t] = m.1
-  ^t: float [1, 1] at 16[4 * t] = n.1
-  ^o: float [1, 3] at 17[12 * t] = o.1
-  ^p: float [1, 1] at 18[4 * t] = s.1
-)";
-  const std::string given = "  d: float [1, 2] at 19\n  k: float [1, 2] at 13[8 * t]\n  l: float [1, 2] at 14[8 * t]\n";
-  const std::string after = AfterLines(StrCat(given, kFirst, kSecond, others, more, kReaders, readers));
-  EXPECT_NE(after.find("FC(h, ^\"u|v\")"), std::string::npos) << after;
-  EXPECT_NE(after.find("FC(k, ^\"u|v\")"), std::string::npos) << "the same two lie there already: " << after;
-  EXPECT_NE(after.find("FC(l, u)"), std::string::npos) << "another two: " << after;
-}
-
-TEST(MergeProducts, WeightsMayBeComputedOnce) {
-  const std::string text = AfterLines(
-      StrCat(R"(  once for all steps:
-  c.1: float [1, 2] once = region Tanh(v) @1 {}
-  in each step:
-)",
-             kFirst, "  q.1: float [1, 1] = product h [1, 2] * c.1 [1, 2]^T by FC(h, c.1) @2 {}\n", kReaders));
-  EXPECT_NE(text.find("  c.1: float [1, 2] once = region Tanh(v) @1 {}\n  ^\"u|c\": float [4, 2] once"),
-            std::string::npos)
-      << text;
-}
 
 }  // namespace
 }  // namespace stepnet
