@@ -101,11 +101,11 @@ TEST(MergeProducts, LeavesOthersAlone) {
 
 TEST(MergeProducts, LeavesLargeWeightsAlone) {
   const std::string inputs =
-      "  h: float [1, 1024] at 0[4096 * t]\n  u: float [64, 1024] at 1\n  v: float [1, 1024] at 2\n";
+      "  h: float [1, 1024] at 0[4096 * t]\n  u: float [256, 1024] at 1\n  v: float [1, 1024] at 2\n";
   const std::string lines =
-      StrCat(inputs, R"(  p.1: float [1, 64] = product h [1, 1024] * u [64, 1024]^T by FC(h, u) @0 {}
+      StrCat(inputs, R"(  p.1: float [1, 256] = product h [1, 1024] * u [256, 1024]^T by FC(h, u) @0 {}
   q.1: float [1, 1] = product h [1, 1024] * v [1, 1024]^T by FC(h, v) @1 {}
-  ^y: float [1, 64] at 3[256 * t] = p.1
+  ^y: float [1, 256] at 3[1024 * t] = p.1
   ^r: float [1, 1] at 4[4 * t] = q.1
 )");
   EXPECT_EQ(After(MergeProducts, Step(lines)), Step(lines));
