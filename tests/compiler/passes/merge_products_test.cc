@@ -101,11 +101,11 @@ TEST(MergeProducts, LeavesOthersAlone) {
 
 TEST(MergeProducts, LeavesLargeWeightsAlone) {
   const std::string inputs =
-      "  h: float [1, 1024] at 0[4096 * t]\n  u: float [256, 1024] at 1\n  v: float [1, 1024] at 2\n";
+      "  h: float [1, 1024] at 0[4096 * t]\n  u: float [512, 1024] at 1\n  v: float [1, 1024] at 2\n";
   const std::string lines =
-      StrCat(inputs, R"(  p.1: float [1, 256] = product h [1, 1024] * u [256, 1024]^T by FC(h, u) @0 {}
+      StrCat(inputs, R"(  p.1: float [1, 512] = product h [1, 1024] * u [512, 1024]^T by FC(h, u) @0 {}
   q.1: float [1, 1] = product h [1, 1024] * v [1, 1024]^T by FC(h, v) @1 {}
-  ^y: float [1, 256] at 3[1024 * t] = p.1
+  ^y: float [1, 512] at 3[2048 * t] = p.1
   ^r: float [1, 1] at 4[4 * t] = q.1
 )");
   EXPECT_EQ(After(MergeProducts, Step(lines)), Step(lines));
@@ -161,6 +161,18 @@ TEST(FindProductsApart, SaysHowLargeWeightsAre) {
 )"),
             std::vector<std::string>{
                 "op 1 of h: their weights have 2048 KB in all, and up to 1024 KB are laid side by side"});
+}
+
+TEST(FindProductsApart, SaysWhereAWeightLiesBesideOthers) {
+  EXPECT_EQ(
+      Apart(StrCat(R"(  d: float [1, 2] at 19
+  k: float [1, 2] at 13[8 * t]
+)",
+                   kInputs, kFirst, kSecond, R"(  m.1: float [1, 3] = product k [1, 2] * u [3, 2]^T by FC(k, u) @3 {}
+  n.1: float [1, 1] = product k [1, 2] * d [1, 2]^T by FC(k, d) @4 {}
+)",
+                   kReaders, "  ^s: float [1, 3] at 15[12 * t] = m.1\n  ^t: float [1, 1] at 16[4 * t] = n.1\n")),
+      std::vector<std::string>{"op 2 of h: a copy of weights of theirs lies beside others"});
 }
 
 // A third product beside two that become one.
