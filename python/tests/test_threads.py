@@ -56,11 +56,13 @@ def test_other_threads_run_while_a_cell_does(long_run):
 
 def test_an_interrupt_ends_a_run(long_run):
     threading.Timer(0.2, _thread.interrupt_main).start()
-    begin = time.monotonic()
+    begun = ended = 0
     with pytest.raises(KeyboardInterrupt):
         while True:
+            begun += 1
             long_run()
-    assert time.monotonic() - begin < 1.5
+            ended += 1
+    assert begun == ended + 1
 
 
 def test_a_signal_whose_handler_raises_nothing_ends_no_run(lstm, cells):
@@ -105,7 +107,8 @@ def test_a_cell_runs_after_an_interrupt(lstm):
             timer.start()
             for _ in range(20):
                 lstm(params, x=x)
-            time.sleep(0.1)
+            timer.join()
+            time.sleep(60)  # until the interrupt comes
         except KeyboardInterrupt:
             pass
         timer.join()
