@@ -13,8 +13,8 @@ constexpr bool IsStoredFloat(DType dtype) { return dtype == DType::kFloat16 || d
 
 // The dtype that values of another one, or of the same, are computed in.
 constexpr DType ComputedIn(DType dtype) { return IsStoredFloat(dtype) ? DType::kFloat : dtype; }
-// Of a tensor in the dtype that is computed in: what is decided by it does not depend on how weights are stored, nor do
-// the bits that follow.
+// Bytes of a tensor in the dtype that is computed in: what is decided by them does not depend on how weights are
+// stored, nor do the bits that follow.
 inline std::int64_t ComputedBytes(const TensorInfo& info) {
   return info.shape.size() * DTypeBytes(ComputedIn(info.dtype));
 }

@@ -156,8 +156,8 @@ struct Target {
   std::int64_t min_steps_to_pack = 16;
   // Weights of products of one value are laid side by side where they have no more bytes in all: where they may change
   // they are copied in each run, which takes longer for larger ones than fewer instructions save. From an LSTM of eight
-  // products (docs/performance.md): 1 MB, trained, takes 0.96 to 0.98 of the time of four products each, and where it is
-  // constant, on two threads, 0.48; 4 MB, trained, 0.93 with 16 rows and 1.08 with one.
+  // products (docs/performance.md): 1 MB, trained, takes 0.96 to 0.98 of the time of four products each, and where it
+  // is constant, on two threads, 0.48; 4 MB, trained, 0.93 with 16 rows and 1.08 with one.
   std::int64_t max_bytes_to_merge = 1 << 20;
 
   // Steps that a product takes at once, so that it reads its weights once for all of them, up to which it packs.

@@ -222,7 +222,7 @@ class LockstepRun : public SharedWork {
   const Schedule& schedule_;
   RunContext& context_;
   const bool is_watched_;  // by observers
-  // Of the target, for helpers that come when the caller and its plan are gone.
+  // What the target says: helpers that come late read it when the caller and its plan are gone.
   const std::chrono::microseconds look_out_;
   const int min_sleeps_;
   const double max_share_of_sleep_;

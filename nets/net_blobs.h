@@ -36,8 +36,8 @@ std::vector<std::string> ReadFirst(const NetDef& net);
 // The blobs that the net writes and no operator reads, in the order of writing.
 std::vector<std::string> UnreadBlobs(const NetDef& net);
 
-// Of the blobs that `net` reads before it writes them those of which all readers read but the shape: the second input
-// of SumReduceLike. Their elements need not be kept for them.
+// The blobs that `net` reads before it writes them and of which all readers ask for the shape alone, as SumReduceLike
+// does of its second input. Their elements need not be kept for them.
 std::vector<std::string> BlobsReadForShape(const NetDef& net);
 
 }  // namespace stepnet
