@@ -109,6 +109,14 @@ class InPlaceAdder {
   }
 
   void FindMergeable() {
+    mergeable_.emplace();
+    for (const StepNode& node : graph_.nodes) {
+      if (!products_.Contains(node)) continue;
+      Mergeable& of_key = (*mergeable_)[products_.KeyOf(node)];
+      ++of_key.num;
+      of_key.bytes += products_.WeightBytes(node);
+    }
+    if (std::ranges::none_of(*mergeable_, [](const auto& entry) { return entry.second.num > 1; })) return;
     std::map<int, std::string> partner_of;  // by value, where it is one of two that are added up
     for (const StepNode& node : graph_.nodes) {
       if (!IsSumOfTwo(node)) continue;
@@ -118,13 +126,8 @@ class InPlaceAdder {
         partner_of[node.inputs[k]] = is_product ? products_.KeyOf(graph_.nodes[other]) : "another";
       }
     }
-    mergeable_.emplace();
     for (const StepNode& node : graph_.nodes) {
-      if (!products_.Contains(node)) continue;
-      Mergeable& of_key = (*mergeable_)[products_.KeyOf(node)];
-      ++of_key.num;
-      of_key.bytes += products_.WeightBytes(node);
-      of_key.partners.insert(partner_of[node.outputs[0]]);
+      if (products_.Contains(node)) (*mergeable_)[products_.KeyOf(node)].partners.insert(partner_of[node.outputs[0]]);
     }
   }
 

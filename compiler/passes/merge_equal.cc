@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,9 +15,6 @@ class EqualNodes {
  public:
   explicit EqualNodes(StepGraph* graph) : graph_(*graph), uses_(*graph), stands_for_(graph->values.size()) {
     for (size_t v = 0; v < stands_for_.size(); ++v) stands_for_[v] = static_cast<int>(v);
-    for (const StepNode& node : graph_.nodes) {
-      if (AddsTermOutside(graph_, node) && CanAdd(graph_, node.inputs[0])) terms_.insert(node.inputs[0]);
-    }
   }
 
   bool Run() {
@@ -31,6 +29,7 @@ class EqualNodes {
         alike.push_back(n);
         continue;
       }
+      if (GivesTerm(node) || GivesTerm(graph_.nodes[*first])) continue;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         if (node.outputs[o] == kNoValue) continue;
         stands_for_[node.outputs[o]] = graph_.nodes[*first].outputs[o];
@@ -47,9 +46,22 @@ class EqualNodes {
   // An operator that gives the same for the same inputs, in memory where nothing else is, and does nothing beside.
   bool MayBeOneOfSeveral(const StepNode& node) const {
     if (!DependsOnInputsAlone(graph_, node)) return false;
-    const auto is_apart = [&](int value) { return uses_.IsApart(value) && !terms_.contains(value); };
+    const auto is_apart = [&](int value) { return uses_.IsApart(value); };
     const auto is_sum = [&](int value) { return graph_.homes[graph_.values[value].home].starts_at_zero; };
     return std::ranges::all_of(node.given(), is_apart) && std::ranges::none_of(node.inputs, is_sum);
+  }
+
+  // Whether the operator can add what it gives to a sum outside, where the move that adds it goes (fold_sums): row by
+  // row, in another order than a sum over the rows that is added afterwards.
+  bool GivesTerm(const StepNode& node) {
+    if (!terms_) {
+      terms_.emplace();
+      for (const StepNode& move : graph_.nodes) {
+        if (AddsTermOutside(graph_, move)) terms_->insert(move.inputs[0]);
+      }
+    }
+    const auto is_term = [&](int value) { return terms_->contains(value) && CanAdd(graph_, value); };
+    return std::ranges::any_of(node.given(), is_term);
   }
 
   // REQUIRES: the nodes are of one type and read the same inputs.
@@ -66,10 +78,8 @@ class EqualNodes {
 
   StepGraph& graph_;
   const Uses uses_;
-  // What an operator can add to a sum outside, where the move that adds it goes (fold_sums): row by row, in another
-  // order than a sum over the rows that is added afterwards.
-  std::set<int> terms_;
-  std::vector<int> stands_for_;  // by value: itself, or the equal one that is there before it
+  std::optional<std::set<int>> terms_;  // what moves add outside, once somebody has asked
+  std::vector<int> stands_for_;         // by value: itself, or the equal one that is there before it
   std::map<std::pair<std::string, std::vector<int>>, std::vector<size_t>> by_inputs_;  // nodes that stay
 };
 
