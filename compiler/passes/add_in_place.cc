@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/passes/weight_products.h"
@@ -20,7 +19,8 @@ class InPlaceAdder {
         uses_(*graph),
         written_(WrittenBases(*graph)),
         gone_(graph->nodes.size(), false),
-        products_(*graph) {}
+        products_(*graph),
+        in_loop_(*graph) {}
 
   bool Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -75,13 +75,8 @@ class InPlaceAdder {
     return graph_.homes[home].kind == Home::Kind::kTemporary && uses_.NumValues(home) == num_values;
   }
 
-  // Whether an operator of the step has made as much of it as the sum is, and nothing else looks at it.
-  bool IsOnlyRead(int term, int sum) const {
-    const StepValue& value = graph_.values[term];
-    return value.producer >= 0 && !gone_[value.producer] && graph_.nodes[value.producer].RunsOperators() &&
-           !value.added && value.info == graph_.values[sum].info && uses_.NumReaders(term) == 1 &&
-           (value.home == graph_.values[sum].home || uses_.IsApart(term));
-  }
+  // A term that nobody else sees, of an operator that is still there.
+  bool IsOnlyRead(int term, int sum) const { return uses_.IsTermAlone(term, sum) && !gone_[ProducerOf(term)]; }
 
   // The same of a sum that this pass has made: it goes on.
   bool IsOnlyReadOrSum(int term, int sum) const {
@@ -92,11 +87,7 @@ class InPlaceAdder {
 
   // Whether no step waits for what gives `last`, which may run for many steps at once, but for what gives `first`.
   bool WouldComeIntoLoop(int first, int last) {
-    if (cycles_.empty()) {
-      const auto end = static_cast<int>(graph_.nodes.size());
-      cycles_ = CyclesOf(graph_, 0, end, FollowersByBytes(graph_, 0, end));
-    }
-    return cycles_[ProducerOf(last)] == kNoCycle && cycles_[ProducerOf(first)] != kNoCycle;
+    return !in_loop_.Contains(ProducerOf(last)) && in_loop_.Contains(ProducerOf(first));
   }
 
   // Whether the value is a product that could become one with others of the same value, but not all of them are added
@@ -183,8 +174,8 @@ class InPlaceAdder {
   std::set<int> sums_;           // values that were made so
   const WeightProducts products_;
   std::optional<std::map<std::string, Mergeable>> mergeable_;  // as the nodes were
-  std::vector<int> cycles_;                                    // of the nodes, as they were, once somebody has asked
-  std::multimap<int, Copy> copies_;                            // by the node that they stand before
+  NodesInLoop in_loop_;
+  std::multimap<int, Copy> copies_;  // by the node that they stand before
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "stepnet/compiler/node_order.h"
 #include "stepnet/compiler/passes/passes.h"
 #include "stepnet/compiler/passes/uses.h"
 #include "stepnet/compiler/passes/weight_products.h"
@@ -17,7 +16,11 @@ namespace {
 class BiasFolder {
  public:
   explicit BiasFolder(StepGraph* graph)
-      : graph_(*graph), uses_(*graph), written_(WrittenBases(*graph)), gone_(graph->nodes.size(), false) {}
+      : graph_(*graph),
+        uses_(*graph),
+        written_(WrittenBases(*graph)),
+        gone_(graph->nodes.size(), false),
+        in_loop_(*graph) {}
 
   bool Run() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -36,10 +39,10 @@ class BiasFolder {
   bool Fold(const StepNode& node, int rows, int bias) {
     const int sum = node.outputs[0], value = node.inputs[rows];
     if (sum == kNoValue || !IsGivenWhole(graph_, written_, node.inputs[bias])) return false;
-    if (!IsOnlyRead(value, sum) || !AddsToEachRow(node, rows, bias)) return false;
+    if (!uses_.IsTermAlone(value, sum) || !AddsToEachRow(node, rows, bias)) return false;
     std::vector<int> products;
     FindProducts(value, &products);
-    std::ranges::stable_partition(products, [&](int n) { return !IsInLoop(n); });
+    std::ranges::stable_partition(products, [&](int n) { return !in_loop_.Contains(n); });
     for (const int n : products) {
       std::optional<StepNode> with_bias = WithBias(graph_.nodes[n], node.inputs[bias]);
       if (!with_bias) continue;
@@ -51,14 +54,6 @@ class BiasFolder {
       return true;
     }
     return false;
-  }
-
-  // Whether nobody else sees the value, which an operator of the step has made.
-  bool IsOnlyRead(int value, int by) const {
-    const StepValue& of = graph_.values[value];
-    const bool is_apart = of.home == graph_.values[by].home || uses_.IsApart(value);
-    return of.producer >= 0 && graph_.nodes[of.producer].RunsOperators() && !of.added && is_apart &&
-           of.info == graph_.values[by].info && uses_.NumReaders(value) == 1;
   }
 
   bool AddsToEachRow(const StepNode& node, int rows, int bias) const {
@@ -94,16 +89,8 @@ class BiasFolder {
     if (node.kind == StepNode::Kind::kProduct) return products->push_back(n);
     if (!node.IsOneOperator() || node.outputs.size() != 1 || !AddsItsInputs(graph_, node)) return;
     for (const int term : node.inputs) {
-      if (IsOnlyRead(term, value)) FindProducts(term, products);
+      if (uses_.IsTermAlone(term, value)) FindProducts(term, products);
     }
-  }
-
-  bool IsInLoop(int node) {
-    if (cycles_.empty()) {
-      const auto end = static_cast<int>(graph_.nodes.size());
-      cycles_ = CyclesOf(graph_, 0, end, FollowersByBytes(graph_, 0, end));
-    }
-    return cycles_[node] != kNoCycle;
   }
 
   // The same product, to each row of which the bias is added; nothing where its operator cannot do that.
@@ -133,7 +120,7 @@ class BiasFolder {
   const Uses uses_;
   const std::set<int> written_;  // bases
   std::vector<bool> gone_;       // by node
-  std::vector<int> cycles_;      // of the nodes, once somebody has asked
+  NodesInLoop in_loop_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "stepnet/compiler/node_order.h"
 #include "stepnet/core/formulas/formula_cache.h"
 
 namespace stepnet {
@@ -39,6 +40,12 @@ bool Uses::HasOneReader(int value) const {
   return IsTemporary(value) && NumReaders(value) == 1 && NumValues(graph_.values[value].home) == 1;
 }
 
+bool Uses::IsTermAlone(int term, int sum) const {
+  const StepValue &value = graph_.values[term], &of_sum = graph_.values[sum];
+  return value.producer >= 0 && graph_.nodes[value.producer].RunsOperators() && !value.added &&
+         value.info == of_sum.info && NumReaders(term) == 1 && (value.home == of_sum.home || IsApart(term));
+}
+
 bool Uses::IsTemporary(int value) const {
   const Home& home = graph_.homes[graph_.values[value].home];
   return home.kind == Home::Kind::kTemporary && !home.kept;
@@ -58,6 +65,14 @@ bool Uses::IsMovedIn(const Home& memory) const {
   return found != moves_from_.end() && std::ranges::any_of(found->second, [&](const Use& use) {
            return ShareBytes(graph_.homes[graph_.values[use.value].home], memory);
          });
+}
+
+bool NodesInLoop::Contains(int node) {
+  if (cycles_.empty()) {
+    const auto end = static_cast<int>(graph_.nodes.size());
+    cycles_ = CyclesOf(graph_, 0, end, FollowersByBytes(graph_, 0, end));
+  }
+  return cycles_[node] != kNoCycle;
 }
 
 std::set<int> WrittenBases(const StepGraph& graph) {

@@ -23,6 +23,9 @@ class Uses {
   bool HasOneReader(int value) const;
   // Whether the value is alone in memory that goes with the step, so that who gives it may be another, or be gone.
   bool IsApart(int value) const { return IsTemporary(value) && NumValues(graph_.values[value].home) == 1; }
+  // Whether an operator of the step has made as much of the term as the sum is, and nobody sees it but who gives the
+  // sum, which may lie where the term does.
+  bool IsTermAlone(int term, int sum) const;
   // Whether the value's home is the step's own and goes with the step: nobody looks there when it has ended.
   bool IsTemporary(int value) const;
   // Whether one of the nodes [begin, end) reads or writes some of these bytes outside; moves that add there, which may
@@ -43,6 +46,18 @@ class Uses {
   std::vector<bool> is_added_to_;               // likewise
   std::map<int, std::vector<Use>> touched_at_;  // of memory outside, by base, in the order of the nodes
   std::map<int, std::vector<Use>> moves_from_;  // likewise
+};
+
+// Which nodes wait for each other around the loop (CyclesOf), of a graph that has no stages yet: as it is when somebody
+// asks first.
+class NodesInLoop {
+ public:
+  explicit NodesInLoop(const StepGraph& graph) : graph_(graph) {}
+  bool Contains(int node);
+
+ private:
+  const StepGraph& graph_;
+  std::vector<int> cycles_;  // by node
 };
 
 // Bases outside to some of whose memory a node writes.
