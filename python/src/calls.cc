@@ -37,6 +37,10 @@ CallsUnderWay& UnderWay() { return *under_way; }
 // A process that was forked has one thread: the calls of others are not under way in it.
 void ForgetCalls() { under_way = new CallsUnderWay; }
 
+[[noreturn]] void WaitForTheEnd() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 void Raise(const Error& error) {
   try {
     const nb::object exception =
@@ -61,12 +65,16 @@ WithoutGil::WithoutGil(Cancellation* cancellation) : cancellation_(cancellation)
     throw Error(ErrorCode::kInvalidArgument,
                 "this thread is in a call already, which called back: a signal handler cannot run a cell or a net");
   }
+  bool are_ending;
   {
     const std::lock_guard lock(UnderWay().mutex);
-    if (UnderWay().are_ending) throw Error(ErrorCode::kCancelled, "the interpreter is about to end");
-    UnderWay().calls.push_back(cancellation);
+    are_ending = UnderWay().are_ending;
+    if (!are_ending) UnderWay().calls.push_back(cancellation);
   }
+  // What else is to be done at the end of the program is done by the thread that handles signals; it must not wait.
+  if (are_ending && HandlesSignals()) throw Error(ErrorCode::kCancelled, "the interpreter is about to end");
   state_ = PyEval_SaveThread();
+  if (are_ending) WaitForTheEnd();
 }
 
 WithoutGil::~WithoutGil() {
@@ -77,7 +85,7 @@ WithoutGil::~WithoutGil() {
       state_ = nullptr;
     }
   }
-  while (state_ == nullptr) std::this_thread::sleep_for(std::chrono::hours(1));
+  if (state_ == nullptr) WaitForTheEnd();
   PyEval_RestoreThread(state_);
   const std::lock_guard lock(UnderWay().mutex);
   UnderWay().Remove(cancellation_);

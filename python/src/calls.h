@@ -22,8 +22,9 @@ bool HandlesSignals();
 // A thread that outlives the interpreter must not ask for the GIL any more: Python would end it in the midst of C++.
 class WithoutGil {
  public:
-  // Throws kCancelled where the interpreter is about to end, and kInvalidArgument in a thread that works under a
-  // Cancellation: Python's code that was called from there must not use what the run has half done.
+  // Throws kInvalidArgument in a thread that works under a Cancellation: Python's code that was called from there must
+  // not use what the run has half done. Once EndCalls has been called it throws kCancelled in the thread that handles
+  // signals, and does not return in others.
   explicit WithoutGil(Cancellation* cancellation);
   // Does not return once EndCalls has been called: the thread waits for the end of the process.
   ~WithoutGil();
