@@ -7,8 +7,8 @@
 namespace stepnet {
 
 // The least of what the machine has, what the process may run on (`taskset`), and whole cores of the time that its
-// control groups may take (Linux, version 1 and 2; `docker --cpus`). Files that cannot be read limit nothing. At
-// least 1.
+// control groups may take (Linux, version 1 and 2; `docker --cpus`), as the first call finds it. Files that cannot be
+// read limit nothing. At least 1.
 int SystemCores();
 
 // Whole cores of the least limit of time of the control groups that `groups` names, the text of /proc/self/cgroup, and
