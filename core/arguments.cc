@@ -31,7 +31,7 @@ std::string ArgumentValue::Description() const {
   return "nothing";
 }
 
-ArgumentValue ParseArgument(const Argument& proto) {
+ArgumentValue ParseArgument(const Argument& proto, const std::shared_ptr<const NetDef>& owner) {
   ArgumentValue value;
   if (proto.has_f()) value.f = proto.f();
   if (proto.has_i()) value.i = proto.i();
@@ -39,7 +39,11 @@ ArgumentValue ParseArgument(const Argument& proto) {
   value.floats.assign(proto.floats().begin(), proto.floats().end());
   value.ints.assign(proto.ints().begin(), proto.ints().end());
   value.strings.assign(proto.strings().begin(), proto.strings().end());
-  if (proto.has_n()) value.net = std::make_shared<const NetDef>(proto.n());
+  if (proto.has_n() && owner != nullptr) {
+    value.net = std::shared_ptr<const NetDef>(owner, &proto.n());
+  } else if (proto.has_n()) {
+    value.net = std::make_shared<const NetDef>(proto.n());
+  }
   return value;
 }
 

@@ -30,7 +30,8 @@ struct ArgumentValue {
   std::string Description() const;  // "0.5", "[1, 2]", "\"abc\"", "a net", "nothing"
 };
 
-ArgumentValue ParseArgument(const Argument& proto);
+// A net is copied where it has no owner, which `proto` would be a part of.
+ArgumentValue ParseArgument(const Argument& proto, const std::shared_ptr<const NetDef>& owner = nullptr);
 
 using ArgumentMap = std::map<std::string, ArgumentValue, std::less<>>;
 

@@ -40,7 +40,8 @@ std::string ArgumentHint(const std::string& name, const OperatorSchema& schema) 
 
 }  // namespace
 
-OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vector<std::vector<std::string>> readers)
+OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vector<std::vector<std::string>> readers,
+                           const std::shared_ptr<const NetDef>& owner)
     : schema_(&GetOperator(def.type())) {
   const auto said = std::make_shared<Said>(Said{.inputs = {def.input().begin(), def.input().end()},
                                                 .outputs = {def.output().begin(), def.output().end()},
@@ -70,7 +71,7 @@ OperatorCall::OperatorCall(const OperatorDef& def, RunOptions options, std::vect
       throw Error(ErrorCode::kInvalidArgument,
                   StrCat(def.type(), " has no argument \"", name, "\"", ArgumentHint(name, *schema_)));
     }
-    ArgumentValue value = ParseArgument(proto);
+    ArgumentValue value = ParseArgument(proto, owner);
     if (const std::string problem = spec->Problem(name, value); !problem.empty()) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(def.type(), ": ", problem));
     }

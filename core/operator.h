@@ -45,9 +45,11 @@ struct OperatorSchema;
 class OperatorCall {
  public:
   // Throws kInvalidNet for an unknown type (with the nearest name), kInvalidArgument for arguments that the schema
-  // does not allow. Arity and in-place rules are checked by CheckNet.
+  // does not allow. Arity and in-place rules are checked by CheckNet. Nets among the arguments are copied, or else
+  // belong to `owner`, which `def` is a part of and nobody changes any more.
   explicit OperatorCall(const OperatorDef& def, RunOptions options = {},
-                        std::vector<std::vector<std::string>> readers = {});
+                        std::vector<std::vector<std::string>> readers = {},
+                        const std::shared_ptr<const NetDef>& owner = nullptr);
 
   const std::string& type() const;
   const OperatorSchema& schema() const { return *schema_; }

@@ -206,7 +206,7 @@ class GradientsOfNet {
                                          "` gives; it must be the last output of the RecurrentNetwork whose gradient "
                                          "this is")});
     } else {
-      const OperatorCall call(op, checked_.options.run);
+      const OperatorCall call(op, checked_.options.run, {}, checked_.options.owner);
       CheckGradient(call, WithRequestedGradients(call, ParseRecurrentSpec(call)),
                     forward == nullptr ? nullptr : &ForwardAt(writer), &found);
     }
@@ -236,7 +236,8 @@ class GradientsOfNet {
       Readers& readers = readers_[place.net];
       if (readers.empty()) readers = ReadersOfOutputs(*place.net);
       forward = std::make_unique<ForwardOperator>(
-          OperatorCall(place.net->op(place.index), checked_.options.run, readers[place.index]));
+          OperatorCall(place.net->op(place.index), checked_.options.run, readers[place.index],
+                       place.net == &checked_.net ? checked_.options.owner : nullptr));
     }
     return *forward;
   }

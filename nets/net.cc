@@ -141,11 +141,12 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     throw Error(ErrorCode::kInvalidArgument,
                 StrCat("products in ", MathName(options.math), " are a GPU's; the CPU computes them in float32"));
   }
-  NetDef def = Completed(as_written);
-  const std::string name = def.name();
+  auto def = std::make_shared<NetDef>(Completed(as_written));
+  const std::string name = def->name();
   try {
-    ThrowIfProblems(CheckNet(
-        def, {.run = options, .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); }}));
+    ThrowIfProblems(CheckNet(*def, {.run = options,
+                                    .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); },
+                                    .owner = def}));
     PlacedNet placed = Place(std::move(def), options);
     const NetDef& net_def = *placed.net;
     std::unique_ptr<Net> net;
@@ -165,7 +166,7 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
       CountWork(kWork);
       const OperatorDef& op = net_def.op(i);
       try {
-        OperatorCall call(op, OnDevice(options, placed.devices[i]), std::move(readers[i]));
+        OperatorCall call(op, OnDevice(options, placed.devices[i]), std::move(readers[i]), placed.net);
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(call), workspace));
       } catch (...) {
         throw CurrentError().At({.net = name, .op_index = net->origins_[i], .op_text = OperatorText(op)});

@@ -109,7 +109,7 @@ class Checker {
     known_.insert(op.output().begin(), op.output().end());
     try {
       const Device device = PlaceOfOperator(i, op);
-      const OperatorCall call(op, OnDevice(options_.run, device));
+      const OperatorCall call(op, OnDevice(options_.run, device), {}, options_.owner);
       const OperatorSchema& schema = call.schema();
       if (schema.FindKernel(device.kind) == nullptr) {
         Report(i, StrCat(op.type(), " has no kernel for ", DeviceKindName(device.kind)));

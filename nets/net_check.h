@@ -27,6 +27,8 @@ struct NetCheckOptions {
   bool is_step_net = false;
   // The operator of another net that has written a blob which this one finds when it runs, where that is known.
   std::function<OperatorPlace(const std::string&)> writer_outside = {};
+  // Holds the net, where that is known: then the nets within it need not be copied.
+  std::shared_ptr<const NetDef> owner = {};
 };
 
 // All problems of a net and of the step nets within it, in program order: unknown operator types, operators without a

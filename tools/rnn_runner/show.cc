@@ -85,7 +85,7 @@ NetDef AsPlaced(const NetDef& net) {
   NetDef completed = Completed(net);
   // Blobs that nothing writes may be given when the net runs.
   ThrowIfProblems(CheckNet(completed, {.run = options, .blob_exists = [](const std::string&) { return true; }}));
-  return *Place(std::move(completed), options).net;
+  return *Place(std::make_shared<NetDef>(std::move(completed)), options).net;
 }
 
 NetDef AsAsked(const NetDef& net, const std::string& path) {
