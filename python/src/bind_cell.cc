@@ -6,78 +6,19 @@
 
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/error.h"
-#include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/call_gradients.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/cell.h"
+#include "stepnet/python/src/explain.h"
 #include "stepnet/python/src/options.h"
 
 namespace nb = nanobind;
 
 namespace stepnet::python {
 namespace {
-
-nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only) {
-  nb::list arrays;
-  for (const Tensor& tensor : tensors) arrays.append(ArrayOf(tensor, read_only));
-  return arrays;
-}
-
-// The gradients of one call of a cell.
-class CellGradients {
- public:
-  CellGradients(std::shared_ptr<Cell> cell, std::vector<int> arguments, std::unique_ptr<Pullback> pullback,
-                const std::vector<Tensor>& outputs)
-      : cell_(std::move(cell)), arguments_(std::move(arguments)), pullback_(std::move(pullback)) {
-    for (const Tensor& output : outputs) shapes_.push_back(output.shape());
-  }
-
-  // Gradients of parameters and of inputs, each by name, from those of outputs.
-  nb::tuple Call(const nb::dict& output_gradients) {
-    const std::vector<Tensor> given = Take(output_gradients);
-    const std::vector<Tensor> gradients = CallWithoutGil([&] { return pullback_->Run(given); });
-    nb::dict parameters, inputs;
-    for (size_t i = 0; i < arguments_.size(); ++i) {
-      const Cell::Argument& argument = cell_->arguments()[arguments_[i]];
-      (argument.is_parameter ? parameters : inputs)[argument.input.blob.c_str()] = ArrayOf(gradients[i]);
-    }
-    return nb::make_tuple(parameters, inputs);
-  }
-
- private:
-  // One a output, undefined for those that are not given.
-  std::vector<Tensor> Take(const nb::dict& given) const {
-    const std::vector<std::string>& names = cell_->outputs();
-    std::vector<Tensor> gradients(names.size());
-    for (const nb::handle item : given.items()) {
-      const nb::object key = item[0], value = item[1];
-      const std::string name = nb::str(key).c_str();
-      const size_t i = static_cast<size_t>(std::ranges::find(names, name) - names.begin());
-      if (i == names.size() || !IsFloating(cell_->OutputDType(i))) {
-        throw Error(ErrorCode::kInvalidArgument,
-                    StrCat(cell_->name(), " has no output \"", name, "\" that has a gradient", DidYouMean(name, names),
-                           "; its outputs are ", Join(names, ", ")));
-      }
-      const Tensor gradient = TensorOf(value, {"gradient of the output", name});
-      if (gradient.dtype() != cell_->OutputDType(i) || gradient.shape() != shapes_[i]) {
-        const bool is_shape = gradient.dtype() == cell_->OutputDType(i);
-        throw Error(
-            is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
-            StrCat("the gradient of the output \"", name, "\" is ", NumpyName(gradient.dtype()), " ", gradient.shape(),
-                   "; it must be ", NumpyName(cell_->OutputDType(i)), " ", shapes_[i], ", as the output is"));
-      }
-      gradients[i] = gradient;
-    }
-    return gradients;
-  }
-
-  const std::shared_ptr<Cell> cell_;
-  const std::vector<int> arguments_;
-  const std::unique_ptr<Pullback> pullback_;
-  std::vector<Shape> shapes_;
-};
 
 std::shared_ptr<Cell> MakeCell(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool training,
                                bool carry, bool in_double, std::int64_t threads, const std::string& device,
@@ -102,8 +43,22 @@ nb::tuple Vjp(const std::shared_ptr<Cell>& cell, const nb::dict& parameters, con
     const std::shared_ptr<Program> program = cell->ProgramWithGradients(indices);
     return program->RunForGradients(arguments);
   });
-  auto gradients = std::make_unique<CellGradients>(cell, indices, std::move(pullback), outputs);
+  std::vector<CallGradients::By> differentiated;
+  for (const int i : indices) {
+    const Cell::Argument& argument = cell->arguments()[i];
+    differentiated.push_back({.name = argument.input.blob, .is_parameter = argument.is_parameter});
+  }
+  auto gradients = std::make_unique<CallGradients>(cell->name(), cell->outputs(), outputs, std::move(differentiated),
+                                                   std::move(pullback));
   return nb::make_tuple(ArraysOf(outputs, read_only), nb::cast(std::move(gradients)));
+}
+
+std::string ExplainCell(const Cell& cell, const nb::dict& parameters, const nb::dict& inputs, bool gradients,
+                        const std::string& format) {
+  const std::vector<Tensor> arguments = cell.TakeArguments(parameters, inputs);
+  const std::vector<int> differentiated = gradients ? cell.IndicesOf({}) : std::vector<int>();
+  return CallWithoutGil(
+      [&] { return ExplanationOf(cell.MakeProgramDef(differentiated), arguments, format, cell.name()); });
 }
 
 nb::dict Init(const Cell& cell, std::uint64_t seed) {
@@ -133,7 +88,7 @@ std::uintptr_t AddressOf(nb::handle array) {
 }  // namespace
 
 void BindCell(nb::module_& module) {
-  nb::class_<CellGradients>(module, "CellGradients").def("__call__", &CellGradients::Call);
+  nb::class_<CallGradients>(module, "CallGradients").def("__call__", &CallGradients::Call);
   nb::class_<Cell>(module, "Cell")
       .def_prop_ro("name", &Cell::name)
       .def_prop_ro("doc", &Cell::doc)
@@ -142,7 +97,8 @@ void BindCell(nb::module_& module) {
       .def("arguments", &Arguments)
       .def("init", &Init)
       .def("call", &Call)
-      .def("vjp", &Vjp);
+      .def("vjp", &Vjp)
+      .def("explain", &ExplainCell);
   module.def("make_cell", &MakeCell, nb::arg("text_or_path"), nb::arg("is_text"), nb::arg("sizes"), nb::arg("training"),
              nb::arg("carry"), nb::arg("in_double"), nb::arg("threads"), nb::arg("device"), nb::arg("opt_level"),
              nb::arg("seed"));

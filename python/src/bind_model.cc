@@ -1,104 +1,75 @@
 // Nets with their parameters, for Python.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
-#include "stepnet/cells/cell.h"
-#include "stepnet/core/error.h"
-#include "stepnet/core/strings.h"
-#include "stepnet/io/file.h"
-#include "stepnet/io/minidb.h"
-#include "stepnet/nets/model.h"
-#include "stepnet/nets/net_blobs.h"
+#include "stepnet/io/proto_io.h"
 #include "stepnet/python/src/arrays.h"
 #include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/call_gradients.h"
 #include "stepnet/python/src/calls.h"
+#include "stepnet/python/src/explain.h"
+#include "stepnet/python/src/loaded_net.h"
 #include "stepnet/python/src/options.h"
-#include "stepnet/python/src/program.h"
 
 namespace nb = nanobind;
 
 namespace stepnet::python {
 namespace {
 
-// The blobs that hold the record of a run, which is no tensor.
-bool IsRecord(const NetDef& net, const std::string& blob) {
-  return std::ranges::any_of(net.op(), [&](const OperatorDef& op) {
-    return op.type() == "RecurrentNetwork" && !op.output().empty() && *op.output().rbegin() == blob;
-  });
+nb::list Call(LoadedNet& net, const nb::dict& given) {
+  const std::vector<Tensor> inputs = net.TakeInputs(given);
+  return ArraysOf(CallWithoutGil([&] { return net.program()->Run(inputs); }), /*read_only=*/false);
 }
 
-// A net and its parameters.
-class LoadedNet {
- public:
-  LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options) {
-    if (!LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
-      throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
-    }
-    const Model model = LoadModel(net_path, init_path);
-    name_ = model.net.name();
-    auto shared = std::make_shared<Workspace>();
-    model.Initialize(*shared, options);
-    SetConstant(FilledBy(model), model.net, *shared);
-    for (const std::string& blob : ReadFirst(model.net)) {
-      if (!shared->HasBlob(blob)) inputs_.push_back(blob);
-    }
-    outputs_ = model.outputs;
-    if (outputs_.empty()) {
-      outputs_ = UnreadBlobs(model.net);
-      std::erase_if(outputs_, [&](const std::string& blob) { return IsRecord(model.net, blob); });
-    }
-    program_ = std::make_shared<Program>(ProgramDef{
-        .net = model.net, .inputs = inputs_, .outputs = outputs_, .options = options, .shared = std::move(shared)});
+nb::tuple Vjp(LoadedNet& net, const nb::dict& given, const std::vector<std::string>& wrt) {
+  const std::vector<Tensor> inputs = net.TakeInputs(given);
+  const std::vector<std::string> names = net.Differentiable(wrt, inputs);
+  auto [outputs, pullback] =
+      CallWithoutGil([&] { return net.ProgramWithGradients(names, inputs)->RunForGradients(inputs); });
+  std::vector<CallGradients::By> differentiated;
+  for (const std::string& name : names) {
+    differentiated.push_back({.name = name, .is_parameter = std::ranges::count(net.parameters(), name) > 0});
   }
+  auto gradients = std::make_unique<CallGradients>(net.Described(), net.outputs(), outputs, std::move(differentiated),
+                                                   std::move(pullback));
+  return nb::make_tuple(ArraysOf(outputs, /*read_only=*/true), nb::cast(std::move(gradients)));
+}
 
-  const std::string& name() const { return name_; }
-  const std::vector<std::string>& inputs() const { return inputs_; }
-  const std::vector<std::string>& outputs() const { return outputs_; }
-
-  nb::list Call(const nb::dict& given) const {
-    std::vector<Tensor> tensors;
-    for (const std::string& input : inputs_) {
-      const nb::object array = nb::borrow(PyDict_GetItemString(given.ptr(), input.c_str()));
-      if (!array.is_valid()) {
-        CheckNames(given);  // a name may be misspelled
-        throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Named(), " is missing"));
-      }
-      tensors.push_back(TensorOf(array, {"input", input}));
-    }
-    if (tensors.size() != given.size()) CheckNames(given);
-    nb::list arrays;
-    for (const Tensor& tensor : CallWithoutGil([&] { return program_->Run(tensors); })) arrays.append(ArrayOf(tensor));
-    return arrays;
+nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
+  nb::dict arrays;
+  for (const auto& [name, tensor] : CallWithoutGil([&] { return net.program()->ReadShared(names); })) {
+    arrays[name.c_str()] = ArrayOf(tensor);
   }
+  return arrays;
+}
 
- private:
-  std::string Named() const { return name_.empty() ? "the net" : StrCat("the net \"", name_, "\""); }
-
-  // Throws for the first name in `given` that no input has.
-  void CheckNames(const nb::dict& given) const {
-    for (const nb::handle key : given.keys()) {
-      const std::string name = nb::str(key).c_str();
-      if (std::ranges::count(inputs_, name) > 0) continue;
-      throw Error(ErrorCode::kInvalidArgument,
-                  StrCat(Named(), " has no input \"", name, "\"", DidYouMean(name, inputs_), "; its inputs are ",
-                         Join(inputs_, ", ")));
-    }
-  }
-
-  std::string name_;
-  std::vector<std::string> inputs_;
-  std::vector<std::string> outputs_;
-  std::shared_ptr<Program> program_;
-};
+std::string ExplainNet(LoadedNet& net, const nb::dict& given, const std::string& format) {
+  const std::vector<Tensor> inputs = net.TakeInputs(given);
+  return CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, format, net.Described()); });
+}
 
 std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& init_path, std::int64_t threads,
                                 const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
     return std::make_shared<LoadedNet>(net_path, init_path, options);
+  });
+}
+
+// `optimizer` is an OptimizerDef as text.
+std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string& init_path, const std::string& loss,
+                                 const std::vector<std::string>& parameters, const std::string& optimizer,
+                                 std::int64_t threads, const std::string& device, std::int64_t opt_level,
+                                 std::uint64_t seed) {
+  return CallWithoutGil([&] {
+    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
+    Training training{.loss = loss, .parameters = parameters, .optimizer = {}};
+    ParseMessageText(optimizer, "the optimizer", &training.optimizer);
+    return std::make_shared<LoadedNet>(net_path, init_path, options, training);
   });
 }
 
@@ -109,8 +80,15 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("name", &LoadedNet::name)
       .def_prop_ro("inputs", &LoadedNet::inputs)
       .def_prop_ro("outputs", &LoadedNet::outputs)
-      .def("call", &LoadedNet::Call);
+      .def_prop_ro("parameters", &LoadedNet::parameters)
+      .def_prop_ro("state", &LoadedNet::state)
+      .def("call", &Call)
+      .def("vjp", &Vjp)
+      .def("read", &Read)
+      .def("restore", &LoadedNet::Restore)
+      .def("explain", &ExplainNet);
   module.def("load_net", &Load);
+  module.def("train_net", &Train);
 }
 
 }  // namespace stepnet::python

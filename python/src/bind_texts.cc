@@ -5,12 +5,17 @@
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/core/printable.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/minidb.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/nets/completion.h"
+#include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/python/src/bindings.h"
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/options.h"
+#include "stepnet/report/net_text.h"
 
 namespace nb = nanobind;
 
@@ -41,6 +46,17 @@ std::vector<std::string> Check(const std::string& text_or_path, bool is_text, co
   });
 }
 
+NetDef NetOf(const std::string& text_or_path, bool is_text, const CellUse& use) {
+  if (!is_text && LooksLikeMiniDb(text_or_path)) return LoadModel(text_or_path).net;
+  const std::string content = is_text ? text_or_path : ReadFile(text_or_path);
+  const std::string what = is_text ? "<text>" : text_or_path;
+  if (IsCell(content, what)) return ExpandCell(ParseCell(content, what), use).net;
+  if (!is_text) return LoadModel(text_or_path).net;
+  NetDef net;
+  ParseMessage(content, what, &net);
+  return net;
+}
+
 // The net that a cell stands for, or the one that fills its parameters, as text.
 std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool init, bool training,
                    bool carry) {
@@ -48,6 +64,19 @@ std::string Expand(const std::string& text_or_path, bool is_text, const nb::dict
   return CallWithoutGil([&] {
     const CellNet cell = ExpandCell(SourceOf(text_or_path, is_text), use);
     return PrintMessageText(init ? cell.init_net : cell.net);
+  });
+}
+
+// A net, or the one that a cell stands for, for people or for Graphviz.
+std::string Show(const std::string& text_or_path, bool is_text, const nb::dict& sizes, bool training,
+                 const std::string& format) {
+  const CellUse use{.sizes = SizesOf(sizes), .training = training};
+  if (format != "text" && format != "dot") {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("format is \"", format, "\"; it must be text or dot"));
+  }
+  return CallWithoutGil([&] {
+    const NetDef net = NetOf(text_or_path, is_text, use);
+    return format == "dot" ? NetAsDot(net) : Printable(NetAsText(net));
   });
 }
 
@@ -67,6 +96,7 @@ void BindTexts(nb::module_& module) {
   module.def("check", &Check);
   module.def("expand", &Expand);
   module.def("ops", &Ops);
+  module.def("show", &Show);
 }
 
 }  // namespace stepnet::python

@@ -35,7 +35,6 @@ class Cell {
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
   const std::string& text() const { return text_; }  // as it was read; "" where it was bytes
-  DType OutputDType(size_t i) const { return output_dtypes_[i]; }
 
   // The parameters that init_net draws for a seed, by name.
   std::map<std::string, Tensor> Init(std::uint64_t seed) const;
@@ -45,6 +44,8 @@ class Cell {
   std::vector<Tensor> TakeArguments(const nanobind::dict& parameters, const nanobind::dict& inputs) const;
 
   const std::shared_ptr<Program>& program() const { return program_; }
+  // What its programs are made of; with gradients by these arguments, where there are any.
+  ProgramDef MakeProgramDef(const std::vector<int>& differentiated = {}) const;
   // The program that gives gradients by these arguments, too; made once.
   std::shared_ptr<Program> ProgramWithGradients(const std::vector<int>& arguments);
   // The indices of the arguments of these names. Throws kInvalidArgument for names that no argument has, and for those
@@ -52,7 +53,6 @@ class Cell {
   std::vector<int> IndicesOf(const std::vector<std::string>& names) const;
 
  private:
-  ProgramDef MakeProgramDef() const;
   void CheckNames(const nanobind::dict& given, bool parameters) const;
   void CheckArguments(const std::vector<Tensor>& tensors) const;
   std::vector<std::string> NamesOf(bool parameters) const;

@@ -38,7 +38,8 @@ NetDef Part(const NetDef& net, int begin, int end) {
 
 }  // namespace
 
-ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, std::vector<int> differentiated) {
+ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating,
+                         std::vector<std::string> differentiated) {
   const std::map<std::string, BlobUse> uses = UsesOf(def.net);
   std::map<std::string, std::string> seeds;
   def.output_gradients.clear();
@@ -47,12 +48,10 @@ ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, s
     def.output_gradients.push_back(is_floating[i] ? NewName(output + "_output_grad", uses) : "");
     if (is_floating[i]) seeds[output] = def.output_gradients.back();
   }
-  std::vector<std::string> names;
-  for (const int i : differentiated) names.push_back(def.inputs[i]);
-  AddBackwardStepNets(&def.net, names);
-  NetWithGradients made = AddGradientsFrom(def.net, seeds, names);
+  AddBackwardStepNets(&def.net, differentiated);
+  NetWithGradients made = AddGradientsFrom(def.net, seeds, differentiated);
   def.gradients.clear();
-  for (const std::string& name : names) {
+  for (const std::string& name : differentiated) {
     const auto found = made.gradients.find(name);
     def.gradients.push_back(found == made.gradients.end() ? "" : DenseGradient(name, found->second, &made.net));
   }
@@ -75,7 +74,8 @@ struct Program::Session {
   explicit Session(Workspace* shared) : workspace(shared) {}
 
   Workspace workspace;
-  std::vector<Blob*> inputs, outputs, output_gradients, gradients;  // null for blobs that there are not
+  std::vector<Blob*> inputs, outputs;
+  std::vector<Blob*> output_gradients, gradients, differentiated;  // null for blobs that there are not
   std::unique_ptr<Net> net, backward;
 
   // Lets go of what belongs to the caller.
@@ -141,6 +141,7 @@ std::unique_ptr<Program::Session> Program::MakeSession() const {
   session->output_gradients = blobs_of(def_.output_gradients);
   session->backward = Net::Create(def_.backward, session->workspace, def_.options);
   session->gradients = blobs_of(def_.gradients);
+  session->differentiated = blobs_of(def_.differentiated);
   return session;
 }
 
@@ -191,6 +192,18 @@ std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> Program::RunForGradien
   return {std::move(outputs), std::make_unique<Pullback>(shared_from_this(), session.Release(), run)};
 }
 
+std::map<std::string, Tensor> Program::ReadShared(const std::vector<std::string>& blobs) {
+  const std::lock_guard turn(turn_);
+  std::map<std::string, Tensor> tensors;
+  for (const std::string& blob : blobs) tensors[blob] = def_.shared->GetTensor(blob).To({}).Clone();
+  return tensors;
+}
+
+void Program::WriteShared(const std::map<std::string, Tensor>& tensors) {
+  const std::lock_guard turn(turn_);
+  for (const auto& [blob, tensor] : tensors) def_.shared->SetTensor(blob, tensor.Clone());
+}
+
 Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Session> session, std::uint64_t run)
     : program_(std::move(program)), session_(std::move(session)), run_(run) {
   const auto infos_of = [](const std::vector<Blob*>& blobs) {
@@ -202,7 +215,7 @@ Pullback::Pullback(std::shared_ptr<Program> program, std::unique_ptr<Program::Se
     return infos;
   };
   outputs_ = infos_of(session_->outputs);
-  inputs_ = infos_of(session_->inputs);
+  differentiated_ = infos_of(session_->differentiated);
 }
 
 Pullback::~Pullback() { program_->GiveBack(std::move(session_)); }
@@ -220,20 +233,19 @@ std::vector<Tensor> Pullback::Run(const std::vector<Tensor>& output_gradients) {
     session_->backward->Run();
     session_->backward->Wait();
   }
-  const ProgramDef& def = program_->def_;
   std::vector<Tensor> gradients;
-  for (size_t i = 0; i < def.differentiated.size(); ++i) {
-    const TensorInfo& input = inputs_[def.differentiated[i]];
+  for (size_t i = 0; i < differentiated_.size(); ++i) {
+    const TensorInfo& by = differentiated_[i];
     const Blob* blob = session_->backward == nullptr ? nullptr : session_->gradients[i];
     if (blob == nullptr) {
-      gradients.push_back(Tensor::Zeros(input.dtype, input.shape));
+      gradients.push_back(Tensor::Zeros(by.dtype, by.shape));
       continue;
     }
     const Tensor tensor = blob->GetTensor().To({});
     // The gradient may be what was given, or that of another input too; each is the caller's to change.
     const auto shares = [&](const Tensor& other) { return tensor.SharesStorageWith(other); };
     const bool is_others = tensor.IsLent() || std::ranges::any_of(gradients, shares);
-    gradients.push_back((is_others ? tensor.Clone() : tensor).Reshaped(input.shape));
+    gradients.push_back((is_others ? tensor.Clone() : tensor).Reshaped(by.shape));
   }
   for (Blob* blob : session_->output_gradients) {
     if (blob != nullptr) blob->Reset();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,12 +25,12 @@ struct ProgramDef {
   NetDef backward = {};                            // runs after `net`, in the same workspace; without operators: never
   std::vector<std::string> output_gradients = {};  // what `backward` is given, one an output; "" where it takes none
   std::vector<std::string> gradients = {};         // what it gives, one for each of `differentiated`; "": all zeros
-  std::vector<int> differentiated = {};            // indices of inputs
+  std::vector<std::string> differentiated = {};    // inputs, or blobs of `shared`
 };
 
-// `def` with a net that computes the gradients of outputs that are floating (`is_floating`, one an output) by the
-// inputs `differentiated`. Throws kInvalidNet for what has no gradient.
-ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, std::vector<int> differentiated);
+// `def` with a net that computes the gradients of outputs that are floating (`is_floating`, one an output) by
+// `differentiated`. Throws kInvalidNet for what has no gradient.
+ProgramDef WithGradients(ProgramDef def, const std::vector<bool>& is_floating, std::vector<std::string> differentiated);
 
 class Pullback;
 
@@ -48,6 +49,13 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
   // The same, and what computes the gradients of this run. REQUIRES a program with gradients.
   std::pair<std::vector<Tensor>, std::unique_ptr<Pullback>> RunForGradients(const std::vector<Tensor>& inputs);
+
+  bool has_state() const { return has_state_; }  // runs write to `shared`
+
+  // Copies of blobs of `shared`, and other elements for them, of the same dtypes and shapes; between runs of a net that
+  // writes to it.
+  std::map<std::string, Tensor> ReadShared(const std::vector<std::string>& blobs);
+  void WriteShared(const std::map<std::string, Tensor>& tensors);
 
  private:
   friend class Pullback;
@@ -85,7 +93,7 @@ class Pullback {
   const std::uint64_t run_;
   std::mutex mutex_;
   std::vector<TensorInfo> outputs_;
-  std::vector<TensorInfo> inputs_;
+  std::vector<TensorInfo> differentiated_;
 };
 
 }  // namespace stepnet::python

@@ -14,7 +14,7 @@ import atexit
 
 from . import errors
 from ._stepnet import __version__, end_calls
-from .cell import Argument, Cell, Gradients, Pullback, cell
+from .cell import Argument, Cell, cell
 from .errors import (
     CancelledError,
     CellSyntaxError,
@@ -29,8 +29,9 @@ from .errors import (
     ShapeMismatchError,
     TypeMismatchError,
 )
-from .net import Net, load
-from .texts import check, expand, ops
+from .gradients import Gradients, Pullback
+from .net import Net, TrainingNet, load, train_net
+from .texts import check, expand, ops, show
 
 atexit.register(end_calls)
 
@@ -51,6 +52,7 @@ __all__ = [
     "OutOfMemoryError",
     "Pullback",
     "ShapeMismatchError",
+    "TrainingNet",
     "TypeMismatchError",
     "__version__",
     "cell",
@@ -59,4 +61,6 @@ __all__ = [
     "expand",
     "load",
     "ops",
+    "show",
+    "train_net",
 ]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
+from typing import Any, Iterable, Mapping, NamedTuple
 
 import numpy
 
 from . import _stepnet
+from .gradients import Array, Gradients, Loss, Pullback, names_of, value_and_grad
 from .outputs import outputs_type
 from .source import Source, all_sizes, text_or_path
-
-Array = Any
-"""NumPy's arrays, or what has ``__dlpack__`` or the buffer protocol."""
-
-Loss = Union[str, Sequence[str], Callable[[Any], "tuple[Any, Mapping[str, Array]]"]]
-
 
 class Argument(NamedTuple):
     """What a cell is given, apart from its parameters, or one of those."""
@@ -26,28 +21,6 @@ class Argument(NamedTuple):
     """``"[T, B, 8]"``: T steps, a batch of B."""
     optional: bool
     """Whether it may be left out: a state then starts as the cell says."""
-
-
-class Gradients(NamedTuple):
-    """Gradients of a sum of outputs, each of the shape and dtype of what it is by."""
-
-    params: dict[str, numpy.ndarray]
-    inputs: dict[str, numpy.ndarray]
-
-
-class Pullback:
-    """From gradients of a call's outputs to those of what it was given. Made by :meth:`Cell.vjp`."""
-
-    def __init__(self, gradients: _stepnet.CellGradients) -> None:
-        self._gradients = gradients
-
-    def __call__(self, **output_gradients: Array) -> Gradients:
-        """The gradients of the sum of all outputs, each element times that of its gradient.
-
-        ``output_gradients`` are by the name of the output, of its shape and dtype; those that are missing are zeros. It
-        may be called any number of times.
-        """
-        return Gradients(*self._gradients(output_gradients))
 
 
 class Cell:
@@ -127,8 +100,7 @@ class Cell:
             The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`, which
             keeps the memory of the run for as long as there is one.
         """
-        names = [wrt] if isinstance(wrt, str) else list(wrt)
-        outputs, gradients = self._cell.vjp(_dict(params), inputs, names, True)
+        outputs, gradients = self._cell.vjp(_dict(params), inputs, names_of(wrt), True)
         return self._make(outputs), Pullback(gradients)
 
     def value_and_grad(
@@ -142,13 +114,21 @@ class Cell:
             wrt: as for :meth:`vjp`.
         """
         outputs, pullback = self.vjp(params, wrt=wrt, **inputs)
-        if callable(loss):
-            value, output_gradients = loss(outputs)
-        else:
-            names = [loss] if isinstance(loss, str) else list(loss)
-            value = sum(float(numpy.sum(outputs[name], dtype=numpy.float64)) for name in names)
-            output_gradients = {name: numpy.ones_like(outputs[name]) for name in names}
-        return value, pullback(**output_gradients)
+        return value_and_grad(outputs, pullback, loss)
+
+    def explain(
+        self, params: Mapping[str, Array], /, *, gradients: bool = False, format: str = "text", **inputs: Array
+    ) -> str:
+        """What the compiler makes of the cell for a call with these arguments, which is run once.
+
+        It says what has become one, as formulas, what runs for many steps at once, what lies in which memory, and how
+        long each instruction takes by estimate.
+
+        Args:
+            gradients: whether also of the steps that compute the gradients.
+            format: ``"text"``, ``"html"``, a page that needs nothing else, or ``"json"``.
+        """
+        return self._cell.explain(_dict(params), inputs, gradients, format)
 
 
 _OPTIONS = ("training", "carry", "threads", "device", "opt_level", "seed")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Iterable, Mapping
+
+import numpy
 
 from . import _stepnet
+from .gradients import Array, Gradients, Loss, Pullback, names_of, value_and_grad
 from .outputs import outputs_type
-
-Array = Any
 
 
 class Net:
@@ -19,6 +20,7 @@ class Net:
     """
 
     def __init__(self, net: _stepnet.LoadedNet) -> None:
+        self._net = net
         self._call = net.call
         self._make = outputs_type("Outputs", net.outputs)._make
         self.name: str = net.name
@@ -37,6 +39,62 @@ class Net:
             A named tuple with an array for each of ``self.outputs``; None for one that is no tensor.
         """
         return self._make(self._call(inputs))
+
+    @property
+    def params(self) -> dict[str, numpy.ndarray]:
+        """Copies of the parameters, by name: what was filled, is floating, and is read by the net."""
+        return self._net.read(self._net.parameters)
+
+    def vjp(self, *, wrt: Iterable[str] = (), **inputs: Array) -> tuple[Any, Pullback]:
+        """As a call, and the function that gives the gradients of this call.
+
+        Args:
+            wrt: the names of parameters and inputs to differentiate by; of no names, all that have a gradient. What is
+                needed for others alone is not computed.
+
+        Returns:
+            The outputs, which are read-only, since the gradients are computed from them; and a :class:`Pullback`.
+
+        Raises:
+            InvalidNetError: for a net that changes what it keeps, or has operators without gradients.
+        """
+        outputs, gradients = self._net.vjp(inputs, names_of(wrt))
+        return self._make(outputs), Pullback(gradients)
+
+    def value_and_grad(self, loss: Loss, /, *, wrt: Iterable[str] = (), **inputs: Array) -> tuple[Any, Gradients]:
+        """The value of a loss and its gradients.
+
+        Args:
+            loss: the name of an output, or several, of which it is the sum of all elements; or a function that is given
+                the outputs and returns the loss with its gradients by outputs, by name.
+            wrt: as for :meth:`vjp`.
+        """
+        outputs, pullback = self.vjp(wrt=wrt, **inputs)
+        return value_and_grad(outputs, pullback, loss)
+
+    def explain(self, *, format: str = "text", **inputs: Array) -> str:
+        """What the compiler makes of the step nets of the net for a call with these inputs, which is run once.
+
+        What the net keeps does not change. ``format`` is ``"text"``, ``"html"`` or ``"json"``.
+        """
+        return self._net.explain(inputs, format)
+
+
+class TrainingNet(Net):
+    """A net whose calls are iterations of training. Made by :func:`train_net`.
+
+    A call computes the outputs, the loss and its gradients, and then changes the parameters; it gives the outputs, with
+    the loss among them, as they were before the change.
+    """
+
+    @property
+    def state(self) -> dict[str, numpy.ndarray]:
+        """Copies of all that the next iteration depends on: the parameters, and what the optimizer keeps."""
+        return self._net.read([*self._net.parameters, *self._net.state])
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Sets parameters and what the optimizer keeps to what ``state`` says of them, by name; others stay."""
+        self._net.restore(dict(state))
 
 
 def load(
@@ -64,3 +122,55 @@ def load(
     """
     init_path = "" if init is None else os.fspath(init)
     return Net(_stepnet.load_net(os.fspath(net), init_path, threads, device, opt_level, seed))
+
+
+def train_net(
+    net: str | os.PathLike[str],
+    init: str | os.PathLike[str] | None = None,
+    *,
+    loss: str,
+    parameters: Iterable[str] = (),
+    threads: int = 0,
+    device: str = "cpu",
+    opt_level: int = 2,
+    seed: int = 0,
+    **optimizer: float | bool | str,
+) -> TrainingNet:
+    """A net from a file, with the gradients of its loss and an optimizer: each call is an iteration of training.
+
+    >>> training = stepnet.train_net("net.pb", init="init.pb", loss="loss", learning_rate=0.01, clip_norm=1)
+    >>> for x, labels in batches:
+    ...     value = training(x=x, labels=labels).loss
+
+    Args:
+        net, init: as for :func:`load`; the net computes the loss, and has neither gradients nor an optimizer.
+        loss: a blob of the net, of one element, which is to become small.
+        parameters: what to change; without names, all floating blobs that ``init`` fills and the loss depends on.
+        threads, device, opt_level, seed: as for :func:`load`.
+        optimizer: ``method`` (``"adam"``, or ``"sgd"``), ``learning_rate`` (0.001), ``weight_decay``, ``clip_norm``,
+            ``beta1``, ``beta2`` and ``epsilon`` of Adam, ``momentum`` and ``nesterov`` of SGD, ``schedule``
+            (``"fixed"``, ``"step"``, ``"exp"``, ``"inv"``, ``"poly"``, ``"cosine"``) with ``gamma``, ``power``,
+            ``decay_every``, ``decay_over``, ``final_fraction``, and ``warmup``, as in the files of ``rnn_runner train``.
+
+    Raises:
+        InvalidArgumentError: for a loss or parameters that the net does not have, and values that make no sense.
+        InvalidNetError: with everything that is wrong with the net.
+    """
+    init_path = "" if init is None else os.fspath(init)
+    text = " ".join(f"{name}: {_field_text(name, value)}" for name, value in optimizer.items())
+    return TrainingNet(
+        _stepnet.train_net(
+            os.fspath(net), init_path, loss, names_of(parameters), text, threads, device, opt_level, seed
+        )
+    )
+
+
+def _field_text(name: str, value: float | bool | str) -> str:
+    """A value of the optimizer as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.isidentifier():
+        return value.upper()
+    if isinstance(value, (int, float, numpy.integer, numpy.floating)):
+        return repr(value.item() if isinstance(value, numpy.generic) else value)
+    raise TypeError(f"{name} is {value!r}; it must be a number, a truth value or a word")

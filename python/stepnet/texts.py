@@ -32,3 +32,20 @@ def expand(
 def ops() -> dict[str, str]:
     """The operators that nets and cells may use, by name, with what each does."""
     return _stepnet.ops()
+
+
+def show(
+    source: Source,
+    /,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    training: bool = False,
+    format: str = "text",
+    **named_sizes: int,
+) -> str:
+    """A net, or the one that a cell stands for, as people read it: a line an operator, with its step nets.
+
+    ``format`` is ``"text"``, or ``"dot"`` for Graphviz. The net need not be right: :func:`check` tells what is wrong.
+    """
+    text, is_text = text_or_path(source)
+    return _stepnet.show(text, is_text, all_sizes(sizes, named_sizes), training, format)

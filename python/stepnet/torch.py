@@ -7,7 +7,8 @@ from typing import Any, Mapping, Sequence
 import torch
 from torch.autograd.function import once_differentiable
 
-from .cell import Array, Cell, Pullback
+from .cell import Cell
+from .gradients import Array, Pullback
 
 
 class _Run(torch.autograd.Function):

@@ -8,11 +8,12 @@
 #include "stepnet/core/recording_times.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 #include "stepnet/tools/rnn_runner/watch.h"
 
 DEFINE_int32(warmup, 2, "runs before those that are timed");

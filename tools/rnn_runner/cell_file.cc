@@ -8,10 +8,10 @@
 #include "stepnet/cells/cell_inputs.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(size, "", "sizes of a cell, in place of those that it declares: H=128,D=65");
 DEFINE_bool(training, false, "a cell as it is trained: dropout drops, zoneout draws");

@@ -7,11 +7,11 @@
 #include "stepnet/nets/execution_plan.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -11,7 +11,7 @@
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/proto/net.pb.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -12,9 +12,9 @@
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/executor/executor.h"
 #include "stepnet/io/operator_library.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(net, "", "file of the net");
 DEFINE_string(init_net, "",

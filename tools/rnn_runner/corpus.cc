@@ -9,7 +9,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/crc32c.h"
 #include "stepnet/io/file.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -4,17 +4,13 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
-#include <mutex>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "stepnet/core/strings.h"
+#include "stepnet/report/explanation.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/explanation.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
 #include "stepnet/tools/rnn_runner/net_plans.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_bool(measure, false,
             "run the net some times, and say how long each instruction took, and what the machine can do at most");
@@ -24,16 +20,9 @@ namespace {
 
 void Print(const std::vector<Explanation>& explanations) {
   if (FLAGS_format == "html") {
-    std::cout << ExplanationHtml(StrCat("What the compiler has made of ", FLAGS_net), explanations);
-  } else if (FLAGS_format == "json") {
-    nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    for (const Explanation& explanation : explanations) json.push_back(ExplanationJson(explanation));
-    std::cout << json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) << "\n";
+    std::cout << ExplanationsHtml(StrCat("What the compiler has made of ", FLAGS_net), explanations);
   } else {
-    const char* separator = "";
-    for (const Explanation& explanation : explanations) {
-      std::cout << std::exchange(separator, "\n") << Printable(ExplanationText(explanation));
-    }
+    std::cout << (FLAGS_format == "json" ? ExplanationsJson(explanations) : ExplanationsText(explanations));
   }
 }
 
@@ -44,40 +33,23 @@ int ExplainNet(const std::vector<std::string>& operands) {
   if (FLAGS_measure && !device.IsHost()) {
     throw UsageError(StrCat("--measure runs on the CPU alone; bench --stats has times of instructions on ", device));
   }
-  std::mutex mutex;
-  std::vector<MadePlan> made;
-  thread_local size_t mine = 0;  // a plan is made by one thread
+  MadePlans made;
   RunOptions options = RunOptionsOn(device);
-  options.on_pass = [&, dump = options.on_pass](const std::string& name, const StepGraph& graph) {
-    if (dump) dump(name, graph);
-    const std::lock_guard lock(mutex);
-    if (name == "import") {
-      mine = made.size();
-      made.push_back({.imported = graph});
-    }
-    if (name == "merge_products") made[mine].unmerged = std::move(made[mine].graph);
-    made[mine].graph = graph;
-    made[mine].passes.insert(name);
-  };
-  options.on_plan = [&, dump = options.on_plan](const StepPlan& plan) {
-    if (dump) dump(plan);
-    const std::lock_guard lock(mutex);
-    made[mine].plan = plan;
-  };
+  made.Watch(&options);
   Session session = MakePlans(options);
-  if (made.empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
+  if (made.plans().empty()) throw Error(ErrorCode::kInvalidNet, "the net runs no step net").At({.file = FLAGS_net});
   std::vector<Explanation> explanations;
   if (FLAGS_measure) {
     std::vector<StepPlan> plans;
-    for (const MadePlan& of : made) plans.push_back(of.plan);
+    for (const MadePlan& of : made.plans()) plans.push_back(of.plan);
     const std::vector<MeasuredPlan> measured = MeasurePlans(session, options.threads, plans);
     const MachineLimits limits = MeasureMachineLimits();
-    for (size_t p = 0; p < made.size(); ++p) {
+    for (size_t p = 0; p < made.plans().size(); ++p) {
       const Measured of_plan = {measured[p].costs, limits};
-      explanations.push_back(Explain(made[p], &of_plan));
+      explanations.push_back(Explain(made.plans()[p], &of_plan));
     }
   } else {
-    for (const MadePlan& of : made) explanations.push_back(Explain(of, nullptr));
+    for (const MadePlan& of : made.plans()) explanations.push_back(Explain(of, nullptr));
   }
   Print(explanations);
   return kOk;

@@ -15,12 +15,13 @@
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/double_net.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 #include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_string(loss, "",

@@ -15,9 +15,9 @@
 #include "stepnet/io/npy.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net_check.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(input, "", "tensors from .npy files, one a blob");
 DEFINE_string(input_pb, "", "tensors from a file of TensorProtos, binary or text (or a BlobProto or a minidb)");

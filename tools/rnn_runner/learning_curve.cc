@@ -15,8 +15,8 @@
 
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/metrics_reader.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -9,6 +9,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/core/system_memory.h"
 #include "stepnet/core/version.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
@@ -16,7 +17,6 @@
 #include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/standard_output.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -13,8 +13,8 @@
 #include "stepnet/io/crc32c.h"
 #include "stepnet/io/file.h"
 #include "stepnet/proto/summary.pb.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/metrics_reader.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {

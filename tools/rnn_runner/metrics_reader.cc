@@ -11,7 +11,7 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -9,8 +9,8 @@
 #include "stepnet/io/unknown_fields.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/op_arguments.h"
-#include "stepnet/tools/rnn_runner/net_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/net_text.h"
+#include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -10,8 +10,8 @@
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 namespace {

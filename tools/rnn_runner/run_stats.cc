@@ -4,7 +4,8 @@
 
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 
 namespace stepnet::runner {
 namespace {

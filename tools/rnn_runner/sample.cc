@@ -5,10 +5,10 @@
 
 #include "stepnet/core/random.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/sampler.h"
-#include "stepnet/tools/rnn_runner/text.h"
 #include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DEFINE_double(temperature, 1, "above 1 the text is more daring, below less; 0: always the most probable character");

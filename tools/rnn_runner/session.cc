@@ -5,10 +5,11 @@
 #include <algorithm>
 
 #include "stepnet/nets/model.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/weights_flag.h"
 
 DECLARE_int64(batch);

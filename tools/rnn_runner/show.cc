@@ -9,14 +9,14 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
+#include "stepnet/report/net_text.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/cell_file.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/json_text.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
-#include "stepnet/tools/rnn_runner/net_text.h"
 #include "stepnet/tools/rnn_runner/show_graph.h"
 #include "stepnet/tools/rnn_runner/show_schedule.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DECLARE_bool(schedule);
 DEFINE_string(

@@ -15,6 +15,7 @@
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/compiler/simulation.h"
 #include "stepnet/core/thread_pool.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/measured_plans.h"
 #include "stepnet/tools/rnn_runner/net_plans.h"
@@ -22,7 +23,6 @@
 #include "stepnet/tools/rnn_runner/run_stats.h"
 #include "stepnet/tools/rnn_runner/session.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_bool(schedule, false, "instead of the net, when instructions of its step nets may run, and why not sooner");
 DEFINE_int32(simulate, 0, "with --schedule: how long a run would take on 1 … N threads, from times of a run here");

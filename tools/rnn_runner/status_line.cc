@@ -7,7 +7,8 @@
 #include <iostream>
 #include <mutex>
 
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 
 namespace stepnet::runner {
 namespace {

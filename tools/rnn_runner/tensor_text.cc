@@ -10,7 +10,7 @@
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/stored_float.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
 namespace stepnet::runner {
 namespace {

@@ -5,7 +5,8 @@
 
 #include "stepnet/core/device.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 
 namespace stepnet::runner {
 namespace {

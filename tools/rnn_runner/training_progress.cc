@@ -4,8 +4,9 @@
 #include <iostream>
 #include <numbers>
 
+#include "stepnet/report/text.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/status_line.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 namespace stepnet::runner {
 

@@ -15,12 +15,13 @@
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
 #include "stepnet/proto/net.pb.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/directions.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
 #include "stepnet/tools/rnn_runner/losses.h"
+#include "stepnet/tools/rnn_runner/progress.h"
 #include "stepnet/tools/rnn_runner/tensor_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_bool(details, false, "a line for every blob, not for the worst of a case alone");
 DECLARE_bool(rebuild);

@@ -4,10 +4,10 @@
 
 #include "stepnet/core/cancellation.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
 #include "stepnet/tools/rnn_runner/stats_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(trace, "", "file to write what ran when, on which thread: Chrome's trace format, for ui.perfetto.dev");
 DEFINE_bool(stats, false,

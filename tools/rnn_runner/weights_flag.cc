@@ -7,8 +7,8 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/bfloat16_weights.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_string(
     weights, "float32",

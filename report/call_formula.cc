@@ -1,4 +1,4 @@
-#include "stepnet/tools/rnn_runner/call_formula.h"
+#include "stepnet/report/call_formula.h"
 
 #include <cctype>
 #include <map>
@@ -7,7 +7,7 @@
 #include "stepnet/core/formulas/formula_text.h"
 #include "stepnet/core/strings.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 bool IsOfName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -109,4 +109,4 @@ std::vector<std::string> CallFormula(const OperatorCall& call, const std::vector
   return equations;
 }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

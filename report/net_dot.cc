@@ -7,10 +7,10 @@
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_arguments.h"
-#include "stepnet/tools/rnn_runner/net_text.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/net_text.h"
+#include "stepnet/report/text.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 constexpr int kDeepest = 100;
@@ -225,4 +225,4 @@ class DotWriter {
 
 std::string NetAsDot(const NetDef& net) { return DotWriter().Write(net); }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

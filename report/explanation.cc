@@ -1,4 +1,4 @@
-#include "stepnet/tools/rnn_runner/explanation.h"
+#include "stepnet/report/explanation.h"
 
 #include <algorithm>
 #include <map>
@@ -12,10 +12,10 @@
 #include "stepnet/compiler/schedule_text.h"
 #include "stepnet/core/cost.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/call_formula.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/call_formula.h"
+#include "stepnet/report/text.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 using Kind = ExplainedInstruction::Kind;
@@ -344,4 +344,4 @@ Explanation Explain(const MadePlan& made, const Measured* measured) {
   return explanation;
 }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

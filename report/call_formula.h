@@ -6,7 +6,7 @@
 
 #include "stepnet/core/operator.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 
 // "c = f * c_prev + i * g", an equation for each output; $0, $1, … are what is computed on the way. Where the formula
 // of the type is not said in one line for all its uses, or there is none, the operator itself: "a, b = Split(x,
@@ -14,4 +14,4 @@ namespace stepnet::runner {
 std::vector<std::string> CallFormula(const OperatorCall& call, const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs);
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

@@ -5,7 +5,7 @@
 
 #include "stepnet/proto/net.pb.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 
 // `net name(inputs) -> (outputs) {`, a line an operator, step nets within their operator. Works on any net, checked or
 // not; long lists and texts are shortened.
@@ -18,4 +18,4 @@ std::string NetAsDot(const NetDef& net);
 // The argument's value: "2", "[1, 2]", "\"abc\"".
 std::string ArgumentText(const Argument& argument);
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

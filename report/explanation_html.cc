@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/explanation.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/explanation.h"
+#include "stepnet/report/text.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 constexpr const char* kHead = R"(<!doctype html>
@@ -89,10 +89,10 @@ std::string Section(const Explanation& of) {
 
 }  // namespace
 
-std::string ExplanationHtml(const std::string& title, const std::vector<Explanation>& of) {
+std::string ExplanationsHtml(const std::string& title, const std::vector<Explanation>& explanations) {
   std::string html = StrCat(kHead, "<title>", Escaped(title), "</title></head><body>\n<h1>", Escaped(title), "</h1>\n");
-  for (const Explanation& explanation : of) html += Section(explanation);
+  for (const Explanation& explanation : explanations) html += Section(explanation);
   return html + "</body></html>\n";
 }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

@@ -1,4 +1,4 @@
-// Text for terminals: safe names, aligned columns, numbers, progress.
+// Text for people: safe names, aligned columns, numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "stepnet/core/printable.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 
 // A blob or net name as a net's text shows it: as it is, or quoted and escaped when it holds anything but letters,
 // digits and the punctuation that is usual in names.
@@ -36,19 +36,4 @@ std::string Milliseconds(double seconds);
 std::string Bytes(double bytes);                             // "1.5 MB"
 std::string Count(std::int64_t n, const std::string& what);  // "1 operator", "2 operators"
 
-// Shows in the status line (status_line.h) how far long work is, until the object goes away.
-class Progress {
- public:
-  explicit Progress(std::string what) : what_(std::move(what)) {}
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  void Show(std::int64_t done, std::int64_t of, const std::string& name = "") const;
-
- private:
-  std::string what_;
-};
-
-double Now();  // seconds of a clock that never goes back
-
-}  // namespace stepnet::runner
+}  // namespace stepnet

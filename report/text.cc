@@ -1,13 +1,11 @@
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/status_line.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 // Columns that UTF-8 text takes, near enough: bytes that start a character.
@@ -96,13 +94,4 @@ std::string Bytes(double bytes) {
 
 std::string Count(std::int64_t n, const std::string& what) { return StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
-double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-Progress::~Progress() { StatusLine::Clear(); }
-
-void Progress::Show(std::int64_t done, std::int64_t of, const std::string& name) const {
-  constexpr size_t kMaxNameBytes = 48;
-  StatusLine::Show(StrCat(what_, " ", done, "/", of, " ", name.substr(0, kMaxNameBytes)));
-}
-
-}  // namespace stepnet::runner
+}  // namespace stepnet

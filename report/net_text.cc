@@ -1,4 +1,4 @@
-#include "stepnet/tools/rnn_runner/net_text.h"
+#include "stepnet/report/net_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -10,9 +10,9 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/nets/op_arguments.h"
 #include "stepnet/nets/placement.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/text.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 constexpr int kDeepest = 100;  // nets within nets; text within text could go on for ever
@@ -254,4 +254,4 @@ std::string ArgumentText(const Argument& argument) {
 
 std::string NetAsText(const NetDef& net) { return TextWriter().Write(net); }
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

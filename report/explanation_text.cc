@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "stepnet/core/printable.h"
 #include "stepnet/core/strings.h"
-#include "stepnet/tools/rnn_runner/explanation.h"
-#include "stepnet/tools/rnn_runner/text.h"
+#include "stepnet/report/explanation.h"
+#include "stepnet/report/text.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 namespace {
 
 using Kind = ExplainedInstruction::Kind;
@@ -55,7 +56,9 @@ int NumInstructions(const Explanation& explanation) {
   return count;
 }
 
-std::string ExplanationText(const Explanation& of) {
+namespace {
+
+std::string TextOf(const Explanation& of) {
   std::string text =
       StrCat("step net ", NameText(of.net), of.backward ? ", backward" : "", ": ", Count(of.num_operators, "operator"),
              " run as ", Count(NumInstructions(of), "instruction"), "\n");
@@ -83,7 +86,7 @@ std::string ExplanationText(const Explanation& of) {
   return text;
 }
 
-nlohmann::ordered_json ExplanationJson(const Explanation& of) {
+nlohmann::ordered_json JsonOf(const Explanation& of) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const ExplainedStage& stage : of.stages) {
     nlohmann::ordered_json instructions = nlohmann::ordered_json::array();
@@ -123,4 +126,18 @@ nlohmann::ordered_json ExplanationJson(const Explanation& of) {
           {"longest_chain", of.chain}};
 }
 
-}  // namespace stepnet::runner
+}  // namespace
+
+std::string ExplanationsText(const std::vector<Explanation>& explanations) {
+  std::vector<std::string> texts;
+  for (const Explanation& explanation : explanations) texts.push_back(Printable(TextOf(explanation)));
+  return Join(texts, "\n");
+}
+
+std::string ExplanationsJson(const std::vector<Explanation>& explanations) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const Explanation& explanation : explanations) json.push_back(JsonOf(explanation));
+  return json.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace stepnet

@@ -2,17 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "stepnet/compiler/step_graph.h"
-#include "stepnet/compiler/step_plan.h"
 #include "stepnet/core/machine_limits.h"
+#include "stepnet/report/made_plans.h"
 
-namespace stepnet::runner {
+namespace stepnet {
 
 // The least time that a core can take, of which it has measured what it can do.
 struct ExplainedLimit {
@@ -70,15 +67,6 @@ struct Explanation {
   std::vector<std::string> chain;  // the longest of instructions that wait for each other, from step to step
 };
 
-// A plan with what it was made of.
-struct MadePlan {
-  StepGraph imported;            // before all passes
-  StepGraph unmerged;            // before merge_products, where that runs
-  StepGraph graph;               // behind them
-  std::set<std::string> passes;  // that have run
-  StepPlan plan;
-};
-
 // What was measured: the microseconds a step of each instruction, and what the machine can do.
 struct Measured {
   std::vector<double> microseconds;
@@ -91,8 +79,9 @@ Explanation Explain(const MadePlan& made, const Measured* measured);
 const char* KindName(ExplainedInstruction::Kind kind);
 int NumInstructions(const Explanation& explanation);
 
-std::string ExplanationText(const Explanation& explanation);
-std::string ExplanationHtml(const std::string& title, const std::vector<Explanation>& explanations);
-nlohmann::ordered_json ExplanationJson(const Explanation& explanation);
+// One a plan: as text, as a page that needs nothing else, and as a JSON array.
+std::string ExplanationsText(const std::vector<Explanation>& explanations);
+std::string ExplanationsHtml(const std::string& title, const std::vector<Explanation>& explanations);
+std::string ExplanationsJson(const std::vector<Explanation>& explanations);
 
-}  // namespace stepnet::runner
+}  // namespace stepnet

@@ -1,0 +1,69 @@
+#include "stepnet/python/src/call_gradients.h"
+
+#include <algorithm>
+
+#include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/python/src/arrays.h"
+#include "stepnet/python/src/calls.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+
+CallGradients::CallGradients(std::string of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
+                             std::vector<By> differentiated, std::unique_ptr<Pullback> pullback)
+    : of_(std::move(of)),
+      outputs_(std::move(outputs)),
+      differentiated_(std::move(differentiated)),
+      pullback_(std::move(pullback)) {
+  for (const Tensor& value : values) {
+    infos_.push_back({.dtype = value.dtype(), .shape = value.shape()});
+    is_floating_.push_back(value.defined() && IsFloating(value.dtype()));
+  }
+}
+
+nb::tuple CallGradients::Call(const nb::dict& output_gradients) {
+  const std::vector<Tensor> given = Take(output_gradients);
+  const std::vector<Tensor> gradients = CallWithoutGil([&] { return pullback_->Run(given); });
+  nb::dict parameters, inputs;
+  for (size_t i = 0; i < differentiated_.size(); ++i) {
+    const By& by = differentiated_[i];
+    (by.is_parameter ? parameters : inputs)[by.name.c_str()] = ArrayOf(gradients[i]);
+  }
+  return nb::make_tuple(parameters, inputs);
+}
+
+// One an output, undefined for those that are not given.
+std::vector<Tensor> CallGradients::Take(const nb::dict& given) const {
+  std::vector<Tensor> gradients(outputs_.size());
+  for (const nb::handle item : given.items()) {
+    const nb::object key = item[0], value = item[1];
+    const std::string name = nb::str(key).c_str();
+    const size_t i = static_cast<size_t>(std::ranges::find(outputs_, name) - outputs_.begin());
+    if (i == outputs_.size() || !is_floating_[i]) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(of_, " has no output \"", name, "\" that has a gradient", DidYouMean(name, outputs_),
+                         "; its outputs are ", Join(outputs_, ", ")));
+    }
+    const Tensor gradient = TensorOf(value, {"gradient of the output", name});
+    if (gradient.dtype() != infos_[i].dtype || gradient.shape() != infos_[i].shape) {
+      const bool is_shape = gradient.dtype() == infos_[i].dtype;
+      throw Error(
+          is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
+          StrCat("the gradient of the output \"", name, "\" is ", NumpyName(gradient.dtype()), " ", gradient.shape(),
+                 "; it must be ", NumpyName(infos_[i].dtype), " ", infos_[i].shape, ", as the output is"));
+    }
+    gradients[i] = gradient;
+  }
+  return gradients;
+}
+
+nb::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only) {
+  nb::list arrays;
+  for (const Tensor& tensor : tensors) arrays.append(ArrayOf(tensor, read_only));
+  return arrays;
+}
+
+}  // namespace stepnet::python

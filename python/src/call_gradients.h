@@ -1,0 +1,44 @@
+// The gradients of one call of a cell or a net, for Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stepnet/python/src/program.h"
+
+namespace stepnet::python {
+
+class CallGradients {
+ public:
+  // What to differentiate by.
+  struct By {
+    std::string name;
+    bool is_parameter = false;
+  };
+
+  // `of`: the cell or net, for messages; `values`: what the call gave, one an output.
+  CallGradients(std::string of, std::vector<std::string> outputs, const std::vector<Tensor>& values,
+                std::vector<By> differentiated, std::unique_ptr<Pullback> pullback);
+
+  // Two dictionaries, of gradients of parameters and of inputs, from one of gradients of outputs; those that are
+  // missing are zeros. Throws kInvalidArgument for names that no output with a gradient has, kShapeMismatch and
+  // kTypeMismatch for gradients that are not as their output is. Needs the GIL.
+  nanobind::tuple Call(const nanobind::dict& output_gradients);
+
+ private:
+  std::vector<Tensor> Take(const nanobind::dict& given) const;
+
+  const std::string of_;
+  const std::vector<std::string> outputs_;
+  const std::vector<By> differentiated_;
+  const std::unique_ptr<Pullback> pullback_;
+  std::vector<TensorInfo> infos_;  // of the outputs
+  std::vector<bool> is_floating_;
+};
+
+nanobind::list ArraysOf(const std::vector<Tensor>& tensors, bool read_only);
+
+}  // namespace stepnet::python

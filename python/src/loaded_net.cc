@@ -1,0 +1,197 @@
+#include "stepnet/python/src/loaded_net.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/nets/backward.h"
+#include "stepnet/nets/backward_step.h"
+#include "stepnet/nets/net_blobs.h"
+#include "stepnet/nets/training_net.h"
+#include "stepnet/python/src/arrays.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+namespace {
+
+// The blobs that hold the record of a run, which is no tensor.
+bool IsRecord(const NetDef& net, const std::string& blob) {
+  return std::ranges::any_of(net.op(), [&](const OperatorDef& op) {
+    return op.type() == "RecurrentNetwork" && !op.output().empty() && *op.output().rbegin() == blob;
+  });
+}
+
+Model ReadModel(const std::string& net_path, const std::string& init_path) {
+  if (!LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
+  }
+  return LoadModel(net_path, init_path);
+}
+
+bool IsFloatingBlob(const Workspace& workspace, const std::string& blob) {
+  return workspace.GetBlob(blob).HasTensor() && IsFloating(workspace.GetTensor(blob).dtype());
+}
+
+// Those of the candidates that the loss is a function of.
+std::vector<std::string> ParametersOf(NetDef net, const std::string& loss, const std::vector<std::string>& candidates) {
+  AddBackwardStepNets(&net, candidates);
+  const NetWithGradients made = AddGradients(net, {loss}, candidates);
+  std::vector<std::string> parameters;
+  for (const std::string& candidate : candidates) {
+    if (made.gradients.contains(candidate)) parameters.push_back(candidate);
+  }
+  if (parameters.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat("the loss \"", loss, "\" depends on none of what is filled: ",
+                                                    candidates.empty() ? "nothing is" : Join(candidates, ", ")));
+  }
+  return parameters;
+}
+
+// Throws kInvalidArgument for a loss that the net does not compute.
+void CheckLoss(const NetDef& net, const std::string& loss) {
+  std::vector<std::string> written;
+  for (const OperatorDef& op : net.op()) written.insert(written.end(), op.output().begin(), op.output().end());
+  if (std::ranges::count(written, loss) > 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              StrCat("the loss \"", loss, "\" is nothing that the net computes", DidYouMean(loss, written)));
+}
+
+}  // namespace
+
+LoadedNet::LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options) {
+  const Model model = ReadModel(net_path, init_path);
+  Load(model, options);
+  SetConstant(FilledBy(model), model.net, *def_.shared);
+  program_ = std::make_shared<Program>(def_);
+}
+
+LoadedNet::LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options,
+                     const Training& training) {
+  const Model model = ReadModel(net_path, init_path);
+  Load(model, options);
+  CheckLoss(model.net, training.loss);
+  for (const std::string& name : training.parameters) {
+    if (std::ranges::count(parameters_, name) > 0) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat("\"", name, "\" is no parameter of ", Described(), DidYouMean(name, parameters_),
+                       "; those that are filled are ", Join(parameters_, ", ")));
+  }
+  parameters_ = training.parameters.empty() ? ParametersOf(model.net, training.loss, parameters_) : training.parameters;
+  const TrainingNet made = MakeTrainingNet(model.net, training.loss, parameters_, training.optimizer);
+  RunNetOnce(made.init_net, *def_.shared, options);
+  state_ = made.state;
+  if (std::ranges::count(outputs_, training.loss) == 0) outputs_.push_back(training.loss);
+  def_.net = made.net;
+  def_.outputs = outputs_;
+  program_ = std::make_shared<Program>(def_);
+}
+
+void LoadedNet::Load(const Model& model, const RunOptions& options) {
+  name_ = model.net.name();
+  def_ = {.net = model.net, .options = options, .shared = std::make_shared<Workspace>()};
+  model.Initialize(*def_.shared, options);
+  const std::vector<std::string> filled = FilledBy(model);
+  for (const std::string& blob : ReadFirst(model.net)) {
+    if (!def_.shared->HasBlob(blob)) {
+      inputs_.push_back(blob);
+    } else if (std::ranges::count(filled, blob) > 0 && IsFloatingBlob(*def_.shared, blob)) {
+      parameters_.push_back(blob);
+    }
+  }
+  outputs_ = model.outputs;
+  if (outputs_.empty()) {
+    outputs_ = UnreadBlobs(model.net);
+    std::erase_if(outputs_, [&](const std::string& blob) { return IsRecord(model.net, blob); });
+  }
+  def_.inputs = inputs_;
+  def_.outputs = outputs_;
+}
+
+std::vector<Tensor> LoadedNet::TakeInputs(const nb::dict& given) const {
+  const auto check_names = [&] {
+    for (const nb::handle key : given.keys()) {
+      const std::string name = nb::str(key).c_str();
+      if (std::ranges::count(inputs_, name) > 0) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  StrCat(Described(), " has no input \"", name, "\"", DidYouMean(name, inputs_), "; its inputs are ",
+                         Join(inputs_, ", ")));
+    }
+  };
+  std::vector<Tensor> tensors;
+  for (const std::string& input : inputs_) {
+    const nb::object array = nb::borrow(PyDict_GetItemString(given.ptr(), input.c_str()));
+    if (!array.is_valid()) {
+      check_names();  // a name may be misspelled
+      throw Error(ErrorCode::kInvalidArgument, StrCat("the input \"", input, "\" of ", Described(), " is missing"));
+    }
+    tensors.push_back(TensorOf(array, {"input", input}));
+  }
+  if (tensors.size() != given.size()) check_names();
+  return tensors;
+}
+
+std::vector<std::string> LoadedNet::Differentiable(const std::vector<std::string>& names,
+                                                   const std::vector<Tensor>& inputs) const {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (IsFloating(inputs[i].dtype())) known.push_back(inputs_[i]);
+  }
+  known.insert(known.end(), parameters_.begin(), parameters_.end());
+  for (const std::string& name : names) {
+    if (std::ranges::count(known, name) > 0) continue;
+    throw Error(ErrorCode::kInvalidArgument, StrCat("wrt names \"", name, "\"", DidYouMean(name, known),
+                                                    "; gradients of ", Described(), " are by ", Join(known, ", ")));
+  }
+  return names.empty() ? known : names;
+}
+
+std::shared_ptr<Program> LoadedNet::ProgramWithGradients(const std::vector<std::string>& names,
+                                                         const std::vector<Tensor>& inputs) {
+  if (program_->has_state()) {
+    throw Error(ErrorCode::kInvalidNet,
+                StrCat(Described(), " changes what it keeps from run to run; it has no gradients"));
+  }
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Program>& program = with_gradients_[names];
+  if (program != nullptr) return program;
+  std::vector<bool> is_floating;
+  for (const Tensor& output : program_->Run(inputs)) {
+    is_floating.push_back(output.defined() && IsFloating(output.dtype()));
+  }
+  program = std::make_shared<Program>(WithGradients(def_, is_floating, names));
+  return program;
+}
+
+void LoadedNet::Restore(const nb::dict& tensors) {
+  std::vector<std::string> known = parameters_;
+  known.insert(known.end(), state_.begin(), state_.end());
+  const std::map<std::string, Tensor> before = program_->ReadShared(known);
+  std::map<std::string, Tensor> restored;
+  for (const nb::handle item : tensors.items()) {
+    const nb::object key = item[0], value = item[1];
+    const std::string name = nb::str(key).c_str();
+    const auto found = before.find(name);
+    if (found == before.end()) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat(Described(), " has no parameter and no state \"", name, "\"",
+                                                      DidYouMean(name, known), "; it has ", Join(known, ", ")));
+    }
+    const Tensor tensor = TensorOf(value, {"tensor", name});
+    const Tensor& expected = found->second;
+    if (tensor.dtype() != expected.dtype() || tensor.shape() != expected.shape()) {
+      const bool is_shape = tensor.dtype() == expected.dtype();
+      throw Error(is_shape ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
+                  StrCat("\"", name, "\" is ", NumpyName(tensor.dtype()), " ", tensor.shape(), "; it must be ",
+                         NumpyName(expected.dtype()), " ", expected.shape()));
+    }
+    restored[name] = tensor;
+  }
+  program_->WriteShared(restored);
+}
+
+}  // namespace stepnet::python

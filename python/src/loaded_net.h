@@ -1,0 +1,73 @@
+// LoadedNet: a net from files and its parameters, ready to be called with arrays.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "stepnet/nets/model.h"
+#include "stepnet/proto/train.pb.h"
+#include "stepnet/python/src/program.h"
+
+namespace stepnet::python {
+
+// How a net is trained.
+struct Training {
+  std::string loss;                     // a blob of the net, one element
+  std::vector<std::string> parameters;  // what changes; none: all floating ones that the loss depends on
+  OptimizerDef optimizer;
+};
+
+class LoadedNet {
+ public:
+  // `init_path` is "" where the net needs none. Throws kInputOutput, and kInvalidNet with all problems of the net.
+  LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options);
+  // The net whose runs are iterations of `training`. Throws kInvalidArgument, too, for what makes no sense in it.
+  LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options,
+            const Training& training);
+
+  const std::string& name() const { return name_; }
+  std::string Described() const { return name_.empty() ? "the net" : "the net \"" + name_ + "\""; }
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  const std::vector<std::string>& parameters() const { return parameters_; }
+  // What the optimizer hands on from one iteration to the next, beside the parameters.
+  const std::vector<std::string>& state() const { return state_; }
+
+  // One tensor for each input, by name. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.
+  std::vector<Tensor> TakeInputs(const nanobind::dict& given) const;
+
+  const std::shared_ptr<Program>& program() const { return program_; }
+  // The program that gives gradients by these inputs and parameters, too; made once, for which it runs on `inputs`: the
+  // dtypes of outputs are known behind a run.
+  std::shared_ptr<Program> ProgramWithGradients(const std::vector<std::string>& names,
+                                                const std::vector<Tensor>& inputs);
+  // All inputs and parameters that may have a gradient, or those of `names`. Throws kInvalidArgument for others.
+  std::vector<std::string> Differentiable(const std::vector<std::string>& names,
+                                          const std::vector<Tensor>& inputs) const;
+
+  // Sets parameters and state. Throws kInvalidArgument for names that neither has, kTypeMismatch and kShapeMismatch for
+  // other tensors than those that are there; nothing has changed then. Needs the GIL.
+  void Restore(const nanobind::dict& tensors);
+
+  const ProgramDef& def() const { return def_; }
+
+ private:
+  void Load(const Model& model, const RunOptions& options);
+
+  std::string name_;
+  std::vector<std::string> inputs_;
+  std::vector<std::string> outputs_;
+  std::vector<std::string> parameters_;
+  std::vector<std::string> state_;
+  ProgramDef def_;
+  std::shared_ptr<Program> program_;
+  std::mutex mutex_;
+  std::map<std::vector<std::string>, std::shared_ptr<Program>> with_gradients_;
+};
+
+}  // namespace stepnet::python

@@ -1,0 +1,67 @@
+import json
+
+import numpy
+import pytest
+from conftest import ROOT
+
+import stepnet
+
+LEAKY = "cell leaky(x[D]; h[D]) { size D = 4\n param u[D, D]\n h = Tanh(x + h @ u)\n output h }"
+
+
+def test_show_tells_what_a_cell_stands_for(cells):
+    text = stepnet.show(cells / "lstm.cell", D=5, H=4)
+    assert "RecurrentNetwork" in text
+    assert stepnet.show(LEAKY, format="dot").startswith("digraph")
+    assert "training" not in text
+    with pytest.raises(stepnet.InvalidArgumentError, match='format is "json"; it must be text or dot'):
+        stepnet.show(LEAKY, format="json")
+
+
+def test_show_takes_nets_that_are_wrong():
+    text = stepnet.show('name: "odd" op { type: "Nothing" input: "x" output: "y" }')
+    assert "y = Nothing(x)" in text
+    assert "net odd" in stepnet.show(' name: "odd"\nop { type: "Relu" input: "x" output: "x" }')
+    assert "RecurrentNetwork" in stepnet.show(ROOT / "examples" / "char_lm" / "net.pb")
+
+
+def test_explain_tells_what_runs():
+    cell = stepnet.cell(LEAKY)
+    params = cell.init()
+    x = numpy.zeros((20, 3, 4), "float32")
+    text = cell.explain(params, x=x)
+    assert "tanh" in text
+    assert "backward" not in text
+    both = cell.explain(params, gradients=True, x=x)
+    assert both.startswith(text.splitlines()[0])
+    assert "backward" in both
+    plans = json.loads(cell.explain(params, gradients=True, format="json", x=x))
+    assert [plan["backward"] for plan in plans] == [False, True]
+    assert plans[0]["stages"]
+    page = cell.explain(params, format="html", x=x)
+    assert page.startswith("<!") and "leaky" in page
+    with pytest.raises(stepnet.InvalidArgumentError, match='format is "xml"'):
+        cell.explain(params, format="xml", x=x)
+    with pytest.raises(stepnet.InvalidArgumentError, match='"x" of leaky is missing'):
+        cell.explain(params)
+
+
+def test_explain_says_that_there_is_nothing_to_explain(tmp_path):
+    (tmp_path / "net.pbtxt").write_text('op { type: "Relu" input: "x" output: "y" }')
+    with pytest.raises(stepnet.InvalidNetError, match="runs no step net"):
+        stepnet.load(tmp_path / "net.pbtxt").explain(x=numpy.zeros(3, "float32"))
+
+
+def test_explain_changes_nothing_that_a_net_keeps(tmp_path):
+    net = stepnet.expand(LEAKY).replace('external_output: "h"', "")
+    (tmp_path / "net.pbtxt").write_text(
+        net + 'op { type: "AveragedLoss" input: "h" output: "loss" }\nexternal_output: "loss"'
+    )
+    (tmp_path / "init.pbtxt").write_text(stepnet.expand(LEAKY, init=True))
+    training = stepnet.train_net(tmp_path / "net.pbtxt", tmp_path / "init.pbtxt", loss="loss")
+    before = training.state
+    x = numpy.ones((20, 3, 4), "float32")
+    assert "backward" in training.explain(x=x)
+    for name, tensor in training.state.items():
+        assert numpy.array_equal(tensor, before[name])
+    assert training(x=x).loss != training(x=x).loss

@@ -1,0 +1,163 @@
+import numpy
+import pytest
+from test_net import load
+
+import stepnet
+
+NET = """
+name: "regression"
+op { type: "FC" input: "x" input: "w" input: "b" output: "y" }
+op { type: "SquaredL2Distance" input: "y" input: "target" output: "distance" }
+op { type: "AveragedLoss" input: "distance" output: "loss" }
+external_output: "y"
+"""
+INIT = """
+op { type: "GaussianFill" output: "w" arg { name: "shape" ints: 2 ints: 3 } }
+op { type: "ConstantFill" output: "b" arg { name: "shape" ints: 2 } arg { name: "value" f: 0.5 } }
+op { type: "GivenTensorInt64Fill" output: "unused" arg { name: "shape" ints: 1 } arg { name: "values" ints: 3 } }
+"""
+
+
+@pytest.fixture
+def batch(random):
+    return {"x": random.normal(size=(5, 3)).astype("float32"), "target": random.normal(size=(5, 2)).astype("float32")}
+
+
+def files(tmp_path, net=NET):
+    (tmp_path / "net.pbtxt").write_text(net)
+    (tmp_path / "init.pbtxt").write_text(INIT)
+    return tmp_path / "net.pbtxt", tmp_path / "init.pbtxt"
+
+
+def loss_and_gradients(params, batch):
+    """The mean over the batch of half the squared distance, in double."""
+    w, b = (params[name].astype("float64") for name in ("w", "b"))
+    x, target = (batch[name].astype("float64") for name in ("x", "target"))
+    error = x @ w.T + b - target
+    return (error**2).sum() / 2 / len(x), {"w": error.T @ x / len(x), "b": error.sum(axis=0) / len(x)}
+
+
+def test_a_call_is_an_iteration_of_sgd(tmp_path, batch):
+    training = stepnet.train_net(*files(tmp_path), loss="loss", method="sgd", learning_rate=0.1)
+    assert training.inputs == ("x", "target")
+    assert training.outputs == ("y", "loss")
+    for _ in range(3):
+        params = training.params
+        expected, gradients = loss_and_gradients(params, batch)
+        out = training(**batch)
+        assert out.loss == pytest.approx(expected, rel=1e-5)
+        numpy.testing.assert_allclose(out.y, batch["x"] @ params["w"].T + params["b"], rtol=1e-4, atol=1e-5)
+        for name, after in training.params.items():
+            numpy.testing.assert_allclose(after, params[name] - 0.1 * gradients[name], rtol=1e-5, atol=1e-6)
+
+
+def test_adam_lowers_the_loss(tmp_path, batch):
+    training = stepnet.train_net(*files(tmp_path), loss="loss", learning_rate=0.05, clip_norm=1)
+    before = training.params
+    losses = [float(training(**batch).loss) for _ in range(200)]
+    # The first step of Adam is the rate in the direction of the sign (Kingma and Ba, section 2.1).
+    assert losses[-1] < losses[0] / 10
+    fresh = stepnet.train_net(*files(tmp_path), loss="loss", learning_rate=0.05)
+    fresh(**batch)
+    _, gradients = loss_and_gradients(before, batch)
+    for name, after in fresh.params.items():
+        numpy.testing.assert_allclose(before[name] - after, 0.05 * numpy.sign(gradients[name]), rtol=1e-3)
+
+
+def test_only_some_parameters_may_change(tmp_path, batch):
+    training = stepnet.train_net(*files(tmp_path), loss="loss", parameters=["b"])
+    fixed = stepnet.load(*files(tmp_path)).params["w"]
+    training(**batch)
+    assert list(training.params) == ["b"]
+    assert numpy.array_equal(stepnet.load(*files(tmp_path)).params["w"], fixed)
+
+
+def test_training_goes_on_from_a_state(tmp_path, batch):
+    training = stepnet.train_net(*files(tmp_path), loss="loss", learning_rate=0.05, schedule="exp", gamma=0.9)
+    for _ in range(3):
+        training(**batch)
+    state = training.state
+    assert "optimizer/iteration" in state
+    other = stepnet.train_net(
+        *files(tmp_path), loss="loss", learning_rate=0.05, schedule="exp", gamma=0.9, seed=5, opt_level=0, threads=1
+    )
+    other.restore(state)
+    for _ in range(3):
+        training(**batch), other(**batch)
+    for name, tensor in training.state.items():
+        numpy.testing.assert_allclose(other.state[name], tensor, rtol=1e-5, err_msg=name)
+
+
+def test_what_cannot_be_restored_changes_nothing(tmp_path):
+    training = stepnet.train_net(*files(tmp_path), loss="loss")
+    before = training.state
+    with pytest.raises(stepnet.InvalidArgumentError, match='no parameter and no state "v"'):
+        training.restore({"b": numpy.ones(2, "float32"), "v": numpy.ones(2, "float32")})
+    with pytest.raises(stepnet.ShapeMismatchError, match=r'"w" is float32 \[3, 2\]; it must be float32 \[2, 3\]'):
+        training.restore({"b": numpy.ones(2, "float32"), "w": numpy.ones((3, 2), "float32")})
+    with pytest.raises(stepnet.TypeMismatchError, match='"b" is float64'):
+        training.restore({"b": numpy.ones(2)})
+    for name, tensor in training.state.items():
+        assert numpy.array_equal(tensor, before[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "los"}, 'the loss "los" is nothing that the net computes; did you mean "loss"'),
+        ({"loss": "loss", "parameters": ["x"]}, '"x" is no parameter of the net "regression"'),
+        ({"loss": "loss", "learning_rate": -1}, "learning_rate"),
+        ({"loss": "loss", "method": "sgd", "momentum": float("nan")}, "momentum"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path, options, message):
+    with pytest.raises(stepnet.InvalidArgumentError, match=message):
+        stepnet.train_net(*files(tmp_path), **options)
+
+
+def test_unknown_fields_of_the_optimizer_are_refused(tmp_path):
+    with pytest.raises(stepnet.Error, match="momentun"):
+        stepnet.train_net(*files(tmp_path), loss="loss", momentun=1)
+    with pytest.raises(TypeError, match="learning_rate is None"):
+        stepnet.train_net(*files(tmp_path), loss="loss", learning_rate=None)
+    with pytest.raises(TypeError, match="method is 'sgd loss"):
+        stepnet.train_net(*files(tmp_path), loss="loss", method="sgd loss: 1")
+
+
+def test_a_loss_of_nothing_that_is_filled_is_refused(tmp_path):
+    net = 'op { type: "AveragedLoss" input: "x" output: "loss" }'
+    with pytest.raises(stepnet.InvalidArgumentError, match="depends on none of what is filled"):
+        stepnet.train_net(*files(tmp_path, net), loss="loss")
+
+
+def test_a_loaded_net_has_gradients(tmp_path, batch):
+    net = load(tmp_path, NET, INIT)
+    assert sorted(net.params) == ["b", "w"]
+    expected, gradients = loss_and_gradients(net.params, batch)
+    value, found = net.value_and_grad("loss", **batch) if "loss" in net.outputs else (None, None)
+    assert value is None  # the net gives y alone
+    outputs, pullback = net.vjp(**batch)
+    error = outputs.y - batch["target"]
+    found = pullback(y=error / 5)
+    assert sorted(found.params) == ["b", "w"]
+    assert sorted(found.inputs) == ["target", "x"]
+    for name, gradient in found.params.items():
+        numpy.testing.assert_allclose(gradient, gradients[name], rtol=1e-4, atol=1e-6)
+    assert not found.inputs["target"].any()
+    with pytest.raises(stepnet.InvalidArgumentError, match='wrt names "v"'):
+        net.vjp(wrt="v", **batch)
+
+
+def test_a_loaded_net_gives_its_loss_with_gradients(tmp_path, batch):
+    net = load(tmp_path, NET.replace('external_output: "y"', 'external_output: "loss"'), INIT)
+    expected, gradients = loss_and_gradients(net.params, batch)
+    value, found = net.value_and_grad("loss", wrt=("w", "x"), **batch)
+    assert value == pytest.approx(expected, rel=1e-5)
+    assert (list(found.params), list(found.inputs)) == (["w"], ["x"])
+    numpy.testing.assert_allclose(found.params["w"], gradients["w"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_net_that_keeps_something_has_no_gradients(tmp_path, batch):
+    training = stepnet.train_net(*files(tmp_path), loss="loss")
+    with pytest.raises(stepnet.InvalidNetError, match="changes what it keeps"):
+        training.vjp(**batch)
