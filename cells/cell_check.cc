@@ -286,6 +286,9 @@ class CellChecker {
     CheckProbability(CellPart::kOptions, CellOptions::kZoneoutFieldNumber, "zoneout", options.zoneout());
     if (options.has_lengths() && options.has_mask())
       report(CellOptions::kMaskFieldNumber, "a cell has lengths or a mask, not both");
+    if (options.has_beyond_length() && !options.has_lengths() && !options.has_mask()) {
+      report(CellOptions::kBeyondLengthFieldNumber, "beyond_length needs lengths or a mask: all steps count otherwise");
+    }
     const auto check_name = [&](int field, const std::string& name) {
       if (!name.empty() && names_.contains(name)) report(field, StrCat("the name \"", name, "\" is taken already"));
     };

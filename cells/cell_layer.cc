@@ -164,26 +164,48 @@ void CellLayer::WriteStateUpdate(int i) {
   if (!mask_.empty()) AddOp(&step_, "Where", {mask_, updated, previous}, {next_[i]}).Int("broadcast_on_rows", 1);
 }
 
-// Whether the last value of an output can be that of a state: its initial value says what an item is, by dimensions of
-// which none is the batch. Others are rows of all steps, of which none is that where a sequence has ended.
+// Whether an output can be a state, so that a step sees what it was before: its initial value says what an item is, by
+// dimensions of which none is the batch. Of others the last value is a row of all steps, none of which is that where a
+// sequence has ended.
 bool CellLayer::CanBeState(int k) const {
   const std::vector<std::int64_t> item = output_items_[k].ToVector();
-  if (!item.empty() && std::ranges::find(item, batch_) == item.end()) return true;
-  if (mask_.empty()) return false;
+  const bool is_floating = IsFloatOrDouble(output_infos_[k].dtype);
+  const bool has_batch = std::ranges::find(item, batch_) != item.end();
+  if (is_floating && !item.empty() && !has_batch) return true;
+  const bool is_last = cell().output(k).last();
+  if (mask_.empty() || (is_last && !is_floating)) return false;
   const std::string& blob = cell().output(k).blob();
-  throw Error(
-      ErrorCode::kShapeMismatch,
-      context_.cell->Fault(
-          CellPart::kOutput, k,
-          item.empty() ? StrCat("the output \"", blob, "\" is one number an item, and with a mask or lengths ",
-                                "`last` needs a dimension: ExpandDims(", blob, ", dims=[2])")
-                       : StrCat("an item of the output \"", blob, "\" has the size of the batch, and with a mask ",
-                                "or lengths there is no `last` of such")));
+  const std::string need = is_last ? "with a mask or lengths `last`" : "beyond_length = held";
+  const std::string fault =
+      !is_floating ? StrCat("is ", output_infos_[k].dtype, ", and ", need, " is for what is floating alone")
+      : item.empty()
+          ? StrCat("is one number an item, and ", need, " needs a dimension: ExpandDims(", blob, ", dims=[2])")
+          : StrCat("has items of the size of the batch, and there is no ", need, " for such");
+  throw Error(is_floating ? ErrorCode::kShapeMismatch : ErrorCode::kTypeMismatch,
+              context_.cell->Fault(CellPart::kOutput, k, StrCat("the output \"", blob, "\" ", fault)));
+}
+
+// `blob` where the step counts, and otherwise `otherwise`, or zeros where that is "".
+std::string CellLayer::Masked(const std::string& blob, DType dtype, std::string otherwise) {
+  if (otherwise.empty()) {
+    otherwise = names_.Unused(blob + "_zeros");
+    AddOp(&step_, "ConstantFill", {blob}, {otherwise}).Int("value", 0).Int("dtype", NumberFromDType(dtype));
+  }
+  const std::string masked = names_.Unused(blob + "_masked");
+  AddOp(&step_, "Where", {mask_, blob, otherwise}, {masked}).Int("broadcast_on_rows", 1);
+  return masked;
 }
 
 void CellLayer::WriteOutputs() {
+  const bool is_held = cell().options().beyond_length() == CellOptions::HELD;
   for (int k = 0; k < cell().output_size(); ++k) {
-    if (IndexOfName(cell().state(), cell().output(k).blob()) >= 0) continue;
+    const bool is_last = cell().output(k).last();
+    rows_of_state_.emplace_back();
+    if (IndexOfName(cell().state(), cell().output(k).blob()) >= 0) {
+      if (mask_.empty() || is_held || is_last) continue;
+      rows_of_state_.back() = Masked(output_blobs_[k], output_infos_[k].dtype, "");
+      continue;
+    }
     const TensorInfo& info = output_infos_[k];
     std::string& blob = output_blobs_[k];
     if (!HasStep(info.shape)) {
@@ -191,20 +213,13 @@ void CellLayer::WriteOutputs() {
       AddOp(&step_, "ExpandDims", {blob}, {expanded}).Ints("dims", {0});
       blob = expanded;
     }
-    const bool is_shown = cell().output(k).last() && IsFloatOrDouble(info.dtype) && CanBeState(k);
-    std::string held;
+    const bool is_shown = (is_last || (is_held && !mask_.empty())) && CanBeState(k);
+    std::string before;
     if (!mask_.empty()) {
-      const std::string otherwise = names_.Unused(blob + (is_shown ? "_prev" : "_zeros"));
-      if (is_shown) {
-        held = otherwise;
-      } else {
-        AddOp(&step_, "ConstantFill", {blob}, {otherwise}).Int("value", 0).Int("dtype", NumberFromDType(info.dtype));
-      }
-      const std::string masked = names_.Unused(blob + "_masked");
-      AddOp(&step_, "Where", {mask_, blob, otherwise}, {masked}).Int("broadcast_on_rows", 1);
-      blob = masked;
+      if (is_shown) before = names_.Unused(blob + "_prev");
+      blob = Masked(blob, info.dtype, before);
     }
-    if (is_shown) shown_.push_back({.blob = blob, .previous = held, .item = output_items_[k]});
+    if (is_shown) shown_.push_back({.blob = blob, .previous = before, .item = output_items_[k]});
   }
 }
 
@@ -302,7 +317,11 @@ void CellLayer::ShowOutputs(const std::vector<std::string>& outputs) {
     const bool last = cell().output(k).last();
     const auto shown = std::ranges::find(shown_, output_blobs_[k], &ShownState::blob);
     std::string given = outputs[k];
-    if (const int state = IndexOfName(cell().state(), cell().output(k).blob()); state >= 0) {
+    const int state = IndexOfName(cell().state(), cell().output(k).blob());
+    if (!rows_of_state_[k].empty()) {
+      op.step_outputs.push_back({rows_of_state_[k], given});
+      op.step.add_external_output(rows_of_state_[k]);
+    } else if (state >= 0) {
       op.aliases.push_back({states_[state], given, last ? -1 : cell().state(state).window()});
     } else if (shown != shown_.end()) {
       op.aliases.push_back({shown->name, given, last ? -1 : 1});

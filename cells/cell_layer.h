@@ -80,6 +80,7 @@ class CellLayer {
   OperatorDef Resolved(const OperatorDef& def);
   void WriteStateUpdate(int state);
   bool CanBeState(int k) const;
+  std::string Masked(const std::string& blob, DType dtype, std::string otherwise);
   void WriteOutputs();
   std::map<std::string, TensorInfo> StepInputs() const;
   void InferShapes();
@@ -99,6 +100,7 @@ class CellLayer {
   std::vector<std::string> previous_;           // of each state, what the step reads
   std::vector<std::string> next_;               // of each state, what the step gives
   std::vector<std::string> output_blobs_;       // of each output
+  std::vector<std::string> rows_of_state_;      // of each output what it shows of a state, where not all its rows
   std::vector<TensorInfo> output_infos_;        // of each output, as the cell writes it
   std::vector<Shape> output_items_;
   std::vector<ShownState> shown_;    // for outputs of the last step

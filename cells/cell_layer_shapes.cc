@@ -199,6 +199,4 @@ void CellLayer::InferShapesOfBatch() {
   }
 }
 
-// Makes outputs that are no states [1, B, …], and holds them back where the mask is false.
-
 }  // namespace stepnet

@@ -6,6 +6,7 @@
 #include "stepnet/cells/cell.h"
 #include "stepnet/cells/cell_reader.h"
 #include "stepnet/cells/cell_step_writer.h"
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/operator.h"
@@ -235,11 +236,15 @@ class CellParser : private CellReader {
       }
       default: break;
     }
-    std::string value = ExpectName("a direction");
-    std::ranges::transform(value, value.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
-    const google::protobuf::EnumValueDescriptor* number = field.enum_type()->FindValueByName(value);
-    if (number == nullptr) FailAt(token, "forward, reverse or bidirectional is expected");
-    set.SetEnum(options, &field, number);
+    const google::protobuf::EnumDescriptor& type = *field.enum_type();
+    std::vector<std::string> values;
+    for (int i = 0; i < type.value_count(); ++i) values.push_back(InLowerCase(type.value(i)->name()));
+    const std::string expected =
+        StrCat(Join(std::vector(values.begin(), values.end() - 1), ", "), " or ", values.back());
+    const std::string value = ExpectName(expected);
+    const auto found = std::ranges::find(values, value);
+    if (found == values.end()) FailAt(token, StrCat(expected, " is expected"));
+    set.SetEnum(options, &field, type.value(static_cast<int>(found - values.begin())));
   }
 
   // --- the step

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "stepnet/cells/cell.h"
+#include "stepnet/cells/name_characters.h"
 #include "stepnet/cells/size_arguments.h"
 #include "stepnet/cells/size_expression.h"
 #include "stepnet/core/error.h"
@@ -140,9 +141,7 @@ void PrintOptions(const CellOptions& options, std::string* text) {
       case Field::CPPTYPE_FLOAT: value = FloatText(get.GetFloat(options, field)); break;
       case Field::CPPTYPE_BOOL: value = get.GetBool(options, field) ? "true" : "false"; break;
       case Field::CPPTYPE_STRING: value = Name(get.GetString(options, field)); break;
-      default:
-        value = get.GetEnum(options, field)->name();
-        for (char& c : value) c = static_cast<char>(std::tolower(c));
+      default: value = InLowerCase(get.GetEnum(options, field)->name());
     }
     *text += StrCat("  option ", field->name(), " = ", value, "\n");
   }

@@ -1,6 +1,8 @@
 // The characters of names and numbers, the same in every locale.
 #pragma once
 
+#include <string>
+
 namespace stepnet {
 
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -9,5 +11,10 @@ constexpr bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' 
 constexpr bool IsWordPart(char c) { return IsNameStart(c) || IsDigit(c); }
 // Names of blobs and operator types consist of these.
 constexpr bool IsNamePart(char c) { return IsWordPart(c) || c == '.'; }
+
+inline std::string InLowerCase(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
 
 }  // namespace stepnet

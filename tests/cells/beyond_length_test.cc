@@ -1,0 +1,134 @@
+// What outputs hold in steps that do not count.
+#include <algorithm>
+#include <functional>
+
+#include "stepnet/cells/cell_expand.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/tests/examples/cell_case.h"
+#include "stepnet/tests/operators/op_test.h"
+
+namespace stepnet {
+namespace {
+
+constexpr int kSteps = 4;
+
+// A state that counts up and a blob that is none.
+CellNet Counting(const std::string& options) {
+  return ExpandCell(ParseCell(StrCat("cell c(x[1]; h[1]) {\n  state h initial=10\n  h = h + x\n  y = 2 * x\n"
+                                     "  output h\n  output y\n  output h last\n  output y last\n",
+                                     options, "}\n"),
+                              "c"));
+}
+
+// x[t, b] = t + 1 for sequences of 4, 2 and 0 steps.
+Tensors Given() {
+  Tensors given = {{"x", Tensor(DType::kDouble, Shape({kSteps, 3, 1}))},
+                   {"n", Tensor::Of<std::int32_t>({3}, {4, 2, 0})},
+                   {"m", Tensor(DType::kBool, Shape({kSteps, 3}))},
+                   {"h_init", Tensor::Of<double>({1, 1, 1}, {10})},
+                   {"reverse/h_init", Tensor::Of<double>({1, 1, 1}, {10})}};
+  for (int t = 0; t < kSteps; ++t) {
+    for (int b = 0; b < 3; ++b) {
+      given.at("x").data<double>()[3 * t + b] = t + 1;
+      given.at("m").data<bool>()[3 * t + b] = t < given.at("n").data<std::int32_t>()[b];
+    }
+  }
+  return given;
+}
+
+std::vector<double> Column(const Tensor& rows, int b) {
+  std::vector<double> column;
+  for (std::int64_t i = b; i < rows.size(); i += 3) column.push_back(rows.data<double>()[i]);
+  return column;
+}
+
+using Values = std::vector<double>;
+
+TEST(BeyondLength, OutputsAreZeroByDefaultOrHeld) {
+  for (const std::string steps : {"  option lengths = n\n", "  option mask = m\n"}) {
+    for (const std::string option : {"", "  option beyond_length = zero\n", "  option beyond_length = held\n"}) {
+      const bool is_held = option.find("held") != std::string::npos;
+      const Tensors outputs = RunCell(Counting(steps + option), Given());
+      EXPECT_EQ(Column(outputs.at("h"), 0), (Values{11, 13, 16, 20}));
+      EXPECT_EQ(Column(outputs.at("y"), 0), (Values{2, 4, 6, 8}));
+      EXPECT_EQ(Column(outputs.at("h"), 1), is_held ? (Values{11, 13, 13, 13}) : (Values{11, 13, 0, 0})) << option;
+      EXPECT_EQ(Column(outputs.at("y"), 1), is_held ? (Values{2, 4, 4, 4}) : (Values{2, 4, 0, 0})) << option;
+      EXPECT_EQ(Column(outputs.at("h"), 2), is_held ? (Values{10, 10, 10, 10}) : (Values{0, 0, 0, 0})) << option;
+      EXPECT_EQ(Column(outputs.at("y"), 2), (Values{0, 0, 0, 0})) << option;
+      EXPECT_EQ(outputs.at("h_last").data<double>()[1], 13);
+      EXPECT_EQ(outputs.at("h_last").data<double>()[2], 10);
+      EXPECT_EQ(outputs.at("y_last").data<double>()[1], 4);
+    }
+  }
+}
+
+TEST(BeyondLength, ReversedSequencesStartAtTheirOwnEnd) {
+  const std::string reverse = "  option lengths = n\n  option direction = reverse\n";
+  const Tensor zero = RunCell(Counting(reverse), Given()).at("h");
+  EXPECT_EQ(Column(zero, 0), (Values{20, 19, 17, 14}));
+  EXPECT_EQ(Column(zero, 1), (Values{13, 12, 0, 0}));
+  EXPECT_EQ(Column(zero, 2), (Values{0, 0, 0, 0}));
+  const Tensor held = RunCell(Counting(reverse + "  option beyond_length = held\n"), Given()).at("h");
+  EXPECT_EQ(Column(held, 1), (Values{13, 12, 13, 13}));
+}
+
+// Gradients of rows that do not count go nowhere where those are zero, and to the last one that counts where they hold
+// it.
+TEST(BeyondLength, GradientsFollowWhatIsShown) {
+  Tensor seeds(DType::kDouble, Shape({kSteps, 3, 1}));
+  for (int i = 0; i < seeds.size(); ++i) seeds.data<double>()[i] = 1 + i / 3;  // t + 1
+  const auto gradient = [&](const std::string& option) {
+    return CellGradients(Counting("  option lengths = n\n" + option), Given(), {{"h", seeds}}).at("x");
+  };
+  const Tensor zero = gradient(""), held = gradient("  option beyond_length = held\n");
+  EXPECT_EQ(Column(zero, 0), (Values{10, 9, 7, 4}));
+  EXPECT_EQ(Column(held, 0), (Values{10, 9, 7, 4}));
+  EXPECT_EQ(Column(zero, 1), (Values{3, 2, 0, 0}));
+  EXPECT_EQ(Column(held, 1), (Values{10, 9, 0, 0}));
+}
+
+// Layers that share a step net, and those with something between them.
+TEST(BeyondLength, LayersReadWhatCounts) {
+  for (const std::string between : {"", "  option residual = true\n"}) {
+    const Tensor h = RunCell(Counting("  option lengths = n\n  option layers = 2\n" + between),
+                             [] {
+                               Tensors given = Given();
+                               for (const std::string layer : {"layer0/", "layer1/"})
+                                 given[layer + "h_init"] = Tensor::Of<double>({1, 1, 1}, {10});
+                               return given;
+                             }())
+                         .at("h");
+    // The first layer gives 11, 13; the second adds those to 10.
+    const double own = between.empty() ? 0 : 1;
+    EXPECT_EQ(Column(h, 1), (Values{21 + own * 11, 34 + own * 13, 0, 0})) << between;
+  }
+}
+
+void ExpectFault(const std::function<void()>& work, ErrorCode code, const std::string& text) {
+  try {
+    work();
+    ADD_FAILURE() << "no fault: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    EXPECT_NE(error.message().find(text), std::string::npos) << error.message();
+  }
+}
+
+TEST(BeyondLength, WhatCannotBeHeldIsRefused) {
+  const auto expand = [](const std::string& body, const std::string& options) {
+    return [=] { ExpandCell(ParseCell(StrCat("cell c(x[3]; ) {\n", body, options, "}\n"), "c")); };
+  };
+  const std::string held = "  option lengths = n\n  option beyond_length = held\n";
+  ExpectFault(expand("  y = ArgMax(x, axis=2)\n  output y\n", held), ErrorCode::kTypeMismatch,
+              "c:3:3: the output \"y\" is int64, and beyond_length = held is for what is floating alone");
+  ExpectFault(expand("  y = SumReduceLike(x, x)\n  z = ReduceSum(x, axes=[2], keepdims=0)\n  output z\n", held),
+              ErrorCode::kShapeMismatch, "beyond_length = held needs a dimension: ExpandDims(z, dims=[2])");
+  ExpectFault(expand("  y = x * 2\n  output y\n", "  option beyond_length = held\n"), ErrorCode::kInvalidNet,
+              "beyond_length needs lengths or a mask");
+  ExpectFault(expand("  y = x * 2\n  output y\n", "  option lengths = n\n  option beyond_length = hold\n"),
+              ErrorCode::kInputOutput, "zero or held is expected");
+}
+
+}  // namespace
+}  // namespace stepnet
