@@ -8,7 +8,7 @@ def sigmoid(a):
 
 
 def lstm(params, x, h=None, c=None, lengths=None):
-    """An LSTM with gates in the order i, f, o, g: h [T, B, H], and the last h and c of each sequence, [B, H]."""
+    """An LSTM with gates in the order i, f, o, g: h [T, B, H], zero behind the end, and the last h and c, [B, H]."""
     w, u, b = params["w"], params["u"], params["b"]
     steps, batch, _ = x.shape
     size = u.shape[1]
@@ -21,7 +21,7 @@ def lstm(params, x, h=None, c=None, lengths=None):
         new_h = sigmoid(o) * numpy.tanh(new_c)
         counts = numpy.ones((batch, 1), bool) if lengths is None else (t < lengths)[:, None]
         h, c = numpy.where(counts, new_h, h), numpy.where(counts, new_c, c)
-        every.append(h)
+        every.append(numpy.where(counts, h, 0))
     return numpy.array(every).reshape(steps, batch, size), h, c
 
 

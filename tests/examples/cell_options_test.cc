@@ -23,6 +23,11 @@ const std::vector<Variant>& Variants() {
   static const std::vector<Variant> kVariants = {
       {"lengths", [](CellDef* cell) { cell->mutable_options()->set_lengths("lengths"); }},
       {"mask", [](CellDef* cell) { cell->mutable_options()->set_mask("mask"); }},
+      {"lengths, held",
+       [](CellDef* cell) {
+         cell->mutable_options()->set_lengths("lengths");
+         cell->mutable_options()->set_beyond_length(CellOptions::HELD);
+       }},
       {"reverse", [](CellDef* cell) { cell->mutable_options()->set_direction(CellOptions::REVERSE); }},
       {"reverse, lengths",
        [](CellDef* cell) {
@@ -52,6 +57,14 @@ const std::vector<Variant>& Variants() {
        [](CellDef* cell) {
          cell->mutable_options()->set_layers(2);
          cell->mutable_options()->set_batch_major(true);
+       }},
+      {"two layers, residual, bidirectional, mask, held",
+       [](CellDef* cell) {
+         cell->mutable_options()->set_layers(2);
+         cell->mutable_options()->set_residual(true);
+         cell->mutable_options()->set_direction(CellOptions::BIDIRECTIONAL);
+         cell->mutable_options()->set_mask("mask");
+         cell->mutable_options()->set_beyond_length(CellOptions::HELD);
        }},
       {"zoneout", [](CellDef* cell) { cell->mutable_options()->set_zoneout(0.3F); }},
       {"zoneout of one state, lengths",

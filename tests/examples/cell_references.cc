@@ -87,9 +87,13 @@ class SequenceRunner {
       }
       for (auto& [blob, rows] : run.all) {
         rows[t] = written.at(blob);
-        if (FindState(cell_, blob) != nullptr) continue;
-        if (valid[t]) last[blob] = rows[t];
-        if (!valid[t]) std::ranges::fill(rows[t], 0);
+        if (valid[t]) {
+          last[blob] = rows[t];
+        } else if (options_.beyond_length() == CellOptions::ZERO) {
+          std::ranges::fill(rows[t], 0);
+        } else if (FindState(cell_, blob) == nullptr) {
+          rows[t] = last.contains(blob) ? last.at(blob) : Vector(rows[t].size(), 0);
+        }
       }
     }
     for (const auto& [blob, rows] : run.all) {
