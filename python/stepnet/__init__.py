@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import errors
+from . import errors, packed
 from ._stepnet import __version__, end_calls
 from .cell import Argument, Cell, Gradients, Pullback, cell
 from .errors import (
@@ -29,6 +29,7 @@ from .errors import (
     ShapeMismatchError,
     TypeMismatchError,
 )
+from .layers import layers
 from .net import Net, load
 from .texts import check, expand, ops
 
@@ -57,6 +58,8 @@ __all__ = [
     "check",
     "errors",
     "expand",
+    "layers",
     "load",
     "ops",
+    "packed",
 ]
