@@ -32,6 +32,7 @@ from .errors import (
 from .layers import layers
 from .net import Net, load
 from .texts import check, expand, ops
+from .torch_layers import from_torch, to_torch
 
 atexit.register(end_calls)
 
@@ -58,8 +59,10 @@ __all__ = [
     "check",
     "errors",
     "expand",
+    "from_torch",
     "layers",
     "load",
     "ops",
     "packed",
+    "to_torch",
 ]
