@@ -101,7 +101,9 @@ class Layers(NamedTuple):
         gates = GATES[self.mode]
         rows = "H" if gates == 1 else f"{gates}*H"
         state = "P" if self.proj_size else "H"
-        states = f"h[{state}], c[H]" if self.mode == "lstm" else f"h[{state}]"
+        states = f"h[{state}]"
+        if self.mode == "lstm":
+            states = "h[P], c[H]" if self.proj_size else "h, c[H]"
         name = self.mode + _CELL_SUFFIX * self.is_cell
         sizes = {"D": self.input_size, "H": self.hidden_size, **({"P": self.proj_size} if self.proj_size else {})}
         params = {"weight_ih": f"{rows}, D", "weight_hh": f"{rows}, {state}"}
