@@ -13,16 +13,21 @@ from .cell import Array, Cell, Pullback
 
 
 class _Run(torch.autograd.Function):
-    """One call of a cell. Its inputs are the cell, the names of what it is given, parameters first, and the tensors."""
+    """One call of a cell. Its inputs are the cell, the names of what it is given, parameters first, and the tensors.
+
+    It is told whether there will be gradients, since PyTorch says of parameters that they need some under ``no_grad``, too.
+    """
 
     @staticmethod
-    def forward(ctx: Any, cell: Cell, names: Sequence[str], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, cell: Cell, names: Sequence[str], has_gradients: bool, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         num_params = len(cell.params)
         given = [tensor.detach().contiguous() for tensor in tensors]
         params = dict(zip(names[:num_params], given))
         inputs = dict(zip(names[num_params:], given[num_params:]))
-        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[2:]) if is_needed]
-        if not wrt:
+        wrt = [name for name, is_needed in zip(names, ctx.needs_input_grad[3:]) if is_needed]
+        if not wrt or not has_gradients:
             return tuple(torch.from_numpy(output) for output in cell(params, **inputs))
         arrays, gradients = cell._cell.vjp(params, inputs, wrt, False)
         outputs = tuple(torch.from_numpy(array) for array in arrays)
@@ -45,7 +50,7 @@ class _Run(torch.autograd.Function):
         gradients = ctx.pullback(**given)
         by_name = {**gradients.params, **gradients.inputs}
         found = (by_name.get(name) for name in ctx.names)
-        return None, None, *(None if each is None else torch.from_numpy(each) for each in found)
+        return None, None, None, *(None if each is None else torch.from_numpy(each) for each in found)
 
 
 class Module(torch.nn.Module):
@@ -95,7 +100,7 @@ class Module(torch.nn.Module):
         cell = self._form()
         names = (*(each.name for each in cell.params), *inputs)
         params = (getattr(self, name) for name in self._param_names)
-        return cell._make(_Run.apply(cell, names, *params, *inputs.values()))
+        return cell._make(_Run.apply(cell, names, torch.is_grad_enabled(), *params, *inputs.values()))
 
     def __getstate__(self) -> dict[str, Any]:
         """For ``torch.save`` of the whole module: plans are made again."""
