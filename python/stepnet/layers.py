@@ -38,6 +38,13 @@ n = Tanh(x_n + r * h_n)
 h = (1 - z) * n + z * h""",
 }
 
+_NAMES = {
+    "rnn_tanh": "Simple recurrent network",
+    "rnn_relu": "Simple recurrent network",
+    "lstm": "Long short-term memory",
+    "gru": "Gated recurrent unit, reset after the product,",
+}
+
 _CELL_SUFFIX = "_cell"
 
 
@@ -67,6 +74,11 @@ class Layers(NamedTuple):
     def output_size(self) -> int:
         """Of one direction."""
         return self.proj_size or self.hidden_size
+
+    @property
+    def torch_class(self) -> str:
+        """The name of the class in ``torch.nn``: ``"LSTMCell"``."""
+        return self.mode.partition("_")[0].upper() + "Cell" * self.is_cell
 
     def places(self) -> Iterator[Tuple[int, str, str]]:
         """Each layer and direction: its layer, what stands before its names in the cell, and behind them in PyTorch."""
@@ -111,7 +123,7 @@ class Layers(NamedTuple):
             params |= {"bias_ih": rows, "bias_hh": rows}
         if self.proj_size:
             params["weight_hr"] = "P, H"
-        lines = [f"cell {name}(x[D]; {states}) {{"]
+        lines = [f"# {_NAMES[self.mode]} as torch.nn.{self.torch_class} has it.", f"cell {name}(x[D]; {states}) {{"]
         lines += [f"  size {size} = {value}" for size, value in sizes.items()]
         lines += [f"  param {param}[{shape}]" for param, shape in params.items()]
         lines += ["", *(f"  {line}" for line in self._step().splitlines()), ""]

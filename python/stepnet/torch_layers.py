@@ -173,12 +173,11 @@ def _module_of(described: Layers, dtype: Any) -> torch.nn.Module:
     arguments = described._asdict()
     for name in ("mode", "lengths", "is_cell"):
         del arguments[name]
-    kind = described.mode.split("_")[0].upper()
-    if kind == "RNN":
+    if described.mode.startswith("rnn_"):
         arguments["nonlinearity"] = described.mode[len("rnn_") :]
     if not described.proj_size:
-        del arguments["proj_size"]
+        del arguments["proj_size"]  # which LSTM alone has
     if described.is_cell:
         for name in ("num_layers", "batch_first", "dropout", "bidirectional"):
             del arguments[name]
-    return getattr(nn, kind + "Cell" * described.is_cell)(**arguments, dtype=dtype)
+    return getattr(nn, described.torch_class)(**arguments, dtype=dtype)

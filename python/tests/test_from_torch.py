@@ -34,6 +34,7 @@ OPTIONS = [
     dict(),
     dict(bias=False),
     dict(num_layers=3, batch_first=True),
+    dict(bidirectional=True),
     dict(num_layers=2, bidirectional=True),
     dict(num_layers=2, bidirectional=True, bias=False, batch_first=True),
 ]
@@ -280,7 +281,7 @@ def assert_same_call(found, expected):
         assert_equal(found, expected, torch.float64)
 
 
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[2], OPTIONS[3]], ids=str)
+@pytest.mark.parametrize("options", [OPTIONS[0], *OPTIONS[2:5]], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_recurrent_is_called_as_the_module_is(kind, options):
     theirs = KINDS[kind](**options, dtype=torch.float64)

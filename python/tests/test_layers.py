@@ -168,6 +168,7 @@ def test_the_text_is_a_cell_to_go_on_from():
     assert not numpy.allclose(changed(params, x=x).h, cell(params, x=x).h)
     assert stepnet.cell(cell.text).text == cell.text
     assert stepnet.check(cell.text) == []
+    assert cell.__doc__ == "Gated recurrent unit, reset after the product, as torch.nn.GRU has it."
 
 
 @pytest.mark.parametrize(
