@@ -66,8 +66,8 @@ def join(params: Mapping[str, Array], cell: Cell) -> numpy.ndarray:
 def _in_order(described: Layers) -> Shapes:
     """The shapes of the parameters in the order of the vector."""
     shapes = described.shapes()
-    is_bias = {name: name.rpartition("/")[2].startswith("bias") for name in shapes}
-    return {name: shapes[name] for name in sorted(shapes, key=is_bias.get)}  # keeps the order within both
+    # Sorting by what is true of a name alone keeps the order within both.
+    return {name: shapes[name] for name in sorted(shapes, key=lambda name: name.rpartition("/")[2].startswith("bias"))}
 
 
 def _checked(name: str, given: Array, shape: tuple[int, ...], cell: Cell, described: Layers) -> numpy.ndarray:

@@ -136,7 +136,9 @@ class Recurrent(Module):
         layers = len(self._places) // self._directions
         return [f"layer{k}/{state}_last" for k in range(layers - 1)] + [f"{state}_last"]
 
-    def forward(self, input: torch.Tensor | PackedSequence, hx: Any = None) -> Any:
+    def forward(  # type: ignore[override]  # it is called as PyTorch's modules are, not as Module is
+        self, input: torch.Tensor | PackedSequence, hx: Any = None
+    ) -> Any:
         if isinstance(input, PackedSequence):
             return self._run_packed(input, hx)
         if input.dim() != 2:

@@ -85,7 +85,8 @@ def _tensors(module: torch.nn.Module, described: Layers) -> dict[str, torch.Tens
 
     tensors = {}
     for name, theirs in described.torch_names().items():
-        value, shape = getattr(module, theirs, None), described.shapes()[name]
+        value: Any = getattr(module, theirs, None)
+        shape = described.shapes()[name]
         is_tensor = isinstance(value, torch.Tensor)
         if not is_tensor or tuple(value.shape) != shape or value.is_meta:
             found = f"{list(value.shape)}{' without values, on meta' * value.is_meta}" if is_tensor else repr(value)
@@ -94,10 +95,10 @@ def _tensors(module: torch.nn.Module, described: Layers) -> dict[str, torch.Tens
                 f"it must be a tensor {list(shape)}, as the module's sizes say"
             )
         tensors[name] = value.detach()
-    found = {value.dtype for value in tensors.values()}
-    if found not in ({torch.float32}, {torch.float64}):
+    dtypes = {value.dtype for value in tensors.values()}
+    if dtypes not in ({torch.float32}, {torch.float64}):
         raise errors.TypeMismatchError(
-            f"type mismatch: from_torch: parameters of {type(module).__name__} are {', '.join(sorted(map(str, found)))}; "
+            f"type mismatch: from_torch: parameters of {type(module).__name__} are {', '.join(sorted(map(str, dtypes)))}; "
             "all must be float32 or all float64: call float() or double() of the module first"
         )
     return tensors

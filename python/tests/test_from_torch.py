@@ -135,6 +135,20 @@ def test_steps_of_training_are_the_same_ones():
     assert_equal(module(x).h, theirs(x)[0], torch.float64)
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_packed_vector_has_all_weights_before_all_biases(kind, options):
+    theirs = KINDS[kind](**options)
+    suffixes = [f"_l{k}{way}" for k in range(theirs.num_layers) for way in ["", "_reverse"][: 1 + theirs.bidirectional]]
+    of_kind = [["weight_ih", "weight_hh", "weight_hr"], ["bias_ih", "bias_hh"]]
+    names = [name + suffix for kinds in of_kind for suffix in suffixes for name in kinds]
+    state = theirs.state_dict()
+    vector = torch.cat([state[name].flatten() for name in names if name in state]).numpy()
+    cell, params = stepnet.from_torch(theirs)
+    assert numpy.array_equal(stepnet.packed.join(params, cell), vector)
+    assert_same_module(stepnet.to_torch(cell, stepnet.packed.split(vector, cell)), theirs)
+
+
 def test_parameters_are_copies():
     theirs = nn.GRU(5, 4)
     _, params = stepnet.from_torch(theirs)
