@@ -282,4 +282,5 @@ def numbers(sizes: list[str]) -> dict[str, int]:
     return {name: int(n) for name, n in (size.split("=") for size in sizes)}
 
 
-main()
+if __name__ == "__main__":
+    main()

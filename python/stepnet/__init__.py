@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import atexit
 
-from . import errors
+from . import errors, packed
 from ._stepnet import __version__, end_calls
 from .cell import Argument, Cell, cell
 from .errors import (
@@ -30,8 +30,10 @@ from .errors import (
     TypeMismatchError,
 )
 from .gradients import Gradients, Pullback
+from .layers import layers
 from .net import Net, TrainingNet, load, train_net
 from .texts import check, expand, ops, show
+from .torch_layers import from_torch, to_torch
 
 atexit.register(end_calls)
 
@@ -59,8 +61,12 @@ __all__ = [
     "check",
     "errors",
     "expand",
+    "from_torch",
+    "layers",
     "load",
     "ops",
+    "packed",
     "show",
+    "to_torch",
     "train_net",
 ]

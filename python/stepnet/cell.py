@@ -39,6 +39,8 @@ class Cell:
         self._outputs = outputs_type("Outputs", cell.outputs)
         self._make = self._outputs._make
         self.name: str = cell.name
+        self.text: str = cell.text
+        """What the cell was made from, to print or to change; empty where that was a binary file."""
         self.__doc__ = cell.doc or f"The cell {cell.name}."
         self.params: tuple[Argument, ...] = tuple(Argument(*each) for each in cell.arguments(True))
         """The parameters, of which ``init`` gives values."""
@@ -63,11 +65,11 @@ class Cell:
                 changed[name] = value
             else:
                 changed["sizes"] = {**changed["sizes"], name: value}
-        return Cell(self._cell.text or self._source, changed)
+        return Cell(self.text or self._source, changed)
 
     def __reduce__(self) -> Any:
         """For ``pickle`` and ``copy``: the text of the cell goes with it, so that its file is not needed."""
-        return Cell, (self._cell.text or self._source, self._options)
+        return Cell, (self.text or self._source, self._options)
 
     def init(self, seed: int = 0) -> dict[str, numpy.ndarray]:
         """Parameters as the cell says that they are filled, by name; random ones are drawn from ``seed``."""

@@ -157,3 +157,10 @@ def test_other_options_make_another_cell(lstm):
 def test_a_cell_says_what_it_is(lstm):
     assert repr(lstm).startswith("<stepnet.Cell lstm(x[T, B, 5], h_init[")
     assert "Long short-term memory" in lstm.__doc__
+
+
+def test_a_cell_has_its_text(cells, lstm):
+    text = (cells / "lstm.cell").read_text()
+    assert lstm.text == text
+    assert stepnet.cell(text).text == text
+    assert lstm.with_options(H=6).text == text

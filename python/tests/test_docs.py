@@ -11,18 +11,23 @@ def in_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_what_the_page_shows_is_so(in_root):
-    text = (ROOT / "docs" / "python.md").read_text()
+# The blocks of a page go on from those before. Of the first page, those without PyTorch do without those with it.
+@pytest.mark.parametrize("page, num_blocks", [("python.md", 6), ("coming_from_pytorch.md", 6)])
+def test_what_the_page_shows_is_so(in_root, page, num_blocks):
+    has_torch = importlib.util.find_spec("torch") is not None
+    if page == "coming_from_pytorch.md" and not has_torch:
+        pytest.skip("PyTorch is not installed")
+    text = (ROOT / "docs" / page).read_text()
     blocks = [match for match in re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
-    assert len(blocks) >= 6
+    assert len(blocks) >= num_blocks
     parser, names = doctest.DocTestParser(), {}
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     for match in blocks:
-        if "torch" in match[1] and importlib.util.find_spec("torch") is None:
+        if "torch" in match[1] and not has_torch:
             continue
         line = text[: match.start(1)].count("\n")
-        test = parser.get_doctest(match[1], names, f"python.md:{line + 1}", "docs/python.md", line)
-        test.globs = names  # blocks go on from those before
+        test = parser.get_doctest(match[1], names, f"{page}:{line + 1}", f"docs/{page}", line)
+        test.globs = names
         runner.run(test, clear_globs=False)
     assert runner.summarize(verbose=False).failed == 0
 

@@ -27,6 +27,25 @@ def test_a_module_gives_what_its_cell_gives(lstm, module):
         assert torch.equal(module(x).c_last, out.c_last)
 
 
+def test_without_gradients_nothing_is_kept_for_them(module, monkeypatch):
+    class Kept(Exception):
+        pass
+
+    def keep(_):
+        raise Kept
+
+    monkeypatch.setattr(stepnet.torch, "Pullback", keep)
+    x = torch.randn(6, 3, 5)
+    with torch.no_grad():
+        module(x)
+    with torch.inference_mode():
+        module(x)
+    module.requires_grad_(False)
+    module(x)
+    with pytest.raises(Kept):
+        module(x.requires_grad_())
+
+
 def test_gradients_in_double_match_differences(cells):
     for name in ("lstm", "gru", "layer_norm_lstm", "causal_conv"):
         path = cells / f"{name}.cell"

@@ -1,0 +1,254 @@
+"""The usual recurrent layers as cells, with the names, shapes and orders of gates of PyTorch's parameters.
+
+Their equations, those of ``torch.nn.RNN``, ``LSTM`` and ``GRU``, with W for ``weight_ih``, U for ``weight_hh``:
+
+- rnn_tanh, rnn_relu: h' = tanh(W x + b_ih + U h + b_hh), and max(0, …).
+- lstm: i, f, g, o from W x + b_ih + U h + b_hh; c' = σ(f) c + σ(i) tanh(g); h' = σ(o) tanh(c'), with a projection
+  ``weight_hr`` times that.
+- gru: r, z = σ(W x + b_ih + U h + b_hh); n = tanh(W_n x + b_in + r (U_n h + b_hn)); h' = (1 - z) n + z h.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterator, NamedTuple, Tuple
+
+from . import errors
+from .cell import Cell, cell
+from .texts import expand
+
+Shapes = Dict[str, Tuple[int, ...]]
+
+GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
+"""How many gates the rows of a weight hold, by mode."""
+
+_STEPS = {
+    "rnn_tanh": "h = Tanh({x} + {h})",
+    "rnn_relu": "h = Relu({x} + {h})",
+    "lstm": """\
+i, f, g, o = Split({x} + {h}, axis=-1)
+c = Sigmoid(f) * c + Sigmoid(i) * Tanh(g)
+h = Sigmoid(o) * Tanh(c)""",
+    "gru": """\
+x_r, x_z, x_n = Split({x}, axis=-1)
+h_r, h_z, h_n = Split({h}, axis=-1)
+r = Sigmoid(x_r + h_r)
+z = Sigmoid(x_z + h_z)
+n = Tanh(x_n + r * h_n)
+h = (1 - z) * n + z * h""",
+}
+
+_NAMES = {
+    "rnn_tanh": "Simple recurrent network",
+    "rnn_relu": "Simple recurrent network",
+    "lstm": "Long short-term memory",
+    "gru": "Gated recurrent unit, reset after the product,",
+}
+
+_CELL_SUFFIX = "_cell"
+
+
+class Layers(NamedTuple):
+    """What makes layers what they are; the fields have the names and meanings of PyTorch's arguments."""
+
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int = 1
+    bias: bool = True
+    batch_first: bool = False
+    dropout: float = 0.0
+    bidirectional: bool = False
+    proj_size: int = 0
+    lengths: bool = False
+    """Whether there is an input ``lengths``."""
+    is_cell: bool = False
+    """Whether PyTorch's module is one for a single step, as ``LSTMCell``."""
+
+    def __str__(self) -> str:
+        default = self._field_defaults
+        said = (f"{name}={value!r}" for name, value in self._asdict().items() if value != default.get(name) and name != "mode")
+        return f"{self.mode}({', '.join(said)})"
+
+    @property
+    def output_size(self) -> int:
+        """Of one direction."""
+        return self.proj_size or self.hidden_size
+
+    @property
+    def torch_class(self) -> str:
+        """The name of the class in ``torch.nn``: ``"LSTMCell"``."""
+        return self.mode.partition("_")[0].upper() + "Cell" * self.is_cell
+
+    def places(self) -> Iterator[Tuple[int, str, str]]:
+        """Each layer and direction: its layer, what stands before its names in the cell, and behind them in PyTorch."""
+        for layer in range(self.num_layers):
+            for is_reverse in (False, True)[: 1 + self.bidirectional]:
+                prefix = f"layer{layer}/" if self.num_layers > 1 else ""
+                suffix = "" if self.is_cell else f"_l{layer}"
+                yield layer, prefix + "reverse/" * is_reverse, suffix + "_reverse" * is_reverse
+
+    def shapes(self) -> Shapes:
+        """Those of the cell's parameters by name, layer by layer and direction by direction."""
+        rows = GATES[self.mode] * self.hidden_size
+        width = self.output_size * (1 + self.bidirectional)
+        shapes: Shapes = {}
+        for layer, prefix, _ in self.places():
+            shapes[prefix + "weight_ih"] = (rows, width if layer else self.input_size)
+            shapes[prefix + "weight_hh"] = (rows, self.output_size)
+            if self.bias:
+                shapes[prefix + "bias_ih"] = shapes[prefix + "bias_hh"] = (rows,)
+            if self.proj_size:
+                shapes[prefix + "weight_hr"] = (self.proj_size, self.hidden_size)
+        return shapes
+
+    def torch_names(self) -> Dict[str, str]:
+        """What PyTorch calls the parameter, by the name that it has in the cell: ``weight_ih_l1_reverse``."""
+        kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        kinds += ["weight_hr"] if self.proj_size else []
+        return {prefix + kind: kind + suffix for _, prefix, suffix in self.places() for kind in kinds}
+
+    def text(self) -> str:
+        """The cell in the short form."""
+        gates = GATES[self.mode]
+        rows = "H" if gates == 1 else f"{gates}*H"
+        state = "P" if self.proj_size else "H"
+        states = f"h[{state}]"
+        if self.mode == "lstm":
+            states = "h[P], c[H]" if self.proj_size else "h, c[H]"
+        name = self.mode + _CELL_SUFFIX * self.is_cell
+        sizes = {"D": self.input_size, "H": self.hidden_size, **({"P": self.proj_size} if self.proj_size else {})}
+        params = {"weight_ih": f"{rows}, D", "weight_hh": f"{rows}, {state}"}
+        if self.bias:
+            params |= {"bias_ih": rows, "bias_hh": rows}
+        if self.proj_size:
+            params["weight_hr"] = "P, H"
+        lines = [f"# {_NAMES[self.mode]} as torch.nn.{self.torch_class} has it.", f"cell {name}(x[D]; {states}) {{"]
+        lines += [f"  size {size} = {value}" for size, value in sizes.items()]
+        lines += [f"  param {param}[{shape}]" for param, shape in params.items()]
+        lines += ["", *(f"  {line}" for line in self._step().splitlines()), ""]
+        lines += ["  output h", "  output h last"]
+        lines += ["  output c last"] if self.mode == "lstm" else []
+        lines += [f"  option {option}" for option in self._options()]
+        return "\n".join(lines) + "\n}\n"
+
+    def _step(self) -> str:
+        bias_ih, bias_hh = (" + bias_ih", " + bias_hh") if self.bias else ("", "")
+        step = _STEPS[self.mode].format(x=f"x @ weight_ih{bias_ih}", h=f"h @ weight_hh{bias_hh}")
+        if self.proj_size:
+            step = step.replace("h = Sigmoid(o) * Tanh(c)", "h = (Sigmoid(o) * Tanh(c)) @ weight_hr")
+        return step
+
+    def _options(self) -> Iterator[str]:
+        if self.num_layers > 1:
+            yield f"layers = {self.num_layers}"
+        if self.bidirectional:
+            yield "direction = bidirectional"
+        if self.lengths:
+            yield "lengths = lengths"
+        if self.dropout:
+            yield f"dropout = {self.dropout!r}"
+        if self.batch_first:
+            yield "batch_major = true"
+
+    def fault(self) -> str:
+        """What no layers have, in words; empty where there is nothing of that."""
+        if self.mode not in GATES:
+            return f"the mode is {self.mode!r}; it must be one of {', '.join(GATES)}"
+        for name in ("input_size", "hidden_size", "num_layers"):
+            if getattr(self, name) < 1:
+                return f"{name} is {getattr(self, name)}; it must be above 0"
+        if self.proj_size and self.mode != "lstm":
+            return f"proj_size is {self.proj_size}; {self.mode} has no projection, lstm alone has"
+        if not 0 <= self.proj_size < self.hidden_size:
+            return f"proj_size is {self.proj_size}; it must be at least 0 and below hidden_size, {self.hidden_size}"
+        if not 0 <= self.dropout < 1:
+            return f"dropout is {self.dropout}; it must be at least 0 and below 1: at 1 nothing reaches the next layer"
+        return ""
+
+
+def layers(
+    mode: str,
+    input_size: int,
+    hidden_size: int,
+    num_layers: int = 1,
+    bias: bool = True,
+    batch_first: bool = False,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    proj_size: int = 0,
+    *,
+    lengths: bool = False,
+    dtype: Any = "float32",
+) -> Cell:
+    """A cell that computes what ``torch.nn.RNN``, ``LSTM`` or ``GRU`` does. Its ``text`` is there to go on from.
+
+    Parameters are called ``weight_ih [G*H, D]``, ``weight_hh [G*H, H]``, ``bias_ih``, ``bias_hh [G*H]`` and, of
+    projections, ``weight_hr [P, H]``; of one of several layers or directions ``layer1/reverse/weight_ih``. Gates lie in
+    PyTorch's order, which is that of cuDNN and MXNet, too: i, f, g, o; r, z, n.
+
+    Args:
+        mode: ``"rnn_tanh"``, ``"rnn_relu"``, ``"lstm"`` or ``"gru"``; its reset gate acts on the product.
+        batch_first: whether sequences are ``[B, T, …]`` and not ``[T, B, …]``; states are ``[1, B, …]``.
+        dropout: of what all layers but the last give, in training alone.
+        lengths: whether there is an input ``lengths``, int32 or int64 ``[B]``. Behind its end a sequence gives zeros, and
+            the last states are those at its own end.
+
+    Raises:
+        InvalidArgumentError: for what no layers have.
+    """
+    described = Layers(
+        mode, input_size, hidden_size, num_layers, bias, batch_first, float(dropout), bidirectional, proj_size, lengths
+    )
+    fault = described.fault()
+    if fault:
+        raise errors.InvalidArgumentError(f"invalid argument: {fault}")
+    return cell(described.text(), dtype=dtype)
+
+
+def layers_of(given: Cell) -> Layers:
+    """What layers a cell is: one that ``layers`` or ``from_torch`` has made.
+
+    Raises:
+        InvalidArgumentError: for any other, also where its text differs in what a step computes.
+    """
+    found = _described(given)
+    if found is not None and not found.fault() and _is_same_net(given, found):
+        return found
+    raise errors.InvalidArgumentError(
+        f"invalid argument: the cell {given.name} does not compute what layers of PyTorch do: only cells that "
+        "stepnet.layers and stepnet.from_torch make, with no change but of sizes and options, are known to"
+    )
+
+
+def _described(given: Cell) -> Layers | None:
+    """What a cell is by the names and shapes of its parameters and inputs, if it can be layers at all."""
+    is_cell = given.name.endswith(_CELL_SUFFIX)
+    mode = given.name[: -len(_CELL_SUFFIX)] if is_cell else given.name
+    shapes = {each.name: [int(n) for n in re.findall(r"\d+", each.shape)] for each in given.params}
+    first = next((prefix + "weight_ih" for prefix in ("", "layer0/") if prefix + "weight_ih" in shapes), None)
+    if not given.text or mode not in GATES or first is None or len(shapes[first]) != 2:
+        return None
+    prefix = first[: -len("weight_ih")]
+    projection = shapes.get(prefix + "weight_hr", [0])
+    dropout = re.search(r"option\s+dropout\s*=\s*(\d*\.?\d+(?:[eE][+-]?\d+)?)", given.text)
+    of_layers = (re.match(r"layer(\d+)/", name) for name in shapes)
+    return Layers(
+        mode=mode,
+        input_size=shapes[first][1],
+        hidden_size=shapes[first][0] // GATES[mode],
+        num_layers=max(1 + int(match[1]) if match else 1 for match in of_layers),
+        bias=prefix + "bias_ih" in shapes,
+        batch_first=given.inputs[0].shape.startswith("[B, T"),
+        dropout=float(dropout[1]) if dropout else 0.0,
+        bidirectional=prefix + "reverse/weight_ih" in shapes,
+        proj_size=projection[0],
+        lengths=any(each.name == "lengths" for each in given.inputs),
+        is_cell=is_cell,
+    )
+
+
+def _is_same_net(given: Cell, described: Layers) -> bool:
+    """Whether both become the same net in training, where dropout is an operator, too."""
+    ours = expand(given.text, sizes=given._options["sizes"], training=True)
+    return ours == expand(described.text(), training=True)

@@ -1,0 +1,353 @@
+"""from_torch, to_torch and stepnet.torch.Recurrent, against the modules of PyTorch that they stand for."""
+
+import itertools
+import subprocess
+import sys
+
+import numpy
+import pytest
+
+import stepnet
+from stepnet.layers import layers_of
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from torch import nn  # noqa: E402 - needs torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: E402
+
+import stepnet.torch  # noqa: E402
+
+KINDS = {
+    "rnn_tanh": lambda **options: nn.RNN(5, 4, **options),
+    "rnn_relu": lambda **options: nn.RNN(5, 4, nonlinearity="relu", **options),
+    "lstm": lambda **options: nn.LSTM(5, 4, **options),
+    "lstm with projection": lambda **options: nn.LSTM(5, 4, proj_size=3, **options),
+    "gru": lambda **options: nn.GRU(5, 4, **options),
+}
+CELLS = {
+    "RNNCell": lambda **options: nn.RNNCell(5, 4, nonlinearity="relu", **options),
+    "LSTMCell": lambda **options: nn.LSTMCell(5, 4, **options),
+    "GRUCell": lambda **options: nn.GRUCell(5, 4, **options),
+}
+DTYPES = {torch.float32: 1e-6, torch.float64: 1e-12}  # the greatest difference, relative to the greatest value
+OPTIONS = [
+    dict(),
+    dict(bias=False),
+    dict(num_layers=3, batch_first=True),
+    dict(bidirectional=True),
+    dict(num_layers=2, bidirectional=True),
+    dict(num_layers=2, bidirectional=True, bias=False, batch_first=True),
+]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(7)
+
+
+def assert_equal(found, expected, dtype, times=1):
+    assert found.shape == expected.shape and found.dtype == dtype
+    difference = (found - expected).abs().max() / expected.abs().max().clamp_min(1e-3)
+    assert difference.item() <= times * DTYPES[dtype]
+
+
+def assert_same_gradients(module, theirs, dtype):
+    names = layers_of(module.cell).torch_names()
+    for name, parameter in module.named_parameters():
+        # They are sums over steps, batch and layers, of which each adds the terms in an order of its own.
+        assert_equal(parameter.grad, getattr(theirs, names[name]).grad, dtype, times=2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_and_gradients_are_those_of_the_module(kind, options, dtype):
+    theirs = KINDS[kind](**options, dtype=dtype)
+    module = stepnet.torch.Module(*stepnet.from_torch(theirs))
+    x = torch.randn((3, 7, 5) if theirs.batch_first else (7, 3, 5), dtype=dtype)
+    x, y = x.clone().requires_grad_(), x.requires_grad_()
+    out, (expected, _) = module(x), theirs(y)
+    assert_equal(out.h, expected, dtype)
+    weights = torch.randn_like(expected)
+    (out.h * weights).sum().backward()
+    (expected * weights).sum().backward()
+    assert_equal(x.grad, y.grad, dtype)
+    assert_same_gradients(module, theirs, dtype)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_cell_of_pytorch_runs_over_sequences(kind, bias):
+    theirs = CELLS[kind](bias=bias, dtype=torch.float64)
+    cell, params = stepnet.from_torch(theirs)
+    x = torch.randn(6, 2, 5, dtype=torch.float64)
+    state, every = None, []
+    for step in x:
+        state = theirs(step, state)
+        every.append(state[0] if isinstance(state, tuple) else state)
+    assert_equal(torch.from_numpy(cell(params, x=x).h), torch.stack(every), torch.float64)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_way_back_gives_the_same_module(kind, options):
+    for lengths, dropout in itertools.product((False, True), (0.0, 0.3 if "num_layers" in options else 0.0)):
+        theirs = KINDS[kind](**options, dropout=dropout, dtype=torch.float64)
+        assert_same_module(stepnet.to_torch(*stepnet.from_torch(theirs, lengths=lengths)), theirs)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_way_back_gives_the_same_cell(kind):
+    for bias in (True, False):
+        theirs = CELLS[kind](bias=bias)
+        assert_same_module(stepnet.to_torch(*stepnet.from_torch(theirs)), theirs)
+
+
+def assert_same_module(found, expected):
+    assert type(found) is type(expected) and repr(found) == repr(expected)
+    assert list(found.state_dict()) == list(expected.state_dict())
+    for name, value in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value) and found.state_dict()[name].dtype == value.dtype
+
+
+def test_what_was_trained_here_goes_back():
+    module = stepnet.torch.Module(*stepnet.from_torch(nn.GRU(5, 4, num_layers=2)))
+    x = torch.randn(7, 3, 5)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    module(x).h.square().sum().backward()
+    optimizer.step()
+    assert_equal(stepnet.to_torch(module.cell, module.state_dict())(x)[0], module(x).h, torch.float32)
+    module.double()
+    back = stepnet.to_torch(module.cell, module.state_dict())
+    assert back.weight_ih_l0.dtype == torch.float64
+
+
+def test_steps_of_training_are_the_same_ones():
+    theirs = nn.LSTM(5, 4, dtype=torch.float64)
+    module = stepnet.torch.Module(*stepnet.from_torch(theirs))
+    x = torch.randn(7, 3, 5, dtype=torch.float64)
+    for model, output in ((module, lambda: module(x).h), (theirs, lambda: theirs(x)[0])):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            output().square().sum().backward()
+            optimizer.step()
+    assert_equal(module(x).h, theirs(x)[0], torch.float64)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_packed_vector_has_all_weights_before_all_biases(kind, options):
+    theirs = KINDS[kind](**options)
+    suffixes = [f"_l{k}{way}" for k in range(theirs.num_layers) for way in ["", "_reverse"][: 1 + theirs.bidirectional]]
+    of_kind = [["weight_ih", "weight_hh", "weight_hr"], ["bias_ih", "bias_hh"]]
+    names = [name + suffix for kinds in of_kind for suffix in suffixes for name in kinds]
+    state = theirs.state_dict()
+    vector = torch.cat([state[name].flatten() for name in names if name in state]).numpy()
+    cell, params = stepnet.from_torch(theirs)
+    assert numpy.array_equal(stepnet.packed.join(params, cell), vector)
+    assert_same_module(stepnet.to_torch(cell, stepnet.packed.split(vector, cell)), theirs)
+
+
+def test_parameters_are_copies():
+    theirs = nn.GRU(5, 4)
+    _, params = stepnet.from_torch(theirs)
+    before = {name: array.copy() for name, array in params.items()}
+    with torch.no_grad():
+        theirs.weight_ih_l0.zero_()
+    assert all(numpy.array_equal(params[name], before[name]) for name in params)
+
+
+def test_dropout_drops_between_layers_in_training_alone():
+    theirs = nn.RNN(64, 64, num_layers=2, nonlinearity="relu", bias=False, dropout=0.25)
+    with torch.no_grad():
+        for name, weight in theirs.named_parameters():
+            weight.copy_(torch.eye(64) if "_ih_" in name else torch.zeros(64, 64))
+    module = stepnet.torch.Module(*stepnet.from_torch(theirs))
+    x = torch.rand(20, 8, 64) + 1
+    ratio = module(x).h / x  # the second layer hands on what the first one does
+    kept = ratio > 0
+    torch.testing.assert_close(ratio[kept], torch.full((int(kept.sum()),), 1 / 0.75))
+    assert abs(kept.float().mean() - 0.75) < 0.02
+    assert torch.equal(module.eval()(x).h, x)
+
+
+def test_lengths_give_what_packed_sequences_give():
+    theirs = nn.LSTM(5, 4, num_layers=2, bidirectional=True, dtype=torch.float64)
+    module = stepnet.torch.Module(*stepnet.from_torch(theirs, lengths=True))
+    lengths = torch.tensor([4, 7, 1])
+    x = torch.randn(7, 3, 5, dtype=torch.float64)
+    x, y = x.clone().requires_grad_(), x.requires_grad_()
+    out = module(x, lengths=lengths)
+    packed, (h, c) = theirs(pack_padded_sequence(y, lengths, enforce_sorted=False))
+    expected, _ = pad_packed_sequence(packed)
+    assert_equal(out.h, expected, torch.float64)  # zeros behind the ends included
+    assert_equal(out.h_last, torch.cat(list(h[2:]), -1)[None], torch.float64)
+    assert_equal(out["layer0/c_last"], torch.cat(list(c[:2]), -1)[None], torch.float64)
+    weights = torch.randn_like(expected)
+    (out.h * weights).sum().backward()
+    (expected * weights).sum().backward()
+    assert_equal(x.grad, y.grad, torch.float64)
+    assert_same_gradients(module, theirs, torch.float64)
+
+
+def test_importing_the_package_does_not_import_pytorch():
+    subprocess.run([sys.executable, "-c", "import stepnet, sys; assert 'torch' not in sys.modules"], check=True)
+
+
+class MyLSTM(nn.LSTM):
+    pass
+
+
+def with_hook(module, register):
+    getattr(module, register)(lambda *_: None)
+    return module
+
+
+def with_forward(module):
+    module.forward = lambda x: x
+    return module
+
+
+def with_weight(module, value):
+    module.weight_hh_l0 = value
+    return module
+
+
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (lambda: MyLSTM(3, 4), stepnet.TypeMismatchError, "is given MyLSTM; it must be an RNN, .*It is derived from LSTM"),
+        (lambda: nn.Linear(3, 4), stepnet.TypeMismatchError, "is given Linear; .*give the recurrent modules in it one by"),
+        (lambda: 3, stepnet.TypeMismatchError, "is given int; it must be an RNN, LSTM, GRU, RNNCell, LSTMCell or GRUCell"),
+        (lambda: torch.compile(nn.GRU(3, 4)), stepnet.TypeMismatchError, "of a compiled module give _orig_mod"),
+        (
+            lambda: nn.utils.parametrizations.weight_norm(nn.GRU(3, 4), "weight_hh_l0"),
+            stepnet.TypeMismatchError,
+            "is given ParametrizedGRU; .*remove_parametrizations",
+        ),
+        (
+            lambda: with_hook(nn.GRU(3, 4), "register_forward_hook"),
+            stepnet.InvalidArgumentError,
+            "the GRU has forward_hooks, which a cell cannot call; remove them",
+        ),
+        (
+            lambda: with_hook(nn.LSTMCell(3, 4), "register_forward_pre_hook"),
+            stepnet.InvalidArgumentError,
+            "the LSTMCell has forward_pre_hooks",
+        ),
+        (
+            lambda: with_hook(nn.RNN(3, 4), "register_full_backward_hook"),
+            stepnet.InvalidArgumentError,
+            "the RNN has backward_hooks",
+        ),
+        (lambda: with_forward(nn.GRU(3, 4)), stepnet.InvalidArgumentError, "the GRU has a forward of its own"),
+        (
+            lambda: with_weight(nn.GRU(3, 4), nn.Parameter(torch.zeros(4, 4))),
+            stepnet.InvalidArgumentError,
+            r"weight_hh_l0 of GRU is \[4, 4\]; it must be a tensor \[12, 4\], as the module's sizes say",
+        ),
+        (
+            lambda: with_weight(nn.GRU(3, 4), None),
+            stepnet.InvalidArgumentError,
+            "weight_hh_l0 of GRU is None",
+        ),
+        (lambda: nn.GRU(3, 4, device="meta"), stepnet.InvalidArgumentError, "without values, on meta"),
+        (lambda: nn.LSTM(3, 4, 2, dropout=1.0), stepnet.InvalidArgumentError, "from_torch: LSTM: dropout is 1.0; it must be"),
+        (
+            lambda: nn.LSTM(3, 4, dtype=torch.bfloat16),
+            stepnet.TypeMismatchError,
+            r"parameters of LSTM are torch.bfloat16; .* call float\(\) or double\(\)",
+        ),
+        (
+            lambda: with_weight(nn.GRU(3, 4), nn.Parameter(torch.zeros(12, 4, dtype=torch.float64))),
+            stepnet.TypeMismatchError,
+            "parameters of GRU are torch.float32, torch.float64",
+        ),
+    ],
+)
+def test_what_a_cell_cannot_be_is_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        stepnet.from_torch(make())
+
+
+def test_what_no_module_is_is_refused():
+    cell, params = stepnet.from_torch(nn.LSTM(3, 4))
+    changed = stepnet.cell(cell.text.replace("Tanh(c)", "c"))
+    with pytest.raises(stepnet.InvalidArgumentError, match="the cell lstm does not compute what layers of PyTorch do"):
+        stepnet.to_torch(changed, params)
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"the parameter bias_ih is \[8\]; it must be \[16\]"):
+        stepnet.to_torch(cell, {**params, "bias_ih": params["bias_ih"][:8]})
+    with pytest.raises(stepnet.TypeMismatchError, match="they are weight_ih torch.float32, .*bias_ih torch.float64"):
+        stepnet.to_torch(cell, {**params, "bias_ih": params["bias_ih"].astype("float64")})
+    with pytest.raises(stepnet.InvalidArgumentError, match="parameters are missing: bias_ih; there are no parameters b;"):
+        stepnet.to_torch(cell, {("b" if name == "bias_ih" else name): value for name, value in params.items()})
+
+
+def assert_same_call(found, expected):
+    if isinstance(expected, tuple):
+        assert type(found) is type(expected) and len(found) == len(expected)
+        for one, other in zip(found, expected):
+            assert_same_call(one, other)
+    elif expected is None or expected.dtype == torch.int64:
+        assert found is expected or torch.equal(found, expected)
+    else:
+        assert_equal(found, expected, torch.float64)
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], *OPTIONS[2:5]], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrent_is_called_as_the_module_is(kind, options):
+    theirs = KINDS[kind](**options, dtype=torch.float64)
+    ours = stepnet.torch.Recurrent(*stepnet.from_torch(theirs, lengths=True))
+    x = torch.randn((3, 7, 5) if theirs.batch_first else (7, 3, 5), dtype=torch.float64)
+    rows = theirs.num_layers * (1 + theirs.bidirectional)
+    hx = torch.randn(rows, 3, theirs.proj_size or 4, dtype=torch.float64)
+    if isinstance(theirs, nn.LSTM):
+        hx = (hx, torch.randn(rows, 3, 4, dtype=torch.float64))
+    by_length = pack_padded_sequence(x, [7, 4, 4], batch_first=theirs.batch_first)
+    shuffled = pack_padded_sequence(x, [5, 4, 7], batch_first=theirs.batch_first, enforce_sorted=False)
+    for given in ((x,), (x, hx), (by_length,), (by_length, hx), (shuffled,), (shuffled, hx)):
+        assert_same_call(ours(*given), theirs(*given))
+    one = torch.randn(7, 5, dtype=torch.float64)
+    of_one = tuple(state[:, 1] for state in hx) if isinstance(hx, tuple) else hx[:, 1]
+    assert_same_call(ours(one), theirs(one))
+    assert_same_call(ours(one, of_one), theirs(one, of_one))
+
+
+def test_recurrent_has_gradients_of_states():
+    theirs = nn.LSTM(5, 4, num_layers=2, dtype=torch.float64)
+    ours = stepnet.torch.Recurrent(*stepnet.from_torch(theirs))
+    gradients = []
+    x, h, c = (torch.randn(*shape, dtype=torch.float64) for shape in ((7, 3, 5), (2, 3, 4), (2, 3, 4)))
+    for module in (ours, theirs):
+        given = [each.clone().requires_grad_() for each in (x, h, c)]
+        output, (h_n, c_n) = module(given[0], (given[1], given[2]))
+        (output.sum() + h_n.square().sum() + c_n.square().sum()).backward()
+        gradients.append([each.grad for each in given])
+    for found, expected in zip(*gradients):
+        assert_equal(found, expected, torch.float64)
+
+
+def test_recurrent_takes_any_cell_with_states_and_their_ends(cells):
+    module = stepnet.torch.Recurrent(stepnet.cell(cells / "layer_norm_lstm.cell", D=5, H=4))
+    output, (h, c) = module(torch.randn(7, 3, 5))
+    assert torch.equal(output[-1:], h) and c.shape == (1, 3, 4)
+    again, _ = module(torch.randn(2, 3, 5), (h, c))
+    assert again.shape == (2, 3, 4)
+
+
+def test_what_recurrent_cannot_do_is_told(cells):
+    gru = (cells / "gru.cell").read_text()
+    with pytest.raises(stepnet.InvalidArgumentError, match="gru cannot take the place of layers: it does not give h_last"):
+        stepnet.torch.Recurrent(stepnet.cell(gru.replace("  output h last\n", "")))
+    module = stepnet.torch.Recurrent(*stepnet.from_torch(nn.LSTM(5, 4)))
+    x = torch.randn(7, 3, 5)
+    with pytest.raises(stepnet.TypeMismatchError, match=r"is a PackedSequence, but it has no lengths; .*lengths=True"):
+        module(pack_padded_sequence(x, [7, 4, 4]))
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[1, 3, 4\]; it must be h and c, each \[1, B, …\]"):
+        module(x, torch.zeros(1, 3, 4))
+    with pytest.raises(stepnet.ShapeMismatchError, match=r"hx of lstm is \[2, 3, 4\], \[1, 3, 4\]; it must be h and c"):
+        module(x, (torch.zeros(2, 3, 4), torch.zeros(1, 3, 4)))
+    with pytest.raises(stepnet.ShapeMismatchError, match=r'"h_init" is float \[1, 2, 4\]'):
+        module(x, (torch.zeros(1, 2, 4), torch.zeros(1, 3, 4)))
