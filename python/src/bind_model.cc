@@ -10,6 +10,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/python/src/arrays.h"
@@ -34,7 +35,7 @@ bool IsRecord(const NetDef& net, const std::string& blob) {
 class LoadedNet {
  public:
   LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options) {
-    if (!LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
+    if (!HoldsOnlyTensors(net_path) && !LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
       throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
     }
     const Model model = LoadModel(net_path, init_path);

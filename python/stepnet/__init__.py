@@ -30,6 +30,7 @@ from .errors import (
     TypeMismatchError,
 )
 from .net import Net, load
+from .params import load_params, save_params
 from .texts import check, expand, ops
 
 atexit.register(end_calls)
@@ -58,5 +59,7 @@ __all__ = [
     "errors",
     "expand",
     "load",
+    "load_params",
     "ops",
+    "save_params",
 ]
