@@ -252,12 +252,12 @@ TEST(Npz, AnyDamageIsAnErrorOrTensors) {
   std::mt19937 random(3);
   for (const char* name : {"stored.npz", "deflated.npz", "zip64.npz", "streamed.npz"}) {
     const std::string whole = ReadFile(ParameterFile(name));
-    for (size_t length = 4; length < whole.size(); length += 7) {
+    for (size_t length = 4; length < whole.size(); length += 37) {
       EXPECT_THROW(ReadTensors(dir.Put("cut", whole.substr(0, length))), Error) << name << ", " << length;
     }
     const LimitedMemory limited(TensorMemory().current + (1 << 20));
     int read = 0;
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 250; ++i) {
       std::string damaged = whole;
       for (int k = 0; k <= i % 3; ++k) damaged[random() % damaged.size()] = static_cast<char>(random());
       try {
@@ -267,7 +267,7 @@ TEST(Npz, AnyDamageIsAnErrorOrTensors) {
         EXPECT_NE(error.code(), ErrorCode::kInternal) << error.what();
       }
     }
-    EXPECT_GT(read, 10) << name;
+    EXPECT_GT(read, 2) << name;
   }
 }
 
