@@ -105,7 +105,7 @@ int Convert(const std::vector<std::string>& operands) {
 const Command kConvert = {
     .name = "convert",
     .operands = "IN OUT",
-    .doc = "writes a file as text (.pbtxt, .prototxt, .txt), binary (.pb) or short cell (.cell), or parameters",
+    .doc = "writes a file as text, binary or short cell; with --params, parameters of any file to any other",
     .details =
         "IN is a NetDef, a MetaNetDef, a PlanDef, a cell, TensorProtos, a TensorProto or a BlobProto, binary or\n"
         "text whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete, and is "
