@@ -19,6 +19,9 @@ inline std::int64_t ComputedBytes(const TensorInfo& info) {
   return info.shape.size() * DTypeBytes(ComputedIn(info.dtype));
 }
 
+// The values of float16 or bfloat16 as float, exactly, on the host; other tensors are returned as they are.
+Tensor Widened(const Tensor& tensor);
+
 constexpr bool IsFloating(DType dtype) { return IsFloatOrDouble(dtype) || IsStoredFloat(dtype); }
 
 }  // namespace stepnet

@@ -230,6 +230,12 @@ void FileReader::Read(void* data, std::int64_t bytes, std::string_view what) {
   });
 }
 
+void FileReader::SeekTo(std::int64_t position) {
+  if (position == position_) return;
+  if (fseeko(file_.get(), position, SEEK_SET) != 0) ThrowSystem("read", path_);
+  position_ = position;
+}
+
 void ExpectNoPipe(const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return;

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "stepnet/io/byte_source.h"
+
 namespace stepnet {
 
 // Everything in `path`. Throws kInputOutput when it cannot be read or holds 2 GiB or more (what one message may hold),
@@ -20,16 +22,18 @@ std::string ReadFile(const std::string& path);
 // Replaces `path`, as FileWriter does. Throws kInputOutput.
 void WriteFile(const std::string& path, std::string_view content);
 
-// A file that is read from front to back.
-class FileReader {
+// A file that is read from front to back, or from where SeekTo says. It is read and not mapped: one that becomes
+// shorter meanwhile is kInputOutput.
+class FileReader : public ByteSource {
  public:
   explicit FileReader(const std::string& path);  // throws kInputOutput
-  const std::string& path() const { return path_; }
+  const std::string& path() const override { return path_; }
   std::int64_t size() const { return size_; }
-  std::int64_t left() const { return size_ - position_; }
+  std::int64_t left() const override { return size_ - position_; }
 
-  // Fills `data`. Throws kInputOutput when fewer than `bytes` are left; `what` says of what ("the header").
-  void Read(void* data, std::int64_t bytes, std::string_view what);
+  void Read(void* data, std::int64_t bytes, std::string_view what) override;
+  // Goes on at byte `position`. REQUIRES 0 <= position <= size(). Throws kInputOutput.
+  void SeekTo(std::int64_t position);
 
  private:
   std::string path_;

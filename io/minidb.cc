@@ -79,7 +79,9 @@ bool LooksLikeMiniDb(const std::string& path) {
     if (!IsSensible(header) || header.key_bytes > kMaxKeyBytes) return false;
     std::string key(static_cast<size_t>(header.key_bytes), '\0');
     file.Read(key.data(), header.key_bytes, "a key");
-    return std::ranges::all_of(key, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
+    const bool is_safetensors = header.value_bytes == 0 && key.starts_with('{');  // the length, as one of 64 bits
+    return !is_safetensors &&
+           std::ranges::all_of(key, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInputOutput) throw;
     return false;

@@ -9,7 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "stepnet/core/cancellation.h"
 #include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 
@@ -240,9 +242,9 @@ void SwapBytes(std::byte* data, std::int64_t count, std::int64_t bytes) {
   for (std::int64_t i = 0; i < count; ++i) std::reverse(data + i * bytes, data + (i + 1) * bytes);
 }
 
-// `from` has the elements with the first index running fastest; the result has them row by row.
-Tensor FromFortranOrder(const Tensor& from, const Shape& shape) {
-  Tensor to(from.dtype(), shape);
+// Copies elements that lie with the first index running fastest to where they lie row by row.
+void CopyFromFortranOrder(const Tensor& from, const Tensor& to) {
+  const Shape& shape = to.shape();
   const auto copy = [&](auto zero) {
     using T = decltype(zero);
     const T* source = static_cast<const T*>(from.raw());
@@ -265,20 +267,16 @@ Tensor FromFortranOrder(const Tensor& from, const Shape& shape) {
       }
     }
   };
-  if (from.dtype() == DType::kString) {
-    copy(std::string());
-    return to;
-  }
+  if (from.dtype() == DType::kString) return copy(std::string());
   switch (DTypeBytes(from.dtype())) {
-    case 1: copy(std::uint8_t{}); break;
-    case 2: copy(std::uint16_t{}); break;
-    case 4: copy(std::uint32_t{}); break;
-    default: copy(std::uint64_t{}); break;
+    case 1: return copy(std::uint8_t{});
+    case 2: return copy(std::uint16_t{});
+    case 4: return copy(std::uint32_t{});
+    default: return copy(std::uint64_t{});
   }
-  return to;
 }
 
-Header ReadHeader(FileReader* file) {
+Header ReadHeader(ByteSource* file) {
   std::array<char, 8> start = {};
   file->Read(start.data(), start.size(), "the start of a .npy file");
   if (std::string_view(start.data(), kMagic.size()) != kMagic) {
@@ -305,23 +303,27 @@ Header ReadHeader(FileReader* file) {
 }
 
 // The elements in the order of the file.
-Tensor ReadElements(FileReader* file, const Element& element, const Shape& shape) {
-  Tensor tensor(element.dtype, shape);
+void ReadElements(ByteSource* file, const Element& element, const Tensor& tensor) {
   if (element.dtype == DType::kString) {
     std::vector<std::byte> data(static_cast<size_t>(element.bytes));
-    for (std::int64_t i = 0; i < shape.size(); ++i) {
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
       file->Read(data.data(), element.bytes, "an element");
       tensor.data<std::string>()[i] = DecodeString(data.data(), element, file->path());
     }
-    return tensor;
+    return;
   }
   file->Read(tensor.raw(), tensor.size_bytes(), "the elements");
   auto* data = static_cast<std::byte*>(tensor.raw());
-  if (element.swapped) SwapBytes(data, shape.size(), element.bytes);
+  if (element.swapped) SwapBytes(data, tensor.size(), element.bytes);
   if (element.dtype == DType::kBool) {  // a bool is 0 or 1 in memory
-    for (std::int64_t i = 0; i < shape.size(); ++i) data[i] = data[i] != std::byte{0} ? std::byte{1} : std::byte{0};
+    for (std::int64_t i = 0; i < tensor.size(); ++i) data[i] = data[i] != std::byte{0} ? std::byte{1} : std::byte{0};
   }
-  return tensor;
+}
+
+// Reads to the end, so that whatever is wrong with the source is found.
+void ReadOver(ByteSource* file) {
+  std::vector<std::byte> block(static_cast<size_t>(std::min<std::int64_t>(file->left(), 1 << 16)));
+  while (file->left() > 0) file->Read(block.data(), std::min(file->left(), std::ssize(block)), "the elements");
 }
 
 // The width of the strings, in characters of `utf32` or bytes; at least 1, as NumPy has it.
@@ -343,19 +345,22 @@ std::int64_t StringWidth(const Tensor& tensor, const std::string& path, bool* ut
   return *utf32 ? characters : bytes;
 }
 
-void WriteStrings(const Tensor& tensor, std::int64_t width, bool utf32, FileWriter* file) {
-  std::string padded;
+// Strings, each as wide as the widest, as bytes.
+Tensor EncodeStrings(const Tensor& tensor, std::int64_t width, bool utf32) {
+  const std::int64_t bytes_of_one = width * (utf32 ? 4 : 1);
+  Tensor encoded = Tensor::Zeros(DType::kUInt8, Shape({tensor.size(), bytes_of_one}));
   for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    CountWork(kWorkOfString);
     const std::string& text = tensor.data<std::string>()[i];
-    padded.assign(static_cast<size_t>(width) * (utf32 ? 4 : 1), '\0');
+    std::uint8_t* out = encoded.data<std::uint8_t>() + i * bytes_of_one;
     if (utf32) {
       const std::vector<std::uint32_t> codes = *DecodeUtf8(text);
-      if (!codes.empty()) std::memcpy(padded.data(), codes.data(), codes.size() * sizeof(codes[0]));
+      if (!codes.empty()) std::memcpy(out, codes.data(), codes.size() * sizeof(codes[0]));
     } else {
-      std::copy(text.begin(), text.end(), padded.begin());
+      std::copy(text.begin(), text.end(), out);
     }
-    file->Write(padded);
   }
+  return encoded;
 }
 
 std::string NumberDescr(DType dtype) {
@@ -373,7 +378,7 @@ std::string NumberDescr(DType dtype) {
   }
 }
 
-void WriteHeader(const std::string& descr, const Shape& shape, FileWriter* file) {
+std::string HeaderBytes(const std::string& descr, const Shape& shape) {
   std::string text = StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (", Join(shape.dims(), ", "),
                             shape.rank() == 1 ? ",), }" : "), }");
   // Spaces and a line feed, so that the elements start at a multiple of 64 bytes.
@@ -381,54 +386,66 @@ void WriteHeader(const std::string& descr, const Shape& shape, FileWriter* file)
   constexpr size_t kAlignment = 64;
   text.append(kAlignment - 1 - (kBefore + text.size()) % kAlignment, ' ');
   text.push_back('\n');
-  file->Write(kMagic);
-  const std::array<unsigned char, 4> rest = {1, 0, static_cast<unsigned char>(text.size() & 0xff),
-                                             static_cast<unsigned char>(text.size() >> 8)};
-  file->Write(rest.data(), rest.size());
-  file->Write(text);
+  const std::array<char, 4> rest = {1, 0, static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
+  return StrCat(kMagic, std::string_view(rest.data(), rest.size()), text);
 }
 
 }  // namespace
 
-Tensor ReadNpy(const std::string& path) {
-  FileReader file(path);
-  const Header header = ReadHeader(&file);
+TensorInfo ReadNpyFrom(ByteSource* source, const std::function<Tensor(DType, const Shape&)>& find_place) {
+  const std::string& path = source->path();
+  const Header header = ReadHeader(source);
   const Element element = ParseDescr(header.descr, path);
   try {
     const Shape shape(header.shape);
     std::int64_t needed = 0;
-    if (__builtin_mul_overflow(shape.size(), element.bytes, &needed) || needed != file.left()) {
+    if (__builtin_mul_overflow(shape.size(), element.bytes, &needed) || needed != source->left()) {
       throw Error(ErrorCode::kInputOutput,
                   StrCat("an array '", header.descr, "' ", shape, " has ", shape.size(), " elements of ", element.bytes,
-                         " bytes, the file has ", file.left(), " bytes of them"));
+                         " bytes, the file has ", source->left(), " bytes of them"));
     }
-    if (!header.fortran_order || shape.rank() < 2) return ReadElements(&file, element, shape);
-    return FromFortranOrder(ReadElements(&file, element, shape), shape);
+    const Tensor place = find_place(element.dtype, shape);
+    if (!place.defined()) {
+      ReadOver(source);
+    } else if (!header.fortran_order || shape.rank() < 2) {
+      ReadElements(source, element, place);
+    } else {
+      const Tensor as_in_file(element.dtype, shape);
+      ReadElements(source, element, as_in_file);
+      CopyFromFortranOrder(as_in_file, place);
+    }
+    return {.dtype = element.dtype, .shape = shape};
   } catch (const Error& error) {
-    if (error.message().starts_with(path)) throw;
+    if (error.message().starts_with(path) || error.code() == ErrorCode::kCancelled) throw;
     throw Error(error.code() == ErrorCode::kOutOfMemory ? error.code() : ErrorCode::kInputOutput,
                 StrCat(path, ": ", error.message()));
   }
 }
 
-void WriteNpy(const Tensor& anywhere, const std::string& path) {
+Tensor ReadNpy(const std::string& path) {
+  FileReader file(path);
+  Tensor tensor;
+  ReadNpyFrom(&file, [&](DType dtype, const Shape& shape) { return tensor = Tensor(dtype, shape); });
+  return tensor;
+}
+
+NpyBytes EncodeNpy(const Tensor& anywhere, const std::string& path) {
   const Tensor tensor = anywhere.To({});
-  if (tensor.dtype() == DType::kBFloat16) {
-    Tensor wide(DType::kFloat, tensor.shape());
-    std::transform(tensor.data<BFloat16>(), tensor.data<BFloat16>() + tensor.size(), wide.data<float>(),
-                   [](BFloat16 value) { return ToFloat(value); });
-    return WriteNpy(wide, path);
+  if (tensor.dtype() == DType::kBFloat16) return EncodeNpy(Widened(tensor), path);
+  if (tensor.dtype() != DType::kString) {
+    return {.header = HeaderBytes(NumberDescr(tensor.dtype()), tensor.shape()), .elements = tensor};
   }
+  bool utf32 = false;
+  const std::int64_t width = StringWidth(tensor, path, &utf32);
+  return {.header = HeaderBytes(StrCat(utf32 ? "<U" : "|S", width), tensor.shape()),
+          .elements = EncodeStrings(tensor, width, utf32)};
+}
+
+void WriteNpy(const Tensor& tensor, const std::string& path) {
+  const NpyBytes bytes = EncodeNpy(tensor, path);
   FileWriter file(path);
-  if (tensor.dtype() == DType::kString) {
-    bool utf32 = false;
-    const std::int64_t width = StringWidth(tensor, path, &utf32);
-    WriteHeader(StrCat(utf32 ? "<U" : "|S", width), tensor.shape(), &file);
-    WriteStrings(tensor, width, utf32, &file);
-  } else {
-    WriteHeader(NumberDescr(tensor.dtype()), tensor.shape(), &file);
-    file.Write(tensor.raw(), tensor.size_bytes());
-  }
+  file.Write(bytes.header);
+  file.Write(bytes.elements.raw(), bytes.elements.size_bytes());
   file.Commit();
 }
 

@@ -19,7 +19,9 @@
 #include "stepnet/core/tensor.h"
 #include "stepnet/io/checked_streams.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/safetensors.h"
 #include "stepnet/io/wire_scan.h"
+#include "stepnet/io/zip_archive.h"
 #include "stepnet/proto/cell.pb.h"
 #include "stepnet/proto/metanet.pb.h"
 #include "stepnet/proto/net.pb.h"
@@ -402,6 +404,8 @@ const char* MessageKindName(MessageKind kind) {
     case MessageKind::kMiniDb: return "minidb";
     case MessageKind::kCellDef: return "CellDef";
     case MessageKind::kTrainConfig: return "TrainConfig";
+    case MessageKind::kSafetensors: return "safetensors file";
+    case MessageKind::kNpz: return ".npz archive";
   }
   return "unknown";
 }
@@ -414,6 +418,8 @@ MessageKind DetectKind(const std::string& path) {
 MessageKind DetectKindOf(const std::string& content) {
   PrepareMessages();
   if (content.empty()) return MessageKind::kUnknown;
+  if (StartsSafetensors(content)) return MessageKind::kSafetensors;
+  if (StartsZip(content)) return MessageKind::kNpz;
   if (!LooksLikeText(content)) return DetectBinaryKind(content);
   const MessageKind kind = DetectTextKind(content);
   return kind != MessageKind::kUnknown ? kind : DetectBinaryKind(content);

@@ -53,7 +53,9 @@ enum class MessageKind {
   kBlobProto,
   kMiniDb,
   kCellDef,
-  kTrainConfig  // told from text alone, as people write it
+  kTrainConfig,  // told from text alone, as people write it
+  kSafetensors,
+  kNpz,
 };
 const char* MessageKindName(MessageKind kind);  // "NetDef", …, "minidb"
 

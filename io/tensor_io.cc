@@ -1,304 +1,38 @@
 #include "stepnet/io/tensor_io.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <limits>
-#include <map>
-#include <optional>
-#include <type_traits>
 
 #include "stepnet/core/error.h"
 #include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/npz.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/io/safetensors.h"
+#include "stepnet/io/zip_archive.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "raw_data is little endian");
-
 constexpr std::string_view kChunkSeparator = "#%";
-constexpr const char* kTensorType = "Tensor";
-constexpr const char* kStringType = "std::string";
 
-// The parts of a TensorProto that have been checked against each other.
-struct Layout {
-  std::string name;
-  DType dtype = DType::kFloat;
-  Shape shape;             // of the whole tensor
-  std::int64_t begin = 0;  // of the elements that the proto holds
-  std::int64_t end = 0;
-  bool raw = false;       // values in raw_data
-  bool bytes = false;     // values in byte_data
-  bool bfloat16 = false;  // float values as bfloat16 in raw_data
-
-  std::int64_t count() const { return end - begin; }
-};
+Tensor NewPlace(const std::string&, DType dtype, const Shape& shape) { return Tensor(dtype, shape); }
+Tensor NoPlace(const std::string&, DType, const Shape&) { return {}; }
 
 [[noreturn]] void Throw(const std::string& name, const std::string& message) {
   throw Error(ErrorCode::kInputOutput, StrCat("tensor \"", name, "\"", message));
 }
 
-// proto2 keeps enum values that it does not know among the unknown fields, and shows the default instead.
-std::int64_t DataTypeNumber(const TensorProto& proto) {
-  if (proto.has_data_type()) return proto.data_type();
-  PrepareMessages();
-  const auto& unknown = proto.GetReflection()->GetUnknownFields(proto);
-  for (int i = 0; i < unknown.field_count(); ++i) {
-    if (unknown.field(i).number() == TensorProto::kDataTypeFieldNumber &&
-        unknown.field(i).type() == google::protobuf::UnknownField::TYPE_VARINT) {
-      return static_cast<std::int64_t>(unknown.field(i).varint());
-    }
-  }
-  return proto.data_type();
+std::string StartOf(const std::string& path) {
+  FileReader file(path);
+  std::string start(static_cast<size_t>(std::min(file.left(), std::max(kSafetensorsStartBytes, kZipStartBytes))), '\0');
+  file.Read(start.data(), std::ssize(start), "the start of the file");
+  return start;
 }
 
-// Small integers that Caffe2 may have written as bytes instead of int32_data.
-bool MayBeBytes(DType dtype) {
-  return dtype == DType::kUInt8 || dtype == DType::kInt8 || dtype == DType::kBool || dtype == DType::kFloat16;
-}
-
-std::pair<const char*, std::int64_t> TypedField(const TensorProto& proto, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat: return {"float_data", proto.float_data_size()};
-    case DType::kDouble: return {"double_data", proto.double_data_size()};
-    case DType::kInt64: return {"int64_data", proto.int64_data_size()};
-    case DType::kString: return {"string_data", proto.string_data_size()};
-    default: return {"int32_data", proto.int32_data_size()};
-  }
-}
-
-void CheckBytes(const Layout& layout, const char* field, size_t size, std::int64_t element_bytes) {
-  std::int64_t needed = 0;
-  const bool overflow = __builtin_mul_overflow(layout.count(), element_bytes, &needed);
-  if (overflow || needed != static_cast<std::int64_t>(size)) {
-    Throw(layout.name, StrCat(" is ", layout.dtype, " ", layout.shape, ", of which ", layout.count(), " elements of ",
-                              element_bytes, " bytes belong here; ", field, " has ", size, " bytes"));
-  }
-}
-
-// Finds where the values are and that there are as many as the dimensions say.
-Layout CheckedLayout(const TensorProto& proto, const std::string& name) {
-  Layout layout;
-  layout.name = name;
-  try {
-    layout.dtype = DTypeFromNumber(DataTypeNumber(proto));
-    layout.shape = Shape(std::vector<std::int64_t>(proto.dims().begin(), proto.dims().end()));
-  } catch (const Error& error) {
-    Throw(name, StrCat(": ", error.message()));
-  }
-  layout.end = layout.shape.size();
-  if (proto.has_segment()) {
-    layout.begin = proto.segment().begin();
-    layout.end = proto.segment().end();
-    if (layout.begin < 0 || layout.end < layout.begin || layout.end > layout.shape.size()) {
-      Throw(name, StrCat(" is ", layout.dtype, " ", layout.shape, ", its chunk has the elements [", layout.begin, ", ",
-                         layout.end, ")"));
-    }
-  }
-  layout.bfloat16 = proto.data_format() == TensorProto::FMT_BFLOAT16;
-  if (proto.data_format() > TensorProto::FMT_BFLOAT16 || (layout.bfloat16 && layout.dtype != DType::kFloat)) {
-    Throw(name, StrCat(" is ", layout.dtype, " with data_format ", proto.data_format(), ", which is not known"));
-  }
-  const auto [field, size] = TypedField(proto, layout.dtype);
-  if (layout.bfloat16 || layout.dtype == DType::kBFloat16 || (proto.has_raw_data() && layout.dtype != DType::kString)) {
-    layout.raw = true;
-    CheckBytes(layout, "raw_data", proto.raw_data().size(), layout.bfloat16 ? 2 : DTypeBytes(layout.dtype));
-  } else if (MayBeBytes(layout.dtype) && proto.has_byte_data() && size == 0) {
-    layout.bytes = true;
-    CheckBytes(layout, "byte_data", proto.byte_data().size(), DTypeBytes(layout.dtype));
-  } else if (size != layout.count()) {
-    Throw(name, StrCat(" is ", layout.dtype, " ", layout.shape, ", of which ", layout.count(),
-                       " elements belong here; ", field, " has ", size));
-  }
-  return layout;
-}
-
-template <typename T, typename Field>
-void CopyField(const Field& field, T* out) {
-  std::copy(field.begin(), field.end(), out);
-}
-
-// int32_data holds every small type; what does not fit is an error, not another value.
-template <typename T>
-void CopyInts(const TensorProto& proto, const Layout& layout, T* out) {
-  for (const std::int32_t value : proto.int32_data()) {
-    if constexpr (std::is_same_v<T, bool>) {
-      *out++ = value != 0;
-    } else if (value < std::numeric_limits<T>::min() || value > std::numeric_limits<T>::max()) {
-      Throw(layout.name, StrCat(" is ", layout.dtype, " ", layout.shape, " and holds ", value));
-    } else {
-      *out++ = static_cast<T>(value);
-    }
-  }
-}
-
-// The bits of float16 values, as unsigned numbers; some writers have them signed.
-void CopyHalves(const TensorProto& proto, const Layout& layout, Float16* out) {
-  for (const std::int32_t value : proto.int32_data()) {
-    if (value < std::numeric_limits<std::int16_t>::min() || value > std::numeric_limits<std::uint16_t>::max()) {
-      Throw(layout.name, StrCat(" is float16 ", layout.shape, " and holds the bits ", value));
-    }
-    *out++ = {static_cast<std::uint16_t>(value)};
-  }
-}
-
-void CopyRaw(const std::string& bytes, const Layout& layout, void* out) {
-  if (layout.bfloat16) {
-    for (std::int64_t i = 0; i < layout.count(); ++i) {
-      BFloat16 value;
-      std::memcpy(&value, bytes.data() + 2 * i, sizeof(value));
-      static_cast<float*>(out)[i] = ToFloat(value);
-    }
-  } else if (layout.dtype == DType::kBool) {  // a bool is 0 or 1 in memory
-    for (std::int64_t i = 0; i < layout.count(); ++i) static_cast<bool*>(out)[i] = bytes[i] != 0;
-  } else if (!bytes.empty()) {
-    std::memcpy(out, bytes.data(), bytes.size());
-  }
-}
-
-// Copies the values of `proto` to their place in `tensor`, which has the layout's dtype and shape.
-void CopyValues(const TensorProto& proto, const Layout& layout, const Tensor& tensor) {
-  if (layout.raw || layout.bytes) {
-    std::byte* out = static_cast<std::byte*>(tensor.raw()) + layout.begin * DTypeBytes(layout.dtype);
-    return CopyRaw(layout.raw ? proto.raw_data() : proto.byte_data(), layout, out);
-  }
-  const std::int64_t at = layout.begin;
-  switch (layout.dtype) {
-    case DType::kFloat: return CopyField(proto.float_data(), tensor.data<float>() + at);
-    case DType::kDouble: return CopyField(proto.double_data(), tensor.data<double>() + at);
-    case DType::kInt64: return CopyField(proto.int64_data(), tensor.data<std::int64_t>() + at);
-    case DType::kString: return CopyField(proto.string_data(), tensor.data<std::string>() + at);
-    case DType::kInt32: return CopyField(proto.int32_data(), tensor.data<std::int32_t>() + at);
-    case DType::kInt16: return CopyInts(proto, layout, tensor.data<std::int16_t>() + at);
-    case DType::kUInt16: return CopyInts(proto, layout, tensor.data<std::uint16_t>() + at);
-    case DType::kInt8: return CopyInts(proto, layout, tensor.data<std::int8_t>() + at);
-    case DType::kUInt8: return CopyInts(proto, layout, tensor.data<std::uint8_t>() + at);
-    case DType::kBool: return CopyInts(proto, layout, tensor.data<bool>() + at);
-    case DType::kFloat16: return CopyHalves(proto, layout, tensor.data<Float16>() + at);
-    case DType::kBFloat16: break;  // always raw
-  }
-}
-
-// The elements [begin, end) as they are written.
-void AddValues(const Tensor& tensor, std::int64_t begin, std::int64_t end, TensorProto* proto) {
-  const auto add = [&](auto zero, auto* field) {
-    const auto* data = tensor.data<decltype(zero)>();
-    field->Add(data + begin, data + end);
-  };
-  switch (tensor.dtype()) {
-    case DType::kFloat: return add(float{}, proto->mutable_float_data());
-    case DType::kDouble: return add(double{}, proto->mutable_double_data());
-    case DType::kInt64: return add(std::int64_t{}, proto->mutable_int64_data());
-    case DType::kString: return add(std::string(), proto->mutable_string_data());
-    case DType::kInt32: return add(std::int32_t{}, proto->mutable_int32_data());
-    case DType::kInt16: return add(std::int16_t{}, proto->mutable_int32_data());
-    case DType::kUInt16: return add(std::uint16_t{}, proto->mutable_int32_data());
-    case DType::kInt8: return add(std::int8_t{}, proto->mutable_int32_data());
-    case DType::kUInt8: return add(std::uint8_t{}, proto->mutable_int32_data());
-    case DType::kBool: return add(bool{}, proto->mutable_int32_data());
-    case DType::kFloat16:
-      for (std::int64_t i = begin; i < end; ++i) proto->add_int32_data(tensor.data<Float16>()[i].bits);
-      return;
-    case DType::kBFloat16:
-      proto->set_raw_data(tensor.data<BFloat16>() + begin, static_cast<size_t>(end - begin) * sizeof(BFloat16));
-      return;
-  }
-}
-
-TensorProto HeaderOf(const std::string& name, const Tensor& tensor) {
-  TensorProto proto;
-  proto.set_name(name);
-  for (const std::int64_t dim : tensor.shape().dims()) proto.add_dims(dim);
-  proto.set_data_type(static_cast<TensorProto::DataType>(NumberFromDType(tensor.dtype())));
-  return proto;
-}
-
-// Where the values of a tensor go; an undefined tensor: nowhere. Dtype and shape are those that a file says.
-using PlaceFinder = std::function<Tensor(const std::string& name, DType dtype, const Shape& shape)>;
-
-Tensor NewPlace(const std::string&, DType dtype, const Shape& shape) { return Tensor(dtype, shape); }
-Tensor NoPlace(const std::string&, DType, const Shape&) { return {}; }
-
-// Puts tensors together from the chunks in which a file gives them.
-class Collector {
- public:
-  explicit Collector(PlaceFinder find_place) : find_place_(std::move(find_place)) {}
-
-  void Add(const TensorProto& proto, const std::string& name) {
-    const Layout layout = CheckedLayout(proto, name);
-    const auto [found, is_new] = index_.emplace(name, entries_.size());
-    if (is_new) {
-      entries_.push_back({.name = name, .info = {.dtype = layout.dtype, .shape = layout.shape}});
-      entries_.back().tensor = find_place_(name, layout.dtype, layout.shape);
-    }
-    Entry& entry = entries_[found->second];
-    if (entry.info.dtype != layout.dtype || entry.info.shape != layout.shape) {
-      Throw(name, StrCat(" is ", entry.info.Description(), " in one chunk and ", layout.dtype, " ", layout.shape,
-                         " in another"));
-    }
-    std::map<std::int64_t, std::int64_t>& parts = entry.parts;
-    const auto next = parts.lower_bound(layout.begin);
-    const bool overlaps = (next != parts.end() && next->first < layout.end) ||
-                          (next != parts.begin() && std::prev(next)->second > layout.begin);
-    if (overlaps || (!is_new && layout.count() == 0)) {
-      Throw(name, StrCat(" comes twice: its elements [", layout.begin, ", ", layout.end, ")"));
-    }
-    parts.emplace(layout.begin, layout.end);
-    if (entry.tensor.defined()) CopyValues(proto, layout, entry.tensor);
-  }
-
-  void Add(const BlobProto& blob, const std::string& name) {
-    if (blob.has_tensor() && (blob.type() == kTensorType || blob.type().empty())) return Add(blob.tensor(), name);
-    if (!index_.emplace(name, entries_.size()).second) Throw(name, " comes twice");
-    const Tensor value = TensorFromBlob(blob);
-    entries_.push_back({.name = name, .info = {.dtype = value.dtype(), .shape = value.shape()}, .parts = {{0, 1}}});
-    entries_.back().tensor = find_place_(name, value.dtype(), value.shape());
-    if (entries_.back().tensor.defined()) CopyElements(value.View(), entries_.back().tensor.View());
-  }
-
-  // Throws unless the chunks of every tensor are all there.
-  void CheckComplete() const {
-    for (const Entry& entry : entries_) {
-      std::int64_t covered = 0;
-      for (const auto& [begin, end] : entry.parts) {
-        if (begin > covered) break;
-        covered = end;
-      }
-      if (covered == entry.info.shape.size()) continue;
-      Throw(entry.name, StrCat(" is ", entry.info.Description(), ", and no chunk has its element ", covered));
-    }
-  }
-
-  NamedTensors Take() {
-    NamedTensors tensors;
-    for (Entry& entry : entries_) tensors.emplace_back(std::move(entry.name), std::move(entry.tensor));
-    return tensors;
-  }
-  NamedInfos Infos() const {
-    NamedInfos infos;
-    for (const Entry& entry : entries_) infos.emplace_back(entry.name, entry.info);
-    return infos;
-  }
-
- private:
-  struct Entry {
-    std::string name;
-    TensorInfo info;
-    Tensor tensor = {};
-    std::map<std::int64_t, std::int64_t> parts = {};  // begin → end of its chunks
-  };
-
-  PlaceFinder find_place_;
-  std::vector<Entry> entries_;
-  std::map<std::string, size_t> index_;
-};
-
-bool IsWanted(const NameFilter& wanted, const std::string& name) { return !wanted || wanted(name); }
-
-void CollectMiniDb(const std::string& path, const NameFilter& wanted, Collector* collector) {
+void CollectMiniDb(const std::string& path, const NameFilter& wanted, ChunkCollector* collector) {
   MiniDbReader reader(path);
   std::string key, value;
   while (reader.Next(&key, &value)) {
@@ -310,8 +44,7 @@ void CollectMiniDb(const std::string& path, const NameFilter& wanted, Collector*
   }
 }
 
-void Collect(const std::string& path, const NameFilter& wanted, Collector* collector) {
-  if (LooksLikeMiniDb(path)) return CollectMiniDb(path, wanted, collector);
+void CollectMessages(const std::string& path, const NameFilter& wanted, ChunkCollector* collector) {
   const std::string content = ReadFile(path);
   const auto collect = [&](const auto& proto, const std::string& name) {
     if (IsWanted(wanted, name)) collector->Add(proto, name);
@@ -336,102 +69,51 @@ void Collect(const std::string& path, const NameFilter& wanted, Collector* colle
   }
 }
 
+FoundTensors FindTensors(const std::string& path, const NameFilter& wanted, const PlaceFinder& find_place) {
+  const std::string start = StartOf(path);
+  if (StartsSafetensors(start)) return ReadSafetensors(path, wanted, find_place);
+  if (StartsZip(start)) return ReadNpz(path, wanted, find_place);
+  ChunkCollector collector(find_place);
+  if (LooksLikeMiniDb(path)) {
+    CollectMiniDb(path, wanted, &collector);
+  } else {
+    CollectMessages(path, wanted, &collector);
+  }
+  return collector.Take();
+}
+
 // What the file holds, every tensor whole.
-Collector CollectFile(const std::string& path, const NameFilter& wanted, PlaceFinder find_place) {
-  Collector collector(std::move(find_place));
+FoundTensors ReadFound(const std::string& path, const NameFilter& wanted, const PlaceFinder& find_place) {
   try {
-    Collect(path, wanted, &collector);
-    collector.CheckComplete();
-    return collector;
+    return FindTensors(path, wanted, find_place);
   } catch (Error& error) {
     // What the file as a whole is blamed for names it already.
-    if (error.message().find(path) != std::string::npos) throw;
+    if (error.message().find(path) != std::string::npos || !error.places().empty()) throw;
     throw error.At({.file = path});
   }
 }
 
 }  // namespace
 
-DType DTypeFromNumber(std::int64_t data_type) {
-  switch (data_type) {
-    case TensorProto::FLOAT: return DType::kFloat;
-    case TensorProto::DOUBLE: return DType::kDouble;
-    case TensorProto::FLOAT16: return DType::kFloat16;
-    case TensorProto::BFLOAT16: return DType::kBFloat16;
-    case TensorProto::INT8: return DType::kInt8;
-    case TensorProto::INT16: return DType::kInt16;
-    case TensorProto::INT32: return DType::kInt32;
-    case TensorProto::INT64: return DType::kInt64;
-    case TensorProto::BYTE:
-    case TensorProto::UINT8: return DType::kUInt8;
-    case TensorProto::UINT16: return DType::kUInt16;
-    case TensorProto::BOOL: return DType::kBool;
-    case TensorProto::STRING: return DType::kString;
-    default: break;
-  }
-  std::string name;
-  if (data_type >= 0 && data_type <= std::numeric_limits<int>::max() &&
-      TensorProto::DataType_IsValid(static_cast<int>(data_type))) {
-    name = StrCat(" (", TensorProto::DataType_Name(static_cast<TensorProto::DataType>(data_type)), ")");
-  }
-  throw Error(ErrorCode::kTypeMismatch, StrCat("data type ", data_type, name, " is not supported"));
-}
-
-int NumberFromDType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat: return TensorProto::FLOAT;
-    case DType::kDouble: return TensorProto::DOUBLE;
-    case DType::kFloat16: return TensorProto::FLOAT16;
-    case DType::kBFloat16: return TensorProto::BFLOAT16;
-    case DType::kInt8: return TensorProto::INT8;
-    case DType::kInt16: return TensorProto::INT16;
-    case DType::kInt32: return TensorProto::INT32;
-    case DType::kInt64: return TensorProto::INT64;
-    case DType::kUInt8: return TensorProto::UINT8;
-    case DType::kUInt16: return TensorProto::UINT16;
-    case DType::kBool: return TensorProto::BOOL;
-    case DType::kString: return TensorProto::STRING;
-  }
-  return TensorProto::UNDEFINED;
-}
-
-Tensor TensorFromProto(const TensorProto& proto) {
-  const Layout layout = CheckedLayout(proto, proto.name());
-  if (layout.count() != layout.shape.size()) {
-    Throw(layout.name, StrCat(" is ", layout.dtype, " ", layout.shape, ", only its elements [", layout.begin, ", ",
-                              layout.end, ") are here"));
-  }
-  Tensor tensor(layout.dtype, layout.shape);
-  CopyValues(proto, layout, tensor);
-  return tensor;
-}
-
-TensorProto TensorToProto(const std::string& name, const Tensor& tensor) {
-  TensorProto proto = HeaderOf(name, tensor);
-  AddValues(tensor.To({}), 0, tensor.size(), &proto);
-  return proto;
-}
-
-Tensor TensorFromBlob(const BlobProto& blob) {
-  if (blob.has_tensor() && (blob.type() == kTensorType || blob.type().empty())) return TensorFromProto(blob.tensor());
-  if (blob.type() == kStringType) return Tensor::Of<std::string>(Shape(), {blob.content()});
-  Throw(blob.name(), StrCat(": the blob holds a \"", blob.type(), "\" and no tensor"));
-}
-
-BlobProto TensorToBlob(const std::string& name, const Tensor& tensor) {
-  BlobProto blob;
-  blob.set_name(name);
-  blob.set_type(kTensorType);
-  *blob.mutable_tensor() = TensorToProto(name, tensor);
-  return blob;
+bool HoldsOnlyTensors(const std::string& path) {
+  const std::string start = StartOf(path);
+  return StartsSafetensors(start) || StartsZip(start);
 }
 
 NamedTensors ReadTensors(const std::string& path, const NameFilter& wanted) {
-  return CollectFile(path, wanted, NewPlace).Take();
+  NamedTensors tensors;
+  for (FoundTensor& found : ReadFound(path, wanted, NewPlace)) {
+    tensors.emplace_back(std::move(found.name), std::move(found.place));
+  }
+  return tensors;
 }
 
 NamedInfos DescribeTensors(const std::string& path, const NameFilter& wanted) {
-  return CollectFile(path, wanted, NoPlace).Infos();
+  NamedInfos infos;
+  for (FoundTensor& found : ReadFound(path, wanted, NoPlace)) {
+    infos.emplace_back(std::move(found.name), std::move(found.info));
+  }
+  return infos;
 }
 
 void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
@@ -447,15 +129,22 @@ void ReadTensorsInto(const std::string& path, const NamedTensors& places) {
     return place.device().IsHost() ? place : read.emplace_back(place, Tensor(dtype, shape)).second;
   };
   const auto is_wanted = [&](const std::string& name) { return place_of(name) != places.end(); };
-  const NamedInfos found = CollectFile(path, is_wanted, find_place).Infos();
+  const FoundTensors found = ReadFound(path, is_wanted, find_place);
   for (const auto& [name, place] : places) {
-    if (std::ranges::find(found, name, &NamedInfos::value_type::first) != found.end()) continue;
+    if (std::ranges::find(found, name, &FoundTensor::name) != found.end()) continue;
     throw Error(ErrorCode::kInputOutput, StrCat(path, " holds no tensor \"", name, "\""));
   }
   for (const auto& [place, tensor] : read) CopyTensor(tensor, place);
 }
 
 void WriteTensors(const NamedTensors& tensors, const std::string& path) {
+  if (path.ends_with(".safetensors")) return WriteSafetensors(tensors, path);
+  if (path.ends_with(".npz")) return WriteNpz(tensors, path);
+  if (path.ends_with(".minidb")) return WriteMiniDb(tensors, path);
+  WriteTensorProtos(tensors, path);
+}
+
+void WriteTensorProtos(const NamedTensors& tensors, const std::string& path) {
   TensorProtos protos;
   for (const auto& [name, tensor] : tensors) *protos.add_protos() = TensorToProto(name, tensor);
   WriteMessage(protos, path);
@@ -475,15 +164,12 @@ void AddToMiniDb(const NamedTensors& tensors, MiniDbWriter* writer, std::int64_t
     }
     BlobProto blob;
     blob.set_name(name);
-    blob.set_type(kTensorType);
+    blob.set_type("Tensor");
     std::int64_t chunk = 0;
     std::int64_t begin = 0;
     do {  // a tensor without elements is one chunk too
       const std::int64_t end = std::min(begin + elements_of_chunk, tensor.size());
-      *blob.mutable_tensor() = HeaderOf(name, tensor);
-      blob.mutable_tensor()->mutable_segment()->set_begin(begin);
-      blob.mutable_tensor()->mutable_segment()->set_end(end);
-      AddValues(tensor, begin, end, blob.mutable_tensor());
+      *blob.mutable_tensor() = ChunkToProto(name, tensor, begin, end);
       if (blob.ByteSizeLong() > static_cast<size_t>(std::numeric_limits<std::int32_t>::max())) {
         Throw(name, " cannot be kept in a minidb: a chunk of it has more than 2 GiB");
       }

@@ -1,47 +1,23 @@
-// Tensors in files: TensorProto, files of TensorProtos, BlobProto, and minidb files of blobs. (.npy is in npy.h.)
+// Tensors in files: TensorProtos, a TensorProto, a BlobProto, minidb files of blobs, safetensors and .npz. (A single
+// .npy, which has no name, is in npy.h.)
 //
-// Files are untrusted: the number of values is compared with the dimensions before memory is taken. Fields of Caffe2
-// and of PyTorch's copy of it are read: typed fields, byte_data, raw_data, bfloat16 in place of float, chunks
-// (`segment`). Throw kInputOutput, naming tensor and file, unless said otherwise.
+// What a file holds is told from its content, not from its name. Files are untrusted: sizes are compared with the data
+// before memory is taken. Throw kInputOutput, naming tensor and file, unless said otherwise.
 #pragma once
 
-#include <functional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "stepnet/core/tensor.h"
+#include "stepnet/io/named_tensors.h"
+#include "stepnet/io/tensor_proto.h"
 
 namespace stepnet {
 
-class BlobProto;
 class MiniDbWriter;
-class TensorProto;
 
-// In the order of the file; no name twice.
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
-// The dtype of a TensorProto.DataType, and back. DTypeFromNumber throws kTypeMismatch for numbers without one.
-DType DTypeFromNumber(std::int64_t data_type);
-int NumberFromDType(DType dtype);
-
-// A whole tensor: a proto that holds a part of one is refused.
-Tensor TensorFromProto(const TensorProto& proto);
-TensorProto TensorToProto(const std::string& name, const Tensor& tensor);
-
-// A blob of type "Tensor", or "std::string" as a string tensor of one element and no dimensions.
-Tensor TensorFromBlob(const BlobProto& blob);
-BlobProto TensorToBlob(const std::string& name, const Tensor& tensor);
-
-// Which tensors of a file are wanted, by name; others are skipped without being looked at.
-using NameFilter = std::function<bool(const std::string& name)>;
-
-// All tensors of a file of whatever kind: TensorProtos, one TensorProto, one BlobProto, minidb. Chunks are put
-// together.
+// All tensors of a file of whatever kind. Chunks are put together.
 NamedTensors ReadTensors(const std::string& path, const NameFilter& wanted = {});
 
 // Dtypes and shapes of what ReadTensors would give; it throws the same, and keeps no values.
-using NamedInfos = std::vector<std::pair<std::string, TensorInfo>>;
 NamedInfos DescribeTensors(const std::string& path, const NameFilter& wanted = {});
 
 // Overwrites the elements of `places` by what the file holds under their names, so that no second copy is ever in
@@ -49,8 +25,15 @@ NamedInfos DescribeTensors(const std::string& path, const NameFilter& wanted = {
 // places are overwritten then.
 void ReadTensorsInto(const std::string& path, const NamedTensors& places);
 
-// A file of TensorProtos; text when the name says so (IsTextFileName). Holds less than 2 GiB.
+// Whether a file is of a kind that holds nothing but tensors: safetensors or .npz. Throws when it cannot be read.
+bool HoldsOnlyTensors(const std::string& path);
+
+// Writes the kind of file that the name says: .safetensors, .npz or .minidb, TensorProtos for any other. Throws also
+// for what the kind cannot hold (safetensors.h, npz.h).
 void WriteTensors(const NamedTensors& tensors, const std::string& path);
+
+// A file of TensorProtos; text when the name says so (IsTextFileName). Holds less than 2 GiB.
+void WriteTensorProtos(const NamedTensors& tensors, const std::string& path);
 
 // A minidb as Caffe2's Save writes it: a BlobProto for each chunk of a tensor, key `name#%k`.
 inline constexpr std::int64_t kElementsOfChunk = 1'000'000;

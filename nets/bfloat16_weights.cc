@@ -133,6 +133,17 @@ std::string WhyKept(const std::string& name, const WeightUse& use, const Tensor&
 
 }  // namespace
 
+std::vector<std::string> BFloat16Candidates(const NetDef& net, const std::vector<std::string>& parameters,
+                                            const RunOptions& options) {
+  const WeightUses uses(net, options);
+  std::vector<std::string> candidates;
+  for (const std::string& name : parameters) {
+    const WeightUse* use = uses.Find(name);
+    if (use != nullptr && use->is_weights && use->gradient.empty() && use->other.empty()) candidates.push_back(name);
+  }
+  return candidates;
+}
+
 BFloat16Weights StoreWeightsInBFloat16(const NetDef& net, const std::vector<std::string>& parameters,
                                        Workspace& workspace, const RunOptions& options) {
   if (!options.device().IsHost()) {

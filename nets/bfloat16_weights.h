@@ -28,6 +28,11 @@ struct BFloat16Weights {
   std::int64_t bytes = 0;  // of those that are stored; they had twice as many
 };
 
+// Those of `parameters` that `net` and its step nets read as weights of products and as nothing else, gradients
+// included: they may be stored in bfloat16.
+std::vector<std::string> BFloat16Candidates(const NetDef& net, const std::vector<std::string>& parameters,
+                                            const RunOptions& options = {});
+
 // Rounds to bfloat16, to nearest even, those of `parameters` that `net` and its step nets read as weights of products
 // (Kernel::bfloat16_weights) and as nothing else; all others stay as they are. To be called when `workspace` holds
 // them, before a net is made; a blob that is set to float later is float again. Throws kInvalidArgument where there are

@@ -11,6 +11,7 @@
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/net.h"
+#include "stepnet/nets/net_blobs.h"
 #include "stepnet/proto/metanet.pb.h"
 
 namespace stepnet {
@@ -73,8 +74,8 @@ void AddParameters(NamedTensors tensors, Model* model) {
   for (auto& [name, tensor] : tensors) model->parameters[name] = std::move(tensor);
 }
 
-void TakeInit(const std::string& path, Model* model) {
-  if (!LooksLikeMiniDb(path)) {
+void TakeInit(const std::string& path, const NameFilter& wanted, Model* model) {
+  if (!HoldsOnlyTensors(path) && !LooksLikeMiniDb(path)) {
     const std::string content = ReadFile(path);
     const MessageKind kind = DetectKindOf(content);
     if (kind != MessageKind::kTensorProtos && kind != MessageKind::kTensorProto && kind != MessageKind::kBlobProto) {
@@ -83,7 +84,22 @@ void TakeInit(const std::string& path, Model* model) {
       return AppendInitNet(&net, model);
     }
   }
-  AddParameters(ReadTensors(path), model);
+  AddParameters(ReadTensors(path, wanted), model);
+}
+
+// Whether a file is a model with its net, and not what fills parameters alone.
+bool IsBundle(const std::string& path) {
+  if (HoldsOnlyTensors(path)) return false;
+  return LooksLikeMiniDb(path) ? HoldsBundle(path) : DetectKindOf(ReadFile(path)) == MessageKind::kMetaNetDef;
+}
+
+void CheckReadsNothing(const Model& model, const std::string& path) {
+  for (const std::string& blob : ReadFirst(model.init_net)) {
+    if (model.parameters.contains(blob)) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                StrCat(path, " is a net that reads \"", blob, "\", which nothing fills (is it the model?); parameters ",
+                       "are what a file of tensors holds, or a net without inputs fills"));
+  }
 }
 
 // What a net reads and neither writes first nor gets from the init net or the parameters.
@@ -111,9 +127,9 @@ void Model::Initialize(Workspace& workspace, const RunOptions& options) const {
   if (init_net.op_size() > 0) RunNetOnce(init_net, workspace, options);
 }
 
-Model LoadParameters(const std::string& path) {
+Model LoadParameters(const std::string& path, const NameFilter& wanted) {
   Model model;
-  TakeInit(path, &model);
+  TakeInit(path, wanted, &model);
   return model;
 }
 
@@ -171,6 +187,33 @@ MetaNetDef ReadBundle(const std::string& path) {
   }
   throw Error(ErrorCode::kInputOutput,
               StrCat(path, " is a minidb without \"", Keys().meta_net_def(), "\": it holds blobs and no net"));
+}
+
+NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wanted, const RunOptions& options) {
+  NamedTensors tensors;
+  const Model model = IsBundle(path) ? LoadModel(path) : LoadParameters(path, wanted);
+  CheckReadsNothing(model, path);
+  try {
+    Workspace workspace;
+    model.Initialize(workspace, options);
+    for (const std::string& name : NamesGivenBy(model)) {
+      const Blob& blob = workspace.GetBlob(name);
+      if (blob.HasTensor() && IsWanted(wanted, name)) tensors.emplace_back(name, blob.GetTensor());
+    }
+  } catch (...) {
+    throw CurrentError().At({.file = path});
+  }
+  return tensors;
+}
+
+std::vector<std::string> NamesGivenBy(const Model& model) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : model.parameters) names.push_back(name);
+  const auto& listed = model.init_net.external_output();
+  const std::vector<std::string> filled =
+      listed.empty() ? UnreadBlobs(model.init_net) : std::vector<std::string>(listed.begin(), listed.end());
+  names.insert(names.end(), filled.begin(), filled.end());
+  return names;
 }
 
 std::vector<std::string> FilledBy(const Model& model) {

@@ -8,6 +8,7 @@
 #include "stepnet/core/operator.h"
 #include "stepnet/core/tensor.h"
 #include "stepnet/core/workspace.h"
+#include "stepnet/io/named_tensors.h"
 #include "stepnet/proto/net.pb.h"
 
 namespace stepnet {
@@ -27,14 +28,26 @@ struct Model {
 
 // `net_path` is a NetDef, a MetaNetDef, or a minidb with the MetaNetDef and the parameters (Caffe2's
 // predictor_exporter); NetDef and MetaNetDef as binary or text. `init_path`, where not "", is a NetDef that fills
-// parameters (init_net.pb), or a file of tensors (TensorProtos or minidb) that are the parameters.
+// parameters (init_net.pb), or a file of tensors (tensor_io.h: safetensors, .npz, TensorProtos, minidb) that are the
+// parameters.
 // Throws kInputOutput, and kInvalidNet for a bundle without the net that predicts.
 Model LoadModel(const std::string& net_path, const std::string& init_path = "");
 // As LoadModel, with what LoadParameters gave.
 Model LoadModel(const std::string& net_path, Model parameters);
 
-// The init_net and the parameters that `path` gives, as `init_path` above, without a net. Throws kInputOutput.
-Model LoadParameters(const std::string& path);
+// The init_net and the parameters that `path` gives, as `init_path` above, without a net; of a file of tensors those
+// that are wanted. Throws kInputOutput.
+Model LoadParameters(const std::string& path, const NameFilter& wanted = {});
+
+// The tensors that `path` gives as parameters: those of a file of tensors, of a model that has them beside its net, or
+// what a net fills, which is run once (NamesGivenBy). Throws kInputOutput, kInvalidArgument for a net that reads what
+// nothing fills, and what running it throws.
+NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wanted = {},
+                                  const RunOptions& options = {});
+
+// What Initialize puts into a workspace for others: the parameters, and what init_net lists as its outputs or, where it
+// lists none, writes and does not read.
+std::vector<std::string> NamesGivenBy(const Model& model);
 
 // The blobs that Initialize fills: the parameters, and what init_net writes.
 std::vector<std::string> FilledBy(const Model& model);

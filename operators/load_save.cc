@@ -194,7 +194,7 @@ const Registration save =
                   if (mini_db) {
                     WriteMiniDb(tensors, path, chunk);
                   } else {
-                    WriteTensors(tensors, path);
+                    WriteTensorProtos(tensors, path);
                   }
                 };
               },

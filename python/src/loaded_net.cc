@@ -9,6 +9,7 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net_blobs.h"
@@ -28,7 +29,7 @@ bool IsRecord(const NetDef& net, const std::string& blob) {
 }
 
 Model ReadModel(const std::string& net_path, const std::string& init_path) {
-  if (!LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
+  if (!HoldsOnlyTensors(net_path) && !LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
     throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
   }
   return LoadModel(net_path, init_path);

@@ -11,5 +11,6 @@ NB_MODULE(_stepnet, module) {
   stepnet::python::TranslateErrors();
   stepnet::python::BindCell(module);
   stepnet::python::BindModel(module);
+  stepnet::python::BindParams(module);
   stepnet::python::BindTexts(module);
 }

@@ -32,6 +32,7 @@ from .errors import (
 from .gradients import Gradients, Pullback
 from .layers import layers
 from .net import Net, TrainingNet, load, train_net
+from .params import load_params, save_params
 from .texts import check, expand, ops, show
 from .torch_layers import from_torch, to_torch
 
@@ -64,8 +65,10 @@ __all__ = [
     "from_torch",
     "layers",
     "load",
+    "load_params",
     "ops",
     "packed",
+    "save_params",
     "show",
     "to_torch",
     "train_net",

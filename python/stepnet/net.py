@@ -110,7 +110,8 @@ def load(
 
     Args:
         net: a NetDef, a MetaNetDef or a minidb model, binary or text.
-        init: a net that fills the parameters, which is run once, or a file of tensors that are the parameters.
+        init: a file of tensors that are the parameters (safetensors, ``.npz``, TensorProtos, a minidb), or a net that
+            fills them, which is run once.
         threads: how many to use; 0: as many as are worth having.
         device: ``"cpu"``, ``"cuda"`` or, of several GPUs, ``"cuda:1"``.
         opt_level: what the compiler may do, 0 to 2.

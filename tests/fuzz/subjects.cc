@@ -1,8 +1,10 @@
 #include "subjects.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "damage.h"
@@ -16,6 +18,8 @@
 #include "stepnet/io/file.h"
 #include "stepnet/io/npy.h"
 #include "stepnet/io/proto_io.h"
+#include "stepnet/io/tensor_io.h"
+#include "stepnet/io/zip_archive.h"
 #include "stepnet/nets/backward.h"
 #include "stepnet/nets/backward_step.h"
 #include "stepnet/nets/net.h"
@@ -168,6 +172,39 @@ std::string DamagedMiniDb(const NamedTensors& tensors, std::mt19937& random) {
   const std::string path = ScratchFolder() + "/tensors.minidb";
   WriteMiniDb(tensors, path, /*elements_of_chunk=*/1 + static_cast<std::int64_t>(random() % 8));
   return DamagedBytes(ReadFile(path), random);
+}
+
+// The header is text, and has a length before it that fits it, unless that is the damage.
+std::string DamagedSafetensors(const NamedTensors& tensors, std::mt19937& random) {
+  constexpr size_t kBeforeHeader = 8;
+  const std::string path = ScratchFolder() + "/tensors.safetensors";
+  WriteTensors(tensors, path);
+  const std::string bytes = ReadFile(path);
+  if (random() % 4 == 0) return DamagedBytes(bytes, random);
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), kBeforeHeader);
+  const std::string header = DamagedText(bytes.substr(kBeforeHeader, length), random);
+  std::string damaged = bytes.substr(0, kBeforeHeader) + header + bytes.substr(kBeforeHeader + length);
+  if (random() % 8 != 0) length = header.size();
+  std::memcpy(damaged.data(), &length, kBeforeHeader);
+  return damaged;
+}
+
+// An archive, of which bytes are damaged or an array within, with a checksum that fits it.
+std::string DamagedNpz(const NamedTensors& tensors, std::mt19937& random) {
+  if (random() % 4 == 0) return DamagedBytes(ReadFile(SourcePath("tests/io/files/deflated.npz")), random);
+  const std::string path = ScratchFolder() + "/tensors.npz";
+  const bool damages_array = random() % 2 == 0;
+  ZipWriter archive(path);
+  for (const auto& [name, tensor] : tensors) {
+    const NpyBytes npy = EncodeNpy(tensor, name);
+    const auto* const elements = static_cast<const char*>(npy.elements.raw());
+    std::string bytes = npy.header + std::string(elements, static_cast<size_t>(npy.elements.size_bytes()));
+    if (damages_array) bytes = DamagedNpy(bytes, random);
+    archive.Add(name + ".npy", {std::as_bytes(std::span(bytes))});
+  }
+  archive.Commit();
+  return damages_array ? ReadFile(path) : DamagedBytes(ReadFile(path), random);
 }
 
 std::string Repeated(std::string_view part, int count) {
@@ -335,14 +372,17 @@ std::string TrainingCell() { return ReadFile(SourcePath("examples/cells/elman.ce
 std::string DamagedTensorFile(std::mt19937& random) {
   const auto dtype = static_cast<DType>(random() % (static_cast<unsigned>(DType::kString) + 1));
   const Tensor tensor = RandomTensor(dtype, {2, 1 + static_cast<std::int64_t>(random() % 4), 3}, random);
-  switch (random() % 4) {
+  const NamedTensors two = {{"x", tensor}, {"y", Tensor::Of<float>({2}, {1, 2})}};
+  switch (random() % 6) {
     case 0: {
       const std::string path = ScratchFolder() + "/tensor.npy";
       WriteNpy(tensor, path);
       const std::string bytes = ReadFile(path);
       return random() % 4 == 0 ? DamagedBytes(bytes, random) : DamagedNpy(bytes, random);
     }
-    case 1: return DamagedMiniDb({{"x", tensor}, {"y", Tensor::Of<float>({2}, {1, 2})}}, random);
+    case 1: return DamagedMiniDb(two, random);
+    case 2: return DamagedSafetensors(tensor.dtype() == DType::kString ? NamedTensors{two[1]} : two, random);
+    case 3: return DamagedNpz(tensor.dtype() == DType::kString ? NamedTensors{two[1]} : two, random);
     default: {
       TensorProtos protos;
       *protos.add_protos() = TensorToProto("x", tensor);

@@ -39,7 +39,7 @@ std::string TrainingText();
 std::string TrainingCell();
 std::string DamagedConfig(std::mt19937& random);
 
-// A tensor as .npy, TensorProtos or minidb, damaged: its parts, its header or its bytes.
+// A tensor as .npy, TensorProtos, minidb, safetensors or .npz, damaged: its parts, its header or its bytes.
 std::string DamagedTensorFile(std::mt19937& random);
 
 }  // namespace stepnet

@@ -20,13 +20,29 @@ std::string NpyFault(const std::string& path) {
   return again.shape() == tensor.shape() ? "" : StrCat(tensor.Description(), " is read again as ", again.Description());
 }
 
+// What is read is described in the same way, and is written and read again as it is.
 std::string TensorsFault(const std::string& path) {
   const NamedTensors tensors = ReadTensors(path);
-  WriteTensors(tensors, path);
-  // No tensors make an empty file, which is no file of tensors.
+  const NamedInfos infos = DescribeTensors(path);
+  if (infos.size() != tensors.size()) return StrCat(tensors.size(), " tensors are described as ", infos.size());
+  for (size_t i = 0; i < infos.size(); ++i) {
+    if (infos[i].first == tensors[i].first && infos[i].second.Description() == tensors[i].second.Description())
+      continue;
+    return StrCat(tensors[i].second.Description(), " is described as ", infos[i].second.Description());
+  }
+  // No tensors make an empty file of TensorProtos, which is no file of tensors.
   if (tensors.empty()) return "";
-  const size_t again = ReadTensors(path).size();
-  return again == tensors.size() ? "" : StrCat(tensors.size(), " tensors are read again as ", again);
+  for (const char* kind : {"", ".safetensors", ".npz"}) {
+    try {
+      WriteTensors(tensors, path + kind);
+    } catch (const Error&) {  // other kinds do not hold every name and dtype
+      if (*kind == '\0') throw;
+      continue;
+    }
+    const size_t again = ReadTensors(path + kind).size();
+    if (again != tensors.size()) return StrCat(tensors.size(), " tensors are read again as ", again, " of ", kind);
+  }
+  return "";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Bytes as a file of tensors: .npy, TensorProtos, TensorProto, BlobProto or minidb.
+// Bytes as a file of tensors: .npy, TensorProtos, TensorProto, BlobProto, minidb, safetensors or .npz.
 #include <cstddef>
 #include <cstdint>
 #include <string>

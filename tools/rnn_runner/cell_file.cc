@@ -6,8 +6,10 @@
 #include <iostream>
 
 #include "stepnet/cells/cell_inputs.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/core/random.h"
 #include "stepnet/io/minidb.h"
+#include "stepnet/nets/bfloat16_weights.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/inputs.h"
@@ -73,26 +75,15 @@ std::int64_t SizeOf(const char* flag, std::int64_t value, std::int64_t size, con
       StrCat("--", flag, " is ", value, ", and the input ", NameText(input.blob), " that was given says ", size));
 }
 
-// Weights may be bfloat16 (Kernel::bfloat16_weights); whoever reads them says whether these may.
 bool FitsParameter(const Blob& blob, const Tensor& parameter) {
   if (!blob.HasTensor() || blob.GetTensor().shape() != parameter.shape()) return false;
   const DType dtype = blob.GetTensor().dtype();
-  return dtype == parameter.dtype() || (dtype == DType::kBFloat16 && parameter.dtype() == DType::kFloat);
+  return dtype == parameter.dtype() || (IsStoredFloat(dtype) && parameter.dtype() == DType::kFloat);
 }
 
 std::string InfoText(const Blob& blob) { return blob.HasTensor() ? blob.GetTensor().Description() : "no tensor"; }
 
 }  // namespace
-
-std::vector<std::string> NamesGivenBy(const Model& parameters) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : parameters.parameters) names.push_back(name);
-  const auto& listed = parameters.init_net.external_output();
-  const std::vector<std::string> filled =
-      listed.empty() ? UnreadBlobs(parameters.init_net) : std::vector<std::string>(listed.begin(), listed.end());
-  names.insert(names.end(), filled.begin(), filled.end());
-  return names;
-}
 
 FlagUse CellSizeFlag() { return {.name = "size", .value = "NAME=N,…", .is_list = true}; }
 
@@ -172,6 +163,8 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
   model.Initialize(given, options);
   const std::vector<std::string> names = NamesGivenBy(model);
   const std::vector<std::string> known = FilledByCell(cell);
+  // Weights of products may stay bfloat16, as half of their bytes are read then.
+  const std::vector<std::string> may_be_bfloat16 = BFloat16Candidates(cell.net, cell.parameters, options);
   std::vector<std::string> faults;
   for (const std::string& name : cell.parameters) {
     if (std::ranges::find(names, name) != names.end()) continue;
@@ -185,7 +178,10 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
       faults.push_back(
           StrCat("\"", name, "\" is ", InfoText(blob), ", must be ", workspace.GetTensor(name).Description()));
     } else {
-      workspace.SetTensor(name, blob.GetTensor());
+      const Tensor& tensor = blob.GetTensor();
+      const bool stays = tensor.dtype() == workspace.GetTensor(name).dtype() ||
+                         (tensor.dtype() == DType::kBFloat16 && std::ranges::count(may_be_bfloat16, name) > 0);
+      workspace.SetTensor(name, stays ? tensor : Widened(tensor));
     }
   }
   if (faults.empty()) return names;

@@ -17,8 +17,10 @@
 #include "stepnet/tools/rnn_runner/status_line.h"
 
 DEFINE_string(net, "", "file of the net");
-DEFINE_string(init_net, "",
-              "file of a net to run once before, which fills parameters, or of the parameters themselves");
+DEFINE_string(
+    init_net, "",
+    "file of a net to run once before, which fills parameters, or of the parameters themselves: safetensors, .npz,\n"
+    "TensorProtos or minidb, whichever the file is");
 DEFINE_string(output, "", "blobs, separated by commas");
 DEFINE_string(format, "text", "how to print");
 DEFINE_string(executor, "parallel", "what runs the step nets (serial is the reference for the others)");

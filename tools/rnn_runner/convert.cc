@@ -1,4 +1,6 @@
-// rnn_runner convert: the same message as text or in binary.
+// rnn_runner convert: the same message as text or in binary, and parameters from any file to any other.
+#include <gflags/gflags.h>
+
 #include <filesystem>
 #include <iostream>
 
@@ -9,25 +11,80 @@
 #include "stepnet/nets/model.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
+#include "stepnet/tools/rnn_runner/parameter_file.h"
+#include "stepnet/tools/rnn_runner/text.h"
+
+DEFINE_bool(params, false,
+            "parameters: IN is a file of tensors, a net that fills parameters or a model with them; OUT is a file of\n"
+            "tensors: .safetensors, .npz, .minidb, or TensorProtos, binary (.pb) or text");
+DEFINE_bool(as_net, false, "with --params, OUT is a net that fills them (.pb, or text)");
 
 namespace stepnet::runner {
 namespace {
 
-int Convert(const std::vector<std::string>& operands) {
-  const std::string& from = operands[0];
-  const std::string& to = operands[1];
-  if (!IsTextFileName(to) && !to.ends_with(".pb") && !to.ends_with(".cell")) {
-    throw UsageError(
-        StrCat("cannot tell from \"", to, "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell"));
-  }
+bool IsMessageName(const std::string& path) { return IsTextFileName(path) || path.ends_with(".pb"); }
+
+void RefuseSameFile(const std::string& from, const std::string& to) {
   std::error_code ignored;  // one of them may not exist
   if (std::filesystem::equivalent(from, to, ignored)) {
     throw UsageError(StrCat("would write over its own input, ", from, "; OUT must be another file"));
   }
+}
+
+// What a kind of file does not keep as it was.
+void SayWhatChanges(const NamedTensors& tensors, const std::string& to) {
+  if (!to.ends_with(".npz")) return;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dtype() != DType::kBFloat16) continue;
+    std::cerr << PrintableLine(
+                     StrCat(NameText(name), " is bfloat16, which NumPy does not have, and is written as float"))
+              << "\n";
+  }
+}
+
+int ConvertParameters(const std::string& from, const std::string& to) {
+  if (FLAGS_as_net && !IsMessageName(to)) {
+    throw UsageError(StrCat("a net is written to .pb, .pbtxt, .prototxt or .txt, not to \"", to, "\""));
+  }
+  if (!IsMessageName(to) && !to.ends_with(".safetensors") && !to.ends_with(".npz") && !to.ends_with(".minidb")) {
+    throw UsageError(StrCat("cannot tell from \"", to,
+                            "\" what to write; with --params it must end in .safetensors, .npz, .minidb, .pb, .pbtxt, "
+                            ".prototxt or .txt"));
+  }
+  RefuseSameFile(from, to);
+  const NamedTensors tensors = ReadParameterFile(from, SplitList(FLAGS_output));
+  if (FLAGS_as_net) {
+    WriteMessage(NetThatFills(tensors), to);
+  } else {
+    SayWhatChanges(tensors, to);
+    WriteTensors(tensors, to);
+  }
+  std::cerr << "wrote " << to << " (" << Count(std::ssize(tensors), "tensor") << (FLAGS_as_net ? ", as a net" : "")
+            << ")\n";
+  return kOk;
+}
+
+int Convert(const std::vector<std::string>& operands) {
+  const std::string& from = operands[0];
+  const std::string& to = operands[1];
+  if (FLAGS_params) return ConvertParameters(from, to);
+  for (const char* flag : {"as_net", "output", "seed"}) {
+    if (IsGiven(flag)) throw UsageError(StrCat("--", flag, " is of parameters; give --params too"));
+  }
+  if (HoldsOnlyTensors(from)) {
+    throw UsageError(StrCat(from, " holds tensors, and is no message; --params writes them to another kind of file"));
+  }
+  if (!IsMessageName(to) && !to.ends_with(".cell")) {
+    throw UsageError(
+        StrCat("cannot tell from \"", to, "\" what to write; it must end in .pb, .pbtxt, .prototxt, .txt or .cell"));
+  }
+  RefuseSameFile(from, to);
   if (LooksLikeMiniDb(from) && !HoldsBundle(from)) {
     throw Error(
         ErrorCode::kInputOutput,
-        StrCat(from, " is a minidb of tensors, and holds no net that could be written; `rnn_runner show` lists them"));
+        StrCat(from,
+               " is a minidb of tensors, and holds no net that could be written; `rnn_runner show` lists them, and "
+               "--params writes them to another kind of file"));
   }
   const AnyMessage file = ReadAnyMessage(from);
   if (!to.ends_with(".pb")) SayWhatIsLeftOut(*file.message, from, to);
@@ -48,14 +105,23 @@ int Convert(const std::vector<std::string>& operands) {
 const Command kConvert = {
     .name = "convert",
     .operands = "IN OUT",
-    .doc = "writes a file as text (.pbtxt, .prototxt, .txt), binary (.pb) or short cell (.cell)",
+    .doc = "writes a file as text, binary or short cell; with --params, parameters of any file to any other",
     .details =
         "IN is a NetDef, a MetaNetDef, a PlanDef, a cell, TensorProtos, a TensorProto or a BlobProto, binary or\n"
         "text whatever its name; of a minidb model, the MetaNetDef is written. OUT appears when it is complete, and is "
         "not IN.\nFields of other versions of the format go from binary to binary; text lacks them, and they are "
-        "named.",
-    .example = "rnn_runner convert net.pb net.pbtxt",
-    .flags = WithCommonFlags({}),
+        "named.\nWith --params parameters go from any kind of file that gives them to any other: safetensors, .npz,\n"
+        "TensorProtos, minidb, and nets that fill them. What IN is its content says, what OUT is its name. Dtypes "
+        "stay;\n"
+        "metadata of safetensors is not kept.",
+    .example =
+        "rnn_runner convert net.pb net.pbtxt\nrnn_runner convert --params init_net.pb weights.safetensors\n"
+        "rnn_runner convert --params --as_net weights.npz init_net.pb",
+    .flags =
+        WithCommonFlags({{.name = "params"},
+                         {.name = "as_net"},
+                         {.name = "output", .value = "BLOB,…", .doc = "with --params, those alone", .is_list = true},
+                         {.name = "seed", .value = "N"}}),
     .min_operands = 2,
     .max_operands = 2,
     .run = Convert,

@@ -20,7 +20,9 @@
 #include "stepnet/tools/rnn_runner/tensor_text.h"
 
 DEFINE_string(input, "", "tensors from .npy files, one a blob");
-DEFINE_string(input_pb, "", "tensors from a file of TensorProtos, binary or text (or a BlobProto or a minidb)");
+DEFINE_string(input_pb, "",
+              "tensors from a file of TensorProtos, binary or text, or of another kind that holds tensors with names:\n"
+              "safetensors, .npz, BlobProto, minidb");
 DEFINE_string(input_fill, "uniform",
               "what the blobs of --shape hold: zeros, ones, uniform (in [-1, 1)) or normal (mean 0, deviation 1)");
 DEFINE_string(shape, "",

@@ -26,6 +26,8 @@ std::unique_ptr<google::protobuf::Message> NewMessage(MessageKind kind) {
     case MessageKind::kNetDef:
     case MessageKind::kMiniDb:
     case MessageKind::kTrainConfig:
+    case MessageKind::kSafetensors:
+    case MessageKind::kNpz:
     case MessageKind::kUnknown: break;
   }
   return std::make_unique<NetDef>();

@@ -129,7 +129,8 @@ int Show(const std::vector<std::string>& operands) {
   }
   RefuseRunFlags();
   CheckFormat({"text", "dot", "json"});
-  if (LooksLikeMiniDb(path) && !HoldsBundle(path) && FLAGS_format == "text") {
+  const bool holds_tensors = HoldsOnlyTensors(path) || (LooksLikeMiniDb(path) && !HoldsBundle(path));
+  if (holds_tensors && FLAGS_format == "text") {
     RefuseCellFlags(path);
     for (const auto& [name, info] : DescribeTensors(path))
       std::cout << NameText(name) << " " << info.Description() << "\n";
@@ -162,9 +163,9 @@ const Command kShow = {
     .operands = "F",
     .doc = "prints a net for people, for Graphviz or as JSON",
     .details =
-        "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors, names, "
-        "types\n"
-        "and shapes are listed. The net need not be right: `check` tells what is wrong with it. As text, hints for\n"
+        "F is a NetDef, a MetaNetDef, a PlanDef, a minidb model or a cell, binary or text; of files of tensors\n"
+        "(safetensors, .npz, TensorProtos, minidb) names, types and shapes are listed. The net need not be right: "
+        "`check` tells what is wrong with it. As text, hints for\n"
         "back ends of Caffe2 (order, use_cudnn, cudnn_exhaustive_search) are left out. With --device=cuda it says of "
         "each\n"
         "operator where it runs, with the copies between GPU and CPU that a run adds; no GPU is needed, and the net "

@@ -1,0 +1,17 @@
+// Tensors in NumPy's .npz files: zip archives in which an entry "w.npy" holds the array "w" (npy.h, zip_archive.h).
+#pragma once
+
+#include <string>
+
+#include "stepnet/io/named_tensors.h"
+
+namespace stepnet {
+
+// In the order of the archive, entries stored or deflated (numpy.savez, savez_compressed). Throws kInputOutput for what
+// is no such archive, and what ReadNpy throws for a wanted array.
+FoundTensors ReadNpz(const std::string& path, const NameFilter& wanted, const PlaceFinder& find_place);
+
+// In the order given, stored; dtypes as WriteNpy has them. Equal tensors give equal bytes. Throws kInputOutput.
+void WriteNpz(const NamedTensors& tensors, const std::string& path);
+
+}  // namespace stepnet

@@ -1,0 +1,59 @@
+// Parameters in files, for Python.
+#include <nanobind/stl/string.h>
+
+#include "stepnet/cells/cell.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/floating.h"
+#include "stepnet/core/strings.h"
+#include "stepnet/io/file.h"
+#include "stepnet/io/minidb.h"
+#include "stepnet/io/tensor_io.h"
+#include "stepnet/nets/model.h"
+#include "stepnet/python/src/arrays.h"
+#include "stepnet/python/src/bindings.h"
+#include "stepnet/python/src/calls.h"
+#include "stepnet/python/src/options.h"
+
+namespace nb = nanobind;
+
+namespace stepnet::python {
+namespace {
+
+// NumPy's arrays by name: bfloat16 as float32, with `widen` float16, too.
+nb::dict LoadParams(const std::string& path, bool widen, std::uint64_t seed) {
+  const NamedTensors tensors = CallWithoutGil([&] {
+    if (!HoldsOnlyTensors(path) && !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path)) {
+      throw Error(ErrorCode::kInvalidArgument, StrCat(path, " is a cell; stepnet.cell(…).init() fills its parameters"));
+    }
+    NamedTensors read = ReadParameterTensors(path, {}, MakeRunOptions(/*threads=*/0, "cpu", kMaxOptLevel, seed));
+    for (auto& [name, tensor] : read) {
+      if (tensor.dtype() == DType::kBFloat16 || (widen && tensor.dtype() == DType::kFloat16)) tensor = Widened(tensor);
+    }
+    return read;
+  });
+  nb::dict params;
+  for (const auto& [name, tensor] : tensors) params[nb::str(name.c_str(), name.size())] = ArrayOf(tensor);
+  return params;
+}
+
+void SaveParams(const nb::dict& params, const std::string& path) {
+  NamedTensors tensors;
+  for (const auto& [key, array] : params) {
+    if (!nb::isinstance<nb::str>(key)) {
+      throw Error(ErrorCode::kTypeMismatch,
+                  StrCat("a parameter is named ", nb::str(key).c_str(), ", which is no text"));
+    }
+    const auto name = nb::cast<std::string>(key);
+    tensors.emplace_back(name, TensorOf(array, {"parameter", name}));
+  }
+  CallWithoutGil([&] { WriteTensors(tensors, path); });
+}
+
+}  // namespace
+
+void BindParams(nb::module_& module) {
+  module.def("load_params", &LoadParams);
+  module.def("save_params", &SaveParams);
+}
+
+}  // namespace stepnet::python

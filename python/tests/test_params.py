@@ -1,0 +1,128 @@
+import numpy
+import pytest
+from conftest import ROOT
+
+import stepnet
+
+FILES = ROOT / "tests" / "io" / "files"
+KINDS = ["w.safetensors", "w.npz", "w.pb", "w.pbtxt", "w.minidb"]
+DTYPES = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool"]
+
+
+def written(dtype, shape):
+    """What the files hold: element i is i % 5 - 2, without its sign or as whether it is even where the type says so."""
+    values = numpy.arange(numpy.prod(shape, dtype=int)).reshape(shape) % 5 - 2
+    if dtype.startswith("uint"):
+        values = abs(values)
+    return numpy.array(values % 2 == 0 if dtype == "bool" else values, dtype)
+
+
+@pytest.fixture
+def every_dtype():
+    params = {dtype: written(dtype, (2, 3)) for dtype in DTYPES}
+    params.update(scalar=written("float32", ()), empty=written("float32", (0, 4)))
+    return params
+
+
+def expect_same(found, expected):
+    assert sorted(found) == sorted(expected)
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype, name
+        assert found[name].shape == array.shape, name
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("file", ["every_type.safetensors", "stored.npz"])
+def test_files_of_other_programs_are_read(file, every_dtype):
+    params = stepnet.load_params(FILES / file)
+    every_dtype["lstm/w ü"] = written("float32", (3,))
+    if file.endswith(".safetensors"):  # bfloat16 as float32, which has all its values
+        every_dtype["bfloat16"] = written("float32", (2, 3))
+    expect_same(params, every_dtype)
+
+
+@pytest.mark.parametrize("file", KINDS)
+def test_each_kind_of_file_keeps_every_dtype(file, every_dtype, tmp_path):
+    stepnet.save_params(every_dtype, tmp_path / file)
+    expect_same(stepnet.load_params(tmp_path / file), every_dtype)
+
+
+def test_numpy_reads_what_is_written(every_dtype, tmp_path):
+    stepnet.save_params(every_dtype, tmp_path / "w.npz")
+    with numpy.load(tmp_path / "w.npz") as archive:
+        expect_same(dict(archive), every_dtype)
+
+
+def test_safetensors_read_what_is_written(every_dtype, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed")
+    stepnet.save_params(every_dtype, tmp_path / "w.safetensors")
+    expect_same(safetensors.load_file(tmp_path / "w.safetensors"), every_dtype)
+    safetensors.save_file(every_dtype, tmp_path / "theirs.safetensors")
+    assert (tmp_path / "theirs.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
+
+
+def test_float16_is_widened_where_asked(tmp_path):
+    halves = numpy.array([1.5, 6e-8, -65504, numpy.inf], "float16")
+    stepnet.save_params({"w": halves}, tmp_path / "w.npz")
+    expect_same(stepnet.load_params(tmp_path / "w.npz", widen=True), {"w": halves.astype("float32")})
+
+
+@pytest.mark.parametrize("file", KINDS)
+def test_a_cell_has_its_parameters_back(file, lstm, tmp_path):
+    params = lstm.init(seed=3)
+    x = numpy.ones((4, 2, 5), "float32")
+    expected = lstm(params, x=x).h
+    stepnet.save_params(params, tmp_path / file)
+    assert numpy.array_equal(lstm(stepnet.load_params(tmp_path / file), x=x).h, expected)
+
+
+def test_a_net_takes_the_same_files(tmp_path):
+    folder = ROOT / "examples" / "char_lm"
+    params = stepnet.load_params(folder / "init_net.pb")  # a net that fills them
+    inputs = {
+        "input": numpy.eye(65, dtype="float32")[:7, None],
+        "seq_lengths": numpy.array([7], "int32"),
+        "hidden_init": numpy.zeros((1, 1, 128), "float32"),
+        "cell_init": numpy.zeros((1, 1, 128), "float32"),
+    }
+    expected = stepnet.load(folder / "net.pb", init=folder / "init_net.pb")(**inputs)
+    for file in ("w.safetensors", "w.npz"):
+        stepnet.save_params(params, tmp_path / file)
+        found = stepnet.load(folder / "net.pb", init=tmp_path / file)(**inputs)
+        assert numpy.array_equal(found.probabilities, expected.probabilities)
+
+
+def test_random_parameters_of_a_net_follow_the_seed(tmp_path):
+    (tmp_path / "fill.pbtxt").write_text(
+        'op { type: "UniformFill" output: "w" arg { name: "shape" ints: 9 } } external_output: "w"'
+    )
+    first, again, other = (stepnet.load_params(tmp_path / "fill.pbtxt", seed=seed)["w"] for seed in (1, 1, 2))
+    assert numpy.array_equal(first, again)
+    assert not numpy.array_equal(first, other)
+
+
+def test_what_cannot_be_read_or_written_is_an_error(cells, tmp_path):
+    with pytest.raises(stepnet.InputOutputError, match='tensor "codes" is "U32", which is not supported'):
+        stepnet.load_params(FILES / "other_types.safetensors")
+    with pytest.raises(stepnet.InputOutputError, match="No such file"):
+        stepnet.load_params(tmp_path / "none.npz")
+    with pytest.raises(stepnet.InvalidArgumentError, match=r"lstm\.cell is a cell; stepnet\.cell\(…\)\.init\(\)"):
+        stepnet.load_params(cells / "lstm.cell")
+    with pytest.raises(stepnet.InvalidArgumentError, match="is it the model"):
+        stepnet.load_params(ROOT / "examples" / "char_lm" / "net.pb")
+    with pytest.raises(stepnet.TypeMismatchError, match="cannot be an array"):
+        stepnet.load_params(FILES / "deflated.npz")
+    with pytest.raises(stepnet.TypeMismatchError, match='the parameter "w" has elements complex64'):
+        stepnet.save_params({"w": numpy.zeros(2, "complex64")}, tmp_path / "w.npz")
+    with pytest.raises(stepnet.TypeMismatchError, match="a parameter is named 1, which is no text"):
+        stepnet.save_params({1: numpy.zeros(2)}, tmp_path / "w.npz")
+    with pytest.raises(stepnet.InputOutputError, match="means something else there"):
+        stepnet.save_params({"__metadata__": numpy.zeros(2)}, tmp_path / "w.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tensor_of_bfloat16_is_kept_in_safetensors(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    stepnet.save_params({"w": torch.tensor([1.5, -3], dtype=torch.bfloat16)}, tmp_path / "w.safetensors")
+    assert b'"dtype":"BF16"' in (tmp_path / "w.safetensors").read_bytes()
+    assert stepnet.load_params(tmp_path / "w.safetensors")["w"].tolist() == [1.5, -3]
