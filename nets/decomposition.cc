@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "stepnet/core/cancellation.h"
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/rename.h"
 
@@ -45,9 +47,26 @@ void ThrowIfWrong(const OperatorDef& op) {
   ThrowIfProblems(CheckNet(alone, {.blob_exists = [](const std::string&) { return true; }}));
 }
 
+// Bytes of the messages of all parts: a few bytes of a file can stand for a thousand layers.
+class PartsSize {
+ public:
+  void Add(const NetDef& parts) {
+    constexpr size_t kMaxBytes = 64 << 20;
+    bytes_ += parts.ByteSizeLong();
+    if (bytes_ <= kMaxBytes) return;
+    throw Error(
+        ErrorCode::kInvalidNet,
+        StrCat("the operators that this one and those before it stand for take more than ", kMaxBytes >> 20, " MB"));
+  }
+
+ private:
+  size_t bytes_ = 0;
+};
+
 class Decomposer {
  public:
-  Decomposer(const NetDef& net, NetUse use) : net_(net), use_(use), names_(BlobNames(net)) {}
+  Decomposer(const NetDef& net, NetUse use, PartsSize* size)
+      : net_(net), use_(use), size_(size), names_(BlobNames(net)) {}
 
   DecomposedNet Run() {
     result_.net = net_;
@@ -71,6 +90,7 @@ class Decomposer {
     CountWork(kWork);
     ThrowIfWrong(op);
     NetDef parts = decomposition(OperatorCall(op), {.use = use_, .scope = NewScope(op.output(0))});
+    size_->Add(parts);
     for (OperatorDef& part : *parts.mutable_op()) {
       if (op.has_device_option()) *part.mutable_device_option() = op.device_option();
       *part.mutable_control_input() = op.control_input();
@@ -81,7 +101,9 @@ class Decomposer {
 
   OperatorDef WithinArguments(OperatorDef op) const {
     for (Argument& argument : *op.mutable_arg()) {
-      if (argument.has_n()) *argument.mutable_n() = Decomposed(std::move(*argument.mutable_n()), use_).net;
+      if (argument.has_n() && IsDecomposed(argument.n())) {
+        *argument.mutable_n() = Decomposer(argument.n(), use_, size_).Run().net;
+      }
     }
     return op;
   }
@@ -104,6 +126,7 @@ class Decomposer {
 
   const NetDef& net_;
   const NetUse use_;
+  PartsSize* const size_;
   std::set<std::string> names_;  // of blobs, and scopes
   DecomposedNet result_;
 };
@@ -119,7 +142,10 @@ DecompositionRegistration::DecompositionRegistration(const std::string& type, De
 bool HasDecomposition(const std::string& type) { return Find(type) != nullptr; }
 
 DecomposedNet Decomposed(NetDef net, NetUse use) {
-  if (IsDecomposed(net)) return Decomposer(net, use).Run();
+  if (IsDecomposed(net)) {
+    PartsSize size;
+    return Decomposer(net, use, &size).Run();
+  }
   DecomposedNet same{.net = std::move(net), .origins = {}, .wholes = {}};
   same.origins.resize(same.net.op_size());
   std::iota(same.origins.begin(), same.origins.end(), 0);

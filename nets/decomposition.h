@@ -38,7 +38,8 @@ struct DecomposedNet {
 };
 
 // The net with parts in place of operators that have a decomposition, in its step nets, too. They have the device and
-// the control inputs of the operator. Throws kInvalidNet, with the operator, where that is wrong by itself.
+// the control inputs of the operator. Throws kInvalidNet, with the operator, where that is wrong by itself, and where
+// all parts together would take more than 64 MB.
 DecomposedNet Decomposed(NetDef net, NetUse use);
 
 }  // namespace stepnet

@@ -27,8 +27,10 @@ const Registration lstm_state_clip_gradient =
         .Args(Bounds())
         .Private()
         .Formula([](Formula& f) {
-          const Expr x = f.In("x"), dy = f.In("dy");
-          f.Out({Where(Or(x<f.Number("min"), x> f.Number("max")), 0, dy)});
+          const Expr x = f.In("x");
+          const Expr is_low = x < f.Number("min");
+          const Expr is_high = x > f.Number("max");
+          f.Out({Where(Or(is_low, is_high), 0, f.In("dy"))});
         });
 
 }  // namespace
