@@ -21,6 +21,8 @@ struct CellUse {
   bool training = false;                           // dropout drops, zoneout draws
   bool carry =
       false;  // every state starts from an input and is given at the end, so that a sequence can be run in parts
+  bool outer_states = false;  // the same of whole sequences, in any direction
+  bool HasOuterStates() const { return carry || outer_states; }
 };
 
 // A state from outside of the loop: `initial` is an input, [rows, B, item…], `last` an output of the same shape.
@@ -49,7 +51,7 @@ struct CellNet {
   std::vector<CellNetInput> inputs;
   std::vector<CellNetInput> starts;     // initial states that init_net fills, a row for all of the batch
   std::vector<std::string> parameters;  // what training changes
-  std::vector<CarriedState> states;     // with CellUse::carry
+  std::vector<CarriedState> states;     // with HasOuterStates, by layer, then direction, then as the cell lists them
   std::vector<std::string> outputs;     // as the cell lists them, then those of the layers below
   std::vector<Shape> output_items;      // an item of each: [T, B, item…] or, of the last step, [1, B, item…]
   std::vector<DType> output_dtypes;

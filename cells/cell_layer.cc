@@ -247,7 +247,7 @@ std::string CellLayer::WriteInitial(int i, CellNet* result) const {
       .blob = name, .dtype = DType::kFloat, .dims = {state.window(), CellNetInput::kBatch}, .is_state = true};
   const Shape item = StateShape(i);
   input.dims.insert(input.dims.end(), item.dims().begin(), item.dims().end());
-  if (context_.use->carry || state.initial() == "given") {
+  if (context_.use->HasOuterStates() || state.initial() == "given") {
     result->net.add_external_input(name);
     result->inputs.push_back(std::move(input));
     return name;
@@ -340,7 +340,7 @@ void CellLayer::ShowOutputs(const std::vector<std::string>& outputs) {
 
 void CellLayer::CarryStates(CellNet* result) {
   RecurrentOperator& op = *context_.op;
-  for (int i = 0; context_.use->carry && i < cell().state_size(); ++i) {
+  for (int i = 0; context_.use->HasOuterStates() && i < cell().state_size(); ++i) {
     const std::int64_t window = cell().state(i).window();
     op.outputs.push_back(context_.names->Unused(context_.prefix + cell().state(i).name() + "_carried"));
     op.aliases.push_back({states_[i], op.outputs.back(), -window});

@@ -9,6 +9,7 @@
 
 #include "stepnet/core/index_of.h"
 #include "stepnet/nets/backward.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/net_blobs.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/op_arguments.h"
@@ -345,12 +346,14 @@ void LeaveOut(OperatorDef* op, const std::function<bool(const std::string&)>& is
 }  // namespace
 
 void AddBackwardStepNets(NetDef* net, const std::function<bool(const std::string&)>& is_floating) {
+  *net = Decomposed(std::move(*net), NetUse::kTraining).net;
   ForEachWithoutBackwardStep(
       net, [&](OperatorDef* op, const RecurrentSpec& spec) { BackwardStepMaker(op, spec, is_floating).Make(); },
       [&](OperatorDef*, NetDef* step) { AddBackwardStepNets(step, is_floating); });
 }
 
 void AddBackwardStepNets(NetDef* net, const std::vector<std::string>& inputs) {
+  *net = Decomposed(std::move(*net), NetUse::kTraining).net;
   std::set<std::string> depending(inputs.begin(), inputs.end());
   const auto depends = [&](const std::string& blob) { return depending.contains(blob); };
   for (const OperatorDef& op : net->op()) {

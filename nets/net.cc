@@ -12,6 +12,7 @@
 #include "stepnet/core/thread_pool.h"
 #include "stepnet/nets/completion.h"
 #include "stepnet/nets/dag_net.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/net_recordings.h"
 #include "stepnet/nets/operator_lanes.h"
@@ -147,7 +148,8 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     ThrowIfProblems(CheckNet(*def, {.run = options,
                                     .blob_exists = [&](const std::string& blob) { return workspace.HasBlob(blob); },
                                     .owner = def}));
-    PlacedNet placed = Place(std::move(def), options);
+    DecomposedNet decomposed = Decomposed(std::move(*def), NetUse::kInference);
+    PlacedNet placed = Place(std::move(decomposed.net), options);
     const NetDef& net_def = *placed.net;
     std::unique_ptr<Net> net;
     if (CanonicalNetType(net_def.type()) == "simple") {
@@ -158,7 +160,8 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
     net->name_ = name;
     net->workspace_ = &workspace;
     net->entries_ = std::move(placed.entries);
-    net->origins_ = std::move(placed.origins);
+    for (const int part : placed.origins) net->origins_.push_back(decomposed.origins[part]);
+    net->wholes_ = std::move(decomposed.wholes);
     net->outlives_ = WritesWhatWasRead(net_def);
     std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(net_def);
     for (int i = 0; i < net_def.op_size(); ++i) {
@@ -169,7 +172,8 @@ std::unique_ptr<Net> Net::Create(const NetDef& as_written, Workspace& workspace,
         OperatorCall call(op, OnDevice(options, placed.devices[i]), std::move(readers[i]), placed.net);
         net->operators_.push_back(std::make_unique<NetOperator>(std::move(call), workspace));
       } catch (...) {
-        throw CurrentError().At({.net = name, .op_index = net->origins_[i], .op_text = OperatorText(op)});
+        throw CurrentError().At(
+            {.net = name, .op_index = net->origins_[i], .op_text = net->TextOf(i, OperatorText(op))});
       }
     }
     return net;
@@ -252,7 +256,12 @@ void Net::ThrowLateFaults(LateFaults* late_faults) {
 
 Error Net::ErrorAt(int i, Error error) const {
   const NetOperator& op = *operators_[i];
-  return error.At({.net = name_, .op_index = origins_[i], .op_text = op.text(), .blobs = op.InputsText()});
+  return error.At({.net = name_, .op_index = origins_[i], .op_text = TextOf(i, op.text()), .blobs = op.InputsText()});
+}
+
+std::string Net::TextOf(int i, const std::string& part) const {
+  const auto whole = wholes_.find(origins_[i]);
+  return whole == wholes_.end() ? part : whole->second;
 }
 
 void Net::RunOperator(int i, RunContext& context) {

@@ -4,6 +4,7 @@
 // or overwrites, and gives the same values. Caffe2's other types are mapped to these two (docs/net_types.md).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -66,13 +67,16 @@ class Net {
 
   std::string name_;
   std::vector<std::unique_ptr<NetOperator>> operators_;
-  std::vector<int> origins_;    // of each operator its index in the NetDef; what placement adds has that of its cause
-  std::vector<bool> outlives_;  // of each operator whether the net reads what it writes before, in the next run
+  std::vector<int> origins_;           // of each operator its index in the NetDef; what is added has that of its cause
+  std::map<int, std::string> wholes_;  // by that index the text of an operator of which only parts run
+  std::vector<bool> outlives_;         // of each operator whether the net reads what it writes before, in the next run
   ObserverList observers_;
   std::vector<int> entries_;  // operators that bring inputs to the device
 
  private:
   Error ErrorAt(int i, Error error) const;
+  // Operator i as the net is written; `part`, its own text, where it is no part of another.
+  std::string TextOf(int i, const std::string& part) const;
   RecordableOperators FindRecordableOperators() const;
 
   std::mutex mutex_;

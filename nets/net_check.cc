@@ -12,6 +12,7 @@
 #include "stepnet/core/formulas/formula_sample.h"
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/operator_text.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/net_rule.h"
 #include "stepnet/nets/placement.h"
 #include "stepnet/proto/net.pb.h"
@@ -111,10 +112,11 @@ class Checker {
       const Device device = PlaceOfOperator(i, op);
       const OperatorCall call(op, OnDevice(options_.run, device), {}, options_.owner);
       const OperatorSchema& schema = call.schema();
-      if (schema.FindKernel(device.kind) == nullptr) {
+      const Kernel* kernel = schema.FindKernel(device.kind);
+      if (kernel == nullptr && !HasDecomposition(op.type())) {
         Report(i, StrCat(op.type(), " has no kernel for ", DeviceKindName(device.kind)));
-      } else if (options_.is_step_net) {
-        CheckHostOutputs(i, op, *schema.FindKernel(device.kind));
+      } else if (kernel != nullptr && options_.is_step_net) {
+        CheckHostOutputs(i, op, *kernel);
       }
       std::vector<std::string> messages;
       CheckArity(op, schema, &messages);

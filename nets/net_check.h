@@ -32,9 +32,10 @@ struct NetCheckOptions {
 };
 
 // All problems of a net and of the step nets within it, in program order: unknown operator types, operators without a
-// kernel for the device, arity, arguments, in-place rules, blobs that are read before anything writes them, outputs
-// that nothing produces, what each operator's own check finds, and formulas that are wrong whatever the operator is
-// given (core/formulas/formula_sample.h); then what operators do not agree on with each other (nets/net_rule.h).
+// kernel for the device and without a decomposition, arity, arguments, in-place rules, blobs that are read before
+// anything writes them, outputs that nothing produces, what each operator's own check finds, and formulas that are
+// wrong whatever the operator is given (core/formulas/formula_sample.h); then what operators do not agree on with each
+// other (nets/net_rule.h).
 std::vector<NetProblem> CheckNet(const NetDef& net, const NetCheckOptions& options = {});
 
 // Throws kInvalidNet with all problems in its message when there are any.

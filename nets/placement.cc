@@ -159,16 +159,16 @@ Device PlaceOf(const OperatorDef& op, const NetDef& net, const RunOptions& optio
   return GetOperator(op.type()).FindKernel(device.kind) != nullptr ? device : Device{};
 }
 
-PlacedNet Place(std::shared_ptr<NetDef> net, const RunOptions& options) {
-  for (OperatorDef& op : *net->mutable_op()) {
-    if (!op.has_device_option() && net->has_device_option()) *op.mutable_device_option() = net->device_option();
+PlacedNet Place(NetDef net, const RunOptions& options) {
+  for (OperatorDef& op : *net.mutable_op()) {
+    if (!op.has_device_option() && net.has_device_option()) *op.mutable_device_option() = net.device_option();
   }
-  const auto is_on_host = [&](const OperatorDef& op) { return PlaceOf(op, *net, options).IsHost(); };
-  if (!std::ranges::all_of(net->op(), is_on_host)) return Placer(*net, options).Run();
+  const auto is_on_host = [&](const OperatorDef& op) { return PlaceOf(op, net, options).IsHost(); };
+  if (!std::ranges::all_of(net.op(), is_on_host)) return Placer(net, options).Run();
   PlacedNet placed{
-      .net = {}, .devices = std::vector<Device>(net->op_size()), .origins = std::vector<int>(net->op_size())};
+      .net = {}, .devices = std::vector<Device>(net.op_size()), .origins = std::vector<int>(net.op_size())};
   std::iota(placed.origins.begin(), placed.origins.end(), 0);
-  placed.net = std::move(net);
+  placed.net = std::make_shared<const NetDef>(std::move(net));
   return placed;
 }
 

@@ -33,6 +33,6 @@ struct PlacedNet {
 // A blob that is in memory before the net runs goes to the device that reads it first and stays there, under its name;
 // where it lay nobody knows before.
 // REQUIRES: the net has been checked.
-PlacedNet Place(std::shared_ptr<NetDef> net, const RunOptions& options);
+PlacedNet Place(NetDef net, const RunOptions& options);
 
 }  // namespace stepnet

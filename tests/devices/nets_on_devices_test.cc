@@ -29,7 +29,7 @@ TEST_P(GoldenNets, LeaveTheBlobsThatTheyLeaveOnTheCpu) {
       ++compared;
     }
   }
-  EXPECT_GT(compared, 2 * 185);
+  EXPECT_GT(compared, 2 * (185 + 77));
   const bool is_poison = GetParam() == kPoisonDevice;
   EXPECT_GE(CountsOfPoisonDevice().kernels, before.kernels + (is_poison ? 20'000 : 0));
   EXPECT_EQ(CountsOfPoisonDevice().bytes, before.bytes) << "all memory is given back";
@@ -43,7 +43,7 @@ GoldenCase WithChangingInputs(const GoldenCase& golden) {
   for (int r = 0; r < 7; ++r) {
     NamedTensors inputs = golden.runs[0];
     for (auto& [name, tensor] : inputs) {
-      if (tensor.dtype() != DType::kFloat) continue;
+      if (tensor.dtype() != DType::kFloat || name == "sequence_length") continue;
       tensor = tensor.Clone();
       for (std::int64_t i = 0; i < tensor.size(); ++i) tensor.data<float>()[i] *= 1 - 0.1f * static_cast<float>(r);
     }
@@ -138,7 +138,7 @@ TEST(NetsOfDeviceTests, HaveKernelsForAGpu) {
     EXPECT_EQ(WhyRefused(step.Training(), kCuda), "") << seed;
   }
   const auto run_there = [](const GoldenCase& golden) { return WhyRefused(golden.net, kCuda).empty(); };
-  EXPECT_GT(std::ranges::count_if(GoldenCases(), run_there), 185);
+  EXPECT_GT(std::ranges::count_if(GoldenCases(), run_there), 185 + 76);
 }
 
 }  // namespace

@@ -27,8 +27,10 @@ GoldenCase ReadCase(const fs::path& folder) {
 const std::vector<GoldenCase>& GoldenCases() {
   static const std::vector<GoldenCase> cases = [] {
     std::vector<GoldenCase> all;
-    for (const auto& entry : fs::directory_iterator(SourcePath("tests/golden"))) {
-      if (entry.is_directory()) all.push_back(ReadCase(entry.path()));
+    for (const char* folder : {"tests/golden", "tests/golden_mxnet"}) {
+      for (const auto& entry : fs::directory_iterator(SourcePath(folder))) {
+        if (fs::exists(entry.path() / "manifest.json")) all.push_back(ReadCase(entry.path()));
+      }
     }
     return all;
   }();

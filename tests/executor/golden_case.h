@@ -1,4 +1,5 @@
-// Nets that real Caffe2 built, with the inputs that it was given: the cases of tests/golden.
+// Nets that real Caffe2 built, with the inputs that it was given, and those of MXNet's operator RNN: the cases of
+// tests/golden and tests/golden_mxnet.
 #pragma once
 
 #include <memory>

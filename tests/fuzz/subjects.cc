@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <span>
 #include <vector>
@@ -64,7 +65,9 @@ Tensor RandomTensor(DType dtype, const Shape& shape, std::mt19937& random) {
 std::vector<NetSubject> SmallGoldenCases() {
   constexpr std::uintmax_t kLargestNet = 12'000;
   std::vector<NetSubject> cases;
-  for (const std::filesystem::path& folder : PathsIn("tests/golden")) {
+  std::vector<std::filesystem::path> folders = PathsIn("tests/golden");
+  std::ranges::copy(PathsIn("tests/golden_mxnet"), std::back_inserter(folders));
+  for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path net = folder / "net.pb", inputs = folder / "inputs.pb";
     if (!exists(net) || !exists(inputs) || file_size(net) > kLargestNet) continue;
     NetSubject& subject = cases.emplace_back();

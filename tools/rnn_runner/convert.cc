@@ -9,10 +9,10 @@
 #include "stepnet/core/strings.h"
 #include "stepnet/io/minidb.h"
 #include "stepnet/nets/model.h"
+#include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/model_file.h"
 #include "stepnet/tools/rnn_runner/parameter_file.h"
-#include "stepnet/tools/rnn_runner/text.h"
 
 DEFINE_bool(params, false,
             "parameters: IN is a file of tensors, a net that fills parameters or a model with them; OUT is a file of\n"

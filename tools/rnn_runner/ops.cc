@@ -9,6 +9,7 @@
 #include "stepnet/core/index_of.h"
 #include "stepnet/core/number_text.h"
 #include "stepnet/core/operator.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/proto/net.pb.h"
 #include "stepnet/report/text.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
@@ -158,6 +159,7 @@ std::string GradientProblem(const OperatorSchema& schema) {
 std::string GradientText(const OperatorSchema& schema) {
   if (schema.gradient_kind == GradientKind::kStops) return "stops here: the inputs get none";
   if (schema.gradient_kind == GradientKind::kNone) return "none: not differentiable";
+  if (HasDecomposition(schema.type)) return "of the operators that it stands for";
   try {
     const std::vector<std::string> types = GradientTypes(schema);
     return types.empty() ? "passed on as it is" : Join(types, ", ");
@@ -190,6 +192,7 @@ std::string GradientFormulaText(const OperatorSchema& schema) {
 }
 
 std::string KernelsText(const OperatorSchema& schema) {
+  if (HasDecomposition(schema.type)) return "of the operators that it stands for";
   std::vector<std::string> names;
   for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kCuda}) {
     const Kernel* kernel = schema.FindKernel(device);  // which may follow from the formula

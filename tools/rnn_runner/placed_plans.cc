@@ -9,6 +9,7 @@
 #include "stepnet/compiler/forward_plan.h"
 #include "stepnet/executor/recurrent_record.h"
 #include "stepnet/nets/completion.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/net_operator.h"
 #include "stepnet/nets/placement.h"
@@ -23,7 +24,7 @@ void MakePlacedPlans(const Workspace& workspace, const NetDef& net, const RunOpt
     std::shared_ptr<const RecurrentRecord> record;
   };
   std::map<std::string, Forward> forward_of;  // by the blob of the record
-  const PlacedNet placed = Place(std::make_shared<NetDef>(Completed(net)), options);
+  const PlacedNet placed = Place(Decomposed(Completed(net), NetUse::kInference).net, options);
   const std::vector<std::vector<std::vector<std::string>>> readers = ReadersOfOutputs(*placed.net);
   for (int i = 0; i < placed.net->op_size(); ++i) {
     const OperatorCall op(placed.net->op(i), OnDevice(options, placed.devices[i]), readers[i]);

@@ -6,6 +6,7 @@
 #include "stepnet/io/minidb.h"
 #include "stepnet/io/tensor_io.h"
 #include "stepnet/nets/completion.h"
+#include "stepnet/nets/decomposition.h"
 #include "stepnet/nets/model.h"
 #include "stepnet/nets/net_check.h"
 #include "stepnet/nets/placement.h"
@@ -79,13 +80,14 @@ bool PrintTensors(const AnyMessage& file) {
   return false;
 }
 
-// Each operator where --device runs it, with the copies between devices. Throws kInvalidNet where it cannot be placed.
+// Each operator where --device runs it, with the copies between devices; in place of one that stands for several these.
+// Throws kInvalidNet where it cannot be placed.
 NetDef AsPlaced(const NetDef& net) {
   const RunOptions options = RunOptionsOn(DeviceNamedByFlags());
   NetDef completed = Completed(net);
   // Blobs that nothing writes may be given when the net runs.
   ThrowIfProblems(CheckNet(completed, {.run = options, .blob_exists = [](const std::string&) { return true; }}));
-  return *Place(std::make_shared<NetDef>(std::move(completed)), options).net;
+  return *Place(Decomposed(std::move(completed), NetUse::kInference).net, options).net;
 }
 
 NetDef AsAsked(const NetDef& net, const std::string& path) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "stepnet/core/allowed_files.h"
+#include "stepnet/core/floating.h"
 #include "stepnet/io/file.h"
 #include "stepnet/io/proto_io.h"
 #include "stepnet/io/tensor_io.h"
@@ -57,12 +58,23 @@ struct Comparison {
   bool ok() const { return problem.empty() && excess <= 1; }
 };
 
+// COLLECTION/NAME for a case COLLECTION/gradients/NAME: another case of the same values. The case itself where there is
+// none.
+fs::path CaseOfSameValues(const fs::path& folder) {
+  const fs::path other = folder.parent_path().parent_path() / folder.filename();
+  std::error_code fault;
+  const bool is_case = folder.parent_path().filename() == "gradients" && fs::exists(other / "manifest.json", fault);
+  const fs::path real = is_case ? fs::canonical(other, fault) : fs::path();
+  return real.empty() ? folder : real;
+}
+
 // The file that a manifest names. Manifests come from anywhere, and make nobody read files of other folders.
 std::string FileInside(const fs::path& folder, const std::string& name) {
   std::error_code fault;
   const fs::path real_folder = fs::canonical(folder, fault);
   const fs::path file = fault ? fs::path() : fs::weakly_canonical(real_folder / name, fault);
-  if (!fault && IsInside(file, real_folder)) return (folder / name).string();
+  const auto is_inside = [&](const fs::path& allowed) { return IsInside(file, allowed); };
+  if (!fault && (is_inside(real_folder) || is_inside(CaseOfSameValues(real_folder)))) return (folder / name).string();
   throw Error(ErrorCode::kInputOutput,
               StrCat((folder / "manifest.json").string(), " names ", Quoted(name), ", which ",
                      fault ? StrCat("cannot be found: ", fault.message()) : "lies outside of the manifest's folder"));
@@ -154,7 +166,7 @@ Subject WithNewGradients(const NetDef& net, const Manifest& manifest, const Work
   NetDef forward = WithoutGradients(net);
   AddBackwardStepNets(&forward, [&](const std::string& name) {
     const Blob* blob = workspace.FindBlob(name);
-    return blob == nullptr || !blob->HasTensor() || blob->GetTensor().dtype() == DType::kFloat;
+    return blob == nullptr || !blob->HasTensor() || IsFloatOrDouble(blob->GetTensor().dtype());
   });
   const std::vector<std::string> inputs = ReadFirst(forward);
   NetWithGradients made = AddGradientsFrom(forward, seeds, inputs);
@@ -328,7 +340,8 @@ const Command kVerify = {
     .doc = "runs golden folders and compares every output and gradient",
     .details =
         "DIR is a case, a folder with manifest.json, or a folder of cases. The files that a manifest names lie in its\n"
-        "folder, also after links and .. have been followed. A blob is right when every element a is\n"
+        "folder, also after links and .. have been followed; of a case COLLECTION/gradients/NAME they may also lie in\n"
+        "the case COLLECTION/NAME. A blob is right when every element a is\n"
         "within 1e-5 + 1e-4 |b| of the expected b, with the same dtype and shape; \"of allowed\" is the part of that\n"
         "which the worst element uses up. The exit status is 1 when a case differs or cannot be run.",
     .example = "rnn_runner verify tests/golden --details",

@@ -1,0 +1,47 @@
+// What RNN makes of the lengths of its sequences, and of what lies beyond them.
+#include "stepnet/core/formulas/formula.h"
+
+namespace stepnet {
+namespace {
+
+const Registration rnn_lengths =
+    Operator("RNNLengths")
+        .Doc("Lengths of RNN as whole numbers; others, and those outside of [0, T], are faults of the run.")
+        .Input("data", "[T, B, …]; its elements are not read")
+        .Input("lengths", "double [B]")
+        .Output("whole", "int64 [B]")
+        .RequiredArg("blob", ArgumentType::kString, "what messages call the lengths")
+        .Private()
+        .ReadsShapes({0})
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> {
+          return {{.dtype = DType::kInt64, .shape = query.In(1).shape}};
+        })
+        .StopsGradient()
+        .Formula(
+            [](Formula& f) {
+              const Expr length = f.In("lengths");
+              const std::int64_t steps = f.ShapeOf("data")[0];
+              f.Check(And(And(length >= 0, length <= static_cast<double>(steps)), Equal(Floor(length), length)),
+                      StrCat("element {element} of ", f.String("blob"),
+                             " is {}; lengths here are whole numbers from 0 to ", steps),
+                      length);
+              f.Out({Cast(DType::kInt64, length)});
+            },
+            {.checks_values = true});
+
+const Registration rnn_padding =
+    Operator("RNNPadding")
+        .Doc("y[t, b] = x[t, b] where t < lengths[b], 0 elsewhere, whatever x holds there.")
+        .Input("x", "[T, B, C], float or double")
+        .Input("lengths", "int64 [B]")
+        .Output("y", "the shape of x")
+        .Private()
+        .Shapes([](const ShapeQuery& query) -> std::vector<TensorInfo> { return {query.In(0)}; })
+        .Gradient("RNNPadding", {"dy", "lengths"}, {"dx"})
+        .Formula([](Formula& f) {
+          f.Over(f.ShapeOf("x"));
+          f.Out({Where(Index(1) < f.Along("lengths", {1}), f.In("x"), 0)});
+        });
+
+}  // namespace
+}  // namespace stepnet
