@@ -104,10 +104,8 @@ class RnnDecomposer {
     if (has_lengths_) ReadLengths();
     const int num_states = op_.String("mode") == "lstm" ? 2 : 1;
     for (int s = 0; s < num_states; ++s) CutStates(s, num_states);
-    const std::string& output = cell_.outputs.front();
-    if (!has_lengths_) RenameBlobs({{output, op_.outputs()[0]}}, &cell_.net);
+    RenameBlobs({{cell_.outputs.front(), op_.outputs()[0]}}, &cell_.net);
     net_.mutable_op()->MergeFrom(cell_.net.op());
-    if (has_lengths_) AddOp(&net_, "RNNPadding", {output, scope_ + "lengths"}, {op_.outputs()[0]});
     for (int s = 0; s < num_states && op_.Bool("state_outputs"); ++s) JoinStates(s, num_states);
     return std::move(net_);
   }
