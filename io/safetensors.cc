@@ -95,7 +95,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (in_ == In::kFile) return Enter(In::kHeader);
     if (in_ != In::kHeader) Unexpected("an object");
     if (name_ == kMetadata) {
-      if (has_metadata_) Throw(StrCat("its header has \"", kMetadata, "\" twice"));
+      if (has_metadata_) Throw(StrCat("the header has \"", kMetadata, "\" twice"));
       has_metadata_ = true;
       return Enter(In::kMetadata);
     }
@@ -166,7 +166,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(double, const std::string& text) override { Unexpected(StrCat("the number ", text.substr(0, 40))); }
   bool binary(binary_t&) override { Unexpected("bytes"); }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    Throw(StrCat("its header is no JSON, at its character ", position));
+    Throw(StrCat("the header is no JSON, at its character ", position));
   }
 
  private:
@@ -180,8 +180,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void ThrowOffsets() const { Throw(StrCat(Tensor(), " has \"data_offsets\" that are not two numbers")); }
   [[noreturn]] void Unexpected(const std::string& what) const {
     switch (in_) {
-      case In::kFile: Throw(StrCat("its header is ", what, ", an object is needed"));
-      case In::kHeader: Throw(StrCat("its header has ", what, " as ", Quoted(name_), ", an object is needed"));
+      case In::kFile: Throw(StrCat("the header is ", what, ", an object is needed"));
+      case In::kHeader: Throw(StrCat("the header has ", what, " as ", Quoted(name_), ", an object is needed"));
       case In::kMetadata: Throw(StrCat("\"", kMetadata, "\" holds ", what, ", strings are needed"));
       case In::kShape: Throw(StrCat(Tensor(), " has ", what, " in its \"shape\", sizes are needed"));
       case In::kOffsets: Throw(StrCat(Tensor(), " has ", what, " in its \"data_offsets\", positions are needed"));
@@ -242,7 +242,8 @@ void CheckOffsets(std::vector<Entry>* entries, std::int64_t data_bytes) {
     CheckBytes(entry);
     covered = entry.end;
   }
-  if (covered < data_bytes) Throw(StrCat("it has ", data_bytes, " bytes of data, of which tensors hold ", covered));
+  if (covered < data_bytes)
+    Throw(StrCat("the file has ", data_bytes, " bytes of data, of which tensors hold ", covered));
 }
 
 // The tensors of a file in the order of their data, at which `file` stands then.
@@ -252,19 +253,19 @@ std::vector<Entry> ReadHeader(FileReader* file) {
   std::uint64_t length = 0;
   file->Read(&length, kLengthBytes, "the length of the header");
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader)) {
-    Throw(StrCat("its header has ", length, " bytes; ", kMaxSafetensorsHeader, " are allowed"));
+    Throw(StrCat("the header has ", length, " bytes; ", kMaxSafetensorsHeader, " are allowed"));
   }
   const auto bytes = static_cast<std::int64_t>(length);
   if (bytes > file->left())
-    Throw(StrCat("it is cut off: its header has ", bytes, " bytes, ", file->left(), " are left"));
+    Throw(StrCat("the file is cut off: the header has ", bytes, " bytes, ", file->left(), " are left"));
   if (const std::int64_t limit = TensorMemory().limit; bytes * kMemoryOfCharacter > limit) {
     throw Error(ErrorCode::kOutOfMemory,
-                StrCat("its header of ", bytes, " bytes may take ", bytes * kMemoryOfCharacter, " bytes of memory; ",
+                StrCat("the header of ", bytes, " bytes may take ", bytes * kMemoryOfCharacter, " bytes of memory; ",
                        limit, " are allowed (raise the limit with --max_memory)"));
   }
   std::string text(length, '\0');
   file->Read(text.data(), bytes, "the header");
-  if (!text.starts_with('{')) Throw("its header does not begin with a brace");
+  if (!text.starts_with('{')) Throw("the header does not begin with a brace");
   HeaderHandler handler;
   nlohmann::json::sax_parse(text, &handler);
   std::vector<Entry> entries = handler.TakeEntries();
@@ -317,7 +318,7 @@ std::string HeaderText(const NamedTensors& tensors) {
   constexpr size_t kAlignment = 8;
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   if (std::ssize(text) > kMaxSafetensorsHeader) {
-    Throw(StrCat("its header would have ", text.size(), " bytes; ", kMaxSafetensorsHeader, " are allowed"));
+    Throw(StrCat("the header would have ", text.size(), " bytes; ", kMaxSafetensorsHeader, " are allowed"));
   }
   return text;
 }
