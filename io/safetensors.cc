@@ -75,7 +75,10 @@ struct Entry {
   std::int64_t begin = 0;  // of its bytes, from the start of the data
   std::int64_t end = 0;
 
-  std::string Description() const { return StrCat(dtype, " [", Join(dims, ", "), "]"); }
+  std::string Description() const {
+    if (std::ssize(dims) > Shape::kMaxRank) return StrCat(dtype, " of ", dims.size(), " dimensions");
+    return StrCat(dtype, " [", Join(dims, ", "), "]");
+  }
 };
 
 [[noreturn]] void Throw(const std::string& message) { throw Error(ErrorCode::kInputOutput, message); }
@@ -99,7 +102,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       has_metadata_ = true;
       return Enter(In::kMetadata);
     }
-    CheckCancelled();
+    CountWork(kWorkOfString);
     entries_.push_back({.name = name_});
     has_dtype_ = has_shape_ = has_offsets_ = false;
     return Enter(In::kTensor);
@@ -140,6 +143,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     return Enter(In::kTensor);
   }
   bool number_unsigned(std::uint64_t value) override {
+    CountWork(kWorkOfString);
     if (in_ != In::kShape && in_ != In::kOffsets) Unexpected("a number");
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       Throw(StrCat(Tensor(), " has the number ", value, ", which is beyond 2^63"));
@@ -155,6 +159,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool string(std::string& value) override {
+    CountWork(kWorkOfString);
     if (in_ == In::kMetadata) return true;
     if (in_ != In::kTensor || field_ != &has_dtype_) Unexpected("a string");
     entries_.back().dtype = std::move(value);
@@ -248,8 +253,9 @@ void CheckOffsets(std::vector<Entry>* entries, std::int64_t data_bytes) {
 
 // The tensors of a file in the order of their data, at which `file` stands then.
 std::vector<Entry> ReadHeader(FileReader* file) {
-  // A character of the header takes no more: the least that can be said of a tensor is 49 of them.
-  constexpr std::int64_t kMemoryOfCharacter = 8;
+  // What a character of the header takes at most, until tensors are handed over: the least that can be said of one is
+  // 49 characters, and everything that is kept of one but its elements takes a kilobyte or some.
+  constexpr std::int64_t kMemoryOfCharacter = 32;
   std::uint64_t length = 0;
   file->Read(&length, kLengthBytes, "the length of the header");
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader)) {
