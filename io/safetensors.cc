@@ -139,7 +139,9 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     return Enter(field_ == &has_shape_ ? In::kShape : In::kOffsets);
   }
   bool end_array() override {
-    if (in_ == In::kOffsets && offsets_ != 2) ThrowOffsets();
+    if (in_ == In::kOffsets && offsets_ != 2) {
+      Throw(StrCat(Tensor(), " has \"data_offsets\" that are not two numbers"));
+    }
     return Enter(In::kTensor);
   }
   bool number_unsigned(std::uint64_t value) override {
@@ -153,7 +155,6 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (in_ == In::kShape) {
       entry.dims.push_back(number);
     } else {
-      if (offsets_ == 2) ThrowOffsets();
       (offsets_++ == 0 ? entry.begin : entry.end) = number;
     }
     return true;
@@ -182,7 +183,6 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   std::string Tensor() const { return StrCat("tensor ", Quoted(entries_.back().name)); }
-  [[noreturn]] void ThrowOffsets() const { Throw(StrCat(Tensor(), " has \"data_offsets\" that are not two numbers")); }
   [[noreturn]] void Unexpected(const std::string& what) const {
     switch (in_) {
       case In::kFile: Throw(StrCat("the header is ", what, ", an object is needed"));
