@@ -115,8 +115,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
                         : key == "shape"        ? &has_shape_
                         : key == "data_offsets" ? &has_offsets_
                                                 : nullptr;
-      if (has == nullptr) Throw(StrCat(Tensor(), " has ", Quoted(key), ", which the format does not know"));
-      if (*has) Throw(StrCat(Tensor(), " has ", Quoted(key), " twice"));
+      if (has == nullptr) Throw(StrCat(Named(), " has ", Quoted(key), ", which the format does not know"));
+      if (*has) Throw(StrCat(Named(), " has ", Quoted(key), " twice"));
       *has = true;
       field_ = has;
     }
@@ -129,7 +129,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
                                 : !has_shape_   ? "shape"
                                 : !has_offsets_ ? "data_offsets"
                                                 : nullptr;
-      if (lacks != nullptr) Throw(StrCat(Tensor(), " has no \"", lacks, "\""));
+      if (lacks != nullptr) Throw(StrCat(Named(), " has no \"", lacks, "\""));
     }
     return Enter(In::kHeader);
   }
@@ -140,7 +140,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override {
     if (in_ == In::kOffsets && offsets_ != 2) {
-      Throw(StrCat(Tensor(), " has \"data_offsets\" that are not two numbers"));
+      Throw(StrCat(Named(), " has \"data_offsets\" that are not two numbers"));
     }
     return Enter(In::kTensor);
   }
@@ -148,7 +148,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     CountWork(kWorkOfString);
     if (in_ != In::kShape && in_ != In::kOffsets) Unexpected("a number");
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      Throw(StrCat(Tensor(), " has the number ", value, ", which is beyond 2^63"));
+      Throw(StrCat(Named(), " has the number ", value, ", which is beyond 2^63"));
     }
     const auto number = static_cast<std::int64_t>(value);
     Entry& entry = entries_.back();
@@ -182,18 +182,18 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     in_ = in;
     return true;
   }
-  std::string Tensor() const { return StrCat("tensor ", Quoted(entries_.back().name)); }
+  std::string Named() const { return StrCat("tensor ", Quoted(entries_.back().name)); }
   [[noreturn]] void Unexpected(const std::string& what) const {
     switch (in_) {
       case In::kFile: Throw(StrCat("the header is ", what, ", an object is needed"));
       case In::kHeader: Throw(StrCat("the header has ", what, " as ", Quoted(name_), ", an object is needed"));
       case In::kMetadata: Throw(StrCat("\"", kMetadata, "\" holds ", what, ", strings are needed"));
-      case In::kShape: Throw(StrCat(Tensor(), " has ", what, " in its \"shape\", sizes are needed"));
-      case In::kOffsets: Throw(StrCat(Tensor(), " has ", what, " in its \"data_offsets\", positions are needed"));
+      case In::kShape: Throw(StrCat(Named(), " has ", what, " in its \"shape\", sizes are needed"));
+      case In::kOffsets: Throw(StrCat(Named(), " has ", what, " in its \"data_offsets\", positions are needed"));
       case In::kTensor: break;
     }
     const char* const field = field_ == &has_dtype_ ? "dtype" : field_ == &has_shape_ ? "shape" : "data_offsets";
-    Throw(StrCat(Tensor(), " has ", what, " as its \"", field, "\", ",
+    Throw(StrCat(Named(), " has ", what, " as its \"", field, "\", ",
                  field_ == &has_dtype_ ? "a string" : "a list of numbers", " is needed"));
   }
 
