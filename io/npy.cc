@@ -305,10 +305,11 @@ Header ReadHeader(ByteSource* file) {
 // The elements in the order of the file.
 void ReadElements(ByteSource* file, const Element& element, const Tensor& tensor) {
   if (element.dtype == DType::kString) {
-    std::vector<std::byte> data(static_cast<size_t>(element.bytes));
+    if (tensor.size() == 0) return;
+    const Tensor data(DType::kUInt8, {element.bytes});
     for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      file->Read(data.data(), element.bytes, "an element");
-      tensor.data<std::string>()[i] = DecodeString(data.data(), element, file->path());
+      file->Read(data.raw(), element.bytes, "an element");
+      tensor.data<std::string>()[i] = DecodeString(static_cast<const std::byte*>(data.raw()), element, file->path());
     }
     return;
   }
@@ -403,6 +404,12 @@ TensorInfo ReadNpyFrom(ByteSource* source, const std::function<Tensor(DType, con
       throw Error(ErrorCode::kInputOutput,
                   StrCat("an array '", header.descr, "' ", shape, " has ", shape.size(), " elements of ", element.bytes,
                          " bytes, the file has ", source->left(), " bytes of them"));
+    }
+    // Characters are not counted among the memory of tensors, and an archive may hold far more of them than its bytes.
+    if (const std::int64_t limit = TensorMemory().limit; element.dtype == DType::kString && needed > limit) {
+      throw Error(ErrorCode::kOutOfMemory,
+                  StrCat("strings ", shape, " of ", element.bytes, " bytes each take ", needed, " bytes; ", limit,
+                         " are allowed (raise the limit with --max_memory)"));
     }
     const Tensor place = find_place(element.dtype, shape);
     if (!place.defined()) {

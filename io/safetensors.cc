@@ -75,7 +75,10 @@ struct Entry {
   std::int64_t begin = 0;  // of its bytes, from the start of the data
   std::int64_t end = 0;
 
-  std::string Description() const { return StrCat(dtype, " [", Join(dims, ", "), "]"); }
+  std::string Description() const {
+    if (std::ssize(dims) > Shape::kMaxRank) return StrCat(dtype, " of ", dims.size(), " dimensions");
+    return StrCat(dtype, " [", Join(dims, ", "), "]");
+  }
 };
 
 [[noreturn]] void Throw(const std::string& message) { throw Error(ErrorCode::kInputOutput, message); }
@@ -95,11 +98,11 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (in_ == In::kFile) return Enter(In::kHeader);
     if (in_ != In::kHeader) Unexpected("an object");
     if (name_ == kMetadata) {
-      if (has_metadata_) Throw(StrCat("its header has \"", kMetadata, "\" twice"));
+      if (has_metadata_) Throw(StrCat("the header has \"", kMetadata, "\" twice"));
       has_metadata_ = true;
       return Enter(In::kMetadata);
     }
-    CheckCancelled();
+    CountWork(kWorkOfString);
     entries_.push_back({.name = name_});
     has_dtype_ = has_shape_ = has_offsets_ = false;
     return Enter(In::kTensor);
@@ -112,8 +115,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
                         : key == "shape"        ? &has_shape_
                         : key == "data_offsets" ? &has_offsets_
                                                 : nullptr;
-      if (has == nullptr) Throw(StrCat(Tensor(), " has ", Quoted(key), ", which the format does not know"));
-      if (*has) Throw(StrCat(Tensor(), " has ", Quoted(key), " twice"));
+      if (has == nullptr) Throw(StrCat(Named(), " has ", Quoted(key), ", which the format does not know"));
+      if (*has) Throw(StrCat(Named(), " has ", Quoted(key), " twice"));
       *has = true;
       field_ = has;
     }
@@ -126,7 +129,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
                                 : !has_shape_   ? "shape"
                                 : !has_offsets_ ? "data_offsets"
                                                 : nullptr;
-      if (lacks != nullptr) Throw(StrCat(Tensor(), " has no \"", lacks, "\""));
+      if (lacks != nullptr) Throw(StrCat(Named(), " has no \"", lacks, "\""));
     }
     return Enter(In::kHeader);
   }
@@ -136,25 +139,28 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     return Enter(field_ == &has_shape_ ? In::kShape : In::kOffsets);
   }
   bool end_array() override {
-    if (in_ == In::kOffsets && offsets_ != 2) ThrowOffsets();
+    if (in_ == In::kOffsets && offsets_ != 2) {
+      Throw(StrCat(Named(), " has \"data_offsets\" that are not two numbers"));
+    }
     return Enter(In::kTensor);
   }
   bool number_unsigned(std::uint64_t value) override {
+    CountWork(kWorkOfString);
     if (in_ != In::kShape && in_ != In::kOffsets) Unexpected("a number");
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      Throw(StrCat(Tensor(), " has the number ", value, ", which is beyond 2^63"));
+      Throw(StrCat(Named(), " has the number ", value, ", which is beyond 2^63"));
     }
     const auto number = static_cast<std::int64_t>(value);
     Entry& entry = entries_.back();
     if (in_ == In::kShape) {
       entry.dims.push_back(number);
     } else {
-      if (offsets_ == 2) ThrowOffsets();
       (offsets_++ == 0 ? entry.begin : entry.end) = number;
     }
     return true;
   }
   bool string(std::string& value) override {
+    CountWork(kWorkOfString);
     if (in_ == In::kMetadata) return true;
     if (in_ != In::kTensor || field_ != &has_dtype_) Unexpected("a string");
     entries_.back().dtype = std::move(value);
@@ -166,7 +172,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(double, const std::string& text) override { Unexpected(StrCat("the number ", text.substr(0, 40))); }
   bool binary(binary_t&) override { Unexpected("bytes"); }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    Throw(StrCat("its header is no JSON, at its character ", position));
+    Throw(StrCat("the header is no JSON, at its character ", position));
   }
 
  private:
@@ -176,19 +182,18 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     in_ = in;
     return true;
   }
-  std::string Tensor() const { return StrCat("tensor ", Quoted(entries_.back().name)); }
-  [[noreturn]] void ThrowOffsets() const { Throw(StrCat(Tensor(), " has \"data_offsets\" that are not two numbers")); }
+  std::string Named() const { return StrCat("tensor ", Quoted(entries_.back().name)); }
   [[noreturn]] void Unexpected(const std::string& what) const {
     switch (in_) {
-      case In::kFile: Throw(StrCat("its header is ", what, ", an object is needed"));
-      case In::kHeader: Throw(StrCat("its header has ", what, " as ", Quoted(name_), ", an object is needed"));
+      case In::kFile: Throw(StrCat("the header is ", what, ", an object is needed"));
+      case In::kHeader: Throw(StrCat("the header has ", what, " as ", Quoted(name_), ", an object is needed"));
       case In::kMetadata: Throw(StrCat("\"", kMetadata, "\" holds ", what, ", strings are needed"));
-      case In::kShape: Throw(StrCat(Tensor(), " has ", what, " in its \"shape\", sizes are needed"));
-      case In::kOffsets: Throw(StrCat(Tensor(), " has ", what, " in its \"data_offsets\", positions are needed"));
+      case In::kShape: Throw(StrCat(Named(), " has ", what, " in its \"shape\", sizes are needed"));
+      case In::kOffsets: Throw(StrCat(Named(), " has ", what, " in its \"data_offsets\", positions are needed"));
       case In::kTensor: break;
     }
     const char* const field = field_ == &has_dtype_ ? "dtype" : field_ == &has_shape_ ? "shape" : "data_offsets";
-    Throw(StrCat(Tensor(), " has ", what, " as its \"", field, "\", ",
+    Throw(StrCat(Named(), " has ", what, " as its \"", field, "\", ",
                  field_ == &has_dtype_ ? "a string" : "a list of numbers", " is needed"));
   }
 
@@ -242,29 +247,31 @@ void CheckOffsets(std::vector<Entry>* entries, std::int64_t data_bytes) {
     CheckBytes(entry);
     covered = entry.end;
   }
-  if (covered < data_bytes) Throw(StrCat("it has ", data_bytes, " bytes of data, of which tensors hold ", covered));
+  if (covered < data_bytes)
+    Throw(StrCat("the file has ", data_bytes, " bytes of data, of which tensors hold ", covered));
 }
 
 // The tensors of a file in the order of their data, at which `file` stands then.
 std::vector<Entry> ReadHeader(FileReader* file) {
-  // A character of the header takes no more: the least that can be said of a tensor is 49 of them.
-  constexpr std::int64_t kMemoryOfCharacter = 8;
+  // What a character of the header takes at most, until tensors are handed over: the least that can be said of one is
+  // 49 characters, and everything that is kept of one but its elements takes a kilobyte or some.
+  constexpr std::int64_t kMemoryOfCharacter = 32;
   std::uint64_t length = 0;
   file->Read(&length, kLengthBytes, "the length of the header");
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeader)) {
-    Throw(StrCat("its header has ", length, " bytes; ", kMaxSafetensorsHeader, " are allowed"));
+    Throw(StrCat("the header has ", length, " bytes; ", kMaxSafetensorsHeader, " are allowed"));
   }
   const auto bytes = static_cast<std::int64_t>(length);
   if (bytes > file->left())
-    Throw(StrCat("it is cut off: its header has ", bytes, " bytes, ", file->left(), " are left"));
+    Throw(StrCat("the file is cut off: the header has ", bytes, " bytes, ", file->left(), " are left"));
   if (const std::int64_t limit = TensorMemory().limit; bytes * kMemoryOfCharacter > limit) {
     throw Error(ErrorCode::kOutOfMemory,
-                StrCat("its header of ", bytes, " bytes may take ", bytes * kMemoryOfCharacter, " bytes of memory; ",
+                StrCat("the header of ", bytes, " bytes may take ", bytes * kMemoryOfCharacter, " bytes of memory; ",
                        limit, " are allowed (raise the limit with --max_memory)"));
   }
   std::string text(length, '\0');
   file->Read(text.data(), bytes, "the header");
-  if (!text.starts_with('{')) Throw("its header does not begin with a brace");
+  if (!text.starts_with('{')) Throw("the header does not begin with a brace");
   HeaderHandler handler;
   nlohmann::json::sax_parse(text, &handler);
   std::vector<Entry> entries = handler.TakeEntries();
@@ -317,7 +324,7 @@ std::string HeaderText(const NamedTensors& tensors) {
   constexpr size_t kAlignment = 8;
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   if (std::ssize(text) > kMaxSafetensorsHeader) {
-    Throw(StrCat("its header would have ", text.size(), " bytes; ", kMaxSafetensorsHeader, " are allowed"));
+    Throw(StrCat("the header would have ", text.size(), " bytes; ", kMaxSafetensorsHeader, " are allowed"));
   }
   return text;
 }

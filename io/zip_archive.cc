@@ -360,8 +360,8 @@ bool StartsZip(std::string_view start) {
 }
 
 ZipReader::ZipReader(const std::string& path) : file_(path) {
-  // An entry of the directory takes no more memory than this many times its bytes.
-  constexpr std::int64_t kMemoryOfByte = 8;
+  // What a byte of the directory takes at most, with what readers keep of entries: one has at least 46 bytes.
+  constexpr std::int64_t kMemoryOfByte = 32;
   const Directory directory = FindDirectory(&file_);
   if (directory.bytes > kMaxDirectoryBytes) {
     Throw(path, StrCat("the directory of the zip archive has ", directory.bytes, " bytes; ", kMaxDirectoryBytes,

@@ -206,6 +206,10 @@ class Subject {
     Write("net.prototxt", R"(op { type: "Tanh" input: "x" output: "y" })");
     const std::string bytes = DamagedTensorFile(random_);
     Write("tensors", bytes);
+    if (Once(3)) {
+      jobs = {{{"convert", "--params", "tensors", Once(2) ? "out.safetensors" : "out.npz"}}};
+      return;
+    }
     jobs = {Executed({"run", "--net=net.prototxt", "--output_dir=out",
                       bytes.starts_with("\x93NUMPY") ? "--input=x=tensors" : "--input_pb=tensors"})};
   }

@@ -247,6 +247,22 @@ TEST(Npz, TakesNoMoreMemoryThanIsAllowed) {
               "…out of memory: " + path + "/w.npy: a tensor uint8 [2000000] needs 2000000 bytes; ");
 }
 
+TEST(Npz, CountsCharactersOfStrings) {
+  const TempDir dir;
+  const auto strings = [](const std::string& shape, size_t bytes) {
+    std::string npy = Zeros(shape, bytes);
+    return npy.replace(npy.find("|u1"), 3, "|S9");
+  };
+  const LimitedMemory limited(1 << 20);
+  const std::string many = dir.Put("many.npz", Zip({EntryOf("s.npy", strings("200000", 1'800'000), 8)}));
+  ExpectError([&] { ReadTensors(many); },
+              "…out of memory: " + many + "/s.npy: strings [200000] of 9 bytes each take 1800000 bytes; 1048576 are ");
+  std::string none = strings("0", 0);
+  none.replace(none.find("|S9"), 3, "<U999999999");
+  none[8] = static_cast<char>(none[8] + 8);  // the length of the header
+  ReadTensors(dir.Put("none.npz", Zip({EntryOf("s.npy", none)})));
+}
+
 TEST(Npz, AnyDamageIsAnErrorOrTensors) {
   const TempDir dir;
   std::mt19937 random(3);

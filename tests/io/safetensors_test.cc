@@ -143,13 +143,13 @@ TEST(Safetensors, RefuseHeadersThatDoNotFollowTheFormat) {
               "the number 9223372036854775808, which is beyond 2^63");
   expect_of_w(R"({"dtype":"F32","shape":[2],"data_offsets":[0,{}]})",
               "an object in its \"data_offsets\", positions are needed");
-  expect(WithHeader(R"({"w":[]})"), "its header has a list as \"w\", an object is needed");
+  expect(WithHeader(R"({"w":[]})"), "the header has a list as \"w\", an object is needed");
   expect(WithHeader(R"({"__metadata__":{"a":1}})"), "\"__metadata__\" holds a number, strings are needed");
-  expect(WithHeader(R"({"__metadata__":{},"__metadata__":{}})"), "its header has \"__metadata__\" twice");
+  expect(WithHeader(R"({"__metadata__":{},"__metadata__":{}})"), "the header has \"__metadata__\" twice");
   expect(WithHeader("{\"w\":" + kWellFormed + ",\"w\":" + kWellFormed + "}", "12345678"), "tensor \"w\" comes twice");
-  expect(WithHeader("{\"w\" 1}"), "its header is no JSON, at its character 6");
-  expect(WithHeader("{} {}"), "its header is no JSON, at its character 4");
-  expect(WithHeader("{\"\xff\":1}"), "its header is no JSON, at its character 3");
+  expect(WithHeader("{\"w\" 1}"), "the header is no JSON, at its character 6");
+  expect(WithHeader("{} {}"), "the header is no JSON, at its character 4");
+  expect(WithHeader("{\"\xff\":1}"), "the header is no JSON, at its character 3");
 }
 
 TEST(Safetensors, RefuseOffsetsThatDoNotCoverTheData) {
@@ -164,7 +164,7 @@ TEST(Safetensors, RefuseOffsetsThatDoNotCoverTheData) {
          "tensor \"b\" has the data_offsets [3, 8] and overlaps what lies before, to 4");
   expect(first, R"("U8","shape":[3],"data_offsets":[5,8])",
          "tensor \"b\" has the data_offsets [5, 8], and nothing holds what lies before, from 4");
-  expect(first, R"("U8","shape":[3],"data_offsets":[4,7])", "it has 8 bytes of data, of which tensors hold 7");
+  expect(first, R"("U8","shape":[3],"data_offsets":[4,7])", "the file has 8 bytes of data, of which tensors hold 7");
   expect(first, R"("U8","shape":[5],"data_offsets":[4,9])",
          "tensor \"b\" has the data_offsets [4, 9]; the file is cut off: it has 8 bytes of data");
   expect(first, R"("U8","shape":[1],"data_offsets":[8,4])",
@@ -182,14 +182,14 @@ TEST(Safetensors, RefuseLengthsOfHeaders) {
   const auto with_length = [&](std::uint64_t length) {
     return dir.Put("a", std::string(reinterpret_cast<const char*>(&length), 8) + "{}");
   };
-  ExpectError([&] { ReadTensors(with_length(3)); }, "…it is cut off: its header has 3 bytes, 2 are left\n");
+  ExpectError([&] { ReadTensors(with_length(3)); }, "…the file is cut off: the header has 3 bytes, 2 are left\n");
   ExpectError([&] { ReadTensors(with_length(100'000'001)); },
-              "…its header has 100000001 bytes; 100000000 are allowed\n");
+              "…the header has 100000001 bytes; 100000000 are allowed\n");
   EXPECT_THROW(ReadTensors(with_length(0)), Error);
   EXPECT_THROW(ReadTensors(with_length(UINT64_MAX)), Error);
   const LimitedMemory limited(1 << 20);
-  ExpectError([&] { ReadTensors(dir.Put("a", WithHeader("{}" + std::string(1 << 17, ' ')))); },
-              "…out of memory: its header of 131074 bytes may take 1048592 bytes of memory; 1048576 are allowed");
+  ExpectError([&] { ReadTensors(dir.Put("a", WithHeader("{}" + std::string(1 << 15, ' ')))); },
+              "…out of memory: the header of 32770 bytes may take 1048640 bytes of memory; 1048576 are allowed");
 }
 
 TEST(Safetensors, TakeNoMoreMemoryThanIsAllowed) {

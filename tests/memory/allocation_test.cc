@@ -311,8 +311,11 @@ TEST(FailingAllocations, EveryOneOfReadingTensors) {
   WriteTensors(tensors, dir.Path("tensors.pb"));
   WriteTensors(tensors, dir.Path("tensors.pbtxt"));
   WriteMiniDb(tensors, dir.Path("tensors.minidb"), /*elements_of_chunk=*/4);
+  WriteTensors(tensors, dir.Path("tensors.npz"));
+  WriteTensors({tensors[0]}, dir.Path("tensors.safetensors"));
   WriteNpy(tensors[0].second, dir.Path("a.npy"));
-  for (const std::string name : {"tensors.pb", "tensors.pbtxt", "tensors.minidb"}) {
+  for (const std::string name :
+       {"tensors.pb", "tensors.pbtxt", "tensors.minidb", "tensors.npz", "tensors.safetensors"}) {
     SCOPED_TRACE(name);
     ExpectSurvivesAll(Computation([&] {
       std::string bits;

@@ -163,8 +163,10 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
   model.Initialize(given, options);
   const std::vector<std::string> names = NamesGivenBy(model);
   const std::vector<std::string> known = FilledByCell(cell);
-  // Weights of products may stay bfloat16, as half of their bytes are read then.
-  const std::vector<std::string> may_be_bfloat16 = BFloat16Candidates(cell.net, cell.parameters, options);
+  // Weights of products may stay bfloat16: half as many bytes are read in each step then.
+  const auto stays_bfloat16 = [&](const std::string& name, DType dtype) {
+    return dtype == DType::kBFloat16 && !BFloat16Candidates(cell.net, {name}, options).empty();
+  };
   std::vector<std::string> faults;
   for (const std::string& name : cell.parameters) {
     if (std::ranges::find(names, name) != names.end()) continue;
@@ -179,9 +181,8 @@ std::vector<std::string> TakeCellParameters(const CellNet& cell, const std::stri
           StrCat("\"", name, "\" is ", InfoText(blob), ", must be ", workspace.GetTensor(name).Description()));
     } else {
       const Tensor& tensor = blob.GetTensor();
-      const bool stays = tensor.dtype() == workspace.GetTensor(name).dtype() ||
-                         (tensor.dtype() == DType::kBFloat16 && std::ranges::count(may_be_bfloat16, name) > 0);
-      workspace.SetTensor(name, stays ? tensor : Widened(tensor));
+      const bool fits = tensor.dtype() == workspace.GetTensor(name).dtype() || stays_bfloat16(name, tensor.dtype());
+      workspace.SetTensor(name, fits ? tensor : Widened(tensor));
     }
   }
   if (faults.empty()) return names;

@@ -70,7 +70,9 @@ std::string FillOf(DType dtype) {
 }  // namespace
 
 NamedTensors ReadParameterFile(const std::string& path, const std::vector<std::string>& names) {
+  std::vector<std::string> given;
   const auto is_wanted = [&](const std::string& name) {
+    given.push_back(name);
     return names.empty() || std::ranges::find(names, name) != names.end();
   };
   if (!HoldsOnlyTensors(path) && !LooksLikeMiniDb(path) && IsCell(ReadFile(path), path)) {
@@ -78,8 +80,6 @@ NamedTensors ReadParameterFile(const std::string& path, const std::vector<std::s
                 StrCat(path, " is a cell; `rnn_runner expand --init` writes the net that fills its parameters"));
   }
   const NamedTensors tensors = ReadParameterTensors(path, is_wanted, RunOptionsFromFlags());
-  std::vector<std::string> given;
-  for (const auto& [name, tensor] : tensors) given.push_back(name);
   for (const std::string& name : names) {
     if (std::ranges::find(given, name) != given.end()) continue;
     throw Error(ErrorCode::kInvalidArgument, StrCat(path, " gives no \"", name, "\"", DidYouMean(name, given)));
