@@ -19,6 +19,7 @@ class Net:
     """
 
     def __init__(self, net: _stepnet.LoadedNet) -> None:
+        self._net = net
         self._call = net.call
         self._make = outputs_type("Outputs", net.outputs)._make
         self.name: str = net.name
