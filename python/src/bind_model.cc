@@ -131,6 +131,7 @@ std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params,
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
     ParseMessageText(text, "<text>", &model.net);
+    model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
     return std::make_shared<LoadedNet>(model, options);
   });
 }

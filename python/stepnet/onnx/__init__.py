@@ -15,5 +15,6 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'", name="onnx") from error
 
 from .export import export
+from .load import Graph, load
 
-__all__ = ["export"]
+__all__ = ["Graph", "export", "load"]
