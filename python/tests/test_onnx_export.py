@@ -234,3 +234,60 @@ def test_a_net_with_free_sizes(tmp_path):
         inputs.update(input=x[:steps], seq_lengths=numpy.array([steps], "int32"))
         got = run(tmp_path / "lm.onnx", ["probabilities"], inputs)["probabilities"]
         expect_equal(got, net(**inputs).probabilities)
+
+
+def loops_of(path):
+    """The operators of the graph that are loops."""
+    return [each.op_type for each in onnx.load(path).graph.node if each.op_type in ("Scan", "LSTM", "GRU", "RNN")]
+
+
+@pytest.mark.parametrize(
+    "name, options, loops",
+    [
+        ("elman", "", ["RNN"]),
+        ("lstm", "", ["LSTM"]),
+        ("peephole_lstm", "", ["LSTM"]),
+        ("gru", "", ["GRU"]),
+        ("gru_reset_after", "", ["GRU"]),
+        ("lstm", "option layers = 3\n", ["LSTM"] * 3),
+        ("gru", "option direction = bidirectional\n", ["GRU"] * 2),
+        ("lstm", "option lengths = lengths\n", ["Scan"]),  # in steps that do not count ONNX's LSTM gives 0
+        ("lstm", "output c\n", ["Scan"]),  # ONNX's LSTM gives the last one alone
+        ("lstmp", "", ["Scan"]),
+        ("coupled_lstm", "", ["Scan"]),
+    ],
+)
+def test_loops_that_are_operators_of_onnx_are_these(name, options, loops, random, tmp_path):
+    cell = cell_with(name, options)
+    params = params_of(cell, random)
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
+    assert loops_of(tmp_path / "cell.onnx") == loops
+    inputs = inputs_of(cell, random, 5, 3, with_states=True)
+    outputs = cell(params, **inputs)
+    for output, got in run(tmp_path / "cell.onnx", cell.outputs, inputs).items():
+        expect_equal(got, outputs[output])
+
+
+ALMOST = {
+    "another product": ("x @ w + b + h @ u", "x @ w + b + h @ u + c @ u"),
+    "another activation": ("Tanh(g)", "Relu(g)"),
+    "the old h": ("Tanh(c)", "Tanh(c_prev)"),
+    "the gate of another": ("Sigmoid(f) * c", "Sigmoid(i) * c"),
+    "a factor": ("Sigmoid(f) * c", "2 * Sigmoid(f) * c"),
+    "a sum": ("h = Sigmoid(o) * Tanh(c)", "h = Sigmoid(o) * Tanh(c) + h_prev"),
+}
+
+
+@pytest.mark.parametrize("what", ALMOST)
+def test_what_is_almost_an_lstm_is_a_loop(what, random, tmp_path):
+    text = (ROOT / "examples" / "cells" / "lstm.cell").read_text()
+    assert ALMOST[what][0] in text
+    cell = stepnet.cell(text.replace(*ALMOST[what]))
+    params = params_of(cell, random)
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
+    # "The gate of another" has an LSTM's form, with the input gate's weights for the forget gate.
+    assert loops_of(tmp_path / "cell.onnx") == (["LSTM"] if what == "the gate of another" else ["Scan"])
+    inputs = inputs_of(cell, random, 5, 3, with_states=True)
+    outputs = cell(params, **inputs)
+    for output, got in run(tmp_path / "cell.onnx", cell.outputs, inputs).items():
+        expect_equal(got, outputs[output])

@@ -11,7 +11,9 @@ from typing import Any, Iterator
 
 from .. import _stepnet
 from .call import Refusal
+from .expressions import Step, Unknown
 from .graph import Graph, Value
+from .named import Named, recognized, write_named
 from .nets import Blobs, value_of, write_operators
 
 
@@ -206,16 +208,53 @@ def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[st
     step_outputs = [pair for pair in loop.parts["step_outputs"] if pair[1] in wanted]
     aliases = [alias for alias in loop.parts["aliases"] if alias[1] in wanted]
     whole = [name for name in loop.states if name in wanted]
-    write_step(loop, [blob for blob, _ in step_outputs])
-    graph.hint = op.outputs[0]
     needed = {state for state, _, offset in aliases if offset != -loop.states[state].rows}
-    outputs = write_scan(loop, sorted(needed | set(whole)), step_outputs)
+    every = sorted(needed | set(whole))
+    outputs = None if step_outputs else write_named_operators(loop, every)
+    if outputs is None:
+        write_step(loop, [blob for blob, _ in step_outputs])
+        graph.hint = op.outputs[0]
+        outputs = write_scan(loop, every, step_outputs)
     for blob, output in step_outputs:
         blobs[output] = outputs.every[output]
     for name in whole:
         blobs[name] = rows_from(loop, outputs, name, 0)
     for name, output, offset in aliases:
         blobs[output] = rows_from(loop, outputs, name, offset)
+
+
+def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
+    """The loop as LSTM, GRU and RNN, where it is exactly that; onnxruntime has them in float alone."""
+    values = {**loop.by_name, **{name: state.initial for name, state in loop.states.items()}}
+    if any(value.dtype != "float32" for value in values.values() if value.dtype.startswith("float")):
+        return None
+    try:
+        found = recognized(Step(loop.parts, loop.by_name), values)
+    except Unknown:
+        return None
+    hidden = {named.states[0] for named in found}
+    if not hidden.issuperset(every) or not all(has_shapes_of_named(loop, named) for named in found):
+        return None
+    outputs = Outputs()
+    for named in found:
+        kind, name = named.source
+        x = loop.by_name[name].name if kind == "sequence" else outputs.every[name].name
+        initial = [loop.states[state].initial for state in named.states]
+        h, *last = write_named(loop.graph, named, x, initial)
+        shape = (loop.inputs[0].shape[0], *initial[0].shape[1:])
+        outputs.every[named.states[0]] = Value(loop.graph, h, initial[0].dtype, shape)
+        for state, row, value in zip(named.states, last, initial):
+            outputs.last[state] = Value(loop.graph, row, value.dtype, value.shape)
+    return outputs
+
+
+def has_shapes_of_named(loop: Loop, named: Named) -> bool:
+    """Whether the sequence is ``[T, B, D]`` of all steps, and the states are ``[1, B, H]``."""
+    kind, name = named.source
+    steps = loop.inputs[0].shape[0]
+    is_sequence = kind == "after" or (loop.by_name[name].rank == 3 and loop.by_name[name].shape[0] == steps)
+    states = (loop.states[state].initial for state in named.states)
+    return is_sequence and all(state.rank == 3 and state.shape[0] == 1 for state in states)
 
 
 def write_step(loop: Loop, step_outputs: list[str]) -> None:
