@@ -118,6 +118,14 @@ class Graph:
         """``0`` keeps a size, ``-1`` is what is left."""
         return self.emit("Reshape", name, self.ints(*sizes))
 
+    def reshape_as(self, name: str, value: Value, begin: int = 0, end: int | None = None, ones: int = 0) -> str:
+        """Under the sizes of dimensions ``[begin, end)`` of a value, and so many ones behind them."""
+        sizes = value.shape[begin:end]
+        if 0 not in sizes and sum(self.is_free(size) for size in sizes) < 2:
+            return self.reshape(name, *(-1 if self.is_free(size) else size for size in sizes), *([1] * ones))
+        shape = [self.sizes(value.name, begin, end), *([self.ints(*([1] * ones))] if ones else [])]
+        return self.emit("Reshape", name, self.concat(shape), allowzero=1)
+
     def unsqueeze(self, name: str, *axes: int) -> str:
         return self.emit("Unsqueeze", name, self.ints(*axes)) if axes else name
 

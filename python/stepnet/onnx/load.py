@@ -15,6 +15,7 @@ from ..cell import Argument, Array
 from ..errors import Error, InvalidArgumentError, InvalidNetError, ShapeMismatchError, TypeMismatchError
 from ..net import Net
 from . import moves, scan_node, units  # noqa: F401 - add to the table
+from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
 from .reader import fault, opset_of, read_model
@@ -77,7 +78,7 @@ def load(
 
 
 def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
-    graph = with_shapes(proto, file).graph
+    graph = proto.graph
     net = NetText(graph.name or "graph", Names())
     for info in (*graph.input, *graph.output):
         net.names.unique(info.name)
@@ -111,49 +112,12 @@ def bind_output(scope: Scope, name: str) -> None:
     scope.net.outputs.append(name)
 
 
-def with_shapes(proto: onnx.ModelProto, file: Path) -> onnx.ModelProto:
-    """The model with what ONNX knows of the shapes of its tensors."""
-    try:
-        inferred = onnx.shape_inference.infer_shapes(strip(proto))
-    except (onnx.shape_inference.InferenceError, ValueError) as error:
-        raise fault(file, f"the shapes of the model's tensors contradict each other: {str(error).strip()}") from None
-    add_infos(proto.graph, inferred.graph)
-    return proto
-
-
-LARGEST_CONSTANT = 1024
-"""Elements of a constant on which shapes may depend."""
-
-
-def strip(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without the elements of its large tensors, which no shape follows from."""
-    light = onnx.ModelProto()
-    light.CopyFrom(proto)
-    kept, inputs = [], {each.name for each in light.graph.input}
-    for tensor in light.graph.initializer:
-        if len(tensor.raw_data) <= 8 * LARGEST_CONSTANT and tensor.data_location != onnx.TensorProto.EXTERNAL:
-            kept.append(tensor)
-        elif tensor.name not in inputs:
-            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    del light.graph.initializer[:]
-    light.graph.initializer.extend(kept)
-    return light
-
-
-def add_infos(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
-    """Adds what was found out of the shapes of tensors, in bodies of nodes, too."""
-    graph.value_info.extend(each for each in inferred.value_info)
-    for ours, theirs in zip(graph.node, inferred.node):
-        for attribute, other in zip(ours.attribute, theirs.attribute):
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                add_infos(attribute.g, other.g)
-
-
 # Nodes.
 
 
 def read_nodes(scope: Scope) -> None:
     """Adds operators for all nodes of a graph, in its order."""
+    add_shapes(scope)
     for index, proto in enumerate(scope.graph.node):
         try:
             read_node(scope, proto)

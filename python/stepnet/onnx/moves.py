@@ -81,7 +81,8 @@ def split(n: Node) -> Sequence[str]:
     if n.attribute("num_outputs", count) != count:
         raise Unsupported(f"num_outputs is {n.attributes['num_outputs']}, but it has {count} outputs")
     if parts is None and "num_outputs" in n.attributes:
-        size = n.shape(0)[axis]
+        shape = n.scope.shape(n.tensors[0])
+        size = shape[axis] if shape is not None else None
         if size is not None and size % count != 0:
             raise Unsupported(f"it makes {count} parts of {size}, which are not equal")
     return n.net.emit_all("Split", [n.blob(0)], count, axis=axis, split=parts or [])

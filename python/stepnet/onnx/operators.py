@@ -215,8 +215,7 @@ def elementwise_linear(call: Call) -> Sequence[str]:
     axis = x.axis(call["axis"])
     names = [w.name, b.name]
     if axis < x.rank - 1:
-        sizes = call.graph.sizes(x.name, axis)
-        names = [call.emit("Reshape", name, sizes) for name in names]
+        names = [call.graph.reshape_as(name, x, axis) for name in names]
     return [call.emit("Add", call.emit("Mul", x.name, names[0]), names[1])]
 
 
@@ -278,7 +277,7 @@ def by_rows(call: Call, op_type: str) -> str:
     if axis == x.rank - 1:
         return call.emit(op_type, x.name, axis=-1)
     rows = call.emit(op_type, call.emit("Flatten", x.name, axis=axis), axis=-1)
-    return call.emit("Reshape", rows, call.graph.sizes(x.name), allowzero=1)
+    return call.graph.reshape_as(rows, x)
 
 
 @operator("Softmax", "LogSoftmax")

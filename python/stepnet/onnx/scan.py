@@ -179,9 +179,8 @@ class Loop:
         shape = (1, *state.carried.shape[1:])
         if value.shape == shape:
             return value
-        sizes = self.body.sizes(state.carried.name, 1)
-        name = self.body.emit("Reshape", value.name, self.body.concat([self.body.ints(1), sizes]), allowzero=1)
-        return Value(self.body, name, value.dtype, shape)
+        row = self.body.reshape_as(value.name, state.carried, 1)
+        return Value(self.body, self.body.unsqueeze(row, 0), value.dtype, shape)
 
     def finish_step(self) -> None:
         """Rows that no operator writes are those of a blob that another link shows."""

@@ -38,8 +38,12 @@ def scan(n: Node) -> Sequence[str]:
         state, row = loop.state(with_ones(n, n.blob(i), rank))
         states.append((state, rank))
         inner.bind(body.input[i].name, loop.step.emit("Squeeze", row, dims=list(range(1 + missing(rank)))))
-    for sequence, info in zip(sequences, body.input[num_states:]):
+        inner.set_type(body.input[i].name, n.dtype(i), n.shape(i))
+    for k, (sequence, info) in enumerate(zip(sequences, body.input[num_states:])):
         inner.bind(info.name, loop.step.emit("Squeeze", loop.sequence(sequence), dims=[0]))
+        sizes = n.shape(num_states + k)
+        del sizes[of_scanned(n, "scan_input_axes", k)]
+        inner.set_type(info.name, n.dtype(num_states + k), sizes)
     read_nodes(inner)
     for (state, rank), info in zip(states, body.output):
         # A copy, as two states may become the same tensor.
@@ -53,7 +57,7 @@ def scan(n: Node) -> Sequence[str]:
         loop.captured(blob)
     loop.add()
     finals = [n.emit("Squeeze", row, dims=list(range(1 + missing(rank)))) for row, (_, rank) in zip(last, states)]
-    return [*finals, *(stacked(n, blob, k, body.output[num_states + k]) for k, blob in enumerate(every))]
+    return [*finals, *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(every))]
 
 
 def missing(rank: int) -> int:
@@ -84,14 +88,14 @@ def scanned(n: Node, i: int, k: int) -> str:
     return turned_around(n, blob, rank) if of_scanned(n, "scan_input_directions", k) else blob
 
 
-def stacked(n: Node, blob: str, k: int, item: onnx.ValueInfoProto) -> str:
+def stacked(n: Node, blob: str, k: int, item: Sequence[int | None] | None) -> str:
     """An output of all steps, ``[T, …]``, as the node wants it."""
     axis, is_reverse = of_scanned(n, "scan_output_axes", k), of_scanned(n, "scan_output_directions", k)
     if axis == 0 and not is_reverse:
         return blob
-    if not item.type.tensor_type.HasField("shape"):
-        raise Unsupported(f"the rank of what its body gives as {item.name!r} is not known")
-    rank = len(item.type.tensor_type.shape.dim) + 1
+    if item is None:
+        raise Unsupported(f"the rank of what its body gives as its scanned output {k} is not known")
+    rank = len(item) + 1
     axis %= rank
     if is_reverse:
         blob = turned_around(n, blob, rank)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import numpy
 import onnx
 from onnx import helper
 
 from ..errors import InvalidNetError
+from .graph import element_type
 from .netdef import NetText
 from .reader import array_of, fault
 
@@ -123,6 +124,21 @@ class Scope:
         if kind is None or not kind.HasField("shape"):
             return None
         return [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
+
+    def add_infos(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
+        for each in infos:
+            if each.type.HasField("tensor_type"):
+                self._types[each.name] = each.type.tensor_type
+
+    def info(self, name: str) -> onnx.ValueInfoProto | None:
+        """What is known of a tensor; None where not even its dtype is."""
+        dtype, shape = self.dtype(name), self.shape(name)
+        return None if dtype is None else helper.make_tensor_value_info(name, element_type(dtype), shape)
+
+    def set_type(self, name: str, dtype: str, shape: Sequence[int | None] | None) -> None:
+        """Says what a tensor is, where the file does not."""
+        if name not in self._types or not self._types[name].HasField("shape"):
+            self.add_infos([helper.make_tensor_value_info(name, element_type(dtype), shape)])
 
     def dtype(self, name: str) -> str | None:
         array = self.constant(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Callable, Sequence
 
 import numpy
@@ -42,7 +43,7 @@ def as_int64(call: Call, i: int) -> str:
 
 @operator("ResizeLike")
 def resize_like(call: Call) -> Sequence[str]:
-    return [call.emit("Reshape", call.names[0], call.graph.sizes(call.names[1]), allowzero=1)]
+    return [call.graph.reshape_as(call.names[0], call.inputs[1])]
 
 
 @operator("Flatten")
@@ -218,26 +219,41 @@ def reverse(call: Call) -> Sequence[str]:
 
 @operator("SequenceMask")
 def sequence_mask(call: Call) -> Sequence[str]:
-    x, mode, graph = call.inputs[0], call["mode"], call.graph
+    x, graph = call.inputs[0], call.graph
     has_batch, has_repeat = (call.op.has_argument(name) for name in ("batch", "repeat_from_axis"))
     first_row = x.axis(call["batch"]) + 1 if has_batch else 0
     axis = x.axis(call["axis"])
     repeat = x.axis(call["repeat_from_axis"]) if has_repeat else x.rank
-    row_sizes, column_sizes = graph.sizes(x.name, first_row, axis), graph.sizes(x.name, axis, repeat)
-    numbers = [graph.count(call.emit("ReduceProd", sizes, keepdims=1), "int32") for sizes in (row_sizes, column_sizes)]
-    rows, columns = graph.unsqueeze(numbers[0], 1), numbers[1]
-    if mode in ("sequence", "window"):
-        position = graph.unsqueeze(call.names[1], 1)
-        distance = call.emit("Abs", call.emit("Sub", columns, position)) if mode == "window" else ""
-        radius = graph.scalar(call["radius"], "int32")
-        kept = call.emit("LessOrEqual", distance, radius) if mode == "window" else call.emit("Less", columns, position)
+    rows, columns = numbers_of(call, first_row, axis), numbers_of(call, axis, repeat)
+    kept = kept_columns(call, graph.unsqueeze(rows, 1), columns)
+    if (axis - first_row, repeat - axis) == (1, 1):
+        kept = graph.unsqueeze(kept, *range(2, 2 + x.rank - repeat))
     else:
-        comparison = {"upper": "LessOrEqual", "lower": "GreaterOrEqual", "upperdiag": "Less", "lowerdiag": "Greater"}
-        kept = call.emit(comparison[mode], columns, rows)
-    sizes = graph.concat([row_sizes, column_sizes, graph.ints(*([1] * (x.rank - repeat)))])
-    kept = call.emit("Reshape", kept, sizes, allowzero=1)
+        kept = graph.reshape_as(kept, x, first_row, repeat, ones=x.rank - repeat)
     fill = 0.0 if call["grad"] else call["fill_val"]
     return [choose(call, kept, x.name, call.number(fill), x.dtype)]
+
+
+def numbers_of(call: Call, begin: int, end: int) -> str:
+    """The numbers of the elements that dimensions ``[begin, end)`` of the input have together, int32."""
+    sizes = call.inputs[0].shape[begin:end]
+    if not call.graph.is_free(*sizes):
+        return call.graph.constant(numpy.arange(math.prod(sizes), dtype="int32"))
+    count = call.emit("ReduceProd", call.graph.sizes(call.names[0], begin, end), keepdims=1)
+    return call.graph.count(count, "int32")
+
+
+def kept_columns(call: Call, rows: str, columns: str) -> str:
+    """Which columns each row keeps, ``[rows, columns]``."""
+    mode = call["mode"]
+    if mode in ("sequence", "window"):
+        position = call.graph.unsqueeze(call.names[1], 1)
+        if mode == "sequence":
+            return call.emit("Less", columns, position)
+        distance = call.emit("Abs", call.emit("Sub", columns, position))
+        return call.emit("LessOrEqual", distance, call.graph.scalar(call["radius"], "int32"))
+    comparisons = {"upper": "LessOrEqual", "lower": "GreaterOrEqual", "upperdiag": "Less", "lowerdiag": "Greater"}
+    return call.emit(comparisons[mode], columns, rows)
 
 
 # Units: a step of an LSTM or GRU, of which the sums of the gates are given.
