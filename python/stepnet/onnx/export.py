@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -204,14 +205,14 @@ def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
 
 
 def free_sizes(graph: Graph, given: Given) -> dict[str, int]:
-    """A number for each name of a size, such that no other size is as large."""
+    """A number for each name of a size: larger than other sizes, no sum or product of others, divisible by up to 10."""
     known = [size for _, sizes in given.inputs.values() for size in sizes if isinstance(size, int)]
     known += [size for array in given.params.values() for size in array.shape]
-    least = 8 * max([1000, *known])
+    unit = 2520 * math.ceil(max([1000, *known]) / 1000)
     names = {size: None for _, sizes in given.inputs.values() for size in sizes if isinstance(size, str)}
-    numbers = {name: least + 2 * i + 1 for i, name in enumerate(names)}
+    numbers = {name: unit * (101 + 2 * i) for i, name in enumerate(names)}
     graph.free_sizes = {number: name for name, number in numbers.items()}
-    graph.least_free = least // 4
+    graph.least_free = 10 * unit
     return numbers
 
 
