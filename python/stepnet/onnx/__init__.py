@@ -14,7 +14,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("stepnet.onnx needs Python's onnx: pip install 'stepnet[onnx]'", name="onnx") from error
 
-from .export import export
-from .load import Graph, load
+from .exporter import export
+from .loader import Graph, load
 
 __all__ = ["Graph", "export", "load"]

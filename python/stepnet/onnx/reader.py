@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
 from ..errors import InputOutputError, InvalidNetError
@@ -38,6 +39,7 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
+    check_texts(model, path)
     if model.functions:
         raise fault(path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)")
     version = opset_of(model)
@@ -46,8 +48,27 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
+def check_texts(message: Message, path: Path) -> None:
+    """Texts that are no UTF-8 are given as bytes, which no name is compared with."""
+    for field, value in message.ListFields():
+        values = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
+        if field.type == field.TYPE_STRING and any(isinstance(each, bytes) for each in values):
+            raise fault(path, f"the field {field.full_name} has a text that is no UTF-8")
+        if field.type == field.TYPE_MESSAGE:
+            for each in values:
+                check_texts(each, path)
+
+
 def opset_of(model: onnx.ModelProto) -> int:
     return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
+
+
+def dtype_of(element_type: int) -> numpy.dtype | None:
+    """None for a number that stands for none."""
+    try:
+        return helper.tensor_dtype_to_np_dtype(element_type)
+    except KeyError:
+        return None
 
 
 def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
@@ -57,10 +78,9 @@ def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
         raise fault(path, f"{where} has sizes {list(tensor.dims)}")
     if tensor.HasField("segment") or tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
         raise fault(path, f"{where} is of a kind that is not read: {TensorProto.DataType.Name(tensor.data_type)}")
-    try:
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    except KeyError:
-        raise fault(path, f"{where} has a dtype that is not known: {tensor.data_type}") from None
+    dtype = dtype_of(tensor.data_type)
+    if dtype is None:
+        raise fault(path, f"{where} has a dtype that is not known: {tensor.data_type}")
     if dtype.kind not in "fiub":
         raise fault(path, f"{where} is of dtype {dtype}, which is not read")
     size_bytes = math.prod(tensor.dims) * dtype.itemsize

@@ -12,7 +12,7 @@ from onnx import helper
 from ..errors import InvalidNetError
 from .graph import element_type
 from .netdef import NetText
-from .reader import array_of, fault
+from .reader import array_of, dtype_of, fault
 
 
 class Unsupported(Exception):
@@ -145,7 +145,8 @@ class Scope:
         if array is not None:
             return str(array.dtype)
         kind = self._type(name)
-        return str(helper.tensor_dtype_to_np_dtype(kind.elem_type)) if kind is not None and kind.elem_type else None
+        dtype = dtype_of(kind.elem_type) if kind is not None else None
+        return None if dtype is None else str(dtype)
 
 
 class Node:

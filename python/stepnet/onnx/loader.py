@@ -18,7 +18,7 @@ from . import moves, scan_node, units  # noqa: F401 - add to the table
 from .inference import add_shapes
 from .netdef import Names, NetText
 from .nodes import NODES
-from .reader import fault, opset_of, read_model
+from .reader import dtype_of, fault, opset_of, read_model
 from .scope import Model, Node, Scope, Unsupported, located
 
 
@@ -117,6 +117,8 @@ def bind_output(scope: Scope, name: str) -> None:
 
 def read_nodes(scope: Scope) -> None:
     """Adds operators for all nodes of a graph, in its order."""
+    for index, proto in enumerate(scope.graph.node):
+        check_kind(scope, proto, index)
     add_shapes(scope)
     for index, proto in enumerate(scope.graph.node):
         try:
@@ -130,14 +132,20 @@ def read_nodes(scope: Scope) -> None:
             raise located(reason, proto, index, scope.graph.name, scope.model.path) from None
 
 
-def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
+def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
     if proto.domain not in ("", "ai.onnx"):
-        raise Unsupported(f"operators of the domain {proto.domain} are not read")
+        reason = f"operators of the domain {proto.domain} are not read"
+    elif proto.op_type != "Constant" and proto.op_type not in NODES:
+        reason = f"{proto.op_type} is not among the operators that are read"
+    else:
+        return
+    raise located(reason, proto, index, scope.graph.name, scope.model.path)
+
+
+def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
     if proto.op_type == "Constant":
         scope.set_constant(proto.output[0], constant_of(scope, proto))
         return
-    if proto.op_type not in NODES:
-        raise Unsupported(f"{proto.op_type} is not among the operators that are read")
     n = Node(scope, proto)
     scope.net.hint = next((name for name in n.outputs if name), proto.op_type)
     blobs = NODES[proto.op_type](n)
@@ -167,12 +175,10 @@ def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
 
 def argument_of(info: onnx.ValueInfoProto, file: Path) -> Argument:
     kind = info.type.tensor_type
-    if not info.type.HasField("tensor_type") or not kind.elem_type:
-        raise fault(file, f'the input "{info.name}" is no tensor of a known dtype')
-    try:
-        dtype = str(helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    except KeyError:
-        raise fault(file, f'the input "{info.name}" has a dtype that is not known: {kind.elem_type}') from None
+    found = dtype_of(kind.elem_type)
+    if not info.type.HasField("tensor_type") or found is None or found.kind not in "fiub":
+        raise fault(file, f'the input "{info.name}" is no tensor of a dtype that is read')
+    dtype = str(found)
     if not kind.HasField("shape"):
         return Argument(info.name, dtype, "?", False)
     sizes = [str(each.dim_value) if each.HasField("dim_value") else each.dim_param or "?" for each in kind.shape.dim]
