@@ -146,9 +146,7 @@ def test_onnxruntime_computes_what_caffe2_recorded(case, tmp_path):
         given.update(tensors(case, each["inputs"]))
         expected = tensors(case, each["expected"])
         outputs = [
-            name
-            for name in each["outputs"]
-            if name in expected and not name.startswith(NOT_EXPORTED.get(case, "\0"))
+            name for name in each["outputs"] if name in expected and not name.startswith(NOT_EXPORTED.get(case, "\0"))
         ]
         inputs = {name: given[name] for name in net.inputs}
         path = tmp_path / f"{number}.onnx"
@@ -176,7 +174,8 @@ def refusal_of(text_or_cell, tmp_path, **options):
 def test_a_random_mask_is_refused(tmp_path):
     cell = cell_with("lstm", "option layers = 2\n option dropout = 0.5\n", training=True)
     assert refusal_of(cell, tmp_path) == (
-        "invalid net: Dropout draws a random mask; with is_test=1, as in a cell that is not in training, it is exported\n"
+        "invalid net: Dropout draws a random mask; with is_test=1, as in a cell that is not in training, it is "
+        "exported\n"
         "  at op 1 `layer0/h, layer0/h_mask = Dropout(layer0/h_raw)`\n"
         '  in net "lstm"'
     )
@@ -200,13 +199,18 @@ def test_a_link_to_rows_of_later_steps_is_refused(tmp_path):
     assert net != text
     inputs = {"x": (4, 3, 2), "h_init": (1, 3, 2), "w": (2, 2), "u": (2, 2), "b": (2,)}
     arrays = {name: numpy.zeros(shape, "float32") for name, shape in inputs.items()}
-    assert "rows of the state \"h_states\"" in refusal_of(net, tmp_path, inputs=arrays)
+    assert 'rows of the state "h_states"' in refusal_of(net, tmp_path, inputs=arrays)
 
 
 def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
     params = lstm.init()
     for name, array, error, text in (
-        ("w", params["w"][:3], stepnet.ShapeMismatchError, r'the parameter "w" of lstm is \[3, 5\]; it must be \[16, 5\]'),
+        (
+            "w",
+            params["w"][:3],
+            stepnet.ShapeMismatchError,
+            r'the parameter "w" of lstm is \[3, 5\]; it must be \[16, 5\]',
+        ),
         ("w", params["w"].astype("float64"), stepnet.TypeMismatchError, 'the parameter "w" of lstm is float64'),
         ("v", params["w"], stepnet.InvalidArgumentError, 'lstm has no parameter "v"; its parameters are w, u, b'),
     ):

@@ -134,7 +134,9 @@ def chain(*nodes):
 
 
 def test_graphs_that_are_not_in_order(tmp_path):
-    assert 'it reads "b", which no node before it gives' in refusal(chain(("Tanh", "b", "y"), ("Tanh", "x", "b")), tmp_path)
+    assert 'it reads "b", which no node before it gives' in refusal(
+        chain(("Tanh", "b", "y"), ("Tanh", "x", "b")), tmp_path
+    )
     assert 'it reads "y", which no node before it gives' in refusal(chain(("Add", "x y", "y")), tmp_path)
     assert 'the tensor "y" is there twice' in refusal(chain(("Tanh", "x", "y"), ("Relu", "x", "y")), tmp_path)
     assert 'the output "y" is given by no node' in refusal(chain(("Tanh", "x", "z")), tmp_path)
@@ -258,7 +260,12 @@ def test_an_lstm_of_pytorch(tmp_path):
     ids = torch.randint(0, 11, (3, 7))
     with pytest.warns():  # PyTorch's exporter says that another one is newer
         torch.onnx.export(
-            model, (ids,), tmp_path / "tagger.onnx", dynamo=False, input_names=["ids"], dynamic_axes={"ids": {0: "B", 1: "T"}}
+            model,
+            (ids,),
+            tmp_path / "tagger.onnx",
+            dynamo=False,
+            input_names=["ids"],
+            dynamic_axes={"ids": {0: "B", 1: "T"}},
         )
     net = stepnet.onnx.load(tmp_path / "tagger.onnx")
     for other in (ids, torch.randint(0, 11, (2, 4))):

@@ -4,7 +4,6 @@ import numpy
 import onnx
 import onnxruntime
 import pytest
-from conftest import ROOT
 from onnx import TensorProto, helper, numpy_helper
 from test_onnx_export import (
     CASES,
@@ -16,7 +15,6 @@ from test_onnx_export import (
     expect_equal,
     inputs_of,
     params_of,
-    session,
     tensors,
 )
 
@@ -24,8 +22,13 @@ import stepnet
 import stepnet.onnx
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-ELEMENTS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int32": TensorProto.INT32,
-            "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+ELEMENTS = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
 
 
 def model_of(nodes, inputs, outputs, constants=(), opset=17, sizes=None):
@@ -61,8 +64,22 @@ def expect_as_runtime(model, inputs, tmp_path, tolerance=1e-5):
 # LSTM, GRU, RNN.
 
 
-def unit(op_type, random, *, direction="forward", bias=True, lengths=None, states=True, peepholes=False, constants=True,
-         opset=17, dtype="float32", steps=5, batch=3, **attributes):
+def unit(
+    op_type,
+    random,
+    *,
+    direction="forward",
+    bias=True,
+    lengths=None,
+    states=True,
+    peepholes=False,
+    constants=True,
+    opset=17,
+    dtype="float32",
+    steps=5,
+    batch=3,
+    **attributes,
+):
     """A model with one node, and arrays for its inputs."""
     gates, size, count = GATES[op_type], 4, 2 if direction == "bidirectional" else 1
 
@@ -361,7 +378,9 @@ OPERATORS = [
     *((name, [X, draw(3, 1)], {}, {}) for name in (
         "Add Sub Mul Div Max Min Sum Mean Equal Greater GreaterOrEqual Less LessOrEqual"
     ).split()),
-    *((name, [draw(2, 3, dtype="int64"), draw(3, dtype="int64") + 1], {}, {}) for name in "Add Sub Mul Div Equal Less".split()),
+    *((name, [draw(2, 3, dtype="int64"), draw(3, dtype="int64") + 1], {}, {}) for name in (
+        "Add Sub Mul Div Equal Less"
+    ).split()),
     *((name, [draw(2, 3, dtype="bool"), draw(3, dtype="bool")], {}, {}) for name in ("And", "Or", "Xor")),
     ("Not", [draw(2, 3, dtype="bool")], {}, {}),
     ("Where", [draw(2, 1, dtype="bool"), draw(2, 3), draw(3)], {}, {}),
@@ -416,7 +435,9 @@ OPERATORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("op_type, given, constants, attributes", OPERATORS, ids=[f"{i} {o[0]}" for i, o in enumerate(OPERATORS)])
+@pytest.mark.parametrize(
+    "op_type, given, constants, attributes", OPERATORS, ids=[f"{i} {o[0]}" for i, o in enumerate(OPERATORS)]
+)
 def test_operators_are_those_of_onnxruntime(op_type, given, constants, attributes, tmp_path):
     inputs, arrays, names = iter(given), {}, []
     count = max([len(given) + len(constants), *(i + 1 for i in constants)])

@@ -26,9 +26,10 @@ def lengths(*values):
 
 X = draw(2, 3, 4)
 UNARY = (
-    "Abs Alias Ceil Copy CopyFromCPUInput EnsureCPUOutput StopGradient Cos Elu Erf Exp Floor Gelu HardSigmoid LeakyRelu "
-    "Mish Negative Reciprocal Relu Round Selu Sigmoid Silu Sin Softplus Softsign Sqr Swish Tanh Size Shape Flatten FlattenToVec "
-    "Transpose Softmax LogSoftmax ReduceMean ReduceSum SumElements SumSqrElements AveragedLoss ArgMax ArgMin"
+    "Abs Alias Ceil Copy CopyFromCPUInput EnsureCPUOutput StopGradient Cos Elu Erf Exp Floor Gelu HardSigmoid "
+    "LeakyRelu Mish Negative Reciprocal Relu Round Selu Sigmoid Silu Sin Softplus Softsign Sqr Swish Tanh Size Shape "
+    "Flatten FlattenToVec Transpose Softmax LogSoftmax ReduceMean ReduceSum SumElements SumSqrElements AveragedLoss "
+    "ArgMax ArgMin"
 ).split()
 ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 COMPARISONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
@@ -39,8 +40,10 @@ CASES = [
     *((name, [draw(2, 3, low=0.1)], {}, 1) for name in ("Log", "Rsqrt", "Sqrt")),
     *((name, [X, draw(3, 1)], {}, 1) for name in (*ARITHMETIC, *COMPARISONS, "Max", "Min")),
     *((name, [X, draw(2, 3)], {"broadcast": 1, "axis": 0}, 1) for name in (*ARITHMETIC, *COMPARISONS)),
-    *((name, [draw(2, 3, 4, dtype="int64"), draw(4, dtype="int64") * 2 + 1], {}, 1) for name in (*ARITHMETIC, *COMPARISONS)),
-    *((name, [draw(2, 3, 4, dtype="int32"), draw(4, dtype="int32") * 2 + 1], {}, 1) for name in (*ARITHMETIC, *COMPARISONS)),
+    *(
+        (name, [draw(2, 3, 4, dtype=dtype), draw(4, dtype=dtype) * 2 + 1], {}, 1)
+        for name in (*ARITHMETIC, *COMPARISONS) for dtype in ("int32", "int64")
+    ),
     *((name, [draw(2, 3, dtype="bool"), draw(3, dtype="bool")], {}, 1) for name in ("And", "Or", "Xor", "EQ", "NE")),
     ("Not", [draw(2, 3, dtype="bool")], {}, 1),
     ("Add", [X, draw(3, 4)], {"broadcast": 1}, 1),
@@ -103,8 +106,10 @@ CASES = [
     ("ArgMax", [X], {"axis": 1, "keepdims": 0}, 1),
     ("TopK", [X], {"k": 2}, 2),
     ("Conv", [draw(2, 4, 5, 6), draw(6, 2, 3, 2), draw(6)], {"kernel_h": 3, "kernel_w": 2, "group": 2, "pad": 1}, 1),
-    ("Conv", [draw(2, 5, 6, 4), draw(3, 3, 3, 4)], {"kernel": 3, "order": "NHWC", "strides": [2, 1], "pads": [1, 0, 2, 1]}, 1),
-    ("Conv", [draw(1, 2, 7, 7), draw(3, 2, 3, 3)], {"kernels": [3, 3], "dilation": 2, "pad_t": 1, "pad_l": 0, "pad_b": 2, "pad_r": 1}, 1),
+    ("Conv", [draw(2, 5, 6, 4), draw(3, 3, 3, 4)],
+     {"kernel": 3, "order": "NHWC", "strides": [2, 1], "pads": [1, 0, 2, 1]}, 1),
+    ("Conv", [draw(1, 2, 7, 7), draw(3, 2, 3, 3)],
+     {"kernels": [3, 3], "dilation": 2, "pad_t": 1, "pad_l": 0, "pad_b": 2, "pad_r": 1}, 1),
     # Elements that move.
     ("Transpose", [X], {"axes": [1, 0, 2]}, 1),
     ("Squeeze", [draw(1, 3, 1, 2)], {"dims": [0, 2]}, 1),
@@ -135,10 +140,12 @@ CASES = [
     ("ReversePackedSegs", [draw(5, 3)], {}, 1),
     ("SequenceMask", [draw(3, 4), lengths(4, 0, 2)], {"mode": "sequence"}, 1),
     ("SequenceMask", [draw(3, 4, 2), lengths(8, 0, 5)], {"mode": "sequence", "fill_val": -5.0}, 1),
-    ("SequenceMask", [draw(2, 3, 4, 2), lengths(4, 1, 2)], {"mode": "sequence", "batch": 0, "axis": 2, "repeat_from_axis": 3}, 1),
+    ("SequenceMask", [draw(2, 3, 4, 2), lengths(4, 1, 2)],
+     {"mode": "sequence", "batch": 0, "axis": 2, "repeat_from_axis": 3}, 1),
     ("SequenceMask", [draw(3, 4), lengths(0, 3, 1)], {"mode": "window", "radius": 1}, 1),
     *(("SequenceMask", [draw(4, 4)], {"mode": mode}, 1) for mode in ("upper", "lower", "upperdiag", "lowerdiag")),
-    ("LSTMUnit", [draw(1, 3, 2), draw(1, 3, 2) * 2, draw(1, 3, 8), lengths(1, 2, 3), lengths(1)], {"forget_bias": 0.5}, 2),
+    ("LSTMUnit", [draw(1, 3, 2), draw(1, 3, 2) * 2, draw(1, 3, 8), lengths(1, 2, 3), lengths(1)],
+     {"forget_bias": 0.5}, 2),
     ("LSTMUnit", [draw(3, 2), draw(3, 2) * 2, draw(3, 8), lengths(1, 2, 3), lengths(1)], {"drop_states": 1}, 2),
     ("LSTMUnit", [draw(3, 2), draw(3, 2) * 2, draw(3, 8), lengths(1)], {"sequence_lengths": 0}, 2),
     ("GRUUnit", [draw(1, 3, 2), draw(1, 3, 6), lengths(1, 2, 3), lengths(1)], {"drop_states": 1}, 1),
@@ -203,7 +210,8 @@ OF_ANY_SIZE = [
     ("SequenceMask", lambda n: [draw(n, 4), lengths(*range(n))], {"mode": "sequence"}, 1, [0, 0]),
     ("SequenceMask", lambda n: [draw(n, 2, 4), lengths(*range(n))], {"mode": "sequence"}, 1, [0, 0]),
     ("SequenceMask", lambda n: [draw(n, 4)], {"mode": "lower"}, 1, [0]),
-    ("LSTMUnit", lambda n: [draw(1, n, 2), draw(1, n, 2) * 2, draw(1, n, 8), lengths(*range(n)), lengths(1)], {}, 2, [1, 1, 1, 0]),
+    ("LSTMUnit", lambda n: [draw(1, n, 2), draw(1, n, 2) * 2, draw(1, n, 8), lengths(*range(n)), lengths(1)],
+     {}, 2, [1, 1, 1, 0]),
     ("GRUUnit", lambda n: [draw(n, 2), draw(n, 6), lengths(*range(n)), lengths(1)], {}, 1, [0, 0, 0]),
     ("Gather", lambda n: [draw(4, 3), numpy.arange(n) % 4], {}, 1, [None, 0]),
 ]  # fmt: skip

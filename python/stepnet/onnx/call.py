@@ -55,4 +55,4 @@ class Call:
 
 def located(error: str, index: int, op: _stepnet.Operator, net: str) -> InvalidNetError:
     """The error for an operator of a net."""
-    return InvalidNetError(f"invalid net: {error}\n  at op {index} `{op.text}`\n  in net \"{net}\"")
+    return InvalidNetError(f'invalid net: {error}\n  at op {index} `{op.text}`\n  in net "{net}"')

@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 import numpy
 import onnx
@@ -20,7 +20,7 @@ from .graph import Graph, Value
 from .nets import Blobs, write_operators
 
 OPSET = 18
-"""The version of ONNX's operators: the first one with Mish, ReduceMean by axes that are an input, and Split by number."""
+"""The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
 IR_VERSION = 8
 """Of the file: that of the first onnx with this opset, so that older runtimes read it, too."""
 MOST_IN_ONE_FILE = 1 << 30
@@ -45,18 +45,20 @@ def export(
             has, or of some of its inputs.
         inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
         outputs: the names of the outputs to have; all, where nothing is said. Only what they depend on is exported.
-        dynamic_axes: for nets: names of the dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``;
-            those of one name have one size. In cells these are the steps T and the batch B.
+        dynamic_axes: for nets: names of dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``.
+            Those of one name have one size. In cells these are the steps T and the batch B.
 
     Raises:
-        InvalidNetError: for an operator that ONNX has nothing for, with its place: what draws random numbers, links that
-            look ahead of the step, operators whose shapes follow from values.
-        InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for arrays that are missing, not known or do not fit.
+        InvalidNetError: for an operator that ONNX has nothing for, with its place: what draws random numbers, links to
+            rows that later steps write, operators whose shapes follow from values.
+        InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for arrays that are missing, unknown or do not fit.
         InputOutputError: when the file cannot be written.
     """
     if isinstance(model, Cell):
         if inputs is not None or dynamic_axes is not None:
-            raise InvalidArgumentError("invalid argument: a cell knows its inputs; `inputs` and `dynamic_axes` are for nets")
+            raise InvalidArgumentError(
+                "invalid argument: a cell knows its inputs; `inputs` and `dynamic_axes` are for nets"
+            )
         given = of_cell(model, params)
     elif isinstance(model, Net):
         given = of_net(model, params or {}, inputs or {}, dynamic_axes or {})
@@ -111,7 +113,8 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
     for name in given:
         if name not in known:
             raise InvalidArgumentError(
-                f'invalid argument: {cell.name} has no parameter "{name}"; its parameters are {", ".join(known) or "none"}'
+                f'invalid argument: {cell.name} has no parameter "{name}"; its parameters are '
+                + (", ".join(known) or "none")
             )
     for name, each in known.items():
         if name not in given:
@@ -159,8 +162,8 @@ def of_net(
     for name in net.inputs:
         if name not in given.inputs and name not in given.params:
             raise InvalidArgumentError(
-                f'invalid argument: the input "{name}" of {net!r} is missing; `inputs` must have an array of its dtype and'
-                " shape"
+                f'invalid argument: the input "{name}" of {net!r} is missing; `inputs` must have an array of its dtype'
+                " and shape"
             )
     return given
 

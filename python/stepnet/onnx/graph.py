@@ -78,7 +78,7 @@ class Graph:
     def info(self, name: str, dtype: str, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
         """What says dtype and shape of an input or output; sizes that are free have names or none."""
         free = self.root.free_sizes
-        sizes = [free.get(size) if self.is_free(size) else size for size in shape]
+        sizes = [free.get(size) if isinstance(size, int) and self.is_free(size) else size for size in shape]
         return helper.make_tensor_value_info(name, element_type(dtype), sizes)
 
     def emit(self, op_type: str, *inputs: str, **attributes: Any) -> str:

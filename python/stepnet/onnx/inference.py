@@ -21,7 +21,9 @@ def add_shapes(scope: Scope) -> None:
         inferred = onnx.shape_inference.infer_shapes(light_model(scope))
     except (onnx.shape_inference.InferenceError, ValueError) as error:
         text = str(error).strip()
-        raise fault(scope.model.path, f'the shapes in the graph "{scope.graph.name}" contradict each other: {text}') from None
+        raise fault(
+            scope.model.path, f'the shapes in the graph "{scope.graph.name}" contradict each other: {text}'
+        ) from None
     scope.add_infos(inferred.graph.value_info)
     scope.add_infos(inferred.graph.output)
 

@@ -128,18 +128,18 @@ def read_nodes(scope: Scope) -> None:
         except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
             if isinstance(error, Error):
                 raise
-            reason = f"its attributes or inputs are malformed ({error})"
-            raise located(reason, proto, index, scope.graph.name, scope.model.path) from None
+            what = f"its attributes or inputs are malformed ({error})"
+            raise located(what, proto, index, scope.graph.name, scope.model.path) from None
 
 
 def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
     if proto.domain not in ("", "ai.onnx"):
-        reason = f"operators of the domain {proto.domain} are not read"
+        what = f"operators of the domain {proto.domain} are not read"
     elif proto.op_type != "Constant" and proto.op_type not in NODES:
-        reason = f"{proto.op_type} is not among the operators that are read"
+        what = f"{proto.op_type} is not among the operators that are read"
     else:
         return
-    raise located(reason, proto, index, scope.graph.name, scope.model.path)
+    raise located(what, proto, index, scope.graph.name, scope.model.path)
 
 
 def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
@@ -189,7 +189,8 @@ def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
     for name in inputs:
         if name not in graph.inputs:
             raise InvalidArgumentError(
-                f'invalid argument: the graph "{graph.name}" has no input "{name}"; its inputs are {", ".join(graph.inputs)}'
+                f'invalid argument: the graph "{graph.name}" has no input "{name}"; its inputs are '
+                + ", ".join(graph.inputs)
             )
     named: dict[str, tuple[int, str]] = {}
     for each in graph.arguments:
@@ -197,7 +198,8 @@ def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
             if each.optional:
                 continue
             raise InvalidArgumentError(
-                f'invalid argument: the input "{each.name}" of "{graph.name}" is missing; it is {each.dtype} {each.shape}'
+                f'invalid argument: the input "{each.name}" of "{graph.name}" is missing; it is {each.dtype}'
+                f" {each.shape}"
             )
         check_input(graph, each, inputs[each.name], named)
 
@@ -207,7 +209,9 @@ def check_input(graph: Graph, argument: Argument, array: Array, named: dict[str,
     what = f'the input "{argument.name}" of "{graph.name}"'
     dtype, shape = str(getattr(array, "dtype", "")).replace("torch.", ""), list(getattr(array, "shape", ()))
     if dtype != argument.dtype:
-        raise TypeMismatchError(f"type mismatch: {what} is {dtype or type(array).__name__}; it must be {argument.dtype}")
+        raise TypeMismatchError(
+            f"type mismatch: {what} is {dtype or type(array).__name__}; it must be {argument.dtype}"
+        )
     if argument.shape == "?":
         return
     text = argument.shape.strip("[]")

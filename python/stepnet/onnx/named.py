@@ -73,7 +73,9 @@ class Named:
             total = total + self.rows(each)
         return total
 
-    def set_weights(self, gates: Sequence[Gate], r: Sequence[Expression | None], state_biases: Sequence[numpy.ndarray]) -> None:
+    def set_weights(
+        self, gates: Sequence[Gate], r: Sequence[Expression | None], state_biases: Sequence[numpy.ndarray]
+    ) -> None:
         """Stacks the gates' weights in the order of the operator."""
         sources = {gate.source() for gate in gates}
         size = self.values[self.states[0]].shape[-1]
@@ -118,7 +120,7 @@ def as_rnn(step: Step, values: Values, h: str) -> Named:
 
 
 def as_gru(step: Step, values: Values, h: str) -> Named:
-    """h = (1 - z) n + z h, with n = tanh(W x + U (r h) + b) or, reset after the product, tanh(W x + r (U h + b_u) + b)."""
+    """h = (1 - z) n + z h, with n = tanh(W x + U (r h) + b) or, reset after it, n = tanh(W x + r (U h + b_u) + b)."""
     keeps, others = take(terms(step.after[h]), lambda each: ("before", h) in factors(each))
     _, (z,) = take(factors(keeps), lambda each: each == ("before", h))
     (takes,) = others

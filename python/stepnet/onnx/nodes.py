@@ -134,8 +134,19 @@ def add_all(n: Node) -> Sequence[str]:
 
 @node("Cast")
 def cast(n: Node) -> Sequence[str]:
-    names = {1: "float", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-             11: "double", 16: "bfloat16"}
+    names = {
+        1: "float",
+        2: "uint8",
+        3: "int8",
+        4: "uint16",
+        5: "int16",
+        6: "int32",
+        7: "int64",
+        9: "bool",
+        10: "float16",
+        11: "double",
+        16: "bfloat16",
+    }
     to = n.attribute("to")
     n.attribute("saturate")  # of 8 bits, which are not read
     if to not in names:
@@ -145,7 +156,7 @@ def cast(n: Node) -> Sequence[str]:
 
 @node("Dropout")
 def dropout(n: Node) -> Sequence[str]:
-    n.attribute("ratio"), n.attribute("seed"), n.attribute("is_test")
+    n.attribute("ratio"), n.attribute("seed")  # of training
     if n.has(2) and bool(n.needed(2, "training_mode")):
         raise Unsupported("it is in training mode, in which it draws a random mask")
     if n.gives(1):
@@ -189,8 +200,12 @@ def conv(n: Node) -> Sequence[str]:
     kernel = n.attribute("kernel_shape") or n.shape(1)[2:]
     if None in kernel:
         raise Unsupported("the size of its kernel is not known")
-    sizes = {"kernels": kernel, "strides": n.attribute("strides", [1, 1]), "dilations": n.attribute("dilations", [1, 1]),
-             "pads": n.attribute("pads", [0, 0, 0, 0])}
+    sizes = {
+        "kernels": kernel,
+        "strides": n.attribute("strides", [1, 1]),
+        "dilations": n.attribute("dilations", [1, 1]),
+        "pads": n.attribute("pads", [0, 0, 0, 0]),
+    }
     return [n.emit("Conv", *n.blobs(), **sizes, group=int(n.attribute("group", 1)))]
 
 

@@ -58,8 +58,16 @@ def same(call: Call) -> Sequence[str]:
     return [call.emit(SAME[call.type], *call.names)]
 
 
-@operator("Alias", "Copy", "CopyCPUToGPU", "CopyFromCPUInput", "CopyGPUToCPU", "CopyOnDeviceLike", "EnsureCPUOutput",
-          "StopGradient")
+@operator(
+    "Alias",
+    "Copy",
+    "CopyCPUToGPU",
+    "CopyFromCPUInput",
+    "CopyGPUToCPU",
+    "CopyOnDeviceLike",
+    "EnsureCPUOutput",
+    "StopGradient",
+)
 def copy(call: Call) -> Sequence[str]:
     return [call.names[0]]
 
@@ -67,7 +75,9 @@ def copy(call: Call) -> Sequence[str]:
 @operator("Dropout")
 def dropout(call: Call) -> Sequence[str]:
     if not call["is_test"]:
-        raise Refusal("Dropout draws a random mask; with is_test=1, as in a cell that is not in training, it is exported")
+        raise Refusal(
+            "Dropout draws a random mask; with is_test=1, as in a cell that is not in training, it is exported"
+        )
     kept = call.graph.constant(numpy.array(True))
     return [call.names[0], call.emit("Expand", kept, call.graph.sizes(call.names[0]))]
 

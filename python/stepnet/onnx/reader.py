@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ..errors import InputOutputError, InvalidNetError
 
-OLDEST_OPSET, NEWEST_OPSET = 7, 26
+OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Before version 7 operators of two inputs repeated the second one as Caffe2 does; what comes later is not known."""
 
 
@@ -41,7 +41,9 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
     check_texts(model, path)
     if model.functions:
-        raise fault(path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)")
+        raise fault(
+            path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)"
+        )
     version = opset_of(model)
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
         raise fault(path, f"the model is of opset {version}; those from {OLDEST_OPSET} to {NEWEST_OPSET} are read")

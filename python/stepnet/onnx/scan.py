@@ -168,7 +168,9 @@ class Loop:
                 raise Refusal(f'the step writes "{name}", which is linked to the input "{external}"')
             state = self.states[external]
             if (offset, window) != (state.rows, 1):
-                raise Refusal(f'the step writes "{name}", rows of the state "{external}" that earlier steps have written')
+                raise Refusal(
+                    f'the step writes "{name}", rows of the state "{external}" that earlier steps have written'
+                )
             state.new_row = self.as_row(state, value)
             for other, other_external, *_ in self.parts["links"]:
                 if other_external == external and other != name:
@@ -214,7 +216,7 @@ def write_loop(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[st
         write_step(loop, [blob for blob, _ in step_outputs])
         graph.hint = op.outputs[0]
         outputs = write_scan(loop, every, step_outputs)
-    for blob, output in step_outputs:
+    for _, output in step_outputs:
         blobs[output] = outputs.every[output]
     for name in whole:
         blobs[name] = rows_from(loop, outputs, name, 0)

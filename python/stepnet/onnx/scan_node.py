@@ -26,7 +26,9 @@ def scan(n: Node) -> Sequence[str]:
     num_scanned = n.attribute("num_scan_inputs")
     num_states = len(n.tensors) - num_scanned
     if num_scanned < 1 or num_states < 0 or len(body.input) != len(n.tensors):
-        raise Unsupported(f"it has {len(n.tensors)} inputs, {num_scanned} of them scanned; its body has {len(body.input)}")
+        raise Unsupported(
+            f"it has {len(n.tensors)} inputs, {num_scanned} of them scanned; its body has {len(body.input)}"
+        )
     if len(body.output) != len(n.outputs) or len(body.output) < num_states:
         raise Unsupported(f"it has {len(n.outputs)} outputs and {num_states} states; its body has {len(body.output)}")
     sequences = [scanned(n, num_states + k, k) for k in range(num_scanned)]
@@ -57,7 +59,10 @@ def scan(n: Node) -> Sequence[str]:
         loop.captured(blob)
     loop.add()
     finals = [n.emit("Squeeze", row, dims=list(range(1 + missing(rank)))) for row, (_, rank) in zip(last, states)]
-    return [*finals, *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(every))]
+    return [
+        *finals,
+        *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(every)),
+    ]
 
 
 def missing(rank: int) -> int:

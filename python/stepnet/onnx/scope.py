@@ -213,7 +213,11 @@ class Node:
 
     def strings(self, name: str, default: Sequence[str] = ()) -> list[str]:
         self.used.add(name)
-        return [each.decode("utf-8", "replace") for each in self.attributes[name]] if name in self.attributes else [*default]
+        return (
+            [each.decode("utf-8", "replace") for each in self.attributes[name]]
+            if name in self.attributes
+            else [*default]
+        )
 
     def axes(self, i: int, name: str = "axes") -> list[int] | None:
         """Dimensions, which are an attribute or, in newer versions of an operator, a constant input."""
@@ -238,4 +242,6 @@ def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Pat
     kind = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
     called = f" {proto.name!r}" if proto.name else ""
     text = f"{', '.join(proto.output)} = {kind}({', '.join(proto.input)})"
-    return InvalidNetError(f'invalid net: {error}\n  at node {index}{called} `{text}`\n  in graph "{graph}"\n  in file {path}')
+    return InvalidNetError(
+        f'invalid net: {error}\n  at node {index}{called} `{text}`\n  in graph "{graph}"\n  in file {path}'
+    )

@@ -1,17 +1,17 @@
 """LSTM, GRU and RNN of ONNX, with every attribute.
 
-The equations are those of https://onnx.ai/onnx/operators (LSTM, GRU, RNN). Where these leave something open, it is as in
-onnxruntime: what ``clip`` bounds, and which activations take numbers from ``activation_alpha`` and ``activation_beta``.
+The equations are those of https://onnx.ai/onnx/operators (LSTM, GRU, RNN). Where these leave something open, it is as
+in onnxruntime: what ``clip`` bounds, and which activations take numbers from ``activation_alpha`` and
+``activation_beta``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Callable, Sequence
 
 import numpy
 
 from .loops import Loop
-from .netdef import NetText
 from .nodes import node
 from .scope import Node, Unsupported
 
@@ -75,7 +75,9 @@ def activations_of(n: Node, defaults: Sequence[str], count: int) -> list[tuple[s
             raise Unsupported(f"it has the activation {name!r}; those that are read are {', '.join(ACTIVATIONS)}")
         numbers = [left.pop(0) if left else default for left, default in zip(given, ACTIVATIONS[name])]
         if None in numbers:
-            raise Unsupported(f"activation_alpha or activation_beta lacks a number for {name}, whose default differs between runtimes")
+            raise Unsupported(
+                f"activation_alpha or activation_beta lacks a number for {name}, whose default differs between runtimes"
+            )
         found.append((name, tuple(float(number) for number in numbers if number is not None)))
     if any(given):
         raise Unsupported("it has more numbers in activation_alpha or activation_beta than its activations take")
@@ -113,7 +115,9 @@ class Unit:
         """The sum of two parameters."""
         params = self.n.scope.model.params
         if a in params and b in params:
-            return self.loop.captured(self.n.param(params[a] + params[b], f"{a} sum"))
+            with numpy.errstate(all="ignore"):  # a file may hold what is no number
+                total = params[a] + params[b]
+            return self.loop.captured(self.n.param(total, f"{a} sum"))
         return self.loop.captured(self.n.emit("Add", a, b))
 
     def state(self, i: int) -> tuple[str, str]:
