@@ -86,6 +86,83 @@ def test_onnxruntime_computes_what_a_cell_does(name, options, random, tmp_path):
             expect_equal(got, outputs[output])
 
 
+OTHER_CELLS = {
+    "a state that is given, with a window, and one that starts as a number": """
+        cell given(x[H]; h, k[H]) {
+          size H = 3
+          state h initial=given window=2
+          state k initial=0.5
+          k = k * 0.5 + x
+          h = Tanh(k + Slice(h, starts=[0], ends=[1]))
+          output h
+          output h last
+          output k last
+          option lengths = n
+        }""",
+    "learned states": """
+        cell learned(x[H]; h[H]) {
+          size H = 3
+          state h initial=learned
+          h = Tanh(h + x)
+          output h
+          output h last
+          option layers = 2
+          option direction = bidirectional
+        }""",
+    "the number of the step": """
+        cell numbered(x[H]; h[H]; limits[B]) {
+          size H = 3
+          goes_on = Cast(GT(Cast(limits, to="int32"), timestep), to="float")
+          h = Tanh(h + x) * Reshape(goes_on, shape=[1, -1, 1])
+          output h
+          option direction = reverse
+        }""",
+    "states that read each other": """
+        cell swap(x[H]; a, b[H]) {
+          size H = 3
+          sum = a_prev + x
+          a = b_prev * 0.5
+          b = sum
+          output a
+          output b
+          output sum
+          output sum last
+        }""",
+    "one number an item": """
+        cell numbers(x[]; h[H]) {
+          size H = 3
+          param w[H]
+          h = Tanh(h + w * Reshape(x, shape=[1, -1, 1]))
+          output h
+        }""",
+}
+
+
+@pytest.mark.parametrize("text", OTHER_CELLS.values(), ids=OTHER_CELLS)
+def test_cells_of_other_forms(text, random, tmp_path):
+    expect_exported(stepnet.cell(text), random, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["lstm", "causal_conv"])
+def test_states_that_are_carried_from_run_to_run(name, random, tmp_path):
+    cell = cell_with(name, carry=True)
+    assert not any(each.optional for each in cell.inputs)
+    expect_exported(cell, random, tmp_path)
+
+
+def expect_exported(cell, random, tmp_path):
+    """onnxruntime computes what the cell does, and so does the net that is loaded."""
+    params = params_of(cell, random)
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
+    exported, net = session(tmp_path / "cell.onnx"), stepnet.onnx.load(tmp_path / "cell.onnx")
+    for steps, batch, with_states in ((7, 3, False), (1, 1, True), (4, 2, True)):
+        inputs = inputs_of(cell, random, steps, batch, with_states)
+        outputs, loaded = cell(params, **inputs), net(**inputs)
+        for output, got in zip(cell.outputs, exported.run(list(cell.outputs), inputs)):
+            expect_equal(got, outputs[output])
+            expect_equal(loaded[output], outputs[output])
+
+
 def test_a_cell_in_double_is_exported_in_double(random, tmp_path):
     cell = cell_with("slstm", OPTIONS["both ways, lengths"], dtype="float64")
     params = params_of(cell, random)

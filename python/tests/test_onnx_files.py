@@ -216,6 +216,14 @@ def test_an_input_with_a_default_may_be_left_out(tmp_path):
     assert [each.optional for each in net.arguments] == [False, True]
 
 
+def test_an_input_that_no_node_reads(tmp_path):
+    model = chain(("Tanh", "x", "y"))
+    model.graph.input.append(helper.make_tensor_value_info("unread", TensorProto.FLOAT, [2]))
+    net = loaded(model, tmp_path)
+    assert net.inputs == ("x", "unread")
+    expect_equal(net(x=draw(3), unread=draw(2)).y, numpy.tanh(draw(3)))
+
+
 def test_outputs_that_are_inputs_or_constants(tmp_path):
     model = model_of([], {"x": draw(2)}, {"x": TensorProto.FLOAT, "k": TensorProto.INT64}, {"k": ints(1, 2)})
     out = loaded(model, tmp_path)(x=draw(2))

@@ -410,6 +410,8 @@ OPERATORS = [
     ("Squeeze", [draw(2, 1, 3, 1)], {1: ints(1, -1)}, {}),
     ("Squeeze", [draw(2, 1, 3, 1)], {}, {}),
     ("Unsqueeze", [X], {1: ints(0, -1)}, {}),
+    ("Unsqueeze", [X], {1: ints(-1, 0)}, {}),
+    ("Squeeze", [draw(2, 1, 3, 1)], {1: ints(-1, 1)}, {}),
     ("Reshape", [X], {1: ints(0, -1)}, {}),
     ("Reshape", [X, ints(4, 6)], {}, {}),
     ("Expand", [draw(3, 1)], {1: ints(2, 1, 4)}, {}),

@@ -32,7 +32,7 @@ def squeeze(n: Node) -> Sequence[str]:
         if None in shape:
             raise Unsupported("which sizes of its input are 1 is not known; axes would say it")
         axes = [axis for axis, size in enumerate(shape) if size == 1]
-    return [n.emit("Squeeze", n.blob(0), dims=from_front(n, axes, 0))]
+    return [n.emit("Squeeze", n.blob(0), dims=sorted(from_front(n, axes, 0)))]
 
 
 @node("Unsqueeze")
@@ -40,7 +40,7 @@ def unsqueeze(n: Node) -> Sequence[str]:
     axes = n.axes(1)
     if axes is None:
         raise Unsupported("it has no axes")
-    return [n.emit("ExpandDims", n.blob(0), dims=from_front(n, axes, len(axes)))]
+    return [n.emit("ExpandDims", n.blob(0), dims=sorted(from_front(n, axes, len(axes))))]
 
 
 def from_front(n: Node, axes: Sequence[int], more: int) -> list[int]:
