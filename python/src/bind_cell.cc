@@ -13,6 +13,7 @@
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/cell.h"
 #include "stepnet/python/src/explain.h"
+#include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
 
 namespace nb = nanobind;
@@ -79,6 +80,16 @@ nb::list Arguments(const Cell& cell, bool parameters) {
   return list;
 }
 
+// What initial states are where a call gives none, by name.
+nb::dict Starts(const Cell& cell) {
+  nb::dict starts;
+  for (const Cell::Argument& argument : cell.arguments()) {
+    const bool is_optional = argument.is_start && !argument.is_parameter;
+    if (is_optional) starts[argument.input.blob.c_str()] = ArrayOf(argument.start, /*read_only=*/true);
+  }
+  return starts;
+}
+
 // Where a tensor over this array begins: where the array does, unless it had to be copied.
 std::uintptr_t AddressOf(nb::handle array) {
   const std::string name = "array";
@@ -95,6 +106,8 @@ void BindCell(nb::module_& module) {
       .def_prop_ro("text", &Cell::text)
       .def_prop_ro("outputs", &Cell::outputs)
       .def("arguments", &Arguments)
+      .def("starts", &Starts)
+      .def("operators", [](const Cell& cell) { return OperatorsOf(cell.net()); })
       .def("init", &Init)
       .def("call", &Call)
       .def("vjp", &Vjp)

@@ -13,6 +13,7 @@
 #include "stepnet/python/src/calls.h"
 #include "stepnet/python/src/explain.h"
 #include "stepnet/python/src/loaded_net.h"
+#include "stepnet/python/src/operator.h"
 #include "stepnet/python/src/options.h"
 
 namespace nb = nanobind;
@@ -47,6 +48,17 @@ nb::dict Read(LoadedNet& net, const std::vector<std::string>& names) {
   return arrays;
 }
 
+// The tensors that the net keeps, by name; a run of a net that changes them changes these arrays.
+nb::dict Filled(LoadedNet& net) {
+  nb::dict arrays;
+  for (const std::string& name : net.filled()) {
+    const Blob* const blob = net.def().shared->FindBlob(name);
+    const bool is_tensor = blob != nullptr && blob->HasTensor();
+    if (is_tensor) arrays[name.c_str()] = ArrayOf(blob->GetTensor().To({}), /*read_only=*/true);
+  }
+  return arrays;
+}
+
 std::string ExplainNet(LoadedNet& net, const nb::dict& given, const std::string& format) {
   const std::vector<Tensor> inputs = net.TakeInputs(given);
   return CallWithoutGil([&] { return ExplanationOf(net.def(), inputs, format, net.Described()); });
@@ -56,7 +68,24 @@ std::shared_ptr<LoadedNet> Load(const std::string& net_path, const std::string& 
                                 const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
   return CallWithoutGil([&] {
     const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
-    return std::make_shared<LoadedNet>(net_path, init_path, options);
+    return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options);
+  });
+}
+
+// A net from its text, with tensors for its parameters, which are copied.
+std::shared_ptr<LoadedNet> Make(const std::string& text, const nb::dict& params, std::int64_t threads,
+                                const std::string& device, std::int64_t opt_level, std::uint64_t seed) {
+  Model model;
+  for (const nb::handle item : params.items()) {
+    const nb::object key = item[0], value = item[1];
+    const std::string name = nb::str(key).c_str();
+    model.parameters[name] = TensorOf(value, {"parameter", name}).Clone();
+  }
+  return CallWithoutGil([&] {
+    const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
+    ParseMessageText(text, "<text>", &model.net);
+    model.outputs.assign(model.net.external_output().begin(), model.net.external_output().end());
+    return std::make_shared<LoadedNet>(model, options);
   });
 }
 
@@ -69,7 +98,7 @@ std::shared_ptr<LoadedNet> Train(const std::string& net_path, const std::string&
     const RunOptions options = MakeRunOptions(threads, device, opt_level, seed);
     Training training{.loss = loss, .parameters = parameters, .optimizer = {}};
     ParseMessageText(optimizer, "the optimizer", &training.optimizer);
-    return std::make_shared<LoadedNet>(net_path, init_path, options, training);
+    return std::make_shared<LoadedNet>(ReadModel(net_path, init_path), options, training);
   });
 }
 
@@ -82,12 +111,15 @@ void BindModel(nb::module_& module) {
       .def_prop_ro("outputs", &LoadedNet::outputs)
       .def_prop_ro("parameters", &LoadedNet::parameters)
       .def_prop_ro("state", &LoadedNet::state)
+      .def("filled", &Filled)
+      .def("operators", [](const LoadedNet& net) { return OperatorsOf(net.def().net); })
       .def("call", &Call)
       .def("vjp", &Vjp)
       .def("read", &Read)
       .def("restore", &LoadedNet::Restore)
       .def("explain", &ExplainNet);
   module.def("load_net", &Load);
+  module.def("make_net", &Make);
   module.def("train_net", &Train);
 }
 

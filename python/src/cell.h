@@ -34,6 +34,7 @@ class Cell {
   const std::vector<std::string>& outputs() const { return outputs_; }
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
+  const NetDef& net() const { return net_.net; }
   const std::string& text() const { return text_; }  // as it was read; "" where it was bytes
 
   // The parameters that init_net draws for a seed, by name.

@@ -28,13 +28,6 @@ bool IsRecord(const NetDef& net, const std::string& blob) {
   });
 }
 
-Model ReadModel(const std::string& net_path, const std::string& init_path) {
-  if (!HoldsOnlyTensors(net_path) && !LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
-    throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
-  }
-  return LoadModel(net_path, init_path);
-}
-
 bool IsFloatingBlob(const Workspace& workspace, const std::string& blob) {
   return workspace.GetBlob(blob).HasTensor() && IsFloating(workspace.GetTensor(blob).dtype());
 }
@@ -65,16 +58,20 @@ void CheckLoss(const NetDef& net, const std::string& loss) {
 
 }  // namespace
 
-LoadedNet::LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options) {
-  const Model model = ReadModel(net_path, init_path);
+Model ReadModel(const std::string& net_path, const std::string& init_path) {
+  if (!HoldsOnlyTensors(net_path) && !LooksLikeMiniDb(net_path) && IsCell(ReadFile(net_path), net_path)) {
+    throw Error(ErrorCode::kInvalidArgument, StrCat(net_path, " is a cell; stepnet.cell takes it"));
+  }
+  return LoadModel(net_path, init_path);
+}
+
+LoadedNet::LoadedNet(const Model& model, const RunOptions& options) {
   Load(model, options);
-  SetConstant(FilledBy(model), model.net, *def_.shared);
+  SetConstant(filled_, model.net, *def_.shared);
   program_ = std::make_shared<Program>(def_);
 }
 
-LoadedNet::LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options,
-                     const Training& training) {
-  const Model model = ReadModel(net_path, init_path);
+LoadedNet::LoadedNet(const Model& model, const RunOptions& options, const Training& training) {
   Load(model, options);
   CheckLoss(model.net, training.loss);
   for (const std::string& name : training.parameters) {
@@ -97,11 +94,11 @@ void LoadedNet::Load(const Model& model, const RunOptions& options) {
   name_ = model.net.name();
   def_ = {.net = model.net, .options = options, .shared = std::make_shared<Workspace>()};
   model.Initialize(*def_.shared, options);
-  const std::vector<std::string> filled = FilledBy(model);
+  filled_ = FilledBy(model);
   for (const std::string& blob : ReadFirst(model.net)) {
     if (!def_.shared->HasBlob(blob)) {
       inputs_.push_back(blob);
-    } else if (std::ranges::count(filled, blob) > 0 && IsFloatingBlob(*def_.shared, blob)) {
+    } else if (std::ranges::count(filled_, blob) > 0 && IsFloatingBlob(*def_.shared, blob)) {
       parameters_.push_back(blob);
     }
   }

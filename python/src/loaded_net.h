@@ -22,13 +22,15 @@ struct Training {
   OptimizerDef optimizer;
 };
 
+// The model in files; `init_path` is "" where the net needs none. Throws kInputOutput, and kInvalidArgument for a cell.
+Model ReadModel(const std::string& net_path, const std::string& init_path);
+
 class LoadedNet {
  public:
-  // `init_path` is "" where the net needs none. Throws kInputOutput, and kInvalidNet with all problems of the net.
-  LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options);
+  // Fills the parameters. Throws kInvalidNet with all problems of the net.
+  LoadedNet(const Model& model, const RunOptions& options);
   // The net whose runs are iterations of `training`. Throws kInvalidArgument, too, for what makes no sense in it.
-  LoadedNet(const std::string& net_path, const std::string& init_path, const RunOptions& options,
-            const Training& training);
+  LoadedNet(const Model& model, const RunOptions& options, const Training& training);
 
   const std::string& name() const { return name_; }
   std::string Described() const { return name_.empty() ? "the net" : "the net \"" + name_ + "\""; }
@@ -37,6 +39,8 @@ class LoadedNet {
   const std::vector<std::string>& parameters() const { return parameters_; }
   // What the optimizer hands on from one iteration to the next, beside the parameters.
   const std::vector<std::string>& state() const { return state_; }
+  // Parameters, and what else was filled.
+  const std::vector<std::string>& filled() const { return filled_; }
 
   // One tensor for each input, by name. Throws kInvalidArgument for names that are missing or unknown. Needs the GIL.
   std::vector<Tensor> TakeInputs(const nanobind::dict& given) const;
@@ -64,6 +68,7 @@ class LoadedNet {
   std::vector<std::string> outputs_;
   std::vector<std::string> parameters_;
   std::vector<std::string> state_;
+  std::vector<std::string> filled_;
   ProgramDef def_;
   std::shared_ptr<Program> program_;
   std::mutex mutex_;

@@ -9,6 +9,7 @@ NB_MODULE(_stepnet, module) {
   stepnet::python::InitCalls();
   module.def("end_calls", &stepnet::python::EndCalls);
   stepnet::python::TranslateErrors();
+  stepnet::python::BindOperator(module);
   stepnet::python::BindCell(module);
   stepnet::python::BindModel(module);
   stepnet::python::BindParams(module);

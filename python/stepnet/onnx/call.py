@@ -1,0 +1,58 @@
+"""One operator of a net that is written as nodes of ONNX."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from .. import _stepnet
+from ..errors import InvalidNetError
+from .graph import Graph, Value
+
+
+class Refusal(Exception):
+    """Why an operator cannot be written; whoever knows where it stands makes an error of it."""
+
+
+class Call:
+    """An operator with its inputs, and the dtypes and shapes of what it gives."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        op: _stepnet.Operator,
+        inputs: Sequence[Value],
+        infos: Sequence[tuple[str, tuple[int, ...]]],
+        wanted: set[str],
+    ) -> None:
+        self.graph = graph
+        self.op = op
+        self.type: str = op.type
+        self.arguments: dict[str, Any] = op.arguments()
+        self.inputs = list(inputs)
+        self.names = [value.name for value in inputs]
+        self.infos = list(infos)
+        self.wanted = wanted
+        """Blobs that are read later, under the names that the net has for them."""
+
+    def __getitem__(self, argument: str) -> Any:
+        return self.arguments[argument]
+
+    @property
+    def dtype(self) -> str:
+        """That of the first output."""
+        return self.infos[0][0]
+
+    def emit(self, op_type: str, *inputs: str, **attributes: Any) -> str:
+        return self.graph.emit(op_type, *inputs, **attributes)
+
+    def number(self, value: float) -> str:
+        """A scalar of the dtype of the first input."""
+        return self.graph.scalar(value, self.inputs[0].dtype)
+
+    def wants(self, output: int) -> bool:
+        return output < len(self.op.outputs) and self.op.outputs[output] in self.wanted
+
+
+def located(error: str, index: int, op: _stepnet.Operator, net: str) -> InvalidNetError:
+    """The error for an operator of a net."""
+    return InvalidNetError(f'invalid net: {error}\n  at op {index} `{op.text}`\n  in net "{net}"')

@@ -1,0 +1,248 @@
+"""Cells and nets as files of ONNX."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Iterable, Mapping, Sequence
+
+import numpy
+import onnx
+from onnx import helper
+
+from .. import _stepnet
+from ..cell import Argument, Array, Cell
+from ..errors import InputOutputError, InvalidArgumentError, ShapeMismatchError, TypeMismatchError
+from ..net import Net
+from .graph import Graph, Value
+from .nets import Blobs, write_operators
+
+OPSET = 18
+"""The version of ONNX's operators: the first one with Mish, axes of ReduceMean as an input, and Split by number."""
+IR_VERSION = 8
+"""Of the file: that of the first onnx with this opset, so that older runtimes read it, too."""
+MOST_IN_ONE_FILE = 1 << 30
+"""Bytes of parameters from which on they lie beside the file: a message of protobuf holds less than 2 GiB."""
+
+
+def export(
+    model: Cell | Net,
+    path: str | os.PathLike[str],
+    params: Mapping[str, Array] | None = None,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    outputs: Iterable[str] | None = None,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+) -> None:
+    """Writes a cell or net as a file of ONNX, opset 18, with the parameters in it.
+
+    Args:
+        model: a cell, as it was made: its sizes, options and dtype; or a net.
+        path: of the file. Parameters of more than 1 GiB lie in a second file, ``path`` with ``.data`` behind it.
+        params: an array for each of the cell's parameters; of a net, what takes the place of the parameters that it
+            has, or of some of its inputs.
+        inputs: for nets: an array for each input, of which dtype and shape are read. Cells know theirs.
+        outputs: the names of the outputs to have; all, where nothing is said. Only what they depend on is exported.
+        dynamic_axes: for nets: names of dimensions of inputs that may have any size, as ``{"x": {0: "T", 1: "B"}}``.
+            Those of one name have one size. In cells these are the steps T and the batch B.
+
+    Raises:
+        InvalidNetError: for an operator that ONNX has nothing for, with its place: what draws random numbers, links to
+            rows that later steps write, operators whose shapes follow from values.
+        InvalidArgumentError, ShapeMismatchError, TypeMismatchError: for arrays that are missing, unknown or do not fit.
+        InputOutputError: when the file cannot be written.
+    """
+    if isinstance(model, Cell):
+        if inputs is not None or dynamic_axes is not None:
+            raise InvalidArgumentError(
+                "invalid argument: a cell knows its inputs; `inputs` and `dynamic_axes` are for nets"
+            )
+        given = of_cell(model, params)
+    elif isinstance(model, Net):
+        given = of_net(model, params or {}, inputs or {}, dynamic_axes or {})
+    else:
+        raise TypeError(f"the model is a {type(model).__name__}; it must be a stepnet.Cell or a stepnet.Net")
+    save(build(given, chosen_outputs(model, outputs)), Path(path))
+
+
+class Given:
+    """What is exported: operators, parameters, and inputs with their sizes."""
+
+    def __init__(self, name: str, ops: Sequence[_stepnet.Operator]) -> None:
+        self.name = name
+        self.ops = ops
+        self.params: dict[str, numpy.ndarray] = {}
+        self.inputs: dict[str, tuple[str, list[int | str]]] = {}
+        """dtype, and sizes or their names."""
+        self.defaults: dict[str, numpy.ndarray] = {}
+        """What inputs are where a run is not given them."""
+
+
+def chosen_outputs(model: Cell | Net, outputs: Iterable[str] | None) -> list[str]:
+    if outputs is None:
+        return list(model.outputs)
+    return [outputs] if isinstance(outputs, str) else list(outputs)
+
+
+# What cells and nets are given.
+
+
+def of_cell(cell: Cell, params: Mapping[str, Array] | None) -> Given:
+    given = Given(cell.name, cell._cell.operators())
+    given.params = checked_params(cell, params)
+    for each in cell.inputs:
+        given.inputs[each.name] = each.dtype, sizes_of(each)
+    given.defaults = dict(cell._cell.starts())
+    for name in given.defaults:
+        dtype, sizes = given.inputs[name]
+        given.inputs[name] = dtype, [sizes[0], f"{name}_batch", *sizes[2:]]  # 1, or that of the sequence
+    return given
+
+
+def sizes_of(argument: Argument) -> list[int | str]:
+    """``"[T, B, 8]"`` as a list."""
+    text = argument.shape.strip("[]")
+    return [int(size) if size.isdigit() else size for size in text.split(", ")] if text else []
+
+
+def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, numpy.ndarray]:
+    given = {} if params is None else {name: as_array(array) for name, array in params.items()}
+    known = {each.name: each for each in cell.params}
+    for name in given:
+        if name not in known:
+            raise InvalidArgumentError(
+                f'invalid argument: {cell.name} has no parameter "{name}"; its parameters are '
+                + (", ".join(known) or "none")
+            )
+    for name, each in known.items():
+        if name not in given:
+            raise InvalidArgumentError(
+                f'invalid argument: the parameter "{name}" of {cell.name} is missing; it is {each.dtype} {each.shape}'
+            )
+        array = given[name]
+        if str(array.dtype) != each.dtype:
+            raise TypeMismatchError(
+                f'type mismatch: the parameter "{name}" of {cell.name} is {array.dtype}; it must be {each.dtype}'
+            )
+        if list(array.shape) != sizes_of(each):
+            raise ShapeMismatchError(
+                f'shape mismatch: the parameter "{name}" of {cell.name} is {list(array.shape)}; it must be {each.shape}'
+            )
+    return given
+
+
+def as_array(array: Array) -> numpy.ndarray:
+    if hasattr(array, "detach"):  # PyTorch's parameters
+        array = array.detach()
+    return numpy.asarray(array)
+
+
+def of_net(
+    net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: Mapping[str, Mapping[int, str]]
+) -> Given:
+    given = Given(net.name or "net", net._net.operators())
+    given.params = {**net._net.filled(), **{name: as_array(array) for name, array in params.items()}}
+    for name, array in inputs.items():
+        given.params.pop(name, None)
+        array = as_array(array)
+        sizes: list[int | str] = list(array.shape)
+        for axis, size_name in dynamic_axes.get(name, {}).items():
+            if not -len(sizes) <= axis < len(sizes):
+                raise InvalidArgumentError(
+                    f'invalid argument: dynamic_axes names dimension {axis} of "{name}", which is {list(array.shape)}'
+                )
+            sizes[axis] = str(size_name)
+        given.inputs[name] = str(array.dtype), sizes
+    known = {*net.inputs, *net._net.filled()}
+    check_names("params", params, known, net)
+    check_names("inputs", inputs, known, net)
+    check_names("dynamic_axes", dynamic_axes, inputs, net)
+    for name in net.inputs:
+        if name not in given.inputs and name not in given.params:
+            raise InvalidArgumentError(
+                f'invalid argument: the input "{name}" of {net!r} is missing; `inputs` must have an array of its dtype'
+                " and shape"
+            )
+    return given
+
+
+def check_names(what: str, names: Iterable[str], known: Iterable[str], net: Net) -> None:
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(
+                f'invalid argument: {what} names "{name}", which {net!r} is not given; it is given {", ".join(known)}'
+            )
+
+
+# The file.
+
+
+def build(given: Given, outputs: Sequence[str]) -> onnx.ModelProto:
+    graph = Graph()
+    blobs = Blobs()
+    numbers = free_sizes(graph, given)
+    for name in [*given.inputs, *given.params, *outputs]:
+        graph.unique(name)
+    for name, (dtype, sizes) in given.inputs.items():
+        shape = [numbers[size] if isinstance(size, str) else size for size in sizes]
+        graph.inputs.append(graph.info(name, dtype, sizes))
+        default = given.defaults.get(name)
+        blobs[name] = Value(graph, name, dtype, shape if default is None else default.shape)
+        if default is not None:
+            graph.initializers[name] = onnx.numpy_helper.from_array(default, name)
+    for name, array in given.params.items():
+        graph.initializers[name] = onnx.numpy_helper.from_array(array, name)
+        blobs[name] = Value(graph, name, str(array.dtype), array.shape, array)
+    write_operators(graph, given.ops, blobs, outputs, given.name)
+    for name in outputs:
+        add_output(graph, given, blobs, name)
+    return helper.make_model(
+        graph.proto(given.name),
+        producer_name="stepnet",
+        producer_version=_stepnet.__version__,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+    )
+
+
+def free_sizes(graph: Graph, given: Given) -> dict[str, int]:
+    """A number for each name of a size: larger than other sizes, no sum or product of others, divisible by up to 10."""
+    known = [size for _, sizes in given.inputs.values() for size in sizes if isinstance(size, int)]
+    known += [size for array in given.params.values() for size in array.shape]
+    unit = 2520 * math.ceil(max([1000, *known]) / 1000)
+    names = {size: None for _, sizes in given.inputs.values() for size in sizes if isinstance(size, str)}
+    numbers = {name: unit * (101 + 2 * i) for i, name in enumerate(names)}
+    graph.free_sizes = {number: name for name, number in numbers.items()}
+    graph.least_free = 10 * unit
+    return numbers
+
+
+def add_output(graph: Graph, given: Given, blobs: Blobs, name: str) -> None:
+    if name not in blobs:
+        raise InvalidArgumentError(f'invalid argument: "{given.name}" has no blob "{name}" that could be an output')
+    value = blobs[name]
+    if name in given.inputs and value.name == name:
+        raise InvalidArgumentError(f'invalid argument: the output "{name}" of "{given.name}" is its input as it is')
+    graph.nodes.append(helper.make_node("Identity", [value.name], [name], name=graph.unique(f"output {name}")))
+    graph.outputs.append(graph.info(name, value.dtype, value.shape))
+
+
+def save(model: onnx.ModelProto, path: Path) -> None:
+    """Writes the file under another name first, so that it is there whole or not at all."""
+    size = sum(len(each.raw_data) for each in model.graph.initializer)
+    try:
+        if size > MOST_IN_ONE_FILE:
+            onnx.save_model(model, str(path), save_as_external_data=True, location=f"{path.name}.data")
+            return
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            try:
+                file.write(model.SerializeToString())
+                file.close()
+                os.replace(file.name, path)
+            except BaseException:
+                os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise InputOutputError(f"input/output error: {path} cannot be written: {error.strerror or error}") from error

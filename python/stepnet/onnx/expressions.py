@@ -1,0 +1,161 @@
+"""What a step computes, as expressions in a normal form, so that two ways to write one thing are equal.
+
+An expression is a tuple: a kind and what it is of.
+
+- ``("before", state)``, ``("after", state)``: a state before and after the step
+- ``("sequence", name)``: this step's item of a sequence
+- ``("param", name, begin, end)``: elements of a vector
+- ``("product", x, name, begin, end)``: the expression x times rows of a matrix, transposed
+- ``("add", …)``, ``("mul", …)``: of any number of expressions, sorted
+- ``("number", value)``, ``("rest", z)`` for 1 - z, ``("Sigmoid", x)`` and other functions
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _stepnet
+from .graph import Value
+
+Expression = tuple
+FUNCTIONS = ("Relu", "Sigmoid", "Tanh")
+COPIES = ("Alias", "Copy", "StopGradient")
+
+
+class Unknown(Exception):
+    """The step computes something else."""
+
+
+def joined(kind: str, *parts: Expression) -> Expression:
+    """A sum or a product, without others of its kind in it."""
+    flat: list[Expression] = []
+    for part in parts:
+        flat += part[1:] if part[0] == kind else [part]
+    return flat[0] if len(flat) == 1 else (kind, *sorted(flat, key=repr))
+
+
+def terms(expression: Expression) -> tuple[Expression, ...]:
+    return expression[1:] if expression[0] == "add" else (expression,)
+
+
+def factors(expression: Expression) -> tuple[Expression, ...]:
+    return expression[1:] if expression[0] == "mul" else (expression,)
+
+
+def part(expression: Expression, begin: int, end: int) -> Expression:
+    """Elements of the last dimension."""
+    kind = expression[0]
+    if kind == "add":
+        return joined("add", *(part(each, begin, end) for each in expression[1:]))
+    if kind in FUNCTIONS:
+        return (kind, part(expression[1], begin, end))
+    if kind == "product":
+        _, x, name, first, _ = expression
+        return ("product", x, name, first + begin, first + end)
+    if kind == "param":
+        _, name, first, _ = expression
+        return ("param", name, first + begin, first + end)
+    raise Unknown
+
+
+class Step:
+    """The expressions of the blobs of a step with one row a state."""
+
+    def __init__(self, parts: dict[str, Any], values: dict[str, Value]) -> None:
+        self.parts = parts
+        self.values = values
+        """What the loop is given from outside."""
+        self.states = [name for name, _ in parts["states"]]
+        self.after: dict[str, Expression] = {}
+        """What each state becomes."""
+        self._blobs: dict[str, Expression] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+
+    def read(self) -> None:
+        """Raises Unknown for a step that these expressions do not say."""
+        for op in self.parts["step"]:
+            for blob, expression in zip(op.outputs, self.expressions_of(op)):
+                self.write(blob, expression)
+        if len(self.after) < len(self.states):
+            raise Unknown
+
+    def write(self, blob: str, expression: Expression) -> None:
+        for internal, external, offset, window in self.parts["links"]:
+            if internal != blob:
+                continue
+            if external not in self.states or (offset, window) != (1, 1) or external in self.after:
+                raise Unknown
+            self.after[external] = expression
+            expression = ("after", external)
+        self._blobs[blob] = expression
+
+    def of(self, blob: str) -> Expression:
+        if blob in self._blobs:
+            return self._blobs[blob]
+        links = [link[1:] for link in self.parts["links"] if link[0] == blob]
+        if len(links) > 1 or (links and tuple(links[0][1:]) != (0, 1)):
+            raise Unknown
+        if links:
+            return ("before" if links[0][0] in self.states else "sequence", links[0][0])
+        return self.param(blob)
+
+    def param(self, blob: str) -> Expression:
+        value = self.values.get(blob)
+        if value is None or value.array is None or value.rank != 1:
+            raise Unknown
+        return ("param", blob, 0, value.shape[0])
+
+    def expressions_of(self, op: _stepnet.Operator) -> list[Expression]:
+        arguments, of = op.arguments(), self.of
+        if op.type in COPIES:
+            return [of(op.inputs[0])]
+        if op.type in FUNCTIONS:
+            return [(op.type, of(op.inputs[0]))]
+        if op.type == "FC":
+            return [self.product(op, arguments)]
+        if op.type in ("Add", "Mul", "Sum"):
+            if arguments.get("broadcast"):
+                raise Unknown
+            return [joined("mul" if op.type == "Mul" else "add", *(of(blob) for blob in op.inputs))]
+        if op.type == "ConstantFill" and op.inputs and not arguments["input_as_shape"] and not arguments["extra_shape"]:
+            return [("number", arguments["value"] or 0)]
+        if op.type == "Sub" and not arguments["broadcast"] and of(op.inputs[0]) == ("number", 1):
+            return [("rest", of(op.inputs[1]))]
+        if op.type == "Split":
+            return self.split(op, arguments)
+        raise Unknown
+
+    def product(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> Expression:
+        w = self.values.get(op.inputs[1])
+        if arguments["axis"] not in (-1, 2) or arguments["axis_w"] != 1 or op.inputs[1] in self._blobs:
+            raise Unknown
+        if w is None or w.array is None or w.rank != 2:
+            raise Unknown
+        product = ("product", self.of(op.inputs[0]), op.inputs[1], 0, w.shape[0])
+        return product if len(op.inputs) == 2 else joined("add", product, self.param(op.inputs[2]))
+
+    def split(self, op: _stepnet.Operator, arguments: dict[str, Any]) -> list[Expression]:
+        whole = self.of(op.inputs[0])
+        if len(op.inputs) > 1 or arguments["add_axis"] or arguments["axis"] not in (-1, 2):
+            raise Unknown
+        size = width(whole)
+        sizes = arguments["split"] or [size // len(op.outputs)] * len(op.outputs)
+        found, begin = [], 0
+        for each in sizes:
+            found.append(part(whole, begin, begin + each))
+            begin += each
+        return found
+
+
+def width(expression: Expression) -> int:
+    """The size of the last dimension, where the expression says it."""
+    kind = expression[0]
+    if kind in ("product", "param"):
+        return int(expression[-1]) - int(expression[-2])
+    if kind in FUNCTIONS:
+        return width(expression[1])
+    if kind == "add":
+        widths = {width(each) for each in expression[1:]}
+        if len(widths) == 1:
+            return widths.pop()
+    raise Unknown

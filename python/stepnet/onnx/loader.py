@@ -1,0 +1,229 @@
+"""Files of ONNX as nets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy
+import onnx
+from onnx import helper
+
+from .. import _stepnet
+from ..cell import Argument, Array
+from ..errors import Error, InvalidArgumentError, InvalidNetError, ShapeMismatchError, TypeMismatchError
+from ..net import Net
+from . import moves, scan_node, units  # noqa: F401 - add to the table
+from .inference import add_shapes
+from .netdef import Names, NetText
+from .nodes import NODES
+from .reader import dtype_of, fault, opset_of, read_model
+from .scope import Model, Node, Scope, Unsupported, located
+
+
+class Graph(Net):
+    """A net that was read from a file of ONNX, with its parameters. Made by :func:`load`."""
+
+    def __init__(
+        self, net: _stepnet.LoadedNet, arguments: tuple[Argument, ...], defaults: Mapping[str, numpy.ndarray]
+    ) -> None:
+        super().__init__(net)
+        self.arguments = arguments
+        """The inputs with dtype, shape, and whether they may be left out; sizes that are not known are called ``?``."""
+        self.inputs = tuple(each.name for each in arguments)
+        self._read = set(net.inputs)
+        self._defaults = dict(defaults)
+
+    def __call__(self, **inputs: Array) -> Any:
+        """Runs the graph on an array for each of ``self.arguments``, by name; those that are optional may be left out.
+
+        Returns:
+            A named tuple with an array for each of ``self.outputs``.
+
+        Raises:
+            InvalidArgumentError, TypeMismatchError, ShapeMismatchError: for inputs that are not those of the file.
+        """
+        check_inputs(self, inputs)
+        given = {**self._defaults, **inputs}
+        return self._make(self._call({name: array for name, array in given.items() if name in self._read}))
+
+
+def load(
+    path: str | os.PathLike[str], *, threads: int = 0, device: str = "cpu", opt_level: int = 2, seed: int = 0
+) -> Graph:
+    """A file of ONNX as a net, with its parameters.
+
+    LSTM, GRU, RNN (every attribute) and Scan become RecurrentNetwork operators; other operators become those that
+    compute the same. Parameters in other files must be in the folder of the file.
+
+    Args:
+        path: of the file.
+        threads, device, opt_level, seed: as of :func:`stepnet.load`.
+
+    Raises:
+        InputOutputError: for files that cannot be read or hold something else.
+        InvalidNetError: for what is malformed, and for operators, attributes and dtypes that are not read, with the
+            node's place.
+    """
+    file = Path(path)
+    proto = read_model(file)
+    scope, arguments, defaults = read_graph(proto, file)
+    params = {name: array for name, array in scope.model.params.items()}
+    try:
+        net = _stepnet.make_net(scope.net.text(), params, threads, device, opt_level, seed)
+    except InvalidNetError as error:
+        raise InvalidNetError(f"{error}\n  in file {file}") from None
+    return Graph(net, arguments, defaults)
+
+
+def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
+    graph = proto.graph
+    net = NetText(graph.name or "graph", Names())
+    for info in (*graph.input, *graph.output):
+        net.names.unique(info.name)
+    scope = Scope(Model(file, opset_of(proto)), net, graph)
+    constants = {each.name for each in graph.initializer}
+    arguments, defaults = [], {}
+    for info in graph.input:
+        argument = argument_of(info, file)
+        array = scope.constant(info.name) if info.name in constants else None
+        if array is not None:
+            defaults[info.name] = array
+        arguments.append(argument._replace(optional=array is not None))
+        scope.rebind(info.name, info.name)
+    read_nodes(scope)
+    for info in graph.output:
+        bind_output(scope, info.name)
+    net.inputs = [each.name for each in arguments]
+    return scope, tuple(arguments), defaults
+
+
+def bind_output(scope: Scope, name: str) -> None:
+    """Gives an output the name that the file has for it."""
+    try:
+        blob = scope.blob(name)
+    except Unsupported:
+        raise fault(scope.model.path, f'the output "{name}" is given by no node') from None
+    if name in scope.net.outputs:
+        raise fault(scope.model.path, f'the output "{name}" is there twice')
+    if blob != name:
+        scope.net.add("Copy", [blob], [name])
+    scope.net.outputs.append(name)
+
+
+# Nodes.
+
+
+def read_nodes(scope: Scope) -> None:
+    """Adds operators for all nodes of a graph, in its order."""
+    for index, proto in enumerate(scope.graph.node):
+        check_kind(scope, proto, index)
+    add_shapes(scope)
+    for index, proto in enumerate(scope.graph.node):
+        try:
+            read_node(scope, proto)
+        except Unsupported as reason:
+            raise located(str(reason), proto, index, scope.graph.name, scope.model.path) from None
+        except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+            if isinstance(error, Error):
+                raise
+            what = f"its attributes or inputs are malformed ({error})"
+            raise located(what, proto, index, scope.graph.name, scope.model.path) from None
+
+
+def check_kind(scope: Scope, proto: onnx.NodeProto, index: int) -> None:
+    if proto.domain not in ("", "ai.onnx"):
+        what = f"operators of the domain {proto.domain} are not read"
+    elif proto.op_type != "Constant" and proto.op_type not in NODES:
+        what = f"{proto.op_type} is not among the operators that are read"
+    else:
+        return
+    raise located(what, proto, index, scope.graph.name, scope.model.path)
+
+
+def read_node(scope: Scope, proto: onnx.NodeProto) -> None:
+    if proto.op_type == "Constant":
+        scope.set_constant(proto.output[0], constant_of(scope, proto))
+        return
+    n = Node(scope, proto)
+    scope.net.hint = next((name for name in n.outputs if name), proto.op_type)
+    blobs = NODES[proto.op_type](n)
+    unread = [name for name in n.attributes if name not in n.used]
+    if unread:
+        raise Unsupported(f"its attribute {unread[0]} is not read")
+    for name, blob in zip(n.outputs, blobs):
+        if name:
+            scope.bind(name, blob)
+
+
+def constant_of(scope: Scope, proto: onnx.NodeProto) -> numpy.ndarray:
+    if len(proto.attribute) != 1:
+        raise Unsupported(f"it has {len(proto.attribute)} attributes; one, its value, is needed")
+    attribute = proto.attribute[0]
+    value = helper.get_attribute_value(attribute)
+    dtypes = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    if attribute.name == "value":
+        return scope.array(value)
+    if attribute.name not in dtypes:
+        raise Unsupported(f"its attribute {attribute.name} is not read")
+    return numpy.array(value, dtypes[attribute.name])
+
+
+# What a call is given.
+
+
+def argument_of(info: onnx.ValueInfoProto, file: Path) -> Argument:
+    kind = info.type.tensor_type
+    found = dtype_of(kind.elem_type)
+    if not info.type.HasField("tensor_type") or found is None or found.kind not in "fiub":
+        raise fault(file, f'the input "{info.name}" is no tensor of a dtype that is read')
+    dtype = str(found)
+    if not kind.HasField("shape"):
+        return Argument(info.name, dtype, "?", False)
+    sizes = [str(each.dim_value) if each.HasField("dim_value") else each.dim_param or "?" for each in kind.shape.dim]
+    return Argument(info.name, dtype, f"[{', '.join(sizes)}]", False)
+
+
+def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    for name in inputs:
+        if name not in graph.inputs:
+            raise InvalidArgumentError(
+                f'invalid argument: the graph "{graph.name}" has no input "{name}"; its inputs are '
+                + ", ".join(graph.inputs)
+            )
+    named: dict[str, tuple[int, str]] = {}
+    for each in graph.arguments:
+        if each.name not in inputs:
+            if each.optional:
+                continue
+            raise InvalidArgumentError(
+                f'invalid argument: the input "{each.name}" of "{graph.name}" is missing; it is {each.dtype}'
+                f" {each.shape}"
+            )
+        check_input(graph, each, inputs[each.name], named)
+
+
+def check_input(graph: Graph, argument: Argument, array: Array, named: dict[str, tuple[int, str]]) -> None:
+    """Sizes of one name are the same in all inputs."""
+    what = f'the input "{argument.name}" of "{graph.name}"'
+    dtype, shape = str(getattr(array, "dtype", "")).replace("torch.", ""), list(getattr(array, "shape", ()))
+    if dtype != argument.dtype:
+        raise TypeMismatchError(
+            f"type mismatch: {what} is {dtype or type(array).__name__}; it must be {argument.dtype}"
+        )
+    if argument.shape == "?":
+        return
+    text = argument.shape.strip("[]")
+    sizes = text.split(", ") if text else []
+    fits = len(sizes) == len(shape) and all(not s.isdigit() or int(s) == size for s, size in zip(sizes, shape))
+    if not fits:
+        raise ShapeMismatchError(f"shape mismatch: {what} is {shape}; it must be {argument.shape}")
+    for name, size in zip(sizes, shape):
+        if name.isdigit() or name == "?":
+            continue
+        first, of = named.setdefault(name, (size, argument.name))
+        if first != size:
+            raise ShapeMismatchError(
+                f'shape mismatch: {what} is {shape}, of {name} = {size}; {name} is {first} in the input "{of}"'
+            )

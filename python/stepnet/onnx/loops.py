@@ -1,0 +1,97 @@
+"""RecurrentNetwork operators for what loops in ONNX: the operator that a step net and its links make."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from .netdef import NetText
+
+
+class Loop:
+    """A RecurrentNetwork while it is written: the net of its step, and what links it to blobs outside."""
+
+    def __init__(self, outer: NetText, sequence: str) -> None:
+        """``sequence`` gives the number of steps and, where it has two dimensions or more, the batch."""
+        self.outer = outer
+        self.step = NetText(f"{outer.name} step", outer.names)
+        self.step.hint = outer.hint
+        self.inputs = [sequence]
+        self.links: list[tuple[str, str, int]] = []
+        self.states: dict[str, int] = {}
+        self.aliases: list[tuple[str, str, int]] = []
+        self.step_outputs: list[tuple[str, str]] = []
+
+    def sequence(self, blob: str) -> str:
+        """What the step sees of a sequence: ``[1, …]`` of ``[T, …]``."""
+        self.captured(blob)
+        return self.link(blob, 0)
+
+    def link(self, external: str, offset: int) -> str:
+        internal = self.outer.names.unique(f"{external} at t")
+        self.links.append((internal, external, offset))
+        self.step.inputs.append(internal)
+        return internal
+
+    def captured(self, blob: str) -> str:
+        """A blob outside that the step sees as it is."""
+        if blob not in self.inputs:
+            self.inputs.append(blob)
+        return blob
+
+    def state(self, initial: str) -> tuple[str, str]:
+        """A state that starts as ``[1, B, …]``: its name, and the blob that shows its last row to the step."""
+        name = self.outer.names.unique(f"{self.outer.hint} state")
+        self.states[name] = len(self.inputs)
+        self.inputs.append(initial)
+        return name, self.link(name, 0)
+
+    def next_row(self, state: str, blob: str) -> None:
+        """Says which blob of the step, one that no other state has, becomes the state's next row."""
+        self.links.append((blob, state, 1))
+
+    def every_row(self, state: str) -> str:
+        return self._alias(state, 1)
+
+    def last_row(self, state: str) -> str:
+        return self._alias(state, -1)
+
+    def _alias(self, state: str, offset: int) -> str:
+        output = self.outer.names.unique(self.outer.hint)
+        self.aliases.append((state, output, offset))
+        return output
+
+    def output(self, blob: str) -> str:
+        """A blob of the step, ``[1, …]``, of all steps, ``[T, …]``."""
+        output = self.outer.names.unique(self.outer.hint)
+        self.step_outputs.append((blob, output))
+        return output
+
+    def add(self) -> None:
+        """Adds the operator to the net outside."""
+        outputs = [*(alias[1] for alias in self.aliases), *(pair[1] for pair in self.step_outputs)]
+        record = self.outer.names.unique(f"{self.outer.hint} record")
+        internal, external, offset = transposed(self.links)
+        source, destination, from_row = transposed(self.aliases)
+        self.step.outputs = list(dict.fromkeys([blob for blob, _, row in self.links if row == 1]))
+        self.outer.add(
+            "RecurrentNetwork",
+            self.inputs,
+            [*outputs, record],
+            step_net=self.step,
+            recurrent_states=list(self.states),
+            initial_recurrent_state_ids=list(self.states.values()),
+            link_internal=internal,
+            link_external=external,
+            link_offset=offset,
+            alias_src=source,
+            alias_dst=destination,
+            alias_offset=from_row,
+            step_output_src=[pair[0] for pair in self.step_outputs],
+            step_output_dst=[pair[1] for pair in self.step_outputs],
+            timestep=self.outer.names.unique("timestep"),
+        )
+
+
+def transposed(rows: Sequence[tuple]) -> list[list]:
+    """Columns of rows of three."""
+    return [list(column) for column in zip(*rows)] if rows else [[], [], []]

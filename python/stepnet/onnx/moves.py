@@ -1,0 +1,210 @@
+"""What each operator of ONNX is that moves elements, makes them, or tells of shapes."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy
+
+from .nodes import node
+from .scope import Node, Unsupported
+
+_CODES = {"float32": 1, "int32": 2, "bool": 5, "int64": 10, "float64": 13}
+"""The dtypes of fills, by the numbers of TensorProto.DataType."""
+
+
+@node("Transpose")
+def transpose(n: Node) -> Sequence[str]:
+    return [n.emit("Transpose", n.blob(0), axes=n.attribute("perm", []))]
+
+
+@node("Flatten")
+def flatten(n: Node) -> Sequence[str]:
+    axis = n.attribute("axis", 1)
+    return [n.emit("Flatten", n.blob(0), axis=axis if axis >= 0 else axis + n.rank())]
+
+
+@node("Squeeze")
+def squeeze(n: Node) -> Sequence[str]:
+    axes = n.axes(1)
+    if axes is None:
+        shape = n.shape(0)
+        if None in shape:
+            raise Unsupported("which sizes of its input are 1 is not known; axes would say it")
+        axes = [axis for axis, size in enumerate(shape) if size == 1]
+    return [n.emit("Squeeze", n.blob(0), dims=sorted(from_front(n, axes, 0)))]
+
+
+@node("Unsqueeze")
+def unsqueeze(n: Node) -> Sequence[str]:
+    axes = n.axes(1)
+    if axes is None:
+        raise Unsupported("it has no axes")
+    return [n.emit("ExpandDims", n.blob(0), dims=sorted(from_front(n, axes, len(axes))))]
+
+
+def from_front(n: Node, axes: Sequence[int], more: int) -> list[int]:
+    """Dimensions counted from the front; the tensor that they are of has ``more`` than the input."""
+    return [axis if axis >= 0 else axis + n.rank() + more for axis in axes]
+
+
+@node("Reshape")
+def reshape(n: Node) -> Sequence[str]:
+    shape = n.constant(1) if n.has(1) else numpy.array(n.attribute("shape", []))
+    if n.attribute("allowzero", 0) and shape is not None and 0 in shape:
+        raise Unsupported("a size is 0, and allowzero is 1")
+    blobs = [n.blob(0)] if shape is not None else [n.blob(0), n.blob(1)]
+    arguments = {} if shape is None else {"shape": [int(size) for size in shape]}
+    return n.net.emit_all("Reshape", blobs, 2, **arguments)[:1]
+
+
+@node("Shape")
+def shape(n: Node) -> Sequence[str]:
+    start, end = n.attribute("start", 0), n.attribute("end")
+    if start == 0 and end is None:
+        return [n.emit("Shape", n.blob(0))]
+    axes = range(n.rank())[slice(start, end)]
+    if not axes:
+        return [n.param(numpy.zeros(0, "int64"))]
+    return [n.emit("Shape", n.blob(0), axes=list(axes))]
+
+
+@node("Concat")
+def concat(n: Node) -> Sequence[str]:
+    return n.net.emit_all("Concat", n.blobs(), 2, axis=n.attribute("axis", 1))[:1]
+
+
+@node("Split")
+def split(n: Node) -> Sequence[str]:
+    count, axis = len(n.outputs), n.attribute("axis", 0)
+    parts = n.axes(1, "split")
+    if n.attribute("num_outputs", count) != count:
+        raise Unsupported(f"num_outputs is {n.attributes['num_outputs']}, but it has {count} outputs")
+    if parts is None and "num_outputs" in n.attributes:
+        shape = n.scope.shape(n.tensors[0])
+        size = shape[axis] if shape is not None else None
+        if size is not None and size % count != 0:
+            raise Unsupported(f"it makes {count} parts of {size}, which are not equal")
+    return n.net.emit_all("Split", [n.blob(0)], count, axis=axis, split=parts or [])
+
+
+@node("Slice")
+def cut(n: Node) -> Sequence[str]:
+    steps = n.axes(4, "steps") or []
+    if any(step != 1 for step in steps):
+        return reversed_rows(n, steps)
+    starts, ends = (bounds(n, i, name) for i, name in ((1, "starts"), (2, "ends")))
+    count = len(starts) if isinstance(starts, list) else len(ends) if isinstance(ends, list) else n.shape(1)[0]
+    axes = n.axes(3) or list(range(count or 0))
+    axes = from_front(n, axes, 0)
+    if isinstance(starts, list) and isinstance(ends, list):
+        of_axis = {axis: (start, end) for axis, start, end in zip(axes, starts, ends)}
+        pairs = [of_axis.get(axis, (0, -1)) for axis in range(max(axes, default=-1) + 1)]
+        return [n.emit("Slice", n.blob(0), starts=[pair[0] for pair in pairs], ends=[pair[1] for pair in pairs])]
+    if axes != list(range(len(axes))):
+        raise Unsupported("its bounds are no constants, and its axes are not the first ones")
+    blobs = [n.param(numpy.array(each, "int64")) if isinstance(each, list) else each for each in (starts, ends)]
+    return [n.emit("Slice", n.blob(0), *blobs)]
+
+
+def bounds(n: Node, i: int, name: str) -> list[int] | str:
+    """Starts or ends as our Slice takes them, where -1 is the end itself; the blob of those that are no constants."""
+    given = n.constant(i) if n.has(i) else numpy.array(n.attribute(name, []))
+    if given is not None:
+        return [int(at) if at >= 0 else int(at) - 1 for at in given.reshape(-1)]
+    at = n.blob(i)
+    dtype = n.dtype(i)
+    is_from_end = n.emit("LT", at, n.number(0, dtype))
+    return n.emit("Where", is_from_end, n.emit("Sub", at, n.number(1, dtype)), at)
+
+
+def reversed_rows(n: Node, steps: Sequence[int]) -> Sequence[str]:
+    """All rows of the first dimension, from the last to the first."""
+    start, end = n.needed(1, "starts").tolist(), n.needed(2, "ends").tolist()
+    if list(steps) != [-1] or start != [-1] or end[0] > -(1 << 31) + 1 or n.axes(3) not in (None, [0]):
+        raise Unsupported(f"its steps are {list(steps)}; steps of 1, and -1 over the whole first dimension, are read")
+    return [turned_around(n, n.blob(0), n.rank())]
+
+
+def turned_around(n: Node, blob: str, rank: int) -> str:
+    """Rows in reverse order. Our operator needs a batch."""
+    if rank >= 2:
+        return n.emit("ReversePackedSegs", blob)
+    return n.emit("Squeeze", n.emit("ReversePackedSegs", n.emit("ExpandDims", blob, dims=[1])), dims=[1])
+
+
+@node("ReverseSequence")
+def reverse_sequence(n: Node) -> Sequence[str]:
+    time, batch = n.attribute("time_axis", 0), n.attribute("batch_axis", 1)
+    if (time, batch) == (0, 1):
+        return [n.emit("ReversePackedSegs", n.blob(0), n.blob(1))]
+    if (time, batch) != (1, 0):
+        raise Unsupported(f"time_axis is {time} and batch_axis {batch}; they must be 0 and 1")
+    order = [1, 0, *range(2, n.rank())]
+    x = n.emit("Transpose", n.blob(0), axes=order)
+    return [n.emit("Transpose", n.emit("ReversePackedSegs", x, n.blob(1)), axes=order)]
+
+
+@node("Gather")
+def gather(n: Node) -> Sequence[str]:
+    axis, indices = n.attribute("axis", 0), n.constant(1)
+    if indices is not None and indices.ndim == 0:
+        axis, at = (axis if axis >= 0 else axis + n.rank()), int(indices)
+        start, end = (at, at + 1) if at >= 0 else (at - 1, at)
+        whole = [0] * axis, [-1] * axis
+        row = n.emit("Slice", n.blob(0), starts=[*whole[0], start], ends=[*whole[1], end])
+        return [n.emit("Squeeze", row, dims=[axis])]
+    if indices is not None and (indices < 0).any():
+        raise Unsupported("indices that count from the end are not read")
+    if axis == 0:
+        return [n.emit("Gather", n.blob(0), n.blob(1))]
+    rank, count = n.rank(0), n.rank(1)
+    axis %= rank
+    front = n.emit("Transpose", n.blob(0), axes=[axis, *(i for i in range(rank) if i != axis)])
+    rows = n.emit("Gather", front, n.blob(1))  # indices, then the dimensions before and behind axis
+    order = [*range(count, count + axis), *range(count), *range(count + axis, count + rank - 1)]
+    return [n.emit("Transpose", rows, axes=order)]
+
+
+@node("Tile")
+def tile(n: Node) -> Sequence[str]:
+    y = n.blob(0)
+    for axis, tiles in enumerate(n.needed(1, "repeats").tolist()):
+        if tiles != 1:
+            y = n.emit("Tile", y, tiles=tiles, axis=axis)
+    return [n.emit("Copy", y) if y == n.blob(0) else y]
+
+
+@node("Expand")
+def expand(n: Node) -> Sequence[str]:
+    """Times ones of that shape: each is repeated over the other."""
+    dtype = n.dtype()
+    if dtype == "bool":
+        return [n.emit("And", n.blob(0), filled(n, n.blob(1), True, dtype))]
+    return [n.emit("Mul", n.blob(0), filled(n, n.blob(1), 1, dtype))]
+
+
+def filled(n: Node, sizes: str, value: float, dtype: str) -> str:
+    """A tensor of a shape that is a blob."""
+    if dtype not in _CODES:
+        raise Unsupported(f"it gives a tensor of {dtype}; {', '.join(_CODES)} are read")
+    given = float(value) if dtype.startswith("float") else int(value)
+    return n.emit("ConstantFill", sizes, input_as_shape=1, value=given, dtype=_CODES[dtype])
+
+
+@node("ConstantOfShape")
+def constant_of_shape(n: Node) -> Sequence[str]:
+    value = n.attribute("value")
+    array = numpy.zeros(1, "float32") if value is None else n.scope.array(value)
+    return [filled(n, n.blob(0), array.item(), str(array.dtype))]
+
+
+@node("Range")
+def count(n: Node) -> Sequence[str]:
+    start, delta = n.needed(0, "start").item(), n.needed(2, "delta").item()
+    dtype = n.dtype(1)
+    if (start, delta) != (0, 1) or dtype not in ("int32", "int64"):
+        raise Unsupported("whole numbers from 0 on, one after the other, are read")
+    # In double every number of elements is exact.
+    numbers = n.emit("RangeFill", n.emit("ExpandDims", n.blob(1), dims=[0]), input_as_shape=1, dtype=13)
+    return [n.emit("Cast", numbers, to=dtype)]

@@ -1,0 +1,107 @@
+"""Operators of a net, and of the steps of its loops, as nodes of ONNX."""
+
+from __future__ import annotations
+
+from typing import Iterable, Sequence
+
+from .. import _stepnet
+from ..errors import Error
+from .call import Call, Refusal, located
+from .graph import Graph, Value
+from .operators import TABLE
+from .shapes import SIZES
+
+Values = dict[str, Value]
+
+
+def hidden_outputs(op: _stepnet.Operator) -> list[str]:
+    """The states of a loop, which a net may read although the operator does not list them."""
+    if op.type != "RecurrentNetwork":
+        return []
+    parts = op.recurrent()
+    return [
+        *(name for name, _ in parts["states"]),
+        *(output for _, output, _ in parts["aliases"]),
+        *(output for _, output in parts["step_outputs"]),
+    ]
+
+
+def needed_operators(
+    ops: Sequence[_stepnet.Operator], outputs: Iterable[str], linked: Iterable[str] = ()
+) -> list[tuple[int, set[str]]]:
+    """The indices of the operators that the outputs depend on, each with the blobs that are read after it.
+
+    Those that are linked may be read under another name, so that whatever writes them is needed.
+    """
+    wanted, needed = {*outputs, *linked}, []
+    for index in range(len(ops) - 1, -1, -1):
+        written = {*ops[index].outputs, *hidden_outputs(ops[index])}
+        if wanted.isdisjoint(written):
+            continue
+        needed.append((index, set(wanted)))
+        wanted = (wanted - written) | set(ops[index].inputs) | set(linked)
+    return needed[::-1]
+
+
+class Blobs(Values):
+    """The values of blobs while operators are written, by name."""
+
+
+def write_operators(
+    graph: Graph,
+    ops: Sequence[_stepnet.Operator],
+    blobs: Blobs,
+    outputs: Iterable[str],
+    net: str,
+    linked: Iterable[str] = (),
+) -> None:
+    """Adds nodes for the operators that the outputs depend on; ``blobs`` gets what they write.
+
+    Raises InvalidNetError for what ONNX has no operators for, and what shape rules raise.
+    """
+    for index, wanted in needed_operators(ops, outputs, linked):
+        op = ops[index]
+        try:
+            graph.hint = op.outputs[0]
+            write_operator(graph, op, blobs, wanted, net)
+        except Refusal as refusal:
+            raise located(str(refusal), index, op, net) from None
+        except Error as error:
+            if "\n" in str(error):  # it has its place
+                raise
+            raise type(error)(f'{error}\n  at op {index} `{op.text}`\n  in net "{net}"') from None
+
+
+def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
+    if op.type == "RecurrentNetwork":
+        from .scan import write_loop
+
+        write_loop(graph, op, blobs, wanted, net)
+        return
+    inputs = [value_of(blobs, name) for name in op.inputs]
+    if op.type not in TABLE:
+        raise Refusal(why_not(op.type))
+    infos = op.infer_shapes([(value.dtype, value.shape, value.sizes) for value in inputs])
+    call = Call(graph, op, inputs, infos, wanted)
+    names = TABLE[op.type](call)
+    values = [Value(graph, name, dtype, shape) for name, (dtype, shape) in zip(names, infos)]
+    if op.type in SIZES:
+        values[0].sizes = SIZES[op.type](call)
+    for blob, value in zip(op.outputs, values):
+        blobs[blob] = value
+
+
+def value_of(blobs: Blobs, name: str) -> Value:
+    try:
+        return blobs[name]
+    except KeyError:
+        raise Refusal(f'it reads "{name}", which nothing has written') from None
+
+
+def why_not(op_type: str) -> str:
+    if op_type in RANDOM:
+        return f"{op_type} draws random numbers, which ONNX's operators cannot repeat"
+    return f"{op_type} has no counterpart among ONNX's operators here"
+
+
+RANDOM = ("GaussianFill", "MSRAFill", "UniformFill", "UniformIntFill", "XavierFill")

@@ -1,0 +1,274 @@
+"""What each operator of ONNX is in StepNet: a table from types to functions that add operators.
+
+A function is given a ``Node`` and gives the blobs of its outputs, the first ones of the node's. What the operators are
+is said in https://onnx.ai/onnx/operators, each with what changed from version to version.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Sequence
+
+from .scope import Node, Unsupported
+
+Function = Callable[[Node], Sequence[str]]
+NODES: dict[str, Function] = {}
+
+
+def node(*types: str) -> Callable[[Function], Function]:
+    def add(function: Function) -> Function:
+        for each in types:
+            NODES[each] = function
+        return function
+
+    return add
+
+
+SAME = {
+    "Abs": "Abs",
+    "Add": "Add",
+    "And": "And",
+    "Ceil": "Ceil",
+    "Cos": "Cos",
+    "Div": "Div",
+    "Equal": "EQ",
+    "Erf": "Erf",
+    "Exp": "Exp",
+    "Floor": "Floor",
+    "Greater": "GT",
+    "GreaterOrEqual": "GE",
+    "Identity": "Copy",
+    "Less": "LT",
+    "LessOrEqual": "LE",
+    "Log": "Log",
+    "Max": "Max",
+    "Min": "Min",
+    "Mish": "Mish",
+    "Mul": "Mul",
+    "Neg": "Negative",
+    "Not": "Not",
+    "Or": "Or",
+    "Reciprocal": "Reciprocal",
+    "Relu": "Relu",
+    "Round": "Round",
+    "Sigmoid": "Sigmoid",
+    "Sin": "Sin",
+    "Size": "Size",
+    "Softplus": "Softplus",
+    "Softsign": "Softsign",
+    "Sqrt": "Sqrt",
+    "Sub": "Sub",
+    "Tanh": "Tanh",
+    "Where": "Where",
+    "Xor": "Xor",
+}
+"""Those that StepNet has under another name at most."""
+
+
+@node(*SAME)
+def same(n: Node) -> Sequence[str]:
+    return [n.emit(SAME[n.type], *n.blobs())]
+
+
+# Element by element.
+
+ALPHA_BETA = {"Elu": (1.0,), "LeakyRelu": (0.01,), "HardSigmoid": (0.2, 0.5)}
+"""The operators with constants, and what these are where nothing is said."""
+
+
+@node(*ALPHA_BETA)
+def with_constants(n: Node) -> Sequence[str]:
+    names = ("alpha", "beta")
+    given = {name: float(n.attribute(name, default)) for name, default in zip(names, ALPHA_BETA[n.type])}
+    return [n.emit(n.type, n.blob(0), **given)]
+
+
+@node("Selu")
+def selu(n: Node) -> Sequence[str]:
+    alpha, gamma = n.attribute("alpha", 1.67326319217681884765625), n.attribute("gamma", 1.05070102214813232421875)
+    return [n.emit("Selu", n.blob(0), alpha=float(alpha), scale=float(gamma))]
+
+
+@node("ThresholdedRelu")
+def thresholded_relu(n: Node) -> Sequence[str]:
+    return [above(n, n.blob(0), float(n.attribute("alpha", 1.0)), n.dtype())]
+
+
+def above(n: Node, x: str, threshold: float, dtype: str) -> str:
+    """``x`` where it is greater than the threshold, otherwise 0."""
+    is_above = n.emit("GT", x, n.number(threshold, dtype))
+    return n.emit("Where", is_above, x, n.number(0, dtype))
+
+
+@node("Gelu")
+def gelu(n: Node) -> Sequence[str]:
+    if n.attribute("approximate", "none") != "none":
+        raise Unsupported(f"approximate is {n.attributes['approximate']!r}; none is read")
+    return [n.emit("Gelu", n.blob(0))]
+
+
+@node("Clip")
+def clip(n: Node) -> Sequence[str]:
+    bounds = []
+    for i, (name, default) in enumerate((("min", -math.inf), ("max", math.inf)), 1):
+        value = n.needed(i, name).item() if n.has(i) else n.attribute(name, default)
+        bounds.append(float(value))
+    return [n.emit("Clip", n.blob(0), min=bounds[0], max=bounds[1])]
+
+
+@node("Pow")
+def power(n: Node) -> Sequence[str]:
+    exponent = n.needed(1, "the exponent")
+    if exponent.size != 1:
+        raise Unsupported(f"the exponent is {list(exponent.shape)}; one number is read")
+    return [n.emit("Pow", n.blob(0), exponent=float(exponent.item()))]
+
+
+@node("Sum", "Mean")
+def add_all(n: Node) -> Sequence[str]:
+    total, *others = n.blobs()
+    for blob in others:
+        total = n.emit("Add", total, blob)
+    return [n.emit("Scale", total, scale=1.0 / len(n.tensors)) if n.type == "Mean" else total]
+
+
+@node("Cast")
+def cast(n: Node) -> Sequence[str]:
+    names = {
+        1: "float",
+        2: "uint8",
+        3: "int8",
+        4: "uint16",
+        5: "int16",
+        6: "int32",
+        7: "int64",
+        9: "bool",
+        10: "float16",
+        11: "double",
+        16: "bfloat16",
+    }
+    to = n.attribute("to")
+    n.attribute("saturate")  # of 8 bits, which are not read
+    if to not in names:
+        raise Unsupported(f"to is {to}, which is not read")
+    return [n.emit("Cast", n.blob(0), to=names[to])]
+
+
+@node("Dropout")
+def dropout(n: Node) -> Sequence[str]:
+    n.attribute("ratio"), n.attribute("seed")  # of training
+    if n.has(2) and bool(n.needed(2, "training_mode")):
+        raise Unsupported("it is in training mode, in which it draws a random mask")
+    if n.gives(1):
+        raise Unsupported("its second output, the mask, is not given")
+    return [n.emit("Copy", n.blob(0))]
+
+
+# Products.
+
+
+@node("MatMul")
+def matmul(n: Node) -> Sequence[str]:
+    w = n.constant(1)
+    if w is not None and w.ndim == 2:
+        return [n.emit("FC", n.blob(0), n.scope.transposed(w, n.tensors[1]), axis=-1)]  # takes weights [N, K]
+    return [n.emit("BatchMatMul", n.blob(0), n.blob(1), broadcast=1)]
+
+
+@node("Gemm")
+def gemm(n: Node) -> Sequence[str]:
+    w, trans_b = n.constant(1), n.attribute("transB", 0)
+    a = n.emit("Transpose", n.blob(0), axes=[1, 0]) if n.attribute("transA", 0) else n.blob(0)
+    if w is not None and w.ndim == 2:
+        y = n.emit("FC", a, n.blob(1) if trans_b else n.scope.transposed(w, n.tensors[1]))
+    else:
+        y = n.emit("MatMul", a, n.blob(1), trans_b=int(trans_b))
+    if n.attribute("alpha", 1.0) != 1:
+        y = n.emit("Scale", y, scale=float(n.attribute("alpha")))
+    if not n.has(2):
+        return [y]
+    c, beta = n.blob(2), float(n.attribute("beta", 1.0))
+    return [n.emit("Add", y, c if beta == 1 else n.emit("Scale", c, scale=beta))]
+
+
+@node("Conv")
+def conv(n: Node) -> Sequence[str]:
+    if n.rank() != 4:
+        raise Unsupported(f"its input has {n.rank()} dimensions; images [N, C, H, W] are read")
+    if n.attribute("auto_pad", "NOTSET") != "NOTSET":
+        raise Unsupported(f"auto_pad is {n.attributes['auto_pad'].decode()!r}; pads are read")
+    kernel = n.attribute("kernel_shape") or n.shape(1)[2:]
+    if None in kernel:
+        raise Unsupported("the size of its kernel is not known")
+    sizes = {
+        "kernels": kernel,
+        "strides": n.attribute("strides", [1, 1]),
+        "dilations": n.attribute("dilations", [1, 1]),
+        "pads": n.attribute("pads", [0, 0, 0, 0]),
+    }
+    return [n.emit("Conv", *n.blobs(), **sizes, group=int(n.attribute("group", 1)))]
+
+
+# Along dimensions.
+
+
+@node("Softmax", "LogSoftmax")
+def softmax(n: Node) -> Sequence[str]:
+    axis = n.attribute("axis", -1 if n.opset >= 13 else 1)
+    if axis == -1 or n.opset < 13:  # before, dimensions from axis on counted as one, as here
+        return [n.emit(n.type, n.blob(0), axis=axis)]
+    rank = n.rank()
+    axis %= rank
+    if axis == rank - 1:
+        return [n.emit(n.type, n.blob(0), axis=-1)]
+    order = [i for i in range(rank) if i != axis] + [axis]
+    back = [order.index(i) for i in range(rank)]
+    return [n.emit("Transpose", n.emit(n.type, n.emit("Transpose", n.blob(0), axes=order), axis=-1), axes=back)]
+
+
+@node("LayerNormalization")
+def layer_normalization(n: Node) -> Sequence[str]:
+    if n.gives(1) or n.gives(2):
+        raise Unsupported("its second and third output are not given")
+    if n.attribute("stash_type", 1) != 1:
+        raise Unsupported(f"stash_type is {n.attributes['stash_type']}; 1 is read")
+    epsilon = float(n.attribute("epsilon", 1e-5))
+    y, *_ = n.net.emit_all("LayerNorm", [n.blob(0)], 3, axis=n.attribute("axis", -1), epsilon=epsilon)
+    scale = n.constant(1)
+    if scale is None or not (scale == 1).all():
+        y = n.emit("Mul", y, n.blob(1))
+    return [n.emit("Add", y, n.blob(2)) if n.has(2) else y]
+
+
+@node("ReduceSum", "ReduceMean")
+def reduce(n: Node) -> Sequence[str]:
+    axes, keepdims = n.axes(1), n.attribute("keepdims", 1)
+    if not axes and n.attribute("noop_with_empty_axes", 0):
+        return [n.emit("Copy", n.blob(0))]
+    return [n.emit(n.type, n.blob(0), axes=axes or [], keepdims=keepdims)]
+
+
+@node("ReduceProd")
+def reduce_prod(n: Node) -> Sequence[str]:
+    """Of sizes: the number of elements of a tensor of that shape."""
+    if n.axes(1) not in (None, [0]) or n.rank() != 1 or n.dtype() != "int64":
+        raise Unsupported("products of sizes, int64 [rank], are read")
+    ones = n.emit("ConstantFill", n.blob(0), input_as_shape=1, value=0, dtype=5)
+    count = n.emit("Size", ones)
+    return [n.emit("ExpandDims", count, dims=[0]) if n.attribute("keepdims", 1) else count]
+
+
+@node("ArgMax", "ArgMin")
+def arg_max(n: Node) -> Sequence[str]:
+    if n.attribute("select_last_index", 0):
+        raise Unsupported("select_last_index is 1; 0 is read")
+    return [n.emit(n.type, n.blob(0), axis=n.attribute("axis", 0), keepdims=n.attribute("keepdims", 1))]
+
+
+@node("TopK")
+def top_k(n: Node) -> Sequence[str]:
+    if not n.attribute("largest", 1):
+        raise Unsupported("largest is 0; the greatest are read")
+    n.attribute("sorted")
+    k = int(n.needed(1, "k").item()) if n.has(1) else n.attribute("k")
+    return n.net.emit_all("TopK", [n.blob(0)], 2, k=k, axis=n.attribute("axis", -1))

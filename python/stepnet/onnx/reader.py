@@ -1,0 +1,119 @@
+"""ONNX files, which are untrusted: what they say of sizes and of files beside them is checked before it is used."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy
+import onnx
+from google.protobuf.message import DecodeError, Message
+from onnx import TensorProto, helper, numpy_helper
+
+from ..errors import InputOutputError, InvalidNetError
+
+OLDEST_OPSET, NEWEST_OPSET = 7, 28
+"""Before version 7 operators of two inputs repeated the second one as Caffe2 does; what comes later is not known."""
+
+
+def fault(path: Path, text: str) -> InvalidNetError:
+    return InvalidNetError(f"invalid net: {text}\n  in file {path}")
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """The message in a file, without what lies in other files.
+
+    Raises InputOutputError where the file cannot be read or holds something else, InvalidNetError for a model that
+    ONNX's checker refuses, or whose operators are of other versions.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputOutputError(f"input/output error: {path} cannot be read: {error.strerror or error}") from error
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise InputOutputError(f"input/output error: {path} is no ONNX file: {error}") from None
+    if not model.HasField("graph") or not model.opset_import:
+        raise InputOutputError(f"input/output error: {path} is no ONNX file: it has no graph or no opset")
+    check_texts(model, path)
+    if model.functions:
+        raise fault(
+            path, f"the model has functions of its own, as {model.functions[0].name}; inline them (onnx.inliner)"
+        )
+    version = opset_of(model)
+    if not OLDEST_OPSET <= version <= NEWEST_OPSET:
+        raise fault(path, f"the model is of opset {version}; those from {OLDEST_OPSET} to {NEWEST_OPSET} are read")
+    return model
+
+
+def check_texts(message: Message, path: Path) -> None:
+    """Texts that are no UTF-8 are given as bytes, which no name is compared with."""
+    for field, value in message.ListFields():
+        values = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else [value]
+        if field.type == field.TYPE_STRING and any(isinstance(each, bytes) for each in values):
+            raise fault(path, f"the field {field.full_name} has a text that is no UTF-8")
+        if field.type == field.TYPE_MESSAGE:
+            for each in values:
+                check_texts(each, path)
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    return max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
+
+
+def dtype_of(element_type: int) -> numpy.dtype | None:
+    """None for a number that stands for none."""
+    try:
+        return helper.tensor_dtype_to_np_dtype(element_type)
+    except KeyError:
+        return None
+
+
+def array_of(tensor: TensorProto, path: Path) -> numpy.ndarray:
+    """The elements of a tensor, of which there are as many as its sizes say."""
+    where = f'the tensor "{tensor.name}"'
+    if any(size < 0 for size in tensor.dims):
+        raise fault(path, f"{where} has sizes {list(tensor.dims)}")
+    if tensor.HasField("segment") or tensor.data_type in (TensorProto.UNDEFINED, TensorProto.STRING):
+        raise fault(path, f"{where} is of a kind that is not read: {TensorProto.DataType.Name(tensor.data_type)}")
+    dtype = dtype_of(tensor.data_type)
+    if dtype is None:
+        raise fault(path, f"{where} has a dtype that is not known: {tensor.data_type}")
+    if dtype.kind not in "fiub":
+        raise fault(path, f"{where} is of dtype {dtype}, which is not read")
+    size_bytes = math.prod(tensor.dims) * dtype.itemsize
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return external_array(tensor, dtype, size_bytes, path)
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != size_bytes:
+        raise fault(path, f"{where} has {len(tensor.raw_data)} bytes; {dtype} {list(tensor.dims)} has {size_bytes}")
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:
+        raise fault(path, f"{where}, {dtype} {list(tensor.dims)}, has other elements: {error}") from None
+
+
+def external_array(tensor: TensorProto, dtype: numpy.dtype, size_bytes: int, path: Path) -> numpy.ndarray:
+    """A tensor in another file, which is in the folder of the model or below it."""
+    where = f'the tensor "{tensor.name}"'
+    said = {each.key: each.value for each in tensor.external_data}
+    folder = path.resolve().parent
+    file = (folder / said.get("location", "")).resolve()  # follows links
+    if folder not in file.parents:
+        raise fault(path, f"{where} is in the file {said.get('location')!r}, which is not in the model's folder")
+    try:
+        offset, length = int(said.get("offset", 0)), int(said.get("length", size_bytes))
+    except ValueError:
+        raise fault(path, f"{where} has an offset or length that is no number") from None
+    if length != size_bytes:
+        raise fault(path, f"{where} has {length} bytes in {file.name}; {dtype} {list(tensor.dims)} has {size_bytes}")
+    try:
+        if not 0 <= offset <= os.path.getsize(file) - size_bytes:
+            raise fault(path, f"{where} has bytes {offset} to {offset + size_bytes} of {file.name}, which has fewer")
+        array = numpy.fromfile(file, dtype, math.prod(tensor.dims), offset=offset)
+    except OSError as error:
+        raise InputOutputError(f"input/output error: {file} cannot be read: {error.strerror or error}") from error
+    return array.reshape(tuple(tensor.dims))

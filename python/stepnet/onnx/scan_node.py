@@ -1,0 +1,110 @@
+"""``Scan`` of ONNX as a RecurrentNetwork.
+
+A state of any shape S is one of L = 1 rows ``[1, S…]``, of at least two more dimensions, in a loop whose first input is
+the numbers of its steps: that has no batch, so that nothing is repeated for one.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import onnx
+
+from .loops import Loop
+from .moves import turned_around
+from .nodes import node
+from .scope import Node, Scope, Unsupported
+
+
+@node("Scan")
+def scan(n: Node) -> Sequence[str]:
+    from .loader import read_nodes
+
+    if n.opset < 9:
+        raise Unsupported("a Scan of opset 8 is not read; those from 9 on are")
+    body: onnx.GraphProto = n.attribute("body")
+    num_scanned = n.attribute("num_scan_inputs")
+    num_states = len(n.tensors) - num_scanned
+    if num_scanned < 1 or num_states < 0 or len(body.input) != len(n.tensors):
+        raise Unsupported(
+            f"it has {len(n.tensors)} inputs, {num_scanned} of them scanned; its body has {len(body.input)}"
+        )
+    if len(body.output) != len(n.outputs) or len(body.output) < num_states:
+        raise Unsupported(f"it has {len(n.outputs)} outputs and {num_states} states; its body has {len(body.output)}")
+    sequences = [scanned(n, num_states + k, k) for k in range(num_scanned)]
+    loop = Loop(n.net, numbers_of_steps(n, sequences[0]))
+    inner = Scope(n.scope.model, loop.step, body, n.scope)
+    states = []
+    for i in range(num_states):
+        rank = n.rank(i)
+        state, row = loop.state(with_ones(n, n.blob(i), rank))
+        states.append((state, rank))
+        inner.bind(body.input[i].name, loop.step.emit("Squeeze", row, dims=list(range(1 + missing(rank)))))
+        inner.set_type(body.input[i].name, n.dtype(i), n.shape(i))
+    for k, (sequence, info) in enumerate(zip(sequences, body.input[num_states:])):
+        inner.bind(info.name, loop.step.emit("Squeeze", loop.sequence(sequence), dims=[0]))
+        sizes = n.shape(num_states + k)
+        del sizes[of_scanned(n, "scan_input_axes", k)]
+        inner.set_type(info.name, n.dtype(num_states + k), sizes)
+    read_nodes(inner)
+    for (state, rank), info in zip(states, body.output):
+        # A copy, as two states may become the same tensor.
+        row = loop.step.names.unique(f"{info.name} next")
+        loop.step.add("ExpandDims", [inner.blob(info.name)], [row], dims=list(range(1 + missing(rank))))
+        loop.next_row(state, row)
+    items = [loop.step.emit("ExpandDims", inner.blob(info.name), dims=[0]) for info in body.output[num_states:]]
+    last = [loop.last_row(state) for state, _ in states]
+    every = [loop.output(item) for item in items]
+    for blob in inner.captured:
+        loop.captured(blob)
+    loop.add()
+    finals = [n.emit("Squeeze", row, dims=list(range(1 + missing(rank)))) for row, (_, rank) in zip(last, states)]
+    return [
+        *finals,
+        *(stacked(n, blob, k, inner.shape(body.output[num_states + k].name)) for k, blob in enumerate(every)),
+    ]
+
+
+def missing(rank: int) -> int:
+    """Dimensions that a state has to get so that it has rows of a batch."""
+    return max(0, 2 - rank)
+
+
+def with_ones(n: Node, blob: str, rank: int) -> str:
+    return n.emit("ExpandDims", blob, dims=list(range(1 + missing(rank))))
+
+
+def numbers_of_steps(n: Node, sequence: str) -> str:
+    """``[T]``, of a sequence ``[T, …]``."""
+    return n.emit("RangeFill", n.emit("Shape", sequence, axes=[0]), input_as_shape=1)
+
+
+def of_scanned(n: Node, name: str, k: int) -> int:
+    values = n.attribute(name) or []
+    return int(values[k]) if k < len(values) else 0
+
+
+def scanned(n: Node, i: int, k: int) -> str:
+    """A scanned input with the steps first, in the order in which they run."""
+    axis, rank, blob = of_scanned(n, "scan_input_axes", k), n.rank(i), n.blob(i)
+    axis %= rank
+    if axis != 0:
+        blob = n.emit("Transpose", blob, axes=[axis, *(d for d in range(rank) if d != axis)])
+    return turned_around(n, blob, rank) if of_scanned(n, "scan_input_directions", k) else blob
+
+
+def stacked(n: Node, blob: str, k: int, item: Sequence[int | None] | None) -> str:
+    """An output of all steps, ``[T, …]``, as the node wants it."""
+    axis, is_reverse = of_scanned(n, "scan_output_axes", k), of_scanned(n, "scan_output_directions", k)
+    if axis == 0 and not is_reverse:
+        return blob
+    if item is None:
+        raise Unsupported(f"the rank of what its body gives as its scanned output {k} is not known")
+    rank = len(item) + 1
+    axis %= rank
+    if is_reverse:
+        blob = turned_around(n, blob, rank)
+    if axis == 0:
+        return blob
+    others = list(range(1, rank))
+    return n.emit("Transpose", blob, axes=[*others[:axis], 0, *others[axis:]])

@@ -1,0 +1,247 @@
+"""What is known of a graph of ONNX while it becomes a net: its tensors as blobs, constants, shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterable, Sequence
+
+import numpy
+import onnx
+from onnx import helper
+
+from ..errors import InvalidNetError
+from .graph import element_type
+from .netdef import NetText
+from .reader import array_of, dtype_of, fault
+
+
+class Unsupported(Exception):
+    """Why a node cannot be read; whoever knows where it stands makes an error of it."""
+
+
+class Model:
+    """What all graphs of a file share."""
+
+    def __init__(self, path: Path, opset: int) -> None:
+        self.path = path
+        self.opset = opset
+        self.params: dict[str, numpy.ndarray] = {}
+        """What the net keeps, by blob."""
+        self.transposed: dict[int, str] = {}
+        """The blobs of transposes of constants, by the constant's id."""
+
+
+class Scope:
+    """A graph and the net that it becomes. A body sees the tensors of the graphs around it."""
+
+    def __init__(self, model: Model, net: NetText, graph: onnx.GraphProto, outer: Scope | None = None) -> None:
+        self.model = model
+        self.net = net
+        self.graph = graph
+        self.outer = outer
+        self.captured: dict[str, None] = {}
+        """Blobs of graphs around this one that it reads, in the order of their first use."""
+        self._blobs: dict[str, str] = {}
+        self._constants: dict[str, numpy.ndarray] = {}
+        self._types = {each.name: each.type.tensor_type for each in (*graph.value_info, *graph.input, *graph.output)}
+        for tensor in graph.initializer:
+            self.set_constant(tensor.name, array_of(tensor, model.path))
+        if graph.sparse_initializer:
+            raise fault(model.path, "sparse tensors are not read")
+
+    def bind(self, name: str, blob: str) -> None:
+        """Says which blob a tensor is. Each has one."""
+        if name in self._blobs or name in self._constants:
+            raise fault(self.model.path, f'the tensor "{name}" is there twice')
+        self._blobs[name] = blob
+
+    def set_constant(self, name: str, array: numpy.ndarray) -> None:
+        if name in self._constants or name in self._blobs:
+            raise fault(self.model.path, f'the tensor "{name}" is there twice')
+        self._constants[name] = array
+
+    def rebind(self, name: str, blob: str) -> None:
+        """Makes a constant, which is what an input is where it is not given, an input."""
+        self._constants.pop(name, None)
+        self._blobs[name] = blob
+
+    def blob(self, name: str) -> str:
+        """The blob of a tensor; a constant becomes a parameter."""
+        if name in self._blobs:
+            return self._blobs[name]
+        if name in self._constants:
+            self._blobs[name] = self.param(self._constants[name], name)
+            return self._blobs[name]
+        if self.outer is None:
+            raise Unsupported(f'it reads "{name}", which no node before it gives')
+        return self.capture(self.outer.blob(name))
+
+    def capture(self, blob: str) -> str:
+        self.captured[blob] = None
+        return blob
+
+    def param(self, array: Any, hint: str) -> str:
+        """A parameter of the net with these elements."""
+        blob = self.net.names.unique(hint)
+        self.model.params[blob] = numpy.ascontiguousarray(array).reshape(numpy.shape(array))
+        return self.use_param(blob)
+
+    def use_param(self, blob: str) -> str:
+        """The parameter, which all bodies around this one capture, too."""
+        if self.outer is not None:
+            self.outer.use_param(blob)
+        return self.capture(blob)
+
+    def transposed(self, matrix: numpy.ndarray, hint: str) -> str:
+        """A parameter that is the transpose of a constant, the same one wherever it is asked for."""
+        made = self.model.transposed
+        if id(matrix) not in made:
+            made[id(matrix)] = self.param(matrix.T, f"{hint}.T")
+        return self.use_param(made[id(matrix)])
+
+    def array(self, tensor: onnx.TensorProto) -> numpy.ndarray:
+        return array_of(tensor, self.model.path)
+
+    def constant(self, name: str) -> numpy.ndarray | None:
+        if name in self._constants:
+            return self._constants[name]
+        return None if self.outer is None or name in self._blobs else self.outer.constant(name)
+
+    def _type(self, name: str) -> Any:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope._types:
+                return scope._types[name]
+            scope = scope.outer
+        return None
+
+    def shape(self, name: str) -> list[int | None] | None:
+        """The sizes of a tensor, None where one is not known; None where its rank is not known."""
+        array = self.constant(name)
+        if array is not None:
+            return list(array.shape)
+        kind = self._type(name)
+        if kind is None or not kind.HasField("shape"):
+            return None
+        return [each.dim_value if each.HasField("dim_value") else None for each in kind.shape.dim]
+
+    def add_infos(self, infos: Iterable[onnx.ValueInfoProto]) -> None:
+        for each in infos:
+            if each.type.HasField("tensor_type"):
+                self._types[each.name] = each.type.tensor_type
+
+    def info(self, name: str) -> onnx.ValueInfoProto | None:
+        """What is known of a tensor; None where not even its dtype is."""
+        dtype, shape = self.dtype(name), self.shape(name)
+        return None if dtype is None else helper.make_tensor_value_info(name, element_type(dtype), shape)
+
+    def set_type(self, name: str, dtype: str, shape: Sequence[int | None] | None) -> None:
+        """Says what a tensor is, where the file does not."""
+        if name not in self._types or not self._types[name].HasField("shape"):
+            self.add_infos([helper.make_tensor_value_info(name, element_type(dtype), shape)])
+
+    def dtype(self, name: str) -> str | None:
+        array = self.constant(name)
+        if array is not None:
+            return str(array.dtype)
+        kind = self._type(name)
+        dtype = dtype_of(kind.elem_type) if kind is not None else None
+        return None if dtype is None else str(dtype)
+
+
+class Node:
+    """A node of a graph, as the functions of the table see it."""
+
+    def __init__(self, scope: Scope, proto: onnx.NodeProto) -> None:
+        self.scope = scope
+        self.net = scope.net
+        self.type: str = proto.op_type
+        self.tensors = list(proto.input)
+        """Names of inputs in the graph; "" for those that are left out."""
+        self.outputs = list(proto.output)
+        self.attributes = {each.name: helper.get_attribute_value(each) for each in proto.attribute}
+        self.used: set[str] = set()
+
+    @property
+    def opset(self) -> int:
+        return self.scope.model.opset
+
+    def has(self, i: int) -> bool:
+        return i < len(self.tensors) and self.tensors[i] != ""
+
+    def blob(self, i: int) -> str:
+        """The blob of an input."""
+        if not self.has(i):
+            raise Unsupported(f"its input {i} is missing")
+        return self.scope.blob(self.tensors[i])
+
+    def blobs(self) -> list[str]:
+        return [self.blob(i) for i in range(len(self.tensors))]
+
+    def gives(self, i: int) -> bool:
+        return i < len(self.outputs) and self.outputs[i] != ""
+
+    def constant(self, i: int) -> numpy.ndarray | None:
+        return self.scope.constant(self.tensors[i]) if self.has(i) else None
+
+    def needed(self, i: int, what: str) -> numpy.ndarray:
+        """An input that must be a constant."""
+        array = self.constant(i)
+        if array is None:
+            raise Unsupported(f"{what} is no constant, but the tensor {self.tensors[i]!r}")
+        return array
+
+    def shape(self, i: int) -> list[int | None]:
+        shape = self.scope.shape(self.tensors[i])
+        if shape is None:
+            raise Unsupported(f"the rank of its input {self.tensors[i]!r} is not known")
+        return shape
+
+    def rank(self, i: int = 0) -> int:
+        return len(self.shape(i))
+
+    def dtype(self, i: int = 0) -> str:
+        dtype = self.scope.dtype(self.tensors[i])
+        if dtype is None:
+            raise Unsupported(f"the dtype of its input {self.tensors[i]!r} is not known")
+        return dtype
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        self.used.add(name)
+        value = self.attributes.get(name, default)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def strings(self, name: str, default: Sequence[str] = ()) -> list[str]:
+        self.used.add(name)
+        return (
+            [each.decode("utf-8", "replace") for each in self.attributes[name]]
+            if name in self.attributes
+            else [*default]
+        )
+
+    def axes(self, i: int, name: str = "axes") -> list[int] | None:
+        """Dimensions, which are an attribute or, in newer versions of an operator, a constant input."""
+        self.used.add(name)
+        if self.has(i):
+            return [int(axis) for axis in self.needed(i, name).reshape(-1)]
+        given = self.attributes.get(name)
+        return None if given is None else [int(axis) for axis in given]
+
+    def emit(self, op_type: str, *inputs: str, **arguments: Any) -> str:
+        return self.net.emit(op_type, *inputs, **arguments)
+
+    def param(self, array: Any, hint: str = "constant") -> str:
+        return self.scope.param(array, hint)
+
+    def number(self, value: float, dtype: str) -> str:
+        """A parameter of one element that is repeated over anything."""
+        return self.param(numpy.array([value], dtype))
+
+
+def located(error: str, proto: onnx.NodeProto, index: int, graph: str, path: Path) -> InvalidNetError:
+    kind = f"{proto.domain}.{proto.op_type}" if proto.domain not in ("", "ai.onnx") else proto.op_type
+    called = f" {proto.name!r}" if proto.name else ""
+    text = f"{', '.join(proto.output)} = {kind}({', '.join(proto.input)})"
+    return InvalidNetError(
+        f'invalid net: {error}\n  at node {index}{called} `{text}`\n  in graph "{graph}"\n  in file {path}'
+    )

@@ -1,0 +1,299 @@
+"""LSTM, GRU and RNN of ONNX, with every attribute.
+
+The equations are those of https://onnx.ai/onnx/operators (LSTM, GRU, RNN). Where these leave something open, it is as
+in onnxruntime: what ``clip`` bounds, and which activations take numbers from ``activation_alpha`` and
+``activation_beta``.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Sequence
+
+import numpy
+
+from .loops import Loop
+from .nodes import node
+from .scope import Node, Unsupported
+
+ACTIVATIONS: dict[str, tuple[float | None, ...]] = {
+    "affine": (None, None),
+    "elu": (1.0,),
+    "hardsigmoid": (0.2, 0.5),
+    "leakyrelu": (0.01,),
+    "relu": (),
+    "scaledtanh": (None, None),
+    "sigmoid": (),
+    "softplus": (),
+    "softsign": (),
+    "tanh": (),
+    "thresholdedrelu": (None,),
+}
+"""The activations, with alpha and beta where nothing is said; None where runtimes differ in what they are then."""
+
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+
+
+class Activation:
+    """A function of the step, behind the bound that clip is."""
+
+    def __init__(self, unit: Unit, name: str, numbers: Sequence[float], clip: float) -> None:
+        self.unit = unit
+        self.name = name
+        self.numbers = numbers
+        self.clip = clip
+
+    def __call__(self, x: str) -> str:
+        emit, constant = self.unit.loop.step.emit, self.unit.constant
+        if self.clip > 0:
+            x = emit("Clip", x, min=-self.clip, max=self.clip)
+        alpha, beta = (*self.numbers, 0.0, 0.0)[:2]
+        if self.name == "affine":
+            return emit("Add", emit("Scale", x, scale=alpha), constant(beta))
+        if self.name == "scaledtanh":
+            return emit("Scale", emit("Tanh", emit("Scale", x, scale=beta)), scale=alpha)
+        if self.name == "thresholdedrelu":
+            return emit("Where", emit("GE", x, constant(alpha)), x, constant(0))
+        if self.name == "hardsigmoid":
+            return emit("HardSigmoid", x, alpha=alpha, beta=beta)
+        if self.name in ("elu", "leakyrelu"):
+            return emit({"elu": "Elu", "leakyrelu": "LeakyRelu"}[self.name], x, alpha=alpha)
+        return emit(self.name.capitalize(), x)
+
+    def unbounded(self) -> Activation:
+        return Activation(self.unit, self.name, self.numbers, clip=0)
+
+
+def activations_of(n: Node, defaults: Sequence[str], count: int) -> list[tuple[str, tuple[float, ...]]]:
+    """Name and numbers of each activation of all directions. Those that take a number take the next one of the list."""
+    names = [name.lower() for name in n.strings("activations", [*defaults] * count)]
+    if len(names) != len(defaults) * count:
+        raise Unsupported(f"it has {len(names)} activations; {len(defaults)} for each of {count} directions are needed")
+    given = [list(n.attribute(f"activation_{letter}") or []) for letter in ("alpha", "beta")]
+    found = []
+    for name in names:
+        if name not in ACTIVATIONS:
+            raise Unsupported(f"it has the activation {name!r}; those that are read are {', '.join(ACTIVATIONS)}")
+        numbers = [left.pop(0) if left else default for left, default in zip(given, ACTIVATIONS[name])]
+        if None in numbers:
+            raise Unsupported(
+                f"activation_alpha or activation_beta lacks a number for {name}, whose default differs between runtimes"
+            )
+        found.append((name, tuple(float(number) for number in numbers if number is not None)))
+    if any(given):
+        raise Unsupported("it has more numbers in activation_alpha or activation_beta than its activations take")
+    return found
+
+
+class Unit:
+    """One direction of a node: its weights, and the loop over its steps."""
+
+    def __init__(self, n: Node, direction: int, is_reverse: bool, inputs: Inputs) -> None:
+        self.n = n
+        self.direction = direction
+        self.is_reverse = is_reverse
+        self.inputs = inputs
+        self.x = inputs.turned(n, inputs.x) if is_reverse else inputs.x
+        self.loop = Loop(n.net, self.x)
+        self.x_t = self.loop.link(self.x, 0)
+        self.mask = self.loop.sequence(inputs.mask) if inputs.mask else ""
+        self.states: list[str] = []
+
+    def constant(self, value: float) -> str:
+        return self.loop.captured(self.n.number(value, self.inputs.dtype))
+
+    def weights(self, i: int, begin: int, end: int) -> str:
+        """Rows ``[begin, end)``, in units of H, of an input of this direction."""
+        begin, end = begin * self.inputs.size, end * self.inputs.size
+        array = self.n.constant(i)
+        if array is not None:
+            return self.loop.captured(self.n.param(array[self.direction, begin:end], self.n.tensors[i]))
+        d = self.direction
+        rows = self.n.emit("Slice", self.n.blob(i), starts=[d, begin], ends=[d + 1, end])
+        return self.loop.captured(self.n.emit("Squeeze", rows, dims=[0]))
+
+    def sum_of(self, a: str, b: str) -> str:
+        """The sum of two parameters."""
+        params = self.n.scope.model.params
+        if a in params and b in params:
+            with numpy.errstate(all="ignore"):  # a file may hold what is no number
+                total = params[a] + params[b]
+            return self.loop.captured(self.n.param(total, f"{a} sum"))
+        return self.loop.captured(self.n.emit("Add", a, b))
+
+    def state(self, i: int) -> tuple[str, str]:
+        """A state that starts as an input ``[directions, B, H]``, or as zeros."""
+        if not self.n.has(i):
+            zeros = numpy.zeros((1, 1, self.inputs.size), self.inputs.dtype)
+            return self.loop.state(self.n.param(zeros, "zeros"))
+        initial = self.inputs.time_major(self.n, self.n.blob(i))
+        d = self.direction
+        return self.loop.state(self.n.emit("Slice", initial, starts=[d], ends=[d + 1]))
+
+    def product(self, x: str, i: int, begin: int, end: int, bias: str = "") -> str:
+        inputs = [x, self.weights(i, begin, end), *([bias] if bias else [])]
+        return self.loop.step.emit("FC", *inputs, axis=-1)
+
+    def hand_on(self, state: str, before: str, after: str) -> str:
+        """Makes ``after`` the state, where the sequence goes on."""
+        blob = self.loop.step.names.unique(f"{self.n.net.hint} next")
+        if self.mask:
+            self.loop.step.add("Where", [self.mask, after, before], [blob], broadcast_on_rows=1)
+        else:
+            self.loop.step.add("Copy", [after], [blob])
+        self.loop.next_row(state, blob)
+        self.states.append(state)
+        return blob
+
+    def outputs(self, h: str) -> list[str]:
+        """Adds the loop, and gives what the node has outputs for: h of all steps, and each state at the end."""
+        given = []
+        for i in range(1 + len(self.states)):
+            if not self.n.gives(i):
+                given.append("")
+            elif i > 0:
+                given.append(self.loop.last_row(self.states[i - 1]))
+            elif not self.mask:
+                given.append(self.loop.every_row(self.states[0]))
+            else:
+                step = self.loop.step
+                zeros = step.emit("ConstantFill", h, value=0.0)
+                given.append(self.loop.output(step.emit("Where", self.mask, h, zeros, broadcast_on_rows=1)))
+        if not any(given):
+            self.loop.last_row(self.states[0])
+        self.loop.add()
+        if given[0] and self.is_reverse:
+            given[0] = self.inputs.turned(self.n, given[0])
+        return [given[0], *(self.without_empty(row) for row in given[1:])]
+
+    def without_empty(self, row: str) -> str:
+        """A state at the end, which is 0 for sequences of no steps, as in onnxruntime."""
+        if not row or not self.mask:
+            return row
+        n, inputs = self.n, self.inputs
+        has_steps = n.emit("LT", n.param(numpy.zeros(1, n.dtype(4))), inputs.lengths)
+        zeros = n.emit("ConstantFill", row, value=0.0)
+        return n.emit("Where", n.emit("ExpandDims", has_steps, dims=[0]), row, zeros, broadcast_on_rows=1)
+
+
+class Inputs:
+    """What all directions of a node read."""
+
+    def __init__(self, n: Node, num_gates: int) -> None:
+        self.is_batch_major = bool(n.attribute("layout", 0))
+        self.dtype = n.dtype(0)
+        rows = n.shape(2)[1]
+        size = n.attribute("hidden_size", None if rows is None else rows // num_gates)
+        if size is None or (rows is not None and rows != num_gates * size):
+            raise Unsupported(f"its hidden_size is {size}; R, its third input, has {rows} rows")
+        self.size = int(size)
+        self.x = self.time_major(n, n.blob(0))
+        self.lengths = n.blob(4) if n.has(4) else ""
+        self.mask = n.emit("StepMask", self.x, self.lengths) if self.lengths else ""
+
+    def time_major(self, n: Node, blob: str) -> str:
+        """``[T, B, …]`` of ``[B, T, …]``."""
+        return n.emit("Transpose", blob, axes=[1, 0, 2]) if self.is_batch_major else blob
+
+    def turned(self, n: Node, blob: str) -> str:
+        """Each sequence from its last step to its first."""
+        return n.emit("ReversePackedSegs", blob, *([self.lengths] if self.lengths else []))
+
+
+Step = Callable[[Unit, Sequence[Activation]], str]
+
+
+def unit(n: Node, num_gates: int, defaults: Sequence[str], step: Step) -> Sequence[str]:
+    """A node: a loop for each direction, whose step ``step`` adds, which gives the blob of the new h."""
+    direction = n.attribute("direction", "forward")
+    if direction not in DIRECTIONS:
+        raise Unsupported(f"its direction is {direction!r}; it must be one of {', '.join(DIRECTIONS)}")
+    clip = float(n.attribute("clip", 0.0))
+    inputs, per_direction = Inputs(n, num_gates), []
+    directions = DIRECTIONS[direction]
+    for d, is_reverse in enumerate(directions):
+        each = Unit(n, d, is_reverse, inputs)
+        found = activations_of(n, defaults, len(directions))[d * len(defaults) : (d + 1) * len(defaults)]
+        h = step(each, [Activation(each, name, numbers, clip) for name, numbers in found])
+        per_direction.append(each.outputs(h))
+    outputs = []
+    for i, parts in enumerate(zip(*per_direction)):
+        outputs.append(side_by_side(n, inputs, parts, has_steps=i == 0) if n.gives(i) else "")
+    return outputs
+
+
+def side_by_side(n: Node, inputs: Inputs, parts: Sequence[str], has_steps: bool) -> str:
+    """Y ``[T, directions, B, H]``, or a state ``[directions, B, H]``; with layout 1 the batch is first."""
+    if has_steps:
+        parts = [n.emit("ExpandDims", part, dims=[1]) for part in parts]
+    y = parts[0] if len(parts) == 1 else n.net.emit_all("Concat", parts, 2, axis=int(has_steps))[0]
+    if not inputs.is_batch_major:
+        return y
+    return n.emit("Transpose", y, axes=[2, 0, 1, 3] if has_steps else [1, 0, 2])
+
+
+@node("RNN")
+def rnn(n: Node) -> Sequence[str]:
+    def step(u: Unit, activations: Sequence[Activation]) -> str:
+        emit = u.loop.step.emit
+        state, h = u.state(5)
+        bias = u.sum_of(u.weights(3, 0, 1), u.weights(3, 1, 2)) if n.has(3) else ""
+        total = emit("Add", u.product(u.x_t, 1, 0, 1, bias), u.product(h, 2, 0, 1))
+        return u.hand_on(state, h, activations[0](total))
+
+    return unit(n, 1, ["Tanh"], step)
+
+
+@node("GRU")
+def gru(n: Node) -> Sequence[str]:
+    resets_after = bool(n.attribute("linear_before_reset", 0))
+
+    def step(u: Unit, activations: Sequence[Activation]) -> str:
+        net, (f, g) = u.loop.step, activations
+        state, h = u.state(5)
+        of_input = of_state = ""
+        if n.has(3):
+            of_input, of_state = u.weights(3, 0, 3), u.weights(3, 3, 6)
+            if not resets_after:
+                of_input, of_state = u.sum_of(of_input, of_state), ""
+        size = u.inputs.size
+        x_zr, x_h = net.emit_all("Split", [u.product(u.x_t, 1, 0, 3, of_input)], 2, axis=-1, split=[2 * size, size])
+        if resets_after:
+            product = u.product(h, 2, 0, 3, of_state)
+            h_zr, h_h = net.emit_all("Split", [product], 2, axis=-1, split=[2 * size, size])
+        else:
+            h_zr, h_h = u.product(h, 2, 0, 2), ""
+        z, r = net.emit_all("Split", [net.emit("Add", x_zr, h_zr)], 2, axis=-1)
+        z, r = f(z), f(r)
+        past = net.emit("Mul", r, h_h) if resets_after else u.product(net.emit("Mul", r, h), 2, 2, 3)
+        new = g(net.emit("Add", x_h, past))
+        taken = net.emit("Mul", net.emit("Sub", u.constant(1), z), new)
+        return u.hand_on(state, h, net.emit("Add", taken, net.emit("Mul", z, h)))
+
+    return unit(n, 3, ["Sigmoid", "Tanh"], step)
+
+
+@node("LSTM")
+def lstm(n: Node) -> Sequence[str]:
+    is_coupled = bool(n.attribute("input_forget", 0))
+
+    def step(u: Unit, activations: Sequence[Activation]) -> str:
+        net, (f, g, h_of) = u.loop.step, activations
+        state_h, h = u.state(5)
+        state_c, c = u.state(6)
+        bias = u.sum_of(u.weights(3, 0, 4), u.weights(3, 4, 8)) if n.has(3) else ""
+        total = net.emit("Add", u.product(u.x_t, 1, 0, 4, bias), u.product(h, 2, 0, 4))
+        i, o, forget, new = net.emit_all("Split", [total], 4, axis=-1)
+
+        def with_cell(gate: str, cell: str, place: int) -> str:
+            """The gate's sum with what its peephole sees."""
+            return net.emit("Add", gate, net.emit("Mul", cell, u.weights(7, place, place + 1))) if n.has(7) else gate
+
+        i = f(with_cell(i, c, 0))
+        forget = net.emit("Sub", u.constant(1), i) if is_coupled else f(with_cell(forget, c, 2))
+        new_c = net.emit("Add", net.emit("Mul", forget, c), net.emit("Mul", i, g(new)))
+        o = f(with_cell(o, new_c, 1))
+        next_h = u.hand_on(state_h, h, net.emit("Mul", o, h_of.unbounded()(new_c)))  # clip bounds the gates alone
+        u.hand_on(state_c, c, new_c)
+        return next_h
+
+    return unit(n, 4, ["Sigmoid", "Tanh", "Tanh"], step)

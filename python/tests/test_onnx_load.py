@@ -1,0 +1,500 @@
+import json
+
+import numpy
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from test_onnx_export import (
+    CASES,
+    CELLS,
+    GOLDEN,
+    NOT_EXPORTED,
+    OPTIONS,
+    cell_with,
+    expect_equal,
+    inputs_of,
+    params_of,
+    tensors,
+)
+
+import stepnet
+import stepnet.onnx
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+ELEMENTS = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
+
+
+def model_of(nodes, inputs, outputs, constants=(), opset=17, sizes=None):
+    """A model of these nodes, whose inputs are like arrays (or None: of sizes that are not known)."""
+    infos = [
+        helper.make_tensor_value_info(name, ELEMENTS[str(array.dtype)], (sizes or {}).get(name, array.shape))
+        for name, array in inputs.items()
+    ]
+    out_infos = [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()]
+    tensors_ = [numpy_helper.from_array(array, name) for name, array in dict(constants).items()]
+    graph = helper.make_graph(nodes, "graph", infos, out_infos, tensors_)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def runtime(model, inputs):
+    """What onnxruntime computes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return made.run(None, inputs)
+
+
+def loaded(model, tmp_path):
+    onnx.save(model, tmp_path / "model.onnx")
+    return stepnet.onnx.load(tmp_path / "model.onnx")
+
+
+def expect_as_runtime(model, inputs, tmp_path, tolerance=1e-5):
+    for want, got in zip(runtime(model, inputs), loaded(model, tmp_path)(**inputs), strict=True):
+        expect_equal(got, want, tolerance)
+
+
+# LSTM, GRU, RNN.
+
+
+def unit(
+    op_type,
+    random,
+    *,
+    direction="forward",
+    bias=True,
+    lengths=None,
+    states=True,
+    peepholes=False,
+    constants=True,
+    opset=17,
+    dtype="float32",
+    steps=5,
+    batch=3,
+    **attributes,
+):
+    """A model with one node, and arrays for its inputs."""
+    gates, size, count = GATES[op_type], 4, 2 if direction == "bidirectional" else 1
+
+    def draw(*shape):
+        return (0.6 * random.standard_normal(shape)).astype(dtype)
+
+    arrays = {"X": draw(steps, batch, 3), "W": draw(count, gates * size, 3), "R": draw(count, gates * size, size)}
+    arrays["B"] = draw(count, 2 * gates * size) if bias else None
+    arrays["lengths"] = None if lengths is None else numpy.array(lengths, "int32")
+    for name in ("h", "c") if op_type == "LSTM" else ("h",):
+        arrays[name] = draw(count, batch, size) if states else None
+    if peepholes:
+        arrays["P"] = draw(count, 3 * size)
+    given = {name: array for name, array in arrays.items() if array is not None}
+    weights = {name for name in ("W", "R", "B", "P") if name in given and constants}
+    outputs = ["Y", "Y_h", "Y_c"][: 3 if op_type == "LSTM" else 2]
+    names = [name if array is not None else "" for name, array in arrays.items()]
+    node = helper.make_node(op_type, names, outputs, direction=direction, hidden_size=size, **attributes)
+    inputs = {name: array for name, array in given.items() if name not in weights}
+    kinds = {name: ELEMENTS[dtype] for name in outputs}
+    return model_of([node], inputs, kinds, {name: given[name] for name in weights}, opset), inputs
+
+
+UNITS = {
+    "plain": {},
+    "lengths": {"lengths": [5, 2, 4]},
+    "a sequence of no steps": {"lengths": [5, 0, 4]},
+    "no states, no bias": {"states": False, "bias": False},
+    "lengths, no states": {"states": False, "lengths": [1, 5, 0]},
+    "weights are inputs": {"constants": False},
+    "clip": {"clip": 0.3},
+    "opset 7": {"opset": 7},
+    "opset 14": {"opset": 14},
+    "opset 22": {"opset": 22},
+    "one step": {"steps": 1, "batch": 1},
+}
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("options", UNITS.values(), ids=UNITS)
+@pytest.mark.parametrize("op_type", GATES)
+def test_units_are_those_of_onnxruntime(op_type, options, direction, random, tmp_path):
+    expect_as_runtime(*unit(op_type, random, direction=direction, **options), tmp_path)
+
+
+OF_LSTM = {
+    "peepholes": {"peepholes": True},
+    "peepholes and clip": {"peepholes": True, "clip": 0.25},
+    "input_forget": {"input_forget": 1},
+    "input_forget, peepholes, lengths": {"input_forget": 1, "peepholes": True, "lengths": [4, 1, 5]},
+    "activations": {
+        "activations": ["HardSigmoid", "Affine", "ScaledTanh"] * 2,
+        "activation_alpha": [0.3, 0.9, 1.1, 0.2, 0.8, 0.7],
+        "activation_beta": [0.4, 0.1, 0.8, 0.5, 0.2, 0.9],
+    },
+    "activations that take numbers, and others": {
+        "activations": ["Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Softsign", "Tanh"],
+        "activation_alpha": [0.3, 0.25],
+        "activation_beta": [0.45],
+    },
+}
+
+
+@pytest.mark.parametrize("options", OF_LSTM.values(), ids=OF_LSTM)
+def test_attributes_of_lstm(options, random, tmp_path):
+    expect_as_runtime(*unit("LSTM", random, direction="bidirectional", **options), tmp_path)
+
+
+OF_GRU = {
+    "linear_before_reset": {"linear_before_reset": 1},
+    "linear_before_reset, clip, lengths": {"linear_before_reset": 1, "clip": 0.4, "lengths": [2, 5, 1]},
+    "linear_before_reset, no bias": {"linear_before_reset": 1, "bias": False},
+    "activations": {
+        "activations": ["HardSigmoid", "Relu", "Sigmoid", "Elu"],
+        "activation_alpha": [0.3, 0.25],
+        "activation_beta": [0.45],
+    },
+}
+
+
+@pytest.mark.parametrize("options", OF_GRU.values(), ids=OF_GRU)
+def test_attributes_of_gru(options, random, tmp_path):
+    expect_as_runtime(*unit("GRU", random, direction="bidirectional", **options), tmp_path)
+
+
+ACTIVATIONS = {
+    "Relu": {},
+    "Tanh": {},
+    "Sigmoid": {},
+    "Softsign": {},
+    "Softplus": {},
+    "LeakyRelu": {},
+    "HardSigmoid": {},
+    "Elu": {},
+    "Affine": {"activation_alpha": [0.3], "activation_beta": [0.7]},
+    "LeakyRelu ": {"activation_alpha": [0.3]},
+    "ThresholdedRelu": {"activation_alpha": [0.3]},
+    "ScaledTanh": {"activation_alpha": [0.3], "activation_beta": [0.7]},
+    "HardSigmoid ": {"activation_alpha": [0.3], "activation_beta": [0.7]},
+    "Elu ": {"activation_alpha": [0.3]},
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation(name, random, tmp_path):
+    expect_as_runtime(*unit("RNN", random, activations=[name.strip()], **ACTIVATIONS[name]), tmp_path)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("op_type", GATES)
+def test_layout_1_has_the_batch_first(op_type, direction, random, tmp_path):
+    """onnxruntime lacks it: the same node with the steps first is the reference."""
+    model, inputs = unit(op_type, random, direction=direction, lengths=[5, 2, 4])
+    want = runtime(model, inputs)
+    turned = dict(inputs)
+    for name in ("X", "h", "c"):
+        if name in turned:
+            turned[name] = numpy.ascontiguousarray(turned[name].swapaxes(0, 1))
+    model.graph.node[0].attribute.append(helper.make_attribute("layout", 1))
+    for info in model.graph.input:
+        if info.name in turned:
+            del info.type.tensor_type.shape.dim[:]
+            for size in turned[info.name].shape:
+                info.type.tensor_type.shape.dim.add().dim_value = size
+    y, *states = loaded(model, tmp_path)(**turned)
+    expect_equal(y.transpose(1, 2, 0, 3), want[0])
+    for got, each in zip(states, want[1:], strict=True):
+        expect_equal(got.swapaxes(0, 1), each)
+
+
+@pytest.mark.parametrize("op_type", GATES)
+def test_double(op_type, random, tmp_path):
+    """onnxruntime lacks it: its float results of the same numbers are the reference."""
+    model, inputs = unit(op_type, numpy.random.default_rng(3), dtype="float64")
+    single, of_single = unit(op_type, numpy.random.default_rng(3))
+    for want, got in zip(runtime(single, of_single), loaded(model, tmp_path)(**inputs), strict=True):
+        assert got.dtype == "float64"
+        expect_equal(got.astype("float32"), want)
+
+
+@pytest.mark.parametrize(
+    "op_type, attributes, message",
+    [
+        ("RNN", {"activations": ["Affine"]}, "lacks a number for affine"),
+        ("RNN", {"activations": ["Swish"]}, "it has the activation 'swish'"),
+        ("RNN", {"activations": ["Tanh", "Tanh"]}, "it has 2 activations; 1 for each of 1 directions"),
+        ("RNN", {"activation_alpha": [0.5]}, "more numbers in activation_alpha"),
+        ("LSTM", {"direction": "both"}, "its direction is 'both'"),
+        ("GRU", {"output_sequence": 1}, "its attribute output_sequence is not read"),
+    ],
+)
+def test_what_a_unit_does_not_say_rightly(op_type, attributes, message, random, tmp_path):
+    model, _ = unit(op_type, random, **attributes)
+    with pytest.raises(stepnet.InvalidNetError, match=message) as caught:
+        loaded(model, tmp_path)
+    assert f"= {op_type}(X, W, R, B, , h" in str(caught.value)
+
+
+# Scan.
+
+
+def scan(body_nodes, states, scanned, outputs, random, captured=None, opset=17, **attributes):
+    """A model with one Scan: ``states`` and ``scanned`` are arrays, ``outputs`` the names of what the body stacks."""
+    axes = attributes.get("scan_input_axes", [0] * len(scanned))
+
+    def info(name, array, axis=None):
+        shape = array.shape if axis is None else [s for i, s in enumerate(array.shape) if i != axis % array.ndim]
+        return helper.make_tensor_value_info(name, ELEMENTS[str(array.dtype)], shape)
+
+    body = helper.make_graph(
+        body_nodes,
+        "body",
+        [info(f"{n}_in", a) for n, a in states.items()]
+        + [info(f"{n}_t", a, axis) for (n, a), axis in zip(scanned.items(), axes)],
+        [info(f"{n}_out", a) for n, a in states.items()] + [outputs[n] for n in outputs],
+    )
+    names = [*states, *scanned]
+    results = [f"{n}_last" for n in states] + [f"{n}_all" for n in outputs]
+    node = helper.make_node("Scan", names, results, body=body, num_scan_inputs=len(scanned), **attributes)
+    kinds = {f"{n}_last": ELEMENTS[str(a.dtype)] for n, a in states.items()}
+    kinds.update({f"{n}_all": info.type.tensor_type.elem_type for n, info in outputs.items()})
+    return model_of([node], {**states, **scanned}, kinds, captured or {}, opset), {**states, **scanned}
+
+
+def floats(*shape):
+    return helper.make_tensor_value_info("", TensorProto.FLOAT, shape)
+
+
+def named(info, name):
+    info.name = name
+    return info
+
+
+DECAY = [
+    helper.make_node("Mul", ["h_in", "half"], ["kept"]),
+    helper.make_node("Add", ["kept", "x_t"], ["h_out"]),
+    helper.make_node("Tanh", ["h_out"], ["y"]),
+]
+
+
+@pytest.mark.parametrize("opset", [9, 11, 16, 19])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 2)], ids=str)
+def test_scan_has_states_of_any_shape(shape, opset, random, tmp_path):
+    state = {"h": random.standard_normal(shape).astype("float32")}
+    x = {"x": random.standard_normal((5, *shape)).astype("float32")}
+    half = {"half": numpy.array(0.5, "float32")}
+    model, inputs = scan(DECAY, state, x, {"y": named(floats(*shape), "y")}, random, half, opset)
+    expect_as_runtime(model, inputs, tmp_path)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("reverse_in", [0, 1])
+@pytest.mark.parametrize("reverse_out", [0, 1])
+def test_scan_along_other_axes_and_backwards(axis, reverse_in, reverse_out, random, tmp_path):
+    shape = [3, 4]
+    shape.insert(axis % 3, 5)
+    state = {"h": random.standard_normal((3, 4)).astype("float32")}
+    x = {"x": random.standard_normal(shape).astype("float32")}
+    model, inputs = scan(
+        DECAY, state, x, {"y": named(floats(3, 4), "y")}, random, {"half": numpy.array(0.5, "float32")},
+        scan_input_axes=[axis], scan_input_directions=[reverse_in],
+        scan_output_axes=[axis], scan_output_directions=[reverse_out],
+    )  # fmt: skip
+    expect_as_runtime(model, inputs, tmp_path)
+
+
+def test_scan_of_several_sequences_states_and_captured_tensors(random, tmp_path):
+    nodes = [
+        helper.make_node("MatMul", ["x_t", "w"], ["a"]),
+        helper.make_node("Add", ["a", "h_in"], ["b"]),
+        helper.make_node("Constant", [], ["three"], value=numpy_helper.from_array(numpy.array(3, "float32"))),
+        helper.make_node("Div", ["b", "three"], ["h_out"]),
+        helper.make_node("Max", ["m_in", "z_t"], ["m_out"]),
+        helper.make_node("Identity", ["h_in"], ["before"]),
+        helper.make_node("Mul", ["m_in", "z_t"], ["product"]),
+    ]
+    draw = lambda *shape: random.standard_normal(shape).astype("float32")  # noqa: E731
+    model, inputs = scan(
+        nodes, {"h": draw(2, 3), "m": draw(1)}, {"x": draw(6, 2, 5), "z": draw(6, 1)},
+        {"before": named(floats(2, 3), "before"), "product": named(floats(1), "product")}, random, {"w": draw(5, 3)},
+    )  # fmt: skip
+    expect_as_runtime(model, inputs, tmp_path)
+
+
+def test_states_may_change_places(random, tmp_path):
+    nodes = [
+        helper.make_node("Identity", ["b_in"], ["a_out"]),
+        helper.make_node("Add", ["a_in", "x_t"], ["b_out"]),
+    ]
+    draw = lambda *shape: random.standard_normal(shape).astype("float32")  # noqa: E731
+    model, inputs = scan(nodes, {"a": draw(2), "b": draw(2)}, {"x": draw(5, 2)}, {}, random)
+    expect_as_runtime(model, inputs, tmp_path)
+
+
+def test_a_scan_in_a_scan(random, tmp_path):
+    """The sum over the rows of each item, by an inner loop that sees the outer one's state."""
+    inner = helper.make_graph(
+        [helper.make_node("Add", ["s_in", "row"], ["s"]), helper.make_node("Mul", ["s", "h_in"], ["s_out"])],
+        "inner",
+        [named(floats(2), "s_in"), named(floats(2), "row")],
+        [named(floats(2), "s_out")],
+    )
+    nodes = [
+        helper.make_node("Scan", ["h_in", "x_t"], ["total"], body=inner, num_scan_inputs=1),
+        helper.make_node("Tanh", ["total"], ["h_out"]),
+    ]
+    x = random.standard_normal((4, 3, 2)).astype("float32")
+    model, inputs = scan(nodes, {"h": numpy.ones(2, "float32")}, {"x": x}, {}, random)
+    expect_as_runtime(model, inputs, tmp_path)
+
+
+# Other operators.
+
+
+def draw(*shape, dtype="float32", low=-2.0):
+    random = numpy.random.default_rng(sum(shape) + 1)
+    if dtype == "bool":
+        return random.random(shape) < 0.5
+    if dtype.startswith("int"):
+        return random.integers(0, 3, shape).astype(dtype)
+    return (low + 4 * random.random(shape)).astype(dtype)
+
+
+def ints(*values):
+    return numpy.array(values, "int64")
+
+
+X = draw(2, 3, 4)
+OPERATORS = [
+    *((name, [X], {}, {}) for name in (
+        "Abs Ceil Cos Elu Erf Exp Floor HardSigmoid Identity LeakyRelu LogSoftmax Neg Reciprocal Relu Round Selu "
+        "Sigmoid Sin Softmax Softplus Softsign Tanh ThresholdedRelu Mish Size Shape Flatten Transpose ReduceMean "
+        "ReduceSum ArgMax ArgMin Dropout"
+    ).split()),
+    *((name, [draw(2, 3, 4, low=0.1)], {}, {}) for name in ("Log", "Sqrt")),
+    *((name, [X, draw(3, 1)], {}, {}) for name in (
+        "Add Sub Mul Div Max Min Sum Mean Equal Greater GreaterOrEqual Less LessOrEqual"
+    ).split()),
+    *((name, [draw(2, 3, dtype="int64"), draw(3, dtype="int64") + 1], {}, {}) for name in (
+        "Add Sub Mul Div Equal Less"
+    ).split()),
+    *((name, [draw(2, 3, dtype="bool"), draw(3, dtype="bool")], {}, {}) for name in ("And", "Or", "Xor")),
+    ("Not", [draw(2, 3, dtype="bool")], {}, {}),
+    ("Where", [draw(2, 1, dtype="bool"), draw(2, 3), draw(3)], {}, {}),
+    ("Clip", [X], {1: numpy.float32(-1), 2: numpy.float32(0.5)}, {}),
+    ("Clip", [X], {2: numpy.float32(0.5)}, {}),
+    ("Pow", [X], {1: numpy.float32(2)}, {}),
+    ("Cast", [X], {}, {"to": TensorProto.INT32}),
+    ("Cast", [draw(4, dtype="int64")], {}, {"to": TensorProto.FLOAT}),
+    ("Softmax", [X], {}, {"axis": 1}),
+    ("LogSoftmax", [X], {}, {"axis": 0}),
+    ("MatMul", [X, draw(4, 5)], {}, {}),
+    ("MatMul", [X], {1: draw(4, 5)}, {}),
+    ("MatMul", [X, draw(2, 4, 5)], {}, {}),
+    ("MatMul", [draw(4), draw(4, 5)], {}, {}),
+    ("MatMul", [X, draw(4)], {}, {}),
+    ("Gemm", [draw(3, 4)], {1: draw(4, 5), 2: draw(5)}, {"alpha": 0.5, "beta": 2.0}),
+    ("Gemm", [draw(4, 3), draw(5, 4), draw(5)], {}, {"transA": 1, "transB": 1}),
+    ("Gemm", [draw(3, 4)], {1: draw(5, 4)}, {"transB": 1}),
+    ("LayerNormalization", [X], {1: draw(4), 2: draw(4)}, {}),
+    ("LayerNormalization", [X], {1: draw(3, 4)}, {"axis": 1}),
+    ("ReduceMean", [X], {}, {"axes": [-1], "keepdims": 0}),
+    ("ReduceSum", [X], {1: ints(0, 2)}, {}),
+    ("ReduceSum", [X], {}, {"noop_with_empty_axes": 1}),
+    ("ArgMax", [X], {}, {"axis": 1, "keepdims": 0}),
+    ("Transpose", [X], {}, {"perm": [1, 0, 2]}),
+    ("Flatten", [X], {}, {"axis": -1}),
+    ("Squeeze", [draw(2, 1, 3, 1)], {1: ints(1, -1)}, {}),
+    ("Squeeze", [draw(2, 1, 3, 1)], {}, {}),
+    ("Unsqueeze", [X], {1: ints(0, -1)}, {}),
+    ("Unsqueeze", [X], {1: ints(-1, 0)}, {}),
+    ("Squeeze", [draw(2, 1, 3, 1)], {1: ints(-1, 1)}, {}),
+    ("Reshape", [X], {1: ints(0, -1)}, {}),
+    ("Reshape", [X, ints(4, 6)], {}, {}),
+    ("Expand", [draw(3, 1)], {1: ints(2, 1, 4)}, {}),
+    ("Expand", [draw(3, 1, dtype="bool"), ints(2, 3, 4)], {}, {}),
+    ("ConstantOfShape", [ints(2, 3)], {}, {"value": numpy_helper.from_array(numpy.array([7], "int64"))}),
+    ("Range", [], {0: numpy.int64(0), 1: numpy.int64(5), 2: numpy.int64(1)}, {}),
+    ("Shape", [X], {}, {"start": 1}),
+    ("Shape", [X], {}, {"start": -2, "end": -1}),
+    ("Concat", [X, draw(2, 1, 4)], {}, {"axis": 1}),
+    ("Concat", [X, X], {}, {"axis": -1}),
+    ("Slice", [X], {1: ints(0, 1), 2: ints(2, -1), 3: ints(2, 1)}, {}),
+    ("Slice", [X], {1: ints(-2), 2: ints(2**40), 3: ints(-1), 4: ints(1)}, {}),
+    ("Slice", [X], {1: ints(-1), 2: ints(-(2**62)), 3: ints(0), 4: ints(-1)}, {}),
+    ("Slice", [X, ints(-2), ints(3)], {3: ints(0)}, {}),
+    ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {}),
+    ("Gather", [X, draw(2, 2, dtype="int64") % 2], {}, {"axis": 1}),
+    ("Gather", [X], {1: numpy.int64(-1)}, {"axis": 1}),
+    ("Gather", [X], {1: numpy.int64(1)}, {"axis": -1}),
+    ("Tile", [X], {1: ints(2, 1, 3)}, {}),
+    ("ReverseSequence", [X, ints(1, 2, 0)], {}, {"time_axis": 0, "batch_axis": 1}),
+    ("ReverseSequence", [X, ints(3, 2)], {}, {"time_axis": 1, "batch_axis": 0}),
+    ("Conv", [draw(2, 4, 5, 6), draw(6, 2, 3, 2), draw(6)], {}, {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "op_type, given, constants, attributes", OPERATORS, ids=[f"{i} {o[0]}" for i, o in enumerate(OPERATORS)]
+)
+def test_operators_are_those_of_onnxruntime(op_type, given, constants, attributes, tmp_path):
+    inputs, arrays, names = iter(given), {}, []
+    count = max([len(given) + len(constants), *(i + 1 for i in constants)])
+    fixed = {f"k{i}": numpy.asarray(value) for i, value in constants.items()}
+    for i in range(count):
+        array = None if i in constants else next(inputs, None)
+        names.append(f"k{i}" if i in constants else "" if array is None else f"x{i}")
+        if array is not None:
+            arrays[f"x{i}"] = array
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    model = model_of([node], arrays, {"y": 0}, fixed, opset=18 if op_type == "Mish" else 17)
+    kind = onnx.shape_inference.infer_shapes(model_of([node], arrays, {}, fixed)).graph.value_info
+    model.graph.output[0].type.tensor_type.elem_type = kind[0].type.tensor_type.elem_type if kind else TensorProto.FLOAT
+    expect_as_runtime(model, arrays, tmp_path)
+
+
+def test_operators_of_several_outputs(tmp_path):
+    nodes = [
+        helper.make_node("Split", ["x", "sizes"], ["a", "b"], axis=1),
+        helper.make_node("TopK", ["b", "k"], ["values", "indices"], axis=-1),
+    ]
+    outputs = {"a": TensorProto.FLOAT, "values": TensorProto.FLOAT, "indices": TensorProto.INT64}
+    model = model_of(nodes, {"x": X}, outputs, {"sizes": ints(1, 2), "k": ints(2)})
+    expect_as_runtime(model, {"x": X}, tmp_path)
+
+
+# Round trips.
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_come_back(name, options, random, tmp_path):
+    cell = cell_with(name, options.replace("valid", "valid_steps"))
+    params = params_of(cell, random)
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", params)
+    net = stepnet.onnx.load(tmp_path / "cell.onnx")
+    assert net.outputs == cell.outputs
+    assert net.inputs == tuple(each.name for each in cell.inputs)
+    for steps, batch, with_states in ((7, 3, False), (4, 2, True), (0, 2, True)):
+        inputs = inputs_of(cell, random, steps, batch, with_states)
+        outputs = cell(params, **inputs)
+        for output, got in zip(cell.outputs, net(**inputs)):
+            expect_equal(got, outputs[output])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in NOT_EXPORTED])
+def test_golden_nets_come_back(case, tmp_path):
+    manifest = json.loads((GOLDEN / case / "manifest.json").read_text())
+    each = manifest["runs"][0]
+    original = stepnet.load(GOLDEN / case / "net.pb")
+    given, expected = tensors(case, each["inputs"]), tensors(case, each["expected"])
+    outputs = [name for name in each["outputs"] if name in expected]
+    inputs = {name: given[name] for name in original.inputs}
+    stepnet.onnx.export(original, tmp_path / "net.onnx", inputs=inputs, outputs=outputs)
+    net = stepnet.onnx.load(tmp_path / "net.onnx")
+    got = net(**{name: given[name] for name in net.inputs})
+    for name in outputs:
+        numpy.testing.assert_allclose(got[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
