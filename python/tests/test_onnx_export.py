@@ -293,6 +293,8 @@ def test_arrays_that_do_not_fit_are_named(lstm, tmp_path):
     ):
         with pytest.raises(error, match=text):
             stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, name: array})
+    with pytest.raises(stepnet.TypeMismatchError, match="str is no array of numbers"):
+        stepnet.onnx.export(lstm, tmp_path / "x.onnx", {**params, "w": "text"})
     with pytest.raises(stepnet.InvalidArgumentError, match='the parameter "w" of lstm is missing'):
         stepnet.onnx.export(lstm, tmp_path / "x.onnx", {})
     with pytest.raises(stepnet.InvalidArgumentError, match='"lstm" has no blob "g"'):
@@ -373,3 +375,34 @@ def test_what_is_almost_an_lstm_is_a_loop(what, random, tmp_path):
     outputs = cell(params, **inputs)
     for output, got in run(tmp_path / "cell.onnx", cell.outputs, inputs).items():
         expect_equal(got, outputs[output])
+
+
+def test_parameters_of_pytorch(lstm, random, tmp_path):
+    torch = pytest.importorskip("torch")
+    module = pytest.importorskip("stepnet.torch").Module(lstm, params_of(lstm, random))
+    stepnet.onnx.export(lstm, tmp_path / "lstm.onnx", dict(module.named_parameters()))
+    x = random.standard_normal((5, 2, 5)).astype("float32")
+    (h,) = session(tmp_path / "lstm.onnx").run(["h"], {"x": x})
+    expect_equal(h, module(torch.from_numpy(x)).h.detach().numpy())
+
+
+def test_nets_want_arrays_for_their_inputs(tmp_path):
+    (tmp_path / "net.pbtxt").write_text('op { type: "Add" input: "x" input: "w" output: "y" } external_output: "y"')
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    x = numpy.ones((2, 3), "float32")
+    for arguments, message in (
+        ({"inputs": {"x": x}}, 'the input "w" of <stepnet.Net .*> is missing'),
+        ({"inputs": {"x": x, "w": x, "v": x}}, 'inputs names "v", which <stepnet.Net .*> is not given'),
+        ({"params": {"v": x}, "inputs": {"x": x, "w": x}}, 'params names "v"'),
+        ({"inputs": {"x": x, "w": x}, "dynamic_axes": {"v": {0: "B"}}}, 'dynamic_axes names "v"'),
+        ({"inputs": {"x": x, "w": x}, "dynamic_axes": {"x": {2: "B"}}}, r'dimension 2 of "x", which is \[2, 3\]'),
+    ):
+        with pytest.raises(stepnet.InvalidArgumentError, match=message):
+            stepnet.onnx.export(net, tmp_path / "x.onnx", **arguments)
+    with pytest.raises(TypeError, match="the model is a str"):
+        stepnet.onnx.export("net", tmp_path / "x.onnx")
+
+
+def test_cells_know_their_inputs(lstm, tmp_path):
+    with pytest.raises(stepnet.InvalidArgumentError, match="a cell knows its inputs"):
+        stepnet.onnx.export(lstm, tmp_path / "x.onnx", lstm.init(), inputs={})

@@ -36,6 +36,14 @@ def test_what_is_no_model(tmp_path):
         stepnet.onnx.load(tmp_path / "none.onnx")
 
 
+def test_texts_that_are_no_utf_8(tmp_path):
+    content = product().SerializeToString()
+    assert content.count(b"product") == 1
+    (tmp_path / "model.onnx").write_bytes(content.replace(b"product", b"produ\xff\xfe"))
+    with pytest.raises(stepnet.InvalidNetError, match=r"the field onnx\.NodeProto\.name has a text that is no UTF-8"):
+        stepnet.onnx.load(tmp_path / "model.onnx")
+
+
 def test_operators_that_are_not_read_are_named(tmp_path):
     assert refusal(product(name="MatMulInteger"), tmp_path) == (
         "invalid net: MatMulInteger is not among the operators that are read\n"

@@ -136,14 +136,17 @@ def checked_params(cell: Cell, params: Mapping[str, Array] | None) -> dict[str, 
 def as_array(array: Array) -> numpy.ndarray:
     if hasattr(array, "detach"):  # PyTorch's parameters
         array = array.detach()
-    return numpy.asarray(array)
+    made = numpy.asarray(array)
+    if made.dtype.kind not in "fiub":
+        raise TypeMismatchError(f"type mismatch: {type(array).__name__} is no array of numbers that NumPy knows")
+    return made
 
 
 def of_net(
     net: Net, params: Mapping[str, Array], inputs: Mapping[str, Array], dynamic_axes: Mapping[str, Mapping[int, str]]
 ) -> Given:
     given = Given(net.name or "net", net._net.operators())
-    given.params = {**net._net.filled(), **{name: as_array(array) for name, array in params.items()}}
+    given.params = {name: as_array(array) for name, array in {**net._net.filled(), **params}.items()}
     for name, array in inputs.items():
         given.params.pop(name, None)
         array = as_array(array)

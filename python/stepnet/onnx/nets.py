@@ -74,7 +74,7 @@ def write_operators(
 
 def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: set[str], net: str) -> None:
     if op.type == "RecurrentNetwork":
-        from .scan import write_loop
+        from .scan import write_loop  # which writes the operators of steps by what is here
 
         write_loop(graph, op, blobs, wanted, net)
         return

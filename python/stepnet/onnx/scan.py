@@ -250,10 +250,9 @@ def write_named_operators(loop: Loop, every: list[str]) -> Outputs | None:
 
 
 def has_shapes_of_named(loop: Loop, named: Named) -> bool:
-    """Whether the sequence is ``[T, B, D]`` of all steps, and the states are ``[1, B, H]``."""
+    """Whether the sequence is ``[T, B, D]``, and the states are ``[1, B, H]``."""
     kind, name = named.source
-    steps = loop.inputs[0].shape[0]
-    is_sequence = kind == "after" or (loop.by_name[name].rank == 3 and loop.by_name[name].shape[0] == steps)
+    is_sequence = kind == "after" or loop.by_name[name].rank == 3
     states = (loop.states[state].initial for state in named.states)
     return is_sequence and all(state.rank == 3 and state.shape[0] == 1 for state in states)
 

@@ -18,7 +18,7 @@ from .scope import Node, Scope, Unsupported
 
 @node("Scan")
 def scan(n: Node) -> Sequence[str]:
-    from .loader import read_nodes
+    from .loader import read_nodes  # which reads nodes, this one included
 
     if n.opset < 9:
         raise Unsupported("a Scan of opset 8 is not read; those from 9 on are")

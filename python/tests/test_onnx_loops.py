@@ -1,0 +1,221 @@
+"""RecurrentNetworks that no cell becomes: windows of sequences, several names of one row, rows that are read late."""
+
+import numpy
+import onnx
+import pytest
+from test_onnx_export import cell_with, expect_equal, expect_exported, loops_of, session
+
+import stepnet
+import stepnet.onnx
+from stepnet.onnx.netdef import Names, NetText
+
+
+def loop(step_ops, states, links, inputs, outputs, step_outputs=()):
+    """The text of a net with one loop. ``step_ops`` are (type, inputs, outputs); ``links`` (internal, external, offset,
+    window); ``outputs`` (state, name, offset)."""
+    names = Names()
+    step, net = NetText("step", names), NetText("net", names)
+    for op_type, read, written, *arguments in step_ops:
+        step.add(op_type, read.split(), written.split(), **dict(*arguments))
+    given = list(inputs)
+    net.outputs = [*(each[1] for each in outputs), *(f"{blob}_all" for blob in step_outputs)]
+    net.add(
+        "RecurrentNetwork",
+        given,
+        [*net.outputs, "record"],
+        step_net=step,
+        recurrent_states=list(states),
+        initial_recurrent_state_ids=[given.index(start) for start in states.values()],
+        link_internal=[each[0] for each in links],
+        link_external=[each[1] for each in links],
+        link_offset=[each[2] for each in links],
+        link_window=[each[3] for each in links],
+        alias_src=[each[0] for each in outputs],
+        alias_dst=[each[1] for each in outputs],
+        alias_offset=[each[2] for each in outputs],
+        step_output_src=list(step_outputs),
+        step_output_dst=[f"{blob}_all" for blob in step_outputs],
+        timestep="timestep",
+    )
+    return net.text()
+
+
+def expect_same(text, inputs, tmp_path):
+    """onnxruntime computes what the net does."""
+    (tmp_path / "net.pbtxt").write_text(text)
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    stepnet.onnx.export(net, tmp_path / "net.onnx", inputs=inputs)
+    want = net(**inputs)
+    for name, got in zip(net.outputs, session(tmp_path / "net.onnx").run(list(net.outputs), inputs)):
+        expect_equal(got, want[name])
+
+
+def draw(*shape):
+    return numpy.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def test_windows_of_a_sequence_that_look_ahead(tmp_path):
+    """y is longer than the loop: a step sees its own item, and those one and two steps ahead."""
+    text = loop(
+        [
+            ("Slice", "ahead", "next", {"starts": [1], "ends": [2]}),
+            ("Sum", "x_t h_prev next", "sum"),
+            ("Tanh", "sum", "h_t"),
+            ("Copy", "ahead", "seen"),
+            ("Copy", "second", "twice"),
+        ],
+        {"h": "h0"},
+        [("x_t", "x", 0, 1), ("ahead", "y", 0, 2), ("second", "y", 2, 1), ("h_prev", "h", 0, 1), ("h_t", "h", 1, 1)],
+        ["x", "h0", "y"],
+        [("h", "h_all", 1), ("h", "h_last", -1)],
+        ["seen", "twice"],
+    )
+    expect_same(text, {"x": draw(4, 2, 3), "h0": draw(1, 2, 3), "y": draw(6, 2, 3)}, tmp_path)
+
+
+def test_offsets_of_outputs(tmp_path):
+    """Three initial rows: outputs from any row on, counted from either end."""
+    text = loop(
+        [
+            ("Slice", "past", "oldest", {"starts": [0], "ends": [1]}),
+            ("Sum", "x_t oldest", "h_t"),
+        ],
+        {"h": "h0"},
+        [("x_t", "x", 0, 1), ("past", "h", 0, 3), ("h_t", "h", 3, 1)],
+        ["x", "h0"],
+        [("h", f"rows{offset}", offset) for offset in (0, 1, 2, 3, 4, -1, -2, -3, -4)],
+    )
+    expect_same(text, {"x": draw(5, 2, 3), "h0": draw(3, 2, 3)}, tmp_path)
+
+
+def test_a_row_that_is_read_by_another_name_once_it_is_written(tmp_path):
+    """Two names of the new row: it is written twice, and read by the other name after each time."""
+    text = loop(
+        [
+            ("Sum", "x_t h_prev", "first"),
+            ("Tanh", "again", "a"),
+            ("Sum", "a x_t", "first"),
+            ("Copy", "again", "b"),
+        ],
+        {"h": "h0"},
+        [("x_t", "x", 0, 1), ("h_prev", "h", 0, 1), ("first", "h", 1, 1), ("again", "h", 1, 1)],
+        ["x", "h0"],
+        [("h", "h_all", 1)],
+        ["a", "b"],
+    )
+    expect_same(text, {"x": draw(4, 2, 3), "h0": draw(1, 2, 3)}, tmp_path)
+
+
+def test_a_window_with_the_new_row_in_it(tmp_path):
+    text = loop(
+        [
+            ("Sum", "x_t h_prev", "h_t"),
+            ("ReduceSum", "both", "y", {"axes": [0]}),
+        ],
+        {"h": "h0"},
+        [("x_t", "x", 0, 1), ("h_prev", "h", 0, 1), ("h_t", "h", 1, 1), ("both", "h", 0, 2)],
+        ["x", "h0"],
+        [("h", "h_all", 1)],
+        ["y"],
+    )
+    expect_same(text, {"x": draw(4, 2, 3), "h0": draw(1, 2, 3)}, tmp_path)
+
+
+def test_a_state_that_a_link_alone_writes(tmp_path):
+    """The next step sees the item of this one, which no operator has touched."""
+    text = loop(
+        [("Sum", "x_t before", "y")],
+        {"s": "s0"},
+        [("x_t", "x", 0, 1), ("before", "s", 0, 1), ("x_t", "s", 1, 1)],
+        ["x", "s0"],
+        [("s", "s_all", 1)],
+        ["y"],
+    )
+    expect_same(text, {"x": draw(4, 2, 3), "s0": draw(1, 2, 3)}, tmp_path)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 3), (1, 1, 3)], ids=str)
+def test_initial_states_that_are_repeated(shape, tmp_path):
+    text = loop(
+        [("Sum", "x_t h_prev", "h_t")],
+        {"h": "h0"},
+        [("x_t", "x", 0, 1), ("h_prev", "h", 0, 1), ("h_t", "h", 1, 1)],
+        ["x", "h0"],
+        [("h", "h_all", 0)],
+    )
+    expect_same(text, {"x": draw(4, 2, 3), "h0": draw(*shape)}, tmp_path)
+
+
+def test_rows_of_earlier_steps_are_not_overwritten(tmp_path):
+    text = loop(
+        [("Relu", "h_prev", "h_prev"), ("Sum", "x_t h_prev", "h_t")],
+        {"h": "h0"},
+        [("x_t", "x", 0, 1), ("h_prev", "h", 0, 1), ("h_t", "h", 1, 1)],
+        ["x", "h0"],
+        [("h", "h_all", 1)],
+    )
+    (tmp_path / "net.pbtxt").write_text(text)
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    message = 'the step writes "h_prev", rows of the state "h" that earlier steps have written'
+    with pytest.raises(stepnet.InvalidNetError, match=message):
+        stepnet.onnx.export(net, tmp_path / "net.onnx", inputs={"x": draw(4, 2, 3), "h0": draw(1, 2, 3)})
+
+
+# An RNN of ONNX, and what only looks like one.
+
+RNN = [
+    ("FC", "x_t w b", "a", {"axis": 2}),
+    ("FC", "h_prev u", "c", {"axis": 2}),
+    ("Add", "a c", "d"),
+    ("Tanh", "d", "h_t"),
+]
+LINKS = [("x_t", "x", 0, 1), ("h_prev", "h", 0, 1), ("h_t", "h", 1, 1)]
+WEIGHTS = {"w": draw(3, 4), "u": draw(3, 3), "b": draw(3)}
+
+
+def loops_of_rnn(ops, links, inputs, tmp_path):
+    (tmp_path / "net.pbtxt").write_text(loop(ops, {"h": "h0"}, links, [*inputs, *WEIGHTS], [("h", "h_all", 1)]))
+    net = stepnet.load(tmp_path / "net.pbtxt")
+    stepnet.onnx.export(net, tmp_path / "net.onnx", WEIGHTS, inputs=inputs)
+    (got,) = session(tmp_path / "net.onnx").run(None, inputs)
+    expect_equal(got, net(**inputs, **WEIGHTS).h_all)
+    return loops_of(tmp_path / "net.onnx")
+
+
+def test_a_net_with_an_rnn(tmp_path):
+    assert loops_of_rnn(RNN, LINKS, {"x": draw(5, 2, 4), "h0": draw(1, 2, 3)}, tmp_path) == ["RNN"]
+
+
+def test_a_sequence_without_a_batch_is_no_rnn_s(tmp_path):
+    ops = [("FC", "x_t w b", "a", {"axis": -1}), *RNN[1:]]
+    inputs = {"steps": draw(4, 2), "h0": draw(1, 2, 3), "x": draw(4, 4)}
+    assert loops_of_rnn(ops, LINKS, inputs, tmp_path) == ["Scan"]
+
+
+def test_a_state_of_another_rank_is_repeated_before_an_rnn(tmp_path):
+    assert loops_of_rnn(RNN, LINKS, {"x": draw(5, 2, 4), "h0": draw(3)}, tmp_path) == ["RNN"]
+
+
+def test_a_state_that_is_written_twice_is_no_rnn_s(tmp_path):
+    ops = [*RNN, ("Relu", "h_t", "h_t")]
+    assert loops_of_rnn(ops, LINKS, {"x": draw(5, 2, 4), "h0": draw(1, 2, 3)}, tmp_path) == ["Scan"]
+
+
+def test_gates_of_gates(random, tmp_path):
+    """The same LSTM whose gates are split in two steps."""
+    split = "i, f, o, g = Split(x @ w + b + h @ u, axis=-1)"
+    text = cell_with("lstm")._cell.text
+    assert split in text
+    nested = "if, og = Split(x @ w + b + h @ u, axis=-1)\n i, f = Split(if, axis=-1)\n o, g = Split(og, axis=-1)"
+    cell = stepnet.cell(text.replace(split, nested))
+    expect_exported(cell, random, tmp_path)
+    assert loops_of(tmp_path / "cell.onnx") == ["LSTM"]
+
+
+def test_runtimes_lack_an_lstm_in_double(random, tmp_path):
+    cell = cell_with("lstm", dtype="float64")
+    stepnet.onnx.export(cell, tmp_path / "cell.onnx", cell.init())
+    assert loops_of(tmp_path / "cell.onnx") == ["Scan"]
+    assert {each.type.tensor_type.elem_type for each in onnx.load(tmp_path / "cell.onnx").graph.output} == {
+        onnx.TensorProto.DOUBLE
+    }
