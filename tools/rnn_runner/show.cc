@@ -27,6 +27,8 @@ DEFINE_string(
 namespace stepnet::runner {
 namespace {
 
+const std::vector<std::string> kFormats = {"text", "dot", "json"};
+
 // What a bundle says of its nets' blobs.
 void PrintBlobLists(const MetaNetDef& bundle) {
   for (const BlobsMap& list : bundle.blobs()) {
@@ -128,7 +130,7 @@ int Show(const std::vector<std::string>& operands) {
     return ShowGraphs(path, FLAGS_graph);
   }
   RefuseRunFlags();
-  CheckFormat({"text", "dot", "json"});
+  CheckFormat(kFormats);
   if (LooksLikeMiniDb(path) && !HoldsBundle(path) && FLAGS_format == "text") {
     RefuseCellFlags(path);
     for (const auto& [name, info] : DescribeTensors(path))
@@ -149,8 +151,8 @@ int Show(const std::vector<std::string>& operands) {
 }
 
 std::vector<FlagUse> ShowFlags() {
-  std::vector<FlagUse> flags = {{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}};
-  flags.push_back({.name = "graph", .value = "PASS", .alone = "last"});
+  std::vector<FlagUse> flags = {FormatFlag(kFormats)};
+  flags.push_back({.name = "graph", .value = "PASS", .alone = "last", .choices = GraphNames});
   for (FlagUse& flag : ScheduleFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }
