@@ -211,7 +211,7 @@ NOT_EXPORTED = {
 
 
 def tensors(case, file):
-    return stepnet.load(GOLDEN / case / "net.pb", init=GOLDEN / case / file)._net.params()
+    return stepnet.load(GOLDEN / case / "net.pb", init=GOLDEN / case / file)._net.filled()
 
 
 @pytest.mark.parametrize("case", CASES)

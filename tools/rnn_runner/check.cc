@@ -118,8 +118,10 @@ int Check(const std::vector<std::string>& operands) {
 
 std::vector<FlagUse> CheckFlags() {
   std::vector<FlagUse> flags = InputFlags();
-  flags.push_back(
-      {.name = "init_net", .value = "F", .doc = "what gives parameters that the net need not list as inputs"});
+  flags.push_back({.name = "init_net",
+                   .value = "F",
+                   .doc = "what gives parameters that the net need not list as inputs",
+                   .kind = ValueKind::kFile});
   flags.push_back(CellSizeFlag());
   flags.push_back(DeviceFlag());
   return WithCommonFlags(std::move(flags));

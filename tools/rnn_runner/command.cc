@@ -21,8 +21,6 @@ const FlagUse* FindFlag(const Command& command, std::string_view name) {
   return nullptr;
 }
 
-bool IsBool(const FlagUse& flag) { return flag.value.empty(); }
-
 // `--name` as it was written.
 [[noreturn]] void ThrowUnknown(const Command& command, const std::string& name) {
   const std::string advice = command.unknown_flag != nullptr ? command.unknown_flag(name) : "";
@@ -128,35 +126,9 @@ void CheckOperands(const Command& command, const std::vector<std::string>& opera
   if (count < command.min_operands) throw UsageError(StrCat("needs operands: ", command.operands));
 }
 
-// Lines of `text`, each with `indent` before it.
-std::string Indented(const std::string& text, const std::string& indent) {
-  std::string result;
-  size_t begin = 0;
-  while (begin < text.size()) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    result += indent + text.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return result;
-}
-
-std::string FlagHelp(const FlagUse& flag) {
-  const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name.c_str());
-  std::string text = StrCat("  --", flag.name,
-                            IsBool(flag)         ? ""
-                            : flag.alone.empty() ? "=" + flag.value
-                                                 : "[=" + flag.value + "]");
-  if (flag.is_operand) {
-    text += "  (or the operand)";
-  } else if (!info.default_value.empty()) {
-    text += StrCat("  (default ", info.default_value, ")");
-  }
-  std::string doc = flag.doc.empty() ? info.description : flag.doc;
-  if (flag.choices != nullptr) doc += ": " + Join(flag.choices(), ", ");
-  return text + "\n" + Indented(doc, "      ");
-}
-
 }  // namespace
+
+bool IsBool(const FlagUse& flag) { return flag.value.empty(); }
 
 bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
@@ -206,28 +178,6 @@ std::vector<std::string> ParseArguments(const Command& command, const std::vecto
   TakeOperandAsFlag(command, values, &operands);
   CheckOperands(command, operands);
   return operands;
-}
-
-std::string HelpText(const Command& command) {
-  std::string usage = StrCat("usage: rnn_runner ", command.name, " [--flag=value …]");
-  if (!command.operands.empty()) usage += " " + command.operands;
-  std::string text = StrCat(usage, "\n\n", command.doc, "\n");
-  if (!command.details.empty()) text += "\n" + command.details + "\n";
-  text += "\nflags:\n";
-  for (const FlagUse& flag : command.flags) text += FlagHelp(flag);
-  return StrCat(text, "\nexample:\n", Indented(command.example, "  "));
-}
-
-std::string HelpText(const std::vector<const Command*>& commands) {
-  std::string text =
-      "rnn_runner runs recurrent networks whose cells are step nets, and looks into them.\n\n"
-      "usage: rnn_runner COMMAND [--flag=value …] [operand …]\n\ncommands:\n";
-  for (const Command* command : commands) {
-    text += StrCat("  ", command->name, std::string(11 - command->name.size(), ' '), command->doc, "\n");
-  }
-  return text +
-         "\nrnn_runner COMMAND --help tells more about a command.\n"
-         "Exit status: 0 ok, 1 a fault in the input or the run, 2 wrong usage.\n";
 }
 
 }  // namespace stepnet::runner

@@ -4,6 +4,7 @@
 // lets gflags exit: wrong use throws UsageError. Results go to standard output, remarks and logs to standard error.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -27,10 +28,13 @@ class UsageError : public std::exception {
   std::string message_;
 };
 
+// What a value stands for, for shells to complete it.
+enum class ValueKind : std::uint8_t { kText, kFile, kFolder };
+
 // A flag that a command accepts.
 struct FlagUse {
   std::string name;         // of the gflags flag
-  std::string value = {};   // what help shows after `=`; empty for flags that are true or false
+  std::string value = {};   // what help shows after `=`, "a|b" where it is one of these; empty for true or false
   std::string doc = {};     // in place of the flag's own
   bool is_operand = false;  // the operand says the same, and one of the two is needed
   bool is_list = false;     // given several times, the values are joined by commas
@@ -40,7 +44,8 @@ struct FlagUse {
   std::optional<double> max = {};
   bool above_min = false;  // `min` itself is not allowed
   bool may_be_empty = false;
-  // What the flag can be, where that is known only when the program runs; help lists it.
+  ValueKind kind = ValueKind::kText;
+  // What the flag can be, where that is known only when the program runs; help lists it where it is little.
   std::vector<std::string> (*choices)() = nullptr;
 };
 
@@ -53,9 +58,14 @@ struct Command {
   std::vector<FlagUse> flags;
   int min_operands = 0;
   int max_operands = 0;
+  ValueKind operand_kind = ValueKind::kFile;
+  std::vector<std::string> (*operand_choices)() = nullptr;         // as that of a flag
   std::string (*unknown_flag)(const std::string& name) = nullptr;  // what to do in place of a flag, "" if not known
   int (*run)(const std::vector<std::string>& operands) = nullptr;  // returns the exit status
 };
+
+// Whether the flag is true or false.
+bool IsBool(const FlagUse& flag);
 
 // Whether the command line says the flag, be it with its default.
 bool IsGiven(const char* flag);
@@ -68,8 +78,11 @@ std::vector<std::string> ParseArguments(const Command& command, const std::vecto
 // Whether one of the arguments asks for help.
 bool AsksForHelp(const std::vector<std::string>& arguments);
 
-std::string HelpText(const Command& command);
-std::string HelpText(const std::vector<const Command*>& commands);
+// All commands, in the order in which help lists them.
+const std::vector<const Command*>& Commands();
+
+// Throws UsageError, with the nearest name.
+const Command& FindCommand(const std::string& name);
 
 extern const Command kRun;
 extern const Command kVerify;
@@ -84,5 +97,6 @@ extern const Command kExpand;
 extern const Command kGrad;
 extern const Command kTrain;
 extern const Command kSample;
+extern const Command kHelp;
 
 }  // namespace stepnet::runner

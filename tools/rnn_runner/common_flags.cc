@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -48,7 +49,7 @@ DEFINE_int32(verbose, 0, "log to standard error: 0 errors, 1 what is being done,
 
 namespace stepnet::runner {
 std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
-  own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true});
+  own.push_back({.name = "op_library", .value = "A.so,B.so", .is_list = true, .kind = ValueKind::kFile});
   own.push_back({.name = "max_memory", .value = "BYTES"});
   own.push_back({.name = "time_limit", .value = "SECONDS", .min = 0, .max = std::numeric_limits<double>::infinity()});
   own.push_back({.name = "verbose", .value = "LEVEL", .min = 0});
@@ -57,8 +58,14 @@ std::vector<FlagUse> WithCommonFlags(std::vector<FlagUse> own) {
 
 namespace {
 
-// Those of the device that the flags name, for help.
-std::vector<std::string> Executors() { return ExecutorNames(ParseDevice(FLAGS_device).kind); }
+// Those of all devices, sorted.
+std::vector<std::string> Executors() {
+  std::set<std::string> names;
+  for (const DeviceKind device : kDeviceKinds) {
+    for (std::string& name : ExecutorNames(device)) names.insert(std::move(name));
+  }
+  return {names.begin(), names.end()};
+}
 
 }  // namespace
 
@@ -219,6 +226,10 @@ std::int64_t ParseBytes(const std::string& flag, const std::string& text) {
     throw UsageError(StrCat("--", flag, " is \"", text, "\", must be a number of bytes, as 500M or 2G"));
   }
   return static_cast<std::int64_t>(bytes);
+}
+
+FlagUse FormatFlag(const std::vector<std::string>& formats, std::string doc) {
+  return {.name = "format", .value = Join(formats, "|"), .doc = std::move(doc)};
 }
 
 void CheckFormat(const std::vector<std::string>& formats) {

@@ -47,6 +47,8 @@ std::vector<std::string> SplitList(const std::string& text, char separator = ','
 // "64", "64K", "64M", "1.5G" in bytes (powers of 1024). Throws UsageError that names `flag`.
 std::int64_t ParseBytes(const std::string& flag, const std::string& text);
 
+// --format of a command that prints in these.
+FlagUse FormatFlag(const std::vector<std::string>& formats, std::string doc = "");
 // Throws UsageError unless FLAGS_format is one of `formats`.
 void CheckFormat(const std::vector<std::string>& formats);
 

@@ -18,6 +18,8 @@ DEFINE_bool(measure, false,
 namespace stepnet::runner {
 namespace {
 
+const std::vector<std::string> kFormats = {"text", "json", "html"};
+
 void Print(const std::vector<Explanation>& explanations) {
   if (FLAGS_format == "html") {
     std::cout << ExplanationsHtml(StrCat("What the compiler has made of ", FLAGS_net), explanations);
@@ -27,7 +29,7 @@ void Print(const std::vector<Explanation>& explanations) {
 }
 
 int ExplainNet(const std::vector<std::string>& operands) {
-  CheckFormat({"text", "json", "html"});
+  CheckFormat(kFormats);
   FLAGS_net = operands.front();
   const Device device = DeviceNamedByFlags();
   if (FLAGS_measure && !device.IsHost()) {
@@ -57,9 +59,8 @@ int ExplainNet(const std::vector<std::string>& operands) {
 
 std::vector<FlagUse> ExplainFlags() {
   constexpr std::string_view kOthers[] = {"net", "executor", "cuda_graph", "max_device_memory", "math"};
-  std::vector<FlagUse> flags = {
-      {.name = "format", .value = "FORMAT", .doc = "text, json or html, a page that needs nothing else"},
-      {.name = "measure"}};
+  std::vector<FlagUse> flags = {FormatFlag(kFormats, "how to print; html is a page that needs nothing else"),
+                                {.name = "measure"}};
   for (FlagUse& flag : SessionFlags()) {
     if (std::ranges::find(kOthers, flag.name) == std::end(kOthers)) flags.push_back(std::move(flag));
   }

@@ -32,7 +32,8 @@ DEFINE_string(shape, "",
 namespace stepnet::runner {
 namespace {
 
-const std::vector<std::string> kFills = {"zeros", "ones", "uniform", "normal"};
+// What other files' tables ask for before this file's constants are made.
+std::vector<std::string> Fills() { return {"zeros", "ones", "uniform", "normal"}; }
 
 struct Filled {
   std::string blob;
@@ -196,17 +197,18 @@ BlobsTaken TakenBy(const std::vector<const NetDef*>& nets) {
 }  // namespace
 
 std::vector<FlagUse> InputFlags() {
-  return {{.name = "input", .value = "BLOB=FILE.npy,…", .is_list = true},
-          {.name = "input_pb", .value = "F,…", .is_list = true},
+  return {{.name = "input", .value = "BLOB=FILE.npy,…", .is_list = true, .kind = ValueKind::kFile},
+          {.name = "input_pb", .value = "F,…", .is_list = true, .kind = ValueKind::kFile},
           {.name = "shape", .value = "BLOB=SIZES,…", .is_list = true},
-          {.name = "input_fill", .value = "FILL"},
+          {.name = "input_fill", .value = Join(Fills(), "|")},
           {.name = "seed", .value = "N"}};
 }
 
 NamedTensors ReadInputs() {
-  if (std::ranges::find(kFills, FLAGS_input_fill) == kFills.end()) {
-    throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be one of ", Join(kFills, ", "),
-                            DidYouMean(FLAGS_input_fill, kFills)));
+  const std::vector<std::string> fills = Fills();
+  if (std::ranges::find(fills, FLAGS_input_fill) == fills.end()) {
+    throw UsageError(StrCat("--input_fill is \"", FLAGS_input_fill, "\", must be one of ", Join(fills, ", "),
+                            DidYouMean(FLAGS_input_fill, fills)));
   }
   if (FLAGS_shape.empty() && IsGiven("input_fill")) {
     throw UsageError("--input_fill fills what --shape names, and there is no --shape");

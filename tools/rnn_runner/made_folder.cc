@@ -4,6 +4,9 @@
 
 #include <exception>
 
+#include "stepnet/core/error.h"
+#include "stepnet/core/strings.h"
+
 namespace stepnet::runner {
 
 MadeFolder::MadeFolder(const std::string& path, std::error_code* fault) : exceptions_(std::uncaught_exceptions()) {
@@ -13,6 +16,12 @@ MadeFolder::MadeFolder(const std::string& path, std::error_code* fault) : except
     part = part.parent_path();
   }
   std::filesystem::create_directories(path, *fault);
+}
+
+MadeFolder::MadeFolder(const std::string& path, std::error_code fault) : MadeFolder(path, &fault) {
+  if (!fault && std::filesystem::is_directory(path, fault)) return;
+  throw Error(ErrorCode::kInputOutput,
+              StrCat("cannot make the folder ", path, ": ", fault ? fault.message() : "it is a file"));
 }
 
 MadeFolder::~MadeFolder() {

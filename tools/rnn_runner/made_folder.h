@@ -12,6 +12,7 @@ namespace stepnet::runner {
 // that are empty are gone again: a command that fails before it has written anything leaves nothing behind.
 class MadeFolder {
  public:
+  explicit MadeFolder(const std::string& path) : MadeFolder(path, std::error_code()) {}  // throws kInputOutput
   // `fault`: why the folder could not be made.
   MadeFolder(const std::string& path, std::error_code* fault);
   ~MadeFolder();
@@ -19,6 +20,8 @@ class MadeFolder {
   MadeFolder& operator=(const MadeFolder&) = delete;
 
  private:
+  MadeFolder(const std::string& path, std::error_code fault);
+
   std::vector<std::filesystem::path> made_;  // the innermost first
   const int exceptions_;                     // in flight when it began
 };

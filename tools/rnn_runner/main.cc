@@ -13,6 +13,7 @@
 #include "stepnet/tools/rnn_runner/command.h"
 #include "stepnet/tools/rnn_runner/common_flags.h"
 #include "stepnet/tools/rnn_runner/error_text.h"
+#include "stepnet/tools/rnn_runner/help_text.h"
 #include "stepnet/tools/rnn_runner/memory_reserve.h"
 #include "stepnet/tools/rnn_runner/pass_dump.h"
 #include "stepnet/tools/rnn_runner/standard_output.h"
@@ -20,18 +21,6 @@
 
 namespace stepnet::runner {
 namespace {
-
-const std::vector<const Command*> kCommands = {&kRun,       &kVerify, &kCheck,  &kShow, &kExplain, &kConvert, &kOps,
-                                               &kGradcheck, &kBench,  &kExpand, &kGrad, &kTrain,   &kSample};
-
-const Command& FindCommand(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Command* command : kCommands) {
-    if (command->name == name) return *command;
-    names.push_back(command->name);
-  }
-  throw UsageError(StrCat("no command \"", name, "\"", DidYouMean(name, names)));
-}
 
 int RunCommand(const Command& command, const std::vector<std::string>& arguments) {
   if (AsksForHelp(arguments)) {
@@ -47,7 +36,7 @@ int RunCommand(const Command& command, const std::vector<std::string>& arguments
   return status;
 }
 
-bool IsHelp(const std::string& name) { return name == "help" || name == "--help" || name == "-help" || name == "-h"; }
+bool IsHelp(const std::string& name) { return name == "--help" || name == "-help" || name == "-h"; }
 
 // `*who` becomes the program with the command, once that is known to exist.
 int Dispatch(const std::string& name, const std::vector<std::string>& arguments, std::string* who) {
@@ -55,13 +44,10 @@ int Dispatch(const std::string& name, const std::vector<std::string>& arguments,
     std::cout << "rnn_runner " STEPNET_VERSION "\n";
     return kOk;
   }
-  if (IsHelp(name)) {
-    std::cout << (arguments.empty() ? HelpText(kCommands) : HelpText(FindCommand(arguments.front())));
-    return kOk;
-  }
-  if (name.starts_with("-")) throw UsageError(StrCat("the command comes before its flags, found ", name));
-  const Command& command = FindCommand(name);
-  *who += " " + name;
+  if (name.starts_with("-") && !IsHelp(name))
+    throw UsageError(StrCat("the command comes before its flags, found ", name));
+  const Command& command = IsHelp(name) ? kHelp : FindCommand(name);
+  *who += " " + command.name;
   return RunCommand(command, arguments);
 }
 
@@ -71,7 +57,7 @@ int Main(const std::vector<std::string>& arguments) {
   std::string who = "rnn_runner";
   try {
     if (arguments.empty()) {
-      std::cerr << HelpText(kCommands);
+      std::cerr << HelpText(Commands());
       return kUsage;
     }
     const int status = Dispatch(arguments.front(), {arguments.begin() + 1, arguments.end()}, &who);

@@ -304,8 +304,16 @@ std::string AllAsText() {
   return table.Text();
 }
 
+const std::vector<std::string> kFormats = {"text", "markdown"};
+
+std::vector<std::string> ListedTypes() {
+  std::vector<std::string> types;
+  for (const OperatorSchema* schema : PublicOperators()) types.push_back(schema->type);
+  return types;
+}
+
 int Ops(const std::vector<std::string>& operands) {
-  CheckFormat({"text", "markdown"});
+  CheckFormat(kFormats);
   const bool markdown = FLAGS_format == "markdown";
   if (operands.empty()) {
     std::cout << (markdown ? AllAsMarkdown() : AllAsText());
@@ -335,9 +343,11 @@ const Command kOps = {
         "From the registrations, those of --op_library included. Operators that only the library itself uses are\n"
         "left out of the list.",
     .example = "rnn_runner ops LSTMUnit",
-    .flags = WithCommonFlags({{.name = "format", .value = "FORMAT", .doc = "text or markdown"}}),
+    .flags = WithCommonFlags({FormatFlag(kFormats)}),
     .min_operands = 0,
     .max_operands = 1,
+    .operand_kind = ValueKind::kText,
+    .operand_choices = ListedTypes,
     .run = Ops,
 };
 

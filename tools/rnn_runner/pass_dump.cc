@@ -89,10 +89,17 @@ void PrepareFolder(const std::string& folder) {
   fs::remove(probe);
 }
 
+std::vector<std::string> PassNames() {
+  std::vector<std::string> names;
+  for (const Pass& pass : Passes()) names.emplace_back(pass.name);
+  return names;
+}
+
 }  // namespace
 
 std::vector<FlagUse> PassFlags() {
-  return {{.name = "disable_pass", .value = "NAME,NAME", .is_list = true}, {.name = "dump_passes", .value = "DIR"}};
+  return {{.name = "disable_pass", .value = "NAME,NAME", .is_list = true, .choices = PassNames},
+          {.name = "dump_passes", .value = "DIR", .kind = ValueKind::kFolder}};
 }
 
 void ApplyPassFlags(RunOptions* options) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "stepnet/io/npy.h"
 #include "stepnet/io/proto_io.h"
@@ -50,14 +51,6 @@ Files OutputFiles(const std::vector<std::string>& blobs) {
   return files;
 }
 
-std::unique_ptr<MadeFolder> MakeFolder(const std::string& path) {
-  std::error_code fault;
-  auto folder = std::make_unique<MadeFolder>(path, &fault);
-  if (!fault && std::filesystem::is_directory(path, fault)) return folder;
-  throw Error(ErrorCode::kInputOutput,
-              StrCat("cannot make the folder ", path, ": ", fault ? fault.message() : "it is a file"));
-}
-
 std::string Names(const std::vector<std::string>& blobs) {
   std::vector<std::string> names;
   for (const std::string& blob : blobs) names.push_back(NameText(blob));
@@ -81,10 +74,10 @@ void RunAndReport(const Workspace& workspace, const std::vector<std::string>& ou
   const std::vector<std::string> asked = SplitList(FLAGS_output);
   const std::vector<std::string>& blobs = asked.empty() ? outputs : asked;
   Files files;
-  std::unique_ptr<MadeFolder> folder;
+  std::optional<MadeFolder> folder;
   if (!FLAGS_output_dir.empty()) {
     files = OutputFiles(blobs);
-    folder = MakeFolder(FLAGS_output_dir);
+    folder.emplace(FLAGS_output_dir);
   }
   const double start = Now();
   run();
@@ -159,8 +152,8 @@ std::vector<FlagUse> RunFlags() {
                    .doc = "blobs to print and write; without the flag the outputs that the net lists or, when it\n"
                           "lists none, what no operator reads",
                    .is_list = true});
-  flags.push_back({.name = "output_dir", .value = "D"});
-  flags.push_back({.name = "allow_files", .value = "DIR"});
+  flags.push_back({.name = "output_dir", .value = "D", .kind = ValueKind::kFolder});
+  flags.push_back({.name = "allow_files", .value = "DIR", .kind = ValueKind::kFolder});
   flags.push_back(TraceFlag());
   flags.push_back(StatsFlag());
   return WithCommonFlags(std::move(flags));

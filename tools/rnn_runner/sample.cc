@@ -81,6 +81,7 @@ const Command kSample = {
     .flags = SampleFlags(),
     .min_operands = 1,
     .max_operands = 1,
+    .operand_kind = ValueKind::kFolder,
     .run = Sample,
 };
 

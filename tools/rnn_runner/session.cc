@@ -17,7 +17,8 @@ DECLARE_int64(batch);
 namespace stepnet::runner {
 
 std::vector<FlagUse> SessionFlags() {
-  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .is_operand = true}, {.name = "init_net", .value = "F"}};
+  std::vector<FlagUse> flags = {{.name = "net", .value = "F", .is_operand = true, .kind = ValueKind::kFile},
+                                {.name = "init_net", .value = "F", .kind = ValueKind::kFile}};
   for (FlagUse& flag : CellFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : InputFlags()) flags.push_back(std::move(flag));
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));

@@ -28,6 +28,8 @@ DEFINE_string(
 namespace stepnet::runner {
 namespace {
 
+const std::vector<std::string> kFormats = {"text", "dot", "json"};
+
 // What a bundle says of its nets' blobs.
 void PrintBlobLists(const MetaNetDef& bundle) {
   for (const BlobsMap& list : bundle.blobs()) {
@@ -130,7 +132,7 @@ int Show(const std::vector<std::string>& operands) {
     return ShowGraphs(path, FLAGS_graph);
   }
   RefuseRunFlags();
-  CheckFormat({"text", "dot", "json"});
+  CheckFormat(kFormats);
   const bool holds_tensors = HoldsOnlyTensors(path) || (LooksLikeMiniDb(path) && !HoldsBundle(path));
   if (holds_tensors && FLAGS_format == "text") {
     RefuseCellFlags(path);
@@ -152,8 +154,8 @@ int Show(const std::vector<std::string>& operands) {
 }
 
 std::vector<FlagUse> ShowFlags() {
-  std::vector<FlagUse> flags = {{.name = "format", .value = "FORMAT", .doc = "text, dot or json"}};
-  flags.push_back({.name = "graph", .value = "PASS", .alone = "last"});
+  std::vector<FlagUse> flags = {FormatFlag(kFormats)};
+  flags.push_back({.name = "graph", .value = "PASS", .alone = "last", .choices = GraphNames});
   for (FlagUse& flag : ScheduleFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));
 }

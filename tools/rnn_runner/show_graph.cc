@@ -14,11 +14,8 @@
 namespace stepnet::runner {
 namespace {
 
-// The passes in their order, and what graphs become behind them.
 void CheckPass(const std::string& pass) {
-  std::vector<std::string> names = {"last", "import"};
-  for (const Pass& known : Passes()) names.emplace_back(known.name);
-  names.emplace_back("plan");
+  const std::vector<std::string> names = GraphNames();
   if (std::ranges::find(names, pass) != names.end()) return;
   if (pass == "schedule") throw UsageError("--graph is \"schedule\"; schedules are shown by --schedule");
   throw UsageError(StrCat("--graph is \"", pass, "\", must be one of ", Join(names, ", "), DidYouMean(pass, names)));
@@ -35,6 +32,13 @@ void CheckRuns(const std::string& name, const RunOptions& options) {
 }
 
 }  // namespace
+
+std::vector<std::string> GraphNames() {
+  std::vector<std::string> names = {"last", "import"};
+  for (const Pass& pass : Passes()) names.emplace_back(pass.name);
+  names.emplace_back("plan");
+  return names;
+}
 
 int ShowGraphs(const std::string& path, const std::string& pass) {
   CheckFormat({"text"});

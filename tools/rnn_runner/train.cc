@@ -330,13 +330,15 @@ std::vector<FlagUse> TrainFlags() {
   std::vector<FlagUse> flags = {
       {.name = "output_dir",
        .value = "D",
-       .doc = "folder of the run; default: CONFIG with the ending .run; made when absent"},
+       .doc = "folder of the run; default: CONFIG with the ending .run; made when absent",
+       .kind = ValueKind::kFolder},
       {.name = "fresh"},
       {.name = "stop_after", .value = "N", .min = -1},
       {.name = "trace",
        .value = "F.json",
        .doc = "file to write what ran when, on which thread, in the first 10 iterations of this\n"
-              "process: Chrome's trace format, for ui.perfetto.dev"},
+              "process: Chrome's trace format, for ui.perfetto.dev",
+       .kind = ValueKind::kFile},
       StatsFlag()};
   for (FlagUse& flag : ExecutorFlags()) flags.push_back(std::move(flag));
   return WithCommonFlags(std::move(flags));

@@ -348,6 +348,7 @@ const Command kVerify = {
     .flags = VerifyFlags(),
     .min_operands = 1,
     .max_operands = 1 << 20,
+    .operand_kind = ValueKind::kFolder,
     .run = Verify,
 };
 

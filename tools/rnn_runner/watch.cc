@@ -15,7 +15,7 @@ DEFINE_bool(stats, false,
 
 namespace stepnet::runner {
 
-FlagUse TraceFlag() { return {.name = "trace", .value = "F.json"}; }
+FlagUse TraceFlag() { return {.name = "trace", .value = "F.json", .kind = ValueKind::kFile}; }
 
 FlagUse StatsFlag() { return {.name = "stats"}; }
 
