@@ -241,7 +241,7 @@ class CellParser : private CellReader {
     for (int i = 0; i < type.value_count(); ++i) values.push_back(InLowerCase(type.value(i)->name()));
     const std::string expected =
         StrCat(Join(std::vector(values.begin(), values.end() - 1), ", "), " or ", values.back());
-    const std::string value = ExpectName(expected);
+    const std::string value = ExpectName(expected.c_str());
     const auto found = std::ranges::find(values, value);
     if (found == values.end()) FailAt(token, StrCat(expected, " is expected"));
     set.SetEnum(options, &field, type.value(static_cast<int>(found - values.begin())));
