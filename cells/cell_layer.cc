@@ -189,7 +189,9 @@ bool CellLayer::CanBeState(int k) const {
 std::string CellLayer::Masked(const std::string& blob, DType dtype, std::string otherwise) {
   if (otherwise.empty()) {
     otherwise = names_.Unused(blob + "_zeros");
-    AddOp(&step_, "ConstantFill", {blob}, {otherwise}).Int("value", 0).Int("dtype", NumberFromDType(dtype));
+    // Without a dtype they have that of the blob: a cell for float may run in double.
+    OpBuilder zeros = AddOp(&step_, "ConstantFill", {blob}, {otherwise});
+    if (!IsFloatOrDouble(dtype)) zeros.Int("value", 0).Int("dtype", NumberFromDType(dtype));
   }
   const std::string masked = names_.Unused(blob + "_masked");
   AddOp(&step_, "Where", {mask_, blob, otherwise}, {masked}).Int("broadcast_on_rows", 1);

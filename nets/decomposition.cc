@@ -44,7 +44,8 @@ bool IsDecomposed(const NetDef& net) {
 void ThrowIfWrong(const OperatorDef& op) {
   NetDef alone;
   *alone.add_op() = op;
-  ThrowIfProblems(CheckNet(alone, {.blob_exists = [](const std::string&) { return true; }}));
+  const std::vector<NetProblem> problems = CheckNet(alone, {.blob_exists = [](const std::string&) { return true; }});
+  if (!problems.empty()) throw Error(ErrorCode::kInvalidNet, problems.front().message);
 }
 
 // Bytes of the messages of all parts: a few bytes of a file can stand for a thousand layers.

@@ -93,7 +93,6 @@ TEST(Decomposed, RefusesWhatIsWrongByItself) {
         Decomposed(NetOf({"a = Copy(x)", "y = test.FourTimes(a, a)"}), NetUse::kInference);
       },
       "…test.FourTimes takes 1 input, has 2\n"
-      "  at op 0 `y = test.FourTimes(a, a)`\n"
       "  at op 1 `y = test.FourTimes(a, a)`\n"
       "  in net \"test\"");
 }
