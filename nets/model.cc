@@ -197,8 +197,9 @@ NamedTensors ReadParameterTensors(const std::string& path, const NameFilter& wan
     Workspace workspace;
     model.Initialize(workspace, options);
     for (const std::string& name : NamesGivenBy(model)) {
+      const bool is_input = std::ranges::count(model.inputs, name) > 0;  // which a bundle may fill, too
       const Blob& blob = workspace.GetBlob(name);
-      if (blob.HasTensor() && IsWanted(wanted, name)) tensors.emplace_back(name, blob.GetTensor());
+      if (blob.HasTensor() && !is_input && IsWanted(wanted, name)) tensors.emplace_back(name, blob.GetTensor());
     }
   } catch (...) {
     throw CurrentError().At({.file = path});

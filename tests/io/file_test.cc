@@ -135,6 +135,20 @@ TEST(File, SaysWhatIsWrong) {
   }
 }
 
+TEST(File, IsReadFromWhereItIsAsked) {
+  const TempDir dir;
+  FileReader reader(dir.Put("file", "0123456789"));
+  std::string read(3, '\0');
+  for (const std::int64_t at : {6, 0, 7, 3}) {
+    reader.SeekTo(at);
+    EXPECT_EQ(reader.left(), 10 - at);
+    reader.Read(read.data(), 3, "it");
+    EXPECT_EQ(read, std::string("0123456789").substr(static_cast<size_t>(at), 3));
+  }
+  reader.SeekTo(8);
+  ExpectError([&] { reader.Read(read.data(), 3, "it"); }, "…ends early: it at byte 8 needs 3 bytes, 2 are left");
+}
+
 // Who opens a pipe that nobody writes waits for ever.
 TEST(File, RefusesPipesAndDevices) {
   const TempDir dir;

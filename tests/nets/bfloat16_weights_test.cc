@@ -158,6 +158,7 @@ TEST(BFloat16WeightsOfNets, LeaveWhatIsNoWeightOrNotAWeightAlone) {
       "op { type: 'FC' input: ['x', 'written'] output: 'g' } op { type: 'FC' input: ['x', 'large'] output: 'l' }",
       "test", &net);
   const Names parameters = {"w", "v", "table", "given", "written", "half", "b", "absent", "large"};
+  EXPECT_EQ(BFloat16Candidates(net, parameters), (Names{"w", "v", "half", "large"}));  // by who reads them
   const BFloat16Weights weights = StoreWeightsInBFloat16(net, parameters, workspace);
   EXPECT_EQ(weights.stored, (Names{"v", "w"}));
   EXPECT_EQ(weights.bytes, 64);

@@ -103,11 +103,49 @@ TEST(Model, ReadsParametersFromFilesOfTensors) {
   const NamedTensors parameters = {{"w", Tensor::Of<float>({2}, {10, 20})}};
   WriteTensors(parameters, dir.Path("w.pb"));
   WriteMiniDb(parameters, dir.Path("w.minidb"));
-  for (const char* file : {"w.pb", "w.minidb"}) {
+  WriteTensors(parameters, dir.Path("w.safetensors"));
+  WriteTensors(parameters, dir.Path("w.npz"));
+  for (const char* file : {"w.pb", "w.minidb", "w.safetensors", "w.npz"}) {
     const Model model = LoadModel(dir.Path("net.pb"), dir.Path(file));
     EXPECT_EQ(model.inputs, Names{"x"});
     EXPECT_EQ(Predict(model), (std::vector<double>{6, 23}));
   }
+}
+
+// The names and the values that a file gives.
+std::vector<std::pair<std::string, std::vector<double>>> GivenAs(const std::string& path,
+                                                                 const NameFilter& wanted = {}) {
+  std::vector<std::pair<std::string, std::vector<double>>> given;
+  for (const auto& [name, tensor] : ReadParameterTensors(path, wanted)) given.emplace_back(name, ToDoubles(tensor));
+  return given;
+}
+
+TEST(Model, GivesParametersOfAnyFile) {
+  const TempDir dir;
+  const Tensor w = Tensor::Of<float>({2}, {10, 20});
+  using Given = std::vector<std::pair<std::string, std::vector<double>>>;
+  for (const char* file : {"w.pb", "w.pbtxt", "w.minidb", "w.safetensors", "w.npz"}) {
+    WriteTensors({{"u", Tensor::Of<double>({}, {3})}, {"w", w}}, dir.Path(file));
+    EXPECT_EQ(GivenAs(dir.Path(file)), (Given{{"u", {3}}, {"w", {10, 20}}})) << file;
+    EXPECT_EQ(GivenAs(dir.Path(file), [](const std::string& name) { return name == "w"; }), (Given{{"w", {10, 20}}}));
+  }
+  WriteMessage(NetOf(kInit), dir.Path("init.pb"));
+  EXPECT_EQ(GivenAs(dir.Path("init.pb")), (Given{{"w", {1, 1}}}));
+  // What a net writes on the way is none.
+  WriteMessage(NetOf("op { type: 'test.Ones' output: 'v' } op { type: 'Relu' input: 'v' output: 'w' }"),
+               dir.Path("init.pb"));
+  EXPECT_EQ(GivenAs(dir.Path("init.pb")), (Given{{"w", {1, 1}}}));
+  // A database fills the inputs of its net, too.
+  MiniDbWriter writer(dir.Path("model.minidb"));
+  AddBundle(Bundle(), &writer);
+  AddTensor("w", w, &writer);
+  writer.Commit();
+  EXPECT_EQ(GivenAs(dir.Path("model.minidb")), (Given{{"w", {10, 20}}}));
+  WriteMessage(NetOf(kNet), dir.Path("net.pb"));
+  ExpectError([&] { ReadParameterTensors(dir.Path("net.pb")); },
+              "invalid argument: " + dir.Path("net.pb") +
+                  " is a net that reads \"x\", which nothing fills (is it the model?); parameters are what a file of "
+                  "tensors holds, or a net without inputs fills");
 }
 
 TEST(Model, ReadsAPredictorDatabase) {
