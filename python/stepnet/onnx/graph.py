@@ -54,6 +54,8 @@ class Graph:
         """What new tensors are called after."""
         if outer is None:
             self.initializers: dict[str, onnx.TensorProto] = {}
+            self.arrays: dict[str, numpy.ndarray] = {}
+            """The elements of constants."""
             self.free_sizes: dict[int, str] = {}
             """Numbers that stand for sizes which change from run to run, with their names."""
             self.least_free = _LAST
@@ -99,6 +101,7 @@ class Graph:
             return root._small[key]
         name = root.unique(hint or "constant")
         root.initializers[name] = numpy_helper.from_array(array, name)
+        root.arrays[name] = array
         if key is not None:
             root._small[key] = name
         return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Sequence, Union
 
-Argument = Union[bool, int, float, str, Sequence[int], Sequence[str], "NetText"]
+Argument = Union[bool, int, float, str, Sequence[int], Sequence[float], Sequence[str], "NetText"]
 
 
 class Names:
@@ -89,4 +89,6 @@ def value_text(value: Any) -> str:
         return f"i: {int(value)}"
     if value and isinstance(value[0], str):
         return " ".join(f"strings: {quoted(each)}" for each in value)
+    if value and isinstance(value[0], float):
+        return " ".join(f"floats: {number_text(each)}" for each in value)
     return " ".join(f"ints: {int(each)}" for each in value)
