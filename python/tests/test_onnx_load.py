@@ -23,6 +23,7 @@ import stepnet.onnx
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 ELEMENTS = {
+    "int16": TensorProto.INT16,
     "float32": TensorProto.FLOAT,
     "float64": TensorProto.DOUBLE,
     "int32": TensorProto.INT32,
