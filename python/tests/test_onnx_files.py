@@ -325,7 +325,7 @@ REFUSED = [
     ("Split", [draw(2, 5)], {}, {"axis": 1, "num_outputs": 2}, 2, "it makes 2 parts of 5, which are not equal"),
     ("Slice", [X], {1: ints(0), 2: ints(3), 3: ints(1), 4: ints(2)}, {}, 1, r"its steps are \[2\]"),
     ("Slice", [X, ints(0), ints(1)], {3: ints(1)}, {}, 1, "its bounds are no constants, and its axes are not"),
-    ("ReverseSequence", [X, ints(1, 1, 1, 1)], {}, {"time_axis": 0, "batch_axis": 2}, 1, "time_axis is 0 and batch_axis 2"),
+    ("ReverseSequence", [X, ints(1, 1, 1, 1)], {}, {"time_axis": 0, "batch_axis": 2}, 1, "is 0 and batch_axis 2"),
     ("Gather", [X], {1: ints(0, -1)}, {}, 1, "indices that count from the end are not read"),
     ("Range", [numpy.int64(1), numpy.int64(4)], {2: numpy.int64(1)}, {}, 1, "start is no constant"),
     ("Range", [], {0: numpy.int64(1), 1: numpy.int64(4), 2: numpy.int64(1)}, {}, 1, "whole numbers from 0 on"),

@@ -336,12 +336,19 @@ def test_states_may_change_places(random, tmp_path):
 
 
 def test_a_scan_in_a_scan(random, tmp_path):
-    """The sum over the rows of each item, by an inner loop that sees the outer one's state."""
+    """An inner loop over the rows of each item, which sees the outer one's state, and constants of its own."""
     inner = helper.make_graph(
-        [helper.make_node("Add", ["s_in", "row"], ["s"]), helper.make_node("Mul", ["s", "h_in"], ["s_out"])],
+        [
+            helper.make_node("Constant", [], ["half"], value=numpy_helper.from_array(numpy.array(0.5, "float32"))),
+            helper.make_node("MatMul", ["row", "w"], ["product"]),
+            helper.make_node("Add", ["s_in", "product"], ["s"]),
+            helper.make_node("Mul", ["s", "half"], ["less"]),
+            helper.make_node("Mul", ["less", "h_in"], ["s_out"]),
+        ],
         "inner",
         [named(floats(2), "s_in"), named(floats(2), "row")],
         [named(floats(2), "s_out")],
+        [numpy_helper.from_array(draw(2, 2), "w")],
     )
     nodes = [
         helper.make_node("Scan", ["h_in", "x_t"], ["total"], body=inner, num_scan_inputs=1),
