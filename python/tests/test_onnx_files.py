@@ -1,6 +1,7 @@
 """Files of ONNX that are not what they say, and calls of what was loaded with other inputs than the file has."""
 
 import os
+import time
 
 import numpy
 import onnx
@@ -358,3 +359,44 @@ def test_a_scan_of_opset_8_and_sparse_tensors(tmp_path):
     model = product()
     model.graph.sparse_initializer.add()
     assert "sparse tensors are not read" in refusal(model, tmp_path)
+
+
+HUGE = 1 << 40
+
+
+@pytest.mark.parametrize(
+    "op_type, constants, attributes",
+    [
+        ("Slice", {1: ints(0), 2: ints(1), 3: ints(HUGE)}, {}),
+        ("Gather", {1: numpy.int64(0)}, {"axis": HUGE}),
+        ("Squeeze", {1: ints(HUGE)}, {}),
+        ("Unsqueeze", {1: ints(-HUGE)}, {}),
+    ],
+)
+def test_numbers_that_would_take_long(op_type, constants, attributes, tmp_path):
+    """Of an input whose rank nobody knows, so that ONNX's own checks have nothing to compare with."""
+    names = ["x", *(f"k{i}" for i in constants)]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    model = model_of([node], {"x": X}, {"y": 0}, {f"k{i}": numpy.asarray(value) for i, value in constants.items()})
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    with pytest.raises(stepnet.InvalidNetError, match="tensors of up to 8 are read|contradict"):
+        loaded(model, tmp_path)
+
+
+def test_states_that_are_larger_than_memory(tmp_path):
+    """Only the sizes of weights, which are inputs, say how large the states are."""
+    node = helper.make_node("RNN", ["X", "W", "R"], ["Y"])
+    inputs = {"X": draw(2, 1, 3), "W": draw(1, 4, 3), "R": draw(1, 4, 4)}
+    sizes = {"W": [1, HUGE, 3], "R": [1, HUGE, HUGE]}
+    net = loaded(model_of([node], inputs, {"Y": TensorProto.FLOAT}, sizes=sizes), tmp_path)
+    with pytest.raises(stepnet.ShapeMismatchError, match=r'the input "W" of "graph" is \[1, 4, 3\]'):
+        net(**inputs)
+
+
+def test_many_nodes_take_time_as_they_are_many(tmp_path):
+    """20,000 nodes, each with constants of its own."""
+    nodes = [helper.make_node("ThresholdedRelu", ["x" if i == 0 else f"y{i - 1}"], [f"y{i}"]) for i in range(20_000)]
+    model = model_of(nodes, {"x": draw(3)}, {"y19999": TensorProto.FLOAT})
+    start = time.monotonic()
+    loaded(model, tmp_path)
+    assert time.monotonic() - start < 60

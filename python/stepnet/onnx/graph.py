@@ -8,6 +8,8 @@ import numpy
 import onnx
 from onnx import helper, numpy_helper
 
+from .netdef import Names
+
 _LAST = numpy.iinfo(numpy.int64).max
 
 
@@ -60,7 +62,7 @@ class Graph:
             """Numbers that stand for sizes which change from run to run, with their names."""
             self.least_free = _LAST
             """Sizes from here on are free, or follow from free ones."""
-            self._names: set[str] = set()
+            self.names = Names()
             self._small: dict[Any, str] = {}
             self._transposed: dict[str, str] = {}
 
@@ -70,12 +72,7 @@ class Graph:
 
     def unique(self, hint: str) -> str:
         """A new name: the hint, or the hint with a number."""
-        name, number = hint, 0
-        while name in self.root._names:
-            number += 1
-            name = f"{hint}.{number}"
-        self.root._names.add(name)
-        return name
+        return self.root.names.unique(hint)
 
     def info(self, name: str, dtype: str, shape: Sequence[int | str | None]) -> onnx.ValueInfoProto:
         """What says dtype and shape of an input or output; sizes that are free have names or none."""

@@ -125,7 +125,7 @@ def read_nodes(scope: Scope) -> None:
             read_node(scope, proto)
         except Unsupported as reason:
             raise located(str(reason), proto, index, scope.graph.name, scope.model.path) from None
-        except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             if isinstance(error, Error):
                 raise
             what = f"its attributes or inputs are malformed ({error})"

@@ -9,16 +9,18 @@ Argument = Union[bool, int, float, str, Sequence[int], Sequence[float], Sequence
 
 
 class Names:
-    """Names of blobs, none of them given twice."""
+    """Names of blobs or tensors, none of them given twice."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._last: dict[str, int] = {}
 
     def unique(self, hint: str) -> str:
-        name, number = hint, 0
+        """A new name: the hint, or the hint with a number."""
+        name = hint
         while name in self._taken:
-            number += 1
-            name = f"{hint}.{number}"
+            self._last[hint] = self._last.get(hint, 0) + 1
+            name = f"{hint}.{self._last[hint]}"
         self._taken.add(name)
         return name
 
