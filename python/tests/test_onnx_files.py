@@ -225,6 +225,21 @@ def test_an_input_with_a_default_may_be_left_out(tmp_path):
     assert [each.optional for each in net.arguments] == [False, True]
 
 
+def test_constants_of_old_files_are_no_inputs(tmp_path):
+    """Before version 4 of the file format all initializers had to be inputs."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Reshape", ["a", "shape"], ["y"])]
+    inputs = {"x": draw(3, 4), "w": W, "shape": ints(5, 3)}
+    model = model_of(nodes, inputs, {"y": TensorProto.FLOAT}, {"w": W, "shape": ints(5, 3)}, opset=8)
+    model.ir_version = 3
+    net = loaded(model, tmp_path)
+    assert net.inputs == ("x",)
+    expect_equal(net(x=draw(3, 4)).y, (draw(3, 4) @ W).reshape(5, 3))
+    model.ir_version = 4
+    net = loaded(model, tmp_path)
+    assert net.inputs == ("x", "w", "shape")
+    expect_equal(net(x=draw(3, 4), shape=ints(15, 1)).y, (draw(3, 4) @ W).reshape(15, 1))
+
+
 def test_an_input_that_no_node_reads(tmp_path):
     model = chain(("Tanh", "x", "y"))
     model.graph.input.append(helper.make_tensor_value_info("unread", TensorProto.FLOAT, [2]))

@@ -77,6 +77,11 @@ def load(
     return Graph(net, arguments, defaults)
 
 
+FIRST_WITH_DEFAULTS = 4
+"""The version of the file format from which on an initializer that is an input is its default; before, all of them had to
+be inputs, and are constants."""
+
+
 def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:
     graph = proto.graph
     net = NetText(graph.name or "graph", Names())
@@ -86,6 +91,8 @@ def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argumen
     constants = {each.name for each in graph.initializer}
     arguments, defaults = [], {}
     for info in graph.input:
+        if info.name in constants and proto.ir_version < FIRST_WITH_DEFAULTS:
+            continue
         argument = argument_of(info, file)
         array = scope.constant(info.name) if info.name in constants else None
         if array is not None:
