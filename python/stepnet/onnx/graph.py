@@ -30,6 +30,8 @@ class Value:
         """The elements, where they are known when the graph is written."""
         self.sizes: list[int] | None = None
         """The elements where they are sizes, as ``shape`` has them."""
+        self.lengths: Value | None = None
+        """Of a mask of steps ``[T, B]``: the lengths that it is made of."""
 
     @property
     def rank(self) -> int:

@@ -78,8 +78,8 @@ def load(
 
 
 FIRST_WITH_DEFAULTS = 4
-"""The version of the file format from which on an initializer that is an input is its default; before, all of them had to
-be inputs, and are constants."""
+"""The version of the file format from which on an initializer that is an input is its default. Before, all of them had
+to be inputs, and they are constants."""
 
 
 def read_graph(proto: onnx.ModelProto, file: Path) -> tuple[Scope, tuple[Argument, ...], dict[str, numpy.ndarray]]:

@@ -88,6 +88,8 @@ def write_operator(graph: Graph, op: _stepnet.Operator, blobs: Blobs, wanted: se
     values = [Value(graph, name, dtype, shape, arrays.get(name)) for name, (dtype, shape) in zip(names, infos)]
     if op.type in SIZES:
         values[0].sizes = SIZES[op.type](call)
+    if op.type == "StepMask":
+        values[0].lengths = inputs[1]
     for blob, value in zip(op.outputs, values):
         blobs[blob] = value
 
