@@ -230,37 +230,66 @@ def test_a_state_that_is_written_twice_is_no_rnn_s(tmp_path):
     assert loops_of_rnn(ops, LINKS, {"x": draw(5, 2, 4), "h0": draw(1, 2, 3)}, tmp_path) == ["Scan"]
 
 
-@pytest.mark.parametrize("reads_old", [False, True])
-def test_a_cell_state_that_is_read_before_it_is_what_it_becomes(reads_old, tmp_path):
-    """With two values of c in a step, of which h reads the first one, it is no LSTM."""
-    first = [("Copy", "kept", "c_t")] if reads_old else []
-    last = ("Add", "kept taken", "c_t")
-    ops = [
-        ("FC", "x_t w b", "of_x", {"axis": 2}),
-        ("FC", "h_prev u", "of_h", {"axis": 2}),
-        ("Add", "of_x of_h", "sums"),
-        ("Split", "sums", "i f o g", {"axis": 2}),
-        ("Sigmoid", "i", "i"),
-        ("Sigmoid", "f", "f"),
-        ("Sigmoid", "o", "o"),
-        ("Tanh", "g", "g"),
-        ("Mul", "f c_prev", "kept"),
-        ("Mul", "i g", "taken"),
-        *(first or [last]),
-        ("Tanh", "c_t", "seen"),
-        ("Mul", "o seen", "h_t"),
-        *([last] if reads_old else []),
-    ]
+GATES = [
+    ("FC", "x_t w b", "of_x", {"axis": 2}),
+    ("FC", "h_prev u", "of_h", {"axis": 2}),
+    ("Add", "of_x of_h", "sums"),
+    ("Split", "sums", "i f o g", {"axis": 2}),
+    ("Sigmoid", "i", "i"),
+    ("Sigmoid", "f", "f"),
+    ("Sigmoid", "o", "o"),
+    ("Tanh", "g", "g"),
+    ("Mul", "f c_prev", "kept"),
+    ("Mul", "i g", "taken"),
+]
+HELD = {"broadcast_on_rows": 1}
+CELLS = {
+    "an LSTM": ([("Add", "kept taken", "c_t"), ("Tanh", "c_t", "seen"), ("Mul", "o seen", "h_t")], "LSTM"),
+    "c is read before it is what it becomes": (
+        [("Copy", "kept", "c_t"), ("Tanh", "c_t", "seen"), ("Mul", "o seen", "h_t"), ("Add", "kept taken", "c_t")],
+        "Scan",
+    ),
+    "lengths": (
+        [
+            ("Add", "kept taken", "new_c"),
+            ("Tanh", "new_c", "seen"),
+            ("Mul", "o seen", "new_h"),
+            ("Where", "mask_t new_c c_prev", "c_t", HELD),
+            ("Where", "mask_t new_h h_prev", "h_t", HELD),
+        ],
+        "LSTM",
+    ),
+    "lengths of h alone": (
+        [
+            ("Add", "kept taken", "c_t"),
+            ("Tanh", "c_t", "seen"),
+            ("Mul", "o seen", "new_h"),
+            ("Where", "mask_t new_h h_prev", "h_t", HELD),
+        ],
+        "Scan",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CELLS)
+def test_an_lstm_and_what_looks_like_one(what, tmp_path):
+    ops, kind = CELLS[what]
     links = [*LINKS, ("c_prev", "c", 0, 1), ("c_t", "c", 1, 1)]
-    inputs = {"x": draw(5, 2, 4), "h0": draw(1, 2, 3), "c0": draw(1, 2, 3) * 2}
+    given = {"x": draw(5, 2, 4), "h0": draw(1, 2, 3), "c0": draw(1, 2, 3) * 2}
     params = {"w": draw(12, 4), "u": draw(12, 3), "b": draw(12)}
-    outputs = [("h", "h_all", 1), ("c", "c_last", -1)]
-    (tmp_path / "net.pbtxt").write_text(loop(ops, {"h": "h0", "c": "c0"}, links, [*inputs, *params], outputs))
+    names, mask = [*given, *params], ""
+    if "lengths" in what:
+        links.append(("mask_t", "mask", 0, 1))
+        names.append("mask")
+        mask = 'op { type: "StepMask" input: "x" input: "lengths" output: "mask" }\n'
+        given["lengths"] = numpy.array([2, 5], "int32")
+    text = loop([*GATES, *ops], {"h": "h0", "c": "c0"}, links, names, [("h", "h_all", 1), ("c", "c_last", -1)])
+    (tmp_path / "net.pbtxt").write_text(mask + text)
     net = stepnet.load(tmp_path / "net.pbtxt")
-    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=inputs)
-    assert loops_of(tmp_path / "net.onnx") == (["Scan"] if reads_old else ["LSTM"])
-    want = net(**inputs, **params)
-    for name, got in zip(net.outputs, session(tmp_path / "net.onnx").run(list(net.outputs), inputs)):
+    stepnet.onnx.export(net, tmp_path / "net.onnx", params, inputs=given)
+    assert loops_of(tmp_path / "net.onnx") == [kind]
+    want = net(**given, **params)
+    for name, got in zip(net.outputs, session(tmp_path / "net.onnx").run(list(net.outputs), given)):
         expect_equal(got, want[name])
 
 
